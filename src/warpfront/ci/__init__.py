@@ -1,1 +1,1 @@
-"""CI: which jobs there are, how forges are told, and what jobs hand to each other. Words."""
+"""CI: its jobs, their configuration for CI services, and the artifacts between them. Words."""

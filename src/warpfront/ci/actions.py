@@ -11,7 +11,7 @@ from warpfront.system.store import read_text
 
 
 def pinned_actions() -> Mapping[str, tuple[str, str]]:
-    """Name -> `owner/action@commit`, and the version that the commit is."""
+    """Return `owner/action@commit` by name, each with the version of the commit."""
     rows = tomllib.loads(_data("actions.toml"))
     return {name: (row["uses"], row["version"]) for name, row in rows.items()}
 
@@ -24,8 +24,8 @@ _PIN = re.compile(
 def kept_pins(
     packaged: Mapping[str, tuple[str, str]], texts: Iterable[str]
 ) -> Mapping[str, tuple[str, str]]:
-    """The pins of `packaged`, each replaced by a newer one that a project's own workflows have: a
-    commit with the version beside it, as Dependabot and Renovate write them.
+    """Return the pins of `packaged`, each replaced by a newer one in a project's own workflows:
+    a commit with a version comment, as Dependabot and Renovate write them.
     """
     pins = dict(packaged)
     names = {uses.partition("@")[0]: name for name, (uses, _) in packaged.items()}
@@ -42,17 +42,17 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def pinned_images() -> Mapping[str, str]:
-    """What a pod is for -> its image, by digest."""
+    """Return the images of pods by their purpose, each pinned by digest."""
     return {name: row["image"] for name, row in tomllib.loads(_data("pods.toml")).items()}
 
 
 def limits_text() -> str:
-    """The limits of CI services that this version of warpfront knows."""
+    """Return the limits of CI services that this version of warpfront knows."""
     return _data("limits.toml")
 
 
 def templates() -> Mapping[str, str]:
-    """File name -> text: what CI's generated files are made from, where they are not workflows."""
+    """Return the templates of CI's generated files other than workflows, by file name."""
     folder = Path(__file__).parents[1] / "data" / "ci"
     return {path.name: read_text(path) or "" for path in sorted(folder.iterdir())}
 

@@ -1,5 +1,5 @@
-"""What a commit changes of cells, for who reviews it: which are new or gone, whose wheels and bytes
-are others. Pure.
+"""Changes of cells by a commit, for its reviewers: new or removed cells, and those with other
+wheels and bytes. Pure.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class CellState:
 
 
 def changed_cells(now: Mapping[str, CellState], before: Mapping[str, CellState]) -> Iterator[str]:
-    """A line for each cell that is not as it was."""
+    """Return a line for each changed cell."""
     for cell in sorted(now.keys() | before.keys()):
         if cell not in before:
             yield f"new: {cell}, wheels of {readable_size(now[cell].size_bytes)}"
@@ -42,11 +42,11 @@ def _difference(now: CellState, before: CellState) -> str:
         if now.wheels.get(name) != before.wheels.get(name)
     ]
     more = len(wheels) - MOST_WHEELS
-    said = [*wheels[:MOST_WHEELS], *([f"and {more} more wheels"] if more > 0 else [])]
+    parts = [*wheels[:MOST_WHEELS], *([f"and {more} more wheels"] if more > 0 else [])]
     if now.size_bytes != before.size_bytes:
         sign = "+" if now.size_bytes > before.size_bytes else "-"
-        said.append(f"wheels {sign}{readable_size(abs(now.size_bytes - before.size_bytes))}")
-    return ", ".join(said) or "its files, base or checks; the wheels are the same"
+        parts.append(f"wheels {sign}{readable_size(abs(now.size_bytes - before.size_bytes))}")
+    return ", ".join(parts) or "its files, base or checks; the wheels are the same"
 
 
 def _wheel(name: str, before: str, now: str) -> str:

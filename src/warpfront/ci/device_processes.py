@@ -1,4 +1,4 @@
-"""Which processes of this machine have an accelerator open: a device left busy. Edge."""
+"""Processes of this machine that have an accelerator open: a busy device after a job. Edge."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ from collections.abc import Mapping
 from pathlib import Path
 
 _NVIDIA = "/dev/nvidia"
-# Daemons of drivers, which hold devices for as long as a machine runs.
+# Daemons of drivers, which use devices for as long as a machine runs.
 _JOBS = (b"GITHUB_RUN_ID=", b"CI_JOB_ID=")
 """What forges put into the environment of a job, and so of everything that it starts."""
 _KEEPERS = frozenset({"nvidia-persiste", "nv-fabricmanage", "nv-hostengine", "dcgm-exporter"})
 
 
 def device_holders(proc: Path = Path("/proc")) -> Mapping[int, str]:
-    """Process -> its name, of those that may be looked at: root sees all, others their own."""
+    """Return the names of processes with an open device, by pid: root sees all, others their
+    own.
+    """
     holders = {}
     for folder in proc.iterdir():
         if folder.name.isdigit() and _holds_device(folder / "fd"):
@@ -27,13 +29,15 @@ def device_holders(proc: Path = Path("/proc")) -> Mapping[int, str]:
 
 
 def left_behind(proc: Path = Path("/proc")) -> Mapping[int, str]:
-    """Of those, the ones that a job of a forge started and nobody waits for any more."""
+    """Return the orphans among those: started by a CI job, without a parent that waits for them."""
     holders = device_holders(proc)
     return {pid: name for pid, name in holders.items() if _is_orphan_of_a_job(proc / str(pid))}
 
 
 def end_left_behind(proc: Path = Path("/proc")) -> Mapping[int, str]:
-    """Kill them, nobody else's; the ones that were killed. What hangs in a driver hears no TERM."""
+    """Kill the orphans, no other process, and return them. KILL, since a process that hangs in
+    a driver ignores TERM.
+    """
     behind = left_behind(proc)
     for pid in behind:
         with contextlib.suppress(ProcessLookupError):
@@ -44,23 +48,25 @@ def end_left_behind(proc: Path = Path("/proc")) -> Mapping[int, str]:
 def _is_orphan_of_a_job(folder: Path) -> bool:
     try:
         started = (folder / "environ").read_bytes().split(b"\0")
-        # `pid (any name) state parent`: the name may hold spaces and brackets.
+        # `pid (any name) state parent`: the name may have spaces and brackets.
         parent = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()[1]
     except OSError:
         return False
-    return parent == "1" and any(one.startswith(_JOBS) for one in started)
+    return parent == "1" and any(variable.startswith(_JOBS) for variable in started)
 
 
 def _holds_device(folder: Path) -> bool:
     try:
         links = [str(path.readlink()) for path in folder.iterdir()]
-    except OSError:  # it ended, or is somebody else's
+    except OSError:  # it ended, or is another user's
         return False
     return any(_is_device(link) for link in links)
 
 
 def _is_device(path: str) -> bool:
-    """`/dev/nvidiactl` is open in whoever only asks what there is."""
+    """Return whether a path is a device. `/dev/nvidiactl` is open in processes that only list
+    devices, too.
+    """
     if path.startswith(_NVIDIA):
         return path.removeprefix(_NVIDIA).isdigit()
     return path.startswith(("/dev/kfd", "/dev/dri/renderD", "/dev/accel/"))

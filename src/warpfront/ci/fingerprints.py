@@ -1,5 +1,5 @@
-"""What a cell's image and its verification depend on, as one digest each, without an engine: equal
-at two commits, nothing has to be built or verified anew. Pure.
+"""Fingerprints: the inputs of a cell's image and its verification, as one digest each, without
+an engine. If they are equal at two commits, nothing has to be built or verified anew. Pure.
 """
 
 from __future__ import annotations
@@ -20,22 +20,29 @@ def fingerprints(
     builder: str,
     checks: str,
 ) -> dict[str, str]:
-    """Cell -> digest, parents first. A cell that cannot be rendered has that of the reason, so that
-    it changes when the reason does. `checks` is the digest of what runs in images.
+    """Return the digests by cell, parents first. A cell that cannot be rendered has the digest
+    of the reason, so that it changes with the reason. `checks` is the digest of the program that
+    runs in images.
     """
-    found: dict[str, str] = {}
+    digests: dict[str, str] = {}
     for cell in cells:
         if cell.id in blocked:
-            found[cell.id] = digest_of(["blocked", blocked[cell.id], cell.tag])
+            digests[cell.id] = digest_of(["blocked", blocked[cell.id], cell.tag])
             continue
-        base = found[cell.parent] if cell.parent else digest_of(_base(cell))
+        base = digests[cell.parent] if cell.parent else digest_of(_base(cell))
         content = content_hash(rendered[cell.id], base_identity=base, builder=builder)
-        found[cell.id] = digest_of([content, checks, sorted(cell.targets)])
-    return found
+        digests[cell.id] = digest_of([content, checks, sorted(cell.targets)])
+    return digests
 
 
 def _base(cell: Cell) -> list[object]:
-    made = cell.base.bootstrap
-    if made is None:
+    bootstrap = cell.base.bootstrap
+    if bootstrap is None:
         return [cell.base.pinned]
-    return [cell.base.pinned, made.suite, list(made.include), made.updates, *made.overlays]
+    return [
+        cell.base.pinned,
+        bootstrap.suite,
+        list(bootstrap.include),
+        bootstrap.updates,
+        *bootstrap.overlays,
+    ]

@@ -38,15 +38,18 @@ LABEL = "gpu"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One kind of job. `runners` are the rows that it may run on, all of one `trust`; `script` is
-    its one call, and `tells` are the facts of a work that it receives as variables. A job that is
+    """One kind of job. `runners` are the rows that it may run on, all of one `trust`; `script`
+    is its one call. `tells` are the facts of a work that it receives as variables. A job that is
     `spread` has works of one `vendor`, and the output of `plan` that lists them has its name.
+
     `takes` are the artifacts that it downloads: those of its work, or all. `environment` has its
-    secrets; `channel`: it publishes, and its environment is the channel's. `powers` are what its
-    token may do besides reading, `reads` what it reads besides the repository; `pulls`: it reads
-    the registry of candidates; `history`: it compares with earlier commits. `alerts`: it runs at
-    the end of each run that no pull request starts. A job that is not spread runs however those
-    before it ended, or, where it is `wanted`, at night where the variable of that name is `yes`.
+    secrets; `channel`: it publishes, and its environment is the channel's. `powers` are its token's
+    permissions besides reading, `reads` its permissions to read besides the repository. `pulls`: it
+    reads the registry of candidates; `history`: it compares with earlier commits.
+
+    `alerts`: it runs at the end of each run that no pull request starts. A job that is not spread
+    runs after the others in any case. If it is `wanted`, it runs at night where the variable of
+    that name is `yes`.
     """
 
     name: str
@@ -71,26 +74,26 @@ class Job:
 
     @property
     def runner(self) -> Runner:
-        """Where a job runs that is not spread."""
+        """Return the runner of a job that is not spread."""
         return self.runners[0]
 
     @property
     def is_own(self) -> bool:
-        """Whether it runs on self-hosted machines."""
+        """Return whether it runs on self-hosted machines."""
         return self.runners[0].trust == "self-hosted"
 
     @property
     def file(self) -> str:
-        """The name of the called workflow: one for each kind and trust, however many rows. What
-        publishes is one file on any machine, which keyless signatures name.
+        """Return the name of the called workflow: one for each kind and trust, however many
+        rows. A publishing job is one file on any machine, which keyless signatures name.
         """
         return f"{self.kind}-own" if self.is_own and not self.channel else self.kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flow:
-    """All jobs, each after those that it needs. `installs` are the calls of pip that bring the
-    program; `repository` is where images go.
+    """All jobs, each after those that it needs. `installs` are the calls of pip that install
+    the program; `repository` is the address of images.
     """
 
     jobs: tuple[Job, ...]
@@ -118,9 +121,9 @@ def make_flow(
     publishes: PublishingRefs | None = None,
     options: CiOptions | None = None,
 ) -> Flow:
-    """plan -> build -> verify -> publish for each vendor, bench at night, then report; `required`,
-    the check that counts, and the alert of a red run. `served` are vendor and machine of the
-    cells: jobs of one vendor wait for no job of another.
+    """Return the flow: plan -> build -> verify -> publish for each vendor, bench at night, then
+    report; `required`, the check that counts, and the alert of a red run. `served` are vendor and
+    machine of the cells: jobs of one vendor wait for no job of another.
     """
     runners, options = tuple(runners), options or CiOptions()
     home = min(
@@ -157,7 +160,7 @@ def make_flow(
 
 
 def _alerting(required: Job) -> Job:
-    """Once `required` has judged a run that no pull request shows."""
+    """Return the alert job, after `required` has judged a run that no pull request shows."""
     return dataclasses.replace(
         required,
         name="notify",
@@ -170,16 +173,18 @@ def _alerting(required: Job) -> Job:
 
 
 def builder_of(machine: str, runners: Iterable[Runner], *, trusted: bool) -> Runner | None:
-    """The row that builds for `machine`: a hosted one first; one of our own only if `trusted`."""
+    """Return the row that builds for `machine`: a hosted one first; one of our own only if
+    `trusted`.
+    """
     fits = [runner for runner in runners if runner.builds and runner.machine == machine]
     usable = [fit for fit in fits if trusted or fit.trust == "hosted"]
-    return min(usable, key=lambda one: one.trust != "hosted") if usable else None
+    return min(usable, key=lambda runner: runner.trust != "hosted") if usable else None
 
 
 def unable_to_pull(flow: Flow, can_read: str) -> str:
-    """Which rows cannot pull what they verify from a private registry, "" if all can. `can_read`
-    is whether the token for reading is there: `true`, `false`, or "" where that is not known. To
-    GitHub's and GitLab's own registries a job logs in by itself.
+    """Return which rows cannot pull their images from a private registry, "" if all can.
+    `can_read` is whether the token for reading is there: `true`, `false`, or "" where that is not
+    known. A job logs in to GitHub's and GitLab's own registries by itself.
     """
     registry = flow.repository.partition("/")[0]
     rows = dict.fromkeys(row.name for job in flow.jobs if job.pulls for row in job.runners)
@@ -192,8 +197,8 @@ def unable_to_pull(flow: Flow, can_read: str) -> str:
 def _of_vendor(
     vendor: str, machines: Iterable[str], runners: tuple[Runner, ...], home: Runner
 ) -> tuple[Job, ...]:
-    found = (builder_of(machine, runners, trusted=True) for machine in sorted(machines))
-    builders = tuple(dict.fromkeys(one for one in found if one))
+    builder_rows = (builder_of(machine, runners, trusted=True) for machine in sorted(machines))
+    builders = tuple(dict.fromkeys(builder for builder in builder_rows if builder))
     builds = tuple(
         job
         for rows in _by_trust(builders)
@@ -225,19 +230,19 @@ def _of_vendor(
 
 
 def _by_trust(runners: Iterable[Runner]) -> list[tuple[Runner, ...]]:
-    """Hosted rows, then those of our own; neither if it would be empty."""
+    """Return hosted rows, then those of our own; neither if it would be empty."""
     runners = tuple(runners)
     parts = (tuple(r for r in runners if r.trust == trust) for trust in ("hosted", "self-hosted"))
     return [rows for rows in parts if rows]
 
 
 def _named(kind: str, vendor: str, rows: tuple[Runner, ...]) -> str:
-    own = "-own" if rows[0].trust == "self-hosted" else ""
-    return f"{kind}-{vendor}{own}"
+    suffix = "-own" if rows[0].trust == "self-hosted" else ""
+    return f"{kind}-{vendor}{suffix}"
 
 
 def _publishing_the_page(report: Job) -> Job:
-    """The report once more, with the runs before it, where people look at it."""
+    """Return the job that publishes the report, with the runs before it, as a page."""
     return dataclasses.replace(
         report,
         name="pages",
@@ -251,7 +256,7 @@ def _publishing_the_page(report: Job) -> Job:
 
 
 def _clearing_up(report: Job, needs: tuple[str, ...]) -> Job:
-    """Old candidates and old nightlies: listed first, then removed."""
+    """Return the job that prunes old candidates and old nightlies: listed first, then removed."""
     return dataclasses.replace(
         report,
         name="prune",
@@ -280,8 +285,8 @@ def _building(vendor: str, rows: tuple[Runner, ...]) -> Job:
 
 
 def _sending(vendor: str, rows: tuple[Runner, ...]) -> Job:
-    """A build of what is to be published: its images go to the registry, by digest, and those are
-    verified and published.
+    """Return the build job for publishing: its images go to the registry, by digest, and those
+    are verified and published.
     """
     return dataclasses.replace(
         _building(vendor, rows),
@@ -311,7 +316,7 @@ def _verifying(vendor: str, rows: tuple[Runner, ...], builds: Iterable[Job]) -> 
 
 
 def _benching(verifying: Job, rows: tuple[Runner, ...]) -> Job:
-    """Where it was verified, and with what that found."""
+    """Return the benchmark job: on the machine of the verification, with its results."""
     return dataclasses.replace(
         verifying,
         name=_named("bench", verifying.vendor, rows),
@@ -346,7 +351,7 @@ def filled(template: str, **words: str) -> str:
 
 
 def yaml_text(*documents: object) -> str:
-    """For people and forges: in the order of its keys, no line broken."""
+    """Return YAML for people and CI services: in the order of its keys, no line broken."""
     return yaml.dump_all(
         documents,
         Dumper=_Quoting,
@@ -384,9 +389,9 @@ export SOURCE_DATE_EPOCH {CACHE_VARIABLE}={{cache}}
 
 
 def scripts(flow: Flow) -> dict[str, str]:
-    """The entry points of the jobs, by path: one call each. What builds does so at the moment of
-    its commit, so that the same content has the same digest when it is built again, and with the
-    layers that earlier runs left in the registry.
+    """Return the entry points of the jobs, by path: one call each. Builds use the time of their
+    commit, so that the same content has the same digest when it is built again. They also use the
+    layers of earlier runs in the registry.
     """
     builds = _BUILDS.format(cache=f"{flow.repository}/build-cache")
     merges = f"merge --below {HANDOVER}"

@@ -1,10 +1,11 @@
-"""What the forge's own interface says of a run, and what a run tells there: the state of its jobs,
-online machines, one issue, runs that wait in vain. Edge.
+"""The APIs of CI services: the state of a run's jobs, online machines, one issue, and runs that
+wait in vain. Edge.
 
 GitHub: https://docs.github.com/en/rest/actions/workflow-jobs, .../self-hosted-runners,
 .../actions/workflow-runs and https://docs.github.com/en/rest/issues/issues. GitLab:
-https://docs.gitlab.com/api/jobs/, .../api/issues/ and .../api/runners/; what a job's token reads is
-in https://docs.gitlab.com/ci/jobs/fine_grained_permissions/ (the jobs of a pipeline: from 18.0 on).
+https://docs.gitlab.com/api/jobs/, .../api/issues/ and .../api/runners/. The permissions of a job's
+token are in https://docs.gitlab.com/ci/jobs/fine_grained_permissions/ (the jobs of a pipeline: from
+18.0 on).
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class Line:
                 timeout=_SECONDS,
                 allow_redirects=False,
             )
-            found = answer.json() if answer.content and answer.ok else {}
+            document = answer.json() if answer.content and answer.ok else {}
         except (requests.RequestException, ValueError) as error:
             kind = type(error).__name__
             raise UnavailableError(f"{url}: {kind}", hint="is the forge up?") from None
@@ -80,13 +81,15 @@ class Line:
             raise InputError(f"{url}: HTTP {status}", hint=self.hints.get(status, usual))
         if status >= requests.codes.multiple_choices:
             raise UnavailableError(f"{url}: HTTP {status}", hint="it may pass; try again")
-        return found
+        return document
 
     def pages(self, path: str, inside: str = "", **query: object) -> Iterator[Mapping[str, Any]]:
         """Yield every entry of a listing; `inside` is the key with the entries."""
         for page in range(1, _PAGES + 1):
-            found = self.ask("GET", path, per_page=_PAGE, page=page, **query)
-            entries = found.get(inside, []) if inside and isinstance(found, dict) else found
+            document = self.ask("GET", path, per_page=_PAGE, page=page, **query)
+            entries = (
+                document.get(inside, []) if inside and isinstance(document, dict) else document
+            )
             if not isinstance(entries, list):
                 raise UnavailableError(f"{self.base}/{path}: no listing", hint="try it again")
             yield from (entry for entry in entries if isinstance(entry, dict))
@@ -127,15 +130,15 @@ class ForgeApi(ABC):
     def tell(self, title: str, text: str) -> str:
         """Update the open issue, or open it. Return its address."""
         body = {"title": title, self.issues.text: text}
-        for one in self._open():
-            return self._change(one, body, text)
-        made = self.line.ask("POST", "issues", {**body, "labels": self.issues.labels})
-        return str(made.get(self.issues.address, ""))
+        for issue in self._open():
+            return self._change(issue, body, text)
+        opened = self.line.ask("POST", "issues", {**body, "labels": self.issues.labels})
+        return str(opened.get(self.issues.address, ""))
 
     def settle(self, text: str) -> str:
         """Close the open issue with a word on why. Return its address, "" where none is open."""
-        for one in self._open():
-            return self._change(one, self.issues.closes, text)
+        for issue in self._open():
+            return self._change(issue, self.issues.closes, text)
         return ""
 
     def _change(self, issue: Mapping[str, Any], change: object, comment: str) -> str:
@@ -145,13 +148,13 @@ class ForgeApi(ABC):
         return str(issue.get(self.issues.address, ""))
 
     def _open(self) -> list[Mapping[str, Any]]:
-        found = self.line.pages("issues", state=self.issues.opened, labels=ISSUE_LABEL)
-        return [one for one in found if "pull_request" not in one]
+        issues = self.line.pages("issues", state=self.issues.opened, labels=ISSUE_LABEL)
+        return [issue for issue in issues if "pull_request" not in issue]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GitHubApi(ForgeApi):
-    """One repository on GitHub, and one run in it."""
+    """A repository on GitHub, and one run in it."""
 
     issues = _IssueForm(
         "body",
@@ -172,23 +175,23 @@ class GitHubApi(ForgeApi):
         (https://github.com/r-universe-org/help/issues/607).
         """
         latest: dict[str, int] = {}
-        found: list[tuple[int, Job]] = []
+        attempts: list[tuple[int, Job]] = []
         for page in self.line.pages(f"actions/runs/{self.run}/jobs", "jobs", filter="all"):
             attempt, job = int(page.get("run_attempt") or 1), _github_job(page)
             latest[job.name] = max(attempt, latest.get(job.name, 0))
-            found.append((attempt, job))
-        return tuple(job for attempt, job in found if attempt == latest[job.name])
+            attempts.append((attempt, job))
+        return tuple(job for attempt, job in attempts if attempt == latest[job.name])
 
     def serves(self, labels: tuple[str, ...]) -> bool | None:
         """Return whether a machine with these labels is online; None where the repository has no
         such machine of its own. Those of an organisation are in no listing of it.
         """
-        found = [
+        labelled = [
             page.get("status") == "online"
             for page in self.line.pages("actions/runners", "runners")
             if {str(label.get("name")) for label in page.get("labels", ())}.issuperset(labels)
         ]
-        return any(found) if found else None
+        return any(labelled) if labelled else None
 
     def propose(self, change: Proposal) -> str:
         """Put one file onto a branch of its own, at the end of the default branch, and open or
@@ -199,35 +202,35 @@ class GitHubApi(ForgeApi):
         tip = self.line.ask("GET", f"git/ref/heads/{base}")["object"]["sha"]
         ref = f"heads/{change.branch}"
         listed = self.line.ask("GET", f"git/matching-refs/{ref}")
-        if any(one.get("ref") == f"refs/{ref}" for one in listed):
+        if any(branch.get("ref") == f"refs/{ref}" for branch in listed):
             self.line.ask("PATCH", f"git/refs/{ref}", {"sha": tip, "force": True})
         else:
             self.line.ask("POST", "git/refs", {"ref": f"refs/{ref}", "sha": tip})
         folder = change.path.rpartition("/")[0]
-        there = self.line.ask("GET", f"contents/{folder}", ref=change.branch)
-        old = [one["sha"] for one in there if one.get("path") == change.path]
+        files = self.line.ask("GET", f"contents/{folder}", ref=change.branch)
+        old = [file["sha"] for file in files if file.get("path") == change.path]
         content = base64.b64encode(change.text.encode()).decode()
         body = {"message": change.title, "content": content, "branch": change.branch}
         body |= {"sha": old[0]} if old else {}
         self.line.ask("PUT", f"contents/{change.path}", body)
-        asked = {"title": change.title, "body": change.body}
+        fields = {"title": change.title, "body": change.body}
         for page in self.line.pages("pulls", state="open", base=base):
             if page.get("head", {}).get("ref") == change.branch:
-                self.line.ask("PATCH", f"pulls/{page['number']}", asked)
+                self.line.ask("PATCH", f"pulls/{page['number']}", fields)
                 return str(page.get("html_url", ""))
-        made = self.line.ask("POST", "pulls", {**asked, "head": change.branch, "base": base})
-        return str(made.get("html_url", ""))
+        pull = self.line.ask("POST", "pulls", {**fields, "head": change.branch, "base": base})
+        return str(pull.get("html_url", ""))
 
     def succeeded(self, workflow: str, commit: str, base: str) -> bool:
         """Return whether a run of a workflow file for a commit ended with success, and began after
         the commit `base`: an earlier one was of another merge.
         """
         path = f"actions/workflows/{workflow}/runs"
-        found = self.line.pages(path, "workflow_runs", head_sha=commit, status="success")
+        runs = self.line.pages(path, "workflow_runs", head_sha=commit, status="success")
         ran = [
-            str(one.get("created_at", ""))
-            for one in found
-            if (one.get("head_sha"), one.get("conclusion")) == (commit, "success")
+            str(run.get("created_at", ""))
+            for run in runs
+            if (run.get("head_sha"), run.get("conclusion")) == (commit, "success")
         ]
         if not ran:
             return False
@@ -240,12 +243,12 @@ class GitHubApi(ForgeApi):
         """Return the runs of a workflow file that have not ended."""
         states = ("queued", "in_progress")
         path = f"actions/workflows/{workflow}/runs"
-        found = (
+        waiting = (
             page
             for state in states
             for page in self.line.pages(path, "workflow_runs", status=state)
         )
-        return tuple(dict.fromkeys(str(one.get("id")) for one in found))
+        return tuple(dict.fromkeys(str(run.get("id")) for run in waiting))
 
     def of_run(self, run: str) -> GitHubApi:
         return GitHubApi(line=self.line, run=run)
@@ -254,15 +257,15 @@ class GitHubApi(ForgeApi):
         self.line.ask("POST", f"actions/runs/{self.run}/cancel")
 
 
-def _github_job(one: Mapping[str, Any]) -> Job:
-    ended = one.get("conclusion") if one.get("status") == "completed" else one.get("status")
-    name = str(one.get("name", "")).rpartition(" / ")[2]
-    return Job(name=name, state=str(ended), created=str(one.get("created_at", "")))
+def _github_job(entry: Mapping[str, Any]) -> Job:
+    state = entry.get("conclusion") if entry.get("status") == "completed" else entry.get("status")
+    name = str(entry.get("name", "")).rpartition(" / ")[2]
+    return Job(name=name, state=str(state), created=str(entry.get("created_at", "")))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GitLabApi(ForgeApi):
-    """One project on GitLab, and one pipeline in it."""
+    """A project on GitLab, and one pipeline in it."""
 
     issues = _IssueForm(
         "description",
@@ -277,14 +280,14 @@ class GitLabApi(ForgeApi):
 
     def jobs(self) -> tuple[Job, ...]:
         """Return the jobs of the pipeline; the listing leaves out those that were tried again."""
-        found = self.line.pages(f"pipelines/{self.run}/jobs")
+        jobs = self.line.pages(f"pipelines/{self.run}/jobs")
         return tuple(
             Job(
-                name=str(one.get("name", "")),
-                state=str(one.get("status")),
-                created=str(one.get("created_at", "")),
+                name=str(job.get("name", "")),
+                state=str(job.get("status")),
+                created=str(job.get("created_at", "")),
             )
-            for one in found
+            for job in jobs
         )
 
     def serves(self, labels: tuple[str, ...]) -> bool | None:
@@ -315,10 +318,10 @@ def forge_api(environment: Mapping[str, str], token: str = "") -> ForgeApi | Non
         return GitHubApi(line=line, run=environment.get("GITHUB_RUN_ID", ""))
     if environment.get("GITLAB_CI") == "true":
         api = environment.get("CI_API_V4_URL", "").rstrip("/")
-        own = {"JOB-TOKEN": environment.get("CI_JOB_TOKEN", "")}
-        known = {"PRIVATE-TOKEN": token} if token else own
+        job_token = {"JOB-TOKEN": environment.get("CI_JOB_TOKEN", "")}
+        headers = {"PRIVATE-TOKEN": token} if token else job_token
         project = quote(environment.get("CI_PROJECT_ID", ""), safe="")
-        line = Line(base=f"{api}/projects/{project}", headers=known)
+        line = Line(base=f"{api}/projects/{project}", headers=headers)
         return GitLabApi(line=line, run=environment.get("CI_PIPELINE_ID", ""))
     return None
 

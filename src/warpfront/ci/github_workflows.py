@@ -1,5 +1,5 @@
-"""The flow as GitHub's workflows: one that says when, and one for each kind of job, which it calls
-in shards for each vendor. Pure.
+"""The flow as GitHub's workflows: one with the triggers, and one for each kind of job, which it
+calls in shards for each vendor. Pure.
 """
 
 from __future__ import annotations
@@ -116,15 +116,15 @@ _BY_LABEL = f"github.event.label.name == '{LABEL}'"
 
 
 def workflows(flow: Flow, actions: Actions, limits: Limits) -> dict[str, str]:
-    """Every file of the flow that is GitHub's, by path. Raises `InputError` where there are more
+    """Return every GitHub file of the flow, by path. Raises `InputError` where there are more
     workflows than GitHub starts.
     """
-    made = {f"{FOLDER}/{MAIN}.yml": _main(flow, actions)}
+    documents = {f"{FOLDER}/{MAIN}.yml": _main(flow, actions)}
     if any(job.is_own and job.spread for job in flow.jobs):
-        made[f"{FOLDER}/{LABELLED}.yml"] = _labelled(flow, actions)
+        documents[f"{FOLDER}/{LABELLED}.yml"] = _labelled(flow, actions)
     if _has_own_machines(flow):
-        made[f"{FOLDER}/{QUEUE}"] = _queue(flow, actions)
-    made[f"{FOLDER}/{COMPAT}"] = _compat(flow, actions)
+        documents[f"{FOLDER}/{QUEUE}"] = _queue(flow, actions)
+    documents[f"{FOLDER}/{COMPAT}"] = _compat(flow, actions)
     called: dict[str, list[Job]] = {}
     for job in flow.jobs:
         if job.spread:
@@ -136,8 +136,8 @@ def workflows(flow: Flow, actions: Actions, limits: Limits) -> dict[str, str]:
             hint="fewer kinds of machines in `runners:`",
         )
     for file, jobs in called.items():
-        made[f"{FOLDER}/{MAIN}-{file}.yml"] = _called(flow, jobs, actions)
-    files = {path: _text(document, actions) for path, document in made.items()}
+        documents[f"{FOLDER}/{MAIN}-{file}.yml"] = _called(flow, jobs, actions)
+    files = {path: _text(document, actions) for path, document in documents.items()}
     labels = _text(_labels(flow), actions)
     files[MATCHERS] = json.dumps(_matchers(), indent=2) + "\n"
     return {**files, ".github/actionlint.yaml": labels, ".github/zizmor.yml": _zizmor(flow)}
@@ -148,7 +148,7 @@ def _has_own_machines(flow: Flow) -> bool:
 
 
 def _may_publish(flow: Flow) -> str:
-    """The refs that publish, also where a run is started by hand."""
+    """Return the refs that publish, also where a run is started by hand."""
     refs = flow.publishes
     branch = f"github.ref == 'refs/heads/{refs.branch}'"
     return f"({branch} || startsWith(github.ref, 'refs/tags/{refs.release_tags}'))"
@@ -165,26 +165,33 @@ def _triggers(flow: Flow) -> dict[str, Any]:
 
 
 def _requests(flow: Flow, *types: str) -> dict[str, Any]:
-    """Pull requests to the branch that publishes alone. What is green for another base would stay
-    green when the base is changed, which starts no run, or only a run like one for a new title.
+    """Return the trigger for pull requests, only to the branch that publishes. A green result
+    for another base would stay when the base is changed. That change starts no run, or only a run
+    like one for a new title.
     """
     return {"branches": [flow.publishes.branch], "types": list(types)}
 
 
 def _queue(flow: Flow, actions: Actions) -> dict[str, Any]:
-    """Ends runs that wait for a machine of one's own: GitHub itself does so after a day or two."""
+    """Return the workflow that ends runs waiting for a self-hosted machine: GitHub itself does
+    so after a day or two.
+    """
     return _by_clock("queue", "41 * * * *", ("actions",), flow, actions)
 
 
 def _compat(flow: Flow, actions: Actions) -> dict[str, Any]:
-    """Reads the wheel indexes once a week, and proposes what changed as a pull request."""
+    """Return the workflow that reads the wheel indexes once a week, and proposes the changes as
+    a pull request.
+    """
     return _by_clock("compat", "23 4 * * 1", ("contents", "pull-requests"), flow, actions)
 
 
 def _by_clock(
     name: str, cron: str, powers: tuple[str, ...], flow: Flow, actions: Actions
 ) -> dict[str, Any]:
-    """A workflow of one job on a hosted machine, which runs ci/<name>.sh at these times (UTC)."""
+    """Return a workflow of one job on a hosted machine, which runs ci/<name>.sh at these times
+    (UTC).
+    """
     machine = dataclasses.replace(
         flow.runners[0], trust="hosted", labels=(_HOSTED,), group="", scale_set=False
     )
@@ -206,7 +213,8 @@ def _by_clock(
 
 
 def _matchers() -> dict[str, Any]:
-    """https://github.com/actions/toolkit/blob/main/docs/problem-matchers.md: problems of files of
+    """Return the problem matchers
+    (https://github.com/actions/toolkit/blob/main/docs/problem-matchers.md): problems of files of
     the project, and findings of `scan` and `preflight`.
     """
     problem = {"regexp": _PROBLEM, "file": 1, "line": 2, "message": 3}
@@ -220,19 +228,19 @@ def _matchers() -> dict[str, Any]:
 
 
 def _text(document: object, actions: Actions) -> str:
-    """YAML with the version beside each commit, which PyYAML cannot write."""
+    """Return YAML with a version comment after each commit, which PyYAML cannot write."""
     text = yaml_text(document)
     for uses, version in actions.values():
         text = text.replace(f"uses: {uses}\n", f"uses: {uses} # {version}\n")
-    for how, reasons in (("write", _POWERS), ("read", _READING)):
+    for access, reasons in (("write", _POWERS), ("read", _READING)):
         for power, reason in reasons.items():
-            text = text.replace(f" {power}: {how}\n", f" {power}: {how} # {reason}\n")
+            text = text.replace(f" {power}: {access}\n", f" {power}: {access} # {reason}\n")
     text = text.replace(" packages: read\n", f" packages: read # {_PULLS}\n")
     return HEADER + text
 
 
 def _zizmor(flow: Flow) -> str:
-    """What its strictest persona may report, with the reason."""
+    """Return the findings that its strictest persona may report, with the reason."""
     jobs = [job for job in flow.jobs if job.is_own or any(runner.group for runner in job.runners)]
     files = [f"{MAIN}-{file}.yml" for file in _called_files(jobs)]
     if any(not job.spread for job in jobs):
@@ -258,7 +266,7 @@ def _called_files(jobs: Iterable[Job]) -> list[str]:
 
 
 def _labels(flow: Flow) -> dict[str, Any]:
-    """What actionlint has to know: GitHub's larger machines have names of one's own, too."""
+    """Return the labels for actionlint: GitHub's larger machines have custom names, too."""
     every = {label for runner in flow.runners for label in runner.labels}
     return {"self-hosted-runner": {"labels": sorted(every)}}
 
@@ -281,20 +289,20 @@ def _main(flow: Flow, actions: Actions) -> dict[str, Any]:
 
 
 def _labelled(flow: Flow, actions: Actions) -> dict[str, Any]:
-    """The run of a pull request that was given the label: what it would be for a push to it, under
-    names of its own. Another label skips every job of it, and cancels nothing.
+    """Return the workflow for a labelled pull request: the run of a push to it, under names of
+    its own. Another label skips every job of it, and cancels nothing.
     """
     jobs = tuple(job for job in flow.jobs if not job.powers and job.kind != "bench")
     flow, names = dataclasses.replace(flow, jobs=jobs), {job.name for job in jobs}
     pull_request = "github.event.pull_request.number"
-    made = {}
+    bodies = {}
     for each in jobs:
         job = dataclasses.replace(each, needs=tuple(need for need in each.needs if need in names))
         body = _calling(flow, job) if job.spread else _whole(flow, job, actions)
         if not job.spread:
             body["if"] = f"${{{{ {'always() && ' if job.needs else ''}{_BY_LABEL} }}}}"
             body["name"] = f"{job.name}-{LABEL}"
-        made[job.name] = _ordered(body)
+        bodies[job.name] = _ordered(body)
     return {
         "name": LABELLED,
         "on": {"pull_request": _requests(flow, "labeled")},
@@ -303,24 +311,24 @@ def _labelled(flow: Flow, actions: Actions) -> dict[str, Any]:
             "group": f"{LABELLED}-${{{{ {_BY_LABEL} && {pull_request} || github.run_id }}}}",
             "cancel-in-progress": True,
         },
-        "jobs": made,
+        "jobs": bodies,
     }
 
 
 def _ordered(body: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys of a job as people write them."""
+    """Return the keys of a job in the usual order."""
     first = [name for name in ("name", "needs", "if") if name in body]
     return {name: body[name] for name in (*first, *(key for key in body if key not in first))}
 
 
 def _calling(flow: Flow, job: Job) -> dict[str, Any]:
-    """The call of a job's workflow, once for each shard."""
+    """Return the call of a job's workflow, once for each shard."""
     planned = f"needs.plan.outputs.{job.name}"
     conditions = ["!cancelled()", "needs.plan.result == 'success'", f"{planned} != '[]'"]
     conditions += _guards(flow, job)
-    given = {"jobs": "${{ toJSON(matrix.jobs) }}"}
+    inputs = {"jobs": "${{ toJSON(matrix.jobs) }}"}
     if job.channel or job.pulls:
-        given["channel"] = "${{ needs.plan.outputs.channel }}"
+        inputs["channel"] = "${{ needs.plan.outputs.channel }}"
     return {
         "name": f"{job.name} ${{{{ matrix.shard }}}}",
         "needs": list(job.needs),
@@ -331,13 +339,13 @@ def _calling(flow: Flow, job: Job) -> dict[str, Any]:
         },
         "permissions": _permissions(flow, job),
         "uses": f"./{FOLDER}/{MAIN}-{job.file}.yml",
-        "with": given,
+        "with": inputs,
         **_given_secrets(flow, job),
     }
 
 
 def _secrets(flow: Flow, job: Job) -> tuple[str, ...]:
-    """What a job's environment may hold for it: GitHub's own registry takes the job's token."""
+    """Return the secrets of a job's environment: GitHub's own registry takes the job's token."""
     if _of_github(flow):
         token: tuple[str, ...] = ()
     elif job.pulls:
@@ -352,22 +360,24 @@ def _of_github(flow: Flow) -> bool:
 
 
 def _given_secrets(flow: Flow, job: Job) -> dict[str, Any]:
-    """A called workflow sees no secret that its caller does not name, not even those of its
-    own environment: https://github.com/actions/runner/issues/1490.
+    """Return the secrets that a caller names. A called workflow sees no other, not even those
+    of its own environment: https://github.com/actions/runner/issues/1490.
     """
     names = _secrets(flow, job)
     return {"secrets": {name: f"${{{{ secrets.{name} }}}}" for name in names}} if names else {}
 
 
 def _guards(flow: Flow, job: Job) -> list[str]:
-    """What keeps forks from a job, and other branches from publishing, whatever the plan says."""
+    """Return the conditions that exclude forks from a job, and other branches from publishing,
+    for any plan.
+    """
     ours = [f"({_OURS})"] if job.is_own else []
     return [*ours, *([_NO_REQUEST, _may_publish(flow)] if job.powers else [])]
 
 
 def _called(flow: Flow, jobs: list[Job], actions: Actions) -> dict[str, Any]:
-    """The workflow of one kind of job on hosted machines, or on those of our own, for all vendors.
-    A runner group can be opened to this file alone.
+    """Return the workflow of one kind of job on hosted machines, or on those of our own, for
+    all vendors. A runner group can be opened to this file alone.
     """
     job = dataclasses.replace(jobs[0], runners=_rows(jobs))
     names = ("jobs", "channel") if job.channel or job.pulls else ("jobs",)
@@ -411,7 +421,7 @@ def _rows(jobs: Iterable[Job]) -> tuple[Runner, ...]:
 
 
 def _whole(flow: Flow, job: Job, actions: Actions) -> dict[str, Any]:
-    """A job with its steps: fetch, set up, take what others left, one call, leave what it made."""
+    """Return a job with its steps: fetch, set up, download artifacts, one call, upload its own."""
     body: dict[str, Any] = {} if job.spread else {"name": job.name}
     if job.needs and not job.spread:
         body["needs"] = list(job.needs)
@@ -431,15 +441,17 @@ def _whole(flow: Flow, job: Job, actions: Actions) -> dict[str, Any]:
 
 
 def _condition(flow: Flow, job: Job) -> str:
-    """When a job at the end of a run runs: always, or where it may write, of runs that publish."""
+    """Return the condition of a job at the end of a run: always, or where it may write, of runs
+    that publish.
+    """
     if job.wanted:
         return f"{_NIGHTS.format(wanted=job.wanted)} && {_may_publish(flow)}"
     return f"always() && {_NO_REQUEST} && {_may_publish(flow)}" if job.alerts else "always()"
 
 
 def _machine(job: Job) -> object:
-    """Where a job runs. A plan names the row, and the workflow has the labels: a plan that was
-    tampered with can choose among these rows alone.
+    """Return the machine of a job. A plan names the row, and the workflow has the labels, so a
+    plan that was tampered with can choose among these rows alone.
     """
     if not job.spread:
         return _runs_on(job.runner) if job.wanted else _for_anybody(job.runner)
@@ -460,21 +472,22 @@ def _permissions(flow: Flow, job: Job) -> dict[str, str]:
 
 
 def _runs_on(runner: Runner) -> object:
-    """One label as a text, which is also how a scale set is named."""
+    """Return one label as a text, which is also how a scale set is named."""
     if runner.group:
         return {"group": runner.group, "labels": list(runner.labels)}
     return runner.labels[0] if len(runner.labels) == 1 else list(runner.labels)
 
 
 def _for_anybody(runner: Runner) -> object:
-    """Where what every request starts runs: a fork's on GitHub's own machine, if all of the table's
-    are ours. Skipped, it would count as passed: a required check that is skipped does.
+    """Return the machine of jobs that every request starts: a fork's on GitHub's own machine,
+    if all of the table's are ours. A skipped job would count as passed: a required check that is
+    skipped does.
     """
     machine = _runs_on(runner)
     if runner.trust == "hosted":
         return machine
-    own, theirs = json.dumps(machine), json.dumps(_HOSTED)
-    return f"${{{{ fromJSON(({_SAME_REPOSITORY}) && '{own}' || '{theirs}') }}}}"
+    own_json, theirs = json.dumps(machine), json.dumps(_HOSTED)
+    return f"${{{{ fromJSON(({_SAME_REPOSITORY}) && '{own_json}' || '{theirs}') }}}}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -509,7 +522,9 @@ class _Steps:
         return steps
 
     def _python(self) -> list[dict[str, Any]]:
-        """A Python where a machine may have none of ours: hosted ones, and pods."""
+        """Return the step that installs Python where a machine may lack ours: hosted ones, and
+        pods.
+        """
         bare = [
             runner for runner in self.job.runners if runner.trust == "hosted" or runner.scale_set
         ]
@@ -520,13 +535,14 @@ class _Steps:
             step["if"] = f"${{{{ {' || '.join(map(_is_row, bare))} }}}}"
         return [_ordered(step)]
 
-    def _uses(self, name: str, action: str, given: Mapping[str, object]) -> dict[str, Any]:
+    def _uses(self, name: str, action: str, inputs: Mapping[str, object]) -> dict[str, Any]:
         uses = {"name": name, "uses": self.actions[action][0]}
-        return {**uses, "with": dict(given)} if given else uses
+        return {**uses, "with": dict(inputs)} if inputs else uses
 
     def _login(self) -> dict[str, Any]:
-        """GitHub's registry takes the job's own token; another one those of the environment, and of
-        the repository where a job only reads. No pull request has anything to pull.
+        """Return the login step. GitHub's registry takes the job's own token; another one those
+        of the environment, and of the repository where a job only reads. No pull request has
+        anything to pull.
         """
         registry, of_github = self.flow.repository.partition("/")[0], _of_github(self.flow)
         user, secret = "vars.REGISTRY_USER", "secrets.REGISTRY_TOKEN"
@@ -547,50 +563,51 @@ class _Steps:
         }
 
     def _take(self) -> dict[str, Any]:
-        """The artifacts of a work and its own of an earlier attempt, or those with results. Each
-        carries its own folder, so that all can be extracted into one place.
+        """Return the step that downloads the artifacts of a work and its own of an earlier
+        attempt, or those with results. Each contains its own folder, so that all can be extracted
+        into one place.
         """
         names = _RESULTS
         if self.job.takes == "work":
             names = "${{ matrix.after }},${{ matrix.name }}"
             if self.job.kind != "publish":
                 names += f",{IMAGES}-${{{{ matrix.after }}}}"
-        given = {"pattern": f"{{{names}}}", "path": HANDOVER, "merge-multiple": True}
-        return self._uses("take", "download-artifact", given)
+        inputs = {"pattern": f"{{{names}}}", "path": HANDOVER, "merge-multiple": True}
+        return self._uses("take", "download-artifact", inputs)
 
     def _call(self) -> dict[str, Any]:
-        told = {name.upper(): f"${{{{ matrix.{name} }}}}" for name in self.job.tells}
+        variables = {name.upper(): f"${{{{ matrix.{name} }}}}" for name in self.job.tells}
         if self.job.channel:
-            told["CHANNEL"] = "${{ inputs.channel }}"
-            told["COSIGN_KEY"] = "${{ vars.COSIGN_KEY }}"
-            told |= {name: f"${{{{ secrets.{name} }}}}" for name in _KEY_SECRETS}
+            variables["CHANNEL"] = "${{ inputs.channel }}"
+            variables["COSIGN_KEY"] = "${{ vars.COSIGN_KEY }}"
+            variables |= {name: f"${{{{ secrets.{name} }}}}" for name in _KEY_SECRETS}
         if self.job.name == "plan" and not _of_github(self.flow):
-            told["HAS_READ_TOKEN"] = f"${{{{ secrets.{READ_TOKEN} != '' }}}}"
+            variables["HAS_READ_TOKEN"] = f"${{{{ secrets.{READ_TOKEN} != '' }}}}"
         if "contents" in self.job.powers and "pull-requests" not in self.job.powers:
-            told["HISTORY_TOKEN"] = "${{ github.token }}"  # noqa: S105 - an expression
+            variables["HISTORY_TOKEN"] = "${{ github.token }}"  # noqa: S105 - an expression
         if self.job.name in {"required", "notify"}:
-            told |= {
+            variables |= {
                 "PLANNED": "${{ needs.plan.result }}",
                 "ENDED": "${{ join(needs.*.result) }}",
                 "PLAN_DIGEST": "${{ needs.plan.outputs.plan }}",
             }
         if {"actions", "pull-requests"} & {*self.job.reads, *self.job.powers}:
-            told["API_TOKEN"] = "${{ github.token }}"  # noqa: S105 - an expression
+            variables["API_TOKEN"] = "${{ github.token }}"  # noqa: S105 - an expression
         if self.job.name == "plan" and _has_own_machines(self.flow):
-            told["RUNNERS_TOKEN"] = f"${{{{ {_NO_REQUEST} && secrets.RUNNERS_TOKEN || '' }}}}"
+            variables["RUNNERS_TOKEN"] = f"${{{{ {_NO_REQUEST} && secrets.RUNNERS_TOKEN || '' }}}}"
         if self.job.alerts:
-            told["WARPFRONT_WEBHOOK"] = "${{ secrets.WARPFRONT_WEBHOOK }}"
+            variables["WARPFRONT_WEBHOOK"] = "${{ secrets.WARPFRONT_WEBHOOK }}"
         step = {
             "name": self.job.kind or self.job.name,
             "id": "call",
-            "env": told,
+            "env": variables,
             "run": self.job.script,
         }
-        return step if told else {key: value for key, value in step.items() if key != "env"}
+        return step if variables else {key: value for key, value in step.items() if key != "env"}
 
     def _leave(self) -> dict[str, Any]:
         name = "${{ matrix.name }}" if self.job.spread else self.job.name
-        given: dict[str, object] = {
+        inputs: dict[str, object] = {
             "name": name,
             "path": LEFT,
             "if-no-files-found": "error",
@@ -600,17 +617,19 @@ class _Steps:
         return {
             "name": "leave",
             "if": "${{ always() }}",
-            **self._uses("leave", "upload-artifact", given),
+            **self._uses("leave", "upload-artifact", inputs),
         }
 
     def _leave_images(self) -> dict[str, Any]:
-        """Images that other machines verify and no registry gets, for a day."""
-        given: dict[str, object] = {
+        """Return the step that uploads, for a day, images that other machines verify and no
+        registry gets.
+        """
+        inputs: dict[str, object] = {
             "name": f"{IMAGES}-${{{{ matrix.name }}}}",
             "path": IMAGES,
             "overwrite": True,
             "compression-level": 0,
             "retention-days": 1,
         }
-        step = self._uses("leave images", "upload-artifact", given)
+        step = self._uses("leave images", "upload-artifact", inputs)
         return _ordered({**step, "if": "${{ !cancelled() && matrix.images }}"})

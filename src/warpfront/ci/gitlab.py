@@ -22,8 +22,8 @@ _NOTIFIED = frozenset({"merged", "nightly", "release"})
 
 
 def _rules(flow: Flow) -> tuple[tuple[str, str], ...]:
-    """What starts a pipeline -> the scope. A fork's merge request runs in the fork; one for another
-    branch starts none: what was green there would count when its target is changed.
+    """Return the scope by the trigger of a pipeline. A fork's merge request runs in the fork.
+    One for another branch starts none: its green result would count when its target is changed.
     """
     refs = flow.publishes
     tag = f"$CI_COMMIT_TAG =~ {_begins(refs.release_tags)}"
@@ -40,7 +40,7 @@ def _rules(flow: Flow) -> tuple[tuple[str, str], ...]:
 
 
 def _begins(text: str) -> str:
-    """A pattern of GitLab's (RE2 between slashes) for texts that begin so."""
+    """Return a pattern of GitLab's (RE2 between slashes) for texts that begin so."""
     return f"/^{re.escape(text).replace('/', chr(92) + '/')}/"
 
 
@@ -52,7 +52,7 @@ def _may_publish(flow: Flow) -> str:
 
 
 def gitlab_files(flow: Flow) -> dict[str, str]:
-    """What the project's own .gitlab-ci.yml includes."""
+    """Return the files that the project's own .gitlab-ci.yml includes."""
     plan = next(job for job in flow.jobs if job.name == "plan")
     rules = _rules(flow)
     since = {"SINCE": "$CI_MERGE_REQUEST_DIFF_BASE_SHA"}
@@ -96,13 +96,13 @@ def child_pipeline(
     compares. Raises `InputError` for a pipeline that no GitLab would start.
     """
     jobs: dict[str, Any] = {_PLANNED: _planned(flow)}
-    here = [job for job in flow.jobs if _is_here(job, planned)]
-    for job in here:
+    in_child = [job for job in flow.jobs if _is_here(job, planned)]
+    for job in in_child:
         if not job.spread:
             jobs[job.name] = _whole(flow, job, digest)
         for row, work in works_of(job, planned):
             jobs[work.name] = _spread(flow, job, work, row=row, channel=planned.channel)
-    text = yaml_text({"stages": [_PLANNED, *_stages(here)], **jobs})
+    text = yaml_text({"stages": [_PLANNED, *_stages(in_child)], **jobs})
     if too_much := _too_much(jobs, text, limits):
         hint = "run CI for a part of the matrix: --vendor, --image, --only"
         raise InputError(too_much, hint=hint)
@@ -110,7 +110,7 @@ def child_pipeline(
 
 
 def _stages(jobs: Iterable[Job]) -> list[str]:
-    """The kinds of jobs in their order: a stage is shared by all vendors."""
+    """Return the kinds of jobs in their order: a stage is shared by all vendors."""
     return list(dict.fromkeys(job.kind or job.name for job in jobs))
 
 
@@ -125,8 +125,9 @@ def _too_much(jobs: Mapping[str, Any], text: str, limits: Limits) -> str:
 
 
 def _crowded(jobs: int, limits: Limits) -> str:
-    """How many jobs a project may have, its plan decides, which no job can read. A pipeline with
-    more fails as a whole, and with it the job that started it.
+    """Return why a pipeline has too many jobs, "" if it has not. The project's plan sets the
+    limit, which no job can read. A pipeline with more fails as a whole, and with it the job that
+    started it.
     """
     if jobs <= limits.jobs_per_pipeline:
         return ""
@@ -137,7 +138,9 @@ def _crowded(jobs: int, limits: Limits) -> str:
 
 
 def _is_here(job: Job, planned: Schedule) -> bool:
-    """Pages are GitHub's; what clears up does so after a night."""
+    """Return whether GitLab runs the job in this pipeline: pages are GitHub's, and pruning runs
+    after a night.
+    """
     if job.wanted:
         return job.wanted == "PRUNE" and planned.channel == job.environment
     if job.alerts:
@@ -146,7 +149,9 @@ def _is_here(job: Job, planned: Schedule) -> bool:
 
 
 def _planned(flow: Flow) -> dict[str, Any]:
-    """Brings the parent's plan to the child: each stage has what those before it left."""
+    """Return the job that brings the parent's plan to the child: each stage has the artifacts
+    of those before it.
+    """
     plan = next(job for job in flow.jobs if job.name == "plan")
     return {
         "stage": _PLANNED,
@@ -158,20 +163,26 @@ def _planned(flow: Flow) -> dict[str, Any]:
 
 
 def _login(flow: Flow, job: Job, channel: str = "") -> tuple[dict[str, str], list[str]]:
-    """Variables and calls. GitLab's registry takes the job's own token, another one the project's
-    variables REGISTRY_USER and REGISTRY_TOKEN, of the job's environment. What only pulls has those
-    of the same names with READ in them.
+    """Return variables and calls. GitLab's registry takes the job's own token, another one the
+    project's variables REGISTRY_USER and REGISTRY_TOKEN, of the job's environment. A job that only
+    pulls has those of the same names with READ in them.
     """
     pulls = job.pulls and bool(channel)
     if "packages" not in job.powers and not pulls:
         return {}, []
     registry = flow.repository.partition("/")[0]
-    known = {}
+    variables = {}
     if registry == "registry.gitlab.com":
-        known = {"REGISTRY_USER": "$CI_REGISTRY_USER", "REGISTRY_TOKEN": "$CI_REGISTRY_PASSWORD"}
+        variables = {
+            "REGISTRY_USER": "$CI_REGISTRY_USER",
+            "REGISTRY_TOKEN": "$CI_REGISTRY_PASSWORD",
+        }
     elif pulls:
-        known = {"REGISTRY_USER": "$REGISTRY_READ_USER", "REGISTRY_TOKEN": "$REGISTRY_READ_TOKEN"}
-    return {"REGISTRY": registry, **known}, ["ci/login.sh"]
+        variables = {
+            "REGISTRY_USER": "$REGISTRY_READ_USER",
+            "REGISTRY_TOKEN": "$REGISTRY_READ_TOKEN",
+        }
+    return {"REGISTRY": registry, **variables}, ["ci/login.sh"]
 
 
 def _spread(flow: Flow, job: Job, work: Work, *, row: str, channel: str) -> dict[str, Any]:
@@ -182,12 +193,12 @@ def _spread(flow: Flow, job: Job, work: Work, *, row: str, channel: str) -> dict
         facts["AFTER"] = ",".join(work.after)
     if work.images and "images" in job.tells:
         facts["IMAGES"] = " ".join(work.images)
-    known, logs_in = _login(flow, job, channel)
+    credentials, logs_in = _login(flow, job, channel)
     runner = next(runner for runner in job.runners if runner.name == row)
     body: dict[str, Any] = {
         "stage": job.kind,
         **_machine(runner, job.minutes),
-        "variables": {**facts, **known, **({"CHANNEL": channel} if job.channel else {})},
+        "variables": {**facts, **credentials, **({"CHANNEL": channel} if job.channel else {})},
         "script": ["ci/setup.sh", *logs_in, job.script],
         "artifacts": _artifacts(work.name, images=bool(work.images)),
         "when": "always",  # what failed before stops none of the others
@@ -209,22 +220,24 @@ def _spread(flow: Flow, job: Job, work: Work, *, row: str, channel: str) -> dict
 
 
 def _whole(flow: Flow, job: Job, digest: str) -> dict[str, Any]:
-    """The end of a run: with everything that the jobs before left, and what the parent planned."""
-    known, logs_in = _login(flow, job)
-    wanted: dict[str, Any] = {}
+    """Return the job at the end of a run: with all artifacts of the jobs before, and the
+    parent's plan.
+    """
+    variables, logs_in = _login(flow, job)
+    conditions: dict[str, Any] = {}
     if job.wanted:
         rules = [{"if": f'${job.wanted} == "yes"', "when": "always"}]
-        wanted = {"rules": rules, "environment": job.environment, "allow_failure": True}
+        conditions = {"rules": rules, "environment": job.environment, "allow_failure": True}
     if job.alerts:
-        told = [{"if": "$API_TOKEN || $WARPFRONT_WEBHOOK", "when": "always"}]
-        wanted = {"rules": told, "environment": job.environment}
+        notified = [{"if": "$API_TOKEN || $WARPFRONT_WEBHOOK", "when": "always"}]
+        conditions = {"rules": notified, "environment": job.environment}
     if "actions" in job.reads:
-        known = {**known, "PLAN_DIGEST": digest}
+        variables = {**variables, "PLAN_DIGEST": digest}
     return {
         "stage": job.name,
         **_machine(job.runner, job.minutes),
-        **(wanted or {"when": "always"}),
-        **({"variables": known} if known else {}),
+        **(conditions or {"when": "always"}),
+        **({"variables": variables} if variables else {}),
         "script": ["ci/setup.sh", *logs_in, job.script],
         **({"artifacts": _artifacts(job.name)} if job.leaves else {}),
     }

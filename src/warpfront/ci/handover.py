@@ -1,5 +1,5 @@
-"""What one job hands to the next: results of cells with the sha256 of each file, and back into one
-build folder. Edge.
+"""Artifacts between jobs: results of cells with the sha256 of each file, and their merge into
+one build folder. Edge.
 """
 
 from __future__ import annotations
@@ -25,24 +25,25 @@ _REFUSED = frozenset('":<>|*?\\\r\n')
 
 
 def leave(store: Path, cells: Iterable[str], prefix: str, into: Path) -> tuple[str, ...]:
-    """Copy what a step left of `cells` in `store` to `into`, with a manifest. `prefix` is how the
-    names of its files begin (`build`, `verify-sm_90`). Returns the paths of the copies. The name of
-    the hand-over is that of its folder, and stays in it wherever a CI service puts it.
+    """Copy a step's results for `cells` in `store` to `into`, with a manifest. `prefix` begins
+    the names of its files (`build`, `verify-sm_90`). Returns the paths of the copies. The name of
+    the artifact is that of its folder, and stays in it wherever a CI service puts it.
     """
     remove_tree(into)
     files: dict[str, str] = {}
     for cell in cells:
         for path in _left(store / cell, prefix):
             name = f"{_RESULTS}/{cell}/{path.relative_to(store / cell).as_posix()}"
-            if _is_place(name):  # a container may have left any other
+            if _is_place(name):  # a container may have created any other
                 files[name] = _place(into / name, read_regular(path, _LIMIT_BYTES))
     write_json(into / MANIFEST, {"schema": SCHEMA, "name": into.name, "files": files})
     return tuple(files)
 
 
 def handed_over(*folders: Path) -> dict[Path, str]:
-    """The hand-overs below `folders`, each with its name: every folder with a manifest, one level
-    down, or two where a CI service put a folder of the artifact's name around it.
+    """Return the artifacts below `folders`, each with its name. An artifact is a folder with a
+    manifest, one level down, or two where a CI service put a folder of the artifact's name around
+    it.
     """
     manifests = [
         path
@@ -54,17 +55,17 @@ def handed_over(*folders: Path) -> dict[Path, str]:
 
 
 def _name_of(manifest: Path) -> str:
-    found = read_json(manifest)
-    name = found.get("name") if isinstance(found, dict) else None
+    document = read_json(manifest)
+    name = document.get("name") if isinstance(document, dict) else None
     if not isinstance(name, str):
         raise HandoverError(f"{manifest.parent}: no manifest of this version", hint=_AGAIN)
     return name
 
 
-def demand(names: Iterable[str], found: Iterable[str]) -> None:
+def demand(names: Iterable[str], present: Iterable[str]) -> None:
     """Raise `HandoverError` with the names of the hand-overs that are not among those found."""
-    there = set(found)
-    missing = [name for name in names if name not in there]
+    present_names = set(present)
+    missing = [name for name in names if name not in present_names]
     if missing:
         raise HandoverError(
             f"no artifact {', '.join(missing)}: the job of that name left none, or it is past its "
@@ -74,7 +75,7 @@ def demand(names: Iterable[str], found: Iterable[str]) -> None:
 
 
 def _left(folder: Path, prefix: str) -> list[Path]:
-    """Files of a step: those that it names, and those in folders that it names; no
+    """Return the files of a step: those that it names, and those in folders that it names; no
     lock, no context.
     """
     named = [path for path in folder.glob(f"{prefix}*") if path.name.startswith(prefix)]
@@ -91,18 +92,19 @@ def _place(path: Path, content: bytes) -> str:
 
 
 def merge(folders: Iterable[Path], store: Path) -> tuple[str, ...]:
-    """Bring the hand-overs in `folders` into `store`; the names of the files that it has now.
+    """Merge the artifacts in `folders` into `store`, and return the names of the files that it
+    has now.
 
-    Raises `HandoverError` before anything is written where a file is not what its manifest says, is
-    in none, or two hand-overs have different ones of a name.
+    Raises `HandoverError` before anything is written where a file differs from its manifest or is
+    in none. So do two artifacts with different files of one name.
     """
     merged: dict[str, tuple[bytes, Path]] = {}
     for folder in folders:
         for name, content in read_handover(folder).items():
-            known = merged.setdefault(name, (content, folder))
-            if known[0] != content:
+            entry = merged.setdefault(name, (content, folder))
+            if entry[0] != content:
                 raise HandoverError(
-                    f"{known[1]} and {folder} have different files {name}",
+                    f"{entry[1]} and {folder} have different files {name}",
                     hint="two runs are mixed: merge what one run left",
                 )
     for name, (content, _) in merged.items():
@@ -111,7 +113,7 @@ def merge(folders: Iterable[Path], store: Path) -> tuple[str, ...]:
 
 
 def _replace(store: Path, name: str, content: bytes) -> None:
-    """In the place of whatever is there: a container may have left a link, or a FIFO."""
+    """Replace any file at a path: a container may have created a link, or a FIFO."""
     path = store / name
     with storing(path):
         if not Path(os.path.realpath(path.parent)).is_relative_to(os.path.realpath(store)):
@@ -122,7 +124,9 @@ def _replace(store: Path, name: str, content: bytes) -> None:
 
 
 def read_handover(folder: Path) -> Mapping[str, bytes]:
-    """What a job handed over, by path below a build folder. All of it is a stranger's."""
+    """Return the files of a job's artifact, by path below a build folder. All of it is
+    untrusted.
+    """
     manifest = read_json(folder / MANIFEST)
     files = _files_of(manifest, folder)
     present = {
@@ -133,7 +137,7 @@ def read_handover(folder: Path) -> Mapping[str, bytes]:
     unsaid = sorted(present - set(files) - {MANIFEST})
     if unsaid:
         raise HandoverError(f"{folder / unsaid[0]} is in no manifest", hint=_AGAIN)
-    found, together = {}, 0
+    contents, together = {}, 0
     for name, digest in files.items():
         with storing(folder / name):
             content = read_regular(folder / name, _LIMIT_BYTES)
@@ -142,30 +146,30 @@ def read_handover(folder: Path) -> Mapping[str, bytes]:
                 f"{folder / name} is not what was handed over: its sha256 is another",
                 hint="the job that made it has to run again",
             )
-        found[name.removeprefix(f"{_RESULTS}/")] = content
+        contents[name.removeprefix(f"{_RESULTS}/")] = content
         together += len(content)
         if together > _TOGETHER_BYTES:
             raise HandoverError(f"{folder}: more than {_TOGETHER_BYTES >> 30} GiB of results")
-    return found
+    return contents
 
 
 def _files_of(manifest: object, folder: Path) -> dict[str, str]:
-    said = manifest if isinstance(manifest, dict) else {}
-    files = said.get("files")
-    if not isinstance(files, dict) or said.get("schema") != SCHEMA:
+    fields = manifest if isinstance(manifest, dict) else {}
+    files = fields.get("files")
+    if not isinstance(files, dict) or fields.get("schema") != SCHEMA:
         raise HandoverError(f"{folder}: no manifest of this version", hint=_AGAIN)
     for name in files:
         if not _is_place(name):
-            shown = json.dumps(name[:200])
-            raise HandoverError(f"{folder}: {shown} is no place in a build folder")
+            quoted = json.dumps(name[:200])
+            raise HandoverError(f"{folder}: {quoted} is no place in a build folder")
     return {name: str(digest) for name, digest in files.items()}
 
 
 def _is_place(name: str) -> bool:
-    """Whether a file that is handed over may be called so. There is one way only to write a path:
-    `build//etc/x` would be one from the root.
+    """Return whether a file of an artifact may have this path. Only the canonical form is
+    valid: `build//etc/x` would be one from the root.
     """
     first, *parts = name.split("/")
     hidden = any(part == "" or part.startswith(".") for part in parts)
-    taken = name.isprintable() and _REFUSED.isdisjoint(name)
-    return first == _RESULTS and len(parts) >= 2 and not hidden and taken
+    portable = name.isprintable() and _REFUSED.isdisjoint(name)
+    return first == _RESULTS and len(parts) >= 2 and not hidden and portable

@@ -39,7 +39,7 @@ _UNPUBLISHED = "nightly"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One thing that speaks against a run, of a cell on a target, and the line that repeats it."""
+    """A fault of a run, of a cell on a target, and the line that repeats it."""
 
     text: str
     cell_id: str
@@ -69,7 +69,7 @@ class Judgement:
 
     @property
     def error(self) -> WarpfrontError | None:
-        """None means green."""
+        """Return the error; None means green."""
         if self.failures:
             kind = BuildFailedError if ": not built" in self.failures[0] else NotVerifiedError
             return kind(f"{len(self.failures)} did not pass: {self.failures[0]}")
@@ -94,9 +94,9 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEnd:
-    """How a run ended: `planned` is how the job `plan` did and `jobs` how the others did, "" and
-    empty on a laptop. `evidence` and `publications` are by cell, `standings` what the timings of a
-    night came to, `now` when it is judged.
+    """The end of a run: `planned` is the result of the job `plan` and `jobs` those of the
+    others, "" and empty on a laptop. `evidence` and `publications` are by cell, `standings` the
+    results of a night's timings, `now` the time of the judgement.
     """
 
     now: str
@@ -121,29 +121,29 @@ def judge(
     started for this commit is green.
     """
     if planned is None or end.planned not in {"", "success"}:
-        how = f": the job ended with {end.planned}" if end.planned else ""
-        return Judgement(failures=(f"plan: nothing was planned{how}",), unavailable=(), passed=0)
-    known = {(row.cell_id, row.target): row for row in rows}
-    by_cell = {row.cell_id: row for row in known.values()}
-    refused, noted = _admitted(planned, known, end, channel)
+        ending = f": the job ended with {end.planned}" if end.planned else ""
+        return Judgement(failures=(f"plan: nothing was planned{ending}",), unavailable=(), passed=0)
+    rows_by_target = {(row.cell_id, row.target): row for row in rows}
+    by_cell = {row.cell_id: row for row in rows_by_target.values()}
+    refused, noted = _admitted(planned, rows_by_target, end, channel)
     broken = (*_not_built(planned, by_cell), *refused)
-    failures = [one.text for one in broken]
+    failures = [fault.text for fault in broken]
     slower = tuple(_slower(planned, end.standings))
     missing = tuple(_not_published(planned, end))
-    unpublished = tuple(one.text for one in missing)
-    bad = sorted({how for how in end.jobs if how not in _ENDED_WELL})
+    unpublished = tuple(fault.text for fault in missing)
+    bad = sorted({state for state in end.jobs if state not in _ENDED_WELL})
     if bad and not failures and not slower and not unpublished:
         failures = [f"jobs: some ended with {', '.join(bad)}, and left nothing that says why"]
-    later = tuple(_omitted(one) for one in planned.later)
+    later = tuple(_omitted(work) for work in planned.later)
     return Judgement(
         failures=tuple(failures),
-        unavailable=tuple(_omitted(one) for one in planned.unavailable),
+        unavailable=tuple(_omitted(work) for work in planned.unavailable),
         passed=len(planned.selected) - len(refused),
         slower=slower,
         unpublished=unpublished,
         pending=() if lists_unchecked or checked_by_label else later,
         listed=later if lists_unchecked and not checked_by_label else (),
-        noted=(*noted, *(f"{one}; checked by the label" for one in later if checked_by_label)),
+        noted=(*noted, *(f"{line}; checked by the label" for line in later if checked_by_label)),
         faults=(*broken, *missing),
     )
 
@@ -152,9 +152,9 @@ def demands_of(scope: str, channel: str, channels: Iterable[Channel]) -> Channel
     """Return what a run has to prove: the demands of the channel that it publishes to, or of the
     nightly that publishes it later. Where nothing is published, a base may be a bootstrapped one.
     """
-    known = {channel.name: channel for channel in channels}
+    by_name = {channel.name: channel for channel in channels}
     if channel:
-        return known[channel]
+        return by_name[channel]
     usual = Channel(
         name=scope,
         repository="",
@@ -164,8 +164,8 @@ def demands_of(scope: str, channel: str, channels: Iterable[Channel]) -> Channel
         targets="all",
         max_age_hours=168,
     )
-    found = known.get(_UNPUBLISHED, usual)
-    return dataclasses.replace(found, allow=tuple({*found.allow, "bootstrap", "relaxed"}))
+    demands = by_name.get(_UNPUBLISHED, usual)
+    return dataclasses.replace(demands, allow=tuple({*demands.allow, "bootstrap", "relaxed"}))
 
 
 def _admitted(
@@ -177,13 +177,15 @@ def _admitted(
     """Return what is not proven, and what the channel let pass. Each planned target has to be
     proven, also with `targets: any`: a machine that was planned for it has such a device.
     """
-    allow = tuple(one for one in channel.allow if one != "unavailable")
+    allow = tuple(exception for exception in channel.allow if exception != "unavailable")
     demands = dataclasses.replace(channel, targets="all", allow=allow)
     refused: list[Fault] = []
     noted: list[str] = []
     for cell, target in planned.selected:
         row, evidence = rows.get((cell, target)), end.evidence.get(cell)
-        found = row.verify if row and row.verify not in {NOT_RUN, Outcome.PASSED} else "not proven"
+        outcome = (
+            row.verify if row and row.verify not in {NOT_RUN, Outcome.PASSED} else "not proven"
+        )
         if evidence is None or target not in {**evidence.verifications, **evidence.unread}:
             refused.append(_fault(f"not verified, no result ({_why(row)})", cell, target, row))
             continue
@@ -191,7 +193,7 @@ def _admitted(
         noted += [f"{cell}: {text}" for text in verdict.noted]
         if not verdict.admitted:
             why = "; ".join(text.removeprefix(f"{target}: ") for text in verdict.against)
-            refused.append(_fault(f"{found} ({why})", cell, target, row))
+            refused.append(_fault(f"{outcome} ({why})", cell, target, row))
     return refused, noted
 
 
@@ -208,19 +210,21 @@ def _fault(text: str, cell: str, target: str, row: ReportRow | None) -> Fault:
 def _on(evidence: Evidence, target: str) -> Evidence:
     """Return the evidence of one target alone."""
     cell = dataclasses.replace(evidence.cell, targets=(target,))
-    found = {
+    verifications = {
         name: verification
         for name, verification in evidence.verifications.items()
         if name == target
     }
-    return dataclasses.replace(evidence, cell=cell, verifications=found)
+    return dataclasses.replace(evidence, cell=cell, verifications=verifications)
 
 
 def _not_published(planned: Schedule, end: RunEnd) -> Iterator[Fault]:
     for cell in planned.publishing:
-        found = end.publications.get(cell)
-        if why := _why_not_published(found, planned.channel, end.evidence.get(cell)):
-            kind = found.kind if isinstance(found, Failed) else FailureKind.INFRASTRUCTURE
+        publication = end.publications.get(cell)
+        if why := _why_not_published(publication, planned.channel, end.evidence.get(cell)):
+            kind = (
+                publication.kind if isinstance(publication, Failed) else FailureKind.INFRASTRUCTURE
+            )
             yield Fault(
                 text=f"{cell}: not published ({why})",
                 cell_id=cell,
@@ -230,16 +234,16 @@ def _not_published(planned: Schedule, end: RunEnd) -> Iterator[Fault]:
 
 
 def _why_not_published(
-    found: Publication | Blocked | Failed | None, channel: str, evidence: Evidence | None
+    publication: Publication | Blocked | Failed | None, channel: str, evidence: Evidence | None
 ) -> str:
-    if not isinstance(found, Publication):
-        return found.reason if found else "no job left a result"
-    if found.stage is not Stage.DONE:
-        return f"it broke off at {found.stage}"
-    if found.channel != channel:
-        return f"it went to {found.channel}"
-    if not _is_of(found, evidence):
-        return f"what was is another image: {found.image_id}"
+    if not isinstance(publication, Publication):
+        return publication.reason if publication else "no job left a result"
+    if publication.stage is not Stage.DONE:
+        return f"it broke off at {publication.stage}"
+    if publication.channel != channel:
+        return f"it went to {publication.channel}"
+    if not _is_of(publication, evidence):
+        return f"what was is another image: {publication.image_id}"
     return ""
 
 
@@ -266,10 +270,10 @@ def _not_built(planned: Schedule, rows: Mapping[str, ReportRow]) -> Iterator[Fau
 
 
 def _slower(planned: Schedule, standings: Iterable[NightStanding]) -> Iterator[str]:
-    known = {(standing.cell_id, standing.target): standing for standing in standings}
+    by_target = {(standing.cell_id, standing.target): standing for standing in standings}
     for cell, target in planned.timed:
-        found = known.get((cell, target))
-        if wrong := found.wrong if found else "not timed: no job left a result":
+        timing = by_target.get((cell, target))
+        if wrong := timing.wrong if timing else "not timed: no job left a result":
             yield f"{cell} on {target}: {wrong}"
 
 

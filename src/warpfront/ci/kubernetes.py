@@ -30,8 +30,9 @@ def kubernetes_files(
     sets = [runner for runner in runners if runner.scale_set]
     text = templates["scale-set.values.yaml"]
     files = {
-        f"{FOLDER}/{one.name}.values.yaml": HEADER + filled(text, **_values(one, images, source))
-        for one in sets
+        f"{FOLDER}/{runner_set.name}.values.yaml": HEADER
+        + filled(text, **_values(runner_set, images, source))
+        for runner_set in sets
     }
     if sets or pods:
         manifests = filled(
@@ -42,7 +43,9 @@ def kubernetes_files(
 
 
 def _values(runner: Runner, images: Mapping[str, str], source: str) -> dict[str, str]:
-    """As many pods as there are jobs, `count` at most, each with one device of the vendor."""
+    """Return the values of a runner set: one pod per job, `count` at most, each with one device
+    of the vendor.
+    """
     resource = VENDORS[runner.vendor].kubernetes_resource if runner.vendor else ""
     tolerated = {"key": resource, "operator": "Exists", "effect": "NoSchedule"}
     return {

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What GitHub and GitLab take, as far as it is checked here."""
+    """The limits of GitHub and GitLab that are checked here."""
 
     called_workflows: int
     jobs_per_matrix: int
@@ -19,7 +19,7 @@ class Limits:
 
 
 def read_limits(text: str) -> Limits:
-    """The limits in the text of data/limits.toml."""
+    """Return the limits in the text of data/limits.toml."""
     rows = {
         name: row["value"]
         for service in tomllib.loads(text).values()

@@ -1,5 +1,5 @@
-"""Which builder gets which images: a chain of them goes where its layers were last time, by its
-fingerprint alone, and elsewhere only where somebody would have nothing to do. Pure.
+"""Assignment of images to builders: a chain goes to the builder with its layers from last time,
+by its fingerprint alone. It goes to another only where a builder would be idle. Pure.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from warpfront.matrix.nodes import BuildNode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """A chain of images that one builder makes, parents first. `fingerprint` says what it stands
-    on; `size_bytes` is the room that it takes while it is built. `made_on` is the node that has
-    all of it already, from before.
+    """A chain of images that one builder makes, parents first. `fingerprint` is the digest of
+    its base; `size_bytes` is the room that it takes while it is built. `made_on` is the node that
+    has all of it already, from before.
     """
 
     name: str
@@ -43,36 +43,42 @@ class Pool:
         return tuple(node for node in self.nodes if node.name not in self.lost)
 
     def begin(self) -> tuple[Pool, tuple[tuple[Load, BuildNode], ...]]:
-        """Whatever can begin now, and the pool with it begun."""
-        pool, begun = self, []
-        while found := pool._next():
-            load, node = found
-            begun.append(found)
+        """Return the pool after every possible start, and the started loads with their nodes."""
+        pool, assignments = self, []
+        while assignment := pool._next():
+            load, node = assignment
+            assignments.append(assignment)
             pool = dataclasses.replace(
                 pool,
-                waiting=tuple(one for one in pool.waiting if one is not load),
+                waiting=tuple(
+                    waiting_load for waiting_load in pool.waiting if waiting_load is not load
+                ),
                 running={**pool.running, load: node},
             )
-        return pool, tuple(begun)
+        return pool, tuple(assignments)
 
     def end(self, load: Load) -> Pool:
-        """It was built, or failed for a reason that is its own."""
-        left = {one: node for one, node in self.running.items() if one != load}
-        return dataclasses.replace(self, running=left)
+        """Return the pool after a load was built, or failed for a reason that is its own."""
+        remaining = {other: node for other, node in self.running.items() if other != load}
+        return dataclasses.replace(self, running=remaining)
 
     def lose(self, node: BuildNode) -> Pool:
-        """Its engine is gone: what it had is waiting again, for the others."""
+        """Return the pool without a node whose engine is gone: its loads wait again, for the
+        others.
+        """
         back = [load for load, other in self.running.items() if other == node]
-        left = {load: other for load, other in self.running.items() if other != node}
+        remaining = {load: other for load, other in self.running.items() if other != node}
         return dataclasses.replace(
             self,
             waiting=_largest_first([*self.waiting, *back]),
-            running=left,
+            running=remaining,
             lost=self.lost | {node.name},
         )
 
     def _next(self) -> tuple[Load, BuildNode] | None:
-        """First everybody's own; then, for who is idle, what is furthest from its turn."""
+        """Return the next load and its node: first each node's own; then, for an idle node, the
+        load that is furthest from its turn.
+        """
         free = [node for node in self.living if self._is_free(node)]
         if not free:
             return None
@@ -89,7 +95,7 @@ class Pool:
         return None
 
     def _owner(self, load: Load) -> BuildNode | None:
-        """Who has it already, and can look it up in no time."""
+        """Return the node that has it already, and can look it up in no time."""
         return next((node for node in self.living if node.name == load.made_on), None)
 
     def _home(self, load: Load) -> BuildNode | None:
@@ -99,21 +105,23 @@ class Pool:
         return next(iter(preference(load.fingerprint, able)), None)
 
     def _is_free(self, node: BuildNode) -> bool:
-        return sum(one == node for one in self.running.values()) < node.slots
+        return sum(busy == node for busy in self.running.values()) < node.slots
 
     def _has_room(self, node: BuildNode, load: Load) -> bool:
-        taken = sum(one.size_bytes for one, other in self.running.items() if other == node)
-        return _could(node, load) and taken + load.size_bytes <= node.room_bytes
+        used_bytes = sum(
+            running.size_bytes for running, other in self.running.items() if other == node
+        )
+        return _could(node, load) and used_bytes + load.size_bytes <= node.room_bytes
 
 
 def make_pool(nodes: Iterable[BuildNode], loads: Iterable[Load]) -> Pool:
-    """Nothing has begun."""
+    """Return a pool in which nothing has begun."""
     return Pool(nodes=tuple(nodes), waiting=_largest_first(loads))
 
 
 def preference(fingerprint: str, nodes: Iterable[BuildNode]) -> list[BuildNode]:
-    """The nodes, by how dear they are to a fingerprint: the highest random weight first, so that
-    who comes or goes moves only what was, or will be, its own (Thaler and Ravishankar, 1998).
+    """Return the nodes in the order of preference for a fingerprint: the highest random weight
+    first. A node that joins or leaves then moves only its own loads (Thaler and Ravishankar, 1998).
     """
 
     def weight(node: BuildNode) -> bytes:

@@ -1,4 +1,4 @@
-"""Whether a machine can do what its row of `runners:` says, before a job begins. Pure."""
+"""Readiness of a machine for its row of `runners:`, before a job begins. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ images/ubuntu/Ubuntu2404-Readme.md, and images/ubuntu/scripts/build/install-*.sh
 
 
 def is_short_of_room(free_bytes: int | None) -> bool:
-    """Whether the engine says how much room it has, and a job needs more."""
+    """Return whether the engine reports less free room than a job needs."""
     return free_bytes is not None and free_bytes < ROOM_BYTES
 
 
@@ -37,8 +37,8 @@ def unready(
     holders: Mapping[int, str],
     free_bytes: int | None,
 ) -> Iterator[str]:
-    """Everything that speaks against a job here. `holders` are processes that have a device open,
-    `free_bytes` the room of the engine, None where it does not say.
+    """Yield the reasons against a job here. `holders` are processes that have a device open,
+    `free_bytes` the room of the engine, None where it is unknown.
     """
     if machine != runner.machine:
         yield f"the engine's machine is {machine}, and the row says {runner.machine}"
@@ -46,12 +46,12 @@ def unready(
         yield f"{readable_size(free_bytes)} free, and a job needs {readable_size(ROOM_BYTES)}"
     if not runner.targets or runner.vendor == "cpu":
         return
-    own = [accelerator for accelerator in accelerators if accelerator.vendor == runner.vendor]
-    known = {one.arch for one in own if one.usable}
+    devices = [accelerator for accelerator in accelerators if accelerator.vendor == runner.vendor]
+    usable = {device.arch for device in devices if device.usable}
     for target in runner.targets:
-        if target not in known and (known or not own):
-            yield f"no {target} here: {', '.join(sorted(known)) or f'nothing of {runner.vendor}'}"
-    if own and not known:
+        if target not in usable and (usable or not devices):
+            yield f"no {target} here: {', '.join(sorted(usable)) or f'nothing of {runner.vendor}'}"
+    if devices and not usable:
         yield f"the device nodes of {runner.vendor} may not be opened by this user"
     for pid, name in sorted(holders.items()):
         yield f"process {pid} ({name}) holds a device"

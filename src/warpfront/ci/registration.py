@@ -39,8 +39,8 @@ def one_job_configuration(
 
 def _group(line: Line, name: str) -> int:
     groups = line.pages("actions/runner-groups", "runner_groups")
-    found = {str(group.get("name")): group.get("id") for group in groups}
-    if not isinstance(found.get(name), int):
-        known = ", ".join(sorted(found)) or "none"
-        raise InputError(f"{line.base} has no runner group {name!r}", hint=f"it has {known}")
-    return int(str(found[name]))
+    ids = {str(group.get("name")): group.get("id") for group in groups}
+    if not isinstance(ids.get(name), int):
+        names = ", ".join(sorted(ids)) or "none"
+        raise InputError(f"{line.base} has no runner group {name!r}", hint=f"it has {names}")
+    return int(str(ids[name]))

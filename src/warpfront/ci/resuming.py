@@ -1,4 +1,6 @@
-"""What a run that broke off still has to do: what failed for infrastructure, or never ran. Pure."""
+"""Remaining work of a run that broke off: failures of infrastructure, and cells that never ran.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ class Remaining:
 
 
 def remaining(rows: Iterable[ReportRow]) -> Remaining:
-    """Of what the steps left."""
+    """Return the remaining builds and verifications by the rows of the report."""
     rows = tuple(rows)
     again = [row for row in rows if row.kind in {"", FailureKind.INFRASTRUCTURE}]
     return Remaining(

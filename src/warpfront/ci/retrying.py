@@ -1,4 +1,4 @@
-"""What a job tries again, and what a second try may not hide. Pure."""
+"""Retries of a job, and the failures that a second try may not hide. Pure."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ RETRIES = 2
 
 
 def worth_another_try(results: Iterable[object]) -> bool:
-    """Whether something failed that may go away by itself."""
+    """Return whether there is a failure that may go away by itself."""
     return any(
-        isinstance(one, Failed) and one.kind is FailureKind.INFRASTRUCTURE for one in results
+        isinstance(result, Failed) and result.kind is FailureKind.INFRASTRUCTURE
+        for result in results
     )
 
 
 def pause_seconds(tries: int) -> float:
-    """Before the next try, after so many."""
+    """Return the pause before the next try, after so many."""
     return 10.0 * 3.0 ** (tries - 1)
 
 
 def with_flakiness(now: Verification, before: Verification | None) -> Verification:
-    """What is found now, held against what was found `before` of the very same image: failed and
+    """Return the new result, compared with the one `before` of the very same image: failed and
     then passed is a finding, never a pass.
     """
     if (

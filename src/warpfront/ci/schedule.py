@@ -1,4 +1,4 @@
-"""Which jobs a run of CI has: from cells, what changed of them, and the machines. Pure."""
+"""The schedule of a CI run: its jobs by cells, their changes, and the machines. Pure."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from warpfront.matrix.runners import Runner
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunScope:
-    """What starts a run, and how far it goes. `trusted`: self-hosted machines may take part;
-    `channel` is where it publishes to; `benches`: images are timed against the last release.
+    """The trigger of a run, and its extent. `trusted`: self-hosted machines may take part;
+    `channel` is the one that it publishes to; `benches`: images are timed against the last release.
     """
 
     name: str
@@ -43,9 +43,9 @@ SCOPES: Mapping[str, RunScope] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """One job: the `cells` of one `vendor` that it takes, and the `target` where it verifies. Its
-    `name` is also that of its artifact; `after` are the jobs whose artifacts it is given. `images`
-    are the cells whose images a build hands to other jobs.
+    """One job: the `cells` of one `vendor` that it takes, and the `target` that it verifies on.
+    Its `name` is also that of its artifact; `after` are the jobs whose artifacts it downloads.
+    `images` are the cells whose images a build uploads for other jobs.
     """
 
     name: str
@@ -67,8 +67,8 @@ class Omitted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """A run of CI. `build`, `verify` and `bench` are jobs by their runner's name. `unavailable` was
-    asked for and nobody can do it; `later` is for another scope; `unchanged` need nothing.
+    """A run of CI. `build`, `verify` and `bench` are jobs by their runner's name. `unavailable`
+    was requested and no machine can do it; `later` is for another scope; `unchanged` need nothing.
     """
 
     scope: str
@@ -85,28 +85,28 @@ class Schedule:
 
     @property
     def selected(self) -> tuple[tuple[str, str], ...]:
-        """Every cell and target that has to pass."""
+        """Return every cell and target that has to pass."""
         return _on_targets(self.verify)
 
     @property
     def timed(self) -> tuple[tuple[str, str], ...]:
-        """Every cell and target that is held against its last release."""
+        """Return every cell and target that is compared with its last release."""
         return _on_targets(self.bench)
 
     @property
     def publishing(self) -> tuple[str, ...]:
-        """Every cell that has to be published."""
+        """Return every cell that has to be published."""
         return tuple(cell for work in self.publish for cell in work.cells)
 
     @property
     def works(self) -> frozenset[str]:
-        """The names of all works."""
+        """Return the names of all works."""
         kinds = (*self.build.values(), *self.verify.values(), *self.bench.values(), self.publish)
         return frozenset(work.name for kind in kinds for work in kind)
 
     @property
     def building(self) -> tuple[str, ...]:
-        """Every cell that has to be built."""
+        """Return every cell that has to be built."""
         return tuple(cell for cell, _ in _on_targets(self.build))
 
 
@@ -125,9 +125,9 @@ def schedule(
     blocked: Mapping[str, str],
     offline: Mapping[str, str] | None = None,
 ) -> Schedule:
-    """The jobs for `cells` in `scope`. `now` and `before` are their fingerprints, here and at the
-    commit that is compared with (None: there is nothing to compare with). `blocked` maps cells that
-    can be made nowhere to the reason, `offline` rows of machines that would take no job.
+    """Return the jobs for `cells` in `scope`. `now` and `before` are their fingerprints, here
+    and at the base commit (None: there is nothing to compare with). `blocked` maps cells that can
+    be made nowhere to the reason, `offline` rows of machines that would take no job.
     """
     cells, runners = tuple(cells), tuple(runners)
     compared = before if scope.only_changed and before is not None else {}
@@ -138,18 +138,18 @@ def schedule(
         for cell in changed
         if (why := _why_not_built(cell, makers, blocked))
     ]
-    made = [cell for cell in changed if makers.get(cell.id)]
+    buildable = [cell for cell in changed if makers.get(cell.id)]
     work = {cell.id for cell in changed}
     roots = _roots(cells)
-    verify, missing, later = _verifying(made, roots, runners, scope, offline or {})
+    verify, missing, later = _verifying(buildable, roots, runners, scope, offline or {})
     handed = set() if scope.channel else {cell for cell, _ in _on_targets(verify)}
     return Schedule(
         scope=scope.name,
         channel=scope.channel,
-        build=_building(made, makers, roots, handed),
+        build=_building(buildable, makers, roots, handed),
         verify=verify,
-        bench=_benching(verify, made, runners) if scope.benches else {},
-        publish=_publishing(made, roots, verify) if scope.channel else (),
+        bench=_benching(verify, buildable, runners) if scope.benches else {},
+        publish=_publishing(buildable, roots, verify) if scope.channel else (),
         unchanged=tuple(cell.id for cell in cells if cell.id not in work),
         unavailable=tuple(sorted([*unavailable, *missing])),
         later=tuple(sorted(later)),
@@ -158,8 +158,8 @@ def schedule(
 
 
 def _roots(cells: Iterable[Cell]) -> dict[str, str]:
-    """Cell -> the cell at the bottom of its chain of parents, whose job makes all of the chain: its
-    layers are warm there.
+    """Return, by cell, the cell at the bottom of its chain of parents, whose job makes all of
+    the chain: its layers are warm there.
     """
     roots: dict[str, str] = {}
     for cell in cells:  # parents come before children
@@ -168,9 +168,9 @@ def _roots(cells: Iterable[Cell]) -> dict[str, str]:
 
 
 def _builder(cell: Cell, runners: Iterable[Runner], scope: RunScope) -> str:
-    """A hosted machine before one of our own, which makers of images need not keep busy."""
-    found = builder_of(cell.machine, runners, trusted=scope.trusted)
-    return found.name if found else ""
+    """Return the builder: a hosted machine before one of our own, which builds need not occupy."""
+    builder = builder_of(cell.machine, runners, trusted=scope.trusted)
+    return builder.name if builder else ""
 
 
 def _why_not_built(cell: Cell, makers: Mapping[str, str], blocked: Mapping[str, str]) -> str:
@@ -185,15 +185,15 @@ def _building(
     roots: Mapping[str, str],
     handed: Container[str],
 ) -> dict[str, tuple[Work, ...]]:
-    """One work for each chain. `handed` are the cells that are verified elsewhere, and whose images
-    go there as an artifact.
+    """Return one work for each chain. `handed` are the cells that other jobs verify, and whose
+    images go there as an artifact.
     """
     chains: dict[tuple[str, str, str], list[str]] = {}
     for cell in cells:
         chains.setdefault((makers[cell.id], roots[cell.id], cell.vendor), []).append(cell.id)
     works: dict[str, list[Work]] = {}
     for (runner, root, vendor), chain in chains.items():
-        images = tuple(one for one in chain if one in handed)
+        images = tuple(cell for cell in chain if cell in handed)
         work = Work(name=f"build-{root}", cells=tuple(chain), vendor=vendor, images=images)
         works.setdefault(runner, []).append(work)
     return {runner: tuple(work) for runner, work in works.items()}
@@ -202,8 +202,8 @@ def _building(
 def _publishing(
     cells: Iterable[Cell], roots: Mapping[str, str], verify: Mapping[str, tuple[Work, ...]]
 ) -> tuple[Work, ...]:
-    """One work for each cell that is verified on some target, given its build and verifications
-    and nothing else: what no machine verifies cannot be published.
+    """Return one work for each cell that is verified on some target, with its build and
+    verifications and nothing else. A cell that no machine verifies cannot be published.
     """
     proofs: dict[str, list[str]] = {}
     for each in verify.values():
@@ -238,8 +238,8 @@ def _verifying(
                 runner for runner in runners if runner.verifies(cell.vendor, target, cell.machine)
             ]
             allowed = [fit for fit in fits if scope.trusted or fit.trust == "hosted"]
-            usable = [one for one in allowed if one.name not in offline]
-            asleep = "; ".join(offline[one.name] for one in allowed if one.name in offline)
+            usable = [runner for runner in allowed if runner.name not in offline]
+            asleep = "; ".join(offline[runner.name] for runner in allowed if runner.name in offline)
             reason = asleep or f"no runner of the table has {target}"
             omitted = Omitted(cell_id=cell.id, target=target, reason=reason)
             if usable:
@@ -259,7 +259,9 @@ def _verifying(
 def _benching(
     verify: Mapping[str, tuple[Work, ...]], cells: Iterable[Cell], runners: Iterable[Runner]
 ) -> dict[str, tuple[Work, ...]]:
-    """What is verified, timed where it was: the first image of a chain, whose torch all have."""
+    """Return the benchmark works of verified cells, on the same machine: the first image of a
+    chain, whose torch all have.
+    """
     roots = {cell.id for cell in cells if not cell.parent}
     return {
         runner.name: works
@@ -280,25 +282,27 @@ def _benching(
 
 
 def works_of(job: Job, planned: Schedule) -> tuple[tuple[str, Work], ...]:
-    """The works of a job, each with the row that does it. What is to be published is sent to the
-    registry as it is built (`candidate` in the place of `build`).
+    """Return the works of a job, each with the row that does it. An image to publish goes to
+    the registry as it is built (`candidate` in the place of `build`).
     """
     if job.kind == "publish":
-        return tuple((job.runner.name, one) for one in planned.publish if one.vendor == job.vendor)
+        return tuple(
+            (job.runner.name, work) for work in planned.publish if work.vendor == job.vendor
+        )
     if job.kind in {"build", "candidate"} and (job.kind == "candidate") != bool(planned.channel):
         return ()
     kinds = {"verify": planned.verify, "bench": planned.bench}
     by_row = kinds.get(job.kind, planned.build)
     return tuple(
-        (row.name, one)
+        (row.name, work)
         for row in job.runners
-        for one in by_row.get(row.name, ())
-        if one.vendor == job.vendor
+        for work in by_row.get(row.name, ())
+        if work.vendor == job.vendor
     )
 
 
 def shards(works: Iterable[tuple[str, Work]], limit: int) -> list[dict[str, object]]:
-    """Jobs as a matrix of matrices: each shard with a number and at most `limit` jobs."""
+    """Return jobs as a matrix of matrices: each shard with a number and at most `limit` jobs."""
     entries = [_entry(runner, work) for runner, work in works]
     return [
         {"shard": number // limit + 1, "jobs": entries[number : number + limit]}
@@ -318,8 +322,8 @@ def _entry(runner: str, work: Work) -> dict[str, object]:
 
 
 def outputs(planned: Schedule, jobs: Iterable[Job], limits: Limits) -> dict[str, str]:
-    """What the job `plan` gives to the others: name -> text, `[]` where there is nothing to do.
-    Raises `InputError` where the CI service would refuse it for its size.
+    """Return the outputs of the job `plan` by name, `[]` where there is nothing to do. Raises
+    `InputError` where the CI service would refuse it for its size.
     """
     works = {job.name: works_of(job, planned) for job in jobs if job.spread}
     if lost := planned.works - {work.name for each in works.values() for _, work in each}:

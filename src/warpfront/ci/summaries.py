@@ -1,5 +1,5 @@
-"""What people read of a run on a forge's pages: summaries, worst first and cut to what is taken,
-and annotations where a cell stands in matrix.yaml. Pure.
+"""Summaries of a run on a CI service's pages, worst first and cut to the size limit, and
+annotations at a cell's line in matrix.yaml. Pure.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ ANNOTATION_LIMIT = 10
 
 
 def cut(lines: Iterable[str], limit_bytes: int = SUMMARY_LIMIT_BYTES) -> str:
-    """As many of the lines as there is room for, and how many there are more."""
-    kept: list[str] = []
+    """Return as many of the lines as there is room for, and the number of omitted ones."""
+    shortened: list[str] = []
     lines = tuple(lines)
     room = limit_bytes - len(f"\nand {len(lines)} more\n".encode())
     for line in lines:
         room -= len(line.encode()) + 1
         if room < 0:
-            kept.append(f"\nand {len(lines) - len(kept)} more")
+            shortened.append(f"\nand {len(lines) - len(shortened)} more")
             break
-        kept.append(line)
-    return "\n".join(kept) + "\n"
+        shortened.append(line)
+    return "\n".join(shortened) + "\n"
 
 
 def plan_summary(planned: Schedule) -> str:
-    """What a run will do, and all that it will not, with the reasons."""
+    """Return the planned work of a run, and all that is omitted, with the reasons."""
     build, verify = len(planned.building), len(planned.selected)
     unchanged = len(planned.unchanged)
     lines = [
@@ -57,7 +57,10 @@ def plan_summary(planned: Schedule) -> str:
 def _omitted(title: str, omitted: tuple[Omitted, ...]) -> list[str]:
     if not omitted:
         return []
-    rows = [f"| {one.cell_id} | {one.target or '-'} | {_said(one.reason)} |" for one in omitted]
+    rows = [
+        f"| {omission.cell_id} | {omission.target or '-'} | {_said(omission.reason)} |"
+        for omission in omitted
+    ]
     return [
         f"**{title}** ({len(omitted)})",
         "",
@@ -89,9 +92,9 @@ def judgement_summary(judgement: Judgement, notes: Iterable[str] = ()) -> str:
         f"{len(lines[name])} {counted}, " for name, counted, _ in _KINDS if counted and lines[name]
     )
     counts = f"{first}{len(judgement.failures)} failed, {more}{len(judgement.unavailable)} "
-    said = [f"- {begin}: {_said(line)}" for name, _, begin in _KINDS for line in lines[name]]
+    entries = [f"- {begin}: {_said(line)}" for name, _, begin in _KINDS for line in lines[name]]
     head = f"### {word}: {counts}unavailable, {judgement.passed} passed"
-    return cut([head, "", *said, *(f"- {_said(note)}" for note in notes)])
+    return cut([head, "", *entries, *(f"- {_said(note)}" for note in notes)])
 
 
 def alert_title(scope: str) -> str:
@@ -109,19 +112,21 @@ def alert_text(judgement: Judgement, scope: str, url: str, *, markdown: bool) ->
     for fault in judgement.faults:
         lines += [f"- {fault.kind}: {say(fault.text)}", f"  repeat: `{flat(fault.repeat)}`"]
     cells = {fault.text for fault in judgement.faults}
-    others = (*judgement.failures, *judgement.slower, *judgement.unavailable, *judgement.pending)
-    lines += [f"- {say(line)}" for line in others if line not in cells]
+    remaining = (*judgement.failures, *judgement.slower, *judgement.unavailable, *judgement.pending)
+    lines += [f"- {say(line)}" for line in remaining if line not in cells]
     return cut(lines, ISSUE_LIMIT_BYTES)
 
 
 def job_summary(name: str, results: Iterable[object], *, tries: Mapping[str, int]) -> str:
-    """What one job made of its cells, the worst first, each failure with how to repeat it."""
+    """Return the results of one job by cell, the worst first, each failure with how to repeat
+    it.
+    """
     ordered = sorted(results, key=_rank)
-    counts = Counter(_word(one) for one in ordered)
-    said = ", ".join(f"{count} {word}" for word, count in counts.items())
-    lines = [f"### {name}: {said or 'nothing to do'}", ""]
-    for one in ordered:
-        lines += _lines(one, _said)
+    counts = Counter(_word(result) for result in ordered)
+    totals = ", ".join(f"{count} {word}" for word, count in counts.items())
+    lines = [f"### {name}: {totals or 'nothing to do'}", ""]
+    for result in ordered:
+        lines += _lines(result, _said)
     again = {cell: count for cell, count in tries.items() if count > 1}
     lines += [f"- {cell} was tried {count} times" for cell, count in again.items()]
     return cut(lines)
@@ -130,19 +135,21 @@ def job_summary(name: str, results: Iterable[object], *, tries: Mapping[str, int
 def _lines(result: object, say: Callable[[str], str]) -> list[str]:
     match result:
         case Failed():
-            said = f"- **failed** ({result.kind}) `{result.cell_id}`: {say(result.reason)}"
-            return [said, f"  repeat: `{result.repeat}`"]
+            line = f"- **failed** ({result.kind}) `{result.cell_id}`: {say(result.reason)}"
+            return [line, f"  repeat: `{result.repeat}`"]
         case Blocked():
             return [f"- **blocked** `{result.cell_id}`: {say(result.reason)}"]
         case Verification():
             outcome = outcome_of(result)
-            said = f"- {outcome} `{result.cell_id}` on {result.target}"
+            line = f"- {outcome} `{result.cell_id}` on {result.target}"
             if outcome is Outcome.PASSED:
-                return [said]
+                return [line]
             bad = (check for check in result.checks if check.outcome is outcome)
-            reasons = [f"  - {say(f'{one.session}/{one.name}: {one.reason}')}" for one in bad]
+            reasons = [
+                f"  - {say(f'{check.session}/{check.name}: {check.reason}')}" for check in bad
+            ]
             repeat = repeat_line("verify", result.cell_id, result.target)
-            return [said, *reasons[:20], f"  repeat: `{repeat}`"]
+            return [line, *reasons[:20], f"  repeat: `{repeat}`"]
         case NightStanding():
             return [f"- `{result.cell_id}` {say(result.text)}"]
         case _:
@@ -174,11 +181,13 @@ def _word(result: object) -> str:
 
 
 def error_commands(results: Iterable[object], lines: Mapping[str, int]) -> list[str]:
-    """GitHub's workflow commands, worst first: what failed, at the line of its row. `lines` are
-    those of the cells in matrix.yaml.
+    """Return GitHub's workflow commands, worst first: the failures, at the line of their row.
+    `lines` are those of the cells in matrix.yaml.
     """
-    bad = [one for one in sorted(results, key=_rank) if _word(one) not in {"made", "passed"}]
-    commands = [_annotation(one, lines) for one in bad]
+    bad = [
+        result for result in sorted(results, key=_rank) if _word(result) not in {"made", "passed"}
+    ]
+    commands = [_annotation(result, lines) for result in bad]
     if len(commands) <= ANNOTATION_LIMIT:
         return commands
     more = len(commands) - ANNOTATION_LIMIT + 1
@@ -189,7 +198,9 @@ def error_commands(results: Iterable[object], lines: Mapping[str, int]) -> list[
 
 
 def matcher_command(path: str) -> str:
-    """Has a forge read problems off the lines that a step prints from here on."""
+    """Return the command that makes a CI service read problems off the lines that a step prints
+    from here on.
+    """
     return f"::add-matcher::{path}"
 
 
@@ -205,8 +216,8 @@ def _annotation(result: object, lines: Mapping[str, int]) -> str:
 
 
 def _data(text: str) -> str:
-    """https://github.com/actions/toolkit/blob/main/packages/core/src/command.ts: what would end a
-    command, or its message.
+    """Return a message with the characters escaped that would end a command
+    (https://github.com/actions/toolkit/blob/main/packages/core/src/command.ts).
     """
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
@@ -216,7 +227,7 @@ def _property(text: str) -> str:
 
 
 def _said(text: str) -> str:
-    """Foreign text as one line of Markdown, cut to what a table takes."""
+    """Return foreign text as one line of Markdown, cut to the limit of a table."""
     return markdown_text(text[:MOST_CHARACTERS])
 
 
@@ -225,5 +236,5 @@ def _as_code(text: str) -> str:
 
 
 def _plainly(text: str) -> str:
-    """The same where nothing is rendered."""
+    """Return the same where nothing is rendered."""
     return flat(text[:MOST_CHARACTERS])

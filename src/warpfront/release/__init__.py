@@ -1,1 +1,1 @@
-"""Release: registries, and what is said to them. Words."""
+"""Release: publishing images to registries, with their documents and signatures. Words."""

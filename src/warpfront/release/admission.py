@@ -1,9 +1,9 @@
-"""What may be published or called green: the results that a cell's image has, judged by what a
-channel demands. `publish` and the check `required` both decide by `admission`. Pure.
+"""Admission of images: a cell's results judged by the demands of a channel. `publish` and the
+check `required` both decide by `admission`. Pure.
 
-Nothing is believed for being there. A verification counts if it is whole (its seal), of this very
-image (content hash and id), recent, in accord with how its job ended, and if each outcome in it is
-a pass or one that the channel allows by name.
+The presence of a verification proves nothing. A verification counts if its seal is whole, it is
+recent, and its content hash and id are the image's. It must also agree with how its job ended, and
+each outcome must be a pass or allowed by the channel by name.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
-    """The verdict on an image by the demands of a channel: `against` has the reasons, `noted` what
-    the channel let pass. `targets` are those it was verified on, which it may be named after;
-    `facts` is what the image holds.
+    """The verdict on an image by the demands of a channel: `against` has the reasons, `noted`
+    the findings that the channel let pass. `targets` are the verified targets, which the tags may
+    name; `facts` is the content of the image.
     """
 
     cell_id: str
@@ -76,7 +76,7 @@ class Admission:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Objection:
-    """One thing found: a reason against, unless the channel allows it."""
+    """A reason against an image, unless the channel allows it."""
 
     text: str
     allowed_by: Allowance | None = None
@@ -86,16 +86,20 @@ class _Objection:
 def admission(evidence: Evidence, channel: Channel, *, now: str) -> Admission:
     """Return every reason against this image now, and everything that the channel let pass."""
     allow = frozenset(channel.allow)
-    said = [*_of_the_image(evidence)]
+    objections = [*_of_the_image(evidence)]
     proven, left_out, waived = [], [], False
     for target in evidence.cell.targets:
-        found = [*_on(evidence, target, channel, now=now)]
-        blocking = [one for one in found if one.allowed_by not in allow]
-        if blocking and channel.targets == "any" and all(one.only_here for one in blocking):
-            left_out += [one.text for one in blocking]
+        on_target = [*_on(evidence, target, channel, now=now)]
+        blocking = [objection for objection in on_target if objection.allowed_by not in allow]
+        if (
+            blocking
+            and channel.targets == "any"
+            and all(objection.only_here for objection in blocking)
+        ):
+            left_out += [objection.text for objection in blocking]
             continue
-        said += found
-        if any(one.allowed_by in _NO_HARDWARE for one in found):
+        objections += on_target
+        if any(objection.allowed_by in _NO_HARDWARE for objection in on_target):
             waived = True  # published all the same, and not named after this target
         elif not blocking:
             proven.append(target)
@@ -105,8 +109,8 @@ def admission(evidence: Evidence, channel: Channel, *, now: str) -> Admission:
         cell_id=evidence.cell.id,
         channel=channel.name,
         targets=tuple(proven),
-        against=(*(s.text for s in said if s.allowed_by not in allow), *nothing_else, *wrong),
-        noted=(*(s.text for s in said if s.allowed_by in allow), *left_out),
+        against=(*(s.text for s in objections if s.allowed_by not in allow), *nothing_else, *wrong),
+        noted=(*(s.text for s in objections if s.allowed_by in allow), *left_out),
         facts=facts,
     )
 
@@ -126,23 +130,25 @@ def _of_the_image(evidence: Evidence) -> Iterator[_Objection]:
 
 def _on(evidence: Evidence, target: str, channel: Channel, *, now: str) -> Iterator[_Objection]:
     """Yield every reason against one target."""
-    found = evidence.verifications.get(target)
+    verification = evidence.verifications.get(target)
     if target in evidence.unread:
         yield _Objection(text=f"{target}: {evidence.unread[target]}")
-    elif found is None:
+    elif verification is None:
         yield _Objection(text=f"{target}: not verified", only_here=True)
-    elif not is_sealed(found):
+    elif not is_sealed(verification):
         yield _Objection(text=f"{target}: the verification was changed after it was made")
     elif wrong := (
-        _not_of_this(found, evidence, target)
-        or _not_recent(found, channel, now=now)
-        or _not_of_this_job(found, evidence, target)
+        _not_of_this(verification, evidence, target)
+        or _not_recent(verification, channel, now=now)
+        or _not_of_this_job(verification, evidence, target)
     ):
         yield _Objection(text=f"{target}: {wrong}", only_here=True)
     else:
-        for one in (*_effort(found), *_outcomes(found, channel)):
+        for objection in (*_effort(verification), *_outcomes(verification, channel)):
             yield _Objection(
-                text=f"{target}: {one.text}", allowed_by=one.allowed_by, only_here=one.only_here
+                text=f"{target}: {objection.text}",
+                allowed_by=objection.allowed_by,
+                only_here=objection.only_here,
             )
 
 
@@ -180,14 +186,14 @@ def _not_of_this_job(verification: Verification, evidence: Evidence, target: str
     """Return why the forge contradicts a verification: a failed job has results with a failure."""
     if evidence.jobs is None:
         return ""
-    ended = evidence.jobs.get(target)
-    if ended is None:
+    state = evidence.jobs.get(target)
+    if state is None:
         return "the run has no job that verified it"
     passed = all(check.outcome == Outcome.PASSED for check in verification.checks)
-    if ended == _SUCCESS or (ended in _FAILED and not passed):
+    if state == _SUCCESS or (state in _FAILED and not passed):
         return ""
     word = "passed" if passed else "not passed"
-    return f"its job ended with {ended}, and its results say {word}"
+    return f"its job ended with {state}, and its results say {word}"
 
 
 def _effort(verification: Verification) -> Iterator[_Objection]:
@@ -219,8 +225,10 @@ def _outcomes(verification: Verification, channel: Channel) -> Iterator[_Objecti
 
 
 def _facts(evidence: Evidence) -> tuple[Mapping[str, str], list[str]]:
-    """Return what the image holds, and where two of its verifications disagree on it."""
-    found: dict[str, str] = {}
+    """Return the facts of the image's content, and where two of its verifications disagree on
+    them.
+    """
+    merged: dict[str, str] = {}
     wrong = []
     for target, verification in evidence.verifications.items():
         facts = verification.environment.get("facts")
@@ -228,8 +236,8 @@ def _facts(evidence: Evidence) -> tuple[Mapping[str, str], list[str]]:
             wrong.append(f"{target}: the verification does not say what the image holds")
             continue
         wrong += [
-            f"{target}: its {name} is {facts[name]}, elsewhere {found[name]}"
+            f"{target}: its {name} is {facts[name]}, elsewhere {merged[name]}"
             for name in _FACTS
-            if found.setdefault(name, str(facts[name])) != facts[name]
+            if merged.setdefault(name, str(facts[name])) != facts[name]
         ]
-    return found, wrong
+    return merged, wrong

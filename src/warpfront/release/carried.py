@@ -27,14 +27,14 @@ from warpfront.step_results import Blocked
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CarriedImages:
-    """Where the images of cells are to be found: `place_of` a cell, in a `channel`'s names."""
+    """The places of cells' images: `place_of` a cell, in a `channel`'s names."""
 
     place_of: Callable[[Cell], Repository]
     channel: Channel
 
     def find(self, cell: Cell) -> Publishable | Blocked:
-        """The image that the cell's names of the channel are on. Its names only lead to it: what it
-        is, and what was proven of it, is what its own bytes and what is attached say.
+        """Return the image of the cell's names in the channel. Its names only lead to it: its
+        content and proof are those of its own bytes and attachments.
         """
         place = self.place_of(cell)
         registry_image = self.held(cell)
@@ -56,13 +56,15 @@ class CarriedImages:
         for tag in (*names.aliases, *names.tags, *place.registry.tags(place.repository)):
             if tag.startswith(NOT_PUBLIC):
                 continue
-            held = _image(place, tag)
-            if held is not None and held.labels.get(CELL) == cell.id:
-                return held
+            image = _image(place, tag)
+            if image is not None and image.labels.get(CELL) == cell.id:
+                return image
         return None
 
     def documents(self, publication: Publication, evidence: Evidence) -> tuple[Referrer, ...]:
-        """What is attached beside the verifications, and has a name of ours: as it is."""
+        """Return the unchanged documents with a name of ours that are attached beyond the
+        verifications.
+        """
         place = self.place_of(evidence.cell)
         return tuple(
             _carried_document(place, descriptor)
@@ -71,7 +73,7 @@ class CarriedImages:
         )
 
     def bring(self, target: Registry, cells: dict[str, Cell]) -> Callable[[Publication], int]:
-        """What gets an image from here into its publication's repository."""
+        """Return the step that copies an image from here into its publication's repository."""
 
         def brought(publication: Publication) -> int:
             source = self.place_of(cells[publication.cell_id])
@@ -79,7 +81,7 @@ class CarriedImages:
             if (source.registry.host, source.repository) == (target.host, path):
                 return 0
             place, digest = Repository(registry=target, repository=path), publication.digest
-            # With its signatures: what was proven elsewhere counts by them.
+            # With its signatures: proof from another registry counts by them.
             image = copy_image(source, place, digest)
             return image.sent_bytes + copy_attached(source, place, digest).sent_bytes
 
@@ -99,7 +101,7 @@ def _carried_document(place: Repository, descriptor: Descriptor) -> Referrer:
 
 
 def _image(place: Repository, tag: str) -> RegistryImage | None:
-    """The image under a tag; None for what is none."""
+    """Return the image under a tag; None where it has no image."""
     descriptor = place.registry.head(place.repository, tag)
     if descriptor is None or descriptor.media_type in INDEX_TYPES:
         return None

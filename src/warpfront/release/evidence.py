@@ -48,8 +48,8 @@ class Publishable:
 def local_evidence(
     cell: Cell, store: Store, engine: Engine, jobs: Mapping[str, str] | None = None
 ) -> Publishable | Blocked | Failed:
-    """What build and verify left here of an image that the engine still has. `jobs` is how the
-    forge says that the verifying job of each target ended.
+    """Return the local results of build and verify for an image that the engine still has.
+    `jobs` has the CI service's state of each target's verifying job.
     """
     built = built_image(store, cell, engine)
     if not isinstance(built, BuiltImage):
@@ -74,21 +74,21 @@ def local_evidence(
 
 
 def kept_verifications(cell: Cell, store: Store) -> tuple[dict[str, Verification], dict[str, str]]:
-    """What verify left of a cell, by target, and why one of them cannot be read."""
-    found: dict[str, Verification] = {}
+    """Return the stored verifications of a cell, by target, and why one of them cannot be read."""
+    by_target: dict[str, Verification] = {}
     unread: dict[str, str] = {}
     for target in cell.targets:
         try:
-            one = store.load(cell.id, f"verify-{target}", (Verification,))
+            verification = store.load(cell.id, f"verify-{target}", (Verification,))
         except StoreError as error:
             unread[target] = error.message
         else:
-            found |= {target: one} if one else {}
-    return found, unread
+            by_target |= {target: verification} if verification else {}
+    return by_target, unread
 
 
 def states_by_target(cell: Cell, jobs: Mapping[str, str] | None) -> Mapping[str, str] | None:
-    """How the jobs that verify a cell ended, by target."""
+    """Return how the jobs that verify a cell ended, by target."""
     if jobs is None:
         return None
     names = {target: verifying_job(cell.id, target) for target in cell.targets}
@@ -98,7 +98,9 @@ def states_by_target(cell: Cell, jobs: Mapping[str, str] | None) -> Mapping[str,
 def verification_payload(
     evidence: Evidence, verdict: Admission, registry_image: RegistryImage
 ) -> Referrer:
-    """All verifications of an image as one document, with what the channel let pass."""
+    """Return all verifications of an image as one document, with the findings that the channel
+    let pass.
+    """
     ordered = [evidence.verifications[name] for name in sorted(evidence.verifications)]
     payload = {
         "schema": _SCHEMA,
@@ -119,7 +121,7 @@ def verification_payload(
             CHANNEL_ANNOTATION: verdict.channel,
             "dev.warpfront.targets": ",".join(verdict.targets),
             "dev.warpfront.noted": "; ".join(verdict.noted),
-            "dev.warpfront.seals": ",".join(one.seal for one in ordered),
+            "dev.warpfront.seals": ",".join(verification.seal for verification in ordered),
         },
     )
 
@@ -127,27 +129,28 @@ def verification_payload(
 def attached_evidence(
     registry: Registry, repository: str, cell: Cell, registry_image: RegistryImage
 ) -> Evidence:
-    """What is attached to an image in a registry. Of several verifications of one target the last
-    counts; what cannot be read counts as nothing, since anybody who may push may attach it.
+    """Return the evidence attached to an image in a registry. The last of several verifications
+    of one target counts. Unreadable documents count as nothing, since anybody who may push may
+    attach them.
     """
-    found: dict[str, tuple[Verification, str]] = {}
+    by_target: dict[str, tuple[Verification, str]] = {}
     for descriptor in registry.referrers(repository, registry_image.digest):
         if descriptor.artifact_type == VERIFICATION_TYPE:
             for verification in read_attached(registry, repository, descriptor.digest):
-                standing = found.get(verification.target)
+                standing = by_target.get(verification.target)
                 if standing is None or standing[0].ended < verification.ended:
-                    found[verification.target] = (verification, descriptor.digest)
+                    by_target[verification.target] = (verification, descriptor.digest)
     return Evidence(
         cell=cell,
         labels=registry_image.labels,
         identities=registry_image.identities,
-        verifications={target: one for target, (one, _) in found.items()},
-        attached=tuple(dict.fromkeys(digest for _, digest in found.values())),
+        verifications={target: verification for target, (verification, _) in by_target.items()},
+        attached=tuple(dict.fromkeys(digest for _, digest in by_target.values())),
     )
 
 
 def read_attached(registry: Registry, repository: str, digest: str) -> tuple[Verification, ...]:
-    """The verifications of an attached document; none of one that cannot be read."""
+    """Return the verifications of an attached document; none of one that cannot be read."""
     payload = attached_payload(registry, repository, digest)
     try:
         document = clean_json(json.loads(payload))
@@ -158,7 +161,7 @@ def read_attached(registry: Registry, repository: str, digest: str) -> tuple[Ver
 
 
 def demanded_channel(channels: tuple[Channel, ...], name: str, to: str = "") -> Channel:
-    """The channel of that name, published to another repository if one is given. Raises
+    """Return the channel of that name, with another repository if one is passed. Raises
     `MatrixError` where matrix.yaml has none, `InputError` where that is no place for images.
     """
     if to:

@@ -1,5 +1,5 @@
-"""What a registry remembers of the names of a digest: where aliases were before they came to it,
-and whether it was yanked. It is attached to the digest, where every machine finds it. Edge.
+"""A digest's history in a registry: where aliases were before they came to it, and whether it
+was yanked. It is attached to the digest, where every machine finds it. Edge.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _LONGEST_HISTORY = 1000
 
 
 def aliases_before(registry: Registry, path: str, digest: str) -> Mapping[str, str]:
-    """Each alias that ever came to a digest, and where it was before the last time; "" = nowhere.
-    Whoever may push may attach anything: what is no tag and no digest is passed over.
+    """Return each alias that ever came to a digest, and its last previous digest; "" = none.
+    Anybody who may push may attach anything, so entries that are no tag or no digest are ignored.
     """
     aliases: dict[str, str] = {}
     listed = [
@@ -36,8 +36,10 @@ def aliases_before(registry: Registry, path: str, digest: str) -> Mapping[str, s
         if descriptor.artifact_type == MOVES_TYPE
     ]
     # The name of a run begins with its time.
-    for one in sorted(listed, key=lambda one: one.annotations.get("dev.warpfront.run", "")):
-        document = _payload(registry, path, one)
+    for referrer in sorted(
+        listed, key=lambda descriptor: descriptor.annotations.get("dev.warpfront.run", "")
+    ):
+        document = _payload(registry, path, referrer)
         befores = document.get("before")
         for tag, before in befores.items() if isinstance(befores, dict) else ():
             if is_tag(str(tag)) and (before == "" or is_digest(str(before))):
@@ -52,15 +54,15 @@ def is_yanked(registry: Registry, path: str, digest: str) -> bool:
 
 
 def target_before(registry: Registry, path: str, alias: str, digest: str) -> str:
-    """The last digest that an alias was on before this one, is still there, and was not yanked;
-    "" for none.
+    """Return the last digest that an alias was on before this one, is still there, and was not
+    yanked; "" for none.
     """
-    seen = {digest}
+    visited = {digest}
     for _ in range(_LONGEST_HISTORY):
         digest = aliases_before(registry, path, digest).get(alias, "")
-        if not digest or digest in seen:
+        if not digest or digest in visited:
             return ""
-        seen.add(digest)
+        visited.add(digest)
         if registry.head(path, digest) is not None and not is_yanked(registry, path, digest):
             return digest
     return ""
@@ -69,14 +71,14 @@ def target_before(registry: Registry, path: str, alias: str, digest: str) -> str
 def yank_image(
     registry: Registry, repository: str, digest: str, *, reason: str, run: str, dry_run: bool
 ) -> Yank:
-    """Take a digest back: nobody publishes it again, and each alias on it goes back to where it
-    was. Nothing is deleted: that would take every tag on the digest, the tags that never move too.
+    """Withdraw a digest and move its aliases back to the previous one; it is never published
+    again. Nothing is deleted, since that would remove every tag on the digest, fixed tags included.
     """
     path = repository.removeprefix(f"{registry.host}/")
     registry_image = held_image(registry, path, digest)
     if registry_image is None:
         raise TagConflictError(f"{repository} has no {digest}", hint="invoke release --list")
-    moved, kept = {}, {}
+    moved, unmoved = {}, {}
     for alias in aliases_before(registry, path, digest):
         standing = registry.head(path, alias)
         if standing is None or standing.digest != digest:
@@ -85,8 +87,8 @@ def yank_image(
         if before:
             moved[alias] = before
         else:
-            kept[alias] = "there is no earlier digest to move it back to"
-    yank = Yank(repository=repository, digest=digest, reason=reason, moved=moved, kept=kept)
+            unmoved[alias] = "there is no earlier digest to move it back to"
+    yank = Yank(repository=repository, digest=digest, reason=reason, moved=moved, kept=unmoved)
     if not dry_run:
         _record(registry, path, registry_image.manifest.descriptor, yank, run=run)
         for alias, before in moved.items():

@@ -35,8 +35,8 @@ class Paper:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentInputs:
-    """What papers are written from: an image as `build` and `verify` left it. `chain` is its cell
-    with those it is built on, `labels` are the image's own.
+    """Inputs of an image's documents, from `build` and `verify`. `chain` is its cell with the
+    cells below it, `labels` are the image's own.
     """
 
     cell: Cell
@@ -49,7 +49,9 @@ class DocumentInputs:
 
 
 def bill_for(document_inputs: DocumentInputs) -> Bill:
-    """The bill of an image. Raises `BlockedError` where no verification says what lies in it."""
+    """Return the bill of an image. Raises `BlockedError` where no verification lists its
+    content.
+    """
     return bill_of(
         document_inputs.cell,
         document_inputs.lock,
@@ -64,7 +66,7 @@ def bill_for(document_inputs: DocumentInputs) -> Bill:
 
 
 def bill_papers(bill: Bill) -> tuple[Paper, ...]:
-    """What needs no digest."""
+    """Return the documents that need no digest."""
     licences = json.dumps(licence_document(bill), indent=1, sort_keys=True) + "\n"
     return (
         Paper(
@@ -92,8 +94,9 @@ def statement_papers(
     ended: Mapping[str, str],
     noted: Iterable[str] = (),
 ) -> tuple[Paper, ...]:
-    """What is said of the image `name` with `digest`. `builder` names who vouches for how it was
-    made, `ended` when each target's verification did, `noted` is what a channel let pass.
+    """Return the statements about the image `name` with `digest`. `builder` is the identity
+    that vouches for the build. `ended` has the end of each target's verification, `noted` the
+    findings that a channel let pass.
     """
     content_hash = document_inputs.built.content_hash
     making = making_of(
@@ -113,7 +116,7 @@ def statement_papers(
             on_target(verification, at=ended[verification.target])
             for verification in document_inputs.verifications
         ),
-        relaxed=tuple(sorted(one.package for one in document_inputs.lock.relaxed)),
+        relaxed=tuple(sorted(relaxation.package for relaxation in document_inputs.lock.relaxed)),
         noted=tuple(noted),
     )
     return (
@@ -131,7 +134,9 @@ def statement_papers(
 
 
 def _contents(document_inputs: DocumentInputs) -> Contents:
-    """What `load` found, on whichever target: it is one image. Of another content, nothing."""
+    """Return the contents that `load` listed on the first target where they can be read, since
+    it is one image. Those of another content hash do not count.
+    """
     reasons = []
     for verification in document_inputs.verifications:
         if verification.content_hash != document_inputs.built.content_hash:

@@ -1,9 +1,9 @@
-"""One name for an image of several machines: an index, put when each machine's image of the same
-revision is published, whoever published it and where. Edge.
+"""Multi-platform names: an index, put when each machine's image of the same revision is
+published, by any publisher in any repository. Edge.
 
-Each publisher keeps its image under a tag of its own that nobody is told of (`{tag}.{machine}`),
-and reads the others'. So nobody writes what somebody else writes, and who comes last puts an index
-that is the same bytes whoever that is.
+Each publisher stores its image under an unadvertised tag of its own (`{tag}.{machine}`), and reads
+the others'. So no publisher writes another's tag, and the last one puts an index of the same bytes,
+whichever it is.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from warpfront.release.signing import Signer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexWriter:
-    """Who puts the indexes of a channel, and signs them if anybody signs. `created` and `revision`
-    are the labels that say when and of what commit an image was built.
+    """The writer of a channel's indexes, which signs them if there is a signer. `created` and
+    `revision` are the labels of an image's build time and commit.
     """
 
     created: str
@@ -51,30 +51,32 @@ class IndexWriter:
     record: Callable[[Publication], None]
 
     def stage(self, publication: Publication, machine: str) -> Publication:
-        """Keep a published image where its twins' publishers find it. Raises `TagConflictError`
-        where a newer one is.
+        """Put a published image under the tag where its twins' publishers find it. Raises
+        `TagConflictError` where a newer one is.
         """
         path = publication.path
-        own = self._own(publication)
+        image = self._own(publication)
         for name in publication.indexes:
             tag = staged_tag(name.tag, machine)
             standing = held_image(self.registry, path, tag)
-            if standing is None or standing.digest != own.digest:
-                if standing and self._created(standing) > self._created(own):
+            if standing is None or standing.digest != image.digest:
+                if standing and self._created(standing) > self._created(image):
                     raise TagConflictError(
                         f"{publication.repository}:{name.tag} waits for a newer image of {machine},"
                         f" of {self._created(standing)}",
                         hint="publish that one",
                     )
-                media_type = own.manifest.descriptor.media_type
-                self.registry.put_manifest(path, tag, own.manifest.body, media_type)
+                media_type = image.manifest.descriptor.media_type
+                self.registry.put_manifest(path, tag, image.manifest.body, media_type)
         return publication
 
     def put(self, publication: Publication) -> Publication:
-        """Each index of the publication, signed and then tagged, or what it waits for."""
-        own = self._own(publication)
+        """Put each index of the publication, signed and then tagged, and return it or the
+        reason why it waits.
+        """
+        image = self._own(publication)
         for name in publication.indexes:
-            put = self._put(publication, name, own)
+            put = self._put(publication, name, image)
             indexes = tuple(put if index.tag == put.tag else index for index in publication.indexes)
             publication = dataclasses.replace(publication, indexes=indexes)
             self.record(publication)
@@ -86,17 +88,17 @@ class IndexWriter:
         path = publication.path
         parts, waits = [], []
         for machine in name.machines:
-            held = held_image(self.registry, path, staged_tag(name.tag, machine))
+            image = held_image(self.registry, path, staged_tag(name.tag, machine))
             reasons = (
-                tuple(self._against(publication, held, registry_image))
-                if held
+                tuple(self._against(publication, image, registry_image))
+                if image
                 else ("is not there",)
             )
-            if held is None or reasons:
+            if image is None or reasons:
                 waits.append(f"{machine}, which {', '.join(reasons)}")
                 continue
             platform = Platform(os="linux", architecture=ARCHITECTURES[machine])
-            parts.append(IndexChild(image=held.manifest.descriptor, platform=platform))
+            parts.append(IndexChild(image=image.manifest.descriptor, platform=platform))
         before = digest_on(self.registry, path, name.tag)
         if waits:
             return dataclasses.replace(name, waits=tuple(waits), before=before, digest="")
@@ -105,11 +107,11 @@ class IndexWriter:
         if before not in {"", digest} and not name.moves:
             raise taken(dataclasses.replace(publication, digest=digest), name.tag, before)
         if self.signer is not None:
-            said = {
+            annotations = {
                 f"dev.warpfront.{part.platform.architecture}": part.image.digest for part in parts
             }
-            said[CHANNEL_ANNOTATION] = publication.channel
-            self.signer.sign(f"{publication.repository}@{digest}", said)
+            annotations[CHANNEL_ANNOTATION] = publication.channel
+            self.signer.sign(f"{publication.repository}@{digest}", annotations)
         if before != digest:
             self._tag(publication, name, index, before)
         return dataclasses.replace(name, waits=(), before=before, digest=digest)
@@ -132,15 +134,15 @@ class IndexWriter:
         )
 
     def _against(
-        self, publication: Publication, registry_image: RegistryImage, own: RegistryImage
+        self, publication: Publication, registry_image: RegistryImage, own_image: RegistryImage
     ) -> Iterator[str]:
-        """Why the image of another machine is not part of this index. What is staged only leads to
-        it: whoever may push can stage anything.
+        """Yield the reasons why the image of another machine is not part of this index. A
+        staged tag only leads to the image, since anybody who may push can stage anything.
         """
-        if registry_image.digest == own.digest:
+        if registry_image.digest == own_image.digest:
             return
         path = publication.path
-        if registry_image.labels.get(self.revision, "") != own.labels.get(self.revision, ""):
+        if registry_image.labels.get(self.revision, "") != own_image.labels.get(self.revision, ""):
             yield f"is of revision {registry_image.labels.get(self.revision) or 'unknown'}"
         if is_yanked(self.registry, path, registry_image.digest):
             yield "was yanked"

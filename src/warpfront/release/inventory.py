@@ -1,4 +1,4 @@
-"""What a repository holds: each digest with its tags, and what it says of itself. Edge."""
+"""The content of a repository: each digest with its tags and its own labels. Edge."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from warpfront.system.references import fallback_tag
 
 # Lists of what is attached, and cosign's signatures, where a registry keeps none of its own.
 _NOT_IMAGES = "sha256-"
-# What cosign 2 writes under tags beside an image: signatures, attestations.
+# Tags that cosign 2 adds for an image: signatures, attestations.
 _SIGNATURES = frozenset(
     {"application/vnd.dev.cosign.simplesigning.v1+json", "application/vnd.dsse.envelope.v1+json"}
 )
@@ -26,7 +26,7 @@ _NOTED = "dev.warpfront.noted"
 
 
 def stock_of(registry: Registry, path: str) -> tuple[Stock, ...]:
-    """Every image under a tag, in the order of their tags. What is no image is passed over."""
+    """Return every image under a tag, in the order of their tags, and skip anything else."""
     on: defaultdict[str, list[str]] = defaultdict(list)
     heads = heads_of(registry, path)
     for tag, head in heads.items():
@@ -41,23 +41,23 @@ def stock_of(registry: Registry, path: str) -> tuple[Stock, ...]:
 
 
 def heads_of(registry: Registry, path: str) -> Mapping[str, Descriptor]:
-    """What each tag of an image or index is on."""
+    """Return the digest of each tag of an image or index."""
     tags = (tag for tag in registry.tags(path) if not tag.startswith(_NOT_IMAGES))
-    found = ((tag, registry.head(path, tag)) for tag in tags)
-    return {tag: head for tag, head in found if head is not None}
+    heads = ((tag, registry.head(path, tag)) for tag in tags)
+    return {tag: head for tag, head in heads if head is not None}
 
 
 def listed_in(
     registry: Registry, path: str, heads: Mapping[str, Descriptor]
 ) -> Mapping[str, tuple[str, ...]]:
-    """Digest -> the tags of the indexes that it is a part of."""
-    found: defaultdict[str, list[str]] = defaultdict(list)
+    """Return the tags of the indexes that list each digest, by digest."""
+    tags_by_digest: defaultdict[str, list[str]] = defaultdict(list)
     for tag, head in heads.items():
         if head.media_type in INDEX_TYPES:
             index = _document(registry, path, head.digest)
             for child in index.manifests if isinstance(index, ImageIndex) else ():
-                found[child.digest].append(tag)
-    return {digest: tuple(tags) for digest, tags in found.items()}
+                tags_by_digest[child.digest].append(tag)
+    return {digest: tuple(tags) for digest, tags in tags_by_digest.items()}
 
 
 def _stock(registry: Registry, path: str, digest: str, tags: tuple[str, ...]) -> Stock | None:
@@ -70,9 +70,13 @@ def _stock(registry: Registry, path: str, digest: str, tags: tuple[str, ...]) ->
     if registry_image is None:
         return None
     attached = registry.referrers(path, digest)
-    said = [one.annotations for one in attached if CHANNEL_ANNOTATION in one.annotations]
+    annotations = [
+        descriptor.annotations
+        for descriptor in attached
+        if CHANNEL_ANNOTATION in descriptor.annotations
+    ]
     befores = aliases_before(registry, path, digest)
-    yanked = any(one.artifact_type == YANK_TYPE for one in attached)
+    yanked = any(descriptor.artifact_type == YANK_TYPE for descriptor in attached)
     # The way back of an alias that has gone on does not lead over here; of one taken back it does.
     ways = {before for alias, before in befores.items() if before and (alias in tags or yanked)}
     return Stock(
@@ -81,22 +85,26 @@ def _stock(registry: Registry, path: str, digest: str, tags: tuple[str, ...]) ->
         tags=tags,
         aliases=tuple(tag for tag in tags if tag in befores),
         befores=tuple(sorted(ways)),
-        channels=tuple(sorted({one[CHANNEL_ANNOTATION] for one in said})),
-        noted=tuple(sorted({one[_NOTED] for one in said if one.get(_NOTED)})),
+        channels=tuple(sorted({annotation[CHANNEL_ANNOTATION] for annotation in annotations})),
+        noted=tuple(
+            sorted({annotation[_NOTED] for annotation in annotations if annotation.get(_NOTED)})
+        ),
         runs=tuple(
-            one.annotations.get("dev.warpfront.run", "")
-            for one in attached
-            if one.artifact_type == MOVES_TYPE
+            descriptor.annotations.get("dev.warpfront.run", "")
+            for descriptor in attached
+            if descriptor.artifact_type == MOVES_TYPE
         ),
         labels=registry_image.labels,
         yanked=yanked,
-        attached=tuple((one.artifact_type or "", one.digest) for one in attached),
+        attached=tuple(
+            (descriptor.artifact_type or "", descriptor.digest) for descriptor in attached
+        ),
     )
 
 
 def remove(registry: Registry, deleter: Deleter, stock: Stock, reason: str) -> Removed:
-    """Delete a digest, then what was attached to it: never the proof before the image. Whoever may
-    push may list anything as attached: what is not about the image stays.
+    """Delete a digest, then its attachments: never the proof before the image. Anybody who may
+    push may list anything as attached, so documents about another image stay.
     """
     path = stock.repository.removeprefix(f"{registry.host}/")
     attached = [
@@ -119,7 +127,9 @@ def remove(registry: Registry, deleter: Deleter, stock: Stock, reason: str) -> R
 
 
 def _leads_nowhere(document: Document, gone: set[str]) -> bool:
-    """A list of what is gone, or signatures: no image that a tag may lead to."""
+    """Return whether a manifest is a list of deleted images, or signatures: no image that a tag
+    may lead to.
+    """
     if isinstance(document, ImageIndex):
         return {manifest.digest for manifest in document.manifests} <= gone
     kinds = {layer.media_type for layer in document.layers}
@@ -128,8 +138,8 @@ def _leads_nowhere(document: Document, gone: set[str]) -> bool:
 
 def _document(registry: Registry, path: str, digest: str) -> Document | None:
     try:
-        found = registry.manifest(path, digest)
-        return read_document(found) if found is not None else None
+        manifest = registry.manifest(path, digest)
+        return read_document(manifest) if manifest is not None else None
     except (RegistryError, ValueError) as error:
         if isinstance(error, RegistryError) and error.fault is not RegistryFault.WRONG:
             raise

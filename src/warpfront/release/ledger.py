@@ -1,8 +1,8 @@
-"""What a run of publishing did, step by step: what a rerun, a rollback and a reader of the release
-need to know. Words.
+"""The steps of a publish run: the facts that a rerun, a rollback and a reader of the release
+need. Words.
 
-A ledger is written after every step, so that a run that was killed leaves what it had done. The
-registry is asked again all the same: a ledger says what was done, a registry what is so.
+A ledger is written after every step, so that a killed run leaves a record of its steps. A rerun
+still queries the registry: a ledger records actions, the registry has the present state.
 """
 
 from __future__ import annotations
@@ -24,18 +24,20 @@ NOT_PUBLIC = (CANDIDATE_PREFIX, "sha256-")
 
 
 def is_candidate(reference: str) -> bool:
-    """Whether an image goes by a name that it is sent to a registry under before it is proven."""
+    """Return whether an image has a candidate's name, under which it is pushed before it is
+    proven.
+    """
     return reference.rpartition("/")[2].partition(":")[2].startswith(CANDIDATE_PREFIX)
 
 
 def staged_tag(tag: str, machine: str) -> str:
-    """Where the image of one machine is kept until an index of all can be put."""
+    """Return the tag of one machine's image until an index of all can be put."""
     return f"{CANDIDATE_PREFIX}{tag}.{machine}"
 
 
 class Stage(StrEnum):
-    """How far the publication of one image has come. Only `DONE` is published; `UNSIGNED` is in
-    the place of `SIGNED` where there is no key.
+    """Progress of the publication of one image. Only `DONE` is published; `UNSIGNED` is in the
+    place of `SIGNED` where there is no key.
     """
 
     PLANNED = "planned"
@@ -50,8 +52,8 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TagMove:
-    """One tag of a publication. `before` is the digest that it was on, "" for none; `done` says
-    that the registry has it on the new one.
+    """One tag of a publication. `before` is its previous digest, "" for none; `done` is true
+    once the registry has it on the new one.
     """
 
     tag: str
@@ -62,9 +64,9 @@ class TagMove:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexTagMove:
-    """A name of one image for several machines: an index that lists one for each. `machines` are
-    those that it takes, `waits` says for what there is none yet; `before` is the digest that the
-    name was on, `digest` the index's, "" as long as it waits.
+    """A name of one image for several machines: an index that lists one for each. `machines`
+    are those in it, `waits` is the reason why there is none yet. `before` is the name's previous
+    digest, `digest` the index's, "" as long as it waits.
     """
 
     tag: str
@@ -77,7 +79,7 @@ class IndexTagMove:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attachment:
-    """A document that is attached to the published digest. `name` is what the signature says."""
+    """A document that is attached to the published digest. `name` is its name in the signature."""
 
     name: str
     artifact_type: str
@@ -87,10 +89,10 @@ class Attachment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publication:
-    """One image on its way into a channel. `repository` has its host; `config` is the digest of its
-    config. `targets` are those it was verified on, `noted` what the channel let pass. `signed_by`
-    is "" for an unsigned image; `attested` names the documents that are attested as well. Bytes are
-    those of the image: what went over the wire, and what the registry had.
+    """One image on its way into a channel. `repository` has its host; `config` is the digest of
+    its config. `targets` are its verified targets, `noted` the findings that the channel let pass.
+    `signed_by` is "" for an unsigned image; `attested` names the documents that are attested as
+    well. Bytes are those of the image: sent over the wire, and already in the registry.
     """
 
     cell_id: str
@@ -116,12 +118,12 @@ class Publication:
 
     @property
     def reference(self) -> str:
-        """What to pull to get exactly this."""
+        """Return the reference that pulls exactly this image."""
         return f"{self.repository}@{self.digest}"
 
     @property
     def path(self) -> str:
-        """The repository without its host."""
+        """Return the repository without its host."""
         return self.repository.partition("/")[2]
 
 
@@ -135,7 +137,7 @@ class Unpublished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ledger:
-    """All that one run did. `run` names its file and its candidates."""
+    """All actions of one run. `run` names its file and its candidates."""
 
     run: str
     channel: str
@@ -178,14 +180,16 @@ class Removed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pruning:
-    """All that one run removed."""
+    """All digests that one run removed."""
 
     removed: tuple[Removed, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Yank:
-    """A digest that was taken back: `moved` says where each alias went, `kept` why one stays."""
+    """A withdrawn digest: `moved` has the new digest of each alias, `kept` the reason why one
+    stays.
+    """
 
     repository: str
     digest: str

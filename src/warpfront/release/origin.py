@@ -18,7 +18,7 @@ class Origin:
 
     `repository` is the project's address, `ref` the full ref (refs/heads/main). `default_branch` is
     empty where the witness does not name it. `workflow` is `path@ref` of the workflow file, which
-    only a token names. `fault` says why the witness could not be read.
+    only a token names. `fault` is the reason why the witness could not be read.
     """
 
     forge: ForgeName
@@ -34,7 +34,9 @@ class Origin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeylessIdentity:
-    """Who may have signed without a key: a pattern of whole identities, and the exact issuer."""
+    """The identity that may sign without a key: a pattern of whole identities, and the exact
+    issuer.
+    """
 
     pattern: str
     issuer: str

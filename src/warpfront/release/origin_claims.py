@@ -78,11 +78,11 @@ def _github_token(environment: Mapping[str, str]) -> str:
     try:
         answer = requests.get(url, headers={"Authorization": f"bearer {key}"}, timeout=_SECONDS)
         answer.raise_for_status()
-        found = answer.json()
+        document = answer.json()
     except (requests.RequestException, ValueError) as error:
         kind = type(error).__name__
         raise InputError(f"the forge gives no token: {kind}", hint="try the job again") from None
-    return _text(found if isinstance(found, dict) else {}, "value")
+    return _text(document if isinstance(document, dict) else {}, "value")
 
 
 def _of_gitlab(environment: Mapping[str, str]) -> Iterator[Origin]:
@@ -133,5 +133,5 @@ def _claims(token: str) -> Mapping[str, Any]:
 
 
 def _text(claims: Mapping[str, Any], name: str) -> str:
-    found = claims.get(name)
-    return found if isinstance(found, str) else ""
+    claim = claims.get(name)
+    return claim if isinstance(claim, str) else ""

@@ -35,8 +35,8 @@ _NAMES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImagePapers:
-    """What writes an image's papers, once for the same image. `chains` are each cell with those it
-    is built on.
+    """The writer of an image's documents, once for the same image. `chains` are each cell with
+    those it is built on.
     """
 
     chains: Mapping[str, tuple[Cell, ...]]
@@ -56,8 +56,8 @@ class ImagePapers:
                 hint="publish from the revision that it was built from",
             )
         seals = tuple(verification.seal for verification in evidence.verifications.values())
-        said = (publication.repository, publication.digest, publication.noted)
-        made_from = (cell.id, *said, tuple(sorted(evidence.labels.items())), seals)
+        key = (publication.repository, publication.digest, publication.noted)
+        made_from = (cell.id, *key, tuple(sorted(evidence.labels.items())), seals)
         if made_from not in self._made:
             self._made[made_from] = self._written(publication, evidence, lock)
         return self._made[made_from]
@@ -65,7 +65,7 @@ class ImagePapers:
     def _written(
         self, publication: Publication, evidence: Evidence, lock: WheelLock
     ) -> tuple[Referrer, ...]:
-        # Whoever is refused needs none.
+        # A refused image needs none.
         from warpfront.release import image_papers  # noqa: PLC0415
 
         document_inputs = image_papers.DocumentInputs(
@@ -109,5 +109,5 @@ def _attachable(paper: Paper) -> Referrer:
 
 
 def _predicate(paper: Paper) -> Mapping[str, str]:
-    """Which kind of statement it is, for who looks for one among several."""
+    """Return the annotation with the kind of statement, which finds one among several."""
     return {"dev.warpfront.statement": _NAMES[paper.name]} if paper.media_type == MEDIA_TYPE else {}

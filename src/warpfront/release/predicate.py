@@ -1,4 +1,4 @@
-"""What an attestation states about an image. Words."""
+"""The content of an attestation about an image. Words."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ class Predicate:
 
     @property
     def text(self) -> str:
-        """The predicate as JSON, as `cosign attest --predicate` reads it."""
+        """Return the predicate as JSON, as `cosign attest --predicate` reads it."""
         return json.dumps(self.content, sort_keys=True, separators=(",", ":"))

@@ -1,4 +1,4 @@
-"""An image and its documents as a registry holds them, and the state of a tag. Edge."""
+"""A registry's image with its documents, and the state of a tag. Edge."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _TITLES = {"cyclonedx": "sbom.cdx.json", "spdx": "sbom.spdx.json"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Referrer:
-    """What is attached to a digest. `name` is what the signature calls it, `predicate` what is
-    attested of the image by it, if anything.
+    """A document attached to a digest. `name` is its name in the signature, `predicate` the
+    statement about the image that it attests, if any.
     """
 
     name: str
@@ -56,8 +56,8 @@ class Referrer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistryImage:
-    """An image as a registry holds it: its manifest, its config's digest, what that says, and the
-    size of all that it is made of.
+    """An image in a registry: its manifest, its config's digest, the config's content, and the
+    total size of its parts.
     """
 
     manifest: RegistryManifest
@@ -71,12 +71,14 @@ class RegistryImage:
 
     @property
     def identities(self) -> frozenset[str]:
-        """What engines of either store call this image."""
+        """Return the ids of this image in engines of either store."""
         return frozenset({self.digest, self.config})
 
 
 def held_image(registry: Registry, repository: str, reference: str) -> RegistryImage | None:
-    """An image and its config, their digests computed here from what came. None where none is."""
+    """Return an image and its config, their digests computed here from the received bytes.
+    Return None where there is none.
+    """
     manifest = registry.manifest(repository, reference)
     if manifest is None:
         return None
@@ -89,14 +91,14 @@ def held_image(registry: Registry, repository: str, reference: str) -> RegistryI
             raise wrong_image(registry, f"{reference} is an index of images, one image is expected")
         content = registry.blob(repository, parts.config.digest, CONFIG_LIMIT_BYTES)
         labels = (read_object(content).get("config") or {}).get("Labels") or {}
-        said = {str(name): str(text) for name, text in labels.items()}
+        image_labels = {str(name): str(text) for name, text in labels.items()}
     except (ValueError, AttributeError) as error:
         raise wrong_image(registry, f"{reference} is no image ({error})") from None
     if digest_of_bytes(content) != parts.config.digest:
         raise wrong_image(registry, f"the config of {reference} is not what its digest says")
-    sizes = (one.size_bytes for one in (parts.config, *parts.layers))
+    sizes = (descriptor.size_bytes for descriptor in (parts.config, *parts.layers))
     return RegistryImage(
-        manifest=manifest, config=parts.config.digest, labels=said, size_bytes=sum(sizes)
+        manifest=manifest, config=parts.config.digest, labels=image_labels, size_bytes=sum(sizes)
     )
 
 
@@ -115,8 +117,8 @@ def move_tag(
     before: str,
     conflict: Callable[[str], TagConflictError],
 ) -> None:
-    """Put a tag on a manifest, unless it is there. It has to be as it was found `before`, and as it
-    was put right after; otherwise raises `conflict` of the digest that it is on.
+    """Put a tag on a manifest, unless it is there. Check that it is on `before` first, and on
+    the manifest right after. Else raises `conflict` of its present digest.
     """
     digest = manifest.descriptor.digest
     standing = digest_on(registry, path, tag)
@@ -141,7 +143,9 @@ def wrong_image(registry: Registry, message: str) -> RegistryError:
 
 
 def attached_as(subject: Descriptor, document: Referrer) -> Attachment:
-    """What a document is once it is attached: same document, same digest, in every registry."""
+    """Return the artifact of an attached document: same document, same digest, in every
+    registry.
+    """
     return Attachment(
         name=document.name,
         artifact_type=document.artifact_type,
@@ -151,13 +155,17 @@ def attached_as(subject: Descriptor, document: Referrer) -> Attachment:
 
 
 def signed_annotations(publication: Publication) -> Mapping[str, str]:
-    """What a signature says beside the digest: which documents belong to it."""
-    documents = {f"dev.warpfront.{one.name}": one.digest for one in publication.attached}
+    """Return the annotations that a signature covers with the digest: which documents belong to
+    it.
+    """
+    documents = {
+        f"dev.warpfront.{attachment.name}": attachment.digest for attachment in publication.attached
+    }
     return {CHANNEL_ANNOTATION: publication.channel, **documents}
 
 
 def moves_document(publication: Publication, befores: Mapping[str, str]) -> Referrer:
-    """Where aliases were before they came to a digest: what a rollback goes by."""
+    """Return the document of the previous digests of aliases, which a rollback reads."""
     content = {"schema": 1, "channel": publication.channel, "run": publication.run}
     return Referrer(
         name="moves",
@@ -170,8 +178,8 @@ def moves_document(publication: Publication, befores: Mapping[str, str]) -> Refe
 def taken(
     publication: Publication, tag: str, digest: str, labels: Mapping[str, str] | None = None
 ) -> TagConflictError:
-    """The error for a tag that never moves and is on another image. `labels` are those of the image
-    that it is on: the same content needs no second digest, another one needs another tag.
+    """Return the error for a fixed tag that is on another image. `labels` are those of that
+    image: the same content needs no second digest, another one needs another tag.
     """
     hint = "publish from the build that was published, or give the template a word that differs: "
     hint += "{content} for other content, {date} or {revision} for the same"

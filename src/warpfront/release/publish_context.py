@@ -78,9 +78,9 @@ _PUBLISHERS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishContext:
-    """Dependencies of one publish run. `documents` makes what goes with an image beside its
-    verification; `bring` gets an image to the registry that is not in the engine. Verifications
-    that came from a registry count if `trusted`, else the signer, finds them signed.
+    """Dependencies of one publish run. `documents` makes the documents that go with an image
+    and its verification. `bring` copies an image to the registry that is not in the engine.
+    Verifications from a registry count if `trusted`, else the signer, finds them signed.
     """
 
     project: str
@@ -140,7 +140,9 @@ def publish_cells(
     find: Find,
     dry_run: bool,
 ) -> Mapping[str, Published]:
-    """`every` are the matrix's cells: who is not selected still has its names."""
+    """Publish the cells. `every` are the matrix's cells, since one that is not selected still
+    has its names.
+    """
     cells, every = tuple(cells), tuple(every)
     claimed = clashes_of_matrix(every, channel, project=context.project)
     shared = shared_in_matrix(every, channel, project=context.project)
@@ -156,7 +158,7 @@ def publish_cells(
         )
         for cell in cells
     }
-    found = clashes(one.names for one in planned.values() if isinstance(one, _Planned))
+    conflicts = clashes(plan.names for plan in planned.values() if isinstance(plan, _Planned))
     results: dict[str, Published] = {}
     ledger = Ledger(
         run=context.run, channel=channel.name, action=context.action, started=context.now
@@ -165,7 +167,7 @@ def publish_cells(
     for cell_id, plan in planned.items():
         if not isinstance(plan, _Planned):
             results[cell_id] = plan
-        elif mine := _of(plan.names, found):
+        elif mine := _of(plan.names, conflicts):
             results[cell_id] = _conflict(cell_id, mine)
         elif dry_run:
             results[cell_id] = attempt(cell_id, "publish", _foreseen, plan, channel, context)
@@ -185,8 +187,8 @@ def _indexed(
     context: PublishContext,
     writer: LedgerWriter,
 ) -> dict[str, Published]:
-    """What was published that is a part of indexes: all of it is staged before any index is put, so
-    that what was published together waits for nothing.
+    """Put the indexes of the published images. All images are staged before any index is put,
+    so that images published together do not wait for each other.
     """
     machines = {cell.id: cell.machine for cell in every}
     indexing = IndexWriter(
@@ -200,22 +202,22 @@ def _indexed(
     def stage(publication: Publication) -> Publication:
         return indexing.stage(publication, machines[publication.cell_id])
 
-    found: dict[str, Published] = {
-        cell_id: one
-        for cell_id, one in results.items()
-        if isinstance(one, Publication) and one.indexes
+    published: dict[str, Published] = {
+        cell_id: result
+        for cell_id, result in results.items()
+        if isinstance(result, Publication) and result.indexes
     }
     for step in (stage, indexing.put):
-        for cell_id, one in found.items():
-            if isinstance(one, Publication):
-                found[cell_id] = _tried(cell_id, step, one)
-    for cell_id, one in found.items():
-        if not isinstance(one, Publication):
-            reason = f"its own names are set; {one.reason}"
-            found[cell_id] = dataclasses.replace(one, reason=reason)
+        for cell_id, result in published.items():
+            if isinstance(result, Publication):
+                published[cell_id] = _tried(cell_id, step, result)
+    for cell_id, result in published.items():
+        if not isinstance(result, Publication):
+            reason = f"its own names are set; {result.reason}"
+            published[cell_id] = dataclasses.replace(result, reason=reason)
             writer.refuse(cell_id, reason)
-        context.store.save(cell_id, "publish", found[cell_id])
-    return found
+        context.store.save(cell_id, "publish", published[cell_id])
+    return published
 
 
 def _tried(cell_id: str, act: Callable[..., Publication], *words: object) -> Published:
@@ -255,7 +257,7 @@ def _plan(
 
 
 def with_signature(verdict: Admission, channel: Channel, *, signer: Signer | None) -> Admission:
-    """The verdict, with what it means that nobody signs."""
+    """Return the verdict, with the consequence of a missing signer."""
     if signer is not None:
         return verdict
     text = "there is no key to sign it with"
@@ -264,13 +266,13 @@ def with_signature(verdict: Admission, channel: Channel, *, signer: Signer | Non
     return dataclasses.replace(verdict, against=(*verdict.against, text))
 
 
-def _of(names: Names, found: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(text for text in found if text.partition(" ")[0] in names.references)
+def _of(names: Names, conflicts: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(text for text in conflicts if text.partition(" ")[0] in names.references)
 
 
-def _conflict(cell_id: str, found: tuple[str, ...]) -> Failed:
+def _conflict(cell_id: str, conflicts: tuple[str, ...]) -> Failed:
     hint = "give the alias a `where:`, or the template a word that tells them apart"
-    return failed_by(TagConflictError("; ".join(found), hint=hint), cell_id, "publish")
+    return failed_by(TagConflictError("; ".join(conflicts), hint=hint), cell_id, "publish")
 
 
 def _publication(plan: _Planned, channel: Channel, context: PublishContext) -> Publication:
@@ -287,8 +289,8 @@ def _publication(plan: _Planned, channel: Channel, context: PublishContext) -> P
         noted=plan.verdict.noted,
         tags=tuple(tags),
         indexes=tuple(
-            IndexTagMove(tag=one.tag, moves=one.moves, machines=one.machines)
-            for one in plan.names.shared
+            IndexTagMove(tag=index_name.tag, moves=index_name.moves, machines=index_name.machines)
+            for index_name in plan.names.shared
         ),
         candidate=f"{CANDIDATE_PREFIX}{context.run}-{plan.found.content_hash[:12]}",
         present_bytes=plan.found.size_bytes,
@@ -297,8 +299,8 @@ def _publication(plan: _Planned, channel: Channel, context: PublishContext) -> P
 
 
 def _foreseen(plan: _Planned, channel: Channel, context: PublishContext) -> Publication:
-    """What a run would do, and nothing of it done: where each tag is now is asked. What a run would
-    refuse for that is refused here.
+    """Return the publication that a run would make, without doing any of it. Read where each
+    tag is now, and refuse what the run would refuse for that.
     """
     publication = _publication(plan, channel, context)
     path, image_id = publication.path, publication.image_id
@@ -320,17 +322,17 @@ def _foreseen(plan: _Planned, channel: Channel, context: PublishContext) -> Publ
     publication = dataclasses.replace(publication, tags=tuple(tags), indexes=indexes)
     evidence = plan.found.evidence
     against = not_to_be_named(context.registry, path, publication.tags, digest, evidence.labels)
-    # What is not there yet has its signatures elsewhere, where cosign may not be able to look.
-    there = evidence.attached and context.registry.head(path, digest)
+    # An image that is not there yet has its signatures in a registry that cosign may not reach.
+    in_registry = evidence.attached and context.registry.head(path, digest)
     reference = f"{publication.repository}@{digest}"
-    _refuse(against, _unsigned(evidence, reference, context) if there else ())
+    _refuse(against, _unsigned(evidence, reference, context) if in_registry else ())
     return publication
 
 
 def _published(
     plan: _Planned, channel: Channel, context: PublishContext, writer: LedgerWriter
 ) -> Published:
-    began = time.monotonic()
+    started = time.monotonic()
     uploader = Uploader(
         registry=context.registry,
         engine=context.engine,
@@ -357,7 +359,7 @@ def _published(
     finally:
         context.watch.step(cell_id, "")
     if isinstance(result, Publication):
-        result = dataclasses.replace(result, seconds=round(time.monotonic() - began, 2))
+        result = dataclasses.replace(result, seconds=round(time.monotonic() - started, 2))
         writer.record(result)
         leave_page(
             result,
@@ -372,8 +374,8 @@ def _published(
 def _prover(
     plan: _Planned, channel: Channel, context: PublishContext
 ) -> Callable[[Publication, RegistryImage], tuple[Referrer, ...]]:
-    """Judges once more, by what the registry holds: its own labels, and the ids of its own bytes,
-    which the verifications have to name.
+    """Return the second judgement, by the registry's content: its own labels, and the ids of
+    its own bytes, which the verifications have to name.
     """
 
     def prove(publication: Publication, registry_image: RegistryImage) -> tuple[Referrer, ...]:
@@ -423,15 +425,16 @@ def _is_vouched_for(
 
 
 def _refuse(against: Iterable[str], unsigned: Iterable[str]) -> None:
-    """Raises `NotPublishableError` for what is against it, and for what nobody has signed."""
+    """Raise `NotPublishableError` for the objections to an image, and for missing signatures."""
     against, unsigned = list(against), list(unsigned)
     if reasons := [*against, *unsigned]:
         raise NotPublishableError("; ".join(reasons), hint=_HINT if against else _TRUST)
 
 
 def _unsigned(evidence: Evidence, reference: str, context: PublishContext) -> Iterator[str]:
-    """What nobody whom we trust has signed together with the image: a seal can be made by whoever
-    may push. Without any key, the channel has allowed that (`with_signature`).
+    """Yield the verifications that no trusted key has signed together with the image. A seal
+    proves nothing, since anybody who may push can make one. Without any key, the channel has
+    allowed that (`with_signature`).
     """
     trusted = context.trusted or context.signer
     for digest in evidence.attached:
@@ -446,8 +449,8 @@ def not_to_be_named(
     digest: str,
     labels: Mapping[str, str],
 ) -> tuple[str, ...]:
-    """Why a digest may not get its names, whatever was proven of it: it was yanked, or an alias is
-    on a newer image, which only a rollback may move it from.
+    """Return why a digest may not get its names, however well it is proven: it was yanked, or
+    an alias is on a newer image, which only a rollback may move it from.
     """
     wrong = ["it was yanked"] if is_yanked(registry, path, digest) else []
     for tag in tags:
@@ -461,7 +464,9 @@ def not_to_be_named(
 
 
 def run_name(now: str) -> str:
-    """`20261122T120000-1a2b3c`: sorts by time, and no two runs share one."""
+    """Return a run's name, `20261122T120000-1a2b3c`: it sorts by time, and no two runs share
+    one.
+    """
     digits = now.partition("+")[0].replace("-", "").replace(":", "")
     return f"{digits}-{uuid.uuid4().hex[:6]}"
 
@@ -478,29 +483,30 @@ def open_publish_context(
     dry_run: bool,
     trust: str = "",
 ) -> Iterator[PublishContext]:
-    """With the registry of the channel, or of the `project`, and who signs by `key`, or by the one
-    that COSIGN_KEY names. `trust` is the public key of somebody whose signatures count, too.
+    """Return the context for the registry of the channel, or of the `project`. The signer signs
+    by `key`, or by the one that COSIGN_KEY names. `trust` is another public key whose signatures
+    count, too.
     """
     # Its HTTP takes longer to load than a plan to make.
     from warpfront.release.origin_claims import read_origins  # noqa: PLC0415
     from warpfront.release.registry import client  # noqa: PLC0415
 
-    here, now = environment(), provenance.now()
-    origins = read_origins(here)
+    variables, now = environment(), provenance.now()
+    origins = read_origins(variables)
     if not dry_run:
         require_publisher(origins, project)
-    key = key or here.get("COSIGN_KEY", "")
-    signer = _signer(key, here, project, store, origins) if key else None
+    key = key or variables.get("COSIGN_KEY", "")
+    signer = _signer(key, variables, project, store, origins) if key else None
     if signer is None and "unsigned" not in channel.allow and not dry_run:
         raise SignatureError(
             f"the channel {channel.name} publishes signed images, and there is no key",
             hint="COSIGN_KEY or --key names one (`cosign generate-key-pair`), `--key keyless` has "
             "CI vouch for it; `allow: [unsigned]` in the channel does without",
         )
-    trusted = Signer(run=run, cosign=trusting(run, trust, here)) if trust else None
+    trusted = Signer(run=run, cosign=trusting(run, trust, variables)) if trust else None
     host = host_of(channel, project.repository)
     meter = Meter(watch)
-    with client.connect(host, here, run, on_bytes=meter) as registry:
+    with client.connect(host, variables, run, on_bytes=meter) as registry:
         yield PublishContext(
             meter=meter,
             trusted=trusted,
@@ -523,7 +529,7 @@ def require_publisher(origins: Iterable[Origin], project: Project) -> None:
 
 def _signer(
     key: str,
-    here: Mapping[str, str],
+    variables: Mapping[str, str],
     project: Project,
     store: Store,
     origins: tuple[Origin, ...],
@@ -537,14 +543,14 @@ def _signer(
                 hint="sign with a key: COSIGN_KEY (https://docs.gitlab.com/ci/yaml/signing_examples/)",
             )
     folder = store.folder / LEDGER_FOLDER
-    return Signer(run=run, cosign=find_cosign(run, key, here, folder, identity=identity))
+    return Signer(run=run, cosign=find_cosign(run, key, variables, folder, identity=identity))
 
 
 def host_of(channel: Channel, project: str) -> str:
-    """The registry that a channel is published to."""
+    """Return the registry that a channel is published to."""
     return (channel.repository or project).partition("/")[0]
 
 
 def path_of(channel: Channel, project: str, cell: Cell) -> str:
-    """The repository of a cell's image, without the registry's host."""
+    """Return the repository of a cell's image, without the registry's host."""
     return f"{channel.repository or project}/{cell.image}".partition("/")[2]

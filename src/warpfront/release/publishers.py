@@ -1,7 +1,7 @@
-"""Who may publish: CI jobs of the project's default branch and of its release tags. Pure.
+"""Publishers: CI jobs of the project's default branch and of its release tags. Pure.
 
-A job is described by its variables and, where it may ask for one, by its OIDC token. Each witness
-has to pass by itself: a step can change the variables, but not what the forge signs.
+A job is described by its variables and, if it can request one, by its OIDC token. Each witness has
+to pass by itself: a step can change the variables, but not the token, which the CI service signs.
 """
 
 from __future__ import annotations
@@ -61,13 +61,15 @@ def _refusals(origin: Origin, project: Project) -> Iterator[str]:
 
 def _other_workflow(origin: Origin, project: Project, by: str) -> Iterator[str]:
     owner = urlsplit(project.source).path.strip("/")
-    wanted = f"{owner}/{PUBLISH_WORKFLOW}@{origin.ref}"
-    if origin.workflow.lower() != wanted.lower():
-        yield f"{by}: the workflow is {origin.workflow}, and only {wanted} publishes"
+    expected = f"{owner}/{PUBLISH_WORKFLOW}@{origin.ref}"
+    if origin.workflow.lower() != expected.lower():
+        yield f"{by}: the workflow is {origin.workflow}, and only {expected} publishes"
 
 
 def _address(repository: str) -> str:
-    """Forges do not tell case apart in the names of owners and repositories."""
+    """Return the address in lower case: CI services ignore case in the names of owners and
+    repositories.
+    """
     return repository.rstrip("/").removesuffix(".git").lower()
 
 
@@ -88,8 +90,9 @@ def keyless_identity(project: Project, forge: ForgeName) -> KeylessIdentity:
 
 
 def _issuer(source: str, forge: ForgeName) -> str:
-    """https://docs.github.com/en/enterprise-server/actions/reference/security/oidc has the issuer
-    of a GitHub of one's own; GitLab's is the instance itself.
+    """Return the issuer of a CI service's tokens.
+    https://docs.github.com/en/enterprise-server/actions/reference/security/oidc has that of a
+    self-hosted GitHub; GitLab's is the instance itself.
     """
     parts = urlsplit(source)
     host = f"{parts.scheme}://{parts.netloc}"

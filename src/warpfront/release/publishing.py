@@ -1,9 +1,8 @@
-"""The way of one image to its tags, in steps that can each be done again: what a step finds done is
-not done twice, and no public tag is touched before everything before it holds. Edge.
+"""Publication of one image, in steps that can be repeated: a finished step is not done twice,
+and no public tag is touched before every earlier step succeeded. Edge.
 
-A registry has no transactions. So the digest is proven and documented first, tags that never move
-come next, and aliases last; each is asked for before and after, and who finds another digest there
-says so and stops.
+A registry has no transactions. So the digest is proven and documented first, fixed tags come next,
+and aliases last. Each tag is read before and after; another digest there raises an error.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ AHEAD = "ahead of"
 """How the name of the thread begins that works on an image before it has arrived."""
 _PUSHES = 3
 _PAUSE_SECONDS = 4.0
-# Tags that are asked for at once.
+# Tags that are read at once.
 _AT_ONCE = 4
 
 Bring = Callable[[Publication], int]
@@ -73,15 +72,15 @@ class Meter:
                 self._watch.advance(self._what, self._done, max(self._total, self._done + 1))
 
     @contextlib.contextmanager
-    def over(self, what: str, total: int) -> Iterator[None]:
-        """While `what` is on its way: `total` bytes, if nothing of it is there yet."""
-        self._what, self._done, self._total = what, 0, total
-        ended = 0
+    def over(self, step: str, total: int) -> Iterator[None]:
+        """Show progress during `step`: `total` bytes, if nothing of it is there yet."""
+        self._what, self._done, self._total = step, 0, total
+        finished = 0
         try:
             yield
-            ended = self._done
+            finished = self._done
         finally:
-            self._watch.advance(what, ended, ended)
+            self._watch.advance(step, finished, finished)
             self._what = ""
 
 
@@ -152,23 +151,25 @@ class Uploader:
             ).sent_bytes
 
     def _pushed(self, publication: Publication) -> int:
-        """What was sent stays in the registry, so that trying again costs what is missing."""
+        """Push the image. Transferred blobs stay in the registry, so that a retry transfers
+        only the missing ones.
+        """
         reference = f"{publication.repository}:{publication.candidate}"
 
-        def told(done: int, total: int) -> None:
-            self.watch.advance(f"push {publication.cell_id}", done, total)
+        def report(pushed: int, total: int) -> None:
+            self.watch.advance(f"push {publication.cell_id}", pushed, total)
 
         assert self.engine is not None
         self.engine.tag(publication.image_id, reference)
         try:
-            for tried in range(1, _PUSHES + 1):
+            for attempt in range(1, _PUSHES + 1):
                 try:
-                    return self.engine.push(reference, told)
+                    return self.engine.push(reference, report)
                 except RegistryError as error:
-                    if error.fault is not RegistryFault.UNREACHABLE or tried == _PUSHES:
+                    if error.fault is not RegistryFault.UNREACHABLE or attempt == _PUSHES:
                         raise
                     self.watch.say(f"{error.message}; trying again")
-                    self.pause(_PAUSE_SECONDS * tried)
+                    self.pause(_PAUSE_SECONDS * attempt)
             raise AssertionError("unreachable")
         finally:
             self.engine.remove(reference)
@@ -205,9 +206,9 @@ class Attester:
         for _ in range(2):
             if not (absent := missing()):
                 break
-            self.registry.attach_all(path, subject, [one.artifact for one in absent])
+            self.registry.attach_all(path, subject, [attachment.artifact for attachment in absent])
         else:
-            if names := ", ".join(sorted(one.name for one in missing())):
+            if names := ", ".join(sorted(attachment.name for attachment in missing())):
                 text = f"{names}: attached to {subject.digest}, and not listed"
                 raise wrong_image(self.registry, text)
         return dataclasses.replace(publication, attached=tuple(expected.values()))
@@ -215,8 +216,9 @@ class Attester:
     def sign(
         self, publication: Publication, documents: tuple[Referrer, ...], *, anew: bool
     ) -> Publication:
-        """Attest each statement and SBOM, and sign the digest with all that is attached to it, if
-        there is a signer. A digest that is `anew` in the registry is not asked for a signature.
+        """Attest each statement and SBOM, and sign the digest with all that is attached to it,
+        if there is a signer. A digest that is `anew` in the registry is not checked for a
+        signature.
         """
         if self.signer is None:
             return publication
@@ -244,8 +246,8 @@ class Tagger:
     record: Record
 
     def tag(self, publication: Publication, registry_image: RegistryImage) -> Publication:
-        """Tags that never move, then aliases. What an alias was on is kept in the registry before
-        it moves, where every later run finds it.
+        """Put fixed tags, then aliases. The previous digest of an alias is recorded in the
+        registry before it moves, where every later run finds it.
         """
         path, digest = publication.path, publication.digest
         befores = self._all_now_on(path, publication.tags)
@@ -279,8 +281,8 @@ class Tagger:
                 before=tagging.before,
                 conflict=lambda standing: moved(publication, tagging.tag, standing),
             )
-        done = dataclasses.replace(tagging, done=True)
-        tags = tuple(done if tag.tag == tagging.tag else tag for tag in publication.tags)
+        finished = dataclasses.replace(tagging, done=True)
+        tags = tuple(finished if tag.tag == tagging.tag else tag for tag in publication.tags)
         publication = dataclasses.replace(publication, tags=tags)
         self.record(publication)
         return publication
@@ -295,14 +297,14 @@ class Tagger:
     def _all_now_on(self, path: str, tags: Iterable[TagMove]) -> dict[str, str]:
         names = [tag.tag for tag in tags]
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            found = pool.map(lambda tag: digest_on(self.registry, path, tag), names)
-            return dict(zip(names, found, strict=True))
+            digests = pool.map(lambda tag: digest_on(self.registry, path, tag), names)
+            return dict(zip(names, digests, strict=True))
 
 
 @dataclass(slots=True)
 class Ahead:
-    """What was done of a digest before its image had arrived. `silence` is an error that took its
-    time, and would take it again; `may_be_signed`: the signing had begun.
+    """Steps done for a digest before its image arrived. `silence` is an error after a long
+    wait, which a retry would repeat; `may_be_signed`: the signing had begun.
     """
 
     signed: Publication | None = None
@@ -311,8 +313,12 @@ class Ahead:
 
     def covers(self, publication: Publication) -> Publication | None:
         """Return the signed publication, if it is of this digest with these documents."""
-        done, wanted = self.signed, (publication.reference, signed_annotations(publication))
-        return done if done and (done.reference, signed_annotations(done)) == wanted else None
+        signed, expected = self.signed, (publication.reference, signed_annotations(publication))
+        return (
+            signed
+            if signed and (signed.reference, signed_annotations(signed)) == expected
+            else None
+        )
 
 
 def publish_image(
@@ -324,8 +330,8 @@ def publish_image(
     record: Record,
     watch: Watch,
 ) -> Publication:
-    """Take an image all of the way, or raise an error that says where it ended. `record` gets the
-    publication after every step.
+    """Publish an image in all stages, or raise an error that names the stage where it ended.
+    `record` gets the publication after every step.
     """
     ahead, publication = Ahead(), planned
     documents: tuple[Referrer, ...] = ()
@@ -336,31 +342,33 @@ def publish_image(
         record(reached)
         return reached
 
-    def prove(one: Publication) -> Publication:
+    def prove(publication: Publication) -> Publication:
         nonlocal documents
-        documents = attester.prove(one, held)
-        return one
+        documents = attester.prove(publication, image)
+        return publication
 
-    def sign(one: Publication) -> Publication:
-        if done := ahead.covers(one):
-            return dataclasses.replace(one, signed_by=done.signed_by, attested=done.attested)
-        return attester.sign(one, documents, anew=is_new and not ahead.may_be_signed)
+    def sign(publication: Publication) -> Publication:
+        if signed := ahead.covers(publication):
+            return dataclasses.replace(
+                publication, signed_by=signed.signed_by, attested=signed.attested
+            )
+        return attester.sign(publication, documents, anew=is_new and not ahead.may_be_signed)
 
     watch.step(planned.cell_id, f"publishing: {Stage.CANDIDATE}")
-    held, sent, is_new = candidate(planned, uploader, attester, ahead)
+    image, sent_bytes, is_new = candidate(planned, uploader, attester, ahead)
     publication = dataclasses.replace(
         planned,
         stage=Stage.CANDIDATE,
-        digest=held.digest,
-        config=held.config,
-        sent_bytes=sent,
-        present_bytes=max(held.size_bytes - sent, 0),
+        digest=image.digest,
+        config=image.config,
+        sent_bytes=sent_bytes,
+        present_bytes=max(image.size_bytes - sent_bytes, 0),
     )
     record(publication)
     publication = step(Stage.PROVEN, prove)
-    publication = step(Stage.DOCUMENTED, lambda one: attester.attach(one, held, documents))
+    publication = step(Stage.DOCUMENTED, lambda current: attester.attach(current, image, documents))
     publication = step(Stage.SIGNED if attester.signer else Stage.UNSIGNED, sign)
-    publication = step(Stage.TAGGED, lambda one: tagger.tag(one, held))
+    publication = step(Stage.TAGGED, lambda current: tagger.tag(current, image))
     return step(Stage.DONE, tagger.look_again)
 
 
@@ -370,7 +378,7 @@ def candidate(
     """Return the image in the registry, the bytes sent, and whether it is new there. It is sent
     under a tag of no channel, unless the registry has it by a tag of its own.
     """
-    registry, sent = uploader.registry, 0
+    registry, sent_bytes = uploader.registry, 0
     registry_image = uploader.found(publication)
     is_new = registry_image is None
     if registry_image is None:
@@ -379,7 +387,7 @@ def candidate(
         if layout is not None:
             meanwhile = _working_ahead(publication, layout, attester, ahead)
         with meanwhile:
-            sent = uploader.sent(publication, layout)
+            sent_bytes = uploader.sent(publication, layout)
         reference = publication.digest if uploader.bring else publication.candidate
         registry_image = held_image(registry, publication.path, reference)
     if registry_image is None:
@@ -390,17 +398,19 @@ def candidate(
             f"{publication.candidate} is {registry_image.digest}, not the image that was sent "
             f"({publication.image_id})",
         )
-    return registry_image, sent, is_new
+    return registry_image, sent_bytes, is_new
 
 
 @contextlib.contextmanager
 def _working_ahead(
     publication: Publication, layout: LayoutRegistry, attester: Attester, ahead: Ahead
 ) -> Iterator[None]:
-    """While an image is sent, do what needs no more than its digest: judge the bytes that are sent,
-    as those that come back will be judged; attach what goes with them, and sign. Each step comes
-    again in its place, and does what is missing then: nothing that fails here counts, except an
-    answer that did not come, for which no run waits twice. A run that is stopped does not wait.
+    """Run the steps that need only an image's digest while the image is pushed. Judge the bytes
+    that are sent, as those that come back will be judged; attach the documents, and sign.
+
+    Each step runs again in its place, and does the missing part then. No failure here counts,
+    except an answer that did not come, for which no run waits twice. A run that is stopped does not
+    wait.
     """
     stopped = threading.Event()
 

@@ -1,7 +1,7 @@
-"""What a repository need not keep: candidates that nobody published, and old images of a channel
-that nobody is led to; and which image is newer. Pure.
+"""Retention in a repository: unpublished candidates and old, unreferenced images of a channel
+may be deleted; also which image is newer. Pure.
 
-Deleting a digest deletes every tag on it, so that one reason to keep it is enough.
+Deleting a digest deletes every tag on it, so one reason to retain it is enough.
 """
 
 from __future__ import annotations
@@ -18,63 +18,65 @@ _RUN_TIME_LENGTH = len("20261122T120000")
 def not_needed(
     stocks: Iterable[Stock], *, channel: str, created: str, now: str, days: int
 ) -> tuple[tuple[Stock, str], ...]:
-    """Each image that may go, and why. `channel` is whose old images may, "" for none's; `created`
-    is the label that says when an image was built.
+    """Return each image that may be deleted, and why. `channel` is the one whose old images may
+    be, "" for none; `created` is the label with an image's build time.
     """
     stocks = tuple(stocks)
     limit = datetime.fromisoformat(now) - timedelta(days=days)
     ways_back = _ways_back(stocks)
-    found = []
+    removable = []
     for stock in stocks:
         public = [tag for tag in stock.tags if not tag.startswith(CANDIDATE_PREFIX)]
         if stock.aliases or stock.listed_in or stock.digest in ways_back:
             continue
         if not public and all(_is_before(_time_of_run(tag), limit) for tag in stock.tags):
-            found.append((stock, f"a candidate that nobody published, older than {days} days"))
+            removable.append((stock, f"a candidate that nobody published, older than {days} days"))
         elif (
             public
             and stock.channels == (channel,)
             and _is_before(_read_time(stock.labels.get(created, "")), limit)
         ):
-            found.append((stock, f"an image of {channel}, older than {days} days"))
-    return tuple(found)
+            removable.append((stock, f"an image of {channel}, older than {days} days"))
+    return tuple(removable)
 
 
 def newest_first(stocks: Iterable[Stock], *, created: str) -> tuple[Stock, ...]:
-    """In the order in which they got their last names; of the same time, by name."""
+    """Return the images in the order in which they got their last names; of the same time, by
+    name.
+    """
     ordered = sorted(stocks, key=lambda stock: (stock.repository, stock.tags))
     oldest = datetime.min.replace(tzinfo=UTC)
     return tuple(
-        sorted(ordered, key=lambda one: named_at(one, created=created) or oldest, reverse=True)
+        sorted(ordered, key=lambda stock: named_at(stock, created=created) or oldest, reverse=True)
     )
 
 
 def named_at(stock: Stock, *, created: str) -> datetime | None:
-    """When an image got its last name: by the last run that left its name there, which begins with
-    its time; else when it was built.
+    """Return when an image got its last name: the latest time at the beginning of its runs'
+    names, which its tags have, else its build time.
     """
     named = [_time_of_run(run) for run in (*stock.runs, *stock.tags)]
-    times = [one for one in named if one is not None]
+    times = [time for time in named if time is not None]
     return max(times) if times else _read_time(stock.labels.get(created, ""))
 
 
 def _ways_back(stocks: Iterable[Stock]) -> set[str]:
-    """Where an alias goes when the image that it is on is taken back: over one that was taken back
-    itself, to what was before that.
+    """Return the digests to which an alias moves when its image is withdrawn. If one of them is
+    withdrawn itself, the digest before that counts, too.
     """
-    known = {stock.digest: stock for stock in stocks}
+    by_digest = {stock.digest: stock for stock in stocks}
     back: set[str] = set()
-    ahead = [before for one in known.values() if one.aliases for before in one.befores]
+    ahead = [before for stock in by_digest.values() if stock.aliases for before in stock.befores]
     while ahead:
         digest = ahead.pop()
-        if digest not in back and digest in known and known[digest].yanked:
-            ahead += known[digest].befores
+        if digest not in back and digest in by_digest and by_digest[digest].yanked:
+            ahead += by_digest[digest].befores
         back.add(digest)
     return back
 
 
 def _is_before(moment: datetime | None, limit: datetime) -> bool:
-    """What does not say when it is of is kept."""
+    """Return whether a time is before another. An unknown time is not, so its image is retained."""
     return moment is not None and moment < limit
 
 
@@ -88,7 +90,7 @@ def _time_of_run(tag: str) -> datetime | None:
 
 def _read_time(text: str) -> datetime | None:
     try:
-        found = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except ValueError:
         return None
-    return found if found.tzinfo else None
+    return moment if moment.tzinfo else None

@@ -37,9 +37,9 @@ _IDENTITIES = ("ACTIONS_ID_TOKEN_REQUEST_URL", "SIGSTORE_ID_TOKEN")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cosign:
-    """How cosign is called. `key` is a path or a KMS address, or `KEYLESS` where CI vouches for
-    its job (OIDC). `public_key` is a file of the key's other half. `identity` is whose keyless
-    signatures count: none, without one.
+    """The options of cosign. `key` is a path or a KMS address, or `KEYLESS` where CI vouches
+    for its job (OIDC). `public_key` is a file of the key's other half. `identity` is the one whose
+    keyless signatures count: none, without one.
     """
 
     key: str
@@ -52,8 +52,8 @@ class Cosign:
 def sign_command(
     cosign: Cosign, reference: str, annotations: Mapping[str, str], *, form: Iterable[str]
 ) -> Command:
-    """Sign a digest. The transparency log is left out only where a key vouches for itself. `form`
-    are the options of this cosign that make it write the common form.
+    """Return the command that signs a digest. The transparency log is omitted only where a key
+    vouches for itself. `form` are the options of this cosign that make it write the common form.
     """
     argv = _signing(cosign, "sign", form)
     argv += [f"--annotations={name}={text}" for name, text in sorted(annotations.items())]
@@ -84,8 +84,9 @@ def _signing(cosign: Cosign, verb: str, form: Iterable[str]) -> list[str]:
 
 
 def verify_command(cosign: Cosign, reference: str, annotations: Mapping[str, str]) -> Command:
-    """Whether a digest is signed, with these annotations. Without a key, everyone can sign: only
-    one workflow of the project counts, at a ref that may publish. Raises `SignatureError`.
+    """Return the command that verifies a digest's signature, with these annotations. Without a
+    key, everyone can sign, so only one workflow of the project counts, at a ref that may publish.
+    Raises `SignatureError`.
     """
     argv = [cosign.program, "verify"]
     if cosign.key == KEYLESS:
@@ -117,7 +118,9 @@ def find_cosign(
     *,
     identity: KeylessIdentity | None = None,
 ) -> Cosign:
-    """cosign as it is here, and the public half of `key` in `folder`. Raises `SignatureError`."""
+    """Return this machine's cosign, and the public half of `key` in `folder`. Raises
+    `SignatureError`.
+    """
     if which("cosign", path=environment.get("PATH", "")) is None:
         raise SignatureError("cosign: there is no such program", hint=_GET)
     if key == KEYLESS and not any(environment.get(name) for name in _IDENTITIES):
@@ -137,7 +140,9 @@ def find_cosign(
 
 
 def trusting(run: Run, public_key: str, environment: Mapping[str, str]) -> Cosign:
-    """cosign for somebody else's signatures, by their public key. It cannot sign."""
+    """Return the cosign that verifies another party's signatures, by their public key. It
+    cannot sign.
+    """
     if not Path(public_key).is_file():
         raise SignatureError(f"{public_key}: no such public key", hint="`cosign public-key` has it")
     _run(run, Command(argv=("cosign", "version"), timeout_seconds=20.0))
@@ -154,8 +159,8 @@ class Signer:
 
     @property
     def form(self) -> tuple[str, ...]:
-        """Options that make this cosign write the common form: those that it takes. Distributions'
-        builds do not know their own version, and the help omits deprecated options.
+        """Return the options that make this cosign write the common form: those that it takes.
+        Distributions' builds do not know their own version, and the help omits deprecated options.
         """
         if not self._forms:
             self._forms.append(tuple(option for option in _FORM if self._takes(option)))
@@ -167,8 +172,8 @@ class Signer:
 
     @property
     def signs_ahead(self) -> bool:
-        """Whether a digest may be signed before the registry has it. Not keyless: a public log
-        takes no entry back, so only what has arrived is signed.
+        """Return whether a digest may be signed before the registry has it. Not keyless: a
+        public log takes no entry back, so only a pushed digest is signed.
         """
         return self.cosign.key != KEYLESS
 
@@ -181,8 +186,8 @@ class Signer:
         return _run(self.run, command).returncode == 0
 
     def sign(self, reference: str, annotations: Mapping[str, str], *, anew: bool = False) -> None:
-        """Have the digest signed with these annotations; `anew` where it is not worth asking
-        whether it is. Raises `SignatureError`.
+        """Sign the digest with these annotations; `anew` skips the check for an existing
+        signature. Raises `SignatureError`.
         """
         if not anew and self.is_signed(reference, annotations):
             return
@@ -252,7 +257,7 @@ def _run(run: Run, command: Command) -> Completed:
         raise SignatureError(error.message, hint=hint) from error
 
 
-def _demand(completed: Completed, what: str, hint: str) -> None:
+def _demand(completed: Completed, action: str, hint: str) -> None:
     if completed.returncode:
-        said = (completed.stderr.strip() or completed.stdout.strip())[-600:]
-        raise SignatureError(f"{what}: {said}", hint=hint)
+        output = (completed.stderr.strip() or completed.stdout.strip())[-600:]
+        raise SignatureError(f"{action}: {output}", hint=hint)

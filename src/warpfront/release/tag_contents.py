@@ -16,8 +16,8 @@ _LONGEST = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TagContents:
-    """An image: wheels and Debian packages with their versions, folders with their bytes. `unread`
-    says what of that is not known, and why.
+    """An image: wheels and Debian packages with their versions, folders with their bytes.
+    `unread` has the unknown parts of that, and why.
     """
 
     reference: str
@@ -32,7 +32,7 @@ class TagContents:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TagPage:
-    """What is shown of a published image: the image that its alias was on before, None for none."""
+    """The page of a published image: `before` is the previous image of its alias, None for none."""
 
     tags: tuple[str, ...]
     now: TagContents
@@ -41,7 +41,7 @@ class TagPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One name: what it was and what it is, None where it was not or is not there."""
+    """One changed name: its old and new value, None where it is absent."""
 
     name: str
     before: str | int | None
@@ -50,7 +50,9 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TagDifference:
-    """What changed from `before` to `now`. `undetermined` says what could not be compared."""
+    """The changes from `before` to `now`. `undetermined` has the parts that could not be
+    compared.
+    """
 
     before: str
     now: str
@@ -65,23 +67,28 @@ def contents_by_sbom(
     sbom: bytes, *, reference: str, digest: str, created: str, size_bytes: int
 ) -> TagContents:
     """Return what a CycloneDX document lists. One that cannot be read is a reason in `unread`."""
-    known = {"reference": reference, "digest": digest, "created": created, "size_bytes": size_bytes}
+    basics = {
+        "reference": reference,
+        "digest": digest,
+        "created": created,
+        "size_bytes": size_bytes,
+    }
     try:
         document = read_json(sbom)
-        found: dict[str, dict[str, str]] = {"wheels": {}, "packages": {}}
-        for one in _objects(document, "components"):
+        versions: dict[str, dict[str, str]] = {"wheels": {}, "packages": {}}
+        for component in _objects(document, "components"):
             kind = next(
-                (kind for of, kind in _KINDS.items() if _text(one, "purl").startswith(of)), ""
+                (kind for of, kind in _KINDS.items() if _text(component, "purl").startswith(of)), ""
             )
             if kind:
-                found[kind][_text(one, "name")] = _text(one, "version")
+                versions[kind][_text(component, "name")] = _text(component, "version")
         folders = dict(_folders(document))
     except StatementError as error:
-        return TagContents(**known, unread=(f"the SBOM of {reference}: {error}",))  # type: ignore[arg-type]
+        return TagContents(**basics, unread=(f"the SBOM of {reference}: {error}",))  # type: ignore[arg-type]
     reasons = () if folders else (f"the SBOM of {reference} has no sizes of folders",)
-    if not found["wheels"] and not found["packages"]:
+    if not versions["wheels"] and not versions["packages"]:
         reasons = (*reasons, f"the SBOM of {reference} lists nothing")
-    return TagContents(**known, **found, folders=folders, unread=reasons)  # type: ignore[arg-type]
+    return TagContents(**basics, **versions, folders=folders, unread=reasons)  # type: ignore[arg-type]
 
 
 def difference(before: TagContents, now: TagContents) -> TagDifference:
@@ -116,17 +123,17 @@ def _folders(document: object) -> Iterator[tuple[str, int]]:
     metadata = document.get("metadata") if isinstance(document, dict) else None
     component = metadata.get("component") if isinstance(metadata, dict) else None
     prefix = f"{OURS}:{FOLDER}"
-    for one in _objects(component, "properties"):
-        name, value = _text(one, "name"), _text(one, "value")
+    for entry in _objects(component, "properties"):
+        name, value = _text(entry, "name"), _text(entry, "value")
         if name.startswith(prefix) and value.isascii() and value.isdigit() and len(value) < 19:
             yield name.removeprefix(prefix), int(value)
 
 
 def _objects(document: object, name: str) -> Iterable[Mapping[str, Any]]:
     listed = document.get(name) if isinstance(document, dict) else None
-    return [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    return [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
 
 
-def _text(one: Mapping[str, Any], name: str) -> str:
-    found = one.get(name)
-    return found[:_LONGEST] if isinstance(found, str) else ""
+def _text(fields: Mapping[str, Any], name: str) -> str:
+    text = fields.get(name)
+    return text[:_LONGEST] if isinstance(text, str) else ""

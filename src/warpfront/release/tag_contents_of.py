@@ -43,7 +43,7 @@ def read_tag_contents(
             or signer.is_signed(pinned, {f"dev.warpfront.{_SBOM}": descriptor.digest})
         )
     ]
-    texts = {attached_payload(registry, path, one.digest) for one in listed}
+    texts = {attached_payload(registry, path, descriptor.digest) for descriptor in listed}
     if len(texts) != 1:
         signed = "signed " if signer else ""
         reason = f"{len(texts)} different {signed}SBOMs are" if texts else f"no {signed}SBOM is"

@@ -1,7 +1,7 @@
-"""Tags as values: made from what an image says of itself, and checked all together before any of
-them is sent anywhere. Pure.
+"""Tags as values: made from an image's own labels, and checked all together before any of them
+is pushed. Pure.
 
-A tag is never made from what was asked for. What the matrix would lead to is computed, too, but
+A tag is never made from a request. The tags that the matrix would lead to are computed, too, but
 only to find two cells that would claim one name.
 """
 
@@ -44,9 +44,9 @@ class SharedName:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Names:
-    """What an image is to be called: `repository` with its host, tags that never move, aliases
-    that do, those that say most first; `shared` are names of it and its twins for other machines.
-    `wrong` is why it cannot be called so.
+    """The names of an image: `repository` with its host, fixed tags, and moving aliases, the
+    most specific first. `shared` are names of it and its twins for other machines. `wrong` is why
+    it cannot have these names.
     """
 
     cell_id: str
@@ -58,9 +58,9 @@ class Names:
 
     @property
     def claims(self) -> Mapping[str, str]:
-        """Each reference, and what it would be on."""
-        own = {f"{self.repository}:{tag}": self.cell_id for tag in (*self.tags, *self.aliases)}
-        return own | {f"{self.repository}:{one.tag}": str(one) for one in self.shared}
+        """Return each reference, and the image or index that it would be on."""
+        names = {f"{self.repository}:{tag}": self.cell_id for tag in (*self.tags, *self.aliases)}
+        return names | {f"{self.repository}:{name.tag}": str(name) for name in self.shared}
 
     @property
     def references(self) -> tuple[str, ...]:
@@ -70,8 +70,8 @@ class Names:
 def tag_words(
     cell: Cell, facts: Mapping[str, str], labels: Mapping[str, str], targets: tuple[str, ...]
 ) -> Mapping[str, str]:
-    """The words of a tag, from the facts that `load` found inside, from labels that are part of the
-    image, and from the targets that it was verified on. What nobody knows is not among them.
+    """Return the words of a tag: from the facts that `load` found inside, from labels that are
+    part of the image, and from its verified targets. Unknown words are omitted.
     """
     torch = facts.get("torch", "").partition("+")[0]
     words = {
@@ -90,7 +90,7 @@ def tag_words(
 
 
 def expected_words(cell: Cell) -> Mapping[str, str]:
-    """The words that an image of this cell would have, if all went as the matrix says."""
+    """Return the words of an image of this cell, if the build follows the matrix."""
     return {
         "torch": cell.torch,
         "torch_minor": _minor(cell.torch),
@@ -112,17 +112,17 @@ def names_of(
     project: str,
     shared: SharedTemplates | None = None,
 ) -> Names:
-    """All names of one image in one channel. `project` is the project's own repository."""
+    """Return all names of one image in one channel. `project` is the project's own repository."""
     shared = shared or {}
     wrong: list[str] = []
     filled = {template: _filled(template, words, wrong) for template in _templates(cell, channel)}
     aliases = [alias.template for alias in channel.aliases if cell.id in alias.cells]
     # Those that say most first: a pull by a general name finds the particular one already there.
     aliases.sort(key=lambda template: -len(words_of(template)))
-    own = {one: tag for one, tag in filled.items() if one not in shared}
-    tags = [own[tag] for tag in channel.tags if tag in own]
-    moving = [own[alias] for alias in aliases if alias in own]
-    fixed, moves = ({filled[one] for one in some} for some in (channel.tags, aliases))
+    unshared = {template: tag for template, tag in filled.items() if template not in shared}
+    tags = [unshared[tag] for tag in channel.tags if tag in unshared]
+    moving = [unshared[alias] for alias in aliases if alias in unshared]
+    fixed, moves = ({filled[template] for template in some} for some in (channel.tags, aliases))
     wrong += [f"{name} is a tag that never moves and an alias" for name in fixed & moves]
     indexes = [
         SharedName(tag=filled[tag], moves=tag not in channel.tags, machines=shared[tag])
@@ -149,9 +149,9 @@ def names_of(
 def shared_in_matrix(
     cells: Iterable[Cell], channel: Channel, *, project: str
 ) -> Mapping[str, SharedTemplates]:
-    """By cell, the templates that it and its twins fill alike: cells of one image that differ in
-    their machine. Each of them needs a tag of its own beside, or nothing would lead to its image;
-    without one the name is a clash.
+    """Return, by cell, the templates that it and its twins fill alike: cells of one image that
+    differ in their machine. Each of them also needs a tag of its own, or nothing would lead to its
+    image; without one the name is a clash.
     """
     claims: defaultdict[str, dict[str, tuple[Cell, str]]] = defaultdict(dict)
     for cell in cells:
@@ -160,20 +160,22 @@ def shared_in_matrix(
             claims[f"{_repository(cell, channel, project)}:{tag}"][cell.id] = cell, template
     groups = (tuple(claim.values()) for claim in claims.values())
     twins = [group for group in groups if _are_twins(cell for cell, _ in group)]
-    found: defaultdict[str, dict[str, tuple[str, ...]]] = defaultdict(dict)
+    by_cell: defaultdict[str, dict[str, tuple[str, ...]]] = defaultdict(dict)
     for group in twins:
         for cell, template in group:
-            found[cell.id][template] = tuple(sorted(twin.machine for twin, _ in group))
-    nameless = {cell_id for cell_id, templates in found.items() if {*channel.tags} <= {*templates}}
+            by_cell[cell.id][template] = tuple(sorted(twin.machine for twin, _ in group))
+    nameless = {
+        cell_id for cell_id, templates in by_cell.items() if {*channel.tags} <= {*templates}
+    }
     for group in twins:
         if any(cell.id in nameless for cell, _ in group):
             for cell, template in group:
-                del found[cell.id][template]
-    return found
+                del by_cell[cell.id][template]
+    return by_cell
 
 
 def _are_twins(cells: Iterable[Cell]) -> bool:
-    """Whether these are one image for several machines, a cell for each."""
+    """Return whether these are one image for several machines, a cell for each."""
     cells = tuple(cells)
     kinds = {
         (cell.vendor, cell.toolkit and cell.toolkit.version, cell.python, cell.torch, cell.image)
@@ -192,7 +194,7 @@ def _repository(cell: Cell, channel: Channel, project: str) -> str:
 
 
 def clashes(every: Iterable[Names]) -> tuple[str, ...]:
-    """Each name that would be on more than one image or index, with the first of those."""
+    """Return each name that would be on more than one image or index, with the first of those."""
     claims: defaultdict[str, dict[str, None]] = defaultdict(dict)
     for names in every:
         for reference, claimant in names.claims.items():
@@ -213,12 +215,12 @@ def _named(cell_ids: list[str]) -> str:
 def clashes_of_matrix(
     cells: Iterable[Cell], channel: Channel, *, project: str
 ) -> Mapping[str, tuple[str, ...]]:
-    """By cell, the names that another cell of the matrix would claim too, selected or not: who
-    publishes last must not be who has them.
+    """Return, by cell, the names that another cell of the matrix would claim too, selected or
+    not. The last publisher must not win the name.
     """
     cells = tuple(cells)
     shared = shared_in_matrix(cells, channel, project=project)
-    found: defaultdict[str, list[str]] = defaultdict(list)
+    by_cell: defaultdict[str, list[str]] = defaultdict(list)
     every = [
         names_of(cell, channel, expected_words(cell), project=project, shared=shared.get(cell.id))
         for cell in cells
@@ -227,8 +229,8 @@ def clashes_of_matrix(
         reference = clash.partition(" ")[0]
         for names in every:
             if reference in names.references:
-                found[names.cell_id].append(clash)
-    return {cell_id: tuple(texts) for cell_id, texts in found.items()}
+                by_cell[names.cell_id].append(clash)
+    return {cell_id: tuple(texts) for cell_id, texts in by_cell.items()}
 
 
 def _filled(template: str, words: Mapping[str, str], wrong: list[str]) -> str:

@@ -45,8 +45,8 @@ class Vulnerability:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
-    """What a scanner found in the image of a cell. `undetermined` has a sentence for each part that
-    it could not look at.
+    """A scanner's findings in the image of a cell. `undetermined` has a sentence for each part
+    that it could not scan.
     """
 
     cell_id: str
@@ -56,14 +56,14 @@ class Audit:
 
     @property
     def open(self) -> tuple[Vulnerability, ...]:
-        return tuple(one for one in self.found if not one.accepted)
+        return tuple(vulnerability for vulnerability in self.found if not vulnerability.accepted)
 
     def __str__(self) -> str:
         counts = f"{len(self.open)} open, {len(self.found) - len(self.open)} accepted"
         counted = f"known vulnerabilities by {self.scanner}: {counts}"
         lines = [counted if self.scanner else "not determined"]
-        lines += [f"    {one}" for one in self.found]
-        lines += [f"    not determined: {one}" for one in self.undetermined]
+        lines += [f"    {vulnerability}" for vulnerability in self.found]
+        lines += [f"    not determined: {reason}" for reason in self.undetermined]
         return "\n".join(lines)
 
 
@@ -86,22 +86,22 @@ def read_grype(text: str) -> tuple[tuple[Vulnerability, ...], tuple[str, ...]]:
     """
     document = _document(text)
     ignored = _objects(document, "ignoredMatches") if document.get("ignoredMatches") else []
-    found = []
+    vulnerabilities = []
     for match in (*_objects(document, "matches"), *ignored):
         about, artifact = _object(match, "vulnerability"), _object(match, "artifact")
         related = _objects(match, "relatedVulnerabilities")
         fix = _object(about, "fix").get("versions")
-        found.append(
+        vulnerabilities.append(
             Vulnerability(
                 id=_text(about, "id"),
                 package=_text(artifact, "name"),
                 version=_text(artifact, "version"),
-                aliases=tuple(sorted({_text(one, "id") for one in related})),
+                aliases=tuple(sorted({_text(entry, "id") for entry in related})),
                 fixed=tuple(map(str, fix)) if isinstance(fix, list) else (),
                 severity=_text(about, "severity").lower(),
             )
         )
-    return _ordered(found), _unmatched(document)
+    return _ordered(vulnerabilities), _unmatched(document)
 
 
 def _unmatched(document: Mapping[str, Any]) -> tuple[str, ...]:
@@ -110,8 +110,8 @@ def _unmatched(document: Mapping[str, Any]) -> tuple[str, ...]:
     """
     listed = _objects(document, "alertsByPackage") if document.get("alertsByPackage") else []
     packages: dict[str, int] = {}
-    for one in listed:
-        for alert in _objects(one, "alerts"):
+    for target in listed:
+        for alert in _objects(target, "alerts"):
             message = _text(alert, "message") or _text(alert, "type")
             packages[message] = packages.get(message, 0) + 1
     return tuple(f"{count} packages: {message}" for message, count in sorted(packages.items()))
@@ -123,16 +123,16 @@ def read_pip_audit(text: str) -> tuple[tuple[Vulnerability, ...], tuple[str, ...
     """
     vulnerabilities: list[Vulnerability] = []
     skipped = []
-    for one in _objects(_document(text), "dependencies"):
-        if "skip_reason" in one:
-            skipped.append(f"{_text(one, 'name')}: {_text(one, 'skip_reason')}")
-        for vuln in _objects(one, "vulns") if "vulns" in one else ():
+    for dependency in _objects(_document(text), "dependencies"):
+        if "skip_reason" in dependency:
+            skipped.append(f"{_text(dependency, 'name')}: {_text(dependency, 'skip_reason')}")
+        for vuln in _objects(dependency, "vulns") if "vulns" in dependency else ():
             aliases, fixed = vuln.get("aliases"), vuln.get("fix_versions")
             vulnerabilities.append(
                 Vulnerability(
                     id=_text(vuln, "id"),
-                    package=_text(one, "name"),
-                    version=_text(one, "version"),
+                    package=_text(dependency, "name"),
+                    version=_text(dependency, "version"),
                     aliases=tuple(map(str, aliases)) if isinstance(aliases, list) else (),
                     fixed=tuple(map(str, fixed)) if isinstance(fixed, list) else (),
                 )
@@ -195,16 +195,16 @@ def _document(text: str) -> Mapping[str, Any]:
 
 def _objects(document: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
     listed = document.get(name)
-    if not isinstance(listed, list) or not all(isinstance(one, dict) for one in listed):
+    if not isinstance(listed, list) or not all(isinstance(item, dict) for item in listed):
         raise StatementError(f"it has no list of {name}")
     return listed
 
 
 def _object(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = document.get(name)
-    return found if isinstance(found, dict) else {}
+    value = document.get(name)
+    return value if isinstance(value, dict) else {}
 
 
-def _text(one: Mapping[str, Any], name: str) -> str:
-    found = one.get(name)
-    return found[:_LONGEST] if isinstance(found, str) else ""
+def _text(fields: Mapping[str, Any], name: str) -> str:
+    text = fields.get(name)
+    return text[:_LONGEST] if isinstance(text, str) else ""

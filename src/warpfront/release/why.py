@@ -36,10 +36,10 @@ _WORDS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Why:
-    """An image and what is known of it. `making` and `proof` are what is attached and holds,
-    `signature` and `attestations` what became of checking those, in words; `unread` why something
-    attached does not count. `identities` are what engines call it. `asked` are (asker or ""
-    for the image, wanted, version or requirement).
+    """An image and the known facts of it. `making` and `proof` are the valid attachments,
+    `signature` and `attestations` the results of verifying those, in words. `unread` is why an
+    attachment does not count. `identities` are the engines' names of it. `asked` are (requiring
+    part or "" for the image, required one, version or requirement).
     """
 
     reference: str
@@ -55,7 +55,7 @@ class Why:
 
 
 def why_text(why: Why) -> str:
-    """All of it, a fact a line."""
+    """Return all of it, a fact a line."""
     lines = [f"{why.reference}", f"  digest     {why.digest}"]
     for word, label in _WORDS:
         if why.labels.get(label):
@@ -69,37 +69,37 @@ def why_text(why: Why) -> str:
     lines += _proof_lines(why.proof)
     if why.asked:
         lines.append("wheels, and who asked for each:")
-        wanted = sorted({name for _, name, _ in why.asked})
-        lines += [f"  {asking_line(name, why.asked)}" for name in wanted]
+        required = sorted({name for _, name, _ in why.asked})
+        lines += [f"  {asking_line(name, why.asked)}" for name in required]
     return "".join(f"{_NOT_TEXT.sub(_UNKNOWN, line)}\n" for line in lines)
 
 
 def contradictions(why: Why) -> tuple[str, ...]:
-    """Where what is attached is about something else than what the labels say."""
-    found = []
-    for kind, said in (("provenance", why.making), ("verification", why.proof)):
-        if said is None:
+    """Return where attachments are about another image than the labels."""
+    texts = []
+    for kind, statement in (("provenance", why.making), ("verification", why.proof)):
+        if statement is None:
             continue
         for word, label, value in (
-            ("cell", CELL, said.cell_id),
-            ("content", CONTENT_HASH, said.content_hash),
+            ("cell", CELL, statement.cell_id),
+            ("content", CONTENT_HASH, statement.content_hash),
         ):
             if why.labels.get(label) != value:
-                found.append(f"the {kind} is of the {word} {value}")
+                texts.append(f"the {kind} is of the {word} {value}")
     if why.making is not None and why.labels.get(LOCK) != why.making.lock:
-        found.append(f"the provenance is of the lock {why.making.lock}")
+        texts.append(f"the provenance is of the lock {why.making.lock}")
     if why.proof is not None:
-        found += _contradictions_of_the_proof(why, why.proof)
-    return tuple(found)
+        texts += _contradictions_of_the_proof(why, why.proof)
+    return tuple(texts)
 
 
 def _contradictions_of_the_proof(why: Why, proof: Proof) -> Iterator[str]:
     for target in proof.targets:
         if why.identities and target.image_id not in why.identities:
             yield f"the verification on {target.target} is of the image {target.image_id}"
-    said = ",".join(sorted(proof.relaxed))
-    if said != why.labels.get(RELAXED, ""):
-        yield f"the verification relaxes {said or 'nothing'}"
+    relaxed = ",".join(sorted(proof.relaxed))
+    if relaxed != why.labels.get(RELAXED, ""):
+        yield f"the verification relaxes {relaxed or 'nothing'}"
 
 
 def _making_lines(making: BuildRecord | None) -> list[str]:
@@ -111,10 +111,10 @@ def _making_lines(making: BuildRecord | None) -> list[str]:
     bases = [
         dependency for dependency in making.dependencies if dependency.uri.startswith("pkg:oci/")
     ]
-    asked = ", ".join(f"{name} {' '.join(texts)}" for name, texts in making.asked if texts)
+    fields = ", ".join(f"{name} {' '.join(texts)}" for name, texts in making.asked if texts)
     return [
         f"provenance: made by {making.builder}, {making.created}",
-        f"  asked for {asked}",
+        f"  asked for {fields}",
         *(f"  on {base.uri}" for base in bases),
         *(f"  from {source.uri} {source.digest}" for source in sources),
         f"  with {len(wheels)} wheels by sha256",
@@ -130,4 +130,4 @@ def _proof_lines(proof: Proof | None) -> list[str]:
             f"{session.name} {session.outcome}, {session.checks}" for session in target.sessions
         )
         lines.append(f"  {target.target}: {target.outcome}, {target.at} ({sessions})")
-    return [*lines, *(f"  let pass: {one}" for one in proof.noted)]
+    return [*lines, *(f"  let pass: {finding}" for finding in proof.noted)]

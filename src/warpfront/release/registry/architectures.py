@@ -1,8 +1,8 @@
-"""Which machine an image is for: what its config says, and what a program in it says. An index of
-several is put only when each child is what the index will call it. Edge.
+"""The machine that an image is for: by its config, and by a program in it. An index of several
+is put only when each child is of the platform that the index will name. Edge.
 
-A build for another platform over a local base of this one makes an image that says `arm64` and
-holds programs for x86_64; builders, registries and indexes take it without a word.
+A build for another platform over a local base of this one makes an image whose config has `arm64`
+and whose programs are for x86_64. Builders, registries and indexes accept it without an error.
 """
 
 from __future__ import annotations
@@ -41,8 +41,9 @@ _UNREADABLE = (tarfile.TarError, zlib.error, OSError, EOFError, ValueError)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchitectureFound:
-    """`config` is what the image's config says; `machine` what `file`, a program of it, is for;
-    both in the registries' words (`amd64`). `machine` is "" where none was found within the limit.
+    """The architecture of an image: `config` is its config's, `machine` that of `file`, a
+    program of it. Both are in the registries' words (`amd64`). `machine` is "" where none was found
+    within the limit.
     """
 
     os: str
@@ -51,7 +52,7 @@ class ArchitectureFound:
     file: str
 
     def differs_from(self, platform: Platform) -> str:
-        """Why an image is not for that platform; "" if it is."""
+        """Return why an image is not for that platform; "" if it is."""
         if (self.os, self.config) != (platform.os, platform.architecture):
             return f"its config says {self.os}/{self.config}"
         if not self.machine:
@@ -90,8 +91,8 @@ def architecture_found(
 
 
 def parts_of(registry: Registry, repository: str, reference: str) -> Mapping[str, str] | None:
-    """What an index lists for Linux: digests, by architecture in the registries' words. None where
-    the reference is no index.
+    """Return an index's entries for Linux: digests, by architecture in the registries' words.
+    Return None where the reference is no index.
     """
     manifest = registry.manifest(repository, reference)
     document = manifests.read_document(manifest) if manifest else None
@@ -105,19 +106,19 @@ def parts_of(registry: Registry, repository: str, reference: str) -> Mapping[str
 
 
 def part_for(registry: Registry, repository: str, reference: str, machine: str) -> str:
-    """The digest of what an index lists for a machine (`x86_64`); the reference itself where that
-    is no index. Raises `InputError` where the index lists nothing for it.
+    """Return the digest of an index's entry for a machine (`x86_64`); the reference itself
+    where that is no index. Raises `InputError` where the index lists nothing for it.
     """
     parts = parts_of(registry, repository, reference)
     if parts is None:
         return reference
-    if (wanted := ARCHITECTURES.get(machine, machine)) not in parts:
+    if (architecture := ARCHITECTURES.get(machine, machine)) not in parts:
         listed = ", ".join(f"{name} {digest}" for name, digest in parts.items())
         raise InputError(
-            f"{registry.host}/{repository} {reference} is an index without {wanted}",
+            f"{registry.host}/{repository} {reference} is an index without {architecture}",
             hint=f"name one of its parts: {listed or 'it has none'}",
         )
-    return parts[wanted]
+    return parts[architecture]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,19 +166,19 @@ def _wrong_child(registry: Registry, repository: str, child: IndexChild) -> str:
 def _first_program(
     registry: Registry, repository: str, image: ImageManifest, limit_bytes: int
 ) -> tuple[str, str]:
-    left = limit_bytes
+    remaining_bytes = limit_bytes
     for layer in image.layers:
         with registry.open_blob(repository, layer.digest) as packed:
-            limited = _Limited(_unpacked(packed), left)
+            limited = _Limited(_unpacked(packed), remaining_bytes)
             program = _program_in(limited)
         if program[0] or limited.used_up:
             return program
-        left = limited.left
+        remaining_bytes = limited.left
     return "", ""
 
 
 def _program_in(unpacked: _Limited) -> tuple[str, str]:
-    """The machine and name of the first ELF file in a folder of programs."""
+    """Return the machine and name of the first ELF file in a folder of programs."""
     try:
         with tarfile.open(fileobj=cast("BinaryIO", unpacked), mode="r|") as archive:
             for member in archive:
@@ -195,7 +196,7 @@ def _program_in(unpacked: _Limited) -> tuple[str, str]:
 
 
 def _elf_machine(header: bytes) -> str:
-    """In the registries' words; "" for what is no ELF file."""
+    """Return the machine of an ELF file in the registries' words; "" for any other file."""
     if len(header) < _HEADER_BYTES or not header.startswith(b"\x7fELF"):
         return ""
     order = "<" if header[5] == 1 else ">"
@@ -204,7 +205,7 @@ def _elf_machine(header: bytes) -> str:
 
 
 def _unpacked(packed: BinaryIO) -> Any:
-    """The tar in a layer, by its first bytes: what a layer is called is not always what it is."""
+    """Return the tar in a layer, by its first bytes: a layer's media type can be wrong."""
     start = packed.peek(4)[:4] if isinstance(packed, io.BufferedReader) else b""
     if start.startswith(b"\x1f\x8b"):
         return gzip.GzipFile(fileobj=packed)
@@ -234,10 +235,10 @@ class _Zstd(io.RawIOBase):
 
 
 class _Limited:
-    """As much of a stream as may be unpacked; then it ends."""
+    """A stream that ends at the limit of bytes to unpack."""
 
-    def __init__(self, stream: Any, left: int) -> None:
-        self._stream, self.left = stream, left
+    def __init__(self, stream: Any, remaining_bytes: int) -> None:
+        self._stream, self.left = stream, remaining_bytes
 
     @property
     def used_up(self) -> bool:

@@ -22,8 +22,8 @@ TITLE = "org.opencontainers.image.title"
 def attach(
     registry: Registry, repository: str, subject: Descriptor, artifact: Artifact
 ) -> Descriptor:
-    """The payload first, then the manifest that says whose it is. The same document twice is the
-    same digest, once. Raises what `registry` does.
+    """Put the payload, then the manifest with its subject. The same document twice is the same
+    digest, once. Raises the errors of `registry`.
     """
     for content in (artifact.payload, EMPTY_BODY):
         registry.put_blob(repository, BytesBlob(content))
@@ -35,7 +35,7 @@ def attach(
 def attached_payload(
     registry: Registry, repository: str, digest: str, limit_bytes: int = LIMIT_BYTES
 ) -> bytes:
-    """The document that an attached manifest is about; empty where it has none."""
+    """Return the document of an attached manifest; empty where it has none."""
     manifest = registry.manifest(repository, digest)
     try:
         layer = manifests.read_object(manifest.body)["layers"][0]["digest"] if manifest else ""
@@ -45,7 +45,7 @@ def attached_payload(
 
 
 def body_of(subject: Descriptor, artifact: Artifact) -> bytes:
-    """The manifest of a document: the same for the same document, in every registry."""
+    """Return the manifest of a document: the same for the same document, in every registry."""
     payload = BytesBlob(artifact.payload)
     return manifests.artifact_body(
         subject,

@@ -1,9 +1,9 @@
-"""What a registry is shown of a login: Basic, or a token for what is to be done (the distribution
+"""Authorization at a registry: Basic, or a token for the scopes of a request (the distribution
 specification's token flow). Edge.
 
-A login and what is made from it go to two places: to the registry that asked, and to the address
-that it names for tokens (`realm`), which may be another host, as docker.io's is, but only over TLS.
-Tokens are asked for what we are about to do; what the registry would like asked for is ignored.
+A login and its tokens go to two places: to the registry that sent the challenge, and to its token
+address (`realm`). That may be another host, as docker.io's is, but only over TLS. Tokens are
+requested for the scopes of our own requests; the scopes that the registry suggests are ignored.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _STEP = "login"
 _CLIENT = "warpfront"
 _DEFAULT_TOKEN_SECONDS = 60.0
 _LONGEST_TOKEN_SECONDS = 3600.0
-# A token that ends while it is under way is refused: asked for anew before.
+# A token that expires on its way is refused, so it is renewed before.
 _MARGIN_SECONDS = 5.0
 
 Scopes = tuple[str, ...]
@@ -51,7 +51,7 @@ class _Bearer:
 
 
 class Authorization:
-    """How to speak to one registry. Knows nothing until the registry has challenged us."""
+    """The authorization for one registry, empty until the registry's first challenge."""
 
     def __init__(self, host: str, credentials: Credentials, fetch: Fetch, pace: Pace) -> None:
         self._host, self._credentials, self._fetch, self._pace = host, credentials, fetch, pace
@@ -63,19 +63,19 @@ class Authorization:
         self._tokens: dict[Scopes, tuple[str, float]] = {}
 
     def header(self, scopes: Scopes) -> str:
-        """The Authorization header's value for these scopes, "" as long as none was asked for."""
+        """Return the Authorization header's value for these scopes, "" before any challenge."""
         with self._lock:
             if self._bearer is not None:
                 return f"Bearer {self._token(self._bearer, scopes)}"
             return self._basic
 
-    def challenge(self, offers: Sequence[str], scopes: Scopes, shown: str) -> bool:
-        """Learn from a 401 what is wanted; `shown` is what was refused. Whether there is something
-        else to show now.
+    def challenge(self, offers: Sequence[str], scopes: Scopes, header: str) -> bool:
+        """Learn from a 401 what the registry requires; `header` is the refused one. Return
+        whether there is another authorization to send now.
         """
         with self._lock:
             current = self._current(scopes)
-            if current and shown != current:
+            if current and header != current:
                 return True  # another thread has learned meanwhile
             self._tokens.pop(scopes, None)
             bearer = _bearer_of(offers)
@@ -84,13 +84,13 @@ class Authorization:
                 self._bearer = bearer
                 return True
             login = self._known_login()
-            if login is None or shown or not any(_is_basic(offer) for offer in offers):
+            if login is None or header or not any(_is_basic(offer) for offer in offers):
                 return False
             self._basic = login.basic
             return bool(login.user)
 
     def refusal(self, step: str) -> RegistryError:
-        """For a 401 that nothing of ours could answer."""
+        """Return the error for a 401 that none of our logins could answer."""
         reason = "docker's login for it is refused" if self._login else "it wants a login"
         return refused(self._host, step, f"HTTP 401: {reason}", f"docker login {self._host}")
 
@@ -108,17 +108,17 @@ class Authorization:
     def _token(self, bearer: _Bearer, scopes: Scopes) -> str:
         token, until = self._tokens.get(scopes, ("", 0.0))
         if not token or self._pace.clock() >= until:
-            asked = self._pace.clock()
+            requested_at = self._pace.clock()
             token, seconds = self._fetched(bearer, scopes)
-            self._tokens[scopes] = token, asked + seconds - _MARGIN_SECONDS
+            self._tokens[scopes] = token, requested_at + seconds - _MARGIN_SECONDS
         return token
 
     def _fetched(self, bearer: _Bearer, scopes: Scopes) -> tuple[str, float]:
         login = self._known_login()
-        said = {"service": bearer.service} if bearer.service else {}
+        fields = {"service": bearer.service} if bearer.service else {}
         if login is not None and login.identity_token:
             form = {
-                **said,
+                **fields,
                 "grant_type": "refresh_token",
                 "client_id": _CLIENT,
                 "scope": " ".join(scopes),
@@ -126,7 +126,7 @@ class Authorization:
             }
             request = TokenRequest(url=bearer.realm, form=form, authorization="")
         else:
-            query = urlencode([*said.items(), *(("scope", scope) for scope in scopes)])
+            query = urlencode([*fields.items(), *(("scope", scope) for scope in scopes)])
             joint = "&" if urlsplit(bearer.realm).query else "?"
             request = TokenRequest(
                 url=f"{bearer.realm}{joint}{query}",
@@ -167,11 +167,11 @@ def _bearer_of(offers: Sequence[str]) -> _Bearer | None:
         if scheme.lower() != "bearer":
             continue
         try:
-            said = parse_keqv_list(parse_http_list(rest))
+            parameters = parse_keqv_list(parse_http_list(rest))
         except ValueError:
             continue
-        if said.get("realm"):
-            return _Bearer(said["realm"], said.get("service", ""))
+        if parameters.get("realm"):
+            return _Bearer(parameters["realm"], parameters.get("service", ""))
     return None
 
 

@@ -1,7 +1,7 @@
 """A registry over HTTP (the OCI distribution specification, /v2/). Edge.
 
-Nothing that it sends is believed: bodies are held against their digests, their lengths against
-limits, media types against what is in them, and addresses against where a login may go.
+No answer is trusted: bodies are checked against their digests, lengths against limits, and media
+types against content. Addresses are checked against where a login may go.
 """
 
 from __future__ import annotations
@@ -97,8 +97,8 @@ class HttpRegistry:
         answer, body = self._exchange.read(ask, MANIFEST_LIMIT_BYTES)
         if answer.status_code == 404:
             return None
-        digest, said = digest_of_bytes(body), answer.headers.get(_DIGEST_HEADER, "")
-        for claimed in (reference if is_digest(reference) else "", said):
+        digest, declared = digest_of_bytes(body), answer.headers.get(_DIGEST_HEADER, "")
+        for claimed in (reference if is_digest(reference) else "", declared):
             if claimed.startswith("sha256:") and claimed != digest:
                 raise self._wrong(step, f"it sent {digest} for {claimed:.80}")
         media_type = _media_type(answer)
@@ -116,9 +116,9 @@ class HttpRegistry:
         if answer.status_code == 404:
             return None
         digest, length = answer.headers.get(_DIGEST_HEADER, ""), _length(answer)
-        if not digest or not length:  # not every registry says it to HEAD
-            found = self.manifest(repository, reference)
-            return found.descriptor if found is not None else None
+        if not digest or not length:  # not every registry sends it for HEAD
+            manifest = self.manifest(repository, reference)
+            return manifest.descriptor if manifest is not None else None
         if not is_digest(digest) or (is_digest(reference) and digest != reference):
             raise self._wrong(step, f"it names {digest:.80}")
         media_type = _media_type(answer)
@@ -129,8 +129,8 @@ class HttpRegistry:
     def put_manifest(
         self, repository: str, reference: str, body: bytes, media_type: str
     ) -> Descriptor:
-        """See `Registry`. What is attached to a subject is listed under the fallback tag where the
-        registry does not say that it has done so itself.
+        """See `Registry`. A subject's attachment is listed under the fallback tag where the
+        registry's answer does not confirm its own list.
         """
         step = f"put manifest {_named(repository, reference)}"
         digest = digest_of_bytes(body)
@@ -183,13 +183,13 @@ class HttpRegistry:
         for origin in dict.fromkeys(mount_from):
             if origin == repository:
                 continue
-            mounted, begun = self._mount(repository, source, origin)
+            mounted, new_location = self._mount(repository, source, origin)
             if mounted:
                 self._forget(repository, location)
                 return _transferred(source, TransferKind.MOUNTED)
-            if begun and location:
+            if new_location and location:
                 self._forget(repository, location)
-            location = begun or location
+            location = new_location or location
         upload = Upload(
             self._exchange,
             repository,
@@ -219,22 +219,26 @@ class HttpRegistry:
     def attach_all(
         self, repository: str, subject: Descriptor, artifacts: Sequence[Artifact]
     ) -> None:
-        """See `Registry`. Beside each other; where it keeps no list, listed all at once."""
+        """Attach several in parallel, see `Registry`. Without a referrers list, list all at
+        once.
+        """
         _require_repository(repository)
         contents = dict.fromkeys((EMPTY_BODY, *(artifact.payload for artifact in artifacts)))
         bodies = [body_of(subject, artifact) for artifact in artifacts]
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            for _ in pool.map(lambda one: self.put_blob(repository, BytesBlob(one)), contents):
+            for _ in pool.map(
+                lambda content: self.put_blob(repository, BytesBlob(content)), contents
+            ):
                 pass
             unlisted = [*pool.map(lambda body: self._unlisted(repository, subject, body), bodies)]
-        if missing := [one for one in unlisted if one is not None]:
+        if missing := [descriptor for descriptor in unlisted if descriptor is not None]:
             self._list(repository, subject.digest, missing)
 
     def tags(self, repository: str) -> tuple[str, ...]:
         """See `Registry`."""
         _require_repository(repository)
         step = f"tags of {repository}"
-        found: list[str] = []
+        names: list[str] = []
         url = f"/v2/{repository}/tags/list?n={_PAGE}"
         for answer, body in self._pages(repository, url, step, {200, 404}):
             if answer.status_code == 404:
@@ -245,8 +249,8 @@ class HttpRegistry:
                 raise self._wrong(step, str(error)) from None
             if not _are_tags(named):
                 raise self._wrong(step, "it sent no list of tags")
-            found += named or ()
-        return tuple(dict.fromkeys(found))
+            names += named or ()
+        return tuple(dict.fromkeys(names))
 
     def deletes(self, repository: str) -> bool:
         """See `Registry`."""
@@ -277,7 +281,7 @@ class HttpRegistry:
         return answer.status_code
 
     def _put(self, repository: str, reference: str, body: bytes, media_type: str, step: str) -> str:
-        """The subject that the registry says it has listed this under; "" for none."""
+        """Return the subject under which the registry has listed this; "" for none."""
         ask = self._ask(
             "PUT",
             _manifest_path(repository, reference),
@@ -288,12 +292,12 @@ class HttpRegistry:
             body=body,
         )
         answer, _ = self._exchange.read(ask, MANIFEST_LIMIT_BYTES)
-        digest, said = digest_of_bytes(body), answer.headers.get(_DIGEST_HEADER)
-        if said is None:  # then it has to show it
+        digest, declared = digest_of_bytes(body), answer.headers.get(_DIGEST_HEADER)
+        if declared is None:  # then it has to show it
             descriptor = self.head(repository, reference)
-            said = descriptor.digest if descriptor is not None else "nothing"
-        if said != digest:
-            raise self._wrong(step, f"it says that it stored {said:.80}, not {digest}")
+            declared = descriptor.digest if descriptor is not None else "nothing"
+        if declared != digest:
+            raise self._wrong(step, f"it says that it stored {declared:.80}, not {digest}")
         return answer.headers.get("OCI-Subject", "")
 
     def _unlisted(self, repository: str, subject: Descriptor, body: bytes) -> Descriptor | None:
@@ -306,8 +310,8 @@ class HttpRegistry:
         return manifests.referrer_of(RegistryManifest(descriptor=put, body=body))
 
     def _list(self, repository: str, subject: str, new: Sequence[Descriptor]) -> None:
-        """Name artifacts in the fallback index of their subject. Others may write that at the same
-        time: ours are there only when they are read back.
+        """List artifacts in the fallback index of their subject. Others may write that at the
+        same time: ours are there only when they are read back.
         """
         attempts = self._exchange.attempts()
         tag, step = fallback_tag(subject), f"list of what is attached to {subject}"
@@ -326,11 +330,11 @@ class HttpRegistry:
     def _listed(
         self, repository: str, subject: str
     ) -> tuple[tuple[Descriptor, ...], Mapping[str, str]]:
-        """What the fallback index of a subject names, and its annotations."""
-        found = self.manifest(repository, fallback_tag(subject))
-        if found is None:
+        """Return the entries of a subject's fallback index, and its annotations."""
+        index = self.manifest(repository, fallback_tag(subject))
+        if index is None:
             return (), {}
-        document = manifests.read_document(found)
+        document = manifests.read_document(index)
         if not isinstance(document, ImageIndex):
             raise self._wrong(f"tag {fallback_tag(subject)}", "it is no index")
         return document.manifests, document.annotations
@@ -348,7 +352,9 @@ class HttpRegistry:
         return True
 
     def _mount(self, repository: str, source: BlobSource, origin: str) -> tuple[bool, str]:
-        """Whether it was mounted; if not, the upload that the registry began in its place."""
+        """Return whether it was mounted; if not, the upload that the registry began in its
+        place.
+        """
         _require_repository(origin)
         step = f"mount of {source.digest} from {origin}"
         ask = self._ask(
@@ -364,14 +370,14 @@ class HttpRegistry:
         except RegistryError as error:
             if error.fault is not RegistryFault.REFUSED:
                 raise
-            return False, ""  # whoever may not read there sends it
-        begun = answer.headers.get("Location", "") if answer.status_code == 202 else ""
-        if begun:
-            begun = self._exchange.next_address(begun, answer.url, step)
-        return answer.status_code == 201, begun
+            return False, ""  # without read access there, the blob is sent
+        location = answer.headers.get("Location", "") if answer.status_code == 202 else ""
+        if location:
+            location = self._exchange.next_address(location, answer.url, step)
+        return answer.status_code == 201, location
 
     def _forget(self, repository: str, location: str) -> None:
-        """Tell the registry of an upload that comes to nothing; it is no harm if that fails."""
+        """Cancel an abandoned upload at the registry; it is no harm if that fails."""
         if location:
             ask = self._ask("DELETE", location, "end of an upload", {204}, (push(repository),))
             with contextlib.suppress(RegistryError, TransientError):
@@ -380,11 +386,11 @@ class HttpRegistry:
     def _pages(
         self, repository: str, url: str, step: str, accepted: set[int]
     ) -> Iterator[tuple[requests.Response, bytes]]:
-        left = _MOST_PAGES_BYTES
+        remaining_bytes = _MOST_PAGES_BYTES
         for _ in range(_MOST_PAGES):
             ask = self._ask("GET", url, step, accepted, (pull(repository),))
-            answer, body = self._exchange.read(ask, min(MANIFEST_LIMIT_BYTES, left))
-            left -= len(body)
+            answer, body = self._exchange.read(ask, min(MANIFEST_LIMIT_BYTES, remaining_bytes))
+            remaining_bytes -= len(body)
             yield answer, body
             following = answer.links.get("next", {}).get("url", "")
             if answer.status_code != 200 or not following:
@@ -393,16 +399,16 @@ class HttpRegistry:
         raise self._wrong(step, f"it has more than {_MOST_PAGES} pages")
 
     def _checked(self, answer: requests.Response, digest: str, step: str) -> Iterator[bytes]:
-        """The pieces of a body, and an error at the end if they were others."""
-        found = sha256()
+        """Yield the pieces of a body, and raise an error at the end if their digest differs."""
+        hashed = sha256()
         try:
             for piece in self._exchange.pieces(answer, step):
-                found.update(piece)
+                hashed.update(piece)
                 yield piece
         except TransientError as passing:
             raise passing.error from None
-        if f"sha256:{found.hexdigest()}" != digest:
-            raise self._wrong(step, f"it sent sha256:{found.hexdigest()}")
+        if f"sha256:{hashed.hexdigest()}" != digest:
+            raise self._wrong(step, f"it sent sha256:{hashed.hexdigest()}")
 
     def _ask(
         self,
@@ -445,8 +451,8 @@ def connect(
     sizes: PieceSizes | None = None,
     on_bytes: OnBytes = lambda _count: None,
 ) -> HttpRegistry:
-    """The registry `host`, with docker's own logins; nothing is sent before it is asked something.
-    `on_bytes` is told of every piece of a blob that goes or comes.
+    """Return the registry `host`, with docker's own logins; nothing is sent before the first
+    request. `on_bytes` receives the size of every piece of a blob in either direction.
     """
     exchange = Exchange(
         host,
@@ -475,8 +481,8 @@ class _Pieces(io.RawIOBase):
 
 
 def _missing(new: Sequence[Descriptor], listed: Sequence[Descriptor]) -> list[Descriptor]:
-    there = {descriptor.digest for descriptor in listed}
-    return [descriptor for descriptor in new if descriptor.digest not in there]
+    digests = {descriptor.digest for descriptor in listed}
+    return [descriptor for descriptor in new if descriptor.digest not in digests]
 
 
 def _transferred(source: BlobSource, transfer: TransferKind, sent_bytes: int = 0) -> BlobTransfer:
@@ -497,7 +503,7 @@ def _blob_path(repository: str, digest: str) -> str:
 
 
 def _named(repository: str, reference: str) -> str:
-    """For messages. Nothing but a repository, a tag or a digest becomes part of a path."""
+    """Return the name for messages. Only a repository, a tag or a digest becomes part of a path."""
     _require_repository(repository)
     if is_digest(reference):
         return f"{repository}@{reference}"
@@ -513,9 +519,9 @@ def _require_repository(repository: str) -> None:
 
 
 def _are_tags(value: Any) -> bool:
-    """null is how some registries say that there are none."""
+    """Return whether a value is a list of tags; some registries send null for an empty list."""
     return value is None or (
-        isinstance(value, list) and all(isinstance(one, str) and is_tag(one) for one in value)
+        isinstance(value, list) and all(isinstance(tag, str) and is_tag(tag) for tag in value)
     )
 
 

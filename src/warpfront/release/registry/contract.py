@@ -1,7 +1,7 @@
-"""A registry, as far as warpfront speaks with one: what it is asked and answers. Words.
+"""The interface of a registry: its requests and answers. Words.
 
-What the OCI specifications add to a store of bytes: a descriptor in an index names a platform; the
-digest of a manifest is that of its exact bytes, so that bodies are kept and never written anew; an
+The OCI specifications add to a store of bytes: a descriptor in an index names a platform. The
+digest of a manifest is that of its exact bytes, so bodies are stored and never rewritten. An
 artifact's manifest may have no `artifactType`, then its config's media type is meant.
 """
 
@@ -28,7 +28,7 @@ EMPTY_BODY = b"{}"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Platform:
-    """What a child of an index says that it runs on, in the registries' words (`amd64`)."""
+    """The platform of a child of an index, in the registries' words (`amd64`)."""
 
     os: str
     architecture: str
@@ -37,7 +37,7 @@ class Platform:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Descriptor:
-    """What names a blob or manifest: `digest` is `sha256:` + 64 hex of its bytes."""
+    """The name of a blob or manifest: `digest` is `sha256:` + 64 hex of its bytes."""
 
     media_type: str
     digest: str
@@ -56,7 +56,7 @@ class RegistryManifest:
 
 
 class TransferKind(StrEnum):
-    """How a blob came to be in a repository."""
+    """The way that a blob came to a repository."""
 
     SENT = "sent"
     MOUNTED = "mounted"
@@ -65,8 +65,8 @@ class TransferKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlobTransfer:
-    """What putting a blob took. `sent_bytes` counts what went over the wire for it, tries that
-    broke off included; 0 unless `SENT`, or sent in vain before somebody else had brought it.
+    """The cost of putting a blob. `sent_bytes` counts its bytes over the wire, broken-off tries
+    included. It is 0 unless `SENT`, or sent in vain before another client had brought it.
     """
 
     digest: str
@@ -89,7 +89,7 @@ class BlobSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BytesBlob:
-    """A blob that is small enough to hold: a config, an SBOM."""
+    """A blob that is small enough for memory: a config, an SBOM."""
 
     content: bytes
 
@@ -128,46 +128,52 @@ class Registry(Protocol):
     def host(self) -> str: ...
 
     def manifest(self, repository: str, reference: str) -> RegistryManifest | None:
-        """The manifest or index under a tag or digest, its digest checked; None where none is."""
+        """Return the manifest or index under a tag or digest, its digest checked; None where
+        none is.
+        """
 
     def head(self, repository: str, reference: str) -> Descriptor | None:
-        """What the registry says a tag or digest is; nobody has checked it against bytes."""
+        """Return the registry's descriptor of a tag or digest, unchecked against bytes."""
 
     def put_manifest(
         self, repository: str, reference: str, body: bytes, media_type: str
     ) -> Descriptor:
-        """Put a manifest or index whose parts are there under a tag or its own digest. The digest
-        that the registry says it has is checked."""
+        """Put a manifest or index whose parts are there under a tag or its own digest. The
+        digest in the registry's answer is checked.
+        """
 
     def blob(self, repository: str, digest: str, limit_bytes: int) -> bytes:
-        """A small blob (a config, an SBOM), its digest checked."""
+        """Return a small blob (a config, an SBOM), its digest checked."""
 
     def open_blob(self, repository: str, digest: str) -> AbstractContextManager[BinaryIO]:
-        """A blob as it comes, for who needs its beginning: only at its end has the
-        digest been checked."""
+        """Yield a blob as it comes, for readers of its beginning: its digest is checked only at
+        its end.
+        """
 
     def save_blob(
         self, repository: str, digest: str, destination: Path, size_bytes: int | None = None
     ) -> None:
-        """A blob of any size into a file that is there only when its digest was right. No more than
-        `size_bytes` are taken, if the descriptor is known."""
+        """Save a blob of any size to a file that exists only if its digest was right. No more
+        than `size_bytes` are read, if the descriptor is known.
+        """
 
     def put_blob(
         self, repository: str, source: BlobSource, mount_from: Sequence[str] = ()
     ) -> BlobTransfer:
-        """Have the blob in the repository: it is there already, or is mounted from one of the
-        repositories `mount_from`, or is sent."""
+        """Ensure that the blob is in the repository: it is there already, or is mounted from
+        one of the repositories `mount_from`, or is sent.
+        """
 
     def referrers(self, repository: str, digest: str) -> tuple[Descriptor, ...]:
-        """What is attached to a digest: by the referrers API, else by the fallback tag."""
+        """Return the attachments of a digest: by the referrers API, else by the fallback tag."""
 
     def attach_all(
         self, repository: str, subject: Descriptor, artifacts: Sequence[Artifact]
     ) -> None:
-        """Attach several; whoever is killed meanwhile leaves any of them."""
+        """Attach several; a process killed meanwhile leaves any of them."""
 
     def tags(self, repository: str) -> tuple[str, ...]:
-        """Every tag of a repository; none where there is no such repository."""
+        """Return every tag of a repository; none where there is no such repository."""
 
     def deletes(self, repository: str) -> bool:
         """Return whether the registry accepts DELETE. The probe names no existing manifest."""

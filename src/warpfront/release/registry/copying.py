@@ -31,7 +31,7 @@ DEEPEST = 4
 MOST_MANIFESTS = 1000
 # Blobs on their way at once.
 _AT_ONCE = 4
-# What cosign 2 keeps beside an image under tags, where others use referrers.
+# Tags that cosign 2 adds for an image, where others use referrers.
 SIGNATURES, ATTESTATIONS = ".sig", ".att"
 SIGNATURE_TAGS = (SIGNATURES, ATTESTATIONS)
 
@@ -49,7 +49,7 @@ class Repository:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copied:
-    """What was copied: the digests of manifests, parts first, and how each blob came there."""
+    """The copied digests: those of manifests, parts first, and how each blob came there."""
 
     manifests: tuple[str, ...]
     blobs: tuple[BlobTransfer, ...]
@@ -67,8 +67,9 @@ def copy_image(
     tag: str = "",
     mount_from: Sequence[str] = (),
 ) -> Copied:
-    """An image, or an index and its images, by digest, or `InputError` if it is not there; under a
-    `tag`, if one is given. `mount_from` are repositories beside the target that may have some.
+    """Copy an image, or an index and its images, by digest. Put it under `tag`, if that is not
+    empty. `mount_from` are repositories on the target's host that may have some blobs. Raises
+    `InputError` where the digest is not there.
     """
     walk = _ImageWalk(source)
     walk.follow(digest)
@@ -78,15 +79,15 @@ def copy_image(
 
 
 def copy_attached(source: Repository, target: Repository, digest: str) -> Copied:
-    """Everything that is attached to a digest and to its parts, what is attached to that, and the
+    """Copy the attachments of a digest and of its parts, their own attachments, and the
     signatures. The image itself is only read.
     """
     image, walk = _ImageWalk(source), _ImageWalk(source)
     image.follow(digest)
-    for one in image.found:
-        walk.follow_attached(one)
+    for manifest_digest in image.found:
+        walk.follow_attached(manifest_digest)
     copied = _copy(source, target, walk)
-    tagged = [_copy_tags(source, target, one) for one in image.found]
+    tagged = [_copy_tags(source, target, manifest_digest) for manifest_digest in image.found]
     return Copied(
         manifests=(
             *copied.manifests,
@@ -100,18 +101,18 @@ def _copy_tags(source: Repository, target: Repository, digest: str) -> Copied:
     walk = _ImageWalk(source)
     for suffix in SIGNATURE_TAGS:
         tag = f"{fallback_tag(digest)}{suffix}"
-        found = source.registry.manifest(source.repository, tag)
-        if found is not None:
-            walk.follow(found.descriptor.digest)
-            walk.tags[tag] = found
+        manifest = source.registry.manifest(source.repository, tag)
+        if manifest is not None:
+            walk.follow(manifest.descriptor.digest)
+            walk.tags[tag] = manifest
     return _copy(source, target, walk)
 
 
 def _copy(
     source: Repository, target: Repository, walk: _ImageWalk, mount_from: Sequence[str] = ()
 ) -> Copied:
-    """Blobs, the largest first, then the manifests that name them, then tags."""
-    parts = {part.digest: part for one in walk.found.values() for part in _blobs_of(one)}
+    """Copy blobs, the largest first, then the manifests that name them, then tags."""
+    parts = {part.digest: part for manifest in walk.found.values() for part in _blobs_of(manifest)}
     ordered = sorted(parts.values(), key=lambda part: -part.size_bytes)
     if source.registry.host == target.registry.host:
         mount_from = (source.repository, *mount_from)
@@ -131,24 +132,26 @@ def _blobs_of(manifest: RegistryManifest) -> tuple[Descriptor, ...]:
 def _copy_blobs(
     source: Repository, target: Repository, blobs: Sequence[Descriptor], mount_from: Sequence[str]
 ) -> tuple[BlobTransfer, ...]:
-    """Several at once. Where one fails, or who waits is stopped, the others read no further."""
+    """Copy several blobs at once. If one fails, or the caller is stopped, the others read no
+    further.
+    """
     stop = threading.Event()
 
     def copied(blob: Descriptor) -> BlobTransfer:
         with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
-            wanted = _Blob(source=source, named=blob, folder=Path(folder), stop=stop)
-            return target.registry.put_blob(target.repository, wanted, mount_from)
+            copy = _Blob(source=source, named=blob, folder=Path(folder), stop=stop)
+            return target.registry.put_blob(target.repository, copy, mount_from)
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         try:
             moving = [pool.submit(copied, blob) for blob in blobs]
-            for one in as_completed(moving):
-                one.result()
+            for transfer in as_completed(moving):
+                transfer.result()
         except BaseException:
             stop.set()
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-    return tuple(one.result() for one in moving)
+    return tuple(transfer.result() for transfer in moving)
 
 
 class _StoppedError(Exception):
@@ -204,8 +207,8 @@ class _StoppableFile:
 
 @dataclass(slots=True)
 class _ImageWalk:
-    """What belongs to an image, parts before what names them. What names itself, or more than
-    anybody would publish, is refused before anything is written.
+    """The parts of an image, each before the manifest that names it. A self-reference, or more
+    parts than any real image has, is refused before anything is written.
     """
 
     source: Repository
@@ -214,7 +217,7 @@ class _ImageWalk:
     _begun: set[str] = field(default_factory=set)
 
     def follow(self, digest: str, named: Descriptor | None = None, depth: int = 0) -> None:
-        """A manifest, and its children if it is an index."""
+        """Add a manifest, and its children if it is an index."""
         if digest in self.found:
             return
         if digest in self._begun or depth > DEEPEST or len(self._begun) >= MOST_MANIFESTS:
@@ -224,8 +227,11 @@ class _ImageWalk:
         manifest = self.source.registry.manifest(self.source.repository, digest)
         if manifest is None:
             raise self._wrong(digest, "it is not there")
-        found = manifest.descriptor
-        if named and (found.media_type, found.size_bytes) != (named.media_type, named.size_bytes):
+        descriptor = manifest.descriptor
+        if named and (descriptor.media_type, descriptor.size_bytes) != (
+            named.media_type,
+            named.size_bytes,
+        ):
             raise self._wrong(digest, "it is not what its descriptor says")
         document = manifests.read_document(manifest)
         if isinstance(document, ImageIndex):
@@ -234,7 +240,7 @@ class _ImageWalk:
         self.found[digest] = manifest
 
     def follow_attached(self, digest: str, depth: int = 0) -> None:
-        """Everything that is attached to a digest, and to that."""
+        """Add the attachments of a digest, and their own attachments."""
         for descriptor in self.source.registry.referrers(self.source.repository, digest):
             if descriptor.digest not in self.found:
                 self.follow(descriptor.digest, descriptor, depth + 1)

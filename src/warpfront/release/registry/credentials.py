@@ -37,21 +37,21 @@ class Login:
 
     @property
     def basic(self) -> str:
-        """The value of an Authorization header."""
+        """Return the value of an Authorization header."""
         value = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
         return f"Basic {value}"
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Where logins are found: `path` is docker's config.json."""
+    """The place of logins: `path` is docker's config.json."""
 
     path: Path
     run: Run
 
     def login_for(self, host: str) -> Login | None:
-        """The login for one registry, None where docker has none. Asked only of a registry that
-        wants one. Raises `RegistryError`.
+        """Return the login for one registry, None where docker has none. Called only for a
+        registry that wants one. Raises `RegistryError`.
         """
         configuration = self._read(host)
         helper = _text(_table(configuration, "credHelpers").get(host)) or _text(
@@ -91,13 +91,13 @@ class Credentials:
         if completed.returncode:
             if _NOT_KEPT in (completed.stdout + completed.stderr).lower():
                 return None
-            said = (completed.stderr.strip() or completed.stdout.strip())[-300:]
-            raise _unusable(host, f"{program} get: {said}", f"docker login {host}")
+            output = (completed.stderr.strip() or completed.stdout.strip())[-300:]
+            raise _unusable(host, f"{program} get: {output}", f"docker login {host}")
         return _helper_login(completed.stdout, host, program)
 
 
 def read_credentials(environment: Mapping[str, str], run: Run) -> Credentials:
-    """Docker's, as its own command line would find them."""
+    """Return docker's credentials, from where its own command line would read them."""
     folder = environment.get("DOCKER_CONFIG")
     place = Path(folder) if folder else Path(environment.get("HOME", "/"), ".docker")
     return Credentials(place / "config.json", run)
@@ -108,7 +108,7 @@ def _helper_login(text: str, host: str, program: str) -> Login:
         value = json.loads(text)
         user, secret = value["Username"], value["Secret"]
     except (ValueError, KeyError, TypeError):
-        # What it printed may hold the secret: none of it is repeated.
+        # Its output may contain the secret, so none of it is repeated.
         raise _unusable(
             host, f"{program} get printed no login", f"try `{program} get`, and docker login"
         ) from None
@@ -141,14 +141,16 @@ def _entry_login(entry: Mapping[str, Any], host: str) -> Login | None:
 
 
 def _same_host(key: str, host: str) -> bool:
-    """docker wrote whole addresses once: `https://host/v1/`."""
+    """Return whether an entry is of the host; docker wrote whole addresses once:
+    `https://host/v1/`.
+    """
     named = re.sub(r"\Ahttps?://", "", key).partition("/")[0]
     return named == host or (is_docker_io(named) and is_docker_io(host))
 
 
 def _table(value: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    found = value.get(key)
-    return found if isinstance(found, dict) else {}
+    table = value.get(key)
+    return table if isinstance(table, dict) else {}
 
 
 def _text(value: Any) -> str:

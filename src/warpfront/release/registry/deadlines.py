@@ -1,7 +1,7 @@
-"""Connections that a slow registry cannot hold for ever. Edge.
+"""Connections that a slow registry cannot block for ever. Edge.
 
-A read time-out is about the next byte: a registry that sends one now and then is never late. Here
-a body brings so much in so long; the head of an answer is `system.whole_heads`' affair.
+A read time-out is about the next byte: a registry that sends one now and then is never late. This
+module requires a minimum rate of a body; `system.whole_heads` limits the head of an answer.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Adapter(WholeHeads):
 
 
 def received(answer: requests.Response, patience: Patience, pace: Pace) -> Iterator[bytes]:
-    """The body as it arrives. Raises as requests does, and `TooSlow`."""
+    """Yield the body as it arrives. Raises as requests does, and `TooSlow`."""
     since, count = pace.clock(), 0
 
     def read() -> bytes:

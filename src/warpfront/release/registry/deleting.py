@@ -98,7 +98,7 @@ def _github(
 
 
 class _ByRegistry:
-    """By the registry's own DELETE."""
+    """Deletion by the registry's own DELETE."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -133,29 +133,29 @@ class GitHubPackages:
             self._api.call("DELETE", path, {204, 404}, refusals=_GITHUB_REFUSALS)
 
     def _numbers(self, repository: str) -> dict[str, int]:
-        """Digest -> number, as listed once."""
+        """Return the number of each digest, as listed once."""
         if repository not in self._versions:
-            found: dict[str, int] = {}
+            numbers: dict[str, int] = {}
             for page in range(1, _MOST_PAGES + 1):
                 path = f"{self._package(repository)}/versions?per_page={_PAGE}&page={page}"
                 listed = self._api.call("GET", path, {200}, refusals=_GITHUB_REFUSALS)
                 if not isinstance(listed, list):
                     raise self._api.wrong("its list of versions is no list")
-                found |= {
-                    str(one.get("name")): int(one["id"])
-                    for one in listed
-                    if isinstance(one, dict) and isinstance(one.get("id"), int)
+                numbers |= {
+                    str(version.get("name")): int(version["id"])
+                    for version in listed
+                    if isinstance(version, dict) and isinstance(version.get("id"), int)
                 }
                 if len(listed) < _PAGE:
                     break
-            self._versions[repository] = found
+            self._versions[repository] = numbers
         return self._versions[repository]
 
     def _package(self, repository: str) -> str:
         owner, _, name = repository.partition("/")
         if owner not in self._owners:
-            known = self._api.call("GET", f"/users/{quote(owner, safe='')}", {200})
-            kind = known.get("type") if isinstance(known, dict) else None
+            account = self._api.call("GET", f"/users/{quote(owner, safe='')}", {200})
+            kind = account.get("type") if isinstance(account, dict) else None
             self._owners[owner] = "orgs" if kind == "Organization" else "users"
         kind, parts = self._owners[owner], (quote(owner, safe=""), quote(name, safe=""))
         return f"/{kind}/{parts[0]}/packages/container/{parts[1]}"
@@ -172,7 +172,7 @@ _GITHUB_REFUSALS = {
 
 
 class DockerHub:
-    """Docker Hub's images: its API deletes tags; Hub itself clears away what has no tag left."""
+    """Docker Hub's images: its API deletes tags; Hub itself clears away untagged images."""
 
     def __init__(self, registry: Registry, api: _Api, login: Login | None) -> None:
         self._registry, self._api, self._login = registry, api, login
@@ -200,8 +200,8 @@ class DockerHub:
                 "Docker Hub deletes tags for its own login only; nothing was removed",
                 "docker login with an access token that may delete (Read, Write, Delete)",
             )
-        given = {"identifier": login.user, "secret": login.password}
-        answer = self._api.call("POST", "/v2/auth/token", {200}, body=given)
+        body = {"identifier": login.user, "secret": login.password}
+        answer = self._api.call("POST", "/v2/auth/token", {200}, body=body)
         token = answer.get("access_token") if isinstance(answer, dict) else None
         if not isinstance(token, str) or not token:
             raise self._api.wrong("it gave no access token")
@@ -278,15 +278,17 @@ class _Api:
             return _json(answer.content)
         content = _json(answer.content)
         message = str(content.get("message", ""))[:300] if isinstance(content, dict) else ""
-        found = by_status(self._name, _STEP, answer.status_code, answer.headers, answer.content)
-        if isinstance(found, TransientError):
-            raise found
-        hint = next((do for words, do in refusals.items() if words in message.lower()), found.hint)
+        failure = by_status(self._name, _STEP, answer.status_code, answer.headers, answer.content)
+        if isinstance(failure, TransientError):
+            raise failure
+        hint = next(
+            (do for words, do in refusals.items() if words in message.lower()), failure.hint
+        )
         denied = refused(self._name, _STEP, f"HTTP {answer.status_code} ({message})", hint)
         raise _ExpiredError(denied) if answer.status_code == 401 else denied
 
     def _authorize(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        """As an `auth`, so that no ~/.netrc takes its place."""
+        """Authorize the request as an `auth`, so that no ~/.netrc takes its place."""
         if self.token:
             request.headers["Authorization"] = f"Bearer {self.token}"
         return request

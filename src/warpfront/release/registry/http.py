@@ -40,7 +40,7 @@ _ERROR_LIMIT_BYTES = 64 * 2**10
 _TOKEN_LIMIT_BYTES = 2**20
 _CERTIFICATES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE")
 
-# No proxy leads to this machine; what the environment says is not looked at then.
+# No proxy leads to this machine, so the environment's proxy is ignored.
 _NO_PROXIES = {"http": "", "https": ""}
 
 Body = Callable[[], BinaryIO | bytes]
@@ -48,9 +48,9 @@ Body = Callable[[], BinaryIO | bytes]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One request. `url` may begin with its path; `step` is what it is for, in words; `accepted`
+    """One request. `url` may begin with its path; `step` is its purpose, in words; `accepted`
     are the statuses that are an answer. `body` is made anew for each try; `more_seconds` are added
-    to what an answer may take.
+    to the time limit of an answer.
     """
 
     method: str
@@ -65,8 +65,8 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trust:
-    """Whom a TLS connection believes: a file of authorities in place of the usual ones, and
-    docker's own for this registry (`certs.d`) beside them.
+    """The authorities of TLS connections: a file in place of the usual ones, and docker's own
+    for this registry (`certs.d`) in addition.
     """
 
     bundle: str | None = None
@@ -76,7 +76,9 @@ class Trust:
 def read_trust(
     host: str, environment: Mapping[str, str], certificates: Path = Path("/etc/docker/certs.d")
 ) -> Trust:
-    """As requests and pip are told, else as docker is."""
+    """Return the authorities: the file that the variables of requests and pip name, and
+    docker's for the host.
+    """
     bundle = next((environment[name] for name in _CERTIFICATES if environment.get(name)), None)
     return Trust(bundle=bundle, beside=tuple(sorted((certificates / host).glob("*.crt"))))
 
@@ -103,7 +105,7 @@ class Exchange:
 
     @property
     def origin(self) -> str:
-        """Scheme and address. Only a registry on this machine may be without TLS."""
+        """Return scheme and address. Only a registry on this machine may be without TLS."""
         if not self._scheme:
             self._scheme = "https" if self._speaks_tls() else "http"
         return f"{self._scheme}://{address_of(self.host)}"
@@ -112,8 +114,8 @@ class Exchange:
         return Attempts(self.patience, self.pace)
 
     def ask(self, ask: Request) -> requests.Response:
-        """The answer, tried again as patience allows: for what may be said
-        twice. Raises `RegistryError`.
+        """Return the answer, retried within the limits of patience: for requests that may be
+        repeated. Raises `RegistryError`.
         """
         attempts = self.attempts()
         while True:
@@ -124,7 +126,7 @@ class Exchange:
                     raise passing.error from None
 
     def read(self, ask: Request, limit_bytes: int) -> tuple[requests.Response, bytes]:
-        """The answer and its body, tried again together."""
+        """Return the answer and its body, retried together."""
         attempts = self.attempts()
         while True:
             try:
@@ -135,8 +137,8 @@ class Exchange:
                     raise passing.error from None
 
     def once(self, ask: Request) -> requests.Response:
-        """One try; another if the registry wants to be shown a login first. Raise `TransientError`,
-        too, for what may go well the next time.
+        """Try once; again if the registry wants a login first. Raise `TransientError`, too, for
+        a failure that may not repeat.
         """
         answer = self._sent(ask, urljoin(self.origin, ask.url))
         if answer.status_code == 401:
@@ -148,7 +150,7 @@ class Exchange:
         return answer
 
     def body(self, answer: requests.Response, step: str, limit_bytes: int) -> bytes:
-        """All of it, if it is not too long."""
+        """Return the whole body, if it is not too long."""
         content = bytearray()
         for piece in self.pieces(answer, step):
             content += piece
@@ -158,17 +160,17 @@ class Exchange:
         return bytes(content)
 
     def pieces(self, answer: requests.Response, step: str) -> Iterator[bytes]:
-        """The body as it comes. Raise `TransientError` where it breaks off or stands still."""
+        """Yield the body as it comes. Raise `TransientError` where it breaks off or stalls."""
         try:
             yield from received(answer, self.patience, self.pace)
         except (requests.RequestException, OSError) as error:
             self._fail(step, error)
 
-    def next_address(self, location: str, asked: str, step: str) -> str:
-        """An address that the registry named for what comes next, made whole. What is sent there
-        may be large and may need the login: it is on the same host, or elsewhere by TLS.
+    def next_address(self, location: str, base: str, step: str) -> str:
+        """Return a registry's next address, made absolute. The request there may be large and
+        may need the login, so it is on the same host, or on another by TLS.
         """
-        url = joined(asked, location) if location else ""
+        url = joined(base, location) if location else ""
         parts = urlsplit(url)
         if not parts.hostname or "@" in parts.netloc:
             raise wrong(self.host, step, "it does not say where to go on")
@@ -179,11 +181,11 @@ class Exchange:
         return url
 
     def _authorized(self, ask: Request, answer: requests.Response) -> requests.Response:
-        shown = answer.request.headers.get("Authorization", "")
+        authorization = answer.request.headers.get("Authorization", "")
         offers = answer.raw.headers.getlist("WWW-Authenticate")
         self.finish(answer)
-        own = self._is_own(answer.url)
-        if own and self._authorization.challenge(offers, ask.scopes, shown):
+        is_own = self._is_own(answer.url)
+        if is_own and self._authorization.challenge(offers, ask.scopes, authorization):
             answer = self._sent(ask, answer.url)
             if answer.status_code != 401:
                 return answer
@@ -191,7 +193,9 @@ class Exchange:
         raise self._authorization.refusal(ask.step)
 
     def _followed(self, ask: Request, answer: requests.Response) -> requests.Response:
-        """What a redirect leads to. Only what has no body is followed; the login stays at home."""
+        """Return the answer of a redirect. Only a request without a body is followed; the login
+        never goes to another host.
+        """
         for _ in range(_MOST_REDIRECTS):
             if answer.status_code not in _REDIRECTS:
                 return answer
@@ -210,8 +214,8 @@ class Exchange:
 
     def _sent(self, ask: Request, url: str) -> requests.Response:
         headers = dict(ask.headers)
-        if self._is_own(url) and (shown := self._authorization.header(ask.scopes)):
-            headers["Authorization"] = shown
+        if self._is_own(url) and (authorization := self._authorization.header(ask.scopes)):
+            headers["Authorization"] = authorization
         with contextlib.ExitStack() as opened:
             body = ask.body() if ask.body is not None else None
             if body is not None and not isinstance(body, bytes):
@@ -266,11 +270,11 @@ class Exchange:
 
     def _refuse(self, step: str, answer: requests.Response) -> NoReturn:
         headers, status = answer.headers, answer.status_code
-        said = self.finish(answer)
-        raise by_status(self.host, step, status, headers, said)
+        body = self.finish(answer)
+        raise by_status(self.host, step, status, headers, body)
 
     def finish(self, answer: requests.Response) -> bytes:
-        """Be done with an answer: the start of what it says. If that was all, the line stays."""
+        """Close an answer and return its start. If that was all, the connection is reused."""
         with contextlib.suppress(TransientError, RegistryError):
             return self.body(answer, "", _ERROR_LIMIT_BYTES)
         return b""
@@ -282,11 +286,15 @@ class Exchange:
         return _origin(url) == _origin(self.origin)
 
     def _is_beside(self, url: str) -> bool:
-        """Another address without TLS on this machine, for a registry that is there itself."""
+        """Return whether it is another address without TLS on this machine, for a registry that
+        is there itself.
+        """
         return is_loopback(urlsplit(url).netloc) and self.origin.startswith("http://")
 
     def _speaks_tls(self) -> bool:
-        """Asked of this machine only, and told nothing."""
+        """Return whether the registry on this machine speaks TLS: by a handshake, without a
+        request.
+        """
         parts = urlsplit(f"//{self.host}")
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -303,7 +311,7 @@ class Exchange:
 
 
 def joined(base: str, location: str) -> str:
-    """An address that somebody else wrote, made whole; "" for what is none."""
+    """Return a remote party's address, made absolute; "" for an invalid one."""
     try:
         url = urljoin(base, location)
         return url if urlsplit(url).port != 0 else ""
@@ -317,5 +325,7 @@ def _origin(url: str) -> tuple[str, str | None, int | None]:
 
 
 def _no_netrc(request: requests.PreparedRequest) -> requests.PreparedRequest:
-    """Logins are docker's: without this, requests would look for one in ~/.netrc."""
+    """Return the request unchanged. Logins are docker's: without this, requests would look for
+    one in ~/.netrc.
+    """
     return request

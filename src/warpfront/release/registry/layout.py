@@ -1,8 +1,8 @@
-"""A registry in a folder (the OCI image layout): what a disk carries where no network goes. Edge.
+"""A registry in a folder (the OCI image layout), for a disk that replaces the network. Edge.
 
-What is in it is a stranger's: regular files only, read to a limit, and held against their digests.
-One repository a layout, whatever it is asked for. `index.json` names what has a tag
-(`org.opencontainers.image.ref.name`), what is attached, and what nothing else names.
+Its content is untrusted: regular files only, read to a limit, and checked against their digests. A
+layout is one repository, for any requested name. `index.json` names the tagged manifests
+(`org.opencontainers.image.ref.name`), the attached ones, and those without another reference.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class FileBlob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayoutRegistry:
-    """`contract.Registry` over a folder, which need not be there before something is put. `checked`
-    says that whoever keeps it has held each blob against its digest.
+    """`contract.Registry` over a folder, which need not exist before the first put. `checked`
+    means that its owner has checked each blob against its digest.
     """
 
     folder: Path
@@ -91,13 +91,13 @@ class LayoutRegistry:
 
     def head(self, repository: str, reference: str) -> Descriptor | None:
         """See `Registry`."""
-        found = self.manifest(repository, reference)
-        return found.descriptor if found is not None else None
+        manifest = self.manifest(repository, reference)
+        return manifest.descriptor if manifest is not None else None
 
     def put_manifest(
         self, repository: str, reference: str, body: bytes, media_type: str
     ) -> Descriptor:
-        """See `Registry`. What it is made of has to be there before, as in every registry."""
+        """See `Registry`. Its parts have to be there before, as in every registry."""
         digest = digest_of_bytes(body)
         try:
             document = manifests.read_body(body, media_type)
@@ -148,26 +148,26 @@ class LayoutRegistry:
     ) -> BlobTransfer:
         """See `Registry`. A file of the same file system becomes a hard link."""
         del repository, mount_from
-        there = self._has(source.digest, source.size_bytes)
-        if not there:
+        present = self._has(source.digest, source.size_bytes)
+        if not present:
             with source.open() as stream:
                 self._take(stream, source.digest, self.blob_path(source.digest))
         return BlobTransfer(
             digest=source.digest,
             size_bytes=source.size_bytes,
-            transfer=TransferKind.PRESENT if there else TransferKind.SENT,
-            sent_bytes=0 if there else source.size_bytes,
+            transfer=TransferKind.PRESENT if present else TransferKind.SENT,
+            sent_bytes=0 if present else source.size_bytes,
         )
 
     def referrers(self, repository: str, digest: str) -> tuple[Descriptor, ...]:
         """See `Registry`."""
-        found = []
+        descriptors = []
         for entry in self.listed():
             manifest = self.manifest(repository, entry.digest)
             subject = manifests.read_document(manifest).subject if manifest else None
             if manifest and subject and subject.digest == digest:
-                found.append(manifests.referrer_of(manifest))
-        return tuple(found)
+                descriptors.append(manifests.referrer_of(manifest))
+        return tuple(descriptors)
 
     def attach_all(
         self, repository: str, subject: Descriptor, artifacts: Sequence[Artifact]
@@ -179,7 +179,11 @@ class LayoutRegistry:
     def tags(self, repository: str) -> tuple[str, ...]:
         """See `Registry`."""
         del repository
-        return tuple(sorted({one.annotations[NAME] for one in self.listed() if _name(one)}))
+        return tuple(
+            sorted(
+                {descriptor.annotations[NAME] for descriptor in self.listed() if _name(descriptor)}
+            )
+        )
 
     def deletes(self, repository: str) -> bool:
         """See `Registry`."""
@@ -189,10 +193,12 @@ class LayoutRegistry:
     def delete(self, repository: str, digest: str) -> None:
         """See `Registry`. Its bytes stay, unnamed."""
         del repository
-        self._write_list([one for one in self.listed() if one.digest != digest])
+        self._write_list(
+            [descriptor for descriptor in self.listed() if descriptor.digest != digest]
+        )
 
     def listed(self) -> tuple[Descriptor, ...]:
-        """What `index.json` names; nothing where there is none yet."""
+        """Return the entries of `index.json`; nothing where there is none yet."""
         if not os.path.lexists(self.folder / "index.json"):
             self._require_begun()
             return ()
@@ -210,20 +216,20 @@ class LayoutRegistry:
         return document.manifests
 
     def check(self) -> None:
-        """That all which `index.json` names, and what that is made of, is there and whole."""
-        waiting, seen = list(self.listed()), set[str]()
+        """Check that every entry of `index.json`, with all its parts, is present and whole."""
+        waiting, visited = list(self.listed()), set[str]()
         while waiting:
-            one = waiting.pop()
-            if one.digest not in seen:
-                seen.add(one.digest)
-                self._require(one)
-                if one.media_type in {*MANIFEST_TYPES, *INDEX_TYPES}:
-                    manifest = self.manifest("", one.digest)
+            descriptor = waiting.pop()
+            if descriptor.digest not in visited:
+                visited.add(descriptor.digest)
+                self._require(descriptor)
+                if descriptor.media_type in {*MANIFEST_TYPES, *INDEX_TYPES}:
+                    manifest = self.manifest("", descriptor.digest)
                     assert manifest is not None
                     waiting += parts_of(manifests.read_document(manifest))
 
     def file(self, blob: Descriptor) -> FileBlob:
-        """A blob as the file that it is, if it has its size."""
+        """Return a blob's file. Raises `RegistryError` where it has another size."""
         if self._require_regular(blob.digest) != blob.size_bytes:
             raise self._wrong(f"{blob.digest} has not {blob.size_bytes} bytes")
         path = self.blob_path(blob.digest)
@@ -235,37 +241,41 @@ class LayoutRegistry:
         return self.folder / "blobs" / "sha256" / digest.removeprefix("sha256:")
 
     def _require_begun(self) -> None:
-        """A folder without an index is empty, or an export that broke off; or somebody erred."""
+        """Require that a folder without an index is empty or has an unfinished export. Any
+        other folder is an error.
+        """
         with storing(self.folder):
-            found = {path.name for path in self.folder.iterdir()} if self.folder.exists() else set()
-        if found - {"blobs", "oci-layout"}:
+            names = {path.name for path in self.folder.iterdir()} if self.folder.exists() else set()
+        if names - {"blobs", "oci-layout"}:
             raise self._wrong("it has no index.json: is it an OCI image layout?")
 
     def _tagged(self, tag: str) -> str | None:
-        return next((one.digest for one in self.listed() if _name(one) == tag), None)
+        return next(
+            (descriptor.digest for descriptor in self.listed() if _name(descriptor) == tag), None
+        )
 
     def _list(self, new: Descriptor, document: Document) -> None:
-        """Name it in `index.json`: in place of what had its tag, and of its children that have
-        none. What is named already need not be named again without a tag.
+        """List a manifest in `index.json`, in place of the previous one with its tag and of its
+        untagged children. One that is listed already is not listed again without a tag.
         """
         before = self.listed()
-        if not _name(new) and new.digest in {one.digest for one in before}:
+        if not _name(new) and new.digest in {descriptor.digest for descriptor in before}:
             return
         children = {part.digest for part in parts_of(document)}
-        kept = [
-            one
-            for one in before
-            if not (_name(one) and _name(one) == _name(new))
-            and not (not _name(one) and one.digest in {new.digest, *children})
+        remaining = [
+            descriptor
+            for descriptor in before
+            if not (_name(descriptor) and _name(descriptor) == _name(new))
+            and not (not _name(descriptor) and descriptor.digest in {new.digest, *children})
         ]
-        self._write_list([*kept, new])
+        self._write_list([*remaining, new])
 
     def _write_list(self, descriptors: Sequence[Descriptor]) -> None:
         write_text(self.folder / "oci-layout", _VERSION)
         write_text(self.folder / "index.json", manifests.index_body(descriptors).decode())
 
     def _has(self, digest: str, size_bytes: int) -> bool:
-        """Whether a blob is there, whole."""
+        """Return whether a blob is there, whole."""
         path = self.blob_path(digest)
         if not os.path.lexists(path) or self._require_regular(digest) != size_bytes:
             return False
@@ -277,7 +287,7 @@ class LayoutRegistry:
             raise self._wrong(f"{part.digest} is missing or damaged")
 
     def _require_regular(self, digest: str) -> int:
-        """Its size, if it is a file."""
+        """Return the size, if it is a regular file."""
         try:
             status = self.blob_path(digest).lstat()
         except FileNotFoundError:
@@ -288,7 +298,7 @@ class LayoutRegistry:
         return status.st_size
 
     def _take(self, source: Path | BinaryIO, digest: str, destination: Path) -> None:
-        """Have these bytes there, if their digest is right: by hard link where one can be."""
+        """Store these bytes, if their digest is right: by hard link where one can be."""
         with storing(destination):
             destination.parent.mkdir(parents=True, exist_ok=True)
             aside = destination.with_name(f".{destination.name}.{os.getpid()}")
@@ -316,7 +326,9 @@ class LayoutRegistry:
 
 
 def parts_of(document: Document) -> tuple[Descriptor, ...]:
-    """What has to be there before it: config and layers, or the children of an index."""
+    """Return the parts that have to exist before it: config and layers, or the children of an
+    index.
+    """
     if isinstance(document, ImageManifest):
         return (document.config, *document.layers)
     return document.manifests
@@ -327,8 +339,8 @@ def _name(descriptor: Descriptor) -> str:
 
 
 def _linked_or_copied(source: Path | BinaryIO, target: Path) -> str:
-    """The digest of what is there then. An open file is linked by the name that it was opened by;
-    what is sealed afterwards is that which was read.
+    """Return the digest of the resulting file. An open file is linked by the name that it was
+    opened by; the bytes that are sealed afterwards are those that were read.
     """
     if isinstance(source, Path):
         with source.open("rb") as stream:
@@ -341,9 +353,9 @@ def _linked_or_copied(source: Path | BinaryIO, target: Path) -> str:
                 with target.open("rb") as linked:
                     return f"sha256:{file_digest(linked, 'sha256').hexdigest()}"
             target.unlink()
-    found = sha256()
+    digest = sha256()
     with target.open("wb") as file:
         while piece := source.read(_PIECE_BYTES):
-            found.update(piece)
+            digest.update(piece)
             file.write(piece)
-    return f"sha256:{found.hexdigest()}"
+    return f"sha256:{digest.hexdigest()}"

@@ -1,9 +1,9 @@
-"""Manifests and indexes as values: read from what somebody sent, and written. Words.
+"""Manifests and indexes as values: parsed from untrusted bodies, and written. Words.
 
-A body is one thing only: what it says of itself, what it was sent as, and the fields that it has
-must agree, so that no two readers take it for different things. Schema 1 is refused.
+A body is one thing only: its own media type, the type it was sent as, and its fields must agree, so
+that no two readers take it for different things. Schema 1 is refused.
 """
-# ruff: noqa: TRY004 - what a stranger wrote is a wrong value, whatever its type
+# ruff: noqa: TRY004 - untrusted content is a wrong value, whatever its type
 
 from __future__ import annotations
 
@@ -35,8 +35,9 @@ _LARGEST_BLOB_BYTES = 2**50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageManifest:
-    """An image of one platform, or an artifact: a config and layers. `artifact_type` is what it
-    says, or its config's media type."""
+    """An image of one platform, or an artifact: a config and layers. `artifact_type` is its
+    own, or its config's media type.
+    """
 
     media_type: str
     config: Descriptor
@@ -70,9 +71,9 @@ def read_body(body: bytes, media_type: str) -> Document:
     value = read_object(body)
     if value.get("schemaVersion") != 2:
         raise ValueError("its schemaVersion is not 2")
-    said = value.get("mediaType", media_type)
-    if said != media_type:
-        raise ValueError(f"it was sent as {media_type!r} and calls itself {said!r}")
+    declared = value.get("mediaType", media_type)
+    if declared != media_type:
+        raise ValueError(f"it was sent as {media_type!r} and calls itself {declared!r}")
     if media_type in INDEX_TYPES:
         return _index(value, media_type)
     if media_type in MANIFEST_TYPES:
@@ -81,7 +82,7 @@ def read_body(body: bytes, media_type: str) -> Document:
 
 
 def read_object(body: bytes) -> dict[str, Any]:
-    """A JSON object in which no key is said twice. Raises `ValueError`."""
+    """Return a JSON object without duplicate keys. Raises `ValueError`."""
     try:
         value = json.loads(body.decode("utf-8"), object_pairs_hook=_once)
     except RecursionError:
@@ -98,11 +99,11 @@ def artifact_body(
     payload: Descriptor,
     annotations: Mapping[str, str],
 ) -> bytes:
-    """The manifest of a document that is attached to `subject`."""
+    """Return the manifest of a document that is attached to `subject`."""
     empty = Descriptor(
         media_type=EMPTY_TYPE, digest=digest_of_bytes(EMPTY_BODY), size_bytes=len(EMPTY_BODY)
     )
-    said = {"annotations": dict(sorted(annotations.items()))} if annotations else {}
+    fields = {"annotations": dict(sorted(annotations.items()))} if annotations else {}
     return _written(
         {
             "schemaVersion": 2,
@@ -117,7 +118,7 @@ def artifact_body(
                     size_bytes=subject.size_bytes,
                 )
             ),
-            **said,
+            **fields,
         }
     )
 
@@ -125,20 +126,20 @@ def artifact_body(
 def index_body(
     manifests: Sequence[Descriptor], annotations: Mapping[str, str] | None = None
 ) -> bytes:
-    """An OCI index of these, in this order."""
-    said = {"annotations": dict(sorted(annotations.items()))} if annotations else {}
+    """Return an OCI index of these, in this order."""
+    fields = {"annotations": dict(sorted(annotations.items()))} if annotations else {}
     return _written(
         {
             "schemaVersion": 2,
             "mediaType": IMAGE_INDEX,
             "manifests": [as_object(manifest) for manifest in manifests],
-            **said,
+            **fields,
         }
     )
 
 
 def as_object(descriptor: Descriptor) -> dict[str, Any]:
-    """As JSON has it."""
+    """Return the JSON object."""
     value: dict[str, Any] = {
         "mediaType": descriptor.media_type,
         "digest": descriptor.digest,
@@ -156,8 +157,9 @@ def as_object(descriptor: Descriptor) -> dict[str, Any]:
 
 
 def referrer_of(manifest: RegistryManifest) -> Descriptor:
-    """How a list of what is attached names an artifact: with its type and
-    annotations. Raises `ValueError`."""
+    """Return an artifact's entry in a list of referrers: with its type and annotations. Raises
+    `ValueError`.
+    """
     document = read_document(manifest)
     return Descriptor(
         media_type=manifest.descriptor.media_type,
@@ -213,7 +215,7 @@ def _subject(value: dict[str, Any]) -> Descriptor | None:
 def _descriptors(value: Any, name: str) -> tuple[Descriptor, ...]:
     if not isinstance(value, list):
         raise ValueError(f"its {name} are no list")
-    return tuple(_descriptor(one, f"{name}[{place}]") for place, one in enumerate(value))
+    return tuple(_descriptor(entry, f"{name}[{place}]") for place, entry in enumerate(value))
 
 
 def _descriptor(value: Any, name: str) -> Descriptor:
@@ -242,10 +244,10 @@ def _media_type(value: Any, name: str) -> str:
 
 
 def _annotations(value: dict[str, Any]) -> Mapping[str, str]:
-    found = value.get("annotations") or {}
-    if not isinstance(found, dict) or not all(isinstance(one, str) for one in found.values()):
+    texts = value.get("annotations") or {}
+    if not isinstance(texts, dict) or not all(isinstance(text, str) for text in texts.values()):
         raise ValueError("its annotations are not all texts")
-    return found
+    return texts
 
 
 def _platform(value: Any) -> Platform | None:

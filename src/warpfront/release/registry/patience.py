@@ -1,4 +1,4 @@
-"""How long a registry is waited for, and how often it is asked again. Edge."""
+"""Retry limits of registry requests: waits and number of tries. Edge."""
 
 from __future__ import annotations
 
@@ -37,28 +37,30 @@ class Pace:
 
 
 class Attempts:
-    """The tries of one verb: how many are left, and what they may still wait together."""
+    """The tries of one verb: how many remain, and how long they may still wait in total."""
 
     def __init__(self, patience: Patience, pace: Pace) -> None:
         self._patience, self._pace = patience, pace
         self._failed, self._waited_seconds = 0, 0.0
 
     def again(self, after_seconds: float, cost: int = 1) -> bool:
-        """Wait, and say whether there is another try. The wait is anything up to a bound that
-        doubles (full jitter), but no less than the registry asked for, up to our own longest.
+        """Wait, and return whether there is another try. The wait is anything up to a bound
+        that doubles (full jitter). It is no less than the registry's own delay, up to our longest.
         """
         patience = self._patience
         self._failed += cost
-        left = patience.waits_seconds - self._waited_seconds
-        if self._failed >= patience.tries or left <= 0:
+        remaining_seconds = patience.waits_seconds - self._waited_seconds
+        if self._failed >= patience.tries or remaining_seconds <= 0:
             return False
         bound = patience.first_wait_seconds * 2 ** (self._failed - 1)
         wait = self._pace.chance() * min(bound, patience.longest_wait_seconds)
-        wait = min(max(wait, min(after_seconds, patience.longest_wait_seconds)), left)
+        wait = min(max(wait, min(after_seconds, patience.longest_wait_seconds)), remaining_seconds)
         self._waited_seconds += wait
         self._pace.sleep(wait)
         return True
 
     def got_on(self) -> None:
-        """Something came of it: the next failure is a first one. What was waited stays."""
+        """Record progress: the next failure is a first one. The time already waited still
+        counts.
+        """
         self._failed = 0

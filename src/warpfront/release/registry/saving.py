@@ -24,8 +24,8 @@ _FROM = re.compile(r"bytes (\d{1,18})-\d+/(?:\d+|\*)")
 
 
 class Saving:
-    """`ask` is the request for all of it. `size_bytes` is what its descriptor says, if one is
-    known: no more than that is taken.
+    """A download to a file. `ask` is the request for all of it. `size_bytes` is its
+    descriptor's size, if one is known: no more than that is read.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Saving:
                 return
 
     def _take(self, file: BinaryIO) -> None:
-        """One request's worth, from where the last one broke off."""
+        """Read one request's bytes, from where the last one broke off."""
         span = {"Range": f"bytes={self._have}-"} if self._have else {}
         ask = dataclasses.replace(self._ask, headers={**self._ask.headers, **span})
         answer = self._exchange.once(ask)

@@ -1,8 +1,9 @@
-"""A blob on its way into a repository: begun, sent whole or in pieces, gone on with after a cut,
-begun anew where that cannot be. Edge.
+"""Upload of a blob into a repository: whole or in pieces, resumed after a cut, begun anew where
+that cannot be. Edge.
 
-A registry that takes no pieces gets all of it at once; one that finds a piece too large gets
-smaller ones. After a failure the registry is asked how much it has; what was sent proves nothing.
+A registry without chunked uploads gets the blob at once; a piece that is too large makes later ones
+smaller. After a failure the registry's own count of bytes is read; the number of sent bytes proves
+nothing.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class Upload:
         self.sent_bytes = 0
 
     def send(self) -> None:
-        """Returns when the registry has the blob. Raises `RegistryError`."""
+        """Send the blob, and return when the registry has it. Raises `RegistryError`."""
         attempts = self._exchange.attempts()
         failed = False
         while True:
@@ -84,8 +85,8 @@ class Upload:
                 return
 
     def _is_there_now(self) -> bool:
-        """After a failure: the blob may have arrived, and only the answer been lost. If not, where
-        to go on from.
+        """Return whether the blob arrived in spite of a failure, with only the answer lost. If
+        not, set where to resume.
         """
         url = f"/v2/{self._repository}/blobs/{self._source.digest}"
         answer = self._once("HEAD", url, {200, 404})
@@ -134,9 +135,9 @@ class Upload:
         answer = self._once(
             "PATCH", self._location, {202, 204, 413, *_NO_PIECES}, span, self._piece(count)
         )
-        said = self._exchange.finish(answer)
+        body = self._exchange.finish(answer)
         if answer.status_code >= 400:
-            self._send_otherwise(answer, said, count)
+            self._send_otherwise(answer, body, count)
             return
         self._follow(answer)
         has = _has(answer)
@@ -147,9 +148,9 @@ class Upload:
             )
         self._offset = has if has is not None else self._offset + count
 
-    def _send_otherwise(self, answer: requests.Response, said: bytes, count: int) -> None:
-        """A piece was not taken: smaller ones, all at once, or from the start."""
-        error = self._failure(answer, said)
+    def _send_otherwise(self, answer: requests.Response, body: bytes, count: int) -> None:
+        """Send a refused piece in smaller ones, all at once, or from the start."""
+        error = self._failure(answer, body)
         if answer.status_code == 413:
             if count <= _SMALLEST_PIECE_BYTES:
                 raise error
@@ -165,27 +166,29 @@ class Upload:
             self._begin()
 
     def _close(self) -> None:
-        """The last request: with the digest, and with all bytes where they were not sent before."""
+        """Send the last request: with the digest, and with all bytes where they were not sent
+        before.
+        """
         count = self._source.size_bytes if self._whole else 0
         url = _with_digest(self._location, self._source.digest)
         answer = self._once(
             "PUT", url, {201, 204, 400, 404, 416}, {}, self._piece(count), last=True
         )
-        said = self._exchange.finish(answer)
+        body = self._exchange.finish(answer)
         if answer.status_code < 400:
             stored = answer.headers.get("Docker-Content-Digest", self._source.digest)
             if stored != self._source.digest:
                 raise wrong(self._exchange.host, self._step, f"it says that it stored {stored:.80}")
             return
         self._location = ""
-        error = self._failure(answer, said)
+        error = self._failure(answer, body)
         if self._damaged:
             raise error
         self._damaged = True  # on the way, or in the registry: once more, from the start
         raise TransientError(error)
 
     def _piece(self, count: int) -> Callable[[], Any]:
-        """The bytes of one request, opened anew for each try of it."""
+        """Return the bytes of one request, opened anew for each try of it."""
         if not count:
             return lambda: b""
         offset = 0 if self._whole else self._offset
@@ -224,9 +227,9 @@ class Upload:
             answer.headers.get("Location", ""), answer.url, self._step
         )
 
-    def _failure(self, answer: requests.Response, said: bytes) -> RegistryError:
+    def _failure(self, answer: requests.Response, body: bytes) -> RegistryError:
         host = self._exchange.host
-        failure = by_status(host, self._step, answer.status_code, answer.headers, said)
+        failure = by_status(host, self._step, answer.status_code, answer.headers, body)
         return failure.error if isinstance(failure, TransientError) else failure
 
 
@@ -260,7 +263,7 @@ class _Piece:
 
 
 def _has(answer: requests.Response) -> int | None:
-    """How many bytes of an upload the registry says that it has."""
+    """Return how many bytes of an upload the registry reports."""
     match = _HAS.fullmatch(answer.headers.get("Range", ""))
     if match is None:
         return None

@@ -1,1 +1,1 @@
-"""What an image is made of, as documents that other programs read. Pure."""
+"""SBOM: the parts of an image, as documents that other programs read. Pure."""

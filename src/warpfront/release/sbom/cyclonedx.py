@@ -23,7 +23,7 @@ _UNNUMBERED = uuid.UUID(int=0)
 
 
 def cyclonedx_text(bill: Bill) -> str:
-    """The document. Its serial number is made from all that is in it."""
+    """Return the document. Its serial number is made from all that is in it."""
     carried: dict[str, list[Part]] = {}
     for part in bill.parts:
         carried.setdefault(part.within, []).append(part)
@@ -87,7 +87,7 @@ def _ordered(components: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _pedigree(part: Part) -> dict[str, Any]:
-    """What was changed in it since its authors published it."""
+    """Return the changes to a part since its authors published it."""
     if not part.patches:
         return {}
     patches = []
@@ -99,7 +99,7 @@ def _pedigree(part: Part) -> dict[str, Any]:
 
 
 def _licences(part: Part) -> dict[str, Any]:
-    """An expression; else the words that could not be read as one; else nothing."""
+    """Return an expression; else the words that could not be parsed as one; else nothing."""
     declared = {"acknowledgement": "declared"}
     if part.licence.expression:
         return {"licenses": [{**declared, "expression": part.licence.expression}]}
@@ -108,18 +108,22 @@ def _licences(part: Part) -> dict[str, Any]:
     return {}
 
 
-def _properties(told: Mapping[str, str]) -> dict[str, Any]:
-    found = [{"name": f"{OURS}:{name}", "value": value} for name, value in told.items() if value]
-    return {"properties": found} if found else {}
+def _properties(values: Mapping[str, str]) -> dict[str, Any]:
+    properties = [
+        {"name": f"{OURS}:{name}", "value": value} for name, value in values.items() if value
+    ]
+    return {"properties": properties} if properties else {}
 
 
 def _dependencies(bill: Bill) -> list[dict[str, Any]]:
-    """Who asked for whom: the image for its base and its own requirements, wheels for wheels."""
-    wanted: dict[str, set[str]] = {bill.purl: {bill.base.ref}, bill.base.ref: set()}
-    wanted |= {part.ref: set() for part in bill.parts if not part.within}
-    for asker, one, _ in bill.asked:
-        wanted[asker or bill.purl].add(one)
+    """Return the dependency graph: the image requires its base and its own requirements, wheels
+    require wheels.
+    """
+    required: dict[str, set[str]] = {bill.purl: {bill.base.ref}, bill.base.ref: set()}
+    required |= {part.ref: set() for part in bill.parts if not part.within}
+    for asker, target, _ in bill.asked:
+        required[asker or bill.purl].add(target)
     return [
-        {**({"dependsOn": sorted(found)} if found else {}), "ref": asker}
-        for asker, found in sorted(wanted.items())
+        {**({"dependsOn": sorted(targets)} if targets else {}), "ref": asker}
+        for asker, targets in sorted(required.items())
     ]

@@ -1,4 +1,6 @@
-"""One row a package: its licence, who says so, and whether somebody has to decide. Pure."""
+"""The licence table, one row a package: its licence, the source of it, and whether a person has
+to decide. Pure.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,8 @@ class LicenceRow:
 
 
 def licence_rows(bill: Bill) -> tuple[LicenceRow, ...]:
-    """Those to decide on first, each with its name in order. What a wheel carries is under the
-    wheel's own expression, so it has no row.
+    """Return the rows, those to decide on first, each group sorted by name. A wheel's bundled
+    parts are under the wheel's own expression, so they have no row.
     """
     parts = [part for part in bill.parts if part.kind != "carried"]
     rows = [_row(part, debian_main=bill.debian_main and part.kind == "debian") for part in parts]
@@ -34,7 +36,7 @@ def licence_rows(bill: Bill) -> tuple[LicenceRow, ...]:
 
 
 def licence_document(bill: Bill) -> dict[str, object]:
-    """The table as JSON values."""
+    """Return the table as JSON values."""
     rows = licence_rows(bill)
     return {
         "schema": SCHEMA,
@@ -59,7 +61,7 @@ def licence_document(bill: Bill) -> dict[str, object]:
 
 
 def licence_markdown(bill: Bill) -> str:
-    """The table for people: what needs a decision, then everything."""
+    """Return the table for people: the rows that need a decision, then everything."""
     rows = licence_rows(bill)
     undecided = [row for row in rows if row.asks.decision]
     means = {row.asks.name: row.asks.means for row in rows}

@@ -1,7 +1,7 @@
-"""Which licence something is under, by its own words, and what that asks of whoever passes
-it on. Pure.
+"""Licences from a package's own words, and their conditions for redistribution. Pure.
 
-Words are data (`data/licences.toml`). What they do not say for certain is unknown, never guessed.
+Words are data (`data/licences.toml`). Anything that they do not state for certain is unknown, never
+guessed.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _BY_DEBIAN = "LicenseRef-Debian-"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Licence:
-    """An SPDX expression, "" where none is known; `source` is who says so, `said` the words that it
-    was read from or could not be.
+    """An SPDX expression, "" where none is known; `source` is the field that declares it.
+    `said` has the words that it was parsed from or that could not be parsed.
     """
 
     expression: str = ""
@@ -43,7 +43,9 @@ class Licence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LicenceClass:
-    """What licences of one kind ask for. `decision`: of people, before an image is passed on."""
+    """The conditions of one kind of licences. `decision` is the one for people, before an image
+    is passed on.
+    """
 
     name: str
     decision: bool
@@ -57,8 +59,8 @@ def _tables() -> Mapping[str, Any]:
 
 
 def licence_of(found_distribution: FoundDistribution) -> Licence:
-    """What a distribution's metadata says, the clearest way first. A field of ours that is there
-    and cannot be read is not passed over for a weaker one.
+    """Return the licence of a distribution's metadata, from the clearest field first. If one of
+    our fields is present and cannot be parsed, no weaker one replaces it.
     """
     if found_distribution.expression:
         expression = _canonical(found_distribution.expression)
@@ -79,25 +81,25 @@ def licence_of(found_distribution: FoundDistribution) -> Licence:
         return named
     if proprietary:
         return proprietary
-    known = {
+    classified = {
         _tables()["classifiers"].get(classifier, "")
         for classifier in found_distribution.classifiers
     }
-    if len(known) == 1 and "" not in known:
+    if len(classified) == 1 and "" not in classified:
         return Licence(
-            expression=known.pop(), source="Classifier", said=found_distribution.classifiers[0]
+            expression=classified.pop(), source="Classifier", said=found_distribution.classifiers[0]
         )
     return Licence(said=everything)
 
 
 def licence_of_package(package: Package) -> Licence:
-    """All licences that a Debian copyright file names: which part of the sources went into the
-    package, it does not say.
+    """Return all licences that a Debian copyright file names; it does not state which part of
+    the sources went into the package.
     """
     if not package.licences:
         return Licence()
     named = [_debian(licence) for licence in package.licences]
-    names = sorted({part for one in named for part in _parts(one)})
+    names = sorted({part for text in named for part in _parts(text)})
     joined = " AND ".join(f"({name})" if " OR " in name else name for name in names)
     return Licence(
         expression=_canonical(joined), source="copyright file", said="; ".join(package.licences)
@@ -105,8 +107,8 @@ def licence_of_package(package: Package) -> Licence:
 
 
 def class_of(licence: Licence, *, debian_main: bool = False) -> LicenceClass:
-    """The class of an expression: with AND the one that asks most, with OR the one that asks least.
-    `debian_main`: it is known to come from there, where all is free, whatever it is called.
+    """Return the class of an expression: the strictest with AND, the least strict with OR.
+    `debian_main`: it is known to come from there, where all is free under any name.
     """
     unnamed = _DEBIAN_MAIN if debian_main else _UNKNOWN
     classes = _Expression(licence.expression, debian_main=debian_main)
@@ -175,7 +177,7 @@ def _proprietary(found_distribution: FoundDistribution) -> Licence | None:
     if not classifiers:
         return None
     name = re.sub(r"[-_.]+", "-", found_distribution.name).lower()
-    owned = (one for pattern, one in table["names"].items() if fnmatch(name, pattern))
+    owned = (licence for pattern, licence in table["names"].items() if fnmatch(name, pattern))
     return Licence(
         expression=next(owned, table["otherwise"]),
         source="License" if classifiers[0] == found_distribution.licence else "Classifier",
@@ -184,17 +186,17 @@ def _proprietary(found_distribution: FoundDistribution) -> Licence | None:
 
 
 def _debian(name: str) -> str:
-    """One `License:` of a copyright file as SPDX writes it; what has no name there gets a reference
-    that says whose word it is.
+    """Return one `License:` of a copyright file as an SPDX expression. A name that SPDX lacks
+    becomes a reference that names its author.
     """
     table = _tables()["debian"]
     if name.lower() in table:
         return str(table[name.lower()])
     parts = _JOINED.split(name)
     operators = {part.upper() for part in parts[1::2] if part}
-    known = [table.get(part.strip().lower()) for part in parts[::2]]
-    if len(operators) == 1 and all(known):
-        return f" {operators.pop()} ".join(known)
+    terms = [table.get(part.strip().lower()) for part in parts[::2]]
+    if len(operators) == 1 and all(terms):
+        return f" {operators.pop()} ".join(terms)
     slug = re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-")[:80] or "unnamed"
     return f"{_BY_DEBIAN}{slug}"
 
@@ -204,8 +206,8 @@ def _parts(expression: str) -> list[str]:
 
 
 def _canonical(text: str) -> str:
-    """A valid SPDX expression in SPDX's own spelling, else "". (Its reader evaluates a Python
-    expression of the same shape, so neither length nor depth is left to strangers.)
+    """Return a valid SPDX expression in SPDX's own spelling, else "". (Its parser evaluates a
+    Python expression of the same shape, so length and depth of untrusted input are limited.)
     """
     if not text.strip() or len(text) > _LONGEST or text.count("(") > _DEEPEST:
         return ""
@@ -220,6 +222,6 @@ def _plain(text: str) -> str:
 
 
 def references(expressions: Iterable[str]) -> tuple[str, ...]:
-    """The `LicenseRef-`s of these expressions, which SPDX wants explained."""
+    """Return the `LicenseRef-`s of these expressions, which SPDX wants explained."""
     words = {word for expression in expressions for word in _WORD.findall(expression)}
     return tuple(sorted(word for word in words if word.startswith("LicenseRef-")))

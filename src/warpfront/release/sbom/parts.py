@@ -1,5 +1,5 @@
-"""What an image is made of: every wheel of its lock, what else was found in it, its base; with
-hashes, licences and who asked for what. Pure.
+"""The parts of an image: every wheel of its lock, any other distribution in it, its base. Each
+has hashes, licences and the reason for it. Pure.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _PYPI = "https://pypi.org/simple"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One thing in an image. `sha256` is bare hex where it is known, `within` the purl of the wheel
-    that carries it, `source` the Debian source package, how the base was made, or of which wheel
-    one was made by `patches`. A `distribution` was found in the image and is in no lock: it came
-    with the base.
+    """One part of an image. `sha256` is bare hex where it is known, `within` the purl of the
+    wheel that bundles it. `source` is the Debian source package, how the base was made, or the
+    wheel from which one was made by `patches`. A `distribution` was found in the image and is in no
+    lock: it came with the base.
     """
 
     kind: Kind
@@ -42,16 +42,18 @@ class Part:
 
     @property
     def ref(self) -> str:
-        """What tells it from all others: what several wheels carry is there several times."""
+        """Return the unique reference of a part: one that several wheels bundle is there
+        several times.
+        """
         return f"{self.within}!{self.purl}" if self.within else self.purl
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bill:
-    """The parts of the image of `cell_id`, in the order of their `ref`s. `asked` are (asker's purl
-    or "" for the image itself, wanted's purl, requirement). `debian_main`: its Debian packages are
-    known to come from there. `created` is the image's own moment, RFC 3339. `folders` are pairs of
-    a folder and its bytes.
+    """The parts of the image of `cell_id`, in the order of their `ref`s. `asked` are (purl of
+    the requiring part or "" for the image itself, purl of the required one, requirement).
+    `debian_main`: its Debian packages are known to come from there. `created` is the image's own
+    moment, RFC 3339. `folders` are pairs of a folder and its bytes.
     """
 
     cell_id: str
@@ -67,7 +69,9 @@ class Bill:
 
     @property
     def purl(self) -> str:
-        """The image without its digest: a document about it is attached to that."""
+        """Return the purl of the image without its digest: a document about it is attached to
+        that.
+        """
         return _purl("oci", "", self.name.rpartition("/")[2], self.tag, {})
 
 
@@ -81,21 +85,30 @@ def bill_of(
     created: str,
     source: str,
 ) -> Bill:
-    """The bill of a cell's image: `contents` are what `load` found in it, `base` what was built on,
-    `roots` what the image asks for (`roots_of`), `created` and `source` its labels'.
+    """Return the bill of a cell's image: `contents` are those that `load` listed in it, `base`
+    is its base, `roots` are the image's own requirements (`roots_of`), `created` and `source` its
+    labels'.
     """
-    own = {index.url for index in cell.own_indexes}
-    found = {_name(distribution.name): distribution for distribution in contents.distributions}
-    wheels = _wheels(lock, found, own)
-    from_base = [_distribution(one) for name, one in sorted(found.items()) if name not in wheels]
+    own_urls = {index.url for index in cell.own_indexes}
+    distributions = {
+        _name(distribution.name): distribution for distribution in contents.distributions
+    }
+    wheels = _wheels(lock, distributions, own_urls)
+    from_base = [
+        _distribution(distribution)
+        for name, distribution in sorted(distributions.items())
+        if name not in wheels
+    ]
     carried = [
         part
-        for name, one in sorted(found.items())
-        for part in _carried(one.carried, wheels[name] if name in wheels else _distribution(one))
+        for name, distribution in sorted(distributions.items())
+        for part in _carried(
+            distribution.carried, wheels[name] if name in wheels else _distribution(distribution)
+        )
     ]
     packages = [_package(package, contents) for package in contents.packages]
     asking = DependencyGraph(
-        requires={name: found[name].requires for name in wheels if name in found},
+        requires={name: distributions[name].requires for name in wheels if name in distributions},
         roots=roots,
         python=cell.python,
         machine=cell.machine,
@@ -110,9 +123,9 @@ def bill_of(
         base=_base(cell, base),
         parts=tuple(every[ref] for ref in sorted(every)),
         asked=tuple(
-            (wheels[asker].purl if asker else "", wheels[wanted].purl, requirement)
-            for asker, wanted, requirement in asked_for(asking)
-            if wanted in wheels
+            (wheels[asker].purl if asker else "", wheels[required].purl, requirement)
+            for asker, required, requirement in asked_for(asking)
+            if required in wheels
         ),
         debian_main=base.source is BaseSource.BOOTSTRAP,
         folders=tuple(sorted(contents.folders.items())),
@@ -120,20 +133,24 @@ def bill_of(
 
 
 def _wheels(
-    lock: WheelLock, found: Mapping[str, FoundDistribution], own: set[str]
+    lock: WheelLock, distributions: Mapping[str, FoundDistribution], own_urls: set[str]
 ) -> dict[str, Part]:
-    """By name, each with what was changed in it."""
-    patched = {one.package: one for one in lock.patched}
+    """Return the wheels by name, each with its patches."""
+    patched = {patch.package: patch for patch in lock.patched}
     return {
-        (name := _name(wheel.name)): _with_patches(_wheel(wheel, found, own), patched.get(name))
+        (name := _name(wheel.name)): _with_patches(
+            _wheel(wheel, distributions, own_urls), patched.get(name)
+        )
         for wheel in lock.wheels
     }
 
 
-def _wheel(wheel: LockedWheel, found: Mapping[str, FoundDistribution], own: set[str]) -> Part:
-    """A wheel of the lock. A company's own index is nobody else's business."""
-    facts = found.get(_name(wheel.name))
-    url = "" if wheel.index in own or wheel.index.rstrip("/") == _PYPI else wheel.index
+def _wheel(
+    wheel: LockedWheel, distributions: Mapping[str, FoundDistribution], own_urls: set[str]
+) -> Part:
+    """Return a wheel of the lock. The URL of a company's own index is confidential."""
+    facts = distributions.get(_name(wheel.name))
+    url = "" if wheel.index in own_urls or wheel.index.rstrip("/") == _PYPI else wheel.index
     qualifiers = {"file_name": wheel.filename, **({"repository_url": url} if url else {})}
     return Part(
         kind="wheel",
@@ -146,7 +163,7 @@ def _wheel(wheel: LockedWheel, found: Mapping[str, FoundDistribution], own: set[
 
 
 def _with_patches(part: Part, patched: PatchedWheel | None) -> Part:
-    """The wheel of an index that a patched one was made of, and by what."""
+    """Return the patched wheel with the original wheel of the index and its patches."""
     if patched is None:
         return part
     original = patched.original
@@ -165,7 +182,7 @@ def _distribution(found_distribution: FoundDistribution) -> Part:
 
 
 def _carried(carried: Iterable[EmbeddedComponent], within: Part) -> Iterator[Part]:
-    """What a wheel holds inside itself. Another of the same name may be installed beside it."""
+    """Yield the libraries bundled in a wheel. Another of the same name may be installed as well."""
     for embedded_component in carried:
         namespace, _, name = embedded_component.name.rpartition("/")
         name = _name(name) if embedded_component.kind == "pypi" else name
@@ -192,7 +209,7 @@ def _package(package: Package, contents: Contents) -> Part:
 
 
 def _base(cell: Cell, base: ResolvedBase) -> Part:
-    """The base by digest, with what Debian's own recipe was where it was made here."""
+    """Return the base by digest, with its Debian recipe where it was made here."""
     if base.source is BaseSource.BOOTSTRAP:
         return Part(
             kind="base",
@@ -217,5 +234,5 @@ def _name(name: str) -> str:
 
 
 def _purl(kind: str, namespace: str, name: str, version: str, qualifiers: Mapping[str, str]) -> str:
-    told = {key: value for key, value in qualifiers.items() if value}
-    return str(PackageURL(kind, namespace or None, name, version, told).to_string())
+    filled = {key: value for key, value in qualifiers.items() if value}
+    return str(PackageURL(kind, namespace or None, name, version, filled).to_string())

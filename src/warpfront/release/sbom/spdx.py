@@ -22,7 +22,7 @@ _DOCUMENT = "SPDXRef-DOCUMENT"
 
 
 def spdx_text(bill: Bill) -> str:
-    """The document. Its namespace is made from all that is in it."""
+    """Return the document. Its namespace is made from all that is in it."""
     document = _document(bill)
     named = f"{bill.source}/spdx/{bill.cell_id}-{digest_of(document)}"
     return json.dumps({**document, "documentNamespace": named}, indent=1, sort_keys=True) + "\n"
@@ -41,8 +41,8 @@ def _document(bill: Bill) -> dict[str, Any]:
         },
         "packages": packages,
         "relationships": [
-            {"spdxElementId": one, "relationshipType": kind, "relatedSpdxElement": other}
-            for one, kind, other in _relationships(bill)
+            {"spdxElementId": source, "relationshipType": kind, "relatedSpdxElement": other}
+            for source, kind, other in _relationships(bill)
         ],
     }
     extracted = _extracted(bill)
@@ -83,7 +83,9 @@ def _package(part: Part) -> dict[str, Any]:
 
 
 def _unsaid() -> dict[str, Any]:
-    """What nobody looked at. Files are the registry's to hash, layer by layer."""
+    """Return the fields of a package that was not analysed. The registry hashes files, layer by
+    layer.
+    """
     return {
         "downloadLocation": _NOTHING,
         "filesAnalyzed": False,
@@ -99,19 +101,21 @@ def _relationships(bill: Bill) -> Iterator[tuple[str, str, str]]:
     yield _IMAGE, "DESCENDANT_OF", _ref(bill.base)
     for part in bill.parts:
         yield refs.get(part.within, _IMAGE), "CONTAINS", _ref(part)
-    for asker, wanted, _ in bill.asked:
-        yield refs[asker] if asker else _IMAGE, "DEPENDS_ON", refs[wanted]
+    for asker, required, _ in bill.asked:
+        yield refs[asker] if asker else _IMAGE, "DEPENDS_ON", refs[required]
 
 
 def _extracted(bill: Bill) -> list[dict[str, str]]:
-    """Whose word each `LicenseRef-` is. The text itself is in the image, with the package."""
-    said: dict[str, str] = {}
+    """Return an entry for each `LicenseRef-` with its author. The text itself is in the image,
+    with the package.
+    """
+    texts: dict[str, str] = {}
     for part in bill.parts:
         for reference in references([part.licence.expression]):
-            said.setdefault(reference, f"{part.licence.source} of {part.name} {part.version}")
+            texts.setdefault(reference, f"{part.licence.source} of {part.name} {part.version}")
     return [
         {"licenseId": name, "name": name, "extractedText": f"as named in the {where}"}
-        for name, where in sorted(said.items())
+        for name, where in sorted(texts.items())
     ]
 
 
@@ -128,5 +132,5 @@ def _purl(purl: str) -> dict[str, str]:
 
 
 def _moment(created: str) -> str:
-    """SPDX writes UTC with a `Z`."""
+    """Return the time as SPDX writes it: UTC with a `Z`."""
     return f"{created.removesuffix('Z').removesuffix('+00:00')}Z"

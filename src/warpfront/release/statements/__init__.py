@@ -1,1 +1,1 @@
-"""What is said of a digest: in-toto statements, written and read back. Pure."""
+"""Statements about a digest: in-toto statements, written and parsed. Pure."""

@@ -37,9 +37,9 @@ def predicate_of(name: str, artifact_type: str, payload: bytes) -> Predicate | N
                 name=name, type=statement.predicate_type, content=dict(statement.predicate)
             )
         if artifact_type in _OF_MEDIA_TYPES:
-            found = read_json(payload)
-            if isinstance(found, dict):
-                return Predicate(name=name, type=_OF_MEDIA_TYPES[artifact_type], content=found)
+            content = read_json(payload)
+            if isinstance(content, dict):
+                return Predicate(name=name, type=_OF_MEDIA_TYPES[artifact_type], content=content)
     except StatementError:
         pass
     return None

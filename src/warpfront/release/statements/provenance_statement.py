@@ -1,5 +1,5 @@
-"""How an image was made, as SLSA provenance (https://slsa.dev/spec/v1.0/provenance): by us, from
-plan, lock and build, so no build argument, host or path gets into it. Pure.
+"""Provenance of an image, as SLSA provenance (https://slsa.dev/spec/v1.0/provenance). It is our
+own, from plan, lock and build, so no build argument, host or path gets into it. Pure.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _SHA256 = "sha256:"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dependency:
-    """Something that went into an image: its purl or address, and what it is by which algorithm
-    (`sha256`, `gitCommit`), "" where nothing says so.
+    """An input of an image: its purl or address, and its digest by one algorithm (`sha256`,
+    `gitCommit`), "" where it is unknown.
     """
 
     uri: str
@@ -36,9 +36,9 @@ class Dependency:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildRecord:
-    """How an image was made. `builder` is the address of the CI workflow (else the project's), and
-    `invocation` that of its run, "" outside CI. `asked` are the fields of its cell, `created` is
-    the moment of the image.
+    """The build of an image. `builder` is the address of the CI workflow (else the project's),
+    and `invocation` that of its run, "" outside CI. `asked` are the fields of its cell, `created`
+    is the moment of the image.
     """
 
     cell_id: str
@@ -62,10 +62,10 @@ def making_of(
     uv: str,
     invocation: str = "",
 ) -> BuildRecord:
-    """What cell, lock and bill say of a build. `revision` is the commit that it was made from, `uv`
-    the version of what installed the wheels.
+    """Return the build record from cell, lock and bill. `revision` is the commit that it was
+    made from, `uv` the version of the installer of the wheels.
     """
-    asked = {
+    fields = {
         "vendor": (cell.vendor,),
         "toolkit": (str(cell.toolkit),) if cell.toolkit else (),
         "targets": cell.targets,
@@ -82,7 +82,7 @@ def making_of(
         created=bill.created,
         lock=lock.digest,
         content_hash=content_hash,
-        asked=tuple(sorted(asked.items())),
+        asked=tuple(sorted(fields.items())),
         dependencies=tuple(_dependencies(bill, revision=revision, uv=uv)),
         invocation=invocation,
     )
@@ -130,7 +130,7 @@ def _predicate(making: BuildRecord) -> dict[str, Any]:
 def _making(predicate: Mapping[str, Any]) -> BuildRecord:
     built, run = predicate["buildDefinition"], predicate["runDetails"]
     internal, metadata = built["internalParameters"], run["metadata"]
-    asked = {key: value for key, value in built["externalParameters"].items() if key != "cell"}
+    fields = {key: value for key, value in built["externalParameters"].items() if key != "cell"}
     invocation = str(metadata.get("invocationId", ""))
     if invocation and not invocation.startswith(("https://", "http://")):
         raise StatementError(f"{invocation[:80]!r} is no address of a run")
@@ -140,7 +140,7 @@ def _making(predicate: Mapping[str, Any]) -> BuildRecord:
         created=str(metadata["finishedOn"]),
         lock=str(internal["lock"]),
         content_hash=str(internal["contentHash"]),
-        asked=tuple((key, tuple(map(str, value))) for key, value in sorted(asked.items())),
+        asked=tuple((key, tuple(map(str, value))) for key, value in sorted(fields.items())),
         dependencies=tuple(map(_dependency, built["resolvedDependencies"])),
         invocation=invocation,
     )
@@ -152,7 +152,7 @@ def _dependency(value: Mapping[str, Any]) -> Dependency:
 
 
 def _dependencies(bill: Bill, *, revision: str, uv: str) -> Iterator[Dependency]:
-    """What it was made of, and by: the sources, the base, each wheel, and uv."""
+    """Return the inputs and tools of the build: the sources, the base, each wheel, and uv."""
     if revision:
         yield Dependency(uri=f"git+{bill.source}", algorithm="gitCommit", digest=revision)
     base = bill.base.version.removeprefix(_SHA256)

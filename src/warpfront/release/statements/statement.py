@@ -23,7 +23,7 @@ _T = TypeVar("_T")
 
 
 class StatementError(ValueError):
-    """A statement that is none, or about something else; the message says what is wrong."""
+    """A malformed statement, or one about another subject; the message has the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,19 +127,21 @@ def read_json(
         raise StatementError(f"it is no JSON: {error}") from None
     pending = [value]
     while pending:
-        one = pending.pop()
-        pending += [*one, *one.values()] if isinstance(one, dict) else []
-        pending += one if isinstance(one, list) else []
-        limit = longest_text if isinstance(one, str) else longest_list
-        if isinstance(one, str | list) and len(one) > limit:
+        item = pending.pop()
+        pending += [*item, *item.values()] if isinstance(item, dict) else []
+        pending += item if isinstance(item, list) else []
+        limit = longest_text if isinstance(item, str) else longest_list
+        if isinstance(item, str | list) and len(item) > limit:
             raise StatementError(f"it has a text or list longer than {limit}")
-        if isinstance(one, str) and _NOT_TEXT.search(one):
+        if isinstance(item, str) and _NOT_TEXT.search(item):
             raise StatementError("it is no JSON: a text has control characters")
     return value
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Two readers may take two different fields of one name."""
+    """Return the fields. Raises `ValueError` for a repeated name, of which two readers may take
+    two different fields.
+    """
     once = dict(pairs)
     if len(once) != len(pairs):
         raise ValueError("a field stands there twice")

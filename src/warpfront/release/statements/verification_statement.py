@@ -1,7 +1,7 @@
-"""What was proven of an image, in short and for others' tools: which sessions came to what on which
-targets, when, and what was let pass. Pure.
+"""A summary of an image's proof, short and for other tools: the outcome of each session on each
+target, its time, and the findings that were let pass. Pure.
 
-The verifications themselves are attached beside it; this is their summary, and says no more.
+The verifications themselves are attached as well; this is their summary, without further facts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PREDICATE = "https://github.com/warpfront/warpfront/blob/main/docs/sbom.md#verif
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """What a session came to, and how many checks it is made of."""
+    """The outcome of a session, and its number of checks."""
 
     name: str
     outcome: Outcome
@@ -44,8 +44,8 @@ class OnTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """All that was proven of an image. `relaxed` are packages whose demands go unmet, `noted` what
-    a channel let pass.
+    """All verifications of an image. `relaxed` are packages whose requirements are unmet,
+    `noted` the findings that a channel let pass.
     """
 
     cell_id: str
@@ -59,9 +59,9 @@ def on_target(verification: Verification, *, at: str) -> OnTarget:
     """Return the summary of a verification that ended `at`."""
     sessions = []
     for name in verification.sessions:
-        found = [check.outcome for check in verification.checks if check.session == name]
-        outcome = worst_of(found) if found else Outcome.ERROR
-        sessions.append(Session(name=name, outcome=outcome, checks=len(found)))
+        outcomes = [check.outcome for check in verification.checks if check.session == name]
+        outcome = worst_of(outcomes) if outcomes else Outcome.ERROR
+        sessions.append(Session(name=name, outcome=outcome, checks=len(outcomes)))
     return OnTarget(
         target=verification.target,
         outcome=outcome_of(verification),
@@ -139,8 +139,10 @@ def _on_target(value: Mapping[str, Any]) -> OnTarget:
         image_id=str(value["imageId"]),
         sessions=tuple(
             Session(
-                name=str(one["name"]), outcome=Outcome(one["outcome"]), checks=int(one["checks"])
+                name=str(session["name"]),
+                outcome=Outcome(session["outcome"]),
+                checks=int(session["checks"]),
             )
-            for one in value["sessions"]
+            for session in value["sessions"]
         ),
     )
