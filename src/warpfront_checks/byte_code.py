@@ -24,14 +24,14 @@ def shared_byte_code(package: str = "torch") -> Iterator[None]:
         yield
         return
     before = {name: os.environ.pop(name, None) for name in (_DO_NOT_WRITE, _PREFIX)}
-    here = sys.dont_write_bytecode, sys.pycache_prefix
+    previous = sys.dont_write_bytecode, sys.pycache_prefix
     with tempfile.TemporaryDirectory(prefix="byte-code-", ignore_cleanup_errors=True) as folder:
         os.environ[_PREFIX] = folder
         sys.dont_write_bytecode, sys.pycache_prefix = False, folder
         try:
             yield
         finally:
-            sys.dont_write_bytecode, sys.pycache_prefix = here
+            sys.dont_write_bytecode, sys.pycache_prefix = previous
             del os.environ[_PREFIX]
             os.environ.update({name: value for name, value in before.items() if value is not None})
 

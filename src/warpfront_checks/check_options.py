@@ -132,10 +132,10 @@ class CheckOptions:
 
     def arguments(self) -> tuple[str, ...]:
         """As options of a command line."""
-        said = self.document()
+        values = self.document()
         argv: list[str] = []
         for option in EFFORT_OPTIONS:
-            value = said[option.name]
+            value = values[option.name]
             if option.read is not None:
                 argv += [f"--{option.name}", str(value)]
             elif value:
@@ -266,8 +266,8 @@ EFFORT_OPTIONS = (
 def current_profile(name: str) -> str:
     """A profile's name of today. Results and commands written before may have its old one."""
     document = json.loads(PROFILES.read_text(encoding="utf-8"))
-    known: Mapping[str, Mapping[str, object]] = document["profiles"]
-    return next((new for new, entry in known.items() if entry.get("formerly") == name), name)
+    profiles: Mapping[str, Mapping[str, object]] = document["profiles"]
+    return next((new for new, entry in profiles.items() if entry.get("formerly") == name), name)
 
 
 def asked_profile(name: str) -> str:

@@ -90,20 +90,20 @@ def begin_beside(
     waiting = deque(range(len(items)))
 
     def go_through() -> None:
-        taken: list[int] = []
+        indices: list[int] = []
 
         def places() -> Iterator[int]:
             with contextlib.suppress(IndexError):
                 while True:
-                    taken.append(waiting.popleft())
-                    yield taken[-1]
+                    indices.append(waiting.popleft())
+                    yield indices[-1]
 
-        how: Mapping[str, Any] = {"seconds": seconds, "environment": environment}
+        limits: Mapping[str, Any] = {"seconds": seconds, "environment": environment}
         try:
-            for returned in each_in_a_child(module, items, places=places(), **how):
+            for returned in each_in_a_child(module, items, places=places(), **limits):
                 answers[returned.place].set_result(returned)
         except Exception as error:  # noqa: BLE001 - whoever waits for an answer has to hear of it
-            for place in [*taken, *places()]:
+            for place in [*indices, *places()]:
                 if not answers[place].done():
                     answers[place].set_exception(error)
 
@@ -143,12 +143,12 @@ class Child(Protocol):
     def wait(self) -> int: ...
 
 
-def _python(module: str, environment: Mapping[str, str], job: Path, said: Any) -> Child:
+def _python(module: str, environment: Mapping[str, str], job: Path, log: Any) -> Child:
     child: Child = subprocess.Popen(
         [sys.executable, "-m", module, str(job)],
         env={**os.environ, **environment},
         stdin=subprocess.DEVNULL,
-        stdout=said,
+        stdout=log,
         stderr=subprocess.STDOUT,
         start_new_session=True,
     )
@@ -170,17 +170,17 @@ def _one_child(
         job, paths = Path(name) / "job.json", {pipe: Path(name) / pipe for pipe in _PIPES}
         for path in paths.values():
             os.mkfifo(path)
-        told = {"items": items, **{one: str(path) for one, path in paths.items()}}
-        job.write_text(json.dumps(told), encoding="utf-8")
-        said = stack.enter_context((Path(name) / "said").open("w+b"))
+        job_document = {"items": items, **{key: str(path) for key, path in paths.items()}}
+        job.write_text(json.dumps(job_document), encoding="utf-8")
+        log = stack.enter_context((Path(name) / "said").open("w+b"))
         # Read and write, so that opening does not wait for the child, and its end is seen by it.
         writing, reading = (
             stack.enter_context(paths[pipe].open("r+b", buffering=0)) for pipe in _PIPES
         )
-        child = begin(job, said)
+        child = begin(job, log)
         stack.callback(_end_group, child)
         dealt = _dealt(items, places, writing)
-        yield from _heard(child, reading, dealt, seconds, Path(said.name))
+        yield from _heard(child, reading, dealt, seconds, Path(log.name))
 
 
 def _dealt(
@@ -193,25 +193,29 @@ def _dealt(
 
 
 def _heard(
-    child: Child, reading: Any, dealt: Iterator[Callable[..., Returned]], seconds: float, said: Path
+    child: Child,
+    reading: Any,
+    dealt: Iterator[Callable[..., Returned]],
+    seconds: float,
+    log_path: Path,
 ) -> Iterator[Returned]:
     lines, limit = _AnswerLines(reading), max(START_SECONDS, seconds)
     for returned in dealt:
-        began = time.monotonic()
-        line = lines.next(child, began + limit)
-        spent = time.monotonic() - began
+        start = time.monotonic()
+        line = lines.next(child, start + limit)
+        spent = time.monotonic() - start
         if line:
             yield returned(how=DONE, seconds=spent, document=line["document"])
             # Libraries load and profilers start with a child's first item.
             limit = seconds
             continue
         if line is not None:
-            how, reason = CRASHED, "what it answered cannot be read"
+            outcome, reason = CRASHED, "what it answered cannot be read"
         elif child.poll() is None:
-            how, reason = HUNG, f"no answer in {spent:.0f} s"
+            outcome, reason = HUNG, f"no answer in {spent:.0f} s"
         else:
-            how, reason = CRASHED, _ending(child, said)
-        yield returned(how=how, seconds=spent, document={}, reason=reason)
+            outcome, reason = CRASHED, _ending(child, log_path)
+        yield returned(how=outcome, seconds=spent, document={}, reason=reason)
         return
 
 
@@ -226,10 +230,10 @@ class _AnswerLines:
         with selectors.DefaultSelector() as selector:
             selector.register(self._reading, selectors.EVENT_READ)
             while b"\n" not in self._kept and len(self._kept) <= _LONGEST_BYTES:
-                ended = child.poll() is not None
-                if selector.select(0.0 if ended else 0.05):
+                exited = child.poll() is not None
+                if selector.select(0.0 if exited else 0.05):
                     self._kept += os.read(self._reading.fileno(), 1 << 16)
-                elif ended or time.monotonic() > until:
+                elif exited or time.monotonic() > until:
                     return None
         line, _, self._kept = self._kept.partition(b"\n")
         try:
@@ -240,13 +244,13 @@ class _AnswerLines:
         return document if sound else {}
 
 
-def _ending(child: Child, said: Path) -> str:
+def _ending(child: Child, log_path: Path) -> str:
     """A signal by its name, and what a child said last."""
     code = child.returncode
-    how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit {code}"
-    text = said.read_bytes()[-_SAID_BYTES:].decode("utf-8", "replace").strip().splitlines()
-    told = [line for line in text if line.startswith(("Fatal", "RuntimeError", "terminate"))]
-    return ": ".join([how, *(told[:1] or text[-1:])])[:400]
+    ending = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit {code}"
+    text = log_path.read_bytes()[-_SAID_BYTES:].decode("utf-8", "replace").strip().splitlines()
+    reasons = [line for line in text if line.startswith(("Fatal", "RuntimeError", "terminate"))]
+    return ": ".join([ending, *(reasons[:1] or text[-1:])])[:400]
 
 
 def _end_group(child: Child) -> None:

@@ -39,13 +39,13 @@ def judge_presence(claims: Claims, facts: TorchFacts, hardware: Hardware) -> Che
     torch sees none. `unavailable`: no such device, it may not be opened, a variable hides it, or it
     is of another arch than the target.
     """
-    wanted = BUILDS.get(claims.vendor)
-    if wanted is None:
+    build = BUILDS.get(claims.vendor)
+    if build is None:
         return None
     details: dict[str, object] = {"torch": facts.evidence(), "hardware": hardware.document()}
-    if facts.build != wanted:
+    if facts.build != build:
         return failed(
-            f"torch is a {facts.build} build: a cell for {claims.target} needs {wanted}, and would"
+            f"torch is a {facts.build} build: a cell for {claims.target} needs {build}, and would"
             " run on the CPU",
             **details,
         )
@@ -134,15 +134,15 @@ def _doubts(
     boards = [board for board in kernel.boards if not board.startswith("pci ")]
     if boards and len(facts.devices) > len(boards):
         yield f"torch reports {len(facts.devices)} devices, the kernel {len(boards)}"
-    seen = {one.arch for one in hardware.of("nvidia") if one.arch}
-    if facts.build == "cuda" and seen and facts.devices[0].arch not in seen:
-        yield f"torch reports {facts.devices[0].arch}, NVIDIA's tools {', '.join(sorted(seen))}"
+    archs = {device.arch for device in hardware.of("nvidia") if device.arch}
+    if facts.build == "cuda" and archs and facts.devices[0].arch not in archs:
+        yield f"torch reports {facts.devices[0].arch}, NVIDIA's tools {', '.join(sorted(archs))}"
 
 
 def _other_arch(facts: TorchFacts, kernel: KernelView) -> str:
     """The archs of the kernel's topology (AMD's only names them), if torch's is none of them."""
-    known = {board.rpartition(" ")[2] for board in kernel.boards if board.startswith("kfd ")}
-    return "" if not known or facts.devices[0].arch in known else ", ".join(sorted(known))
+    archs = {board.rpartition(" ")[2] for board in kernel.boards if board.startswith("kfd ")}
+    return "" if not archs or facts.devices[0].arch in archs else ", ".join(sorted(archs))
 
 
 def find_device(claims: Claims, recorder: Recorder, torch: Any, hardware: Hardware) -> bool:
@@ -181,14 +181,14 @@ def _no_device(
     claims: Claims, facts: TorchFacts, hardware: Hardware, details: dict[str, object]
 ) -> CheckFinding:
     devices = hardware.of(claims.vendor)
-    said = f" (torch: {facts.obstacle})" if facts.obstacle else ""
+    suffix = f" (torch: {facts.obstacle})" if facts.obstacle else ""
     if not devices:
-        return unavailable(f"no {claims.target} device here{said}", **details)
+        return unavailable(f"no {claims.target} device here{suffix}", **details)
     listed = f"{len(devices)} {devices[0].arch or claims.vendor} devices are here"
     if not all(device.usable for device in devices):
         reason = next(iter(hardware.problems), "they may not be opened")
-        return unavailable(f"{listed}, but not for this process: {reason}{said}", **details)
-    seen = hardware.visibility[claims.vendor]
-    if seen.visible == ():
-        return unavailable(f"{listed}, hidden by {seen.winner}{said}", **details)
-    return failed(f"{listed}, and torch sees none{said}: it would run on the CPU", **details)
+        return unavailable(f"{listed}, but not for this process: {reason}{suffix}", **details)
+    visibility = hardware.visibility[claims.vendor]
+    if visibility.visible == ():
+        return unavailable(f"{listed}, hidden by {visibility.winner}{suffix}", **details)
+    return failed(f"{listed}, and torch sees none{suffix}: it would run on the CPU", **details)

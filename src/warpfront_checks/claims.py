@@ -56,7 +56,7 @@ class Claims:
             "archs": list(self.archs),
             "guard": dict(self.guard) if self.guard is not None else None,
             "extensions": list(self.extensions),
-            "smoke": [dict(one) for one in self.smoke],
+            "smoke": [dict(entry) for entry in self.smoke],
             "policies": [dict(policy) for policy in self.policies],
         }
 
@@ -134,7 +134,7 @@ def _named(fields: Mapping[str, Any], field: str) -> tuple[Mapping[str, Any], ..
     value = fields.get(field, [])
     if not isinstance(value, list):
         raise ClaimsError(f"{field} must be a list")
-    entries = tuple(_mapping(one, field) for one in value)
+    entries = tuple(_mapping(entry, field) for entry in value)
     if not all(isinstance(entry.get("name"), str) for entry in entries):
         raise ClaimsError(f"{field}: an entry has no name")
     return entries

@@ -43,27 +43,27 @@ def judge_closure(
     """Everything reachable from `roots`, extras followed. Names are normalised."""
     conflicts, unread = [], []
     pending = [(canonicalize_name(root), frozenset[str]()) for root in roots]
-    seen: set[tuple[str, frozenset[str]]] = set()
+    visited: set[tuple[str, frozenset[str]]] = set()
     while pending:
         name, extras = pending.pop()
-        if (name, extras) in seen or name not in versions:
+        if (name, extras) in visited or name not in versions:
             continue
-        seen.add((name, extras))
+        visited.add((name, extras))
         for line in requirements.get(name, ()):
             try:
                 requirement = _applying(line, extras)
                 if requirement is None:
                     continue
-                wanted = canonicalize_name(requirement.name)
-                if fault := _unmet(requirement, versions.get(wanted)):
+                required = canonicalize_name(requirement.name)
+                if fault := _unmet(requirement, versions.get(required)):
                     conflicts.append(f"{name} requires {line}, {fault}")
-                pending.append((wanted, frozenset(map(canonicalize_name, requirement.extras))))
+                pending.append((required, frozenset(map(canonicalize_name, requirement.extras))))
             except _UNREADABLE as error:
                 unread.append(f"{name} requires {line}: cannot read {error}")
     return Closure(
         conflicts=tuple(dict.fromkeys(conflicts)),
         unread=tuple(dict.fromkeys(unread)),
-        checked=tuple(sorted({name for name, _ in seen})),
+        checked=tuple(sorted({name for name, _ in visited})),
     )
 
 
@@ -77,11 +77,11 @@ def _applying(line: str, extras: Iterable[str]) -> Requirement | None:
     return requirement if holds else None
 
 
-def _unmet(requirement: Requirement, found: str | None) -> str:
-    if found is None:
+def _unmet(requirement: Requirement, version: str | None) -> str:
+    if version is None:
         return "which is not installed"
-    fits = requirement.specifier.contains(found, prereleases=True)
-    return "" if fits else f"but {canonicalize_name(requirement.name)} is {found}"
+    fits = requirement.specifier.contains(version, prereleases=True)
+    return "" if fits else f"but {canonicalize_name(requirement.name)} is {version}"
 
 
 def main() -> int:

@@ -54,16 +54,16 @@ class Detection:
     def answer(self) -> dict[str, object]:
         """What a porting engineer asks first, each from the source that knows it best."""
         device = next(iter(self.hardware.accelerators), None)
-        seen = self.facts.devices if self.facts else ()
+        devices = self.facts.devices if self.facts else ()
         vendor = device.vendor if device else "cpu"
         visibility = self.hardware.visibility.get(vendor)
-        first = seen[0] if seen else None
+        first = devices[0] if devices else None
         return {
             "vendor": vendor,
             "arch": (first.arch if first else "") or (device.arch if device else "cpu"),
             "name": (device.name if device else "") or (first.name if first else ""),
             "devices": len(self.hardware.accelerators),
-            "devices_torch_sees": len(seen) if self.facts else None,
+            "devices_torch_sees": len(devices) if self.facts else None,
             "device_check": self.reality or None,
             "torch_build": self.facts.build if self.facts else None,
             "memory_bytes": device.memory_bytes if device else self.hardware.processor.memory_bytes,
@@ -117,16 +117,16 @@ def disagreements(hardware: Hardware, facts: TorchFacts) -> tuple[str, ...]:
     vendor = next((name for name, build in BUILDS.items() if build == facts.build), "")
     devices = hardware.of(vendor)
     if not vendor:
-        there = sorted({device.vendor for device in hardware.accelerators})
+        vendors = sorted({device.vendor for device in hardware.accelerators})
         return tuple(
             f"{len(hardware.of(name))} devices of {name} are here, and torch is a {facts.build}"
             " build: everything would run on the CPU"
-            for name in there
+            for name in vendors
         )
-    found = []
+    lines = []
     visible = hardware.visibility[vendor].visible if devices else ()
     if visible is not None and len(visible) != len(facts.devices):
-        found.append(
+        lines.append(
             f"{len(visible)} of {len(devices)} devices of {vendor} should be visible, torch sees"
             f" {len(facts.devices)}" + (f" ({facts.obstacle})" if facts.obstacle else "")
         )
@@ -134,11 +134,11 @@ def disagreements(hardware: Hardware, facts: TorchFacts) -> tuple[str, ...]:
         for place, device in zip(visible, facts.devices, strict=True):
             there_is = devices[place]
             if there_is.arch and device.arch and there_is.arch != device.arch:
-                found.append(f"device {place} is {there_is.arch}, torch says {device.arch}")
+                lines.append(f"device {place} is {there_is.arch}, torch says {device.arch}")
             size = there_is.memory_bytes or device.memory_bytes
             if device.memory_bytes and abs(size - device.memory_bytes) > _MEMORY_SLACK * size:
-                found.append(f"device {place} has {size} bytes, torch says {device.memory_bytes}")
-    return tuple(found)
+                lines.append(f"device {place} has {size} bytes, torch says {device.memory_bytes}")
+    return tuple(lines)
 
 
 def main(arguments: list[str]) -> int:
@@ -170,7 +170,7 @@ def _probe(facts: TorchFacts) -> dict[str, str]:
 def _text(detection: Detection) -> str:
     rows = [(name, _shown(value)) for name, value in detection.answer().items()]
     rows += [(f"probe {name}", dtype) for name, dtype in detection.dtypes.items()]
-    rows += [(one.source, one.said) for one in detection.hardware.evidence]
+    rows += [(record.source, record.said) for record in detection.hardware.evidence]
     return "".join(f"{name:<24} {value}\n" for name, value in rows)
 
 

@@ -36,10 +36,10 @@ class Computed:
 
     def but(self, name: str, tensor: Tensor | None) -> Computed:
         """The same with one of them changed, or missing."""
-        found = dict(zip(self.names, self.all, strict=True))
-        other, count = list({**found, name: tensor}.values()), len(self.outputs)
-        kept = tuple(x for x in other[:count] if x is not None)
-        return replace(self, outputs=kept, gradients=tuple(other[count:]))
+        by_name = dict(zip(self.names, self.all, strict=True))
+        other, count = list({**by_name, name: tensor}.values()), len(self.outputs)
+        outputs = tuple(x for x in other[:count] if x is not None)
+        return replace(self, outputs=outputs, gradients=tuple(other[count:]))
 
 
 def computed(
@@ -50,10 +50,10 @@ def computed(
     """
     outputs = [_dense(x) for x in tensors_in(call())]
     ends = [x for x in outputs if x.requires_grad]
-    found: Sequence[Tensor | None] = ()
+    computed_gradients: Sequence[Tensor | None] = ()
     if cotangents is not None and leaves and ends:
-        found = torch.autograd.grad(ends, leaves, cotangents, allow_unused=True)
-    gradients = [g if g is None else _dense(g) for g in found]
+        computed_gradients = torch.autograd.grad(ends, leaves, cotangents, allow_unused=True)
+    gradients = [g if g is None else _dense(g) for g in computed_gradients]
     return Computed(
         outputs=tuple(x.detach().cpu() for x in outputs),
         gradients=tuple(g if g is None else g.cpu() for g in gradients),

@@ -44,15 +44,15 @@ class Nursery:
         fork(serve)
         theirs.close()
 
-    def begin(self, module: str, environment: Mapping[str, str], job: Path, said: Any) -> Any:
-        asked = {
+    def begin(self, module: str, environment: Mapping[str, str], job: Path, log: Any) -> Any:
+        request = {
             "module": module,
             "environment": dict(environment),
             "job": str(job),
-            "said": said.name,
+            "said": log.name,
         }
         with self._asking:
-            self._socket.sendall(json.dumps(asked).encode() + b"\n")
+            self._socket.sendall(json.dumps(request).encode() + b"\n")
             answer = self._socket.recv(64)
         if not answer:
             raise OSError("the process that begins children has ended")
@@ -72,9 +72,9 @@ class Adopted:
     def wait(self) -> int:
         return self._reap(0) or 0
 
-    def _reap(self, how: int) -> int | None:
+    def _reap(self, options: int) -> int | None:
         if self.returncode is None:
-            pid, status = os.waitpid(self.pid, how)
+            pid, status = os.waitpid(self.pid, options)
             self.returncode = os.waitstatus_to_exitcode(status) if pid else None
         return self.returncode
 
@@ -92,11 +92,11 @@ def nursery() -> Nursery | None:
     return _OPEN[-1] if _OPEN else None
 
 
-def run_job(module: str, environment: Mapping[str, str], job: str, said: int) -> int:
+def run_job(module: str, environment: Mapping[str, str], job: str, log_fd: int) -> int:
     """What a fork does as a Python of its own would: the module's `main` with its job."""
     os.setsid()
     for stream in (1, 2):
-        os.dup2(said, stream)
+        os.dup2(log_fd, stream)
     os.environ.update(environment)
     sys.argv = [module, job]
     importlib.import_module(module).main()
@@ -113,16 +113,16 @@ def _serve(asking: socket.socket, session: int) -> None:
             asking.sendall(b"%d" % _orphan(json.loads(line), asking))
 
 
-def _orphan(asked: Mapping[str, Any], asking: socket.socket) -> int:
+def _orphan(request: Mapping[str, Any], asking: socket.socket) -> int:
     """A grandchild, whose parent has ended when this returns."""
     reading, writing = os.pipe()
 
     def child() -> int:
-        for one in (reading, writing, asking.fileno()):
-            os.close(one)
-        with open(os.devnull, "rb") as nothing, open(asked["said"], "ab") as said:  # noqa: PTH123
+        for descriptor in (reading, writing, asking.fileno()):
+            os.close(descriptor)
+        with open(os.devnull, "rb") as nothing, open(request["said"], "ab") as log:  # noqa: PTH123
             os.dup2(nothing.fileno(), 0)
-            return run_job(asked["module"], asked["environment"], asked["job"], said.fileno())
+            return run_job(request["module"], request["environment"], request["job"], log.fileno())
 
     def between() -> int:
         os.write(writing, b"%d" % fork(child))
@@ -131,5 +131,5 @@ def _orphan(asked: Mapping[str, Any], asking: socket.socket) -> int:
     pid = fork(between)
     os.waitpid(pid, 0)
     os.close(writing)
-    with os.fdopen(reading, "rb") as told:
-        return int(told.read())
+    with os.fdopen(reading, "rb") as reply:
+        return int(reply.read())

@@ -34,8 +34,8 @@ def check_guard(claimed: object, places: Places | None = None) -> CheckFinding:
         wrong = policy_differences(policy, policy_from(claimed))
     except GuardError as error:
         return failed(f"no guard to speak of: {error}")
-    there = installed(places.site_packages)
-    if policy.needs != needs_of(there, policy.protected):
+    distributions = installed(places.site_packages)
+    if policy.needs != needs_of(distributions, policy.protected):
         wrong.append("the policy's needs are not what the sealed distributions ask for")
     wrong += _foreign_files(places)
     start = read_start(places)
@@ -44,8 +44,8 @@ def check_guard(claimed: object, places: Places | None = None) -> CheckFinding:
     if wrong:
         more = f" (and {len(wrong) - _SHOWN} more)" if len(wrong) > _SHOWN else ""
         return failed("; ".join(wrong[:_SHOWN]) + more, **details)
-    here = sentence(policy, there)
-    return passed(f"{here}; {len(policy.pinned())} names protected", **details)
+    summary = sentence(policy, distributions)
+    return passed(f"{summary}; {len(policy.pinned())} names protected", **details)
 
 
 def policy_differences(policy: Policy, claimed: Policy) -> list[str]:

@@ -117,9 +117,9 @@ def foreign_entry_points(
     vendor: str, definers: Mapping[str, str], preloaded: Iterable[str]
 ) -> Iterator[str]:
     """Entry points that a file without the vendor's own name for it defines."""
-    own = re.compile(rf"({ENTRY_POINTS[vendor][1]})\Z")
+    pattern = re.compile(rf"({ENTRY_POINTS[vendor][1]})\Z")
     for file, symbol in definers.items():
-        if not own.match(Path(file).name):
+        if not pattern.match(Path(file).name):
             first = " (preloaded)" if os.path.realpath(file) in _real(preloaded) else ""
             yield f"{symbol} is answered by {file}{first}"
 
@@ -128,7 +128,7 @@ def kernel_apart(
     vendor: str, environment: Mapping[str, str]
 ) -> tuple[KernelView | None, tuple[str, ...]]:
     """What a process without preloaded libraries and emulators' variables sees of the kernel."""
-    kept = {
+    variables = {
         name: value
         for name, value in environment.items()
         if name not in _PRELOADING and not _EMULATOR_VARIABLES.match(name)
@@ -136,16 +136,16 @@ def kernel_apart(
     program = f"from {kernel_view.__name__} import main; main({vendor!r})"
     argv = (sys.executable, "-c", program)
     try:
-        ended = subprocess.run(
+        completed = subprocess.run(
             argv,
-            env={**kept, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            env={**variables, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             timeout=SECONDS,
             check=True,
         )
-        return view_of(json.loads(ended.stdout)), ()
+        return view_of(json.loads(completed.stdout)), ()
     except (OSError, subprocess.SubprocessError, ValueError, TypeError) as error:
         return None, (f"a second process could not look: {type(error).__name__}",)
 
@@ -162,10 +162,12 @@ def known_to_kernel(path: str) -> bool:
     if number is None:
         return True
     libc = ctypes.CDLL(None, use_errno=True)
-    found = libc.syscall(number, _CURRENT_FOLDER, os.fsencode(path), os.O_PATH | os.O_CLOEXEC, 0)
-    if found < 0:
+    descriptor = libc.syscall(
+        number, _CURRENT_FOLDER, os.fsencode(path), os.O_PATH | os.O_CLOEXEC, 0
+    )
+    if descriptor < 0:
         return ctypes.get_errno() not in {errno.ENOENT, errno.ENOTDIR}
-    os.close(found)
+    os.close(descriptor)
     return True
 
 
@@ -214,9 +216,9 @@ def _preloaded_drivers(
     vendor: str, definers: Mapping[str, str], preloaded: Iterable[str]
 ) -> Iterator[str]:
     """A file with the driver's own name that is put before the driver's: it may be the driver's."""
-    own, first = re.compile(rf"({ENTRY_POINTS[vendor][1]})\Z"), _real(preloaded)
+    pattern, first = re.compile(rf"({ENTRY_POINTS[vendor][1]})\Z"), _real(preloaded)
     for file, symbol in definers.items():
-        if own.match(Path(file).name) and os.path.realpath(file) in first:
+        if pattern.match(Path(file).name) and os.path.realpath(file) in first:
             yield f"{symbol} is answered by {file}, which is preloaded"
 
 
@@ -230,5 +232,5 @@ def _file_of(handle: ctypes.CDLL, symbol: str) -> str:
     place = (ctypes.c_void_p * 4)()
     dladdr = ctypes.CDLL(None).dladdr
     dladdr.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
-    found = dladdr(ctypes.cast(function, ctypes.c_void_p), place)
-    return os.fsdecode(ctypes.string_at(place[0])) if found and place[0] else ""
+    status = dladdr(ctypes.cast(function, ctypes.c_void_p), place)
+    return os.fsdecode(ctypes.string_at(place[0])) if status and place[0] else ""

@@ -22,14 +22,14 @@ from warpfront_checks.operations import (
 from warpfront_checks.tolerance_profiles import Tally
 
 
-def form_fault(found: Tensor | None, shape: torch.Size | None, dtype: torch.dtype | None) -> str:
+def form_fault(tensor: Tensor | None, shape: torch.Size | None, dtype: torch.dtype | None) -> str:
     """How a result is not of the form that was asked for, or nothing. None: any will do."""
-    if found is None:
+    if tensor is None:
         return "missing"
-    if shape is not None and found.shape != shape:
-        return f"shape {tuple(found.shape)}, expected {tuple(shape)}"
-    if dtype is not None and found.dtype != dtype:
-        return f"{found.dtype}, expected {dtype}"
+    if shape is not None and tensor.shape != shape:
+        return f"shape {tuple(tensor.shape)}, expected {tuple(shape)}"
+    if dtype is not None and tensor.dtype != dtype:
+        return f"{tensor.dtype}, expected {dtype}"
     return ""
 
 
@@ -71,11 +71,11 @@ def structure_faults(
         yield fault
 
 
-def element_fault(name: str, found: Tensor, budgeted: Budgeted) -> tuple[float, str]:
+def element_fault(name: str, tensor: Tensor, budgeted: Budgeted) -> tuple[float, str]:
     """The largest share of its bound that any element used, and the fault in words if that
     is over 1.
     """
-    error = (found - budgeted.reference).abs()
+    error = (tensor - budgeted.reference).abs()
     tiny = torch.finfo(torch.float64).smallest_normal
     shares = torch.where(
         error == 0, torch.zeros_like(error), error / budgeted.bound.clamp(min=tiny)
@@ -84,22 +84,22 @@ def element_fault(name: str, found: Tensor, budgeted: Budgeted) -> tuple[float, 
     share = float(shares.flatten()[position])
     if share <= 1:
         return share, ""
-    index = [int(i) for i in torch.unravel_index(torch.tensor(position), found.shape)]
+    index = [int(i) for i in torch.unravel_index(torch.tensor(position), tensor.shape)]
     values = (
-        t.expand_as(found).flatten()[position]
-        for t in (found, budgeted.reference, error, budgeted.bound)
+        t.expand_as(tensor).flatten()[position]
+        for t in (tensor, budgeted.reference, error, budgeted.bound)
     )
     device, reference, worst, bound = (float(value) for value in values)
     return min(share, 1e300), (
         f"{name}: worst element {index}: device {device:.8g}, reference {reference:.8g},"
         f" error {worst:.3g} over the bound {bound:.3g};"
-        f" {int((shares > 1).sum())} of {found.numel()} elements are over theirs"
+        f" {int((shares > 1).sum())} of {tensor.numel()} elements are over theirs"
     )
 
 
 def rms_fault(
     name: str,
-    found: Tensor,
+    tensor: Tensor,
     exact: Tensor,
     same_dtype: Tensor,
     dtype: torch.dtype,
@@ -113,7 +113,7 @@ def rms_fault(
     allowed = max(_rms(same_dtype - exact), rounding_unit(dtype) * _rms(exact))
     if walk is not None and (errors or exact.numel()) < FEW_NUMEL:
         allowed = max(allowed, _rms(walk.expand_as(exact)))
-    error = _rms(found - exact)
+    error = _rms(tensor - exact)
     limit = R.get(dtype, R_SMALL) if exact.numel() >= SMALL_NUMEL else R_SMALL
     ratio = error / allowed if allowed else (0.0 if error == 0 else 1e300)
     if ratio <= limit:

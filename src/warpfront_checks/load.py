@@ -101,8 +101,8 @@ def import_extension(name: str, archs: Sequence[str] = ()) -> CheckFinding:
     code = read_device_code(Path(file)) if file else DeviceCode()
     details = {"file": str(file), "device_code": dict(code.sizes), "unread": list(code.unread)}
     if code.sizes and archs and not code.unread and not set(archs) & set(code.sizes):
-        held = " ".join(sorted(code.sizes))
-        return failed(f"{name} has device code for {held}, none for {archs[0]}", **details)
+        archs_present = " ".join(sorted(code.sizes))
+        return failed(f"{name} has device code for {archs_present}, none for {archs[0]}", **details)
     return passed("; ".join(code.unread), **details)
 
 
@@ -132,7 +132,7 @@ def _claimed_checks(
     no_lock = "" if claims.versions else "no lock: versions are not known"
     no_guard = "" if claims.guard is not None else "no guard is claimed"
     python = "" if claims.python else "no Python version is claimed"
-    own, numpy = added_to(claims.stack, claims.versions), "numpy" in installed.versions
+    distributions, numpy = added_to(claims.stack, claims.versions), "numpy" in installed.versions
     archs = "" if claims.archs else "the target needs no device code"
     is_amd = claims.vendor == "amd"
     return [
@@ -145,8 +145,12 @@ def _claimed_checks(
         ("arch list", archs, lambda: cover_target(claims)),
         *([("device code", archs, lambda: find_device_code(claims, installed))] if is_amd else []),
         ("dependencies", "", lambda: check_dependencies(claims, installed)),
-        ("libraries", no_lock, lambda: find_lacking_libraries(own, claims.vendor, claims.smoke)),
-        *([("numpy", no_lock, lambda: find_other_numpy(own))] if numpy else []),
+        (
+            "libraries",
+            no_lock,
+            lambda: find_lacking_libraries(distributions, claims.vendor, claims.smoke),
+        ),
+        *([("numpy", no_lock, lambda: find_other_numpy(distributions))] if numpy else []),
         ("guard", no_guard, lambda: check_guard(claims.guard)),
         ("user", no_guard, check_user),
         *([("policies", "", lambda: match_policies(claims))] if claims.policies else []),
@@ -157,13 +161,13 @@ def match_policies(claims: Claims) -> CheckFinding:
     """The environment is as the image's runtime policies say; what they only advise is told."""
     wrong = []
     for policy in claims.policies:
-        found = os.environ.get(policy["name"])
-        if policy["level"] == "set" and found != policy["value"]:
+        value = os.environ.get(policy["name"])
+        if policy["level"] == "set" and value != policy["value"]:
             wrong.append(
-                f"{policy['name']} is {found!r}, claimed is {policy['value']!r}: {policy['effect']}"
+                f"{policy['name']} is {value!r}, claimed is {policy['value']!r}: {policy['effect']}"
             )
-        if policy["level"] == "forbid" and found is not None and re.search(policy["value"], found):
-            wrong.append(f"{policy['name']} is {found!r}: {policy['effect']} ({policy['source']})")
+        if policy["level"] == "forbid" and value is not None and re.search(policy["value"], value):
+            wrong.append(f"{policy['name']} is {value!r}: {policy['effect']} ({policy['source']})")
     advice = [f"{p['name']}: {p['value']}" for p in claims.policies if p["level"] == "advise"]
     details = {"policies": [dict(policy) for policy in claims.policies]}
     if wrong:
@@ -205,17 +209,17 @@ def match_machine(claims: Claims) -> CheckFinding:
     """
     machine = platform.machine()
     torch: Any = importlib.import_module("torch")
-    found = {
+    machines = {
         "interpreter": read_elf_machine(Path(sys.executable).resolve()),
         "torch._C": read_elf_machine(Path(torch._C.__file__)),  # noqa: SLF001 - the file is what is asked for
     }
-    wanted = claims.machine or machine
-    wrong = [f"{name} is built for {kind}" for name, kind in found.items() if kind != wanted]
-    if machine != wanted:
+    expected = claims.machine or machine
+    wrong = [f"{name} is built for {kind}" for name, kind in machines.items() if kind != expected]
+    if machine != expected:
         wrong.insert(0, f"this machine is {machine}")
     if wrong:
-        return failed(f"{wrong[0]}, not {wanted}", machine=machine, **found)
-    return passed(machine, **found)
+        return failed(f"{wrong[0]}, not {expected}", machine=machine, **machines)
+    return passed(machine, **machines)
 
 
 def read_elf_machine(path: Path) -> str:
@@ -235,10 +239,10 @@ def match_build(claims: Claims) -> CheckFinding:
     is not used.
     """
     torch: Any = importlib.import_module("torch")
-    said = {name: getattr(torch.version, name, None) for name in ("cuda", "hip", "rocm")}
-    details = {"torch": torch.__version__, **said}
+    toolkits = {name: getattr(torch.version, name, None) for name in ("cuda", "hip", "rocm")}
+    details = {"torch": torch.__version__, **toolkits}
     wrong = _version_fault(claims, torch.__version__)
-    wrong = wrong or _toolkit_fault(claims, said, rocm_release(torch))
+    wrong = wrong or _toolkit_fault(claims, toolkits, rocm_release(torch))
     return failed(wrong, **details) if wrong else passed(f"torch {torch.__version__}", **details)
 
 
@@ -253,10 +257,10 @@ def _version_fault(claims: Claims, running: str) -> str:
     return ""
 
 
-def _toolkit_fault(claims: Claims, said: dict[str, str | None], release: str) -> str:
+def _toolkit_fault(claims: Claims, toolkits: dict[str, str | None], release: str) -> str:
     """`release` is the ROCm release of the build, as `rocm_release` gives it."""
     name, version = claims.toolkit or (_toolkit_of(claims), "")
-    cuda, hip = said["cuda"], said["hip"]
+    cuda, hip = toolkits["cuda"], toolkits["hip"]
     if name == "cuda":
         if hip or not cuda:
             return f"claimed is a CUDA build; torch says cuda {cuda}, hip {hip}"
@@ -283,9 +287,9 @@ def _toolkit_of(claims: Claims) -> str:
     return {"nvidia": "cuda", "amd": "rocm"}.get(claims.vendor, "")
 
 
-def _same_minor(found: str, claimed: str) -> bool:
+def _same_minor(version: str, claimed: str) -> bool:
     """Whether two versions (`6.4.43482` and `6.4`) have one major and minor."""
-    return found.split(".")[:2] == claimed.split(".")[:2]
+    return version.split(".")[:2] == claimed.split(".")[:2]
 
 
 def _numbers(version: str) -> tuple[int, ...]:
@@ -404,9 +408,9 @@ def use_companion(name: str) -> CheckFinding:
     version = str(getattr(module, "__version__", "unknown"))
     if name == "torchvision":
         boxes = torch.tensor([[0.0, 0.0, 2.0, 2.0], [0.0, 0.0, 2.0, 1.9], [5.0, 5.0, 6.0, 6.0]])
-        kept = module.ops.nms(boxes, torch.tensor([0.9, 0.8, 0.7]), 0.5).tolist()
-        if kept != [0, 2]:
-            return failed(f"torchvision.ops.nms kept {kept}, not [0, 2]", version=version)
+        indices = module.ops.nms(boxes, torch.tensor([0.9, 0.8, 0.7]), 0.5).tolist()
+        if indices != [0, 2]:
+            return failed(f"torchvision.ops.nms kept {indices}, not [0, 2]", version=version)
     elif name == "torchaudio":
         ramp = torch.linspace(-0.5, 0.5, 64)
         same = module.functional.lfilter(ramp, torch.tensor([1.0, 0.0]), torch.tensor([1.0, 0.0]))

@@ -146,14 +146,14 @@ class Exemption:
     devices: tuple[str, ...] = ()
 
     def covers(self, seed: Seeded) -> bool:
-        wanted = (
+        filters = (
             (self.suites, {seed.suite}),
             (self.dtypes, {seed.dtype}),
             (self.checks, {seed.check}),
             (self.places, {seed.place, seed.place.partition(" ")[0]}),
             (self.devices, {seed.device}),
         )
-        return self.mutation == seed.mutation and all(not e or f & {*e} for e, f in wanted)
+        return self.mutation == seed.mutation and all(not e or f & {*e} for e, f in filters)
 
 
 @dataclass(frozen=True, kw_only=True)

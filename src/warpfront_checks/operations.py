@@ -122,11 +122,11 @@ class Arithmetic:
 
     def rounding_of(self, kind: str) -> str:
         """How sums of a kind are rounded here: `EVERY`, `PARTIAL`, `SAMPLES`, or not (empty)."""
-        known = (
+        names = (
             SUMS_ROUNDED.get((device, kind, self.dtype), "")
             for device in (convolved_by(self.device), self.device, ANY)
         )
-        return next(filter(None, known), "")
+        return next(filter(None, names), "")
 
     def sum_rounding(
         self, kind: str, length: Tensor, squares: Tensor, samples: float = 1.0
@@ -173,7 +173,7 @@ class Operation(Protocol):
     def __call__(self, *inputs: Tensor) -> Tensor: ...
 
     def judge(
-        self, inputs: Sequence[Tensor], cotangent: Tensor, how: Arithmetic
+        self, inputs: Sequence[Tensor], cotangent: Tensor, arithmetic: Arithmetic
     ) -> ExpectedResults: ...
 
 
@@ -199,9 +199,9 @@ class Instead:
         return self.operation.kind
 
     def judge(
-        self, inputs: Sequence[Tensor], cotangent: Tensor, how: Arithmetic
+        self, inputs: Sequence[Tensor], cotangent: Tensor, arithmetic: Arithmetic
     ) -> ExpectedResults:
-        return self.operation.judge(inputs, cotangent, how)
+        return self.operation.judge(inputs, cotangent, arithmetic)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,7 +218,7 @@ class Multilinear(Called):
     back: float = 0.0
 
     def judge(
-        self, inputs: Sequence[Tensor], cotangent: Tensor, how: Arithmetic
+        self, inputs: Sequence[Tensor], cotangent: Tensor, arithmetic: Arithmetic
     ) -> ExpectedResults:
         c = C.get(self.kind, C_OTHER)
         exact = differentiate(self, inputs, cotangent)
@@ -236,24 +236,24 @@ class Multilinear(Called):
             squares = (squares[0], *(square / self.length for square in squares[1:]))
         samples = _stored_sums(inputs)
         carried = [
-            how.sum_rounding(self.kind, length, square, samples)
+            arithmetic.sum_rounding(self.kind, length, square, samples)
             for length, square in zip(lengths, squares, strict=True)
         ]
         # The bias may be added to a product that was already rounded.
         unbiased = (
             self.function(*inputs[:2]).abs() if len(inputs) > 2 else torch.zeros_like(exact[0])
         )
-        together = how.sum_rounding(f"{self.kind} output", lengths[0], squares[0], samples)
-        carried[0] = how.unit * unbiased + together
+        together = arithmetic.sum_rounding(f"{self.kind} output", lengths[0], squares[0], samples)
+        carried[0] = arithmetic.unit * unbiased + together
         if "convolution" in self.kind:
             # Winograd's and Fourier's transforms mix a whole tile: what is off by a rounding
             # anywhere in it may be so where the terms of one place are few, or zero.
             carried = [
-                extra + how.u_acc * (size.amax() if size.numel() else 0.0)
+                extra + arithmetic.u_acc * (size.amax() if size.numel() else 0.0)
                 for extra, size in zip(carried, magnitudes, strict=True)
             ]
         budgets = [
-            budget(reference, magnitude, length, how=how, c=c, carried=extra)
+            budget(reference, magnitude, length, how=arithmetic, c=c, carried=extra)
             for reference, magnitude, length, extra in zip(
                 exact, magnitudes, lengths, carried, strict=True
             )
@@ -274,7 +274,7 @@ class Pointwise(Called):
     kind: str = "pointwise"
 
     def judge(
-        self, inputs: Sequence[Tensor], cotangent: Tensor, how: Arithmetic
+        self, inputs: Sequence[Tensor], cotangent: Tensor, arithmetic: Arithmetic
     ) -> ExpectedResults:
         (x,) = inputs
         output, gradient = differentiate(self, inputs, cotangent)
@@ -284,8 +284,8 @@ class Pointwise(Called):
         )  # erf, add, halve, multiply
         size = cotangent.abs() * (1 + x.abs())
         return ExpectedResults(
-            output=budget(output, x.abs(), roundings, how=how, c=c),
-            gradients=(budget(gradient, size, roundings, how=how, c=c),),
+            output=budget(output, x.abs(), roundings, how=arithmetic, c=c),
+            gradients=(budget(gradient, size, roundings, how=arithmetic, c=c),),
         )
 
 
@@ -305,12 +305,12 @@ class Norm(Called):
     centred: bool = True
 
     def judge(
-        self, inputs: Sequence[Tensor], cotangent: Tensor, how: Arithmetic
+        self, inputs: Sequence[Tensor], cotangent: Tensor, arithmetic: Arithmetic
     ) -> ExpectedResults:
         parts = _NormParts.of(self, inputs, cotangent)
         exact = differentiate(self, inputs, cotangent)
         c, count = C.get(self.kind, C_OTHER), parts.count
-        shift = how.unit * (parts.hat.abs() + parts.lean)
+        shift = arithmetic.unit * (parts.hat.abs() + parts.lean)
         weight, bias = (
             self.spread(parameter, parts.hat).abs()
             for parameter in (inputs[1], inputs[2] if len(inputs) > 2 else inputs[1] * 0)
@@ -320,19 +320,19 @@ class Norm(Called):
                 exact[1],
                 parts.dx_size,
                 count,
-                how=how,
+                how=arithmetic,
                 c=c,
-                carried=self._dx_carried(parts, exact[1], how),
+                carried=self._dx_carried(parts, exact[1], arithmetic),
             ),
             *(
-                self._summed(found, parts.cotangent, factor, parts, how)
-                for found, factor in zip(
+                self._summed(gradient, parts.cotangent, factor, parts, arithmetic)
+                for gradient, factor in zip(
                     exact[2:], (parts.hat, torch.ones_like(parts.hat)), strict=False
                 )
             ),
         )
         size = parts.center * weight + bias
-        output = budget(exact[0], size, count, how=how, c=c, carried=shift * weight)
+        output = budget(exact[0], size, count, how=arithmetic, c=c, carried=shift * weight)
         return ExpectedResults(output=output, gradients=gradients)
 
     def spread(self, parameter: Tensor, like: Tensor) -> Tensor:
@@ -340,7 +340,7 @@ class Norm(Called):
         sizes = [like.shape[axis] if axis in self.along else 1 for axis in range(like.dim())]
         return parameter.reshape(sizes)
 
-    def _dx_carried(self, parts: _NormParts, dx: Tensor, how: Arithmetic) -> Tensor:
+    def _dx_carried(self, parts: _NormParts, dx: Tensor, arithmetic: Arithmetic) -> Tensor:
         """dx = rstd*(g - mean(g) - hat*mean(g*hat)): rounded statistics, and where sums are
         rounded, the means.
         """
@@ -352,11 +352,14 @@ class Norm(Called):
         squares = torch.stack([parts.g**2, (parts.g * parts.hat) ** 2]).sum(
             [axis + 1 for axis in self.over], keepdim=True
         )
-        sums = how.sum_rounding(self.kind, parts.count[None], squares) / parts.count
-        return parts.rstd * (how.unit * statistics + sums[0] + hat * sums[1]) + how.unit * dx.abs()
+        sums = arithmetic.sum_rounding(self.kind, parts.count[None], squares) / parts.count
+        return (
+            parts.rstd * (arithmetic.unit * statistics + sums[0] + hat * sums[1])
+            + arithmetic.unit * dx.abs()
+        )
 
     def _summed(
-        self, exact: Tensor, g: Tensor, factor: Tensor, parts: _NormParts, how: Arithmetic
+        self, exact: Tensor, g: Tensor, factor: Tensor, parts: _NormParts, arithmetic: Arithmetic
     ) -> Budgeted:
         """The budget of a parameter's gradient: the sum of g*factor over everything but
         the parameter's axes.
@@ -369,16 +372,18 @@ class Norm(Called):
         moved = torch.stack([terms, g * parts.lean])
         for axis in together:
             moved = moved.sum(axis + 1, keepdim=True)
-        statistics = how.unit * (moved**2).sum(0).sum(axes).reshape(exact.shape).sqrt()
+        statistics = arithmetic.unit * (moved**2).sum(0).sum(axes).reshape(exact.shape).sqrt()
         size = (
             (g.abs() * (parts.center if factor is parts.hat else factor))
             .sum(axes)
             .reshape(exact.shape)
         )
-        carried = how.sum_rounding(self.kind, length, squares)
+        carried = arithmetic.sum_rounding(self.kind, length, squares)
         if factor is parts.hat:
             carried = carried + statistics
-        return budget(exact, size, length, how=how, c=C.get(self.kind, C_OTHER), carried=carried)
+        return budget(
+            exact, size, length, how=arithmetic, c=C.get(self.kind, C_OTHER), carried=carried
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -437,10 +442,10 @@ class Attention:
         return self._join(functional.scaled_dot_product_attention(q, k, v))
 
     def judge(
-        self, inputs: Sequence[Tensor], cotangent: Tensor, how: Arithmetic
+        self, inputs: Sequence[Tensor], cotangent: Tensor, arithmetic: Arithmetic
     ) -> ExpectedResults:
         split = [self._split(x) for x in inputs]
-        budgets = attention_budgets(split, self._split(cotangent), how)
+        budgets = attention_budgets(split, self._split(cotangent), arithmetic)
         joined = [
             Budgeted(
                 reference=self._join(budget.reference),
@@ -545,13 +550,13 @@ def floor_of(dtype: torch.dtype) -> float:
 
 
 def attention_budgets(
-    inputs: Sequence[Tensor], g: Tensor, how: Arithmetic, allowed: Tensor | None = None
+    inputs: Sequence[Tensor], g: Tensor, arithmetic: Arithmetic, allowed: Tensor | None = None
 ) -> tuple[Budgeted, ...]:
     """The output's budget and that of the gradient of each input, (batch, heads, length, width).
     What is not allowed has no weight.
     """
     q, k, v = inputs
-    unit, u_acc, width = how.unit, how.u_acc, q.shape[-1]
+    unit, u_acc, width = arithmetic.unit, arithmetic.u_acc, q.shape[-1]
     scale, length = width**-0.5, k.shape[-2]
     scores = q @ k.mT * scale
     if allowed is not None:
@@ -576,13 +581,12 @@ def attention_budgets(
     )
     return tuple(
         budget(
-            factor * (left @ right),
-            factor * (left.abs() @ right.abs()),
+            factor * (lhs @ rhs),
+            factor * (lhs.abs() @ rhs.abs()),
             torch.tensor(float(length), dtype=torch.float64),
-            how=how,
+            how=arithmetic,
             c=C["attention"],
-            carried=factor
-            * (left_off @ right.abs() + unit * (left.square() @ right.square()).sqrt()),
+            carried=factor * (left_off @ rhs.abs() + unit * (lhs.square() @ rhs.square()).sqrt()),
         )
-        for left, left_off, right, factor in products
+        for lhs, left_off, rhs, factor in products
     )

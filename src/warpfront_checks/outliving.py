@@ -28,16 +28,16 @@ def end_left(before: Collection[int], grace_seconds: float) -> tuple[str, ...]:
     them is there afterwards.
     """
     until = time.monotonic() + grace_seconds
-    while (left := _since(before)) and time.monotonic() < until:
+    while (remaining := _since(before)) and time.monotonic() < until:
         time.sleep(0.02)
-    said = tuple(_words(pid) for pid in left)
+    commands = tuple(_words(pid) for pid in remaining)
     until = time.monotonic() + _PATIENCE_SECONDS
-    while (left := _since(before)) and time.monotonic() < until:
-        for pid in left:
+    while (remaining := _since(before)) and time.monotonic() < until:
+        for pid in remaining:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.01)
-    return said
+    return commands
 
 
 def _since(before: Collection[int]) -> list[int]:
@@ -51,12 +51,12 @@ def _since(before: Collection[int]) -> list[int]:
 
 def _descendants() -> Iterator[int]:
     parents = {int(path.name): _stat(int(path.name))[1] for path in Path("/proc").glob("[0-9]*")}
-    found: set[int] = set()
+    descendants: set[int] = set()
     new = {os.getpid()}
     while new:
-        new = {pid for pid, parent in parents.items() if parent in new} - found
-        found |= new
-    return iter(sorted(found))
+        new = {pid for pid, parent in parents.items() if parent in new} - descendants
+        descendants |= new
+    return iter(sorted(descendants))
 
 
 def _stat(pid: int) -> tuple[str, int]:
@@ -70,7 +70,7 @@ def _stat(pid: int) -> tuple[str, int]:
 
 def _words(pid: int) -> str:
     try:
-        said = Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace")
+        command_line = Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace")
     except OSError:
-        said = ""
-    return said.replace("\0", " ").strip()[:_WORDS] or f"process {pid}"
+        command_line = ""
+    return command_line.replace("\0", " ").strip()[:_WORDS] or f"process {pid}"

@@ -39,18 +39,18 @@ def memory_of_gpu() -> int:
 
 
 def begin_checks(
-    find: str, asked: Mapping[str, Mapping[str, object]], effort: CheckOptions, *, lanes: int
+    find: str, calls: Mapping[str, Mapping[str, object]], effort: CheckOptions, *, lanes: int
 ) -> list[Check]:
     """A check for each name; `find` is `module:function` below this package, called with what is
     asked of the name and the effort. They begin now, the first of them first.
     """
-    parts = {name: [arguments] for name, arguments in asked.items()}
+    parts = {name: [arguments] for name, arguments in calls.items()}
     return begin_parts(find, parts, effort, lanes=lanes, joined=lambda findings: findings[0])
 
 
 def begin_parts(
     find: str,
-    asked: Mapping[str, Sequence[Mapping[str, object]]],
+    calls: Mapping[str, Sequence[Mapping[str, object]]],
     effort: CheckOptions,
     *,
     lanes: int,
@@ -59,11 +59,11 @@ def begin_parts(
     """The same where each check is asked in parts, and is what is `joined` of their findings."""
     items = [
         {"find": find, "effort": vars(effort), "arguments": dict(arguments)}
-        for parts in asked.values()
+        for parts in calls.values()
         for arguments in parts
     ]
-    begun = iter(begin_beside(CHILD, items, lanes=lanes, seconds=SECONDS))
-    answers = {name: [next(begun) for _ in parts] for name, parts in asked.items()}
+    futures = iter(begin_beside(CHILD, items, lanes=lanes, seconds=SECONDS))
+    answers = {name: [next(futures) for _ in parts] for name, parts in calls.items()}
     return [
         Check(name=name, find=partial(_all_awaited, mine, joined)) for name, mine in answers.items()
     ]
@@ -85,9 +85,9 @@ def _awaited(answer: Future[Returned]) -> CheckFinding:
 def find_out(item: Mapping[str, Any]) -> Mapping[str, Any]:
     """The child's side of a check."""
     module, _, name = item["find"].partition(":")
-    found = getattr(importlib.import_module(f"warpfront_checks.{module}"), name)
+    finder = getattr(importlib.import_module(f"warpfront_checks.{module}"), name)
     effort = CheckOptions(**{**item["effort"], "seeds": tuple(item["effort"]["seeds"])})
-    finding: CheckFinding = found(**item["arguments"], effort=effort)
+    finding: CheckFinding = finder(**item["arguments"], effort=effort)
     return vars(finding)
 
 

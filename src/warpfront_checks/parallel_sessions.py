@@ -80,9 +80,9 @@ def run_side_by_side(
                 begin(waiting.pop(0))
             pid, status, used = os.wait4(-1, 0)
             if pid in running:
-                name, began = running.pop(pid)
+                name, start = running.pop(pid)
                 codes[name] = os.waitstatus_to_exitcode(status)
-                _say(name, codes[name], time.monotonic() - began, used)
+                _say(name, codes[name], time.monotonic() - start, used)
     return codes
 
 
@@ -108,15 +108,15 @@ def _telling(results: Path | None, counts: Callable[[Path], str]) -> Iterator[No
 
 
 def progress(
-    results: Path, sessions: Sequence[str], ended: Sequence[str], running: Sequence[str]
+    results: Path, sessions: Sequence[str], finished: Sequence[str], running: Sequence[str]
 ) -> str:
     """Count sessions that ended, and checks that were made of those planned so far."""
-    made = planned = 0
+    checked = planned = 0
     for name in sessions:
         with contextlib.suppress(OSError, ValueError, KeyError):
             document = json.loads((results / f"{name}.json").read_text(encoding="utf-8"))
-            made, planned = made + len(document["checks"]), planned + len(document["planned"])
-    counts = f"{len(ended)}/{len(sessions)} sessions ended, {made}/{planned} checks made"
+            checked, planned = checked + len(document["checks"]), planned + len(document["planned"])
+    counts = f"{len(finished)}/{len(sessions)} sessions ended, {checked}/{planned} checks made"
     return f"{PROGRESS}{counts}; {', '.join(running)}"
 
 

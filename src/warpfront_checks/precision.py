@@ -81,11 +81,11 @@ def probe(dtype: torch.dtype, device: str) -> str:
     if device == "hpu":
         importlib.import_module("habana_frameworks.torch.core")
     try:
-        left = torch.arange(1.0, 5.0).reshape(2, 2).to(dtype).to(device).requires_grad_()
-        product = left @ left
+        matrix = torch.arange(1.0, 5.0).reshape(2, 2).to(dtype).to(device).requires_grad_()
+        product = matrix @ matrix
         product.sum().backward()
-        found = (product.tolist(), left.grad.tolist())
+        results = (product.tolist(), matrix.grad.tolist())
     except (RuntimeError, NotImplementedError, TypeError) as error:
         return f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
     expected = ([[7.0, 10.0], [15.0, 22.0]], [[7.0, 11.0], [9.0, 13.0]])
-    return "" if found == expected else f"wrong product: {found}"
+    return "" if results == expected else f"wrong product: {results}"

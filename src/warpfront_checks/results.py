@@ -198,10 +198,10 @@ def finding_from(error: Exception) -> CheckFinding:
     message = str(error).strip()[:2000]
     # torch.OutOfMemoryError for devices; the CPU's allocator raises a plain RuntimeError.
     full = type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in message
-    what = f"{'out of memory: ' if full else ''}{type(error).__name__}"
+    summary = f"{'out of memory: ' if full else ''}{type(error).__name__}"
     return CheckFinding(
         outcome=ERROR,
-        reason=f"{what} at {where}: {message}",
+        reason=f"{summary} at {where}: {message}",
         details={"exception": type(error).__name__, "message": message, "line": where},
     )
 
@@ -235,8 +235,8 @@ def surroundings(document: object, *, session: str) -> dict[str, object]:
     """What the session saw, and what nobody claimed, so nobody checked."""
     if not isinstance(document, dict):
         return {}
-    found = document.get("environment")
-    environment: dict[str, object] = dict(found) if isinstance(found, dict) else {}
+    recorded = document.get("environment")
+    environment: dict[str, object] = dict(recorded) if isinstance(recorded, dict) else {}
     if document.get("unclaimed"):
         environment[f"unclaimed in {session}"] = document["unclaimed"]
     return environment
@@ -259,13 +259,13 @@ def _read_check(value: object) -> CheckRecord:
     )
 
 
-def _object(value: object, what: str) -> dict[str, object]:
+def _object(value: object, field_name: str) -> dict[str, object]:
     if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
-        raise ResultsError(f"{what} is not an object")
+        raise ResultsError(f"{field_name} is not an object")
     return value
 
 
-def _typed(value: object, kind: type[_T], what: str) -> _T:
+def _typed(value: object, kind: type[_T], field_name: str) -> _T:
     if not isinstance(value, kind):
-        raise ResultsError(f"{what} is {type(value).__name__}, not {kind.__name__}")
+        raise ResultsError(f"{field_name} is {type(value).__name__}, not {kind.__name__}")
     return value

@@ -38,44 +38,48 @@ Tallies = Mapping[str, Tally]
 
 
 def opinions(
-    found: Tensor, reference: Tensor, dtype: torch.dtype, *, strict: bool
+    tensor: Tensor, reference: Tensor, dtype: torch.dtype, *, strict: bool
 ) -> dict[str, bool | None]:
     """What each profile says of one tensor (float64 values): right, wrong, or nothing.
 
     `strict` is the verdict of our own bounds, taken as given.
     """
-    said: dict[str, bool | None] = {STRICT: strict}
+    accepted_by: dict[str, bool | None] = {STRICT: strict}
     name = str(dtype).removeprefix("torch.")
-    if found.shape != reference.shape or torch.equal(found, reference):
-        right = found.shape == reference.shape
-        return said | {p: right if name in table else None for p, table in tolerances().items()}
+    if tensor.shape != reference.shape or torch.equal(tensor, reference):
+        accepted = tensor.shape == reference.shape
+        return accepted_by | {
+            p: accepted if name in table else None for p, table in tolerances().items()
+        }
     # The distances once for all of them; what is infinite or NaN is close to its like alone.
-    alike = (found == reference) | (found.isnan() & reference.isnan())
-    apart = (found - reference).abs().masked_fill(alike, 0.0)
+    alike = (tensor == reference) | (tensor.isnan() & reference.isnan())
+    apart = (tensor - reference).abs().masked_fill(alike, 0.0)
     size = reference.abs().masked_fill(~reference.isfinite(), 0.0)
     for profile, table in tolerances().items():
         if name not in table:
-            said[profile] = None
+            accepted_by[profile] = None
         else:
             relative, absolute = table[name]
-            said[profile] = bool((apart <= absolute + relative * size).all())
-    return said
+            accepted_by[profile] = bool((apart <= absolute + relative * size).all())
+    return accepted_by
 
 
-def tally(said: Mapping[str, bool | None]) -> dict[str, Tally]:
+def tally(accepted_by: Mapping[str, bool | None]) -> dict[str, Tally]:
     return {
         name: Tally(
-            accepted=int(right is True), refused=int(right is False), silent=int(right is None)
+            accepted=int(accepted is True),
+            refused=int(accepted is False),
+            silent=int(accepted is None),
         )
-        for name, right in said.items()
+        for name, accepted in accepted_by.items()
     }
 
 
 def total(tallies: Iterable[Tallies]) -> dict[str, Tally]:
     """The sum of tallies, profile by profile."""
     sums = {name: Tally() for name in profile_names()}
-    for one in tallies:
-        for name, count in one.items():
+    for profile_tallies in tallies:
+        for name, count in profile_tallies.items():
             sums[name] = sums[name] + count
     return sums
 

@@ -135,8 +135,8 @@ def rocm_release(torch: Any) -> str:
     if not hip:
         return ""
     local = _ROCM_LABEL.search(str(torch.__version__))
-    found = getattr(torch.version, "rocm", None) or (local[1] if local else hip)
-    return ".".join(str(found).split(".")[:2])
+    release = getattr(torch.version, "rocm", None) or (local[1] if local else hip)
+    return ".".join(str(release).split(".")[:2])
 
 
 def read_arch_list(torch: Any) -> tuple[str, ...]:
@@ -231,10 +231,10 @@ def _current_accelerator(torch: Any) -> str:
     if current is None:
         return ""
     try:
-        found = current(check_available=True)
+        accelerator = current(check_available=True)
     except TypeError:  # 2.6 has no such argument
-        found = current()
-    return str(found) if found is not None else ""
+        accelerator = current()
+    return str(accelerator) if accelerator is not None else ""
 
 
 def _hpu_devices(torch: Any) -> tuple[tuple[Device, ...], str]:

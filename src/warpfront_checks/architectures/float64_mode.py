@@ -92,10 +92,10 @@ def _layer_norm(
 def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Product by product, where that fits."""
     if x.numel() * weight.shape[0] > _MOST_PRODUCTS:
-        found = x @ weight.T
+        product = x @ weight.T
     else:
-        found = (x[..., None, :] * weight).sum(-1)
-    return found if bias is None else found + bias
+        product = (x[..., None, :] * weight).sum(-1)
+    return product if bias is None else product + bias
 
 
 # What a kernel of its own computes in one, by operations that it is not made of: a kernel that is
@@ -116,7 +116,7 @@ def _widened(value: Any) -> Any:
     if type(value) in (tuple, list):
         return type(value)(map(_widened, value))
     if type(value) is dict:
-        return {name: _widened(one) for name, one in value.items()}
+        return {name: _widened(item) for name, item in value.items()}
     return value
 
 

@@ -55,12 +55,12 @@ class EventClock:
                 self._spoil()
             if self._wait:
                 self._wait(2 * launching)
-            began = time.perf_counter()
+            started = time.perf_counter()
             start.record()
             work()
             end.record()
             # The shortest: once the host is far ahead, launching waits for the device.
-            launching = min(launching, time.perf_counter() - began)
+            launching = min(launching, time.perf_counter() - started)
         self._module.synchronize()
         return [start.elapsed_time(end) / 1000 for start, end in pairs]
 
@@ -92,7 +92,7 @@ def _waiting(module: Any) -> Callable[[float], object] | None:
         return None
     bare = EventClock(module, None, None)
     _, seconds = bare.times(lambda: sleep(_CYCLES), 2)
-    return lambda wanted: sleep(int(wanted * _CYCLES / seconds))
+    return lambda duration: sleep(int(duration * _CYCLES / seconds))
 
 
 def _host_seconds(work: Work, synchronise: Work) -> float:

@@ -55,7 +55,7 @@ def attention_flops(batch: int, sequence: int, hidden: int) -> int:
 
 
 def mlp_flops(batch: int, widths: tuple[int, ...]) -> int:
-    return sum(gemm_flops(batch, one, other) for one, other in pairwise(widths))
+    return sum(gemm_flops(batch, first, other) for first, other in pairwise(widths))
 
 
 @dataclass(frozen=True)

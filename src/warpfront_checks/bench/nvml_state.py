@@ -51,14 +51,14 @@ def _handle(library: Any, uuid: str) -> Any:
 
 
 def _state(library: Any, handle: Any) -> Iterator[tuple[str, float]]:
-    asked = (
+    queries = (
         ("clock_hertz", library.nvmlDeviceGetClockInfo, (_SM_CLOCK,), 1e6),
         ("memory_clock_hertz", library.nvmlDeviceGetClockInfo, (_MEMORY_CLOCK,), 1e6),
         ("power_watts", library.nvmlDeviceGetPowerUsage, (), 1e-3),
         ("power_limit_watts", library.nvmlDeviceGetEnforcedPowerLimit, (), 1e-3),
         ("temperature_celsius", library.nvmlDeviceGetTemperature, (_CORE_SENSOR,), 1),
     )
-    for name, function, arguments, scale in asked:
+    for name, function, arguments, scale in queries:
         value = ctypes.c_uint()
         if not function(handle, *arguments, ctypes.byref(value)):
             yield name, value.value * scale

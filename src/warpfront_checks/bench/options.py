@@ -46,10 +46,10 @@ class BenchEffort:
             "iterations": str(budget.iterations),
             "warmup": str(budget.warmup),
         }
-        said = [f"--{name}={value}" for name, value in valued.items() if value not in {"", "0"}]
+        texts = [f"--{name}={value}" for name, value in valued.items() if value not in {"", "0"}]
         flags = {name: getattr(self, name) for name in ("cold", "tf32", "reference")}
         flags |= dict.fromkeys(self.suites, True)
-        return (*said, *(f"--{name}" for name, value in flags.items() if value))
+        return (*texts, *(f"--{name}" for name, value in flags.items() if value))
 
     def document(self) -> dict[str, object]:
         """As a record's settings have it."""
@@ -65,10 +65,12 @@ class BenchEffort:
         }
 
 
-def read_bench_effort(**said: object) -> BenchEffort:
+def read_bench_effort(**values: object) -> BenchEffort:
     """From options by their names. Raises `ValueError` with what is wrong with one of them."""
     read = {
-        option.name: option.read(str(said[option.name])) if option.read else bool(said[option.name])
+        option.name: option.read(str(values[option.name]))
+        if option.read
+        else bool(values[option.name])
         for option in BENCH_OPTIONS
     }
     preset = PRESETS[str(read["preset"])]

@@ -70,8 +70,8 @@ class Timing:
             self.notes.append(str(error))
         except Exception as error:  # noqa: BLE001 - a case that raises is a result; the rest go on
             self.outcome = ERROR
-            said = str(error).strip().splitlines() or [""]
-            self.notes.append(f"{type(error).__name__}: {said[0]}"[:500])
+            message = str(error).strip().splitlines() or [""]
+            self.notes.append(f"{type(error).__name__}: {message[0]}"[:500])
 
     def _add_block(self, bench: TimedDevice, budget: Budget) -> None:
         work = bench.make(self.case)

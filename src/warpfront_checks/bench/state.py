@@ -51,9 +51,9 @@ def noisy(before: State, after: State) -> list[str]:
         reasons.append(f"{before['processes']} processes use the device")
     if before.get("busy_percent", 0) > _BUSY_PERCENT:
         reasons.append(f"the device was {before['busy_percent']:.0f} % busy before it began")
-    for when, state in (("before", before), ("after", after)):
+    for moment, state in (("before", before), ("after", after)):
         bits = state.get("clocks_event_reasons") or 0
-        reasons += [f"{why} {when} it" for bit, why in _HELD_BACK.items() if bits & bit]
+        reasons += [f"{why} {moment} it" for bit, why in _HELD_BACK.items() if bits & bit]
     return reasons
 
 

@@ -95,11 +95,11 @@ def _presets() -> dict[str, Preset]:
     document = json.loads(Path(__file__).with_name("presets.json").read_text(encoding="utf-8"))
     presets = {}
     for name, fields in document.items():
-        known = {**document.get(fields.pop("like", ""), {}), **fields}
-        known["convolutions"] = tuple(Convolution(*sizes) for sizes in known["convolutions"])
-        known["decoder"] = Decoder(**known["decoder"])
-        known = {key: _frozen(value) for key, value in known.items()}
-        presets[name] = Preset(name=name, **known)
+        resolved = {**document.get(fields.pop("like", ""), {}), **fields}
+        resolved["convolutions"] = tuple(Convolution(*sizes) for sizes in resolved["convolutions"])
+        resolved["decoder"] = Decoder(**resolved["decoder"])
+        resolved = {key: _frozen(value) for key, value in resolved.items()}
+        presets[name] = Preset(name=name, **resolved)
     return presets
 
 
@@ -122,11 +122,11 @@ def cases_of(preset: Preset, dtypes: Iterable[str] = ()) -> tuple[TimedCase, ...
 def chosen(
     cases: Iterable[TimedCase], suites: Iterable[str], pattern: str
 ) -> tuple[TimedCase, ...]:
-    wanted = set(suites) or set(SUITES)
+    names = set(suites) or set(SUITES)
     return tuple(
         case
         for case in cases
-        if case.suite in wanted and (not pattern or fnmatch.fnmatchcase(case.id, pattern))
+        if case.suite in names and (not pattern or fnmatch.fnmatchcase(case.id, pattern))
     )
 
 

@@ -76,10 +76,13 @@ def warm_up(clock: Clock, work: Work, budget: Budget) -> Warmed:
     return Warmed(first, median(times[-WARM_WINDOW:]), len(times), settled)
 
 
-def _is_still(seen: Sequence[float]) -> bool:
-    if len(seen) < 2 * WARM_WINDOW:
+def _is_still(durations: Sequence[float]) -> bool:
+    if len(durations) < 2 * WARM_WINDOW:
         return False
-    before, last = median(seen[-2 * WARM_WINDOW : -WARM_WINDOW]), median(seen[-WARM_WINDOW:])
+    before, last = (
+        median(durations[-2 * WARM_WINDOW : -WARM_WINDOW]),
+        median(durations[-WARM_WINDOW:]),
+    )
     return abs(last - before) < WARM_MOVE * before
 
 

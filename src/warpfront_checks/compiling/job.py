@@ -65,35 +65,35 @@ class CompileJob:
 
 def read_job(path: Path) -> CompileJob:
     """Raises `ValueError` for a job that this copy of the checks does not understand."""
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    if found.get("schema") != SCHEMA:
-        raise ValueError(f"{path}: schema is {found.get('schema')!r}, not {SCHEMA}")
-    probe = found["probe"]
+    document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    if document.get("schema") != SCHEMA:
+        raise ValueError(f"{path}: schema is {document.get('schema')!r}, not {SCHEMA}")
+    probe = document["probe"]
     return CompileJob(
-        target=found["target"],
-        source=Path(found["source"]),
-        scratch=Path(found["scratch"]),
-        copy=Path(found["copy"]),
-        version=tuple(found["version"]),
+        target=document["target"],
+        source=Path(document["source"]),
+        scratch=Path(document["scratch"]),
+        copy=Path(document["copy"]),
+        version=tuple(document["version"]),
         probe=Probe(name=probe["name"], text=probe["text"], argv=tuple(probe["argv"])),
-        torch_defines=tuple(found["torch_defines"]),
-        environment=found["environment"],
-        copied=tuple(found["copied"]),
-        hipified=tuple(found["hipified"]),
-        kept=tuple(found["kept"]),
-        seconds=float(found["seconds"]),
-        memory_bytes=int(found["memory_bytes"]),
-        jobs=int(found["jobs"]),
-        units=tuple(_unit(unit) for unit in found["units"]),
+        torch_defines=tuple(document["torch_defines"]),
+        environment=document["environment"],
+        copied=tuple(document["copied"]),
+        hipified=tuple(document["hipified"]),
+        kept=tuple(document["kept"]),
+        seconds=float(document["seconds"]),
+        memory_bytes=int(document["memory_bytes"]),
+        jobs=int(document["jobs"]),
+        units=tuple(_unit(unit) for unit in document["units"]),
     )
 
 
-def _unit(found: Mapping[str, Any]) -> JobUnit:
+def _unit(fields: Mapping[str, Any]) -> JobUnit:
     return JobUnit(
-        path=found["path"],
-        kind=found["kind"],
-        torch=found["torch"],
-        argv=tuple(found["argv"]),
+        path=fields["path"],
+        kind=fields["kind"],
+        torch=fields["torch"],
+        argv=tuple(fields["argv"]),
     )
 
 

@@ -43,12 +43,12 @@ def check_case(
     inputs, cotangent = golden.inputs(case_name, dtype)
     ours = case.expect(inputs, cotangent, device)
     theirs = case.expect(inputs, cotangent, golden.device)
-    made, stored = (golden.part(case_name, dtype, kind) for kind in ("made", "ref64"))
-    _require_same_tensors(golden.name, ours, made, stored)
-    found = run(case.operation, inputs, cotangent, device)
+    vectors, stored = (golden.part(case_name, dtype, kind) for kind in ("made", "ref64"))
+    _require_same_tensors(golden.name, ours, vectors, stored)
+    computed = run(case.operation, inputs, cotangent, device)
     faults = list(_reference_faults(ours, stored))
-    faults += _placement_faults(found, made, device)
-    ways = [] if faults else [_way(n, ours[n], theirs[n], found[n], made[n]) for n in ours]
+    faults += _placement_faults(computed, vectors, device)
+    ways = [] if faults else [_way(n, ours[n], theirs[n], computed[n], vectors[n]) for n in ours]
     faults += [fault for way in ways for fault in _faults_of(way, golden)]
     details: dict[str, object] = {
         "maker": f"{golden.vendor} {golden.arch}",
@@ -96,10 +96,10 @@ def _reference_faults(ours: dict[str, Budgeted], stored: dict[str, Tensor]) -> I
 
 
 def _placement_faults(
-    found: Mapping[str, Tensor], made: Mapping[str, Tensor], device: str
+    computed: Mapping[str, Tensor], vectors: Mapping[str, Tensor], device: str
 ) -> Iterator[str]:
-    for name, expected in made.items():
-        value = found.get(name)
+    for name, expected in vectors.items():
+        value = computed.get(name)
         if value is None:
             yield f"{name}: missing"
         elif value.device.type != device:
@@ -111,15 +111,15 @@ def _placement_faults(
             )
 
 
-def _way(name: str, ours: Budgeted, theirs: Budgeted, found: Tensor, made: Tensor) -> Way:
-    here, maker = found.detach().cpu().double(), made.double()
-    used = _share(here - ours.reference, ours.bound)
+def _way(name: str, ours: Budgeted, theirs: Budgeted, computed: Tensor, vector: Tensor) -> Way:
+    local, maker = computed.detach().cpu().double(), vector.double()
+    used = _share(local - ours.reference, ours.bound)
     return Way(
         tensor=name,
         maker=_share(maker - ours.reference, theirs.bound),
         here=used,
-        apart=_share(here - maker, ours.bound + theirs.bound),
-        said=opinions(here, ours.reference.expand_as(here), found.dtype, strict=used <= 1),
+        apart=_share(local - maker, ours.bound + theirs.bound),
+        said=opinions(local, ours.reference.expand_as(local), computed.dtype, strict=used <= 1),
     )
 
 

@@ -86,8 +86,8 @@ def make_golden(path: Path, claims: Claims, hardware: Hardware, dtypes: tuple[st
             tensors[f"{key}/cotangent"] = cotangent
             expected = case.expect(inputs, cotangent, claims.device)
             tensors.update({f"{key}/ref64/{n}": b.reference for n, b in expected.items()})
-            made = compute(case.operation, inputs, cotangent, claims.device)
-            tensors.update({f"{key}/made/{n}": x.cpu() for n, x in made.items()})
+            computed = compute(case.operation, inputs, cotangent, claims.device)
+            tensors.update({f"{key}/made/{n}": x.cpu() for n, x in computed.items()})
     data = to_bytes(tensors, {"format": "pt", "warpfront": f"golden {SCHEMA}"})
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
@@ -115,10 +115,10 @@ def read_golden(path: Path) -> Golden:
         data = path.read_bytes()
     except OSError as error:
         raise GoldenError(f"{path}: {error.strerror}") from error
-    found = hashlib.sha256(data).hexdigest()
-    if found != manifest["sha256"]:
+    digest = hashlib.sha256(data).hexdigest()
+    if digest != manifest["sha256"]:
         raise GoldenError(
-            f"{path}: wrong hash: sha256 is {found}, its manifest says {manifest['sha256']}"
+            f"{path}: wrong hash: sha256 is {digest}, its manifest says {manifest['sha256']}"
         )
     try:
         tensors = from_bytes(data)

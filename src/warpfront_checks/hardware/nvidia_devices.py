@@ -35,8 +35,8 @@ def read_nvidia(reader: MachineReader) -> Detected:
     )
     problems = []
     if answer.status != 0 and (kernel or boards):
-        said = (answer.complaint or answer.output).strip().splitlines()
-        reason = said[0] if said else f"exit {answer.status}"
+        lines = (answer.complaint or answer.output).strip().splitlines()
+        reason = lines[0] if lines else f"exit {answer.status}"
         problems.append(f"the NVIDIA driver is loaded, but nvidia-smi does not answer: {reason}")
     if smi and boards and len(smi) != len(boards):
         problems.append(f"nvidia-smi lists {len(smi)} GPUs, {_PROC}/gpus {len(boards)}")
@@ -76,10 +76,10 @@ def _read_query(text: str) -> list[dict[str, Any]]:
 
 def _read_nvml(text: str) -> dict[str, Any]:
     try:
-        found = json.loads(text) if text else {}
+        document = json.loads(text) if text else {}
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
 def _boards(reader: MachineReader) -> list[dict[str, Any]]:
@@ -95,17 +95,17 @@ def _boards(reader: MachineReader) -> list[dict[str, Any]]:
 
 
 def _nodes(reader: MachineReader) -> list[str]:
-    found = [f"/dev/{name}" for name in reader.names("/dev") if _NODE.match(name)]
-    return ["/dev/nvidiactl", *found]
+    nodes = [f"/dev/{name}" for name in reader.names("/dev") if _NODE.match(name)]
+    return ["/dev/nvidiactl", *nodes]
 
 
 def _accelerator(row: dict[str, Any], nvml: dict[str, Any], *, usable: bool) -> Accelerator:
     """A device as its source gave it, completed from NVML's row of the same index and name."""
     twin: dict[str, Any] = next(
         (
-            one
-            for one in nvml.get("devices", [])
-            if (one["index"], one["name"]) == (row["index"], row["name"])
+            device
+            for device in nvml.get("devices", [])
+            if (device["index"], device["name"]) == (row["index"], row["name"])
         ),
         {},
     )

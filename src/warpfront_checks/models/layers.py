@@ -88,8 +88,8 @@ class Rotate(nn.Module):
         speeds = 10000.0 ** (-torch.arange(half, dtype=torch.float64) / half)
         angles = torch.arange(x.shape[1], dtype=torch.float64)[:, None, None] * speeds
         cosine, sine = (f(angles).to(x.device, x.dtype) for f in (torch.cos, torch.sin))
-        left, right = split[..., :half], split[..., half:]
-        turned = torch.cat([left * cosine - right * sine, right * cosine + left * sine], -1)
+        lower, upper = split[..., :half], split[..., half:]
+        turned = torch.cat([lower * cosine - upper * sine, upper * cosine + lower * sine], -1)
         return turned.flatten(-2)
 
 
@@ -186,15 +186,18 @@ def derivation_of(layer: nn.Module, dim: int) -> Operation | None:
     it takes the layer's inputs, then its parameters.
     """
     plain = isinstance(layer, Attend) and layer.bias is None and not layer.causal
-    made: dict[type[nn.Module], Callable[[Any], Operation]] = {
+    derivations: dict[type[nn.Module], Callable[[Any], Operation]] = {
         nn.Linear: lambda _: LINEAR,
-        nn.Conv2d: lambda own: convolution(
-            **{name: getattr(own, name) for name in ("stride", "padding", "dilation", "groups")}
+        nn.Conv2d: lambda layer_type: convolution(
+            **{
+                name: getattr(layer_type, name)
+                for name in ("stride", "padding", "dilation", "groups")
+            }
         ),
         nn.BatchNorm2d: lambda _: BATCH_NORM,
         nn.LayerNorm: lambda _: layer_norm(dim),
-        nn.GELU: lambda own: Pointwise(function=own),
-        nn.SiLU: lambda own: Pointwise(function=own),
-        **({Attend: lambda own: Attention(heads=own.heads)} if plain else {}),
+        nn.GELU: lambda layer_type: Pointwise(function=layer_type),
+        nn.SiLU: lambda layer_type: Pointwise(function=layer_type),
+        **({Attend: lambda layer_type: Attention(heads=layer_type.heads)} if plain else {}),
     }
-    return made[type(layer)](layer) if type(layer) in made else None
+    return derivations[type(layer)](layer) if type(layer) in derivations else None

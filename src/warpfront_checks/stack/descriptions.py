@@ -60,7 +60,7 @@ def table() -> Mapping[str, Any]:
 def starts() -> Mapping[str, str]:
     """Files that run code at every start of Python and are known, each with its text's pattern."""
     document: Mapping[str, Any] = json.loads(TABLE.read_text(encoding="utf-8"))["starts"]
-    return {name: str(one["text"]) for name, one in document.items()}
+    return {name: str(entry["text"]) for name, entry in document.items()}
 
 
 def optional_files(vendor: str, smoke: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
@@ -68,8 +68,8 @@ def optional_files(vendor: str, smoke: Iterable[Mapping[str, Any]]) -> tuple[str
     of `smoke:` entries.
     """
     table = json.loads(TABLE.read_text(encoding="utf-8"))["optional"]
-    known = (name for name, one in table.items() if vendor in one.get("vendors", (vendor,)))
-    return (*known, *(str(one) for entry in smoke for one in entry.get("optional", ())))
+    patterns = (name for name, entry in table.items() if vendor in entry.get("vendors", (vendor,)))
+    return (*patterns, *(str(pattern) for entry in smoke for pattern in entry.get("optional", ())))
 
 
 def names() -> tuple[str, ...]:
@@ -93,7 +93,9 @@ def description(name: str, *, vendor: str, version: str) -> Description:
         sources=tuple(entry["sources"]),
         compiled=tuple(of_vendor(entry.get("compiled", {}), vendor, ())),
         signs=tuple(
-            Sign(**one) for one in entry.get("signs", ()) if vendor in one.get("vendors", (vendor,))
+            Sign(**sign)
+            for sign in entry.get("signs", ())
+            if vendor in sign.get("vendors", (vendor,))
         ),
         computes=of_vendor(entry.get("computes", {}), vendor, ""),
         prints=of_vendor(entry.get("prints", {}), vendor, ""),

@@ -62,11 +62,11 @@ def lacking(path: Path, demangle: Callable[[str], str] = str) -> MissingLibrarie
     try:
         ctypes.CDLL(str(path), mode=os.RTLD_NOW | os.RTLD_LOCAL)
     except OSError as error:
-        needed, wanted = read_elf(path.read_bytes())
+        needed, undefined = read_elf(path.read_bytes())
         gone = tuple(name for name in needed if not _opens(name))
         handles = [ctypes.CDLL(None), *(ctypes.CDLL(_place(n)) for n in needed if n not in gone)]
         symbols = sorted(
-            {name for name in wanted if not any(_has(handle, name) for handle in handles)}
+            {name for name in undefined if not any(_has(handle, name) for handle in handles)}
         )
         # What a missing library would bring is not missing for itself.
         return MissingLibraries(
@@ -113,32 +113,32 @@ class LoaderPaths:
         dynamic = dynamic_of(path)
         if dynamic.machine != self.machine:
             return ()
-        own = [folder.replace("${ORIGIN}", "$ORIGIN") for folder in dynamic.folders]
-        own = [one.replace("$ORIGIN", str(path.parent)) for one in own]
-        return tuple(name for name in dynamic.needed if not self._serves(name, own))
+        folders = [folder.replace("${ORIGIN}", "$ORIGIN") for folder in dynamic.folders]
+        folders = [folder.replace("$ORIGIN", str(path.parent)) for folder in folders]
+        return tuple(name for name in dynamic.needed if not self._serves(name, folders))
 
-    def _serves(self, name: str, own: Iterable[str]) -> bool:
+    def _serves(self, name: str, own_folders: Iterable[str]) -> bool:
         if "/" in name:
             return Path(name).is_file()
         if name in self.cached or name in self.packaged or re.match(r"ld-linux|ld64", name):
             return True
         if self.driver and re.fullmatch(self.driver, name):
             return True
-        return any(Path(folder, name).is_file() for folder in (*own, *self.folders))
+        return any(Path(folder, name).is_file() for folder in (*own_folders, *self.folders))
 
 
 def loader_paths(
     packaged: Iterable[Path], vendor: str, environment: Mapping[str, str] = os.environ
 ) -> LoaderPaths:
     """Return the paths of this image: LD_LIBRARY_PATH, ld.so.cache and the loader's own folders."""
-    listed = [one for one in environment.get("LD_LIBRARY_PATH", "").split(":") if one]
+    listed = [folder for folder in environment.get("LD_LIBRARY_PATH", "").split(":") if folder]
     trusted = [folder for pattern in _TRUSTED for folder in sorted(glob.glob(pattern))]  # noqa: PTH207 - of the whole system
     cache = _CACHE.read_bytes() if _CACHE.is_file() else b""
-    cached = (os.fsdecode(one) for one in cache.split(b"\0") if one.startswith(b"/"))
+    cached = (os.fsdecode(text) for text in cache.split(b"\0") if text.startswith(b"/"))
     files = [*packaged]
     return LoaderPaths(
         folders=(*listed, *trusted),
-        cached=frozenset(os.path.basename(one) for one in cached if os.path.isfile(one)),  # noqa: PTH119, PTH113 - thousands
+        cached=frozenset(os.path.basename(path) for path in cached if os.path.isfile(path)),  # noqa: PTH119, PTH113 - thousands
         packaged=frozenset(
             [*(file.name for file in files), *(dynamic_of(f).soname for f in files)]
         ),
@@ -155,17 +155,17 @@ def lacking_libraries(
     `libx_cuda126.so`), or by the package's own imports (`has_alternative`).
     `optional` are patterns of files that a package is known to do without.
     """
-    found = {path: paths.unserved(path) for path in files}
-    served = {_family(path) for path, names in found.items() if not names}
-    modules = [path for path, names in found.items() if not names and _is_module(path)]
+    unserved_names = {path: paths.unserved(path) for path in files}
+    served = {_family(path) for path, names in unserved_names.items() if not names}
+    modules = [path for path, names in unserved_names.items() if not names and _is_module(path)]
     return {
         path: names
-        for path, names in found.items()
+        for path, names in unserved_names.items()
         if names
         and (
             not has_alternative(path, modules) if _is_module(path) else _family(path) not in served
         )
-        and not any(path.match(one) for one in optional)
+        and not any(path.match(pattern) for pattern in optional)
     }
 
 
@@ -219,10 +219,10 @@ def _caught(handler: ast.ExceptHandler) -> Iterator[str]:
 
 def _imported(node: ast.AST) -> Iterator[str]:
     """The last parts of the names of what a statement imports, and of the modules it comes from."""
-    for one in ast.walk(node):
-        if isinstance(one, ast.Import | ast.ImportFrom):
-            names = [alias.name for alias in one.names]
-            names += [one.module] if isinstance(one, ast.ImportFrom) and one.module else []
+    for child in ast.walk(node):
+        if isinstance(child, ast.Import | ast.ImportFrom):
+            names = [alias.name for alias in child.names]
+            names += [child.module] if isinstance(child, ast.ImportFrom) and child.module else []
             yield from (name.rpartition(".")[2] for name in names)
 
 
@@ -278,16 +278,16 @@ def _dynamic(data: bytes | mmap.mmap) -> Dynamic:
         for header in headers
         if header[0] == _PT_LOAD and header[3] <= address < header[3] + header[5]
     )
-    told: dict[int, list[str]] = {}
+    by_tag: dict[int, list[str]] = {}
     for tag, value in entries:
         if tag in {_DT_NEEDED, _DT_SONAME, _DT_RPATH, _DT_RUNPATH}:
-            told.setdefault(tag, []).append(_text(data, texts + value))
-    folders = told.get(_DT_RUNPATH) or told.get(_DT_RPATH) or []
+            by_tag.setdefault(tag, []).append(_text(data, texts + value))
+    folders = by_tag.get(_DT_RUNPATH) or by_tag.get(_DT_RPATH) or []
     return Dynamic(
         machine=name,
-        needed=tuple(told.get(_DT_NEEDED, ())),
-        soname=next(iter(told.get(_DT_SONAME, ())), ""),
-        folders=tuple(one for text in folders for one in text.split(":") if one),
+        needed=tuple(by_tag.get(_DT_NEEDED, ())),
+        soname=next(iter(by_tag.get(_DT_SONAME, ())), ""),
+        folders=tuple(folder for text in folders for folder in text.split(":") if folder),
     )
 
 
@@ -296,10 +296,10 @@ def read_elf(data: bytes) -> tuple[tuple[str, ...], tuple[str, ...]]:
     endian ELF file; nothing of anything else, nor of one that is cut short or says nonsense.
     """
     try:
-        wanted = tuple(_wanted(data)) if data[:6] == b"\x7fELF\x02\x01" else ()
+        symbols = tuple(_wanted(data)) if data[:6] == b"\x7fELF\x02\x01" else ()
     except (struct.error, ValueError, OverflowError):
         return (), ()
-    return read_dynamic(data).needed, wanted
+    return read_dynamic(data).needed, symbols
 
 
 def _wanted(data: bytes) -> Iterator[str]:
@@ -319,24 +319,24 @@ def _sections(data: bytes) -> Iterator[_Section]:
     (start,) = struct.unpack_from("<Q", data, 40)
     size, count = struct.unpack_from("<HH", data, 58)
     for place in range(count if start else 0):
-        at = start + place * size
-        found = struct.unpack_from("<IIQQQQI", data, at)
-        yield _Section(kind=found[1], offset=found[4], size=found[5], link=found[6])
+        position = start + place * size
+        fields = struct.unpack_from("<IIQQQQI", data, position)
+        yield _Section(kind=fields[1], offset=fields[4], size=fields[5], link=fields[6])
 
 
 def _content(data: bytes, section: _Section, entry: int) -> bytes:
     return data[section.offset : section.offset + section.size // entry * entry]
 
 
-def _text(data: bytes | mmap.mmap, at: int) -> str:
-    return _ended(data, at).decode("utf-8", "replace")
+def _text(data: bytes | mmap.mmap, position: int) -> str:
+    return _ended(data, position).decode("utf-8", "replace")
 
 
-def _ended(data: bytes | mmap.mmap, at: int) -> bytes:
-    end = data.find(b"\0", at, at + _NAME_LIMIT_BYTES)
-    if at < 0 or end < 0:
-        raise ValueError(f"no text at {at}")
-    return data[at:end]
+def _ended(data: bytes | mmap.mmap, position: int) -> bytes:
+    end = data.find(b"\0", position, position + _NAME_LIMIT_BYTES)
+    if position < 0 or end < 0:
+        raise ValueError(f"no text at {position}")
+    return data[position:end]
 
 
 def _opens(library: str) -> bool:

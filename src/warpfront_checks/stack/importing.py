@@ -26,38 +26,38 @@ _OWN = Path(__file__).resolve().parent
 _SHOWN = 300
 
 
-def main(wanted: Mapping[str, Any], told_to: int) -> None:
+def main(request: Mapping[str, Any], told_to: int) -> None:
     """`wanted`: `imports`, `compiled` (modules, or `file:GLOB` of a library that has to be in this
     process), `attributes` to read, `diagnose`: whether to look at every extension, `vendor` and
     `optional` for that, and `word`, by which its report is known.
     """
-    own, dumps = os.getpid(), json.dumps
-    told: dict[str, Any] = {"imports": {}, "compiled": {}, "attributes": {}, "finished": False}
-    told["word"] = wanted["word"]
+    pid, dumps = os.getpid(), json.dumps
+    report: dict[str, Any] = {"imports": {}, "compiled": {}, "attributes": {}, "finished": False}
+    report["word"] = request["word"]
 
     def say(doing: str = "") -> None:
-        told["doing"] = doing
-        if os.getpid() == own:  # a library may fork
-            document = dumps(told, default=str).encode()
+        report["doing"] = doing
+        if os.getpid() == pid:  # a library may fork
+            document = dumps(report, default=str).encode()
             os.pwrite(told_to, document, 0)
             os.ftruncate(told_to, len(document))
 
     torch = importlib.import_module("torch")
-    told["torch before"] = _facts(torch)
-    for name in wanted["imports"]:
-        told["imports"][name] = {"error": "the process ended while it was imported"}
+    report["torch before"] = _facts(torch)
+    for name in request["imports"]:
+        report["imports"][name] = {"error": "the process ended while it was imported"}
         say()
-        told["imports"][name] = _imported(name)
-    told["imported"] = True
-    for name in wanted["compiled"]:
+        report["imports"][name] = _imported(name)
+    report["imported"] = True
+    for name in request["compiled"]:
         say(f"while {name} was looked for")
-        told["compiled"][name] = _compiled(name, wanted["imports"])
-    told["extensions"] = _extensions(wanted, say)
+        report["compiled"][name] = _compiled(name, request["imports"])
+    report["extensions"] = _extensions(request, say)
     say()
-    for path in wanted["attributes"]:
-        told["attributes"][path] = _attribute(path)
-    told["torch after"] = _facts(torch) | {"swapped": sys.modules.get("torch") is not torch}
-    told["finished"] = True
+    for path in request["attributes"]:
+        report["attributes"][path] = _attribute(path)
+    report["torch after"] = _facts(torch) | {"swapped": sys.modules.get("torch") is not torch}
+    report["finished"] = True
     say()
 
 
@@ -83,8 +83,8 @@ def _imported(name: str) -> dict[str, object]:
         }
     owner, file = _distribution(name), getattr(module, "__file__", None)
     if owner and file and owner.files and os.path.realpath(file) not in _brought(name):
-        said = f"it says that it is {file}, which its wheel does not bring"
-        return {"error": said[:_SHOWN], "missing": None, "at": ""}
+        problem = f"it says that it is {file}, which its wheel does not bring"
+        return {"error": problem[:_SHOWN], "missing": None, "at": ""}
     return {
         "file": file,
         "distribution": owner.metadata["Name"] if owner else None,
@@ -116,33 +116,33 @@ def _compiled(name: str, imports: list[str]) -> dict[str, object]:
     """Whether compiled code is in this process: a module of an extension's file, or a library."""
     if name.startswith("file:"):
         pattern, files = name.removeprefix("file:"), _files(imports)
-        here = {str(path) for path in files if path.match(pattern)}
-        loaded = sorted(here & _symbols().loaded_files())
-        said = "" if loaded else "not in the process"
-        return {"loaded": loaded, "error": said, **({} if loaded else _first_lacking(here))}
-    found = _imported(name)
-    file = str(found.get("file") or "")
-    if "error" not in found and not file.endswith(tuple(importlib.machinery.EXTENSION_SUFFIXES)):
+        matching = {str(path) for path in files if path.match(pattern)}
+        loaded = sorted(matching & _symbols().loaded_files())
+        problem = "" if loaded else "not in the process"
+        return {"loaded": loaded, "error": problem, **({} if loaded else _first_lacking(matching))}
+    imported = _imported(name)
+    file = str(imported.get("file") or "")
+    if "error" not in imported and not file.endswith(tuple(importlib.machinery.EXTENSION_SUFFIXES)):
         return {"loaded": [], "error": f"{name} is {file}, which is no extension"}
-    if "error" not in found and os.path.realpath(file) not in _symbols().loaded_files():
+    if "error" not in imported and os.path.realpath(file) not in _symbols().loaded_files():
         return {"loaded": [], "error": f"{name} says that it is {file}, not in the process"}
-    if "error" not in found:
+    if "error" not in imported:
         return {"loaded": [file], "error": ""}
     stem = name.rpartition(".")[2]
-    here = {str(path) for path in _files(imports) if path.name.partition(".")[0] == stem}
-    return {"loaded": [], "error": found["error"], **_first_lacking(here)}
+    matching = {str(path) for path in _files(imports) if path.name.partition(".")[0] == stem}
+    return {"loaded": [], "error": imported["error"], **_first_lacking(matching)}
 
 
 def _first_lacking(files: set[str]) -> dict[str, object]:
     """Why the first of these does not load, if one does not."""
     for file in sorted(files):
-        found = _lacking(Path(file))
-        if found["said"]:
-            return {"file": file, **found}
+        problem = _lacking(Path(file))
+        if problem["said"]:
+            return {"file": file, **problem}
     return {"file": None} if not files else {}
 
 
-def _extensions(wanted: Mapping[str, Any], say: Callable[[str], None]) -> dict[str, object]:
+def _extensions(request: Mapping[str, Any], say: Callable[[str], None]) -> dict[str, object]:
     """Of the compiled files of these packages: those in this process, and, to `diagnose`, why each
     Python extension that is not would not load, and which libraries the others need in vain: a
     plug-in is loaded later, or never. What is loaded runs code: `say` is called before.
@@ -152,48 +152,56 @@ def _extensions(wanted: Mapping[str, Any], say: Callable[[str], None]) -> dict[s
         say(f"while {path} was loaded")
         return _lacking(path)
 
-    files, suffixes = _files(wanted["imports"]), tuple(importlib.machinery.EXTENSION_SUFFIXES)
-    diagnose, optional = wanted["diagnose"], wanted["optional"]
+    files, suffixes = _files(request["imports"]), tuple(importlib.machinery.EXTENSION_SUFFIXES)
+    diagnose, optional = request["diagnose"], request["optional"]
     mapped = _symbols().loaded_files()
     loaded = {path for path in files if str(path) in mapped}
-    others = [path for path in files if path not in loaded and path.name.endswith(suffixes)]
-    named = [path for path in others if path.name.count(".") > 1 or path.name.startswith("_")]
-    named = [path for path in named if not any(path.match(one) for one in optional)]
+    missing_files = [path for path in files if path not in loaded and path.name.endswith(suffixes)]
+    named = [
+        path for path in missing_files if path.name.count(".") > 1 or path.name.startswith("_")
+    ]
+    named = [path for path in named if not any(path.match(pattern) for pattern in optional)]
     return {
         "loaded": sorted(map(str, loaded)),
         "others": sorted(str(path) for path in files if path not in loaded),
         "lacking": {str(path): lacking(path) for path in named} if diagnose else {},
-        "unserved": _unserved(files, wanted) if diagnose else {},
+        "unserved": _unserved(files, request) if diagnose else {},
     }
 
 
-def _unserved(files: list[Path], wanted: Mapping[str, Any]) -> dict[str, list[str]]:
-    every = (one for owner in importlib.metadata.distributions() for one in _shared_objects(owner))
-    paths = _symbols().loader_paths(every, wanted["vendor"])
-    found = _symbols().lacking_libraries(files, paths, wanted["optional"])
-    return {str(path): list(names) for path, names in found.items()}
+def _unserved(files: list[Path], request: Mapping[str, Any]) -> dict[str, list[str]]:
+    every = (
+        file for owner in importlib.metadata.distributions() for file in _shared_objects(owner)
+    )
+    paths = _symbols().loader_paths(every, request["vendor"])
+    unserved = _symbols().lacking_libraries(files, paths, request["optional"])
+    return {str(path): list(names) for path, names in unserved.items()}
 
 
 def _files(imports: list[str]) -> list[Path]:
     """The shared objects that the imported packages' distributions brought."""
-    owners = {one.metadata["Name"]: one for name in imports if (one := _distribution(name))}
+    owners = {
+        distribution.metadata["Name"]: distribution
+        for name in imports
+        if (distribution := _distribution(name))
+    }
     return [path for owner in owners.values() for path in _shared_objects(owner)]
 
 
-def _shared_objects(one: importlib.metadata.Distribution) -> list[Path]:
-    named = (file for file in one.files or () if _symbols().is_shared_object(file.name))
-    paths = (Path(str(one.locate_file(file))).resolve() for file in named)
+def _shared_objects(distribution: importlib.metadata.Distribution) -> list[Path]:
+    named = (file for file in distribution.files or () if _symbols().is_shared_object(file.name))
+    paths = (Path(str(distribution.locate_file(file))).resolve() for file in named)
     return [path for path in paths if path.is_file()]
 
 
 def _lacking(path: Path) -> dict[str, object]:
     torch: Any = importlib.import_module("torch")
     demangle = getattr(torch._C, "_demangle", str)  # noqa: SLF001 - the only demangler here
-    found = _symbols().lacking(path, demangle)
+    problem = _symbols().lacking(path, demangle)
     return {
-        "said": found.said[:_SHOWN],
-        "libraries": list(found.libraries),
-        "symbols": [name[:_SHOWN] for name in found.symbols],
+        "said": problem.said[:_SHOWN],
+        "libraries": list(problem.libraries),
+        "symbols": [name[:_SHOWN] for name in problem.symbols],
     }
 
 
