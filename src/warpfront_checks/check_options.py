@@ -1,7 +1,7 @@
-"""Which sessions there are, and how much of each is done: by whose tolerances, from which inputs.
+"""The sessions, and the options of a run: how many checks, by which tolerances, from which inputs.
 
-Needs no torch: the command line reads it before torch is imported. Every door makes its options
-from `EFFORT_OPTIONS` and its sessions from `CHECK_SESSIONS`.
+Needs no torch: the command line reads it before torch is imported. Every CLI makes its options from
+`EFFORT_OPTIONS` and its sessions from `CHECK_SESSIONS`.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ PROFILES = Path(__file__).with_name("profiles.json")
 
 @dataclass(frozen=True, kw_only=True)
 class CheckSession:
-    """One session inside an image. `records` are `module:function` below this package, called in
-    turn with claims, recorder and effort; `asked_for` is only run where somebody asks for it, or
-    an image declares it. `seconds` is about how long a CPU computes for it: of sessions side by
-    side the longest begins first, and one that is `last` when all others have ended. On the CPU
-    `threaded` ones get every core, so that threads are tried too.
+    """One session inside an image. `records` are `module:function` below this package, called
+    in turn with claims, recorder and effort. `asked_for` sessions run only if named, or if an image
+    declares them. `seconds` is the approximate time on a CPU: of parallel sessions the longest
+    begins first. One that is `last` begins when all the rest have ended. On the CPU `threaded` ones
+    get every core, so that threads are tried too.
     """
 
     says: str
@@ -85,7 +85,7 @@ CHECK_SESSIONS: Mapping[str, CheckSession] = {
         records=("stack.stack_checks:record_stack",),
         asked_for=True,
         seconds=30.0,
-        # What it runs is no word of ours, and finds what the others left.
+        # It runs foreign programs, and looks for traces of the earlier sessions.
         last=True,
     ),
     "selftest": CheckSession(
@@ -107,8 +107,8 @@ SESSIONS = tuple(name for name, session in CHECK_SESSIONS.items() if not session
 
 @dataclass(frozen=True, kw_only=True)
 class EffortOption:
-    """One option, as every door has it. `read` raises `ValueError` for what it cannot use; a
-    flag has none.
+    """One option, the same in every CLI. `read` raises `ValueError` for a value that it cannot
+    use; a flag has none.
     """
 
     name: str
@@ -131,7 +131,7 @@ class CheckOptions:
     chosen: bool = field(default=True, compare=False)
 
     def arguments(self) -> tuple[str, ...]:
-        """As options of a command line."""
+        """Return the options of a command line that stand for these values."""
         values = self.document()
         argv: list[str] = []
         for option in EFFORT_OPTIONS:
@@ -271,7 +271,7 @@ def current_profile(name: str) -> str:
 
 
 def asked_profile(name: str) -> str:
-    """The same for somebody who asks by the old name, who is told on stderr."""
+    """Return the current name of a profile; print a notice on stderr for its old name."""
     current = current_profile(name)
     if current != name:
         note = f"note: the profile {name} is called {current} now; the next release drops the old"

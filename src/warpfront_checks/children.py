@@ -1,8 +1,9 @@
-"""Work in child processes, an item at a time: what crashes or hangs costs its own item only.
+"""Work in child processes, an item at a time: a crash or a hang costs its own item only.
 
-The child is a module whose `main` calls `serve`: it says when it begins an item and what came of
-it. One that dies or takes too long is ended with its group, and another goes on with the rest. It
-is a Python of its own, or a fork of this one or of its nursery, which need not import torch again.
+The child is a module whose `main` calls `serve`: it reports the start of an item and its result. A
+child that dies or takes too long is ended with its group, and another continues with the rest. It
+is a Python of its own, or a fork of this one or of its fork server. A fork need not import torch
+again.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from typing import Any, Protocol
 from warpfront_checks.forks import fork
 from warpfront_checks.forkserver import Adopted, nursery, run_job
 
-# What a child is told, and what it answers.
+# Environment of a child, and the outcomes that it reports.
 _PIPES = ("places", "answers")
 DONE, CRASHED, HUNG = "done", "crashed", "hung"
 _SAID_BYTES = 4000
@@ -43,7 +44,9 @@ START_SECONDS = 240.0
 
 @dataclass(frozen=True, kw_only=True)
 class Returned:
-    """What came of an item: the child's own document, or how the child ended over it."""
+    """The result of an item: the child's own document, or the end of the child that worked on
+    it.
+    """
 
     item: Any
     place: int
@@ -62,9 +65,10 @@ def each_in_a_child(
     forked: bool = False,
     places: Iterator[int] | None = None,
 ) -> Iterator[Returned]:
-    """Every item in its order; `seconds` is what one may take. `forked` only where this process has
-    computed nothing: neither drivers nor pools of threads live on in a fork. `places` are those of
-    the items that are asked here, if not all: the next is taken when the one before has ended.
+    """Yield the result of every item in order; `seconds` is the limit for one. Use `forked`
+    only in a process that has computed nothing: neither drivers nor pools of threads survive a
+    fork. `places` are the indices of the items to run in this call, all by default. The next index
+    is taken when the item before has ended.
     """
     raised = nursery()
     child = _Fork if forked else raised.begin if raised else _python
@@ -102,7 +106,7 @@ def begin_beside(
         try:
             for returned in each_in_a_child(module, items, places=places(), **limits):
                 answers[returned.place].set_result(returned)
-        except Exception as error:  # noqa: BLE001 - whoever waits for an answer has to hear of it
+        except Exception as error:  # noqa: BLE001 - the futures that wait for an answer receive it
             for place in [*indices, *places()]:
                 if not answers[place].done():
                     answers[place].set_exception(error)
@@ -133,7 +137,7 @@ def _line(document: object) -> bytes:
 
 
 class Child(Protocol):
-    """What is used of `subprocess.Popen`, which a fork has as well."""
+    """The part of `subprocess.Popen` in use, which a fork has as well."""
 
     pid: int
     returncode: Any
@@ -165,7 +169,9 @@ class _Fork(Adopted):
 def _one_child(
     begin: Callable[..., Child], items: Sequence[Any], places: Iterator[int], seconds: float
 ) -> Iterator[Returned]:
-    """Until no place is left, or it ends over an item, which is the last that this returns."""
+    """Yield results until no index remains, or until the child ends over an item, which is the
+    last.
+    """
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
         job, paths = Path(name) / "job.json", {pipe: Path(name) / pipe for pipe in _PIPES}
         for path in paths.values():
@@ -186,7 +192,9 @@ def _one_child(
 def _dealt(
     items: Sequence[Any], places: Iterator[int], writing: Any
 ) -> Iterator[Callable[..., Returned]]:
-    """Each place is told the child when it is asked for here; what will be returned of it."""
+    """Write each index to the child when the iterator reaches it; yield constructors of its
+    results.
+    """
     for place in places:
         writing.write(b"%d\n" % place)
         yield partial(Returned, item=items[place], place=place)
@@ -245,7 +253,7 @@ class _AnswerLines:
 
 
 def _ending(child: Child, log_path: Path) -> str:
-    """A signal by its name, and what a child said last."""
+    """Return the name of the signal or the exit code, and the child's last line."""
     code = child.returncode
     ending = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit {code}"
     text = log_path.read_bytes()[-_SAID_BYTES:].decode("utf-8", "replace").strip().splitlines()

@@ -1,9 +1,9 @@
-"""The check `device`: whether the claimed device is here, torch computes on it, and it is hardware.
+"""The check `device`: the claimed device is present, torch computes on it, and it is hardware.
 
 Nothing falls back to the CPU: a missing device is `unavailable`, a torch that would compute on the
-CPU although it need not is `failed`. What torch reports is compared with the kernel's own traces
-and with what answers for the device in this process: `emulated` names what stands in for hardware,
-`undetermined` says what could not be looked at.
+CPU although it need not is `failed`. The report of torch is compared with the kernel's own traces
+and with the libraries that answer for the device in this process. `emulated` names the substitute
+for hardware; `undetermined` names the facts that could not be read.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ BUILDS = {"nvidia": "cuda", "amd": "rocm", "gaudi": "hpu", "intel": "xpu"}
 
 
 def judge_presence(claims: Claims, facts: TorchFacts, hardware: Hardware) -> CheckFinding | None:
-    """None if the claimed device can be computed on, else the finding that every check of it gets.
+    """Return None if torch can compute on the claimed device, else the finding for every check
+    of it.
 
-    `failed`: torch is built for something else, or devices that this user may open are here and
+    `failed`: torch is built for something else, or devices that this user may open are present and
     torch sees none. `unavailable`: no such device, it may not be opened, a variable hides it, or it
     is of another arch than the target.
     """
@@ -64,10 +65,11 @@ def judge_presence(claims: Claims, facts: TorchFacts, hardware: Hardware) -> Che
 def judge_reality(
     claims: Claims, facts: TorchFacts, hardware: Hardware, answering: Answering
 ) -> CheckFinding | None:
-    """None if hardware is known to be behind the claimed device, else why that is not known.
+    """Return None if hardware is known to be behind the claimed device, else a finding with the
+    doubt.
 
-    `emulated`: something stands in for the device. `undetermined`: what would show it cannot be
-    read here; a container without /sys, gVisor and WSL2 end so, and never as `emulated`.
+    `emulated`: something takes the place of the device. `undetermined`: the evidence cannot be read
+    in this process; a container without /sys, gVisor and WSL2 end so, and never as `emulated`.
     """
     if BUILDS.get(claims.vendor) is None:
         return None
@@ -114,14 +116,16 @@ def _signs(facts: TorchFacts, kernel: KernelView, answering: Answering) -> Itera
 
 
 def _sees_sys(kernel: KernelView) -> bool:
-    """Whether an absent driver and board are absent from the machine, and not just hidden."""
+    """Return whether an absent driver and board are absent from the machine, and not just
+    hidden.
+    """
     return not {"/sys/bus", "/proc"} & {*kernel.unseen} and kernel.lists_pci
 
 
 def _doubts(
     hardware: Hardware, facts: TorchFacts, kernel: KernelView, answering: Answering
 ) -> Iterator[str]:
-    """What keeps from knowing that the hardware answers."""
+    """Return the reasons for which it is unknown that the hardware answers."""
     yield from answering.unread
     yield from answering.calls
     if "/dev" in kernel.unseen:
@@ -148,8 +152,8 @@ def _other_arch(facts: TorchFacts, kernel: KernelView) -> str:
 def find_device(claims: Claims, recorder: Recorder, torch: Any, hardware: Hardware) -> bool:
     """Make the first check of every session that computes, `device`; return whether it computes.
 
-    Where the claimed device is missing, this is the session's only check. An emulated device
-    computes, and the check says so: whoever runs an emulator wants the results.
+    If the claimed device is missing, this is the session's only check. An emulated device computes,
+    and the check reports it: a user of an emulator wants the results.
     """
     facts = read_facts(torch)
     recorder.environment.update(environment_of(torch))
@@ -164,12 +168,12 @@ def find_device(claims: Claims, recorder: Recorder, torch: Any, hardware: Hardwa
 
 
 def computes(check_finding: CheckFinding | None) -> bool:
-    """Whether a device with this finding computes at all."""
+    """Return whether a device with this finding computes at all."""
     return check_finding is None or check_finding.outcome in {PASSED, EMULATED, UNDETERMINED}
 
 
 def judge_device(claims: Claims, facts: TorchFacts, hardware: Hardware) -> CheckFinding | None:
-    """None if the claimed device is here and is hardware, else the finding."""
+    """Return None if the claimed device is present and is hardware, else the finding."""
     lacking = judge_presence(claims, facts, hardware)
     if lacking is not None or BUILDS.get(claims.vendor) is None:
         return lacking

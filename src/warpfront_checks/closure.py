@@ -1,8 +1,8 @@
-"""`python -m warpfront_checks.closure`: which requirements are not met, JSON in and out.
+"""Unmet requirements, JSON in and out: `python -m warpfront_checks.closure`.
 
-Requirements are read here only, by `packaging`, which an image need not have: it lies beside nox
-in the toolbox. So this is a process of its own. It alone has the toolbox on its path, and it
-looks at nothing but the JSON: what is installed was read by a process that sees exactly the
+Requirements are evaluated only in this module, by `packaging`, which an image need not have: it is
+in the toolbox with nox. So this is a process of its own. It alone has the toolbox on its path, and
+it reads only the JSON. The installed distributions were read by a process that sees exactly the
 image's own packages.
 """
 
@@ -30,7 +30,9 @@ _UNREADABLE = (
 
 @dataclass(frozen=True, kw_only=True)
 class Closure:
-    """What does not fit together, what could not be read, and which distributions were reached."""
+    """Requirements that are not met, lines that could not be read, and the distributions
+    reached.
+    """
 
     conflicts: tuple[str, ...]
     unread: tuple[str, ...]
@@ -68,7 +70,7 @@ def judge_closure(
 
 
 def _applying(line: str, extras: Iterable[str]) -> Requirement | None:
-    """The requirement, if its marker holds here. A URL says nothing of what is installed."""
+    """Return the requirement, if its marker applies. A URL gives no version to compare."""
     requirement = Requirement(line)
     if requirement.url:
         raise InvalidRequirement(f"the URL {requirement.url}")

@@ -1,4 +1,4 @@
-"""Which dtypes a device really computes: each is tried, none is assumed from the device's name.
+"""The dtypes that a device really computes: each is tried, none is assumed from the device's name.
 
 A cast that works proves little (some devices store a type that they cannot multiply), so a probe is
 a product of small integers, which are exact in every one of these types.
@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 COMPUTED = "computed"
-# What a probe may raise: torch says "not implemented" in all of these ways.
+# Errors of a probe: torch raises each of them for "not implemented".
 _REFUSALS = (
     RuntimeError,
     NotImplementedError,
@@ -33,8 +33,9 @@ _FP8_LARGEST = {
 
 
 def probe_dtypes(device: str) -> dict[str, str]:
-    """Per dtype `computed`, or what the device said instead. fp8 has two entries a format: `stored`
-    (numbers up to its largest survive the way there and back) and `matmul` (scaled product).
+    """Return per dtype `computed`, or the device's error instead. fp8 has two entries a format:
+    `stored` (numbers up to its largest survive the way there and back) and `matmul` (scaled
+    product).
     """
     answers = {name: _tried(_probe_product, name, device) for name in _PLAIN}
     for name in _FP8:

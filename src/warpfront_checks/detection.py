@@ -28,9 +28,10 @@ _DEVICE_TYPES = {"cuda": "cuda", "rocm": "cuda", "hpu": "hpu", "xpu": "xpu", "cp
 
 @dataclass(frozen=True, kw_only=True)
 class Detection:
-    """`hardware` is the machine, `facts` torch's view of it (None without torch, `no_torch` says
-    why), `dtypes` what was probed on the device, `disagreements` where the two differ, `reality`
-    the outcome of the check `device` with its reason ("" where torch sees no device).
+    """The machine (`hardware`) and torch's view of it (`facts`, None without torch; `no_torch`
+    is the reason). `dtypes` are the probes on the device, `disagreements` the differences of the
+    two views. `reality` is the outcome of the check `device` with its reason ("" where torch sees
+    no device).
     """
 
     hardware: Hardware
@@ -52,7 +53,7 @@ class Detection:
         }
 
     def answer(self) -> dict[str, object]:
-        """What a porting engineer asks first, each from the source that knows it best."""
+        """Return the facts that a porting engineer needs first, each from its best source."""
         device = next(iter(self.hardware.accelerators), None)
         devices = self.facts.devices if self.facts else ()
         vendor = device.vendor if device else "cpu"
@@ -113,7 +114,7 @@ def _reality(hardware: Hardware, facts: TorchFacts) -> str:
 
 
 def disagreements(hardware: Hardware, facts: TorchFacts) -> tuple[str, ...]:
-    """Where torch and the machine tell different stories: count, arch, memory, build."""
+    """Return the differences between torch and the machine: count, arch, memory, build."""
     vendor = next((name for name, build in BUILDS.items() if build == facts.build), "")
     devices = hardware.of(vendor)
     if not vendor:

@@ -1,4 +1,4 @@
-"""What is installed in this Python, by its metadata, and whether it fits together."""
+"""The installed distributions of this Python, by their metadata, and their conflicts."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ _ROCM_PREFIXES = (
     "hip-python",
 )
 PIP_SECONDS = 120.0
-# Beside the mounted package in an image; not there in a checkout, where nox brings `packaging`.
+# In an image it is mounted with the package; in a checkout nox brings `packaging`.
 TOOLBOX = Path(__file__).resolve().parents[2] / "toolbox"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Conflicts:
-    """What does not fit together, what could not be read, and how many distributions
-    were looked at.
+    """Conflicts, lines that could not be read, and the number of distributions that were looked
+    at.
     """
 
     conflicts: tuple[str, ...]
@@ -61,7 +61,7 @@ class Installed:
 
 
 def read_installed() -> Installed:
-    """Every distribution on the path, with its duplicates."""
+    """Read every distribution on the path, with its duplicates."""
     versions: dict[str, list[str]] = {}
     requirements: dict[str, tuple[str, ...]] = {}
     for distribution in importlib.metadata.distributions():
@@ -105,7 +105,7 @@ def duplicates(installed: Installed, names: Iterable[str]) -> list[str]:
 
 
 def _stands_for(name: str, rivals: Iterable[str], installed: Installed) -> bool:
-    """Whether `name` is a guard's shim: it owns nothing, and requires the one that does."""
+    """Return whether `name` is a guard's shim: it owns nothing, and requires the real owner."""
     lines = installed.requirements.get(name, ())
     return any(line.startswith(f"{other}=") for line in lines for other in rivals)
 
@@ -160,7 +160,7 @@ def closure_conflicts(installed: Installed, roots: Iterable[str]) -> Conflicts:
 
 
 def pip_conflicts() -> tuple[str, ...] | None:
-    """What `pip check` of this very Python complains of; None where it has no pip."""
+    """Return the complaints of `pip check` of this very Python; None where it has no pip."""
     if importlib.util.find_spec("pip") is None:
         return None
     argv = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "check"]

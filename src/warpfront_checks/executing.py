@@ -1,4 +1,4 @@
-"""One call on a device, of whatever suite: forward, and backward where something is fed back."""
+"""One call on a device, of any suite: forward, and backward where a cotangent is fed back."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from torch import Tensor
 
 @dataclass(frozen=True, kw_only=True)
 class Computed:
-    """What one call gave, copied to the CPU: its outputs, and a gradient for each leaf (None where
-    it is not used). `places` are the device types that these were found on; `strides` are those of
-    the first of its outputs.
+    """The result of one call, copied to the CPU: its outputs, and a gradient for each leaf
+    (None where it is not used). `places` are the device types of these tensors; `strides` are those
+    of the first of its outputs.
     """
 
     outputs: tuple[Tensor, ...]
@@ -28,7 +28,7 @@ class Computed:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of all, in their order."""
+        """Return the names of all tensors, in their order."""
         outputs = [f"output {i}" for i in range(len(self.outputs))]
         if len(outputs) == 1:
             outputs = ["output"]

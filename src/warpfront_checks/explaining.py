@@ -25,7 +25,7 @@ from warpfront_checks.results import (
 
 CHECKS = Path(__file__).parent
 PACKAGE = "warpfront_checks"
-# Read from files beside the sources, which a script does not have; profiles are no part of a case.
+# Read from data files of the package, which a script does not have; profiles are no part of a case.
 STAND_INS = {"tolerances": "def tolerances():\n    return {}"}
 DEVICES = ("cpu", "cuda", "hpu", "xpu")
 DIRECTIONS = ("", "backward", "otherwise")
@@ -74,7 +74,7 @@ FLOATS = ("float32", "bfloat16", "float16", "float64")
 
 
 class UnexplainedError(Exception):
-    """There is no such failure, or none that a script could repeat; the message says which."""
+    """There is no such failure, or none that a script could repeat; the message names it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,7 +172,7 @@ def _first_fault(check_record: CheckRecord) -> str:
 
 
 def _drawn(environment: Mapping[str, object]) -> dict[str, int]:
-    """How much was checked, and the seed that was drawn for it."""
+    """Return the amount of checks, and the seed that was drawn for it."""
     effort = environment.get("effort")
     effort = effort if isinstance(effort, dict) else {}
     seeds = effort.get("drawn")
@@ -442,7 +442,7 @@ class Shaken:
         yield from dict.fromkeys(parts)
 
     def _order(self) -> Iterator[str]:
-        """The modules of which something is kept, each after those that it imports."""
+        """Return the modules with needed definitions, each after those that it imports."""
         visited: set[str] = set()
 
         def visit(module: str) -> Iterator[str]:
@@ -475,7 +475,9 @@ class Shaken:
             self._follow(module, other)
 
     def _follow(self, module: str, name: str) -> None:
-        """A name as a module sees it: its own, another's of ours, or somebody else's."""
+        """Follow a name of a module: its own, one of another module of ours, or one of a
+        library.
+        """
         if name in _definitions(module):
             self._need(module, name)
             return
@@ -504,7 +506,7 @@ def _definitions(module: str) -> dict[str, list[ast.stmt]]:
 
 @cache
 def _imported(module: str) -> dict[str, list[tuple[ast.stmt, ast.alias]]]:
-    """What a module takes from elsewhere, by the name that it has there."""
+    """Return the imports of a module, by the name that each has in the module."""
     imports: dict[str, list[tuple[ast.stmt, ast.alias]]] = {}
     for node in ast.walk(_tree(module)):
         if isinstance(node, ast.Import | ast.ImportFrom):
@@ -532,7 +534,7 @@ def _quoted(nodes: list[ast.stmt]) -> set[str]:
 
 
 def _alike(first: str, other: str, name: str) -> bool:
-    """Whether two modules define a name in the same words."""
+    """Return whether two modules define a name in the same words."""
     texts = {ast.unparse(node) for m in (first, other) for node in _definitions(m).get(name, [])}
     return len(texts) == 1
 

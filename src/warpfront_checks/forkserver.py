@@ -1,9 +1,9 @@
-"""Children that begin as forks of a process that has imported torch and done nothing else with it:
-who computes on a GPU cannot fork them itself, for no driver lives on in a fork. Edge.
+"""Children that begin as forks of a process that has imported torch and done nothing else with
+it. A process that computes on a GPU cannot fork them itself, for no driver survives a fork. Edge.
 
-The nursery is forked while its session has touched no driver yet. What it forks is handed on to the
-session (`PR_SET_CHILD_SUBREAPER`: whose parent ends is the child of its nearest ancestor that asked
-for that), which waits for it as for any child of its own.
+The fork server is forked while its session has touched no driver yet. Its forks are handed on to
+the session by `PR_SET_CHILD_SUBREAPER`: an orphan becomes the child of its nearest ancestor with
+that flag. The session waits for each as for any child of its own.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Nursery:
 
 
 class Adopted:
-    """What is used of `subprocess.Popen`, of a process that another one began."""
+    """The part of `subprocess.Popen` in use, for a process that another process began."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -80,8 +80,8 @@ class Adopted:
 
 
 def open_nursery() -> None:
-    """For the rest of this process, which has used no driver yet; where the system hands no
-    orphans on, children are begun as before.
+    """Open the fork server for the rest of this process, which has used no driver yet. If the
+    system hands no orphans on, children begin as before.
     """
     with contextlib.suppress(AttributeError, OSError):
         if ctypes.CDLL(None).prctl(_CHILD_SUBREAPER, 1, 0, 0, 0) == 0:
@@ -93,7 +93,7 @@ def nursery() -> Nursery | None:
 
 
 def run_job(module: str, environment: Mapping[str, str], job: str, log_fd: int) -> int:
-    """What a fork does as a Python of its own would: the module's `main` with its job."""
+    """Run the module's `main` with its job in a fork, as a Python of its own would."""
     os.setsid()
     for stream in (1, 2):
         os.dup2(log_fd, stream)

@@ -25,8 +25,8 @@ PACKAGE = "warpfront_guard"
 
 
 def check_guard(claimed: object, places: Places | None = None) -> CheckFinding:
-    """The stack is as it was sealed, the guard is ours, and protects what `claimed` (a
-    policy's document) says.
+    """Check that the stack is as it was sealed, and that the guard is ours and protects the
+    packages of `claimed` (a policy's document).
     """
     places = places or places_of_this_python()
     try:
@@ -49,8 +49,8 @@ def check_guard(claimed: object, places: Places | None = None) -> CheckFinding:
 
 
 def policy_differences(policy: Policy, claimed: Policy) -> list[str]:
-    """Where the image's policy is not the claimed one. What was adopted from a base is known by
-    its patterns only.
+    """Return the differences between the image's policy and the claimed one. Packages adopted
+    from a base are known by their patterns only.
     """
     wrong = []
     if claimed.adopt:
@@ -92,6 +92,8 @@ def _bytes(path: Path) -> bytes | None:
 
 
 def _given_environment() -> dict[str, str]:
-    """What this process was started with; the image's .pth has put channels back since."""
+    """Return the environment of this process at its start; the image's .pth has put channels
+    back since.
+    """
     started = sys.modules.get(f"{PACKAGE}.startup")
     return {**os.environ, **getattr(started, "given", {})}

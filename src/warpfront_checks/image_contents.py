@@ -1,7 +1,7 @@
-"""What lies in this image, for its bill of materials: distributions with what their metadata says
-of licences, demands and what they carry; Debian packages; the system's name.
+"""Contents of this image for its SBOM: distributions with the licences, demands and components
+of their metadata; Debian packages; the system's name.
 
-Written inside an image and read outside as a stranger's: `Contents` is one type on both sides.
+Written inside an image and read outside as untrusted input: `Contents` is one type on both sides.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _LICENCE = re.compile(r"^License:[ \t]*(\S[^\n]*)$", re.MULTILINE | re.IGNORECAS
 
 
 class ContentsError(ValueError):
-    """A document that is no list of contents; the message says where."""
+    """A document that is no list of contents; the message names the field."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EmbeddedComponent:
-    """Something that a distribution holds inside itself, and says so: `kind` is how its purl calls
-    it (`pypi`, `cargo`).
+    """A component inside a distribution, by the distribution's own metadata: `kind` is the type
+    of its purl (`pypi`, `cargo`).
     """
 
     kind: str
@@ -79,8 +79,8 @@ class Package:
 
 @dataclass(frozen=True, kw_only=True)
 class Contents:
-    """All of it. `system` and `release` are ID and VERSION_ID of os-release (`debian`, `12`),
-    `folders` the bytes of the files in each folder (`folder_of`).
+    """All contents of an image. `system` and `release` are ID and VERSION_ID of os-release
+    (`debian`, `12`), `folders` the bytes of the files in each folder (`folder_of`).
     """
 
     distributions: tuple[FoundDistribution, ...] = ()
@@ -96,7 +96,7 @@ class Contents:
 
 
 def read_contents(root: Path = Path("/")) -> Contents:
-    """What this Python and the system below `root` hold."""
+    """Read the distributions of this Python and the packages of the system below `root`."""
     release = _assignments(_text(root / "etc" / "os-release", _COPYRIGHT_LIMIT_BYTES))
     dpkg = root / "var" / "lib" / "dpkg"
     status = _text(dpkg / "status", _FILE_LIMIT_BYTES)
@@ -188,7 +188,9 @@ def packages_in(status: str) -> Iterator[Package]:
 
 
 def with_licences(package: Package, copyright_text: str) -> Package:
-    """With the licences that a machine-readable copyright file names, in their own spelling."""
+    """Return the package with the licences of a machine-readable copyright file, in their own
+    spelling.
+    """
     if not _MACHINE_READABLE.match(copyright_text):
         return package
     names = {_short(" ".join(match.split())) for match in _LICENCE.findall(copyright_text)}
@@ -223,7 +225,9 @@ def found_in(metadata: str, carried: Iterable[EmbeddedComponent] = ()) -> FoundD
 
 
 def carried_by(bill: object) -> Iterator[EmbeddedComponent]:
-    """What a CycloneDX document lists, however deep, by its purls: `pkg:cargo/aes@0.8.4`."""
+    """Yield the components of a CycloneDX document, however deep, by their purls:
+    `pkg:cargo/aes@0.8.4`.
+    """
     pending: list[Any] = [bill]
     while pending:
         component = pending.pop()
@@ -366,12 +370,12 @@ def _all(read: Any, name: str, prefix: str = "") -> tuple[str, ...]:
 
 
 def _short(text: str) -> str:
-    """A text of a line that somebody else wrote: a licence's name, not the licence itself."""
+    """Return a foreign text as one short line: a licence's name, not the licence itself."""
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
 
 
 def _text(path: Path, limit_bytes: int) -> str:
-    """What a file begins with; "" where there is none."""
+    """Return the beginning of a file; "" if there is none."""
     try:
         with path.open("rb") as file:
             return file.read(limit_bytes).decode("utf-8", errors="replace")

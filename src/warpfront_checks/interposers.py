@@ -1,5 +1,5 @@
-"""What answers for a device in this process: preloaded libraries, emulators, and the files that
-define the entry points of a vendor's driver.
+"""Libraries that answer for a device in this process: preloaded ones, emulators, and the files
+that define the entry points of a vendor's driver.
 
 `read_answering` only looks; `claimed_device` judges.
 """
@@ -45,7 +45,7 @@ ENTRY_POINTS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "gaudi": (("hlthunk_open", "synInitialize"), r"lib(hl-thunk|Synapse)\.so[.\d]*"),
     "intel": (("zeInit",), r"libze_[\w-]+\.so[.\d]*"),
 }
-# What a process reaches a device by; the C library answers, or something stands before it.
+# System calls that reach a device: the C library answers them, or an interposer does.
 _CALLS = ("ioctl", "open64", "openat")
 _OPENAT = {"x86_64": 257, "aarch64": 56}
 _CURRENT_FOLDER = -100
@@ -54,12 +54,12 @@ _LIBC = re.compile(r"(libc|libpthread|ld-[\w-]+|libc\.musl-[\w-]+)([-.][\w.-]*)?
 
 @dataclass(frozen=True, kw_only=True)
 class Answering:
-    """`preloaded` are the files that the loader puts first, `emulators` what names an emulator,
-    `foreign` entry points of the driver that a file with another name defines. `calls` are system
-    calls that a file other than the C library answers, and drivers that are preloaded; `invented`
-    are paths that this process sees and the kernel does not know. `apart` is what a process without
-    preloaded libraries sees of the kernel, None where none could be started; `unread` says what
-    could not be looked at.
+    """The libraries that answer for a device. `preloaded` are the files that the loader puts
+    first, `emulators` the evidence of an emulator, `foreign` entry points of the driver that a file
+    with another name defines. `calls` are system calls that a file other than the C library
+    answers, and drivers that are preloaded. `invented` are paths that this process sees and the
+    kernel does not know. `apart` is the kernel's view of a process without preloaded libraries,
+    None if none could be started. `unread` lists the facts that could not be read.
     """
 
     preloaded: tuple[str, ...] = ()
@@ -108,7 +108,9 @@ def preloads(environment: Mapping[str, str], file: Path = _PRELOAD_FILE) -> Iter
 
 
 def emulators(environment: Mapping[str, str], files: Iterable[str]) -> Iterator[str]:
-    """What names a known emulator: a library in the process, or a variable of its launcher."""
+    """Return the names of known emulators: a library in the process, or a variable of its
+    launcher.
+    """
     yield from dict.fromkeys(file for file in files if _EMULATORS.match(Path(file).name))
     yield from (name for name in sorted(environment) if _EMULATOR_VARIABLES.match(name))
 
@@ -127,7 +129,9 @@ def foreign_entry_points(
 def kernel_apart(
     vendor: str, environment: Mapping[str, str]
 ) -> tuple[KernelView | None, tuple[str, ...]]:
-    """What a process without preloaded libraries and emulators' variables sees of the kernel."""
+    """Return the kernel's view of a process without preloaded libraries and emulators'
+    variables.
+    """
     variables = {
         name: value
         for name, value in environment.items()
@@ -157,7 +161,7 @@ def _paths_of(kernel: KernelView) -> Iterator[str]:
 
 
 def known_to_kernel(path: str) -> bool:
-    """Whether a path is there by a system call that no library stands before."""
+    """Return whether a path exists by a system call that no library intercepts."""
     number = _OPENAT.get(platform.machine())
     if number is None:
         return True
@@ -186,8 +190,9 @@ def _mapped() -> tuple[str, ...] | None:
 
 
 def _definers(vendor: str, maps: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """(file, symbol): which mapped files define an entry point of the vendor's driver. Each loaded
-    library is asked by its own handle, for torch opens the driver's with local names.
+    """Return (file, symbol) for each mapped file that defines an entry point of the vendor's
+    driver. Each loaded library is queried by its own handle, for torch opens the driver's with
+    local names.
     """
     for path in maps:
         try:

@@ -23,7 +23,7 @@ from warpfront_checks.tolerance_profiles import Tally
 
 
 def form_fault(tensor: Tensor | None, shape: torch.Size | None, dtype: torch.dtype | None) -> str:
-    """How a result is not of the form that was asked for, or nothing. None: any will do."""
+    """Return the fault in a result's form (shape or dtype), or "". None: any will do."""
     if tensor is None:
         return "missing"
     if shape is not None and tensor.shape != shape:
@@ -34,15 +34,15 @@ def form_fault(tensor: Tensor | None, shape: torch.Size | None, dtype: torch.dty
 
 
 def place_fault(places: Sequence[str], device: str) -> str:
-    """Where results were found, if not all on the device; nothing found is nowhere."""
+    """Return the devices of results, if not all are on the device; no result is on none."""
     wrong = [place for place in places if place != device] if places else ["no device"]
     return f"on {wrong[0]}, expected on {device}" if wrong else ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CaseVerdict:
-    """Faults in words; the largest share of a bound that an element used, and the largest of the
-    allowed RMS error's base; what each profile says of the tensors.
+    """Faults in words, the largest share of a bound that an element used, and the largest of
+    the allowed RMS error's base, with each profile's opinion of the tensors.
     """
 
     faults: tuple[str, ...] = ()
@@ -58,7 +58,7 @@ Form = tuple["torch.Size | None", "torch.dtype | None"]
 def structure_faults(
     computed: Computed, forms: Sequence[Form | None], device: str
 ) -> Iterator[str]:
-    """What is wrong with a run before any number of it is compared."""
+    """Return the faults of a run that show before any number of it is compared."""
     if len(computed.all) != len(forms):
         yield f"{len(computed.all)} results, expected {len(forms)}"
         return

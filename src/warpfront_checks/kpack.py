@@ -38,8 +38,8 @@ class KpackError(Exception):
 
 @dataclass(frozen=True)
 class Archive:
-    """One archive: `kernels` maps an architecture (`gfx90a`, `gfx90a:xnack-`) to the number of code
-    objects that the table has for it; an architecture may be listed and have none.
+    """One archive: `kernels` maps an architecture (`gfx90a`, `gfx90a:xnack-`) to the number of
+    its code objects in the table; an architecture may be listed and have none.
     """
 
     path: str
@@ -151,8 +151,9 @@ def _is_text(value: object) -> bool:
 
 
 class _Reader:
-    """One MessagePack value (https://github.com/msgpack/msgpack/blob/master/spec.md). A length that
-    the data does not have ends in `IndexError` or `struct.error`.
+    """A reader of one MessagePack value
+    (https://github.com/msgpack/msgpack/blob/master/spec.md). A length that the data does not have
+    ends in `IndexError` or `struct.error`.
     """
 
     def __init__(self, data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""The `load` session: the image's Python holds exactly what is claimed, and torch and
+"""The `load` session: the image's Python has exactly the claimed distributions, and torch and
 its companions load.
 """
 
@@ -88,9 +88,9 @@ def record_load(claims: Claims, recorder: Recorder, _effort: CheckOptions | None
 
 
 def import_extension(name: str, archs: Sequence[str] = ()) -> CheckFinding:
-    """A module that was built against torch loads beside this torch, and its device code, if it has
-    some, is for one of `archs`. One built against another torch fails here: symbols of C++ are
-    missing, or an ABI check of its own speaks up.
+    """Import a module that was built against torch, and check that its device code, if it has
+    some, is for one of `archs`. One built against another torch fails at the import: symbols of C++
+    are missing, or an ABI check of its own raises.
     """
     importlib.import_module("torch")
     try:
@@ -107,7 +107,7 @@ def import_extension(name: str, archs: Sequence[str] = ()) -> CheckFinding:
 
 
 def record_facts(installed: Installed, environment: dict[str, object]) -> CheckFinding:
-    """What this Python holds, for whoever compares labels and tags with it."""
+    """Record the facts of this Python, to compare them with labels and tags."""
     path = places_of_this_python().policy
     facts = stack_facts(installed, read_policy(path) if path.is_file() else None)
     environment["facts"] = facts
@@ -115,7 +115,7 @@ def record_facts(installed: Installed, environment: dict[str, object]) -> CheckF
 
 
 def record_contents(environment: dict[str, object]) -> CheckFinding:
-    """What lies here, for the image's bill of materials."""
+    """Record the contents of this image, for its SBOM."""
     contents = read_contents()
     environment["contents"] = contents.document()
     if not contents.distributions:
@@ -158,7 +158,9 @@ def _claimed_checks(
 
 
 def match_policies(claims: Claims) -> CheckFinding:
-    """The environment is as the image's runtime policies say; what they only advise is told."""
+    """Check the environment against the image's runtime policies; a mere advice is only
+    reported.
+    """
     wrong = []
     for policy in claims.policies:
         value = os.environ.get(policy["name"])
@@ -211,7 +213,7 @@ def match_machine(claims: Claims) -> CheckFinding:
     torch: Any = importlib.import_module("torch")
     machines = {
         "interpreter": read_elf_machine(Path(sys.executable).resolve()),
-        "torch._C": read_elf_machine(Path(torch._C.__file__)),  # noqa: SLF001 - the file is what is asked for
+        "torch._C": read_elf_machine(Path(torch._C.__file__)),  # noqa: SLF001 - the extension's own file
     }
     expected = claims.machine or machine
     wrong = [f"{name} is built for {kind}" for name, kind in machines.items() if kind != expected]
@@ -288,7 +290,7 @@ def _toolkit_of(claims: Claims) -> str:
 
 
 def _same_minor(version: str, claimed: str) -> bool:
-    """Whether two versions (`6.4.43482` and `6.4`) have one major and minor."""
+    """Return whether two versions (`6.4.43482` and `6.4`) have one major and minor."""
     return version.split(".")[:2] == claimed.split(".")[:2]
 
 
@@ -309,8 +311,9 @@ def find_duplicates(claims: Claims, installed: Installed) -> CheckFinding:
 
 
 def find_foreign_toolkit(claims: Claims, installed: Installed) -> CheckFinding:
-    """Of what torch itself needs: other packages may bring libraries that it has no use for, as
-    xgboost does NCCL, and the guard lets them come where they overwrite nothing.
+    """Check only the libraries that torch itself needs: other packages may bring libraries that
+    it has no use for. xgboost brings NCCL, and the guard lets such libraries come if they overwrite
+    nothing.
     """
     name, version = claims.toolkit or (_toolkit_of(claims), "")
     reachable = closure_conflicts(installed, ("torch", *IMPORT_NAMES)).checked
@@ -322,7 +325,9 @@ def find_foreign_toolkit(claims: Claims, installed: Installed) -> CheckFinding:
 
 
 def cover_target(claims: Claims) -> CheckFinding:
-    """torch holds code that the target can run. The list is compiled in, so no device is needed."""
+    """Check that torch has code that the target can run. The list is compiled in, so no device
+    is needed.
+    """
     listed = read_arch_list(importlib.import_module("torch"))
     serving = [arch for arch in claims.archs if arch in listed]
     details = {"listed": list(listed), "would_serve": list(claims.archs)}
@@ -335,8 +340,8 @@ def cover_target(claims: Claims) -> CheckFinding:
 
 
 def find_device_code(claims: Claims, installed: Installed) -> CheckFinding:
-    """The packages and archives that hold the code for the target are here. torch itself tells of
-    their absence by `hipErrorInvalidImage` at the first kernel, with a device alone.
+    """Check that the packages and archives with the code for the target are present. torch
+    itself reports their absence by `hipErrorInvalidImage` at the first kernel, with a device alone.
     """
     torch: Any = importlib.import_module("torch")
     paths = find_archives(Path(torch.__file__).resolve().parents[1])

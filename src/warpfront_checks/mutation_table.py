@@ -12,8 +12,8 @@ from warpfront_checks.check_options import current_profile, profile_names
 
 
 def draw(documents: Sequence[Mapping[str, Any]]) -> str:
-    """The table, below it every reason for which a fault was not demanded, and what the profiles
-    would have said.
+    """Return the table, below it every reason for which a fault was not demanded, and the
+    verdicts that the profiles would have given.
     """
     caught: Counter[str] = Counter()
     missed: Counter[str] = Counter()
@@ -37,7 +37,9 @@ def draw(documents: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _overlooked(documents: Sequence[Mapping[str, Any]]) -> str:
-    """Which share of the seeded faults each profile lets pass; nothing where none was asked."""
+    """Return the share of the seeded faults that each profile lets pass; nothing if none was
+    seeded.
+    """
     totals: Counter[tuple[str, str]] = Counter()
     overlooked: Counter[tuple[str, str]] = Counter()
     for name, counts in _mutations(documents):

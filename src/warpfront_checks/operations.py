@@ -121,7 +121,7 @@ class Arithmetic:
         return min(float(U_ACC), self.unit)
 
     def rounding_of(self, kind: str) -> str:
-        """How sums of a kind are rounded here: `EVERY`, `PARTIAL`, `SAMPLES`, or not (empty)."""
+        """Return the rounding of sums of a kind: `EVERY`, `PARTIAL`, `SAMPLES`, or none (empty)."""
         names = (
             SUMS_ROUNDED.get((device, kind, self.dtype), "")
             for device in (convolved_by(self.device), self.device, ANY)
@@ -131,9 +131,9 @@ class Arithmetic:
     def sum_rounding(
         self, kind: str, length: Tensor, squares: Tensor, samples: float = 1.0
     ) -> Tensor:
-        """What rounded sums of `length` terms, whose squares add up to `squares`, are off by:
-        partial sums walk at random, so they are about as large as the root of that. `samples` is
-        how many there are where each sample's is stored.
+        """Return the error of rounded sums of `length` terms, whose squares add up to
+        `squares`. Partial sums walk at random, so they are about as large as the root of that.
+        `samples` is their number if each sample's sum is stored.
         """
         rounded = self.rounding_of(kind)
         if not rounded:
@@ -158,7 +158,7 @@ class Budgeted:
 
 @dataclass(frozen=True, kw_only=True)
 class ExpectedResults:
-    """What an operation should have given: its output, and the gradient of each input."""
+    """The exact results of an operation: its output, and the gradient of each input."""
 
     output: Budgeted
     gradients: tuple[Budgeted, ...]
@@ -179,7 +179,7 @@ class Operation(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Called:
-    """What operations are that one function computes."""
+    """An operation that one function computes."""
 
     kind: str
     function: Callable[..., Tensor]
@@ -477,7 +477,7 @@ def layer_norm(dim: int) -> Norm:
 
 
 def convolution(**options: Any) -> Multilinear:
-    """Of pictures; options are those of `conv2d`."""
+    """Return a convolution of images; options are those of `conv2d`."""
     return Multilinear(kind="convolution", function=partial(functional.conv2d, **options))
 
 
@@ -486,7 +486,9 @@ BATCH_NORM = Norm(kind="batch norm", function=_batch_norm, over=(0, 2, 3), along
 
 
 def _stored_sums(inputs: Sequence[Tensor]) -> float:
-    """How many partial sums a convolution may store: one a sample, or one a place of the kernel."""
+    """Return the number of partial sums that a convolution may store: one a sample, or one a
+    position of the kernel.
+    """
     if len(inputs) < 2 or inputs[1].dim() < 3:
         return 1.0
     return float(max(inputs[0].shape[0], inputs[1].shape[2:].numel()))
@@ -504,7 +506,7 @@ def cudnn_enabled() -> bool:
 
 
 def onednn_has_bfloat16() -> bool:
-    """By torch's own question; a torch without that question is taken to have it."""
+    """Return torch's own answer; a torch without that query is taken to have it."""
     asks = getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", None)
     return bool(torch.backends.mkldnn.enabled) and (asks is None or bool(asks()))
 

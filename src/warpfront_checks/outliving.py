@@ -16,8 +16,8 @@ _WORDS = 120
 
 
 def adopt() -> frozenset[int]:
-    """From now on a process whose parent ends is this one's, and not the first one's. Those that
-    are its descendants already.
+    """Make this process the parent of its orphaned descendants from now on, instead of process
+    1. Return those that are its descendants already.
     """
     ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     return frozenset(_descendants())
@@ -41,7 +41,7 @@ def end_left(before: Collection[int], grace_seconds: float) -> tuple[str, ...]:
 
 
 def _since(before: Collection[int]) -> list[int]:
-    """Those that live; one that has ended is waited for, which nobody else would."""
+    """Return the living descendants; reap those that have ended, which no other process would."""
     descendants = [pid for pid in _descendants() if pid not in before]
     for pid in descendants:
         with contextlib.suppress(ChildProcessError):  # a child's child

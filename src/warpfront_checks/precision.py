@@ -1,4 +1,4 @@
-"""Which dtypes are verified where, and by which arithmetic: no TF32, no reduced reductions."""
+"""The dtypes verified per device, and their arithmetic: no TF32, no reduced reductions."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ def tested_dtypes(device: str) -> tuple[str, ...]:
 
 @cache
 def computes_float64(device: str) -> bool:
-    """Gaudi's bridge holds float64 as float32, whatever a product of small numbers says; of Intel's
-    cards some have none. References are made on the CPU either way.
+    """Return whether the device computes float64. Gaudi's bridge stores float64 as float32,
+    whatever a product of small numbers gives; of Intel's cards some have none. References are made
+    on the CPU either way.
     """
     return device != "hpu" and (device != "xpu" or not probe(torch.float64, device))
 
@@ -73,8 +74,8 @@ def precision_settings() -> dict[str, object]:
 
 
 def probe(dtype: torch.dtype, device: str) -> str:
-    """Empty if the device computes a small product in this dtype, forward and backward, else
-    what it said.
+    """Return "" if the device computes a small product in this dtype, forward and backward,
+    else its error.
 
     Small integers are exact in every dtype, so the answer must be exact.
     """

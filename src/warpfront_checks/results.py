@@ -1,5 +1,5 @@
-"""What a session found: one JSON file, which says first what is planned and then what came of it.
-Written here inside images, and read here outside of them.
+"""The results of a session: one JSON file, with the plan first and then the outcomes. Written
+inside images, and read outside of them.
 
 A process that dies leaves a file whose plan is longer than its list of checks; the host reads that
 as an error.
@@ -32,12 +32,12 @@ _T = TypeVar("_T")
 
 
 class ResultsError(ValueError):
-    """A results file is not what its schema says; the message names the field."""
+    """A results file that does not match its schema; the message names the field."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckRecord:
-    """One check as the file has it."""
+    """One check as recorded in the file."""
 
     name: str
     outcome: str
@@ -48,8 +48,8 @@ class CheckRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class SessionRecord:
-    """What the file says beside its environment and what nobody claimed, which are told whatever
-    else is wrong with it: `surroundings`.
+    """The environment and the unclaimed facts of the file (`surroundings`), reported whatever
+    else is wrong with it.
     """
 
     planned: tuple[str, ...]
@@ -59,7 +59,7 @@ class SessionRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckFinding:
-    """What one check came to: an outcome, a reason in words, and small JSON values."""
+    """The result of one check: an outcome, a reason in words, and small JSON values."""
 
     outcome: str
     reason: str = ""
@@ -112,7 +112,7 @@ class Recorder:
         self._is_ours = True
 
     def is_ours(self) -> bool:
-        """Whether the file was as it had been left, whenever it was looked at."""
+        """Return whether the file was unchanged, whenever it was looked at."""
         if self._left:
             self._is_ours &= self.path.is_file() and self.path.read_bytes() == self._left
         return self._is_ours
@@ -145,8 +145,8 @@ class Recorder:
             self._run(check)
 
     def finish(self) -> bool:
-        """Write the last state; True if every planned check was made and passed, and nobody else
-        wrote to the file.
+        """Write the last state; return True if every planned check was made and passed, and no
+        other process wrote to the file.
         """
         self._write(finished=True)
         complete = len(self._checks) == len(self._planned) and self.is_ours()
@@ -232,7 +232,7 @@ def read_results(document: object, *, session: str, target: str) -> SessionRecor
 
 
 def surroundings(document: object, *, session: str) -> dict[str, object]:
-    """What the session saw, and what nobody claimed, so nobody checked."""
+    """Return the environment of the session, and the unclaimed facts, which are unchecked."""
     if not isinstance(document, dict):
         return {}
     recorded = document.get("environment")

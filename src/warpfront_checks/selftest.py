@@ -35,7 +35,7 @@ Seed = Callable[[int, MutationTally], None]
 
 
 def record_selftest(claims: Claims, recorder: Recorder, effort: CheckOptions | None = None) -> None:
-    """One check per suite and dtype, passed when every fault seeded there was caught."""
+    """Record one check per suite and dtype, passed when every fault seeded there was caught."""
     effort = effort or CheckOptions()
     os.environ.setdefault(*WORKSPACE)
     require_full_precision()

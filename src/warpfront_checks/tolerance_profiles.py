@@ -1,4 +1,5 @@
-"""Tolerances in use elsewhere, beside our own bounds: what would each have said of this result?
+"""Tolerances of other projects, for comparison with our own bounds: the verdict of each on a
+result.
 
 `strict`, the default, is the bounds of `operations.py`. The others are one pair of numbers for a
 dtype, whatever the operation and its size (`profiles.json`, with sources).
@@ -17,7 +18,7 @@ from warpfront_checks.check_options import STRICT, profile_names, tolerances
 
 @dataclass(frozen=True, kw_only=True)
 class Tally:
-    """How many tensors a profile accepted, refused, and had nothing to say about."""
+    """The number of tensors that a profile accepted, refused, and had no tolerance for."""
 
     accepted: int = 0
     refused: int = 0
@@ -40,9 +41,9 @@ Tallies = Mapping[str, Tally]
 def opinions(
     tensor: Tensor, reference: Tensor, dtype: torch.dtype, *, strict: bool
 ) -> dict[str, bool | None]:
-    """What each profile says of one tensor (float64 values): right, wrong, or nothing.
+    """Return each profile's verdict on one tensor (float64 values): True, False, or None.
 
-    `strict` is the verdict of our own bounds, taken as given.
+    `strict` is the verdict of our own bounds.
     """
     accepted_by: dict[str, bool | None] = {STRICT: strict}
     name = str(dtype).removeprefix("torch.")

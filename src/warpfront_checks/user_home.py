@@ -1,5 +1,5 @@
-"""Whether the user that the checks run as has a name and a home, as a guard provides them where the
-image knows nothing of its uid (`inside.guard.user_environment`).
+"""The name and home of the user that the checks run as. A guard provides them if the image does
+not know its uid (`inside.guard.user_environment`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""`python -m warpfront_checks.verification_page RESULTS PAGE [--write]`: every count of
-docs/verification.md, drawn from the results of whole runs and put between the page's markers.
+"""Every count of docs/verification.md, drawn from the results of whole runs and put between the
+page's markers: `python -m warpfront_checks.verification_page RESULTS PAGE [--write]`.
 
-Without `--write` it only says whether the page is current (exit 1 if not).
+Without `--write` it only reports whether the page is current (exit 1 if not).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def replaced(page: str, name: str, table: str) -> str:
 
 
 def draw_counts(results: Path) -> str:
-    """How much each run checked."""
+    """Return the number of checks of each run."""
     lines = [f"| | {' | '.join(RUNS)} |", "|---" * (len(RUNS) + 1) + "|"]
     columns = [_counts(results / folder) for folder in RUNS.values()]
     lines += [
@@ -77,7 +77,7 @@ def draw_counts(results: Path) -> str:
 
 
 def draw_refused(results: Path) -> str:
-    """What correct devices are refused for by each profile, all tensors of one run."""
+    """Return the share of correct results that each profile refuses, all tensors of one run."""
     all_opinions = [_opinions(_sessions(results / folder)) for folder in RUNS.values()]
     heads = " | ".join(f"refused of the {name}'s" for name in RUNS)
     lines = [f"| profile | {heads} |", "|---" * (len(RUNS) + 1) + "|"]
@@ -105,7 +105,7 @@ PARTS: Mapping[str, Callable[[Path], str]] = {
 
 
 def _counts(folder: Path) -> dict[str, str]:
-    """One run's column, by the label of the line."""
+    """Return one run's column, by the label of the line."""
     sessions = _sessions(folder)
     operators = sessions["operators"]["environment"]["counts"]
     required = next(value for name, value in operators.items() if name.startswith("of the "))
@@ -146,7 +146,7 @@ def _named(session: Results, detail: str) -> list[Any]:
 
 
 def _sessions(folder: Path) -> dict[str, Results]:
-    """Those that were run there: a session may be younger than a run."""
+    """Return the sessions that were run: a session may be younger than a run."""
     return {name: session for name in SESSIONS for session in _read(folder, f"{name}.json")}
 
 
