@@ -1,4 +1,6 @@
-"""One architecture on a device: built small, fed, and judged layer by layer and from end to end."""
+"""A run of one architecture on a device: built small, fed, and judged layer by layer and from
+end to end.
+"""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 # What a kernel of its own computes in one, by operations that it is not made of: a kernel that is
-# wrong in float64 as well would otherwise be its own judge. The gradients are autograd's of these.
+# wrong in float64 as well would be its own judge. The gradients are autograd's of these.
 ELEMENTARY: Mapping[str, Callable[..., Tensor]] = {
     "silu": lambda x, **_: x * 0.5 * (1 + torch.tanh(x * 0.5)),
     "gelu": _gelu,

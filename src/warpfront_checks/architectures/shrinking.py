@@ -20,9 +20,9 @@ VOCABULARY, POSITIONS, WINDOW, IMAGE, PATCH, BANDS = 128, 96, 8, 32, 8, 16
 @dataclass(frozen=True)
 class Manner:
     """A way to shrink. `exact` divides all widths by one number and all heads by another, so
-    that every product of them holds; else each name has its size. `filled` gives None a size as
-    well. `of_each_kind` is the number of layers of a kind that remain. `wide` false keeps widths:
-    only depth and vocabulary are cut.
+    that all products of them remain equal; else each name has its size. `filled` gives None a size
+    as well. `of_each_kind` is the number of layers of a kind that remain. `wide` false retains
+    widths: only depth and vocabulary are cut.
     """
 
     name: str
@@ -67,7 +67,7 @@ _DEPTH = re.compile(
 _NO_DEPTH = re.compile(
     r"first|last|skip|shared|dense|per_|replace|full|aux|window|drop|index|start"
 )
-# How many layers at one end are of another kind: one says as much.
+# Numbers of layers of another kind at one end: one layer covers the kind.
 _SHARED = re.compile(r"shared_layers$")
 _SOME_LAYERS = re.compile(
     rf"^first_k_dense|^num_dense_layers$|^num_(first|last)\w*_layers$|{_SHARED.pattern}"
@@ -139,7 +139,7 @@ _NOT_ASKED = ("transformers_version", "model_type", "dtype", "torch_dtype", "arc
 
 @dataclass
 class _Shrinking:
-    """One configuration's values and their relations."""
+    """A configuration's values and their relations."""
 
     own: Mapping[str, Any]
     manner: Manner
@@ -154,7 +154,7 @@ class _Shrinking:
         self._heads = heads
         head = next((v for k, v in self.own.items() if k == "head_dim" and _is_size(v)), 0)
         self._width = width = _width_of(self.own)
-        # A count that is a list's length, of convolutions say, says how long that list is.
+        # A count may be the length of a list, such as one of convolutions.
         lengths = {len(v) for v in self.own.values() if isinstance(v, (list, tuple)) and len(v) > 1}
         self._lengths = lengths - {self.depth}
         self._head = head or (width // heads if heads else 0) or self.manner.head

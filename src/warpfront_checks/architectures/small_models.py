@@ -1,4 +1,4 @@
-"""One architecture, built small with random weights: configuration, exceptions, model. Edge."""
+"""A small model of one architecture with random weights: configuration, exceptions, model. Edge."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def small_config(architecture: Architecture, model_class: Any, manner: Manner) -
     try:
         default = config_class(**arguments)
     except Exception:  # whatever a library refuses with
-        # One that has no default of its own, for it holds others': the class's is one of those.
+        # A composite has no default of its own: the configuration of the class is one of its parts.
         if config_classes in (None, config_class):
             raise
         config_class, default = config_classes, config_classes()

@@ -22,9 +22,9 @@ _PLAIN = (type(None), bool, int, float, str, torch.dtype, torch.device, torch.Si
 
 
 class Answering(nn.Module):
-    """All floating outputs that have a gradient, flattened in a row; the loss is their
-    mean squared distance from fixed numbers, so that no gradient is the same everywhere
-    and nothing cancels.
+    """A module that returns all floating outputs that have a gradient, flattened in a row. The
+    loss is their mean squared distance from fixed numbers, so that no gradient is the same
+    everywhere and nothing cancels.
     """
 
     def __init__(self, model: nn.Module, names: tuple[str, ...]) -> None:

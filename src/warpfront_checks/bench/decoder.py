@@ -53,7 +53,9 @@ class _Model(nn.Module):
 
 
 def training_step(shape: Decoder, dtype: str, device: str) -> Callable[[], Any]:
-    """One step, again and again over one batch: forward, backward, AdamW. Answers its loss."""
+    """Return a function for one step over one batch: forward, backward, AdamW. It returns its
+    loss.
+    """
     torch.manual_seed(0)
     model = _Model(shape).to(device=device, dtype=getattr(torch, dtype))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)

@@ -1,4 +1,4 @@
-"""What of `bench` is asked for; every door makes its options from `BENCH_OPTIONS`. No torch."""
+"""The options of `bench`; every CLI makes its options from `BENCH_OPTIONS`. No torch."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class BenchOption:
 
 @dataclass(frozen=True)
 class BenchEffort:
-    """What is timed, and for how long. No suite named is every suite."""
+    """The cases to time, and their budget. No suite named is every suite."""
 
     preset: str = "default"
     cases: str = ""
@@ -36,7 +36,7 @@ class BenchEffort:
     reference: bool = False
 
     def arguments(self) -> tuple[str, ...]:
-        """As options of a command line."""
+        """Return these values as options of a command line."""
         budget = self.budget
         valued = {
             "preset": self.preset,
@@ -52,7 +52,7 @@ class BenchEffort:
         return (*texts, *(f"--{name}" for name, value in flags.items() if value))
 
     def document(self) -> dict[str, object]:
-        """As a record's settings have it."""
+        """Return these values as the settings of a record."""
         return {
             "preset": self.preset,
             "cases": self.cases,
@@ -66,7 +66,7 @@ class BenchEffort:
 
 
 def read_bench_effort(**values: object) -> BenchEffort:
-    """From options by their names. Raises `ValueError` with what is wrong with one of them."""
+    """Read the options by their names. Raise `ValueError` with the fault of one of them."""
     read = {
         option.name: option.read(str(values[option.name]))
         if option.read

@@ -46,7 +46,7 @@ _PRODUCTS = {"float32": "tf32"}
 
 
 class NoDeviceError(Exception):
-    """The claimed device is not here: the CPU's times would be told as its own."""
+    """The claimed device is missing: the CPU's times would pass for its own."""
 
 
 def main(arguments: list[str]) -> int:
@@ -220,7 +220,7 @@ def _properties(device: str) -> Any:
 
 
 def _allow_tf32() -> None:
-    """On top of full precision: float32 products and convolutions alone."""
+    """Allow TF32 for float32 products and convolutions alone, on top of full precision."""
     backends: Any = torch.backends
     if hasattr(backends.cuda.matmul, "fp32_precision"):
         backends.cuda.matmul.fp32_precision = "tf32"
@@ -261,7 +261,7 @@ def _trained(bench: TorchBench, case: TimedCase, shape: Decoder) -> dict[str, An
         "tokens_per_step": shape.tokens_per_step,
         "devices": 1,
         "step_seconds": seconds,
-        # A loss that is no number is no JSON: then there is none at all, which says it.
+        # JSON has no NaN and no infinity, so one such loss empties the list.
         "losses": read if all(map(math.isfinite, read)) else [],
         "model_flops_per_token": shape.model_flops_per_token,
         "peak": bench.peak(case.dtype),

@@ -1,7 +1,7 @@
-"""What is timed, as a table: shapes, and the work and bytes that follow from them. No torch.
+"""The table of timed cases: shapes, and the work and bytes that follow from them. No torch.
 
-A case's id is `op/shape/dtype/direction`, the same on every device, so that records can be held
-against each other.
+A case's id is `op/shape/dtype/direction`, the same on every device, so that records can be
+compared.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ SUITES: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class TimedCase:
-    """One operation on one shape. `sizes` are what `work` makes it from; `flops` is None where
-    an operation is not counted by them, `bytes` where memory does not bound it.
+    """One operation on one shape. `work` makes it from `sizes`; `flops` is None for an
+    operation that is not counted by them, `bytes` for one that memory does not bound.
     """
 
     suite: str
@@ -71,7 +71,7 @@ class TimedCase:
 
 @dataclass(frozen=True)
 class Preset:
-    """How much is timed: the shapes of each suite, and `seconds`, the budget of a case."""
+    """The amount of timing: the shapes of each suite, and `seconds`, the budget of a case."""
 
     name: str
     dtypes: tuple[str, ...]
@@ -112,7 +112,9 @@ TINY, SEED = PRESETS["tiny"], PRESETS["seed"]
 
 
 def cases_of(preset: Preset, dtypes: Iterable[str] = ()) -> tuple[TimedCase, ...]:
-    """Every case of a preset but the training step, each dtype in turn; copies have no dtype."""
+    """Return every case of a preset but the training step, each dtype in turn; copies have no
+    dtype.
+    """
     return (
         *(case for dtype in (dtypes or preset.dtypes) for case in _typed(preset, dtype)),
         *_copies(preset),
@@ -165,7 +167,7 @@ def _convolutions(preset: Preset, dtype: str) -> Iterator[TimedCase]:
 
 
 def _passes(preset: Preset, dtype: str) -> Iterator[TimedCase]:
-    """What memory bounds: so many bytes read, so many written."""
+    """Yield the cases that memory bounds, with the bytes they read and write."""
     for suite, op, sizes, elements in (*_streams(preset), *_planes(preset)):
         yield TimedCase(suite, op, sizes, dtype, bytes=elements * ITEM_BYTES[dtype])
 

@@ -110,7 +110,7 @@ def _max_pool2d(sizes: tuple[int, ...], inputs: _Inputs) -> Made:
 
 
 def _batch_norm(sizes: tuple[int, ...], inputs: _Inputs) -> Made:
-    """With running statistics, as inference has it: one pass."""
+    """Return a batch norm with running statistics, as inference has it: one pass."""
     n, channels, size = sizes
     x, weight, bias, mean = inputs.normal((n, channels, size, size), *[(channels,)] * 3)
     variance = torch.ones_like(mean)

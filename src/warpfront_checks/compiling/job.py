@@ -13,8 +13,8 @@ SCHEMA = 1
 
 @dataclass(frozen=True, kw_only=True)
 class JobUnit:
-    """One source. `argv` has `{source}`, `{output}`, `{work}` and `{torch}` as words of its
-    own; it is empty if this vendor's compiler does not take such a source.
+    """A source to compile. `argv` has `{source}`, `{output}`, `{work}` and `{torch}` as words
+    of its own; it is empty if this vendor's compiler does not take such a source.
     """
 
     path: str

@@ -51,7 +51,7 @@ for file in files:
 
 @dataclass(kw_only=True)
 class CompileJobRun:
-    """One job. `torch` are the options of this Python's torch, None without one."""
+    """A run of one job. `torch` are the options of this Python's torch, None without one."""
 
     job: CompileJob
     results: Path

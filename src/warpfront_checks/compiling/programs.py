@@ -1,4 +1,4 @@
-"""One foreign program within limits: its time, its memory, its output."""
+"""A foreign program run within limits: its time, its memory, its output."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""One rank of the collectives: `python -m warpfront_checks.devices.worker` with a rank each.
+"""A rank of the collectives: `python -m warpfront_checks.devices.worker` with a rank each.
 
-Every rank knows what every other sends, so each judges its own result: integers exactly, sums of
+Every rank knows the data of every other, so each judges its own result: integers exactly, sums of
 floating numbers by the rounding of each addition.
 """
 
@@ -260,7 +260,7 @@ def _own_device(kind: str, rank: int) -> str:
     if kind == "hpu":
         # Both the device and its backend are there only after that.
         importlib.import_module("habana_frameworks.torch.distributed.hccl")
-        # A process that sees all of them takes its own; one that holds a single card, that of its
+        # A process that sees all of them takes its own; one with a single card, that of its
         # LOCAL_RANK, has no other number than 0 for it and refuses. `hpu` is right for both.
         with contextlib.suppress(RuntimeError):
             torch.hpu.set_device(rank)

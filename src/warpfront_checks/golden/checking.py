@@ -20,8 +20,8 @@ _REFERENCE_SLACK = 1e-11
 
 @dataclass(frozen=True, kw_only=True)
 class Way:
-    """One tensor, three ways: shares of the budget that the maker and this device used against
-    float64, and the share of both budgets' sum between the two.
+    """A comparison of one tensor, three ways: shares of the budget that the maker and this
+    device used against float64, and the share of both budgets' sum between the two.
     """
 
     tensor: str

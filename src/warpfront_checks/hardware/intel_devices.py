@@ -1,6 +1,6 @@
 """Intel's discrete GPUs without torch: the kernel's DRM devices with Intel's PCI vendor number.
 
-Untested on real hardware. GPUs inside a processor are left out: many machines with another vendor's
+Untested on real hardware. GPUs inside a processor are omitted: many machines with another vendor's
 card have one that no row means.
 """
 

@@ -107,7 +107,7 @@ def _nvidia_boards(reader: MachineReader) -> Iterator[str]:
 
 
 def _amd_boards(reader: MachineReader) -> Iterator[str]:
-    # Imported here: amd_devices reads tables that a second process has no use for otherwise.
+    # Imported here: amd_devices reads tables that a second process needs only for this.
     from warpfront_checks.hardware.amd_devices import (  # noqa: PLC0415
         decode_gfx,
         read_properties,

@@ -172,8 +172,8 @@ class Loss(nn.Module):
 
 
 class Weighted(nn.Module):
-    """One plus the mean of products with fixed numbers, which return as the gradient; near one,
-    so that nothing of it cancels. In float32 at least.
+    """The mean of products with fixed numbers plus one; the numbers return as the gradient.
+    Near one, so that nothing of it cancels. In float32 at least.
     """
 
     def forward(self, logits: Tensor, numbers: Tensor) -> Tensor:

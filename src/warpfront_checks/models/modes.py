@@ -67,7 +67,7 @@ def leave_alone(_: nn.Module) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Proving:
-    """Where models run, and what changes them there: tests seed faults in it."""
+    """The place of a run of models, and the changes to them in it: tests seed faults in it."""
 
     device: str
     seed: int = 0

@@ -50,7 +50,7 @@ LOSS_BAND = {torch.float32: 1e-5, torch.float16: 1e-3, torch.bfloat16: 5e-3}
 
 @dataclass(frozen=True, kw_only=True)
 class JudgedTensor:
-    """One tensor of one layer. `used` is the larger share of its two budgets (1 = all of it).
+    """A tensor of one layer. `used` is the larger share of its two budgets (1 = all of it).
     `said` is each profile's verdict: nothing without numbers to compare.
     """
 

@@ -1,4 +1,4 @@
-"""One forward and backward pass of a model, with all inputs and outputs of its layers stored."""
+"""A forward and backward pass of a model, with all inputs and outputs of its layers stored."""
 
 from __future__ import annotations
 

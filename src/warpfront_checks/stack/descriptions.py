@@ -1,5 +1,5 @@
-"""What is known of other people's packages: what they compile, what they do without it, and how one
-sees that. The table is a data file, dated and with sources.
+"""Descriptions of other people's packages: their compiled code, their fallback without it, and
+the signs of that. The table is a data file, dated and with sources.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ EVERY = "every"
 
 @dataclass(frozen=True, kw_only=True)
 class Sign:
-    """How a fallback shows: by a `log` line of the import, or by the type or value of an
-    `attribute`. `vendors` are those on which it is one.
+    """A sign of a fallback: a `log` line of the import, or the type or value of an `attribute`.
+    `vendors` are those on which it is one.
     """
 
     means: str
@@ -32,7 +32,7 @@ class Sign:
 
 @dataclass(frozen=True, kw_only=True)
 class Description:
-    """What a package has to do in an image of one vendor.
+    """The required behaviour of a package in an image of one vendor.
 
     `compiled` are modules, or `file:GLOB` of libraries, that have to be in the process; `computes`
     is a program that prints a line which `prints` has to match, on a device. `of` is the version
@@ -77,8 +77,8 @@ def names() -> tuple[str, ...]:
 
 
 def description(name: str, *, vendor: str, version: str) -> Description:
-    """What the table says of a package on one vendor's devices, at the version that is installed
-    ("" where it is not): of the first entry whose pattern of versions matches, else of the last.
+    """Return the table's description of a package for one vendor, at the installed version (""
+    if it is not): the first entry whose pattern of versions matches, else the last.
     """
     entries = table()[name]
     entry = next(
@@ -104,7 +104,9 @@ def description(name: str, *, vendor: str, version: str) -> Description:
 
 
 def nothing_for(name: str) -> tuple[str, ...]:
-    """On whose devices a package has nothing to run, and what has, as of its newest version."""
+    """Return the vendors for which a package has nothing to run, and the replacement, as of its
+    newest version.
+    """
     return tuple(table()[name][-1].get("vendors", {}).values())
 
 

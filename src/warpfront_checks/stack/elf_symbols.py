@@ -42,7 +42,9 @@ _MAPS = Path("/proc/self/maps")
 
 @dataclass(frozen=True, kw_only=True)
 class MissingLibraries:
-    """What a file lacks: `said` is the loader's own word, "" where it loads."""
+    """The libraries and symbols that a file lacks: `said` is the loader's own error, "" if it
+    loads.
+    """
 
     said: str
     libraries: tuple[str, ...] = ()
@@ -85,7 +87,9 @@ def loaded_files() -> frozenset[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Dynamic:
-    """What an ELF file tells the loader: libraries that it needs, and folders to look in first."""
+    """The dynamic section of an ELF file: the libraries that it needs, and the folders to
+    search first.
+    """
 
     machine: str = ""
     needed: tuple[str, ...] = ()
@@ -95,9 +99,10 @@ class Dynamic:
 
 @dataclass(frozen=True, kw_only=True)
 class LoaderPaths:
-    """Where the loader of an image finds libraries. `packaged` are the names of all libraries that
-    installed distributions bring: a package may load them before by ctypes, as torch does, or
-    import the package that has them. `driver` is a pattern of what the host brings.
+    """The folders in which the loader of an image looks for libraries. `packaged` are the names
+    of all libraries that installed distributions bring. A package may load them before by ctypes,
+    as torch does, or import the package that has them. `driver` is a pattern of the libraries of
+    the host.
     """
 
     folders: tuple[str, ...] = ()
@@ -179,7 +184,7 @@ def _is_module(path: Path) -> bool:
 
 
 def has_alternative(module: Path, served: Collection[Path]) -> bool:
-    """Return whether a function beside an extension module imports it and goes on without it
+    """Return whether a function next to an extension module imports it and goes on without it
     (`except ImportError`), and imports another extension of the folder that is `served`.
     """
     stems = {_module_name(path) for path in served if path.parent == module.parent}
@@ -202,7 +207,7 @@ def _functions(source: Path, name: str) -> Iterator[_Function]:
 
 
 def _guarded(function: _Function) -> set[str]:
-    """What a function imports where a failure is caught."""
+    """Return the imports of a function whose failure is caught."""
     return {
         name
         for node in ast.walk(function)
@@ -244,7 +249,7 @@ def is_elf(path: Path) -> bool:
 
 @functools.cache
 def dynamic_of(path: Path) -> Dynamic:
-    """What a file tells the loader; nothing where it cannot be read."""
+    """Return the dynamic section of a file; an empty one if it cannot be read."""
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             return read_dynamic(data)
@@ -253,8 +258,8 @@ def dynamic_of(path: Path) -> Dynamic:
 
 
 def read_dynamic(data: bytes | mmap.mmap) -> Dynamic:
-    """What a 64-bit little-endian ELF file tells the loader; nothing of anything else. One that is
-    cut short or inconsistent is for the machine `UNREADABLE`.
+    """Return the dynamic section of a 64-bit little-endian ELF file; an empty one for any other
+    file. One that is cut short or inconsistent is for the machine `UNREADABLE`.
     """
     try:
         return _dynamic(data) if data[:6] == b"\x7fELF\x02\x01" else Dynamic()
@@ -292,8 +297,9 @@ def _dynamic(data: bytes | mmap.mmap) -> Dynamic:
 
 
 def read_elf(data: bytes) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """(libraries that are needed, symbols that another file has to define) of a 64-bit little-
-    endian ELF file; nothing of anything else, nor of one that is cut short or says nonsense.
+    """Return (needed libraries, symbols that another file has to define) of a 64-bit
+    little-endian ELF file. Return nothing for any other file, nor for one that is cut short or
+    inconsistent.
     """
     try:
         symbols = tuple(_wanted(data)) if data[:6] == b"\x7fELF\x02\x01" else ()
@@ -348,7 +354,9 @@ def _opens(library: str) -> bool:
 
 
 def _place(library: str) -> str:
-    """Where this process has a library already: an extension finds it by that, wherever it is."""
+    """Return the path of a library that this process has already: an extension resolves to it,
+    wherever it is.
+    """
     ends = f"/{library}"
     return next((path for path in sorted(loaded_files()) if path.endswith(ends)), library)
 

@@ -1,9 +1,11 @@
-"""Imports modules as their users would, in a process of its own, and says what came of it.
+"""A program that imports modules as their users would, in a process of its own, and reports the
+results.
 
-`python importing.py NUMBER`: what is wanted comes by stdin, and what it says goes to the file that
-is open as NUMBER. Started by its path, so that nothing of ours is importable beside the image's
-packages; it says all before the process ends, and what a library kills leaves what was said until
-then. A library finds no file of ours to write to, and the word of a report is in none.
+`python importing.py NUMBER`: the request comes by stdin, and the report goes to the file that is
+open as NUMBER. Started by its path, so that no module of ours is importable with the image's
+packages. It writes the whole report before the process ends; if a library kills the process, the
+report so far remains. A library finds no file of ours to write to, and the word of a report is in
+none.
 """
 
 from __future__ import annotations
@@ -62,14 +64,16 @@ def main(request: Mapping[str, Any], told_to: int) -> None:
 
 
 def _facts(torch: Any) -> dict[str, object]:
-    """Which torch this is and what it sees. Looking for devices starts no context of theirs."""
+    """Return the version of this torch and the devices it sees. Looking for devices starts no
+    context.
+    """
     hpu = getattr(torch, "hpu", None)
     counts = {"cuda": torch.cuda.device_count(), "hpu": hpu.device_count() if hpu else 0}
     return {"file": torch.__file__, "version": torch.__version__, "devices": counts}
 
 
 def _imported(name: str) -> dict[str, object]:
-    """Where a module came from, or why it did not."""
+    """Return the origin of a module, or the reason why it was not imported."""
     before = time.monotonic()
     try:
         module = importlib.import_module(name)
@@ -113,7 +117,9 @@ def _owners() -> Mapping[str, list[str]]:
 
 
 def _compiled(name: str, imports: list[str]) -> dict[str, object]:
-    """Whether compiled code is in this process: a module of an extension's file, or a library."""
+    """Return whether compiled code is in this process: a module of an extension's file, or a
+    library.
+    """
     if name.startswith("file:"):
         pattern, files = name.removeprefix("file:"), _files(imports)
         matching = {str(path) for path in files if path.match(pattern)}
@@ -143,9 +149,10 @@ def _first_lacking(files: set[str]) -> dict[str, object]:
 
 
 def _extensions(request: Mapping[str, Any], say: Callable[[str], None]) -> dict[str, object]:
-    """Of the compiled files of these packages: those in this process, and, to `diagnose`, why each
-    Python extension that is not would not load, and which libraries the others need in vain: a
-    plug-in is loaded later, or never. What is loaded runs code: `say` is called before.
+    """Return the compiled files of these packages that are in this process. To `diagnose`,
+    return too why each other Python extension would not load, and the missing libraries of the
+    rest: a plug-in is loaded later, or never. Loading an extension runs its code: `say` is called
+    before.
     """
 
     def lacking(path: Path) -> dict[str, object]:
@@ -206,7 +213,9 @@ def _lacking(path: Path) -> dict[str, object]:
 
 
 def _symbols() -> Any:
-    """`elf_symbols`, by its file: it lies beside this one, and is of no package here."""
+    """Return `elf_symbols`, loaded by its file in the same folder: it is of no package in this
+    process.
+    """
     spec = importlib.util.spec_from_file_location("_warpfront_elf", _OWN / "elf_symbols.py")
     assert spec is not None
     symbols = sys.modules.get(spec.name)
@@ -218,7 +227,7 @@ def _symbols() -> Any:
 
 
 def _attribute(path: str) -> dict[str, object]:
-    """What stands at a dotted path: its type and its value, in words."""
+    """Return the type and the value at a dotted path, as texts."""
     module, _, name = path.rpartition(".")
     try:
         value = getattr(importlib.import_module(module), name)

@@ -99,7 +99,7 @@ def added_to(stack: Iterable[str], names: Iterable[str]) -> frozenset[str]:
 def find_lacking_libraries(
     names: Collection[str], vendor: str, smoke: Iterable[Mapping[str, Any]] = ()
 ) -> CheckFinding:
-    """Every library that a compiled file needs is somewhere where the loader looks for it."""
+    """Check that the loader finds every library that a compiled file needs."""
     normalized_names = {normalized(name) for name in names}
     every: dict[Path, str] = {}
     unlisted = []
@@ -147,7 +147,7 @@ def find_other_numpy(names: Collection[str]) -> CheckFinding:
 
 
 def other_numpy(error: str, package: str, numpy: str) -> str:
-    """What an error of an import says of numpy and how to get out of it; "" if nothing."""
+    """Return the conflict with numpy in an import error and its remedy; "" if there is none."""
     if not _OTHER_NUMPY.search(error):
         return ""
     name = package.partition(" ")[0]

@@ -1,9 +1,10 @@
-"""The `stack` session: what somebody else's packages do in an image. Imports and commands run in
-child processes as their users would start them, without network, each within its time.
+"""The `stack` session: the behaviour of other people's packages in an image. Imports and
+commands run in child processes as their users would start them, without network, each within its
+time.
 
 An import that works proves little: LMCache without its C++ operations runs in Python, bitsandbytes
-without its library fails at the first call. So what is compiled has to be in the process, and
-nothing may say that it was left out.
+without its library fails at the first call. So the compiled code has to be in the process, and no
+output may report that it is missing.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ _SHOWN = 5
 
 @dataclass(frozen=True, kw_only=True)
 class ImportReport:
-    """What a process that imported modules left: `said` is its document, `ended` how it ended."""
+    """The report of a process that imported modules: `said` is its document, `ended` its ending."""
 
     said: Mapping[str, Any]
     ended: Ended
@@ -78,7 +79,7 @@ class ImportReport:
 
 
 def record_stack(claims: Claims, recorder: Recorder, _effort: CheckOptions | None = None) -> None:
-    """Every entry of `smoke:`, then what they may have done to torch, and to this session."""
+    """Record every entry of `smoke:`, then their effects on torch and on this session."""
     before, folder = (
         _others(recorder),
         [Path(getsitepackage) for getsitepackage in site.getsitepackages()],
@@ -98,7 +99,9 @@ def record_stack(claims: Claims, recorder: Recorder, _effort: CheckOptions | Non
 
 
 def _others(recorder: Recorder) -> dict[Path, bytes]:
-    """What lies beside the results file. The other sessions have ended: this one runs last."""
+    """Return the other files in the results folder. The other sessions have ended: this one
+    runs last.
+    """
     paths = [path for path in recorder.path.parent.iterdir() if path.is_file()]
     return {path: path.read_bytes() for path in paths if path != recorder.path}
 
@@ -121,7 +124,9 @@ def same_results(recorder: Recorder, before: Mapping[Path, bytes]) -> CheckFindi
 def checks_of(
     entry: Mapping[str, Any], claims: Claims, reports: list[tuple[str, ImportReport]]
 ) -> Iterator[Check]:
-    """The checks of one entry; what its processes say is added to `told` when they run."""
+    """Return the checks of one entry; reports of its processes are added to `told` when they
+    run.
+    """
     name = str(entry["name"])
     if entry.get("needs") == "device" and claims.device == "cpu":
         reason = "needs a device, and this image is for the CPU"
@@ -146,7 +151,7 @@ def _described(
         yield Check(name=name, find=lambda: unavailable(package.not_for))
         return
     attributes = tuple(sign.attribute for sign in package.signs if sign.attribute)
-    # Nothing is known of this version on this vendor's devices: as if nobody described it.
+    # This version has no description for this vendor's devices: only the import is judged.
     nothing = not (package.compiled or package.signs or package.computes)
     say = _once(
         name,
@@ -172,7 +177,7 @@ def _described(
 def _once(
     name: str, reports: list[tuple[str, ImportReport]], act: Callable[[], ImportReport]
 ) -> Callable[[], ImportReport]:
-    """One process for all checks that ask what it said."""
+    """Run one process for all checks that need its report."""
 
     @functools.cache
     def say() -> ImportReport:
@@ -198,7 +203,9 @@ def imported(
     diagnose: Claims | None = None,
     seconds: float = SECONDS,
 ) -> ImportReport:
-    """What a process that imports these says of them; with claims it diagnoses every extension."""
+    """Return the report of a process that imports these; with claims it diagnoses every
+    extension.
+    """
     request = {
         "imports": list(modules),
         "compiled": list(compiled),
@@ -217,7 +224,7 @@ def imported(
 
 
 def _read_report(data: bytes, word: object) -> dict[str, Any]:
-    """Nothing where somebody else wrote in its place, who does not know its word."""
+    """Return the report; an empty one if another program, without the word, wrote in its place."""
     try:
         document = json.loads(data)
     except (ValueError, RecursionError):
@@ -239,7 +246,7 @@ def _ran(argv: Sequence[str], *, seconds: float, **given: Any) -> Ended:
 
 
 def outlived(completed: Ended) -> str:
-    """Which processes went on when their parent had ended; "" for none."""
+    """Return the processes that outlived their parent; "" for none."""
     count = len(completed.left)
     many = "process" if count == 1 else "processes"
     return f"{count} {many} outlived it: {'; '.join(completed.left[:_SHOWN])}" if count else ""
@@ -278,7 +285,7 @@ def all_imported(import_report: ImportReport, package: Description | None = None
 
 
 def all_compiled(import_report: ImportReport) -> CheckFinding:
-    """What has to be compiled is in the process."""
+    """Check that all required compiled code is in the process."""
     if import_report.ending or not import_report.said.get("compiled"):
         return failed(f"not known: {import_report.ending or 'nothing was said'}")
     compiled: Mapping[str, Mapping[str, Any]] = import_report.said["compiled"]
@@ -303,8 +310,9 @@ def why_not(facts: Mapping[str, Any]) -> str:
 
 
 def extensions_load(import_report: ImportReport) -> CheckFinding:
-    """Of a package without a description: every extension that it brings for this Python loads, and
-    the libraries that its plug-ins need are there. What runs without one takes a way around it.
+    """Check a package without a description: every extension that it brings for this Python
+    loads, and the libraries that its plug-ins need are present. An extension with an alternative
+    may fail.
     """
     lost = [name for name, facts in import_report.imports.items() if facts.get("error")]
     if import_report.ending or lost or "extensions" not in import_report.said:
@@ -331,8 +339,8 @@ def extensions_load(import_report: ImportReport) -> CheckFinding:
 
 
 def no_fallback(import_report: ImportReport, package: Description) -> CheckFinding:
-    """Nothing that the import printed, and no object in its place, says that a slower or emptier
-    way was taken.
+    """Check that no output of the import, and no object in its place, shows a slower or emptier
+    fallback.
     """
     lost = [name for name, facts in import_report.imports.items() if facts.get("error")]
     if import_report.ending or lost:
@@ -354,8 +362,8 @@ def no_fallback(import_report: ImportReport, package: Description) -> CheckFindi
 
 
 def computed(package: Description) -> CheckFinding:
-    """A small computation with it, and where it says that was done: by its last line, after which
-    it comes to its end. What an import prints is before that.
+    """Run a small computation with the package, and check its device: the program prints it in
+    its last line, and then ends. Output of an import comes before that.
     """
     word = secrets.token_hex()
     program = f"{package.computes}\nprint({word!r})\n"
@@ -375,7 +383,7 @@ def computed(package: Description) -> CheckFinding:
 
 
 def command(entry: Mapping[str, Any]) -> CheckFinding:
-    """A declared command, as somebody would type it in the image."""
+    """Run a declared command, as a user would type it in the image."""
     seconds = float(entry.get("seconds", SECONDS))
     completed = _ran([str(word) for word in entry["run"]], seconds=seconds)
     return _judged(
@@ -422,7 +430,7 @@ def same_devices(reports: list[tuple[str, ImportReport]]) -> CheckFinding:
 
 
 def same_torch(claims: Claims, reports: list[tuple[str, ImportReport]]) -> CheckFinding:
-    """Every process used the torch that is claimed, and it is as it was sealed."""
+    """Check that every process used the claimed torch, and that it is as it was sealed."""
     wrong = []
     for name, report in reports:
         for moment in ("torch before", "torch after"):

@@ -1,4 +1,4 @@
-"""What runs at every start of the image's Python, so of these checks: code in .pth files."""
+"""Code that runs at every start of the image's Python, so of these checks: .pth files."""
 
 from __future__ import annotations
 
