@@ -130,7 +130,9 @@ def _given_environment() -> dict[str, str]:
 
 
 def _environment_words(places: Places) -> list[str]:
-    """What the base has set already stays: NGC's PIP_CONSTRAINT names a file of its own."""
+    """Return the environment; a variable of the base stays: NGC's PIP_CONSTRAINT names a file
+    of its own.
+    """
     return [
         f'{name}="{value}"'
         for name, ours in environment_channels(places).items()

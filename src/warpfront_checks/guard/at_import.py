@@ -1,4 +1,4 @@
-"""What an import of torch reads of a seal, written in the form that is read fastest."""
+"""The part of a seal that an import of torch reads, written in the form that is read fastest."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def at_import(
     interpreter: Mapping[str, Any],
     entries: Iterable[str],
 ) -> bytes:
-    """Return the document for `fast_path`, and the measures of files for `watch`. `texts` are those
-    of policy and manifest, `met` the versions of the needs that are met, `entries` the folders of
-    metadata beside the stack.
+    """Return the document for `fast_path`, and the measures of files for `watch`. `texts` are
+    those of policy and manifest, `met` the versions of the needs that are met, `entries` the
+    folders of metadata next to the stack.
     """
     unrelaxed = [name for name in manifest.files if not policy.is_relaxed(name)]
     held = replace(manifest, files={name: manifest.files[name] for name in unrelaxed})
@@ -91,8 +91,9 @@ def metadata_in(location: Path) -> list[str]:
 
 
 def libraries(manifest: Manifest, location: str) -> dict[str, list[str]]:
-    """Return file name -> where the sealed libraries of that name lie, below the real `location`.
-    Extension modules are left out: they are loaded by their whole path, and many have one name.
+    """Return file name -> folders of the sealed libraries of that name, below the real
+    `location`. Extension modules are omitted: they are loaded by their whole path, and many have
+    one name.
     """
     found: dict[str, list[str]] = {}
     for path in _paths(manifest):
@@ -115,8 +116,8 @@ def _paths(manifest: Manifest) -> Iterator[str]:
 
 
 def _modules(manifest: Manifest) -> dict[str, str]:
-    """Module -> what follows its own path in that of its file, "" for a folder without an
-    `__init__`. A module that two files could be is left out.
+    """Return module -> the rest of its file's path after its own, "" for a folder without an
+    `__init__`. A module that two files could be is omitted.
     """
     packages, found, twice = manifest.packages(), dict[str, str](), set[str]()
     for path in _paths(manifest):

@@ -44,8 +44,8 @@ export PATH
 
 
 def environment_channels(places: Places) -> dict[str, str]:
-    """The environment that an image sets. `PYTHONNOUSERSITE` keeps a torch in somebody's home from
-    hiding the image's.
+    """Return the environment that an image sets. `PYTHONNOUSERSITE` prevents a torch in a
+    user's home from hiding the image's.
 
     Not `PIP_BUILD_CONSTRAINT`: with it pip 25.3 and newer refuse `--no-build-isolation`, which is
     how an extension is built against the image's torch.
@@ -77,7 +77,9 @@ def channel_files(policy: Policy, places: Places) -> dict[Path, str]:
 
 
 def pth_text(places: Places) -> str:
-    """Every start of this interpreter puts the channels back and watches its imports."""
+    """Return the .pth file: each start of this interpreter puts the channels back and watches
+    its imports.
+    """
     load = indented(by_file(places.library, "startup"))
     program = _START_UP.format(home=str(places.home), install=installing(places), load=load)
     return f"import os, sys; exec({program!r})\n"
@@ -92,7 +94,7 @@ def installing(places: Places) -> str:
 
 
 def profile_text(places: Places) -> str:
-    """For login shells: PATH, and the environment that an image sets."""
+    """Return the file for login shells: PATH, and the environment that an image sets."""
     path = _PROFILE.format(programs=places.programs, interpreters=places.interpreters)
     exports = (f'export {name}="{text}"' for name, text in environment_channels(places).items())
     return path + "".join(f"{line}\n" for line in exports)
@@ -140,8 +142,8 @@ def _text_of(path: Path) -> str:
 
 
 def _theirs(path: Path) -> str:
-    """What a base has in this file, to be kept; "" if there is none. Raises `GuardError` if it
-    cannot be read, and so not kept either.
+    """Return the base's text of this file, to be preserved; "" if there is none. Raise
+    `GuardError` if it cannot be read, and so not preserved either.
     """
     try:
         return path.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What stands before the watch in an interpreter that has just started."""
+"""Finders and hooks that come before the watch in an interpreter that has just started."""
 
 from __future__ import annotations
 
@@ -82,10 +82,10 @@ print(json.dumps(found))
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """An interpreter that has just started: the `finders` that are asked before the watch, None
-    where there is no watch, and the `modules` it has loaded. `answering` are others' finders and
-    path hooks that answer for a module of the stack, with its name; `machinery` is what of the
-    import system is not Python's own, `watch` what of the watch is not this guard's.
+    """An interpreter that has just started: the `finders` that run before the watch, None if
+    there is no watch, and the `modules` it has loaded. `answering` are others' finders and path
+    hooks that answer for a module of the stack, with its name. `machinery` are parts of the import
+    system that are not Python's own, `watch` parts of the watch that are not this guard's.
     """
 
     finders: tuple[str, ...] | None
@@ -96,8 +96,8 @@ class Start:
 
 
 def import_findings(start: Start, packages: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """(subject, what is wrong): finders asked before the watch, and protected packages that are
-    there before anybody imported them.
+    """Return (subject, fault) for finders that run before the watch, and for protected packages
+    that are loaded before any import of them.
     """
     if start.finders is None:
         yield "sys.meta_path", "the watch is not in it: imports of torch are not looked at"
@@ -115,8 +115,8 @@ def import_findings(start: Start, packages: Iterable[str]) -> Iterator[tuple[str
 
 
 def read_start(places: Places) -> Start:
-    """Asked of a new interpreter: this one has done more than start. `verify` says if the manifest
-    of `places`, whose modules are asked for, cannot be read.
+    """Read the state of a new interpreter: this one has done more than start. An unreadable
+    manifest of `places`, which lists the modules, is left to `verify` to report.
     """
     try:
         asked = list(_modules(read_manifest(places.manifest)))

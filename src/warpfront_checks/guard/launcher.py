@@ -37,7 +37,7 @@ _PLAIN = {"NO_COLOR": "1", "FORCE_COLOR": "0", "CLICOLOR_FORCE": "0"}
 _KEPT_BYTES = 1 << 18
 _COLORS = re.compile(r"\x1b\[[0-9;]*m")  # FORCE_COLOR asks for them in a pipe, too
 _NOT_FOUND = 127
-_BY_SIGNAL = 128  # and its number: what a shell says of a program that a signal ended
+_BY_SIGNAL = 128  # and its number: a shell's status for a program that a signal ended
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str]) -> int:
     if command in _FORESEEN and (text := _foreseen(uv, arguments, command, home)):
         sys.stderr.write(text)
         return 1
-    # On a terminal uv draws, and is left to it; into a pipe or a file it writes the same to us.
+    # On a terminal uv draws, so its stderr is not captured; into a pipe or a file it writes lines.
     code, said = _run(uv, arguments, heard=not os.isatty(sys.stderr.fileno()))
     if code > 0:
         said = said or _asked_again(uv, arguments, command)
@@ -111,13 +111,13 @@ def _run(uv: str, arguments: Sequence[str], *, heard: bool) -> tuple[int, str]:
 
 
 def _foreseen(uv: str, arguments: Sequence[str], command: tuple[str, ...], home: Path) -> str:
-    """Why uv is not started: it would end with a release of years ago, or with one that torch
-    cannot work with. A step back is said, and not in its way.
+    """Return the reason not to start uv: it would end with a release of years ago, or with one
+    that torch cannot work with. A step back is only reported.
     """
     try:
         policy = read_policy(home / "guard" / "policy.json")
     except GuardError:
-        return ""  # it is said where something is refused
+        return ""  # the refusal reports it
     log = _asked_again(uv, arguments, command, more={"RUST_LOG": "uv_resolver=debug"})
     releases, chosen = read_uv_log(log, policy)
     broken = unusable(releases, read_installs(log))
@@ -132,8 +132,8 @@ def _foreseen(uv: str, arguments: Sequence[str], command: tuple[str, ...], home:
 def overrides_of(
     arguments: Sequence[str], environment: Mapping[str, str] = os.environ
 ) -> dict[str, str]:
-    """Name -> what the user's own overrides ask for, and in which file: uv says it as if every
-    package asked for it. What cannot be read asks for nothing; uv says so itself.
+    """Return name -> the user's own override of it and its file: uv reports it as if every
+    package required it. An unreadable file has no overrides; uv itself reports it.
     """
     paths = environment.get("UV_OVERRIDE", "").split()
     for word, following in zip(arguments, (*arguments[1:], ""), strict=False):
@@ -162,8 +162,8 @@ def _asked_again(
     *,
     more: Mapping[str, str] | None = None,
 ) -> str:
-    """What uv says on stderr without doing anything, with `more` in its environment; "" where that
-    is not possible: it reads from standard input, or knows no dry run.
+    """Return uv's stderr of a dry run, with `more` in its environment; "" if that is not
+    possible: it reads from standard input, or knows no dry run.
     """
     if command not in _HAVE_DRY_RUN or "-" in arguments:
         return ""

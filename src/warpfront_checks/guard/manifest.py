@@ -37,8 +37,8 @@ Measured = Sequence[Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """What was sealed. `location` is the folder that the paths of `files` start from; `files` maps
-    a distribution's normalized name to path -> measure, `versions` to its version.
+    """The sealed files. `location` is the folder that the paths of `files` start from; `files`
+    maps a distribution's normalized name to path -> measure, `versions` to its version.
     """
 
     location: Path
@@ -66,8 +66,8 @@ class Manifest:
         }
 
     def tops(self) -> set[str]:
-        """The entries of site-packages that hold all sealed files; of a folder that several
-        distributions fill, the entries in it.
+        """Return the entries of site-packages that contain all sealed files; of a folder that
+        several distributions fill, the entries in it.
         """
         folders = self.folders()
         shared = {folder.partition("/")[0] for folder in folders if "/" in folder}
@@ -169,9 +169,9 @@ def sha256_of(path: str | Path) -> str:
 
 
 def strays(manifest: Manifest, names: Iterable[str], *, loadable: bool = False) -> Iterator[str]:
-    """What lies inside the folders of the protected distributions and none of them brought, links
-    to folders included; what Python could load alone, if `loadable`. Byte code in `__pycache__` is
-    judged by its source.
+    """Return the files inside the folders of the protected distributions that none of them
+    brought, links to folders included. With `loadable`, return only files that Python could load.
+    Byte code in `__pycache__` is judged by its source.
     """
     wanted = set(names)
     sealed = {path for files in manifest.files.values() for path in files}

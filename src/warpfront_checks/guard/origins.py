@@ -1,6 +1,6 @@
-"""Where each module of the stack has to come from: an allow list of path, loader and byte code.
+"""Allowed origins of each module of the stack: path, loader and byte code.
 
-Loaded where the fast path of an import has doubts.
+Loaded when the fast path of an import has doubts.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ _TAILS = {
 
 @dataclass(kw_only=True)
 class Stack:
-    """What `watch` compares the stack with. `document` is what the seal wrote for imports, and
-    `manifest` has its files. `since` is the ctime of the whole manifest, in nanoseconds: what has
-    an older one is as it was sealed.
+    """The sealed stack as `watch` compares it. `document` is the seal's for imports, and
+    `manifest` has its files. `since` is the ctime of the whole manifest, in nanoseconds: a file
+    with an older one is as it was sealed.
     """
 
     folder: Path
@@ -68,7 +68,7 @@ class Stack:
         return [name for name in self.manifest.files if not self.policy.is_relaxed(name)]
 
     def file_problems(self, names: Iterable[str]) -> Iterator[str]:
-        """Sealed files that are others now, and what was added beside them."""
+        """Return the sealed files that have changed, and the files added next to them."""
         wanted, written = sorted(names), list[tuple[str, str]]()
         found = size_differences(self.manifest, wanted, since=self.since, written=written)
         yield from (f"{path}: {what}" for path, what in found)
@@ -78,7 +78,7 @@ class Stack:
         for path, sha256 in written:
             if sha256_of(f"{self.location}/{path}") != sha256:
                 yield f"{path}: other content, as many bytes as before"
-        # What lies beside it and Python cannot load, such as a header, is for `verify`.
+        # A new file that Python cannot load, such as a header, is for `verify`.
         added = strays(self.manifest, wanted, loadable=True)
         yield from (f"{path}: added" for path in added)
 
@@ -167,7 +167,9 @@ class Stack:
 
 
 def _tail(origin: str | None, path: str) -> str:
-    """What follows a module's path in a file below another spelling of the location."""
+    """Return the rest of a file's path after its module's, below another spelling of the
+    location.
+    """
     before, found, tail = (origin or "").rpartition(f"/{path}")
     return tail if before and found else "nowhere"
 

@@ -7,7 +7,7 @@ import re
 
 from .policy import GuardError
 
-# As configparser reads a section's header: whatever stands after the bracket is ignored.
+# As configparser reads a section's header: the text after the bracket is ignored.
 _HEADER = re.compile(r"\[(?P<name>.+)\]")
 
 

@@ -32,7 +32,7 @@ def plugin_problems(
 
 
 def is_loaded_by(group: str, package: str, environment: Mapping[str, str]) -> bool:
-    """Whether importing `package` loads the group in this environment."""
+    """Return whether importing `package` loads the group in this environment."""
     variable, off = _TURNED_OFF.get(package, ("", ""))
     return GROUPS[group] == package and (not variable or environment.get(variable) != off)
 

@@ -1,4 +1,6 @@
-"""What the dynamic loader would take for the stack in an environment, without running any of it."""
+"""The dynamic loader's choice of libraries for the stack in an environment, without running any
+of it.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ def traced_shadows(
 
 
 def _traced(loader: str, library: str, environment: Mapping[str, str]) -> list[str]:
-    """What the dynamic loader would map for a library; nothing where it cannot say."""
+    """Return the files that the dynamic loader would map for a library; nothing if it fails."""
     try:
         done = subprocess.run(
             [loader, library],
