@@ -33,7 +33,7 @@ from typing import Any, Protocol
 from warpfront_checks.forks import fork
 from warpfront_checks.forkserver import Adopted, nursery, run_job
 
-# Environment of a child, and the outcomes that it reports.
+# Keys of a child's pipes in its job, and the outcomes of an item.
 _PIPES = ("places", "answers")
 DONE, CRASHED, HUNG = "done", "crashed", "hung"
 _SAID_BYTES = 4000

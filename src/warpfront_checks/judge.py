@@ -34,7 +34,9 @@ def form_fault(tensor: Tensor | None, shape: torch.Size | None, dtype: torch.dty
 
 
 def place_fault(places: Sequence[str], device: str) -> str:
-    """Return the devices of results, if not all are on the device; no result is on none."""
+    """Return a fault if not all results were on the device, else ""; no result counts as no
+    device.
+    """
     wrong = [place for place in places if place != device] if places else ["no device"]
     return f"on {wrong[0]}, expected on {device}" if wrong else ""
 

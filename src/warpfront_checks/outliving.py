@@ -16,8 +16,8 @@ _WORDS = 120
 
 
 def adopt() -> frozenset[int]:
-    """Make this process the parent of its orphaned descendants from now on, instead of process
-    1. Return those that are its descendants already.
+    """Make this process the parent of its orphaned descendants, instead of the init process.
+    Return those that are its descendants already.
     """
     ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     return frozenset(_descendants())

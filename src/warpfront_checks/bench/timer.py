@@ -97,8 +97,8 @@ def repetitions_of_a_block(budget: Budget, seconds: float) -> int:
 
 
 def rotated(cases: Sequence[_T], block: int) -> Iterator[_T]:
-    """Return the cases of a block, which begins a fifth further on, so that drift is not always
-    the same cases'.
+    """Return the cases of a block. Each block begins a fifth further on, so that drift does not
+    always affect the same cases.
     """
     start = block * len(cases) // BLOCKS
     yield from cases[start:]

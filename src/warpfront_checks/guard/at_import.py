@@ -91,7 +91,7 @@ def metadata_in(location: Path) -> list[str]:
 
 
 def libraries(manifest: Manifest, location: str) -> dict[str, list[str]]:
-    """Return file name -> folders of the sealed libraries of that name, below the real
+    """Return file name -> paths of the sealed libraries of that name, below the real
     `location`. Extension modules are omitted: they are loaded by their whole path, and many have
     one name.
     """

@@ -18,8 +18,8 @@ from .sitecustomize_file import block, with_block
 
 _UV_BEGIN = "# warpfront-guard: begin"
 _UV_END = "# warpfront-guard: end"
-# One line: `site` runs each line that begins with `import` by itself. Whoever takes away the
-# guard's files and leaves this one hears of it, and still has a Python that starts.
+# One line: `site` runs each line that begins with `import` by itself. If a user removes the
+# guard's files and not this one, it prints a warning, and Python still starts.
 _START_UP = """\
 try:
 {load}    warpfront_guard.startup.start()

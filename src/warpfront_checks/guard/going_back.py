@@ -58,9 +58,7 @@ class Releases:
         return sorted(found, key=lambda one: _order(one.version), reverse=True)
 
     def gone_back(self, name: str, number: str) -> list[Release]:
-        """Return those of them that are newer than this one, which is considered because of
-        them.
-        """
+        """Return the refused releases newer than this one, which is considered because of them."""
         ours = _order(number)
         return [one for one in self.blocked(name) if _order(one.version) > ours]
 

@@ -15,9 +15,9 @@ from .places import Places
 from .policy import GuardError
 
 _SECONDS = 60.0
-# Asked with the stack's modules, their folders and the guard's library. Of the finders behind the
-# watch Python's own are left out: whoever else answers for one of the modules does so in their
-# place. What the path importer cache has for the stack's folders is asked, too. The first lines are
+# Its input is the stack's modules, their folders and the guard's library. Of the finders after the
+# watch Python's own are omitted: any other that answers for one of the modules takes their
+# place. The path importer cache of the stack's folders is read, too. The first lines are
 # those of `machinery.py`.
 _PROBE = """
 import importlib.machinery as machinery, json, zipimport
@@ -115,8 +115,8 @@ def import_findings(start: Start, packages: Iterable[str]) -> Iterator[tuple[str
 
 
 def read_start(places: Places) -> Start:
-    """Read the state of a new interpreter: this one has done more than start. An unreadable
-    manifest of `places`, which lists the modules, is left to `verify` to report.
+    """Read the state of a new interpreter: this one has done more than start. The manifest of
+    `places` lists the modules; if it is unreadable, `verify` reports that.
     """
     try:
         asked = list(_modules(read_manifest(places.manifest)))

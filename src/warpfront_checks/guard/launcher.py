@@ -18,8 +18,8 @@ from .policy import GuardError, read_policy
 from .refusal import explanation, going_back, stopped, unusable
 from .requires_dist import UnreadableError, read_requirement
 
-# What resolves for an environment and ends by itself. What runs programs (`run`, `tool run`) is
-# left alone: their stderr is theirs.
+# Commands that resolve for an environment and end by themselves. Those that run programs (`run`,
+# `tool run`) are not captured: their stderr is the programs'.
 _EXPLAINED = (
     *(("pip", "install"), ("pip", "sync"), ("pip", "compile")),
     *(("add",), ("sync",), ("lock",), ("tool", "install")),

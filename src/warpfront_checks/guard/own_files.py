@@ -18,7 +18,7 @@ from .sealing import program_text
 
 
 def own_problems(places: Places, policy: Policy, manifest: Manifest) -> Iterator[tuple[str, str]]:
-    """Return (path, fault): another guard on the path, the part of the manifest for imports,
+    """Yield (path, fault): another guard on the path, the part of the manifest for imports,
     programs, and code that the guard would load next to its sources.
     """
     folder = places.library / NAME

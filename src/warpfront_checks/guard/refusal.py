@@ -64,9 +64,9 @@ def read_demands(
     wrap lines.
 
     uv shows a demand as it is after our constraint has narrowed it. For a name outside the image
-    that is the demand; for one in it, the text is true and only in the same sentence. It likewise
-    shows every demand on an overridden name as the override: that is its file's (`overrides`, name
-    -> requirement and file), not the package's.
+    the shown text is the demand. For a name in the image it is met, and is only in the same
+    sentence. uv likewise shows every demand on an overridden name as the override. That demand is
+    of the override's file (`overrides`, name -> requirement and file), not of the package.
     """
     text = " ".join(text.split())
     guarded = {**policy.pinned(), **policy.forbidden(), **policy.needed()}

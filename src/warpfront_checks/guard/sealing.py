@@ -167,9 +167,9 @@ def _is_shim(distribution: Distribution) -> bool:
 def _as_installed(
     manifest: Manifest, policy: Policy, there: Mapping[str, list[Distribution]], places: Places
 ) -> Manifest:
-    """Return the wheels' files if they are as installed: the same files, of the same sizes, and
-    the small ones of the same content. A large unpacked file is read by `verify`, when the time is
-    not a build's.
+    """Return the wheels' manifest if the installed files match it: the same files, of the same
+    sizes, and the small ones of the same content. The content of a large file is left to `verify`,
+    which does not cost the time of a build.
     """
     if dict(manifest.versions) != dict(policy.protected):
         raise GuardError("the manifest is of other distributions than the policy protects")

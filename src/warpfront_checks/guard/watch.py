@@ -107,7 +107,7 @@ def judge(spec: ModuleSpec, *, home: str) -> None:
 
 
 def _planted(top: str, home: Path) -> Stack | None:
-    """Check the stack, for a package whose own import was not checked."""
+    """Return the stack if it protects a package whose own import was not checked, else None."""
     try:
         stack = _stack(home / "guard")
     except GuardError:
@@ -319,8 +319,8 @@ def _tell_of_needs(stack: Stack) -> None:
 
 
 def _versions_beside(manifest: Manifest) -> list[tuple[str, str]]:
-    """Yield (name, version) of the metadata next to the stack, by the folders' names. One name
-    may be there twice: conda leaves the metadata of files that it overwrites.
+    """Return (name, version) of the metadata next to the stack, by the folders' names. One name
+    may be there twice: conda does not remove the metadata of files that it overwrites.
     """
     try:
         return [name_and_version(one) for one in sorted(metadata_in(manifest.location))]

@@ -104,8 +104,8 @@ def description(name: str, *, vendor: str, version: str) -> Description:
 
 
 def nothing_for(name: str) -> tuple[str, ...]:
-    """Return the vendors for which a package has nothing to run, and the replacement, as of its
-    newest version.
+    """Return the reasons why a package has nothing to run on some vendors' devices, with the
+    replacement, as of its newest version.
     """
     return tuple(table()[name][-1].get("vendors", {}).values())
 

@@ -354,8 +354,8 @@ def _opens(library: str) -> bool:
 
 
 def _place(library: str) -> str:
-    """Return the path of a library that this process has already: an extension resolves to it,
-    wherever it is.
+    """Return the path of a library that this process has loaded, else its name: an extension
+    finds a loaded library wherever it is.
     """
     ends = f"/{library}"
     return next((path for path in sorted(loaded_files()) if path.endswith(ends)), library)

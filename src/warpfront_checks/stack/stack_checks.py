@@ -99,8 +99,8 @@ def record_stack(claims: Claims, recorder: Recorder, _effort: CheckOptions | Non
 
 
 def _others(recorder: Recorder) -> dict[Path, bytes]:
-    """Return the other files in the results folder. The other sessions have ended: this one
-    runs last.
+    """Return the contents of the other files in the results folder. The other sessions have
+    ended: this one runs last.
     """
     paths = [path for path in recorder.path.parent.iterdir() if path.is_file()]
     return {path: path.read_bytes() for path in paths if path != recorder.path}
