@@ -160,7 +160,9 @@ class CheckOptions:
 
 
 def read_effort(*, quick: bool, profile: str, seeds: str | int, run: str) -> CheckOptions:
-    """The effort that options ask for. Raises `ValueError` with what is wrong with one of them."""
+    """Return the effort that options ask for. Raise `ValueError` with what is wrong with one of
+    them.
+    """
     named = _read_run(run) or secrets.token_hex(4)
     return CheckOptions(
         quick=quick,
@@ -189,7 +191,7 @@ def add_effort_options(parser: argparse.ArgumentParser) -> None:
 
 
 def parsed_effort(options: argparse.Namespace) -> CheckOptions:
-    """The effort of a command line to which `add_effort_options` gave its options."""
+    """Return the effort of a command line to which `add_effort_options` gave its options."""
     return read_effort(**{option.name: getattr(options, option.name) for option in EFFORT_OPTIONS})
 
 
@@ -264,7 +266,9 @@ EFFORT_OPTIONS = (
 
 
 def current_profile(name: str) -> str:
-    """A profile's name of today. Results and commands written before may have its old one."""
+    """Return a profile's name of today. Results and commands written before may have its old
+    one.
+    """
     document = json.loads(PROFILES.read_text(encoding="utf-8"))
     profiles: Mapping[str, Mapping[str, object]] = document["profiles"]
     return next((new for new, entry in profiles.items() if entry.get("formerly") == name), name)

@@ -96,7 +96,9 @@ def judge_reality(
 
 
 def _signs(facts: TorchFacts, kernel: KernelView, answering: Answering) -> Iterator[str]:
-    """Each by itself shows that something other than the hardware answers."""
+    """Return the signs of an emulation: each by itself shows that something other than the
+    hardware answers.
+    """
     yield from (f"an emulator is in this process: {emulator}" for emulator in answering.emulators)
     yield from answering.foreign
     if answering.invented:
@@ -144,7 +146,9 @@ def _doubts(
 
 
 def _other_arch(facts: TorchFacts, kernel: KernelView) -> str:
-    """The archs of the kernel's topology (AMD's only names them), if torch's is none of them."""
+    """Return the archs of the kernel's topology (AMD's only names them), if torch's is none of
+    them.
+    """
     archs = {board.rpartition(" ")[2] for board in kernel.boards if board.startswith("kfd ")}
     return "" if not archs or facts.devices[0].arch in archs else ", ".join(sorted(archs))
 

@@ -45,7 +45,7 @@ class Claims:
     image: bool = True
 
     def document(self) -> dict[str, object]:
-        """The claims as JSON values; `read_claims` reads them back to an equal value."""
+        """Return the claims as JSON values; `read_claims` reads them back to an equal value."""
         toolkit = self.toolkit
         return {
             "schema": SCHEMA,
@@ -62,7 +62,9 @@ class Claims:
 
 
 def read_claims(path: Path) -> Claims:
-    """The claims in a file. Raises `ClaimsError` naming the file and what is wrong with it."""
+    """Return the claims in a file. Raise `ClaimsError` naming the file and what is wrong with
+    it.
+    """
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

@@ -42,7 +42,7 @@ class Closure:
 def judge_closure(
     versions: Mapping[str, str], requirements: Mapping[str, Iterable[str]], roots: Iterable[str]
 ) -> Closure:
-    """Everything reachable from `roots`, extras followed. Names are normalised."""
+    """Judge everything reachable from `roots`, extras followed. Names are normalised."""
     conflicts, unread = [], []
     pending = [(canonicalize_name(root), frozenset[str]()) for root in roots]
     visited: set[tuple[str, frozenset[str]]] = set()

@@ -80,7 +80,7 @@ class Detection:
 
 
 def detect(reader: MachineReader, *, with_torch: bool = True, probe: bool = True) -> Detection:
-    """Everything, in one pass. torch is imported here, so that its absence is an answer."""
+    """Read everything in one pass. torch is imported in it, so that its absence is an answer."""
     hardware = read_hardware(reader)
     facts, environment, missing = None, {}, "not asked"
     dtypes: dict[str, str] = {}
@@ -143,7 +143,7 @@ def disagreements(hardware: Hardware, facts: TorchFacts) -> tuple[str, ...]:
 
 
 def main(arguments: list[str]) -> int:
-    """The door: prints the answer; exits 0 whatever was found, 2 if the options make no sense."""
+    """Print the answer; exit 0 whatever the result, 2 if the options make no sense."""
     options = _parser().parse_args(arguments)
     try:
         reader = Recorded(options.recorded) if options.recorded else Machine()

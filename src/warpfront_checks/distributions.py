@@ -74,7 +74,7 @@ def read_installed() -> Installed:
 
 
 def version_differences(installed: Installed, claimed: Mapping[str, str]) -> list[str]:
-    """Each claimed distribution that is missing, or there in another version."""
+    """Return each claimed distribution that is missing, or there in another version."""
     differences = []
     for name, version in sorted(claimed.items()):
         listed = installed.versions.get(normalized(name))
@@ -133,9 +133,9 @@ def foreign_toolkit(installed: Installed, toolkit: str, version: str) -> list[st
 
 
 def closure_conflicts(installed: Installed, roots: Iterable[str]) -> Conflicts:
-    """Our own reading of the requirements reachable from `roots`, extras followed: by `closure`, in
-    a process that has the toolbox on its path as this one must not. Raises `RuntimeError` where
-    nothing could be read.
+    """Our own reading of the requirements reachable from `roots`, extras followed: by
+    `closure`, in a process that has the toolbox on its path as this one must not. Raise
+    `RuntimeError` where nothing could be read.
     """
     job_document = {
         "versions": {name: version[0] for name, version in installed.versions.items()},

@@ -35,7 +35,7 @@ class Computed:
         return (*outputs, *(f"gradient {i}" for i in range(len(self.gradients))))
 
     def but(self, name: str, tensor: Tensor | None) -> Computed:
-        """The same with one of them changed, or missing."""
+        """Return the same with one of them changed, or missing."""
         by_name = dict(zip(self.names, self.all, strict=True))
         other, count = list({**by_name, name: tensor}.values()), len(self.outputs)
         outputs = tuple(x for x in other[:count] if x is not None)
@@ -63,7 +63,7 @@ def computed(
 
 
 def tensors_in(value: Any) -> Iterator[Tensor]:
-    """The tensors of a nest, in order."""
+    """Yield the tensors of a nest, in order."""
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, (list, tuple)):
@@ -75,7 +75,7 @@ def tensors_in(value: Any) -> Iterator[Tensor]:
 
 
 def converted(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """A nest of lists, tuples and dicts with every tensor changed."""
+    """Return a nest of lists, tuples and dicts with every tensor changed."""
     if isinstance(value, Tensor):
         return change(value)
     if isinstance(value, (list, tuple)):

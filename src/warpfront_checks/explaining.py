@@ -214,7 +214,7 @@ def _tensors_root(session: str, check: str, fault: str, device: str) -> Root:
 
 
 def _case(match: re.Match[str], device: str, **extra: str | int) -> dict[str, str | int]:
-    """The values that a fault names."""
+    """Return the values that a fault names."""
     named = match.groupdict()
     named_values = {key: named[key] for key in ("dtype", "case") if named.get(key)}
     numbers = {key: int(named[key]) for key in ("seed", "sample", "width") if named.get(key)}
@@ -352,7 +352,7 @@ print('failed:', failed)"""
 
 
 def _way(tier: str) -> str:
-    """The name of the function that a tier computes by."""
+    """Return the name of the function that a tier computes by."""
     for node in ast.walk(_tree("attention.backends")):
         named = {k.arg: k.value for k in getattr(node, "keywords", ())}
         if ast.unparse(named.get("name", ast.Constant(0))) == repr(tier):
@@ -361,7 +361,7 @@ def _way(tier: str) -> str:
 
 
 def _home_of(check: str) -> tuple[str, str] | None:
-    """The family that makes an operation's cases: the module and the name of its table."""
+    """Return the family that makes an operation's cases: the module and the name of its table."""
     for name in ("elementwise", "reductions", "products", "norms", "moves"):
         for table, _ in _tables(f"operators.{name}", "OperatorFamily"):
             if check in _keys(f"operators.{name}", table):
@@ -370,8 +370,8 @@ def _home_of(check: str) -> tuple[str, str] | None:
 
 
 def _keys(module: str, table: str) -> frozenset[str]:
-    """The names that a table of these sources has: keys of its dictionaries, or each entry's `name`
-    or first argument.
+    """Return the names that a table of these sources has: keys of its dictionaries, or each
+    entry's `name` or first argument.
     """
     nodes = [n for node in _definitions(module).get(table, []) for n in ast.walk(node)]
     keys = [key for n in nodes if isinstance(n, ast.Dict) for key in n.keys]
@@ -384,7 +384,7 @@ def _keys(module: str, table: str) -> frozenset[str]:
 
 
 def _class_of(check: str) -> tuple[str, str] | None:
-    """The module and the name of a class of hazards, if it is one."""
+    """Return the module and the name of a class of hazards, if it is one."""
     for path in sorted((CHECKS / "edge_cases").glob("*.py")):
         module = f"edge_cases.{path.stem}"
         for table, node in _tables(module, "HazardClass"):

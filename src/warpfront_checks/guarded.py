@@ -76,7 +76,7 @@ def policy_differences(policy: Policy, claimed: Policy) -> list[str]:
 
 
 def _foreign_files(places: Places) -> list[str]:
-    """The guard's files in the image that are not this warpfront's."""
+    """Return the guard's files in the image that are not this warpfront's."""
     ours = Path(warpfront_checks.guard.__file__).parent
     theirs = places.library / PACKAGE
     names = sorted({path.name for path in [*ours.iterdir(), *theirs.glob("*")] if path.is_file()})

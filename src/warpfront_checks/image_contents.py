@@ -168,7 +168,7 @@ def _is_on(path: Path, device: int) -> bool:
 
 
 def packages_in(status: str) -> Iterator[Package]:
-    """The installed packages of dpkg's status file (deb-control(5)), each once."""
+    """Yield the installed packages of dpkg's status file (deb-control(5)), each once."""
     listed = set()
     for block in re.split(r"\n[ \t]*\n", status):
         fields = _control_fields(block)
@@ -198,7 +198,7 @@ def with_licences(package: Package, copyright_text: str) -> Package:
 
 
 def found_in(metadata: str, carried: Iterable[EmbeddedComponent] = ()) -> FoundDistribution | None:
-    """A distribution by the text of its METADATA; None where that names none."""
+    """Return a distribution by the text of its METADATA; None where that names none."""
     read = HeaderParser().parsestr(metadata)
     name, version = read.get("Name", "").strip(), read.get("Version", "").strip()
     if not name or not version:
@@ -241,8 +241,8 @@ def carried_by(bill: object) -> Iterator[EmbeddedComponent]:
 
 
 def contents_from(document: object) -> Contents:
-    """The contents in a parsed document. Raises `ContentsError` for anything else; what is more
-    than anybody has is cut off nowhere, but refused.
+    """Return the contents in a parsed document. Raise `ContentsError` for anything else; a
+    document beyond the limits is refused, not cut off.
     """
     fields = dict(_mapping(document, "contents"))
     if fields.pop("schema", None) != SCHEMA:
@@ -262,7 +262,7 @@ def _found(value: object) -> FoundDistribution:
 
 
 def _made(kind: type[_T], value: object, **extra: Any) -> _T:
-    """A value of strings and tuples of strings, and nothing else."""
+    """Return a value of strings and tuples of strings, and nothing else."""
     record = _mapping(value, kind.__name__)
     types = {field.name: str(field.type) for field in fields(kind)}  # type: ignore[arg-type]
     read: dict[str, object] = {}
@@ -342,7 +342,9 @@ def _listed(path: Path) -> Iterator[EmbeddedComponent]:
 
 
 def _control_fields(block: str) -> dict[str, str]:
-    """The wanted fields of a paragraph; the first of each counts, lines that go on do not."""
+    """Return the wanted fields of a paragraph; the first of each counts, lines that go on do
+    not.
+    """
     fields: dict[str, str] = {}
     for line in block.split("\n"):
         name, colon, value = line.partition(":")

@@ -98,7 +98,7 @@ def read_answering(
 
 
 def preloads(environment: Mapping[str, str], file: Path = _PRELOAD_FILE) -> Iterator[str]:
-    """The libraries that the loader puts before all others (ld.so(8))."""
+    """Yield the libraries that the loader puts before all others (ld.so(8))."""
     try:
         listed = re.sub(r"#.*", "", file.read_text(encoding="utf-8", errors="replace"))
     except OSError:
@@ -180,7 +180,7 @@ def _real(files: Iterable[str]) -> set[str]:
 
 
 def _mapped() -> tuple[str, ...] | None:
-    """The shared objects of this process; None where that cannot be read."""
+    """Return the shared objects of this process; None where that cannot be read."""
     try:
         lines = _MAPS.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -228,7 +228,7 @@ def _preloaded_drivers(
 
 
 def _file_of(handle: ctypes.CDLL, symbol: str) -> str:
-    """The file that defines what a name resolves to; "" where nothing does."""
+    """Return the file that defines what a name resolves to; "" where nothing does."""
     try:
         function = getattr(handle, symbol)
     except AttributeError:

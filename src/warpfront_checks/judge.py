@@ -74,8 +74,8 @@ def structure_faults(
 
 
 def element_fault(name: str, tensor: Tensor, budgeted: Budgeted) -> tuple[float, str]:
-    """The largest share of its bound that any element used, and the fault in words if that
-    is over 1.
+    """Return the largest share of its bound that any element used, and the fault in words if
+    that is over 1.
     """
     error = (tensor - budgeted.reference).abs()
     tiny = torch.finfo(torch.float64).smallest_normal
@@ -109,8 +109,9 @@ def rms_fault(
     walk: Tensor | None = None,
     errors: int = 0,
 ) -> tuple[float, str]:
-    """The device's root mean square error over the CPU's in the same dtype, or over one rounding
-    (for few independent errors also of the sums behind them, see `Budgeted`) if that is larger.
+    """Return the device's root mean square error over the CPU's in the same dtype, or over one
+    rounding (for few independent errors also of the sums behind them, see `Budgeted`) if that is
+    larger.
     """
     allowed = max(_rms(same_dtype - exact), rounding_unit(dtype) * _rms(exact))
     if walk is not None and (errors or exact.numel()) < FEW_NUMEL:

@@ -77,21 +77,23 @@ def read_archive(path: Path) -> Archive:
 
 
 def group_of(name: str) -> str:
-    """The group of an archive's file name: `torch` of `torch_gfx942.kpack`."""
+    """Return the group of an archive's file name: `torch` of `torch_gfx942.kpack`."""
     stem = name.removesuffix(".kpack")
     match = _NAME.match(stem)
     return match["group"] if match else stem
 
 
 def find_archives(site_packages: Path) -> tuple[Path, ...]:
-    """The archives of installed packages, where HIP looks: `.kpack` next to their libraries."""
+    """Return the archives of installed packages, where HIP looks: `.kpack` next to their
+    libraries.
+    """
     archives = {*site_packages.glob("*/.kpack/*.kpack"), *site_packages.glob("*/*/.kpack/*.kpack")}
     return tuple(sorted(archives))
 
 
 def missing_device_packages(installed: Installed, target: str) -> list[str]:
-    """A sentence for each distribution whose extra for `target` is not met, or that has extras for
-    other targets and none for it. By METADATA alone, without a device.
+    """Return a sentence for each distribution whose extra for `target` is not met, or that has
+    extras for other targets and none for it. By METADATA alone, without a device.
     """
     wrong = []
     for name, lines in sorted(installed.requirements.items()):
@@ -110,8 +112,8 @@ def missing_device_packages(installed: Installed, target: str) -> list[str]:
 
 
 def missing_code(archives: Iterable[Archive], accepted: Iterable[str]) -> list[str]:
-    """A sentence for each group of archives of torch and its companions that has no code object for
-    any of the `accepted` architectures. `rocm-sdk` libraries may leave targets out.
+    """Return a sentence for each group of archives of torch and its companions that has no code
+    object for any of the `accepted` architectures. `rocm-sdk` libraries may leave targets out.
     """
     targets = tuple(accepted)
     groups: dict[str, set[str]] = {}
@@ -127,8 +129,9 @@ def missing_code(archives: Iterable[Archive], accepted: Iterable[str]) -> list[s
 
 
 def incomplete_variants(archives: Iterable[Archive], target: str) -> list[str]:
-    """A sentence for each feature variant (`gfx90a:xnack-`) whose archives have fewer code objects
-    than those of the plain target. HIP takes the most specific one first (ROCm/TheRock#7081).
+    """Return a sentence for each feature variant (`gfx90a:xnack-`) whose archives have fewer
+    code objects than those of the plain target. HIP takes the most specific one first
+    (ROCm/TheRock#7081).
     """
     plain: dict[str, int] = {}
     variants: dict[tuple[str, str], int] = {}

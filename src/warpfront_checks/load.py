@@ -128,7 +128,7 @@ def record_contents(environment: dict[str, object]) -> CheckFinding:
 def _claimed_checks(
     claims: Claims, installed: Installed
 ) -> list[tuple[str, str, Callable[[], CheckFinding]]]:
-    """(name, why it is not claimed or nothing, check)."""
+    """Return (name, why it is not claimed or nothing, check)."""
     no_lock = "" if claims.versions else "no lock: versions are not known"
     no_guard = "" if claims.guard is not None else "no guard is claimed"
     python = "" if claims.python else "no Python version is claimed"
@@ -225,8 +225,8 @@ def match_machine(claims: Claims) -> CheckFinding:
 
 
 def read_elf_machine(path: Path) -> str:
-    """The machine an ELF file is for (`x86_64`), from bytes 18 and 19 of its header; else what
-    it is instead.
+    """Return the machine an ELF file is for (`x86_64`), from bytes 18 and 19 of its header;
+    else what it is instead.
     """
     with path.open("rb") as file:
         header = file.read(20)
@@ -285,7 +285,7 @@ def _rocm_fault(cuda: str | None, hip: str | None, release: str, version: str) -
 
 
 def _toolkit_of(claims: Claims) -> str:
-    """The toolkit that a vendor's torch is built with, where no version is claimed."""
+    """Return the toolkit that a vendor's torch is built with, where no version is claimed."""
     return {"nvidia": "cuda", "amd": "rocm"}.get(claims.vendor, "")
 
 
@@ -370,7 +370,9 @@ def find_device_code(claims: Claims, installed: Installed) -> CheckFinding:
 
 
 def check_dependencies(claims: Claims, installed: Installed) -> CheckFinding:
-    """`pip check` of the image's Python; our own reading without pip, or if only torch is ours."""
+    """Run `pip check` of the image's Python; use our own reading without pip, or if only torch
+    is ours.
+    """
     complaints = pip_conflicts() if claims.image else None
     if complaints is not None:
         relaxed, wrong = split_relaxed(complaints, claims)
@@ -395,8 +397,8 @@ def check_dependencies(claims: Claims, installed: Installed) -> CheckFinding:
 
 
 def split_relaxed(complaints: Iterable[str], claims: Claims) -> tuple[list[str], list[str]]:
-    """(complaints of packages whose demands may go unmet, the others). Each begins with the name of
-    the package that complains.
+    """Return (complaints of packages whose demands may go unmet, the others). Each begins with
+    the name of the package that complains.
     """
     relaxed = (claims.guard or {}).get("relaxed", {})
     names = set(relaxed) if isinstance(relaxed, Mapping) else set()
@@ -407,7 +409,7 @@ def split_relaxed(complaints: Iterable[str], claims: Claims) -> tuple[list[str],
 
 
 def use_companion(name: str) -> CheckFinding:
-    """A companion imports, and does one small thing that needs its compiled part."""
+    """Import a companion, and do one small thing that needs its compiled part."""
     module: Any = importlib.import_module(IMPORT_NAMES[name])
     torch: Any = importlib.import_module("torch")
     version = str(getattr(module, "__version__", "unknown"))
@@ -430,7 +432,7 @@ def use_companion(name: str) -> CheckFinding:
 
 
 def _companions(claims: Claims, installed: Installed) -> list[str]:
-    """The claimed ones of the stack; in the current Python, those that are installed."""
+    """Return the claimed ones of the stack; in the current Python, those that are installed."""
     claimed = [normalized(name) for name in (*claims.stack, *claims.versions)]
     names = claimed if claims.image else list(installed.versions)
     return [name for name in IMPORT_NAMES if name in names]

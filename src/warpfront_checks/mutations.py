@@ -262,7 +262,7 @@ class MutationTally:
 def mutated(
     parts: Mapping[str, Tensor], ledger: MutationTally
 ) -> Iterator[tuple[str, str, Tensor]]:
-    """Each mutation of each part: its name, the part's, and what became of it."""
+    """Yield each mutation of each part: its name, the part's, and what became of it."""
     for place, tensor in parts.items():
         for name, mutate in ON_TENSORS.items():
             wrong = mutate(tensor)

@@ -336,7 +336,7 @@ class Norm(Called):
         return ExpectedResults(output=output, gradients=gradients)
 
     def spread(self, parameter: Tensor, like: Tensor) -> Tensor:
-        """A parameter in the shape that multiplies an input."""
+        """Return a parameter in the shape that multiplies an input."""
         sizes = [like.shape[axis] if axis in self.along else 1 for axis in range(like.dim())]
         return parameter.reshape(sizes)
 
@@ -361,7 +361,7 @@ class Norm(Called):
     def _summed(
         self, exact: Tensor, g: Tensor, factor: Tensor, parts: _NormParts, arithmetic: Arithmetic
     ) -> Budgeted:
-        """The budget of a parameter's gradient: the sum of g*factor over everything but
+        """Return the budget of a parameter's gradient: the sum of g*factor over everything but
         the parameter's axes.
         """
         axes = tuple(axis for axis in range(g.dim()) if axis not in self.along)
@@ -514,7 +514,7 @@ def onednn_has_bfloat16() -> bool:
 def differentiate(
     operation: Callable[..., Tensor], inputs: Sequence[Tensor], cotangent: Tensor
 ) -> tuple[Tensor, ...]:
-    """The operation's output and the gradient of each input for a cotangent, detached."""
+    """Return the operation's output and the gradient of each input for a cotangent, detached."""
     leaves = [x.detach().clone().requires_grad_() for x in inputs]
     output = operation(*leaves)
     return (output.detach(), *torch.autograd.grad(output, leaves, cotangent))
@@ -554,8 +554,8 @@ def floor_of(dtype: torch.dtype) -> float:
 def attention_budgets(
     inputs: Sequence[Tensor], g: Tensor, arithmetic: Arithmetic, allowed: Tensor | None = None
 ) -> tuple[Budgeted, ...]:
-    """The output's budget and that of the gradient of each input, (batch, heads, length, width).
-    What is not allowed has no weight.
+    """Return the output's budget and that of the gradient of each input, (batch, heads, length,
+    width). What is not allowed has no weight.
     """
     q, k, v = inputs
     unit, u_acc, width = arithmetic.unit, arithmetic.u_acc, q.shape[-1]

@@ -24,8 +24,8 @@ def adopt() -> frozenset[int]:
 
 
 def end_left(before: Collection[int], grace_seconds: float) -> tuple[str, ...]:
-    """Descendants that were not there before and do not end by themselves: by their words. None of
-    them is there afterwards.
+    """End the descendants that are not in `before` and do not end by themselves; return their
+    command lines.
     """
     until = time.monotonic() + grace_seconds
     while (remaining := _since(before)) and time.monotonic() < until:

@@ -83,7 +83,7 @@ def _awaited(answer: Future[Returned]) -> CheckFinding:
 
 
 def find_out(item: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The child's side of a check."""
+    """Make a check in the child."""
     module, _, name = item["find"].partition(":")
     finder = getattr(importlib.import_module(f"warpfront_checks.{module}"), name)
     effort = CheckOptions(**{**item["effort"], "seeds": tuple(item["effort"]["seeds"])})

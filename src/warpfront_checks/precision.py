@@ -19,7 +19,9 @@ REQUIRED = {
 
 
 def tested_dtypes(device: str) -> tuple[str, ...]:
-    """The floating types that are judged here: those that must be computed, and those that are."""
+    """Return the floating types that are judged here: those that must be computed, and those
+    that are.
+    """
     required = REQUIRED[device]
     return tuple(n for n, dtype in DTYPES.items() if n in required or not probe(dtype, device))
 
@@ -34,11 +36,7 @@ def computes_float64(device: str) -> bool:
 
 
 def require_full_precision() -> None:
-    """No TF32, no reductions in low precision: verification judges the dtype it names.
-
-    `torch.backends.cudnn` convolutions use TF32 by default, and the reduced reductions
-    default to on.
-    """
+    """Turn off TF32 and reductions in low precision: verification judges the dtype it names."""
     backends: Any = torch.backends
     if hasattr(backends.cuda.matmul, "fp32_precision"):
         for backend in (backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn):
@@ -55,7 +53,7 @@ def require_full_precision() -> None:
 
 
 def precision_settings() -> dict[str, object]:
-    """The settings in force, for the results file."""
+    """Return the settings in force, for the results file."""
     matmul: Any = torch.backends.cuda.matmul
     cudnn: Any = torch.backends.cudnn
     names = (

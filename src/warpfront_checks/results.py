@@ -192,7 +192,7 @@ class Recorder:
 
 
 def finding_from(error: Exception) -> CheckFinding:
-    """An exception as a result: its type, message and the line that raised it."""
+    """Return an exception as a result: its type, message and the line that raised it."""
     frames = traceback.extract_tb(error.__traceback__)
     where = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "unknown"
     message = str(error).strip()[:2000]
@@ -217,7 +217,7 @@ def write_json(path: Path, value: object) -> bytes:
 
 
 def read_results(document: object, *, session: str, target: str) -> SessionRecord:
-    """The parsed file of a session, which is foreign text. Raises `ResultsError`."""
+    """Return the parsed file of a session, which is foreign text. Raise `ResultsError`."""
     fields = _object(document, "the results file")
     for name, value in {"schema": SCHEMA, "session": session, "target": target}.items():
         if fields.get(name) != value:

@@ -49,7 +49,7 @@ def record_selftest(claims: Claims, recorder: Recorder, effort: CheckOptions | N
 def record_opinfo_faults(
     claims: Claims, recorder: Recorder, effort: CheckOptions | None = None
 ) -> None:
-    """The same for the operator database."""
+    """Record the same for the operator database."""
     floating = tested_dtypes(claims.device)
     recorder.run(list(_opinfo_checks(floating, claims.device, effort or CheckOptions())))
 

@@ -77,7 +77,7 @@ def tally(accepted_by: Mapping[str, bool | None]) -> dict[str, Tally]:
 
 
 def total(tallies: Iterable[Tallies]) -> dict[str, Tally]:
-    """The sum of tallies, profile by profile."""
+    """Return the sum of tallies, profile by profile."""
     sums = {name: Tally() for name in profile_names()}
     for profile_tallies in tallies:
         for name, count in profile_tallies.items():

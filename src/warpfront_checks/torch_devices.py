@@ -141,10 +141,10 @@ def rocm_release(torch: Any) -> str:
 
 
 def read_arch_list(torch: Any) -> tuple[str, ...]:
-    """The architectures torch was compiled for, read without a device.
+    """Return the architectures torch was compiled for, read without a device.
 
-    `torch.cuda.get_arch_list()` answers nothing where no device is; the build's own flags
-    are always there.
+    `torch.cuda.get_arch_list()` answers nothing where no device is; the build's own flags are
+    always there.
     """
     if build_of(torch) == "xpu":
         return tuple(torch.xpu.get_arch_list())
@@ -217,7 +217,9 @@ def _cuda_device(torch: Any, index: int) -> Device:
 
 
 def _lanes(arch: str) -> tuple[int, int]:
-    """(threads in step, fp32 lanes of what torch counts as a multiprocessor); 0 where unknown."""
+    """Return (threads in step, fp32 lanes of what torch counts as a multiprocessor); 0 where
+    unknown.
+    """
     table, family = device_table(), gfx_family(arch)
     if not family:
         nvidia = table["nvidia"]

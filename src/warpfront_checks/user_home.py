@@ -12,10 +12,7 @@ from warpfront_checks.results import CheckFinding, judged
 
 
 def check_user() -> CheckFinding:
-    """The user can be named, and files can be made in its home and in the temporary folder.
-
-    torch before 2.13 asks for the name when inductor is imported; caches are made in the home.
-    """
+    """Check that the user has a name, and that its home and the temporary folder are writable."""
     wrong, name, temporary = [], "", ""
     try:
         name = getpass.getuser()

@@ -41,8 +41,8 @@ def main(arguments: list[str]) -> int:
 
 
 def redrawn(page: str, results: Path) -> str:
-    """The page with every table between its markers drawn anew. Raises `ValueError` for a page
-    that lacks a marker.
+    """Return the page with every table between its markers drawn anew. Raise `ValueError` for a
+    page that lacks a marker.
     """
     for name, draw_part in PARTS.items():
         page = replaced(page, name, draw_part(results))
@@ -50,7 +50,7 @@ def redrawn(page: str, results: Path) -> str:
 
 
 def replaced(page: str, name: str, table: str) -> str:
-    """A page with a table between the markers of its name."""
+    """Return a page with a table between the markers of its name."""
     begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
     before, marker, rest = page.partition(begin)
     _, closed, after = rest.partition(end)
@@ -143,7 +143,7 @@ def _counts(folder: Path) -> dict[str, str]:
 
 
 def _named(session: Results, detail: str) -> list[Any]:
-    """The checks of a session whose details say something."""
+    """Return the checks of a session whose details say something."""
     return [check for check in session["checks"] if detail in check["details"]]
 
 

@@ -94,7 +94,7 @@ def _tried(built: Built, feed: Mapping[str, Tensor]) -> FedModel:
 
 
 def in_dtype(fed_model: FedModel, dtype: torch.dtype) -> Specimen:
-    """The same model and inputs, rounded to what is sent."""
+    """Return the same model and inputs, rounded to what is sent."""
     if dtype == torch.float32:
         return fed_model.specimen
     specimen = fed_model.specimen

@@ -87,8 +87,8 @@ def add_library_options(parser: argparse.ArgumentParser) -> None:
 
 
 def parsed_library(options: argparse.Namespace) -> Library:
-    """Return the options of a command line that `add_library_options`
-    extended. Raises `ValueError`.
+    """Return the options of a command line that `add_library_options` extended. Raise
+    `ValueError`.
     """
     return read_library(
         **{name: getattr(options, name) for name in (o.attribute for o in LIBRARY_OPTIONS)}
@@ -96,7 +96,7 @@ def parsed_library(options: argparse.Namespace) -> Library:
 
 
 def read_library(**values: str) -> Library:
-    """Return options by their names. Raises `ValueError` with the fault of one of them."""
+    """Return options by their names. Raise `ValueError` with the fault of one of them."""
     names = _listed(values["architectures"]) or ("all",)
     modes = _some("modes", values["modes"], (*MODES, "all")) or USUAL_MODES
     return Library(

@@ -75,7 +75,7 @@ class Architecture:
 
 
 def library_version() -> str:
-    """Return the library's version. Raises `LibraryError` without the library or its version."""
+    """Return the library's version. Raise `LibraryError` without the library or its version."""
     return str(_assigned("__init__.py", "__version__")["__version__"])
 
 
@@ -83,7 +83,7 @@ def architectures() -> tuple[Architecture, ...]:
     """Return all architectures, in the order of the kinds and then of the library's tables.
 
     The tables are read without importing their module, which imports half of the library (2 to 10
-    s). Raises `LibraryError` for missing tables, or tables of another form.
+    s). Raise `LibraryError` for missing tables, or tables of another form.
     """
     tables = _assigned("models/auto/modeling_auto.py", _SUFFIX)
     return tuple(

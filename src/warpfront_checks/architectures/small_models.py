@@ -38,7 +38,7 @@ class Built:
 
 
 def exceptions() -> Mapping[str, Any]:
-    """The data file: values by type, exclusions with reasons, and how many have to run."""
+    """Return the data file: values by type, exclusions with reasons, and how many have to run."""
     document: Mapping[str, Any] = json.loads(EXCEPTIONS.read_text(encoding="utf-8"))
     return document
 
@@ -78,7 +78,9 @@ def _build(architecture: Architecture, manner: Manner, seed: int) -> Built:
 
 
 def small_config(architecture: Architecture, model_class: Any, manner: Manner) -> Any:
-    """The configuration that the class of models takes, which may be a part of its type's."""
+    """Return the configuration that the class of models takes, which may be a part of its
+    type's.
+    """
     automatic: Any = importlib.import_module("transformers.models.auto.configuration_auto")
     config_class = automatic.CONFIG_MAPPING[architecture.name]
     config_classes = getattr(model_class, "config_class", None)

@@ -119,7 +119,7 @@ def _generated(model: Any, feed: Mapping[str, Tensor]) -> Any:
 def _read_at_once(
     body: Any, feed: Mapping[str, Tensor], tokens: Tensor, dtype: torch.dtype
 ) -> Tensor:
-    """The logits from which each new token was taken, by one pass on the CPU."""
+    """Return the logits from which each new token was taken, by one pass on the CPU."""
     body_copy = copy.deepcopy(body)
     arguments = dict(feed)
     name = "decoder_input_ids" if body_copy.config.is_encoder_decoder else "input_ids"

@@ -50,7 +50,7 @@ class NoAnswerError(Exception):
 
 
 def floating(value: Any) -> Iterator[Tensor]:
-    """The floating tensors of nested outputs, in their order."""
+    """Return the floating tensors of nested outputs, in their order."""
     return (tensor for tensor in tensors_in(value) if tensor.is_floating_point())
 
 
@@ -153,7 +153,7 @@ class _Observer(TorchDispatchMode):
 
 
 def _odd(value: Any) -> str:
-    """The name of a type that a pass cannot be repeated from, if there is one inside."""
+    """Return the name of a type that a pass cannot be repeated from, if there is one inside."""
     if isinstance(value, (Tensor, *_PLAIN)):
         return ""
     if type(value) in (tuple, list):

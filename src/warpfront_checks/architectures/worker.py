@@ -72,7 +72,7 @@ def _judged(fed_model: FedModel, mode: str, device: str) -> dict[str, Any]:
 
 
 def _summed(modes: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """The worst of the modes, and its reason with its mode's name."""
+    """Return the worst of the modes, and its reason with its mode's name."""
     for worst in (ERROR, FAILED, UNAVAILABLE):
         for mode, result in modes.items():
             # What a class does not do, generating say, is no fault of the device's.

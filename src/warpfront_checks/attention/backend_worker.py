@@ -34,7 +34,7 @@ Compute = Callable[..., Tensor]
 
 
 def do_item(item: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A case judged, or its time taken."""
+    """Judge or time a case."""
     module, _, name = item["tier"]["compute"].partition(":")
     compute: Compute = getattr(importlib.import_module(module), name)
     case_inputs = _CaseInputs(item)
@@ -94,7 +94,9 @@ class _CaseInputs:
 def expected(
     inputs: Sequence[Tensor], cotangent: Tensor, allowed: Tensor | None, arithmetic: Arithmetic
 ) -> tuple[Budgeted, ...]:
-    """The output's budget and each gradient's; of heads that several queries share, their sum."""
+    """Return the output's budget and each gradient's; of heads that several queries share,
+    their sum.
+    """
     q, k, v = inputs
     group = q.shape[1] // k.shape[1]
     wide = (q, *(x.repeat_interleave(group, 1) for x in (k, v)))

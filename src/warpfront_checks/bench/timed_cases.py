@@ -91,7 +91,7 @@ class Preset:
 
 
 def _presets() -> dict[str, Preset]:
-    """The presets of presets.json; one that is `like` another has its fields."""
+    """Return the presets of presets.json; one that is `like` another has its fields."""
     document = json.loads(Path(__file__).with_name("presets.json").read_text(encoding="utf-8"))
     presets = {}
     for name, fields in document.items():

@@ -42,7 +42,7 @@ class Hipified:
 
 
 def copy_tree(job: CompileJob, files: Iterable[str]) -> None:
-    """The named files of the source, below `job.copy`. Raises `CopyError` beyond the limit."""
+    """Copy the named files of the source to `job.copy`. Raise `CopyError` beyond the limit."""
     total = 0
     for name in files:
         target = job.copy / name

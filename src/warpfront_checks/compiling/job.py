@@ -58,7 +58,7 @@ class CompileJob:
         return self.copy if self.hipified else self.source
 
     def document(self) -> dict[str, object]:
-        """The job as JSON values; `read_job` reads them back to an equal value."""
+        """Return the job as JSON values; `read_job` reads them back to an equal value."""
         values: dict[str, object] = json.loads(json.dumps(asdict(self), default=str))
         return {"schema": SCHEMA, **values}
 
@@ -98,5 +98,5 @@ def _unit(fields: Mapping[str, Any]) -> JobUnit:
 
 
 def filled(argv: Sequence[str], places: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """The command with each place (`{source}`) replaced by its words; other words stay."""
+    """Return the command with each place (`{source}`) replaced by its words; other words stay."""
     return tuple(word for part in argv for word in places.get(part, (part,)))

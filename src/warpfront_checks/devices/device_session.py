@@ -100,7 +100,7 @@ def probed(device: str) -> CheckFinding:
 
 
 def use_device(place: str) -> CheckFinding:
-    """The golden suite's operations on one device by number, judged against float64."""
+    """Judge the golden suite's operations on one device by number, against float64."""
     kind = torch.device(place).type
     used: dict[str, float] = {}
     for dtype in (name for name, dtype in DTYPES.items() if not probe(dtype, kind)):

@@ -34,7 +34,7 @@ class Way:
 def check_case(
     golden: Golden, case_name: str, dtype: str, device: str, run: Compute = compute
 ) -> CheckFinding:
-    """Judge one case of a golden file on this device. Raises `GoldenError` for a case that this
+    """Judge one case of a golden file on this device. Raise `GoldenError` for a case that this
     suite does not know, or a missing tensor.
     """
     case = BY_NAME.get(case_name)
@@ -124,7 +124,9 @@ def _way(name: str, ours: Budgeted, theirs: Budgeted, computed: Tensor, vector: 
 
 
 def _share(error: Tensor, bound: Tensor) -> float:
-    """The largest share of its bound that any element uses; what is not finite uses all of it."""
+    """Return the largest share of its bound that any element uses; what is not finite uses all
+    of it.
+    """
     tiny = torch.finfo(torch.float64).smallest_normal
     shares = error.abs() / bound.expand_as(error).clamp(min=tiny)
     return float(f"{float(shares.nan_to_num(nan=1e300, posinf=1e300).max()):.4g}")

@@ -88,7 +88,9 @@ def _checks(
 
 
 def complete(golden: Golden, device: str) -> CheckFinding:
-    """The file has every case of the suite in every dtype that this device must compute."""
+    """Check that the file has every case of the suite in every dtype that this device must
+    compute.
+    """
     entries = set(golden.entries())
     required = [(case.name, dtype) for case in CASES for dtype in REQUIRED[device]]
     missing = [f"{case} in {dtype}" for case, dtype in required if (case, dtype) not in entries]
@@ -106,8 +108,8 @@ def complete(golden: Golden, device: str) -> CheckFinding:
 
 
 def main(arguments: list[str]) -> int:
-    """The door. Exits 0 if all is well, 1 if something is not right or not here, 2 if a file
-    cannot be used.
+    """Make or check golden vectors. Exit 0 if all is well, 1 if something is wrong or missing,
+    2 if a file cannot be used.
     """
     options = _parser().parse_args(arguments)
     require_full_precision()

@@ -58,7 +58,7 @@ def at_import(
 
 
 def read_at_import(path: Path) -> dict[str, Any]:
-    """Return the document. Raises `GuardError` when it is missing or damaged."""
+    """Return the document. Raise `GuardError` when it is missing or damaged."""
     try:
         document: dict[str, Any] = marshal.loads(path.read_bytes())  # noqa: S302 - as a .pyc is
         document["files"] = marshal.loads(document["files"])  # noqa: S302
@@ -72,7 +72,7 @@ def read_at_import(path: Path) -> dict[str, Any]:
 
 def made_again(path: Path, policy: Policy, manifest: Manifest, texts: tuple[str, str]) -> bytes:
     """Return the document in `path` as a seal of this policy and manifest would have made it.
-    Raises `GuardError` if it is damaged: it alone has what was there at the time of the seal.
+    Raise `GuardError` if it is damaged: it alone has what was there at the time of the seal.
     """
     found = read_at_import(path)
     return at_import(
@@ -104,7 +104,7 @@ def libraries(manifest: Manifest, location: str) -> dict[str, list[str]]:
 
 
 def _files(manifest: Manifest) -> dict[str, dict[str, tuple[int, str]]]:
-    """The measures of the files that make a difference at an import."""
+    """Return the measures of the files that make a difference at an import."""
     return {
         name: {path: (one[0], one[1]) for path, one in sorted(files.items()) if is_for_start(path)}
         for name, files in sorted(manifest.files.items())

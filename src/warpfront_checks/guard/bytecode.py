@@ -33,7 +33,7 @@ _LEVEL = re.compile(rf"(.+)\.{re.escape(str(sys.implementation.cache_tag))}(?:\.
 
 
 def level_of(file: str) -> int | None:
-    """The level of optimization in a name of byte code of an interpreter like this one."""
+    """Return the level of optimization in a name of byte code of an interpreter like this one."""
     found = _LEVEL.match(file)
     return int(found[2] or 0) if found else None
 

@@ -59,7 +59,7 @@ def environment_channels(places: Places) -> dict[str, str]:
 
 
 def channel_files(policy: Policy, places: Places) -> dict[Path, str]:
-    """Path -> text of every channel that is a file. What a base has configured stays. Raises
+    """Path -> text of every channel that is a file. What a base has configured stays. Raise
     `GuardError` where ours does not go with it.
     """
     files = {
@@ -86,7 +86,7 @@ def pth_text(places: Places) -> str:
 
 
 def installing(places: Places) -> str:
-    """The command that puts the guard around a stack that was copied with its home."""
+    """Return the command that puts the guard around a stack that was copied with its home."""
     return (
         f"PYTHONPATH={places.library} {places.interpreters}/python3 -m warpfront_guard"
         f" install --policy {places.policy}"
@@ -103,8 +103,8 @@ def profile_text(places: Places) -> str:
 def channel_findings(
     policy: Policy, places: Places, environment: Mapping[str, str]
 ) -> list[tuple[str, str]]:
-    """(channel, what is wrong with it) for each that does not say what the policy demands.
-    `environment` is what this process was started with.
+    """Return (channel, what is wrong with it) for each that does not say what the policy
+    demands. `environment` is what this process was started with.
     """
     found = [
         (str(path), problem)

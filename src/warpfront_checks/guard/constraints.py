@@ -12,8 +12,8 @@ _BUILD_TOOLS = frozenset(("pip", "setuptools", "wheel"))
 
 
 def requirement(name: str, version: str) -> str:
-    """The one version of a distribution. `===` where there is no local label: `torch==2.15.0` would
-    also accept `2.15.0+cpu` (PEP 440, version matching).
+    """Return the one version of a distribution. `===` where there is no local label:
+    `torch==2.15.0` would also accept `2.15.0+cpu` (PEP 440, version matching).
     """
     return f"{name}{'==' if '+' in version else '==='}{version}"
 

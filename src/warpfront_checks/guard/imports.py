@@ -147,8 +147,8 @@ def read_start(places: Places) -> Start:
 
 
 def _modules(manifest: Manifest) -> Iterator[tuple[str, str]]:
-    """(module, folder of its package) of what a .py of the stack is imported as; "" is the folder
-    of a package of its own.
+    """Yield (module, folder of its package) of what a .py of the stack is imported as; "" is
+    the folder of a package of its own.
     """
     packages = manifest.packages()
     yield from ((package, "") for package in packages)

@@ -62,8 +62,8 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def real_uv(path: str, home: Path = HOME) -> str | None:
-    """The uv that would run if the launcher were not there, however PATH writes its folder: a
-    launcher that finds itself would start itself for ever.
+    """Return the uv that would run if the launcher were not there, however PATH writes its
+    folder: a launcher that finds itself would start itself for ever.
     """
     ours = os.path.realpath(home / "bin" / "uv")
     for entry in path.split(os.pathsep):
@@ -74,8 +74,8 @@ def real_uv(path: str, home: Path = HOME) -> str | None:
 
 
 def command_of(arguments: Sequence[str]) -> tuple[str, ...]:
-    """The words that say what uv is to do, whatever options stand before them: `("add",)`,
-    `("pip", "install")`. Empty where there is none.
+    """Return the words that say what uv is to do, whatever options stand before them:
+    `("add",)`, `("pip", "install")`. Empty where there is none.
     """
     words = iter(arguments)
     found: list[str] = []
@@ -90,7 +90,7 @@ def command_of(arguments: Sequence[str]) -> tuple[str, ...]:
 
 
 def _home() -> Path:
-    """The folder that this guard is in: <home>/lib/warpfront_guard."""
+    """Return the folder that this guard is in: <home>/lib/warpfront_guard."""
     return Path(__file__).resolve().parents[2]
 
 

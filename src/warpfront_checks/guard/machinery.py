@@ -32,7 +32,7 @@ _FINDERS_OWN = {"_loaders", "path", "_path_mtime", "_path_cache", "_relaxed_path
 
 
 def machinery_problems() -> "Iterator[str]":
-    """The names of what is another's in the import system of this process."""
+    """Yield the names of what is another's in the import system of this process."""
     for name in FROZEN:
         fresh: dict[str, Any] = {"__name__": name}
         exec(_imp.get_frozen_object(name), fresh)  # noqa: S102 - the interpreter's own code
@@ -57,7 +57,7 @@ def replaced_builtins() -> "list[str]":
 
 
 def differences(living: "Mapping[str, Any]", fresh: "Mapping[str, Any]") -> "Iterator[str]":
-    """The names of functions, classes and constants that are others than in `fresh`."""
+    """Yield the names of functions, classes and constants that are others than in `fresh`."""
     for name, right in fresh.items():
         if name.startswith("__") or not isinstance(right, (FunctionType, type, list, *_PLAIN)):
             continue

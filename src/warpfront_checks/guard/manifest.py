@@ -46,7 +46,7 @@ class Manifest:
     files: Mapping[str, Mapping[str, Measured]]
 
     def packages(self) -> dict[str, str]:
-        """Each importable top-level package -> the distribution that brings it."""
+        """Return each importable top-level package -> the distribution that brings it."""
         return {
             path.partition("/")[0]: name
             for name, files in self.files.items()
@@ -55,8 +55,8 @@ class Manifest:
         }
 
     def folders(self) -> dict[str, set[str]]:
-        """Each folder that sealed files fill -> the distributions that bring them. Of a top-level
-        folder that several fill (`nvidia/`) it is the folders below.
+        """Return each folder that sealed files fill -> the distributions that bring them. Of a
+        top-level folder that several fill (`nvidia/`) it is the folders below.
         """
         tops = self._owners(1)
         shared = {top for top, names in tops.items() if len(names) > 1}
@@ -98,7 +98,7 @@ def manifest_text(manifest: Manifest) -> str:
 
 
 def read_manifest(path: Path) -> Manifest:
-    """The manifest in a file. Raises `GuardError` when it is missing or damaged."""
+    """Return the manifest in a file. Raise `GuardError` when it is missing or damaged."""
     try:
         return _manifest(json.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
@@ -133,8 +133,9 @@ def size_differences(
     since: int = 0,
     written: list[tuple[str, str]] | None = None,
 ) -> Iterator[tuple[str, str]]:
-    """(path, what is wrong) for the files that make a difference at import: there, and as large as
-    they were. Those with a ctime from `since` on are added to `written`, each with its sha256.
+    """Yield (path, what is wrong) for the files that make a difference at import: there, and as
+    large as they were. Those with a ctime from `since` on are added to `written`, each with its
+    sha256.
     """
     location = str(manifest.location)
     for name in names:

@@ -54,7 +54,7 @@ def _name_of(distribution: Distribution) -> str:
 
 
 def measure(location: Path, names: Iterable[str]) -> Manifest:
-    """Hash every file of these distributions. Raises `GuardError` if one is not there, or has no
+    """Hash every file of these distributions. Raise `GuardError` if one is not there, or has no
     RECORD to say what its files are.
     """
     there = installed(location)
@@ -69,8 +69,8 @@ def measure(location: Path, names: Iterable[str]) -> Manifest:
 
 
 def recorded_paths(distribution: Distribution, location: Path) -> list[str]:
-    """The files that a distribution's RECORD lists, below `location`, without what changes by
-    itself: byte code, and what the installer writes about itself.
+    """Return the files that a distribution's RECORD lists, below `location`, without what
+    changes by itself: byte code, and what the installer writes about itself.
     """
     name = _name_of(distribution)
     record = distribution.read_text("RECORD")
@@ -117,7 +117,7 @@ def measured_file(path: str) -> Measured:
 
 
 def measured_text(text: str) -> Measured:
-    """The measure of a file with this text."""
+    """Return the measure of a file with this text."""
     data = text.encode()
     return len(data), hashlib.sha256(data).hexdigest()
 
@@ -133,8 +133,8 @@ def is_small(status: Status) -> bool:
 def differences(
     manifest: Manifest, names: Iterable[str], *, doubted: Doubted = always
 ) -> Iterator[tuple[str, str]]:
-    """(path, what is wrong) for every file: by its size, and by its hash where its
-    status is `doubted`.
+    """Yield (path, what is wrong) for every file: by its size, and by its hash where its status
+    is `doubted`.
     """
     for name in names:
         files, hashed = manifest.files.get(name, {}), []

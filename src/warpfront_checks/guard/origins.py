@@ -64,7 +64,7 @@ class Stack:
             self.files.update(self.manifest.files[name])
 
     def names(self) -> list[str]:
-        """The distributions that still have to be as they were."""
+        """Return the distributions that still have to be as they were."""
         return [name for name in self.manifest.files if not self.policy.is_relaxed(name)]
 
     def file_problems(self, names: Iterable[str]) -> Iterator[str]:

@@ -12,8 +12,8 @@ _HEADER = re.compile(r"\[(?P<name>.+)\]")
 
 
 def listed_constraints(text: str) -> dict[str, list[str]]:
-    """Section -> what its `constraint` lists, for each that sets it. Raises `GuardError` for what
-    pip cannot read either.
+    """Section -> what its `constraint` lists, for each that sets it. Raise `GuardError` for
+    what pip cannot read either.
     """
     return {
         section: settings["constraint"].split()
@@ -23,16 +23,16 @@ def listed_constraints(text: str) -> dict[str, list[str]]:
 
 
 def unguarded_sections(text: str, file: str) -> list[str]:
-    """The sections whose `constraint` lacks `file`. That of a command (`[install]`) replaces
-    `[global]`'s, so both count.
+    """Return the sections whose `constraint` lacks `file`. That of a command (`[install]`)
+    replaces `[global]`'s, so both count.
     """
     listed = {"global": [], **listed_constraints(text)}
     return [section for section, files in listed.items() if file not in files]
 
 
 def with_constraint(text: str, file: str) -> str:
-    """`text` with `file` among the constraints of every section that has some, and of `[global]`.
-    Raises `GuardError` if that cannot be done without touching anything else.
+    """`text` with `file` among the constraints of every section that has some, and of
+    `[global]`. Raise `GuardError` if that cannot be done without touching anything else.
     """
     listed, before = listed_constraints(text), _settings(text)
     lines = text.splitlines()

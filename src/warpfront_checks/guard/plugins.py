@@ -16,8 +16,8 @@ _TURNED_OFF = {"torch": ("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")}
 def plugin_problems(
     policy: Policy, manifest: Manifest, folders: Iterable[str] | None = None
 ) -> Iterator[tuple[str, str, str]]:
-    """(distribution, group, folder of its metadata) for each on the path that is loaded at an
-    import of the stack and was not sealed with it.
+    """Yield (distribution, group, folder of its metadata) for each on the path that is loaded
+    at an import of the stack and was not sealed with it.
     """
     location = os.path.realpath(manifest.location)
     sealed = {path for files in manifest.files.values() for path in files}

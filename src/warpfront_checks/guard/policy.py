@@ -62,7 +62,7 @@ class Policy:
     relaxed: Mapping[str, str] = field(default_factory=dict)
 
     def document(self) -> dict[str, object]:
-        """The policy as JSON values; `policy_from` reads them back to an equal value."""
+        """Return the policy as JSON values; `policy_from` reads them back to an equal value."""
         return {
             "schema": SCHEMA,
             "cell": self.cell,
@@ -103,7 +103,7 @@ class Policy:
         return {name: names[name] for name in sorted(names) if not self.is_relaxed(name)}
 
     def holds(self) -> str:
-        """The torch that was sealed, for a sentence."""
+        """Return the torch that was sealed, for a sentence."""
         version = self.protected.get("torch")
         return f"torch {version}" if version else "the torch of its base"
 
@@ -112,12 +112,12 @@ class Policy:
 
 
 def normalized(name: str) -> str:
-    """A distribution's name as PEP 503 compares it."""
+    """Return a distribution's name as PEP 503 compares it."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def read_policy(path: Path) -> Policy:
-    """The policy in a file. Raises `GuardError` naming the file and what is wrong with it."""
+    """Return the policy in a file. Raise `GuardError` naming the file and what is wrong with it."""
     try:
         return policy_from(json.loads(path.read_text(encoding="utf-8")))
     except OSError as error:

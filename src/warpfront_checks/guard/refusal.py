@@ -142,7 +142,7 @@ def going_back(releases: Releases, name: str, number: str) -> str:
 
 
 def stopped(releases: Releases, name: str, number: str) -> str:
-    """The same where it has to stop; "" where few were passed over, or it is meant."""
+    """Return the same where it has to stop; "" where few were passed over, or it is meant."""
     if len(releases.gone_back(name, number)) < STOPS_AT or may_go_on():
         return ""
     how = f"To have an older {name} all the same, name its version, or set {GO_ON}=1"

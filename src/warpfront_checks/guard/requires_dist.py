@@ -68,7 +68,7 @@ class Requirement:
 
 
 def read_requirement(line: str) -> Requirement:
-    """Parse one line. Raises `UnreadableError` for URLs and anything else outside the grammar."""
+    """Parse one line. Raise `UnreadableError` for URLs and anything else outside the grammar."""
     match = _REQUIREMENT.match(" ".join(line.split()))
     if not match:
         raise UnreadableError(line)

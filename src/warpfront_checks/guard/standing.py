@@ -13,7 +13,7 @@ from .policy import GuardError, Policy
 
 
 def sentence(policy: Policy, there: Mapping[str, list[Distribution]]) -> str:
-    """The torch that is here, and whether it has to be the one that was sealed."""
+    """Return the torch that is here, and whether it has to be the one that was sealed."""
     sealed = policy.protected.get("torch", "")
     if not policy.is_relaxed("torch"):
         rest = sorted({*policy.protected} & {*policy.relaxed})

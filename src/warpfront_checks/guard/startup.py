@@ -206,7 +206,7 @@ _fast: "Any" = None
 
 
 def _fast_path(name: str) -> "Any":
-    """The module `fast_path`, which no start of Python needs."""
+    """Return the module `fast_path`, which no start of Python needs."""
     global _fast  # noqa: PLW0603 - at each module of torch: an import statement costs more
     if _fast is None:
         _fast = _part(name, "fast_path")
@@ -214,12 +214,12 @@ def _fast_path(name: str) -> "Any":
 
 
 def _watch(name: str) -> "Any":
-    """The module `watch`, for what `fast_path` does not vouch for."""
+    """Return the module `watch`, for what `fast_path` does not vouch for."""
     return _part(name, "watch")
 
 
 def _part(name: str, part: str) -> "Any":
-    """A module of the guard. Raises `ImportError` that names the import of `name`."""
+    """Return a module of the guard. Raise `ImportError` that names the import of `name`."""
     try:
         return getattr(__import__(_OWN + part), part)  # waits for a thread that loads it
     except ImportError as error:

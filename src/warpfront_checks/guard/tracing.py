@@ -22,8 +22,8 @@ _SECONDS = 60.0
 def traced_shadows(
     manifest: Manifest, names: Iterable[str], environment: Mapping[str, str]
 ) -> Iterator[Shadow]:
-    """The shadows of torch's extension module and all it needs, as the loader would resolve them in
-    this environment. Nothing of torch is run for that.
+    """Yield the shadows of torch's extension module and all it needs, as the loader would
+    resolve them in this environment. Nothing of torch is run for that.
     """
     wanted = replace(manifest, files={name: manifest.files[name] for name in names})
     sealed = libraries(wanted, os.path.realpath(manifest.location))

@@ -275,7 +275,7 @@ def _intruder_problems(name: str, policy: Policy, manifest: Manifest) -> Iterato
 
 
 def sealed_names(policy: Policy, manifest: Manifest) -> list[str]:
-    """The distributions that still have to be as they were."""
+    """Return the distributions that still have to be as they were."""
     return [name for name in manifest.files if not policy.is_relaxed(name)]
 
 

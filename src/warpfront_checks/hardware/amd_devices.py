@@ -100,7 +100,7 @@ def _kfd_device(
 
 
 def _bank_bytes(reader: MachineReader, node: str) -> int:
-    """The device's own memory. `local_mem_size` is 0 in newer kernels."""
+    """Return the device's own memory. `local_mem_size` is 0 in newer kernels."""
     total = 0
     for bank in reader.names(f"{_TOPOLOGY}/{node}/mem_banks"):
         text = reader.text(f"{_TOPOLOGY}/{node}/mem_banks/{bank}/properties") or ""
@@ -139,7 +139,7 @@ _Row = tuple[str, str, int, int]
 
 
 def _read_amd_smi(text: str) -> Iterator[_Row]:
-    """A list of GPUs, below `gpu_data` since ROCm 6.4 or so."""
+    """Yield the devices of a list of GPUs, below `gpu_data` since ROCm 6.4 or so."""
     document = _json(text)
     rows = document.get("gpu_data", []) if isinstance(document, dict) else document
     for row in rows if isinstance(rows, list) else []:
@@ -166,7 +166,9 @@ def _read_rocm_smi(text: str) -> Iterator[_Row]:
 
 
 def _read_rocminfo(text: str) -> Iterator[_Row]:
-    """The agents whose device type is GPU. Only `Name:` is an arch: ISA lines say `gfx` too."""
+    """Yield the agents whose device type is GPU. Only `Name:` is an arch: ISA lines say `gfx`
+    too.
+    """
     for agent in re.split(r"(?m)^Agent \d+", text)[1:]:
         fields: dict[str, str] = {}
         for key, value in re.findall(r"(?m)^  ([A-Z][A-Za-z ]+?):[ \t]*(.*)$", agent):
@@ -209,7 +211,7 @@ def _toolkits(reader: MachineReader) -> dict[str, str]:
 
 
 def _json(text: str) -> Any:
-    """A tool's JSON; some print warnings before it."""
+    """Return a tool's JSON; some print warnings before it."""
     start = min((place for place in (text.find("{"), text.find("[")) if place >= 0), default=0)
     try:
         return json.loads(text[start:]) if text.strip() else None

@@ -43,11 +43,11 @@ class MachineReader(Protocol):
     def environment(self) -> Mapping[str, str]: ...
 
     def text(self, path: str) -> str | None:
-        """A file's text, or None where it cannot be read."""
+        """Return a file's text, or None where it cannot be read."""
         ...
 
     def names(self, path: str) -> tuple[str, ...]:
-        """The names in a folder, sorted; none where there is no such folder."""
+        """Return the names in a folder, sorted; none where there is no such folder."""
         ...
 
     def access(self, path: str) -> bool | None:

@@ -100,7 +100,9 @@ def _nodes(reader: MachineReader) -> list[str]:
 
 
 def _accelerator(row: dict[str, Any], nvml: dict[str, Any], *, usable: bool) -> Accelerator:
-    """A device as its source gave it, completed from NVML's row of the same index and name."""
+    """Return a device as its source gave it, completed from NVML's row of the same index and
+    name.
+    """
     twin: dict[str, Any] = next(
         (
             device
@@ -132,7 +134,9 @@ def _kernel_module(text: str) -> str:
 
 
 def _toolkits(reader: MachineReader) -> dict[str, str]:
-    """The CUDA toolkit that is installed, which need not be the one that torch was built with."""
+    """Return the CUDA toolkit that is installed, which need not be the one that torch was built
+    with.
+    """
     try:
         document = json.loads(reader.text("/usr/local/cuda/version.json") or "{}")
         return {"cuda": str(document["cuda"]["version"])}

@@ -173,8 +173,8 @@ def seed_pass_faults(
 
 
 def _in_results(clean: Pass, ledger: MutationTally) -> Iterator[tuple[str, str, Pass]]:
-    """Each mutation of each layer's output and of each parameter's gradient, and each dropped; with
-    the calls of that layer alone, for what is judged of the others has not changed.
+    """Yield each mutation of each layer's output and of each parameter's gradient, and each
+    dropped; with the calls of that layer alone, for what is judged of the others has not changed.
     """
     outputs = {f"output of {call.layer}": call for call in clean.calls}
     parts = {place: call.output for place, call in outputs.items() if call.output is not None}

@@ -182,8 +182,8 @@ class Weighted(nn.Module):
 
 
 def derivation_of(layer: nn.Module, dim: int) -> Operation | None:
-    """The operation whose bounds are those of a layer of one input of `dim` axes, if it is known:
-    it takes the layer's inputs, then its parameters.
+    """Return the operation whose bounds are those of a layer of one input of `dim` axes, if it
+    is known: it takes the layer's inputs, then its parameters.
     """
     plain = isinstance(layer, Attend) and layer.bias is None and not layer.causal
     derivations: dict[type[nn.Module], Callable[[Any], Operation]] = {

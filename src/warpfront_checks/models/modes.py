@@ -160,7 +160,7 @@ def judge_found(specimen: Specimen, passed: Pass, device: str) -> list[JudgedTen
 
 
 def judge_wrapped(specimen: Specimen, bench: Proving, mode: str) -> list[JudgedTensor]:
-    """A checkpointed, exported or compiled model, from end to end."""
+    """Judge a checkpointed, exported or compiled model, from end to end."""
     model, inputs = specimen.sent(bench.device)
     bench.tamper(model)
     if mode == "checkpointed":
@@ -289,7 +289,7 @@ def finding_of(
 
 
 def _placed(passed: Pass, device: str) -> list[JudgedTensor]:
-    """Everything was computed on the device."""
+    """Judge that everything was computed on the device."""
     elsewhere = sorted(passed.places - {device})
     fault = f"computed on {', '.join(elsewhere)}, not on {device}" if elsewhere else ""
     used = 1e300 if fault else 0.0
@@ -297,7 +297,7 @@ def _placed(passed: Pass, device: str) -> list[JudgedTensor]:
 
 
 def _unchanged(model: nn.Module, reference: nn.Module) -> list[JudgedTensor]:
-    """The device's copy of the parameters is what was sent."""
+    """Judge that the device's copy of the parameters equals the original."""
     parameters = dict(model.named_parameters())
     differs = "the device's copy differs from what was sent"
     return [

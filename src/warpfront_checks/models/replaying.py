@@ -161,7 +161,7 @@ def judge_loss(loss: float, exact: float, precision: Precision, *, step: int) ->
 
 
 def first_over(rows: list[JudgedTensor], profile: str = STRICT) -> JudgedTensor | None:
-    """The row that is over its budget first, in the order of computation."""
+    """Return the row that is over its budget first, in the order of computation."""
     return next((row for row in rows if row.fault_by(profile)), None)
 
 
@@ -199,7 +199,7 @@ def _judge_call(
 def _derived(
     call: Call, layer: nn.Module, gradient: Tensor | None, device: str
 ) -> dict[str, Budgeted]:
-    """The bounds of a layer whose operation is known, by the names of `_replay`."""
+    """Return the bounds of a layer whose operation is known, by the names of `_replay`."""
     tensors = tensors_of(call.arguments, call.options)
     operation = derivation_of(layer, next(iter(tensors.values())).dim()) if device else None
     if operation is None or gradient is None:
@@ -213,7 +213,9 @@ def _derived(
 
 
 def _gradients_found(call: Call, layer: nn.Module, passed: Pass) -> dict[str, Tensor]:
-    """The device's gradients of one layer's inputs and parameters, by the names of `_replay`."""
+    """Return the device's gradients of one layer's inputs and parameters, by the names of
+    `_replay`.
+    """
     gradients = {f"gradient of {name}": gradient for name, gradient in call.gradients_in.items()}
     for name, _ in layer.named_parameters():
         gradient = passed.gradients.get(f"{call.layer}.{name}")
@@ -229,8 +231,8 @@ def _replay(
     dtype: torch.dtype | None,
     precision: Precision,
 ) -> dict[str, Tensor]:
-    """The layer on the CPU from the device's numbers: output and gradients, in float64 or (None) as
-    the device computed.
+    """Return the layer on the CPU from the device's numbers: output and gradients, in float64
+    or (None) as the device computed.
     """
     layer_copy = copy.deepcopy(layer) if dtype is None else copy.deepcopy(layer).to(dtype)
     layer_copy.zero_grad(set_to_none=True)
@@ -344,7 +346,7 @@ def _structure_fault(of: _Tensors, precision: Precision) -> str:
 
 
 def _numeric_fault(of: _Tensors, precision: Precision) -> tuple[str, float]:
-    """(fault in words or nothing, the larger share of the two budgets)."""
+    """Return (fault in words or nothing, the larger share of the two budgets)."""
     if not of.exact.numel():
         return "", 0.0
     if of.bound is not None:

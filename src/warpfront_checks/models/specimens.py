@@ -50,7 +50,7 @@ class Specimen:
         return LOSS_SCALE if self.how.dtype == torch.float16 else 1.0
 
     def sent(self, device: str) -> tuple[nn.Module, tuple[Tensor, ...]]:
-        """A fresh copy on a device, its floating inputs with gradients."""
+        """Return a fresh copy on a device, its floating inputs with gradients."""
         return copy.deepcopy(self.model).to(device), self._inputs(lambda x: x.to(device))
 
     @cached_property
@@ -145,7 +145,7 @@ def _rounded(specimen: Specimen, draw: int, wide: Wide) -> Pass:
 
 
 def make_specimen(family: Family, precision: Precision, seed: int = 0) -> Specimen:
-    """The same numbers on every machine, rounded to what is sent.
+    """Return the same numbers on every machine, rounded to what is sent.
 
     Raises `UndecidedError` if every set of inputs comes too close to a tie.
     """

@@ -91,7 +91,7 @@ class _Shadow:
 
 
 def _exact_losses(specimen: Specimen) -> list[float]:
-    """The losses of the same steps, in float64 from the start."""
+    """Return the losses of the same steps, in float64 from the start."""
     model = copy.deepcopy(specimen.model).double()
     inputs = tuple(x.double() if x.is_floating_point() else x for x in specimen.inputs)
     optimizer, losses = make_optimizer(model), []

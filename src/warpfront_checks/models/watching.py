@@ -44,9 +44,9 @@ class Pass:
 
 
 def layers_of(model: nn.Module) -> dict[str, nn.Module]:
-    """The modules without children: every computation of our families is in one of them. And whole
-    attentions, where models that are not ours compute between their children; of these only the
-    output is judged.
+    """Return the modules without children: every computation of our families is in one of them.
+    And whole attentions, where models that are not ours compute between their children; of these
+    only the output is judged.
     """
     return {
         name: module
@@ -106,7 +106,7 @@ def _passed(model: nn.Module, logits: Tensor, loss: Tensor, calls: Sequence[Call
 
 
 def tensors_of(arguments: tuple[Any, ...], options: Mapping[str, Any]) -> dict[str, Tensor]:
-    """The tensors among a call's own arguments, named `input 0` or `input name`."""
+    """Return the tensors among a call's own arguments, named `input 0` or `input name`."""
     named = {f"input {place}": value for place, value in enumerate(arguments)}
     named.update({f"input {name}": value for name, value in options.items()})
     return {name: value for name, value in named.items() if isinstance(value, Tensor)}

@@ -40,7 +40,7 @@ def run_checkpointed(model: nn.Module) -> Run:
 
 
 def export(model: nn.Module, inputs: tuple[Tensor, ...]) -> nn.Module:
-    """The graph that `torch.export` finds, as a module with the model's parameter names."""
+    """Return the graph that `torch.export` finds, as a module with the model's parameter names."""
     agree_on_precision()
     exported: Any = torch.export.export(model, inputs, strict=False)
     module: nn.Module = exported.module()

@@ -111,5 +111,5 @@ def nothing_for(name: str) -> tuple[str, ...]:
 
 
 def of_vendor(by_vendor: Mapping[str, Any], vendor: str, otherwise: Any) -> Any:
-    """A vendor's own entry, else what is so for every one."""
+    """Return a vendor's own entry, else what is so for every one."""
     return by_vendor.get(vendor, by_vendor.get(EVERY, otherwise))

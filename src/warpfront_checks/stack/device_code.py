@@ -64,7 +64,7 @@ def _of_library(data: mmap.mmap) -> DeviceCode:
 
 
 def _sections(data: mmap.mmap) -> Iterator[tuple[str, int, int]]:
-    """(name, start, end) of each section of a 64-bit little-endian ELF file."""
+    """Yield (name, start, end) of each section of a 64-bit little-endian ELF file."""
     if data[:6] != b"\x7fELF\x02\x01":
         return
     (table,) = struct.unpack_from("<Q", data, 0x28)
@@ -83,8 +83,8 @@ def _sections(data: mmap.mmap) -> Iterator[tuple[str, int, int]]:
 
 
 def _bundles(data: mmap.mmap, start: int, end: int) -> Iterator[tuple[bytes, str]]:
-    """The beginning of each bundle of a section, or why it cannot be unpacked. The content of a
-    compressed one is skipped: its bytes may look like another.
+    """Yield the beginning of each bundle of a section, or why it cannot be unpacked. The
+    content of a compressed one is skipped: its bytes may look like another.
     """
     position = start
     while True:
@@ -100,7 +100,9 @@ def _bundles(data: mmap.mmap, start: int, end: int) -> Iterator[tuple[bytes, str
 
 
 def _entries(bundle: bytes) -> Iterator[tuple[str, int]]:
-    """(architecture, bytes) of each AMD entry of an offload bundle; none of what is no bundle."""
+    """Yield (architecture, bytes) of each AMD entry of an offload bundle; none of what is no
+    bundle.
+    """
     if not bundle.startswith(_BUNDLE):
         return
     position = len(_BUNDLE)
@@ -117,8 +119,9 @@ def _entries(bundle: bytes) -> Iterator[tuple[str, int]]:
 
 
 def _unpacked(data: mmap.mmap, position: int, end: int) -> tuple[bytes, str, int]:
-    """The beginning of the bundle in a compressed one, or why it cannot be unpacked, and where it
-    ends. The version of its head gives the width of its sizes; the first is its own length.
+    """Return the beginning of the bundle in a compressed one, or why it cannot be unpacked, and
+    where it ends. The version of its head gives the width of its sizes; the first is its own
+    length.
     """
     version, method = struct.unpack_from("<HH", data, position + 4)
     form = {1: "<IQ", 2: "<IIQ", 3: "<QQQ"}.get(version, "")
@@ -140,7 +143,9 @@ def _unpacked(data: mmap.mmap, position: int, end: int) -> tuple[bytes, str, int
 
 
 def _zstd(packed: bytes) -> bytes:
-    """The first bytes, by Python 3.14's own module, else by `zstandard` where it is installed."""
+    """Return the first bytes, by Python 3.14's own module, else by `zstandard` where it is
+    installed.
+    """
     try:
         module = importlib.import_module("compression.zstd")
     except ImportError:
@@ -158,8 +163,8 @@ def _zstd(packed: bytes) -> bytes:
 
 
 def _cubins(data: mmap.mmap, position: int, end: int) -> Iterator[tuple[str, int]]:
-    """(architecture, bytes) of each entry of a fat binary: kind, size of its head, size of what
-    follows; the capability is major * 10 + minor.
+    """Yield (architecture, bytes) of each entry of a fat binary: kind, size of its head, size
+    of what follows; the capability is major * 10 + minor.
     """
     head, size = struct.unpack_from("<HQ", data, position + 6)
     until, position = min(end, position + head + size), position + head

@@ -80,7 +80,7 @@ def lacking(path: Path, demangle: Callable[[str], str] = str) -> MissingLibrarie
 
 
 def loaded_files() -> frozenset[str]:
-    """The shared objects that this process has mapped."""
+    """Return the shared objects that this process has mapped."""
     lines = _MAPS.read_text(encoding="utf-8").splitlines() if _MAPS.is_file() else []
     return frozenset(line.split(maxsplit=5)[-1] for line in lines if ".so" in line)
 
@@ -112,8 +112,8 @@ class LoaderPaths:
     machine: str = field(default_factory=lambda: os.uname().machine)
 
     def unserved(self, path: Path) -> tuple[str, ...]:
-        """The libraries that a file needs and no path of this image serves; none for what is no
-        ELF file of this machine.
+        """Return the libraries that a file needs and no path of this image serves; none for
+        what is no ELF file of this machine.
         """
         dynamic = dynamic_of(path)
         if dynamic.machine != self.machine:
@@ -175,7 +175,9 @@ def lacking_libraries(
 
 
 def _family(path: Path) -> tuple[str, str]:
-    """The folder, and the name without what tells alternatives apart: devices and versions."""
+    """Return the folder, and the name without what tells alternatives apart: devices and
+    versions.
+    """
     return str(path.parent), re.sub(r"\d+", "*", _ALTERNATIVE.sub("*", path.name))
 
 
@@ -197,7 +199,7 @@ def has_alternative(module: Path, served: Collection[Path]) -> bool:
 
 
 def _functions(source: Path, name: str) -> Iterator[_Function]:
-    """The functions of a source that names the module."""
+    """Yield the functions of a source that names the module."""
     try:
         text = source.read_bytes() if source.stat().st_size < _LONGEST_SOURCE_BYTES else b""
         tree = ast.parse(text) if name.encode() in text else ast.Module(body=[], type_ignores=[])
@@ -223,7 +225,9 @@ def _caught(handler: ast.ExceptHandler) -> Iterator[str]:
 
 
 def _imported(node: ast.AST) -> Iterator[str]:
-    """The last parts of the names of what a statement imports, and of the modules it comes from."""
+    """Yield the last parts of the names of what a statement imports, and of the modules it
+    comes from.
+    """
     for child in ast.walk(node):
         if isinstance(child, ast.Import | ast.ImportFrom):
             names = [alias.name for alias in child.names]

@@ -104,7 +104,7 @@ def _distribution(module: str) -> importlib.metadata.Distribution | None:
 
 @functools.cache
 def _brought(module: str) -> frozenset[str]:
-    """The files of all distributions that bring something of a module's package."""
+    """Return the files of all distributions that bring something of a module's package."""
     owners = map(importlib.metadata.distribution, _owners()[module.partition(".")[0]])
     files = (str(owner.locate_file(file)) for owner in owners for file in owner.files or ())
     return frozenset(map(os.path.realpath, files))
@@ -186,7 +186,7 @@ def _unserved(files: list[Path], request: Mapping[str, Any]) -> dict[str, list[s
 
 
 def _files(imports: list[str]) -> list[Path]:
-    """The shared objects that the imported packages' distributions brought."""
+    """Return the shared objects that the imported packages' distributions brought."""
     owners = {
         distribution.metadata["Name"]: distribution
         for name in imports

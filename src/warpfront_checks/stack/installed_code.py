@@ -67,7 +67,7 @@ class _ImportedDistribution:
 
 
 def distributions_of(names: Iterable[str]) -> tuple[Distribution, ...]:
-    """The installed distributions with these names, each once."""
+    """Return the installed distributions with these names, each once."""
     normalized_names = {normalized(name) for name in names}
     by_name: dict[str, Distribution] = {}
     for distribution in importlib.metadata.distributions():
@@ -78,9 +78,9 @@ def distributions_of(names: Iterable[str]) -> tuple[Distribution, ...]:
 
 
 def added_to(stack: Iterable[str], names: Iterable[str]) -> frozenset[str]:
-    """The distributions beyond torch's own stack and all that it requires. What torch loads is
-    checked by importing it and computing with it; its toolkit has plug-ins for networks and file
-    systems (nvshmem, cufile) that no image of ours serves.
+    """Return the distributions beyond torch's own stack and all that it requires. What torch
+    loads is checked by importing it and computing with it; its toolkit has plug-ins for networks
+    and file systems (nvshmem, cufile) that no image of ours serves.
     """
     requires = {
         normalized(distribution.metadata["Name"] or ""): distribution.requires or ()
@@ -122,7 +122,7 @@ def find_lacking_libraries(
 
 
 def find_other_numpy(names: Collection[str]) -> CheckFinding:
-    """No extension was built for another numpy than the one that is installed."""
+    """Check that no extension was built for another numpy than the installed one."""
     numpy = importlib.metadata.version("numpy")
     modules_by_name = {
         distribution: modules
@@ -189,8 +189,8 @@ def _told(output: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _to_import(distribution: Distribution) -> tuple[str, ...]:
-    """The extension modules of a distribution that name numpy; its packages, where it is for one
-    platform, demands numpy, and no file of it names numpy.
+    """Return the extension modules of a distribution that name numpy; its packages, where it is
+    for one platform, demands numpy, and no file of it names numpy.
     """
     if normalized(distribution.metadata["Name"]) == "numpy":
         return ()
@@ -249,7 +249,9 @@ def _listed(names: Collection[str]) -> str:
 
 
 def told_of_numpy(error: str, facts: Mapping[str, object]) -> str:
-    """The way out for a module whose import failed, if numpy is why; else the error itself."""
+    """Return the way out for a module whose import failed, if numpy is why; else the error
+    itself.
+    """
     try:
         numpy = importlib.metadata.version("numpy")
     except importlib.metadata.PackageNotFoundError:

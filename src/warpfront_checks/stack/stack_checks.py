@@ -107,7 +107,7 @@ def _others(recorder: Recorder) -> dict[Path, bytes]:
 
 
 def same_results(recorder: Recorder, before: Mapping[Path, bytes]) -> CheckFinding:
-    """Nothing that ran here wrote into the results; what did is undone."""
+    """Check that no program of this session wrote into the results; undo its changes."""
     after = _others(recorder)
     changed = {path for path in {*before, *after} if before.get(path) != after.get(path)}
     for path in changed:
@@ -233,7 +233,7 @@ def _read_report(data: bytes, word: object) -> dict[str, Any]:
 
 
 def _ran(argv: Sequence[str], *, seconds: float, **given: Any) -> Ended:
-    """A program of an image's user, in a folder of its own."""
+    """Run a program of an image's user, in a folder of its own."""
     with tempfile.TemporaryDirectory() as folder:
         return ran(
             argv,
@@ -253,13 +253,13 @@ def outlived(completed: Ended) -> str:
 
 
 def users_environment() -> dict[str, str]:
-    """The image's own, without the folder by which this session finds itself."""
+    """Return the image's own environment, without the folder by which this session finds itself."""
     entries = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     return {"PYTHONPATH": os.pathsep.join(entry for entry in entries if entry != str(_SOURCE))}
 
 
 def all_imported(import_report: ImportReport, package: Description | None = None) -> CheckFinding:
-    """Each module came, and from where."""
+    """Check that each module was imported, and report its origin."""
     details: dict[str, object] = {"modules": import_report.imports}
     if package is not None:
         details |= {"read": package.read, "of": package.of, "sources": list(package.sources)}
@@ -414,7 +414,7 @@ def _judged(completed: Ended, *, exit_code: int, prints: str, seconds: float) ->
 
 
 def same_devices(reports: list[tuple[str, ImportReport]]) -> CheckFinding:
-    """Nothing that was imported hides devices from torch, or shows others."""
+    """Check that no import hides devices from torch, or shows others."""
     counts = {}
     for name, report in reports:
         before, after = report.said.get("torch before"), report.said.get("torch after")
