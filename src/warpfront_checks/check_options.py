@@ -174,7 +174,7 @@ def read_effort(*, quick: bool, profile: str, seeds: str | int, run: str) -> Che
 
 
 def drawn_seeds(run: str, count: int) -> tuple[int, ...]:
-    """Seeds of a run, from its id alone: none below 2**16, which development has used."""
+    """Return seeds of a run, from its id alone: none below 2**16, which development has used."""
     if run == DEVELOPMENT:
         return tuple(range(count))
     texts = (f"{run} {place}".encode() for place in range(count))
@@ -228,7 +228,7 @@ def _read_profile(text: str) -> str:
 
 @cache
 def tolerances() -> Mapping[str, Mapping[str, tuple[float, float]]]:
-    """Relative and absolute tolerance of each profile but strict, by the dtype's name."""
+    """Return relative and absolute tolerance of each profile but strict, by the dtype's name."""
     document = json.loads(PROFILES.read_text(encoding="utf-8"))
     return {
         name: {dtype: (pair[0], pair[1]) for dtype, pair in entry["tolerances"].items()}

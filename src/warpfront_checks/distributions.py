@@ -86,12 +86,14 @@ def version_differences(installed: Installed, claimed: Mapping[str, str]) -> lis
 
 
 def same_version(first: str, second: str) -> bool:
-    """Equal as published: case and the separators of a local label aside."""
+    """Return whether two versions are equal as published: case and the separators of a local
+    label aside.
+    """
     return _canonical(first) == _canonical(second)
 
 
 def duplicates(installed: Installed, names: Iterable[str]) -> list[str]:
-    """Distributions of these names whose metadata is there more than once, and a triton
+    """Return distributions of these names whose metadata is there more than once, and a triton
     with two owners.
     """
     problems = [
@@ -111,8 +113,8 @@ def _stands_for(name: str, rivals: Iterable[str], installed: Installed) -> bool:
 
 
 def foreign_toolkit(installed: Installed, toolkit: str, version: str) -> list[str]:
-    """Distributions of another vendor's toolkit than the claimed one (`cuda`,
-    `rocm`, `synapseai`, `cpu`).
+    """Return distributions of another vendor's toolkit than the claimed one (`cuda`, `rocm`,
+    `synapseai`, `cpu`).
     """
     names = installed.versions
     nvidia = [name for name in names if name.startswith(_NVIDIA_PREFIXES)]
@@ -133,7 +135,7 @@ def foreign_toolkit(installed: Installed, toolkit: str, version: str) -> list[st
 
 
 def closure_conflicts(installed: Installed, roots: Iterable[str]) -> Conflicts:
-    """Our own reading of the requirements reachable from `roots`, extras followed: by
+    """Return our own reading of the requirements reachable from `roots`, extras followed: by
     `closure`, in a process that has the toolbox on its path as this one must not. Raise
     `RuntimeError` where nothing could be read.
     """

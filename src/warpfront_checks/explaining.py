@@ -305,7 +305,9 @@ print('failed:', any(row.fault for row in rows))"""
 
 
 def _golden_root(match: re.Match[str], place: str, seed: str) -> Root:
-    """A case of the golden suite; its inputs are made by its own number, or that of `devices`."""
+    """Return a case of the golden suite; its inputs are made by its own number, or that of
+    `devices`.
+    """
     body = f"""require_full_precision()
 name, dtype = case, getattr(torch, dtype)
 case, seed, failed = BY_NAME[name], {seed}, False
@@ -528,7 +530,7 @@ def _defines(node: ast.stmt) -> tuple[str, ...]:
 
 
 def _quoted(nodes: list[ast.stmt]) -> set[str]:
-    """Names in annotations that are written as text."""
+    """Return names in annotations that are written as text."""
     texts = [n.value for node in nodes for n in ast.walk(node) if isinstance(n, ast.Constant)]
     return {word for text in texts if isinstance(text, str) for word in re.findall(r"^\w+$", text)}
 

@@ -90,7 +90,7 @@ class Contents:
     folders: Mapping[str, int] = field(default_factory=dict)
 
     def document(self) -> dict[str, object]:
-        """JSON values that `contents_from` reads back to an equal value."""
+        """Return JSON values that `contents_from` reads back to an equal value."""
         document: dict[str, object] = json.loads(json.dumps(asdict(self)))
         return {"schema": SCHEMA, **document}
 
@@ -321,8 +321,8 @@ def _distributions() -> Iterator[FoundDistribution]:
 
 
 def _inside(distribution: importlib.metadata.Distribution) -> Iterator[EmbeddedComponent]:
-    """Distributions vendored with their metadata, and the CycloneDX documents that came along
-    (PEP 770, and pip's of its own).
+    """Yield distributions vendored with their metadata, and the CycloneDX documents that came
+    along (PEP 770, and pip's of its own).
     """
     for file in distribution.files or ():
         path = file.as_posix()

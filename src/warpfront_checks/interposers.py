@@ -118,7 +118,7 @@ def emulators(environment: Mapping[str, str], files: Iterable[str]) -> Iterator[
 def foreign_entry_points(
     vendor: str, definers: Mapping[str, str], preloaded: Iterable[str]
 ) -> Iterator[str]:
-    """Entry points that a file without the vendor's own name for it defines."""
+    """Yield entry points that a file without the vendor's own name for it defines."""
     pattern = re.compile(rf"({ENTRY_POINTS[vendor][1]})\Z")
     for file, symbol in definers.items():
         if not pattern.match(Path(file).name):

@@ -178,7 +178,9 @@ def match_policies(claims: Claims) -> CheckFinding:
 
 
 def import_torch(environment: dict[str, object]) -> CheckFinding:
-    """torch imports, and it is the installed distribution's, not another folder of that name."""
+    """Check that torch imports, and that it is the installed distribution's, not another folder
+    of that name.
+    """
     before = time.monotonic()
     try:
         torch: Any = importlib.import_module("torch")
@@ -206,8 +208,8 @@ def match_python(claims: Claims) -> CheckFinding:
 
 
 def match_machine(claims: Claims) -> CheckFinding:
-    """Interpreter and torch's extension are ELF files for the machine that runs them, and for
-    the claimed one.
+    """Check that interpreter and torch's extension are ELF files for the machine that runs
+    them, and for the claimed one.
     """
     machine = platform.machine()
     torch: Any = importlib.import_module("torch")
@@ -237,8 +239,8 @@ def read_elf_machine(path: Path) -> str:
 
 
 def match_build(claims: Claims) -> CheckFinding:
-    """torch's own words against the toolkit. PyPI wheels carry no label in their metadata, so it
-    is not used.
+    """Compare torch's own build facts with the toolkit. PyPI wheels carry no label in their
+    metadata, so it is not used.
     """
     torch: Any = importlib.import_module("torch")
     toolkits = {name: getattr(torch.version, name, None) for name in ("cuda", "hip", "rocm")}

@@ -188,7 +188,7 @@ def exemptions() -> tuple[Exemption, ...]:
 
 
 def exemption_of(seed: Seeded) -> str:
-    """Why this fault need not be caught, or nothing."""
+    """Return the reason why this fault need not be caught, or nothing."""
     return next((exemption.reason for exemption in exemptions() if exemption.covers(seed)), "")
 
 
@@ -286,7 +286,7 @@ def seed_results(
 
 
 def finding_of_faults(ledger: MutationTally) -> CheckFinding:
-    """Passed if faults were seeded and all of them caught."""
+    """Return passed if faults were seeded and all of them caught."""
     details: dict[str, object] = {"seeded": ledger.seeded, "mutations": ledger.document()}
     if ledger.missed:
         reason = f"{len(ledger.missed)} of {ledger.seeded} not caught: {ledger.missed[0]}"

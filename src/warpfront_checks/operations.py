@@ -541,12 +541,12 @@ def budget(
 
 
 def rounding_unit(dtype: torch.dtype) -> float:
-    """Half the distance from 1 to the next number of the dtype."""
+    """Return half the distance from 1 to the next number of the dtype."""
     return float(torch.finfo(dtype).eps) / 2
 
 
 def floor_of(dtype: torch.dtype) -> float:
-    """Half the smallest subnormal: the error of rounding a number too small to be normal."""
+    """Return half the smallest subnormal: the error of rounding a number too small to be normal."""
     info = torch.finfo(dtype)
     return float(info.smallest_normal) * float(info.eps) / 2
 

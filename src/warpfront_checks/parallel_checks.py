@@ -33,7 +33,7 @@ def lanes_for(device: str, *, times: float = 1.0) -> int:
 
 
 def memory_of_gpu() -> int:
-    """Bytes of the GPU that sessions compute on."""
+    """Return bytes of the GPU that sessions compute on."""
     torch: Any = importlib.import_module("torch")
     return int(torch.cuda.get_device_properties(0).total_memory)
 

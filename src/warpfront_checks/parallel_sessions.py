@@ -45,9 +45,9 @@ def run_side_by_side(
     results: Path | None = None,
     import_module: Callable[[str], object] = importlib.import_module,
 ) -> dict[str, int]:
-    """Each session's exit code; a signal's number, negative, where it crashed. `alone` are the
-    options with which this module's package runs one session. With the folder of their `results`,
-    a line of counts every 30 s.
+    """Return each session's exit code; a signal's number, negative, where it crashed. `alone`
+    are the options with which this module's package runs one session. With the folder of their
+    `results`, a line of counts every 30 s.
     """
     row = CHECK_SESSIONS
     waiting = sorted(sessions, key=lambda name: (row[name].last, -row[name].seconds))

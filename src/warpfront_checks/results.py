@@ -85,7 +85,9 @@ def failed(reason: str, /, **details: object) -> CheckFinding:
 
 
 def judged(faults: Sequence[str], reason: str = "", /, **details: object) -> CheckFinding:
-    """Passed where nothing is wrong; else failed by the first fault, and the number of others."""
+    """Return passed if nothing is wrong; else failed by the first fault, and the number of
+    others.
+    """
     if not faults:
         return passed(reason, **details)
     more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
@@ -136,7 +138,7 @@ class Recorder:
         self._write(finished=False)
 
     def note_unclaimed(self, name: str, reason: str) -> None:
-        """Say that nothing is claimed here, so nothing is checked: neither skipped nor passed."""
+        """Record that nothing is claimed, so nothing is checked: neither skipped nor passed."""
         self._unclaimed.append({"name": name, "reason": reason})
 
     def run(self, checks: Sequence[Check]) -> None:

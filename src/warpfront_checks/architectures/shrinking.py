@@ -249,7 +249,7 @@ class _Shrinking:
 
 
 def chosen_layers(settings: Mapping[str, Any], depth: int, manner: Manner) -> list[int]:
-    """Layers of each kind, by every list that has an entry a layer or points at layers."""
+    """Return layers of each kind, by every list that has an entry a layer or points at layers."""
     lists = [v for v in settings.values() if isinstance(v, (list, tuple)) and len(v) == depth]
     pointed = [v for k, v in settings.items() if _points_at_layers(k, v, depth)]
     kinds: dict[str, list[int]] = {}

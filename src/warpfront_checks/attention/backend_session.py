@@ -266,7 +266,7 @@ def _table(runs_by_tier: Mapping[str, Sequence[Ran]]) -> list[dict[str, Any]]:
 
 
 def _registered() -> list[str]:
-    """The flash implementations that torch itself lists, where it does."""
+    """Return the flash implementations that torch itself lists, where it does."""
     attention: Any = torch.nn.attention
     listed = getattr(attention, "list_flash_attention_impls", None)
     return [str(name) for name in listed()] if listed else []

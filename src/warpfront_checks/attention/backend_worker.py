@@ -181,7 +181,7 @@ def _settle(device: str) -> None:
 
 
 def _timed(compute: Compute, case_inputs: _CaseInputs, repetitions: int) -> float:
-    """The median of several, forward and backward, until the device is through."""
+    """Return the median of several, forward and backward, until the device is through."""
     durations = []
     for repetition in range(_WARM + repetitions):
         start = time.perf_counter()

@@ -42,7 +42,7 @@ class Tier:
     lanes: int = 1
 
     def absence(self, device: str) -> str:
-        """Why it cannot be here, or nothing."""
+        """Return why the backend is unavailable, or nothing."""
         if device not in self.devices:
             return f"it is not for {device}"
         if self.needs and find_spec(self.needs) is None:

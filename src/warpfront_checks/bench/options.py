@@ -101,7 +101,7 @@ def add_bench_options(parser: argparse.ArgumentParser) -> None:
 
 
 def parsed_bench_effort(options: argparse.Namespace) -> BenchEffort:
-    """Raises `ValueError`, as `read_bench_effort` does."""
+    """Read the options of a command line. Raise `ValueError`, as `read_bench_effort` does."""
     return read_bench_effort(
         **{option.name: getattr(options, option.name) for option in BENCH_OPTIONS}
     )

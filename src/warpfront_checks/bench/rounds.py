@@ -32,7 +32,9 @@ class TimedDevice(Protocol):
     clock: Clock
 
     def make(self, case: TimedCase) -> Work:
-        """Raises whatever torch does, and `LookupError` for what makes no sense here."""
+        """Make the work of a case. Raise torch's own errors, and `LookupError` for impossible
+        cases.
+        """
         ...
 
     def peak(self, dtype: str) -> Peak | None: ...

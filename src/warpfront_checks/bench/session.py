@@ -109,7 +109,7 @@ def record_bench(claims: Claims, effort: BenchEffort, folder: Path) -> Path:
 
 
 def _doubts(claims: Claims) -> tuple[str, ...]:
-    """Why these times may be no hardware's."""
+    """Return the reasons why these times may be no hardware's."""
     if claims.device == "cpu":
         return ()
     doubtful = judge_device(claims, read_facts(torch), read_hardware(Machine()))

@@ -37,7 +37,7 @@ def read_state(reader: MachineReader, device: str, address: str, uuid: str) -> d
 
 
 def here(device: str, properties: Any) -> tuple[MachineReader, str, str, str]:
-    """This machine, and what `read_state` asks by, from torch's `properties` of a device."""
+    """Return this machine, and what `read_state` asks by, from torch's `properties` of a device."""
     is_amd = bool(getattr(properties, "gcnArchName", ""))
     return Machine(), device, _address(properties) if is_amd else "", _uuid(properties)
 

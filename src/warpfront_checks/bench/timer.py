@@ -31,11 +31,13 @@ class Clock(Protocol):
     """A device's clock."""
 
     def first(self, work: Work) -> float:
-        """Seconds on the host until the very first call is over: loading, searching, compiling."""
+        """Return seconds on the host until the very first call is over: loading, searching,
+        compiling.
+        """
         ...
 
     def times(self, work: Work, repetitions: int) -> Sequence[float]:
-        """Seconds on the device, of each repetition."""
+        """Return seconds on the device, of each repetition."""
         ...
 
 

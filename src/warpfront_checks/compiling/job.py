@@ -64,7 +64,7 @@ class CompileJob:
 
 
 def read_job(path: Path) -> CompileJob:
-    """Raises `ValueError` for a job that this copy of the checks does not understand."""
+    """Read a job. Raise `ValueError` for one that this copy of the checks does not understand."""
     document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     if document.get("schema") != SCHEMA:
         raise ValueError(f"{path}: schema is {document.get('schema')!r}, not {SCHEMA}")

@@ -205,7 +205,7 @@ class CompileJobRun:
         )
 
     def _kept(self, name: str) -> list[str]:
-        """Intermediate files that say where an error is, copied to the results."""
+        """Return intermediate files that say where an error is, copied to the results."""
         files = []
         for pattern in self.job.kept:
             for file in sorted((self.job.scratch / name).glob(pattern)):

@@ -72,7 +72,7 @@ def _withheld(place: str, recorder: Recorder) -> bool:
 
 
 def places_of(device: str, facts: TorchFacts) -> list[str]:
-    """`cuda:0`, `cuda:1`, ...; the CPU is one place."""
+    """Return `cuda:0`, `cuda:1`, ...; the CPU is one place."""
     return (
         ["cpu"]
         if device == "cpu"
@@ -81,7 +81,7 @@ def places_of(device: str, facts: TorchFacts) -> list[str]:
 
 
 def every_device(facts: TorchFacts, hardware: Hardware, places: list[str]) -> CheckFinding:
-    """torch sees every device that should be visible, all of one arch."""
+    """Check that torch sees every device that should be visible, all of one arch."""
     details: dict[str, object] = {"devices": list(places), "problems": list(hardware.problems)}
     different = disagreements(hardware, facts) if places != ["cpu"] else ()
     archs = sorted({device.arch for device in facts.devices})
@@ -93,7 +93,7 @@ def every_device(facts: TorchFacts, hardware: Hardware, places: list[str]) -> Ch
 
 
 def probed(device: str) -> CheckFinding:
-    """A record of what the device computes; what it must is judged where it is used."""
+    """Return a record of what the device computes; what it must is judged where it is used."""
     answers = probe_dtypes(device)
     able = [name for name, answer in answers.items() if answer == "computed"]
     return passed(", ".join(able), probes=answers)
@@ -121,7 +121,7 @@ def use_device(place: str) -> CheckFinding:
 
 
 def copy_across(source: str, target: str) -> CheckFinding:
-    """Numbers that go from device to device, and back, are the same numbers."""
+    """Check that numbers copied from device to device, and back, are unchanged."""
     for size in (1, 33, 1 << 20):
         payload = torch.arange(size, dtype=torch.int64)
         arrived = payload.to(source).to(target)

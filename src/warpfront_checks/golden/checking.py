@@ -66,7 +66,7 @@ def check_case(
 
 
 def table(golden: Golden, findings: Sequence[tuple[str, CheckFinding]]) -> str:
-    """Shares of budgets: the maker's and ours against float64, and one against the other."""
+    """Return shares of budgets: the maker's and ours against float64, and one against the other."""
     maker = f"{golden.vendor} {golden.arch}"
     lines = [f"{'':<36}{maker + ' : ref':>20}{'here : ref':>14}{'here : ' + maker:>22}"]
     for name, finding in findings:

@@ -55,7 +55,7 @@ class Golden:
         return tuple(dict.fromkeys((case, dtype) for case, dtype in keys))
 
     def inputs(self, case: str, dtype: str) -> tuple[tuple[Tensor, ...], Tensor]:
-        """Inputs and cotangent. Raise `GoldenError` where one is missing."""
+        """Return inputs and cotangent. Raise `GoldenError` where one is missing."""
         key = f"{case}/{dtype}"
         count = sum(name.startswith(f"{key}/in/") for name in self.tensors)
         try:

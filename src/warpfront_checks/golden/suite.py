@@ -35,7 +35,7 @@ class GoldenCase:
     inputs: tuple[tuple[tuple[int, ...], float, float], ...]
 
     def make(self, dtype: torch.dtype, seed: int) -> tuple[tuple[Tensor, ...], Tensor]:
-        """Inputs and the gradient for the output, rounded to the dtype, on the CPU."""
+        """Return inputs and the gradient for the output, rounded to the dtype, on the CPU."""
         generator = torch.Generator().manual_seed(seed)
         inputs = tuple(
             (torch.randn(shape, generator=generator) * scale + mean).to(dtype)
@@ -47,7 +47,7 @@ class GoldenCase:
     def expect(
         self, inputs: tuple[Tensor, ...], cotangent: Tensor, device: str
     ) -> dict[str, Budgeted]:
-        """float64 and the budget of a device type, for `out` and `grad/N`."""
+        """Return float64 and the budget of a device type, for `out` and `grad/N`."""
         arithmetic = Arithmetic(dtype=cotangent.dtype, device=device)
         judgement = self.operation.judge(
             [x.double() for x in inputs], cotangent.double(), arithmetic

@@ -47,8 +47,8 @@ def cached_beside(source: str) -> str:
 
 
 def bytecode_text(location: Path, manifest: Manifest) -> str:
-    """JSON of path -> sha256 of the byte code of this interpreter, of every level, as it is when
-    sealed. Apart from the manifest, because few imports have to read it.
+    """Return JSON of path -> sha256 of the byte code of this interpreter, of every level, as it
+    is when sealed. Apart from the manifest, because few imports have to read it.
     """
     hashes = {path: sha256_of(location / path) for path, _, _ in _cached(manifest, str(location))}
     return json.dumps(hashes, separators=(",", ":"), sort_keys=True)

@@ -59,8 +59,8 @@ def environment_channels(places: Places) -> dict[str, str]:
 
 
 def channel_files(policy: Policy, places: Places) -> dict[Path, str]:
-    """Path -> text of every channel that is a file. What a base has configured stays. Raise
-    `GuardError` where ours does not go with it.
+    """Return path -> text of every channel that is a file. What a base has configured stays.
+    Raise `GuardError` where ours does not go with it.
     """
     files = {
         places.constraints: constraints_text(policy),

@@ -63,8 +63,8 @@ def overrides_text(policy: Policy) -> str:
 
 
 def uv_settings(policy: Policy) -> Mapping[str, list[str]]:
-    """uv's settings. An isolated build against another torch gives an extension for another ABI, so
-    builds are constrained too.
+    """Return uv's settings. An isolated build against another torch gives an extension for
+    another ABI, so builds are constrained too.
     """
     return {
         "constraint-dependencies": constraint_lines(policy),

@@ -53,7 +53,7 @@ class Releases:
         return self.seen.setdefault(release.name, {}).setdefault(number, release)
 
     def blocked(self, name: str) -> list[Release]:
-        """The releases of a package that do not go with the stack, the newest first."""
+        """Return the releases of a package that do not go with the stack, the newest first."""
         found = [one for one in self.seen.get(normalized(name), {}).values() if one.wants]
         return sorted(found, key=lambda one: _order(one.version), reverse=True)
 

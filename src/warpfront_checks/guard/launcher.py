@@ -95,8 +95,8 @@ def _home() -> Path:
 
 
 def _run(uv: str, arguments: Sequence[str], *, heard: bool) -> tuple[int, str]:
-    """uv's exit code and, if it is to be `heard`, the end of what it wrote to stderr, which goes on
-    to ours at once. Signals meant for us reach it.
+    """Return uv's exit code and, if it is to be `heard`, the end of what it wrote to stderr,
+    which goes on to ours at once. Signals meant for us reach it.
     """
     stderr = subprocess.PIPE if heard else None
     with subprocess.Popen([uv, *arguments], stderr=stderr) as child:

@@ -35,7 +35,7 @@ finally:
 
 
 def by_file(library: Path, module: str) -> str:
-    """Statements that import `warpfront_guard.<module>` of this library and of no other."""
+    """Return statements that import `warpfront_guard.<module>` of this library and of no other."""
     return _BY_FILE.format(folder=f"{library}/{NAME}", name=NAME, module=module)
 
 

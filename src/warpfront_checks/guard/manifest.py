@@ -75,7 +75,7 @@ class Manifest:
         return {"/".join(parts[: 1 + (parts[0] in shared)]) for parts in paths}
 
     def _owners(self, depth: int) -> dict[str, set[str]]:
-        """Folder at this depth -> the distributions with files in it."""
+        """Return folder at this depth -> the distributions with files in it."""
         owners: dict[str, set[str]] = {}
         for name, files in self.files.items():
             for path in files:
@@ -156,7 +156,7 @@ def size_differences(
 
 
 def sha256_of(path: str | Path) -> str:
-    """ "" for what cannot be read."""
+    """Return the sha256 of a file, "" if it cannot be read."""
     import hashlib  # noqa: PLC0415 - for every start of torch, and few read a file
 
     digest = hashlib.sha256()

@@ -20,8 +20,8 @@ _TOOLKIT_OF = {"cuda": "CUDA", "rocm": "ROCm", "cpu": "CPU", "synapseai": "Synap
 
 
 def stack_patterns(toolkit: str) -> tuple[str, ...]:
-    """fnmatch patterns of the distributions that make up a torch stack for `cuda`, `rocm`,
-    `xpu`, `cpu` or `synapseai`.
+    """Return fnmatch patterns of the distributions that make up a torch stack for `cuda`,
+    `rocm`, `xpu`, `cpu` or `synapseai`.
     """
     return (*_NAMES["stack"], *_NAMES.get(f"{toolkit}_stack", ()))
 

@@ -13,8 +13,8 @@ from .requires_dist import Requirement, UnreadableError, read_requirement
 
 
 def needs_of(there: Mapping[str, list[Distribution]], names: Iterable[str]) -> dict[str, str]:
-    """Name -> specifier: what `names` accept of each distribution that they ask for here, those
-    of several together.
+    """Return name -> specifier: what `names` accept of each distribution that they ask for
+    here, those of several together.
     """
     found: dict[str, set[str]] = {}
     for name in names:
@@ -25,8 +25,8 @@ def needs_of(there: Mapping[str, list[Distribution]], names: Iterable[str]) -> d
 
 
 def met_needs(policy: Policy, there: Mapping[str, list[Distribution]]) -> dict[str, str]:
-    """Name -> the version that is here, of the needs that it meets: the same one later needs no
-    second look at an import.
+    """Return name -> the version that is here, of the needs that it meets: the same one later
+    needs no second look at an import.
     """
     found = {}
     for name, accepted in policy.needs.items():

@@ -83,8 +83,8 @@ class Stack:
         yield from (f"{path}: added" for path in added)
 
     def module_problem(self, spec: Any) -> str | None:
-        """Why a module of the stack must not run, "" if it may. None where its file is the sealed
-        one, and it is loaded by another loader than Python's own.
+        """Return why a module of the stack must not run, "" if it may. None if its file is the
+        sealed one, and it is loaded by another loader than Python's own.
         """
         name, origin = spec.name, spec.origin
         path = name.replace(".", "/")
@@ -175,7 +175,9 @@ def _tail(origin: str | None, path: str) -> str:
 
 
 def read_stack(folder: Path) -> Stack:
-    """Raises `GuardError` where a part of the guard is lost, damaged, or of another seal."""
+    """Read the sealed stack. Raise `GuardError` if a part of the guard is lost, damaged, or of
+    another seal.
+    """
     policy, sealed = read_policy(folder / "policy.json"), folder / "stack.json"
     document = read_at_import(folder / "at-import.bin")
     try:

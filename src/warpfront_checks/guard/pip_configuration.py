@@ -12,8 +12,8 @@ _HEADER = re.compile(r"\[(?P<name>.+)\]")
 
 
 def listed_constraints(text: str) -> dict[str, list[str]]:
-    """Section -> what its `constraint` lists, for each that sets it. Raise `GuardError` for
-    what pip cannot read either.
+    """Return section -> what its `constraint` lists, for each that sets it. Raise `GuardError`
+    for what pip cannot read either.
     """
     return {
         section: settings["constraint"].split()
@@ -31,7 +31,7 @@ def unguarded_sections(text: str, file: str) -> list[str]:
 
 
 def with_constraint(text: str, file: str) -> str:
-    """`text` with `file` among the constraints of every section that has some, and of
+    """Return `text` with `file` among the constraints of every section that has some, and of
     `[global]`. Raise `GuardError` if that cannot be done without touching anything else.
     """
     listed, before = listed_constraints(text), _settings(text)
@@ -77,7 +77,7 @@ def _section_of(line: str) -> str | None:
 
 
 def _without_constraint(lines: list[str], start: int) -> list[str]:
-    """`lines` without the setting `constraint`, over all its lines, of the section that
+    """Return `lines` without the setting `constraint`, over all its lines, of the section that
     starts at `start`.
     """
     kept, dropping, inside = [], False, False

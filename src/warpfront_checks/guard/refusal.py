@@ -119,15 +119,15 @@ def _who(match: re.Match[str]) -> str:
 
 
 def explanation(text: str, policy: Policy, overrides: Mapping[str, str] | None = None) -> str:
-    """Lines for the user, "" where `text` has nothing to do with the guard."""
+    """Return lines for the user, "" where `text` has nothing to do with the guard."""
     demands = read_demands(text, policy, overrides)
     lines = [line for demand in demands[:_SHOWN] for line in _explained(demand, policy)]
     return _said(lines or list(_held(text, policy)))
 
 
 def going_back(releases: Releases, name: str, number: str) -> str:
-    """Lines about a release that is looked at, or was chosen, because newer ones do not go with the
-    stack; "" where there are none.
+    """Return lines about a release that is looked at, or was chosen, because newer ones do not
+    go with the stack; "" where there are none.
     """
     newer, policy = releases.gone_back(name, number), releases.policy
     if not newer:

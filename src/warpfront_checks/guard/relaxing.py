@@ -36,7 +36,7 @@ def relax(reasons: Mapping[str, str], places: Places) -> list[str]:
 
 
 def read_reasons(path: Path) -> dict[str, str]:
-    """Name -> reason from a JSON file. Raise `GuardError`."""
+    """Return name -> reason from a JSON file. Raise `GuardError`."""
     try:
         reasons = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

@@ -109,8 +109,8 @@ def policy_text(policy: Policy) -> str:
 
 
 def policy_files(policy: Policy, places: Places) -> dict[Path, str | bytes]:
-    """Path -> text for a policy that was changed after the seal. Without a manifest the policy
-    alone is written: an import names what is lost.
+    """Return path -> text for a policy that was changed after the seal. Without a manifest the
+    policy alone is written: an import names what is lost.
     """
     text = policy_text(policy)
     try:

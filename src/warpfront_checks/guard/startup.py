@@ -89,8 +89,8 @@ class WatchedLoader(WrappedLoader):
         self._early = early
 
     def exec_module(self, module: "Any") -> None:
-        """Raises `ImportError` if the package is not what was sealed. What runs after that finds no
-        trace of this loader.
+        """Load the package. Raise `ImportError` if it is not what was sealed. Later code finds
+        no trace of this loader.
         """
         spec = module.__spec__
         spec.loader = module.__loader__ = self._real
@@ -110,7 +110,9 @@ class JudgedLoader(WrappedLoader):
     """
 
     def _judge(self, spec: "Any") -> None:
-        """Raises `ImportError`. What runs after that finds no trace of this loader."""
+        """Raise `ImportError` for a package that is not as sealed. Later code finds no trace of
+        this loader.
+        """
         spec.loader = self._real
         _watch(spec.name).judge(spec, home=_HOME)
 

@@ -99,8 +99,8 @@ def _interpreter_problems(places: Places) -> Iterator[tuple[str, str]]:
 def _intruder_findings(
     policy: Policy, manifest: Manifest, environment: Mapping[str, str]
 ) -> Iterator[Finding]:
-    """Code of others that would run as part of torch: libraries in the place of the sealed ones,
-    and what an import of it loads by itself.
+    """Yield code of others that would run as part of torch: libraries in the place of the
+    sealed ones, and what an import of it loads by itself.
     """
     for shadow in traced_shadows(manifest, sealed_names(policy, manifest), environment):
         yield Finding(part="library", subject=shadow.sealed, text=shadow.words(environment))
@@ -135,8 +135,8 @@ def _distribution_findings(
 def _stray_findings(
     names: Iterable[str], manifest: Manifest, there: Mapping[str, list[Distribution]]
 ) -> Iterator[Finding]:
-    """Files that were added, and sealed files that another distribution counts as its own: to
-    uninstall that one would delete them.
+    """Yield files that were added, and sealed files that another distribution counts as its
+    own: to uninstall that one would delete them.
     """
     owners, shared = _other_owners(manifest, there), shared_folders(manifest)
     for path in strays(manifest, names):
@@ -157,7 +157,7 @@ def _stray_findings(
 
 
 def _other_owners(manifest: Manifest, there: Mapping[str, list[Distribution]]) -> dict[str, str]:
-    """Path -> the unprotected distribution (`name version`) whose RECORD lists it."""
+    """Return path -> the unprotected distribution (`name version`) whose RECORD lists it."""
     owners: dict[str, str] = {}
     for name, distributions in there.items():
         for distribution in distributions:

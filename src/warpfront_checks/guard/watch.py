@@ -70,7 +70,7 @@ def look_at(name: str, spec: ModuleSpec | None, *, home: str, early: Sequence[st
 
 
 def look_after(name: str, *, home: str) -> None:
-    """Raises `ImportError` if the package, now loaded, runs other native code than was sealed."""
+    """Raise `ImportError` if the package, now loaded, runs other native code than was sealed."""
     if name in _guarded:
         _guarded[name].remember()
     if name in vouched:
@@ -151,7 +151,7 @@ def _refuse(name: str, text: str) -> NoReturn:
 
 
 def _refusal_of(name: str, spec: ModuleSpec | None, folder: Path, early: Sequence[str] = ()) -> str:
-    """Why `name` must not be imported, "" if it may be."""
+    """Return why `name` must not be imported, "" if it may be."""
     if spec is None and _sealed_packages and name not in _sealed_packages:
         return ""
     try:
@@ -265,7 +265,7 @@ def _interpreter_problems(stack: Stack) -> Iterator[str]:
 
 
 def _intruder_problems(name: str, policy: Policy, manifest: Manifest) -> Iterator[str]:
-    """Code of others that would run as part of the package, which loads it by itself."""
+    """Yield code of others that would run as part of the package, which loads it by itself."""
     for distribution, group, folder in plugin_problems(policy, manifest):
         if is_loaded_by(group, name, os.environ):
             yield (

@@ -52,7 +52,7 @@ def _demand_right_to_write(path: Path) -> None:
 
 
 def _make_folder(folder: Path) -> list[Path]:
-    """The folders that had to be made, outermost first."""
+    """Return the folders that had to be made, outermost first."""
     missing = [one for one in (folder, *folder.parents) if not one.exists()][::-1]
     for one in missing:
         one.mkdir()

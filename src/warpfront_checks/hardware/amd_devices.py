@@ -22,7 +22,9 @@ _DEVICE_HEAPS = {"1", "2"}
 
 
 def read_amd(reader: MachineReader) -> Detected:
-    """Devices in the kernel's order, which is the runtime's; where KFD shows none, the tools'."""
+    """Return devices in the kernel's order, which is the runtime's; where KFD shows none, the
+    tools'.
+    """
     devices = _kfd_devices(reader)
     source, named = _ask_tools(reader)
     problems = []
@@ -53,8 +55,8 @@ def read_amd(reader: MachineReader) -> Detected:
 
 
 def decode_gfx(version: int) -> str:
-    """`gfx90a` of 90010, `gfx942` of 90402, `gfx1100` of 110000: major, minor and stepping in steps
-    of 100, the last two written in hexadecimal.
+    """Return `gfx90a` of 90010, `gfx942` of 90402, `gfx1100` of 110000: major, minor and
+    stepping in steps of 100, the last two written in hexadecimal.
     """
     major, minor, stepping = version // 10000, version // 100 % 100, version % 100
     return f"gfx{major}{minor:x}{stepping:x}"

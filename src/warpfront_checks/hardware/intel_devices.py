@@ -17,7 +17,7 @@ _DRIVERS = ("xe", "i915")
 
 
 def read_intel(reader: MachineReader) -> Detected:
-    """Devices in the kernel's order of cards, each with its render node."""
+    """Return devices in the kernel's order of cards, each with its render node."""
     cards = [name for name in reader.names(_CARDS) if re.fullmatch(r"card[0-9]+", name)]
     found = [
         (card, arch)

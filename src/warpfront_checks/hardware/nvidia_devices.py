@@ -21,7 +21,9 @@ _NODE = re.compile(r"nvidia[0-9]+\Z")
 
 
 def read_nvidia(reader: MachineReader) -> Detected:
-    """Devices from nvidia-smi; from /proc where it does not answer. NVML adds cores and CUDA."""
+    """Return devices from nvidia-smi; from /proc where it does not answer. NVML adds cores and
+    CUDA.
+    """
     kernel = _kernel_module(reader.text(f"{_PROC}/version") or "")
     boards = _boards(reader)
     answer = reader.run(_QUERY)
@@ -128,7 +130,9 @@ def _accelerator(row: dict[str, Any], nvml: dict[str, Any], *, usable: bool) -> 
 
 
 def _kernel_module(text: str) -> str:
-    """`580.159.04` of `NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04 ...`."""
+    """Return `580.159.04` of `NVRM version: NVIDIA UNIX Open Kernel Module for x86_64
+    580.159.04 ...`.
+    """
     match = re.search(r"NVRM version:.*?\s([0-9]+\.[0-9.]+)\s", text)
     return match[1] if match else ""
 

@@ -97,7 +97,9 @@ def _amd_contradictions(variables: Mapping[str, str]) -> list[str]:
 
 
 def _chosen(value: str, count: int) -> tuple[int, ...] | None:
-    """Indices up to the first that is not one; None where a device is named by its identity."""
+    """Return indices up to the first that is not one; None where a device is named by its
+    identity.
+    """
     chosen: list[int] = []
     for entry in (part.strip() for part in value.split(",")):
         if entry.startswith(("GPU-", "MIG-")) or "." in entry:

@@ -386,9 +386,9 @@ def _two_convolutions() -> nn.Module:
 
 
 def _network(name: str, make: Callable[[], nn.Module], *shapes: tuple[int, ...]) -> Family:
-    """A network from the shapes of its input and its output. What is fed back is random, and so are
-    all parameters: sums then walk at random, as the bounds of rounded ones suppose, and a norm's
-    weights are not the ones and zeros that hide what is done with them.
+    """Return a network from the shapes of its input and its output. What is fed back is random,
+    and so are all parameters: sums then walk at random, as the bounds of rounded ones suppose, and
+    a norm's weights are not the ones and zeros that hide what is done with them.
     """
 
     def inputs(generator: torch.Generator) -> tuple[Tensor, ...]:

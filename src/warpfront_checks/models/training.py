@@ -30,8 +30,8 @@ def judge_training(
     tamper: Callable[[nn.Module], None],
     device_optimizer: Callable[[nn.Module], torch.optim.Optimizer] = make_optimizer,
 ) -> list[JudgedTensor]:
-    """`STEPS` steps of AdamW with float32 parameters. Rows: every parameter after every step, from
-    the gradients that the device itself computed, and the loss of every step.
+    """Judge `STEPS` steps of AdamW with float32 parameters. Rows: every parameter after every
+    step, from the gradients that the device itself computed, and the loss of every step.
     """
     model, inputs = specimen.sent(device)
     tamper(model)

@@ -30,7 +30,7 @@ def agree_on_precision() -> None:
 
 
 def run_checkpointed(model: nn.Module) -> Run:
-    """The forward pass is made again during the backward pass, from the inputs alone."""
+    """Run a model that repeats its forward pass during the backward pass, from the inputs alone."""
 
     def run(*inputs: Tensor) -> tuple[Tensor, Tensor]:
         logits = checkpoint(model.predict, *inputs[:-1], use_reentrant=False)

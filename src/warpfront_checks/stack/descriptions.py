@@ -58,14 +58,16 @@ def table() -> Mapping[str, Any]:
 
 
 def starts() -> Mapping[str, str]:
-    """Files that run code at every start of Python and are known, each with its text's pattern."""
+    """Return files that run code at every start of Python and are known, each with its text's
+    pattern.
+    """
     document: Mapping[str, Any] = json.loads(TABLE.read_text(encoding="utf-8"))["starts"]
     return {name: str(entry["text"]) for name, entry in document.items()}
 
 
 def optional_files(vendor: str, smoke: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Patterns of compiled files that need not load on a vendor's devices: the table's, and those
-    of `smoke:` entries.
+    """Return patterns of compiled files that need not load on a vendor's devices: the table's,
+    and those of `smoke:` entries.
     """
     table = json.loads(TABLE.read_text(encoding="utf-8"))["optional"]
     patterns = (name for name, entry in table.items() if vendor in entry.get("vendors", (vendor,)))

@@ -112,7 +112,7 @@ def _brought(module: str) -> frozenset[str]:
 
 @functools.cache
 def _owners() -> Mapping[str, list[str]]:
-    """Reads the metadata of all that is installed."""
+    """Read the metadata of all installed distributions."""
     return importlib.metadata.packages_distributions()
 
 
@@ -140,7 +140,7 @@ def _compiled(name: str, imports: list[str]) -> dict[str, object]:
 
 
 def _first_lacking(files: set[str]) -> dict[str, object]:
-    """Why the first of these does not load, if one does not."""
+    """Return why the first of these that fails does not load."""
     for file in sorted(files):
         problem = _lacking(Path(file))
         if problem["said"]:

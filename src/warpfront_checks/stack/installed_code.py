@@ -211,7 +211,7 @@ def _to_import(distribution: Distribution) -> tuple[str, ...]:
 
 
 def _module(name: str) -> str:
-    """`a.b._c` of `a/b/_c.cpython-311-x86_64-linux-gnu.so`; "" for any other file."""
+    """Return `a.b._c` of `a/b/_c.cpython-311-x86_64-linux-gnu.so`; "" for any other file."""
     suffix = next((suffix for suffix in EXTENSION_SUFFIXES if name.endswith(suffix)), "")
     module = name.removesuffix(suffix).replace("/", ".")
     return module if suffix and all(part.isidentifier() for part in module.split(".")) else ""

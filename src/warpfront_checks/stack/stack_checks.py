@@ -297,7 +297,7 @@ def all_compiled(import_report: ImportReport) -> CheckFinding:
 
 
 def why_not(facts: Mapping[str, Any]) -> str:
-    """Why compiled code is not there, as exactly as its file tells."""
+    """Return why compiled code is missing, as exactly as its file shows."""
     if facts.get("libraries"):
         return f"lacks {', '.join(facts['libraries'])}"
     if facts.get("symbols"):
