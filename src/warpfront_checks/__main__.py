@@ -1,9 +1,10 @@
-"""`python -m warpfront_checks SESSION... --claims FILE --results FOLDER`: sessions, here.
+"""The command of the checks: `python -m warpfront_checks SESSION... --claims FILE --results
+FOLDER`.
 
 Exits 0 only if everything planned was checked and passed, 1 if not, 2 if it could not begin.
-Several sessions run side by side (`side_by_side`), each in a process of its own.
-`python -m warpfront_checks detect` says what this machine and torch are, without claims;
-`... golden make FILE | check [FILE...]` makes and checks golden vectors; `... bench` times.
+Several sessions run in parallel (`parallel_sessions`), each in a process of its own. `python -m
+warpfront_checks detect` prints this machine and torch, without claims; `... golden make FILE |
+check [FILE...]` makes and checks golden vectors; `... bench` times.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from warpfront_checks.results import Recorder, write_json
 def main(arguments: list[str]) -> int:
     """Run one session and say by the exit code whether it passed; the results file has the rest."""
     if arguments[:1] == ["detect"]:
-        # Needs no claims: it says what is here, and judges nothing.
+        # Needs no claims: it prints the machine and judges nothing.
         from warpfront_checks.detection import main as detect  # noqa: PLC0415
 
         return detect(arguments[1:])
@@ -64,7 +65,9 @@ def main(arguments: list[str]) -> int:
 
 
 def _run_sessions(options: argparse.Namespace, claims: Claims) -> int:
-    """One here, several as forks of this process; whether all of them passed."""
+    """Run one session in this process or several as forks of it; return whether all of them
+    passed.
+    """
     options.results.mkdir(parents=True, exist_ok=True)
     effort = parsed_effort(options)
 

@@ -1,7 +1,7 @@
-"""Which sessions there are, and how much of each is done: by whose tolerances, from which inputs.
+"""The sessions, and the options of a run: how many checks, by which tolerances, from which inputs.
 
-Needs no torch: the command line reads it before torch is imported. Every door makes its options
-from `EFFORT_OPTIONS` and its sessions from `CHECK_SESSIONS`.
+Needs no torch: the command line reads it before torch is imported. Every CLI makes its options from
+`EFFORT_OPTIONS` and its sessions from `CHECK_SESSIONS`.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ PROFILES = Path(__file__).with_name("profiles.json")
 
 @dataclass(frozen=True, kw_only=True)
 class CheckSession:
-    """One session inside an image. `records` are `module:function` below this package, called in
-    turn with claims, recorder and effort; `asked_for` is only run where somebody asks for it, or
-    an image declares it. `seconds` is about how long a CPU computes for it: of sessions side by
-    side the longest begins first, and one that is `last` when all others have ended. On the CPU
-    `threaded` ones get every core, so that threads are tried too.
+    """One session inside an image. `records` are `module:function` below this package, called
+    in turn with claims, recorder and effort. `asked_for` sessions run only if named, or if an image
+    declares them. `seconds` is the approximate time on a CPU: of parallel sessions the longest
+    begins first. One that is `last` begins when all the rest have ended. On the CPU `threaded` ones
+    get every core, so that threads are tried too.
     """
 
     says: str
@@ -85,7 +85,7 @@ CHECK_SESSIONS: Mapping[str, CheckSession] = {
         records=("stack.stack_checks:record_stack",),
         asked_for=True,
         seconds=30.0,
-        # What it runs is no word of ours, and finds what the others left.
+        # It runs foreign programs, and looks for traces of the earlier sessions.
         last=True,
     ),
     "selftest": CheckSession(
@@ -107,8 +107,8 @@ SESSIONS = tuple(name for name, session in CHECK_SESSIONS.items() if not session
 
 @dataclass(frozen=True, kw_only=True)
 class EffortOption:
-    """One option, as every door has it. `read` raises `ValueError` for what it cannot use; a
-    flag has none.
+    """One option, the same in every CLI. `read` raises `ValueError` for a value that it cannot
+    use; a flag has none.
     """
 
     name: str
@@ -131,11 +131,11 @@ class CheckOptions:
     chosen: bool = field(default=True, compare=False)
 
     def arguments(self) -> tuple[str, ...]:
-        """As options of a command line."""
-        said = self.document()
+        """Return the options of a command line that stand for these values."""
+        values = self.document()
         argv: list[str] = []
         for option in EFFORT_OPTIONS:
-            value = said[option.name]
+            value = values[option.name]
             if option.read is not None:
                 argv += [f"--{option.name}", str(value)]
             elif value:
@@ -160,7 +160,9 @@ class CheckOptions:
 
 
 def read_effort(*, quick: bool, profile: str, seeds: str | int, run: str) -> CheckOptions:
-    """The effort that options ask for. Raises `ValueError` with what is wrong with one of them."""
+    """Return the effort that options ask for. Raise `ValueError` with what is wrong with one of
+    them.
+    """
     named = _read_run(run) or secrets.token_hex(4)
     return CheckOptions(
         quick=quick,
@@ -172,7 +174,7 @@ def read_effort(*, quick: bool, profile: str, seeds: str | int, run: str) -> Che
 
 
 def drawn_seeds(run: str, count: int) -> tuple[int, ...]:
-    """Seeds of a run, from its id alone: none below 2**16, which development has used."""
+    """Return seeds of a run, from its id alone: none below 2**16, which development has used."""
     if run == DEVELOPMENT:
         return tuple(range(count))
     texts = (f"{run} {place}".encode() for place in range(count))
@@ -189,7 +191,7 @@ def add_effort_options(parser: argparse.ArgumentParser) -> None:
 
 
 def parsed_effort(options: argparse.Namespace) -> CheckOptions:
-    """The effort of a command line to which `add_effort_options` gave its options."""
+    """Return the effort of a command line to which `add_effort_options` gave its options."""
     return read_effort(**{option.name: getattr(options, option.name) for option in EFFORT_OPTIONS})
 
 
@@ -226,7 +228,7 @@ def _read_profile(text: str) -> str:
 
 @cache
 def tolerances() -> Mapping[str, Mapping[str, tuple[float, float]]]:
-    """Relative and absolute tolerance of each profile but strict, by the dtype's name."""
+    """Return relative and absolute tolerance of each profile but strict, by the dtype's name."""
     document = json.loads(PROFILES.read_text(encoding="utf-8"))
     return {
         name: {dtype: (pair[0], pair[1]) for dtype, pair in entry["tolerances"].items()}
@@ -264,14 +266,16 @@ EFFORT_OPTIONS = (
 
 
 def current_profile(name: str) -> str:
-    """A profile's name of today. Results and commands written before may have its old one."""
+    """Return a profile's name of today. Results and commands written before may have its old
+    one.
+    """
     document = json.loads(PROFILES.read_text(encoding="utf-8"))
-    known: Mapping[str, Mapping[str, object]] = document["profiles"]
-    return next((new for new, entry in known.items() if entry.get("formerly") == name), name)
+    profiles: Mapping[str, Mapping[str, object]] = document["profiles"]
+    return next((new for new, entry in profiles.items() if entry.get("formerly") == name), name)
 
 
 def asked_profile(name: str) -> str:
-    """The same for somebody who asks by the old name, who is told on stderr."""
+    """Return the current name of a profile; print a notice on stderr for its old name."""
     current = current_profile(name)
     if current != name:
         note = f"note: the profile {name} is called {current} now; the next release drops the old"

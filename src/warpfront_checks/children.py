@@ -1,8 +1,9 @@
-"""Work in child processes, an item at a time: what crashes or hangs costs its own item only.
+"""Work in child processes, an item at a time: a crash or a hang costs its own item only.
 
-The child is a module whose `main` calls `serve`: it says when it begins an item and what came of
-it. One that dies or takes too long is ended with its group, and another goes on with the rest. It
-is a Python of its own, or a fork of this one or of its nursery, which need not import torch again.
+The child is a module whose `main` calls `serve`: it reports the start of an item and its result. A
+child that dies or takes too long is ended with its group, and another continues with the rest. It
+is a Python of its own, or a fork of this one or of its fork server. A fork need not import torch
+again.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from typing import Any, Protocol
 from warpfront_checks.forks import fork
 from warpfront_checks.forkserver import Adopted, nursery, run_job
 
-# What a child is told, and what it answers.
+# Keys of a child's pipes in its job, and the outcomes of an item.
 _PIPES = ("places", "answers")
 DONE, CRASHED, HUNG = "done", "crashed", "hung"
 _SAID_BYTES = 4000
@@ -43,7 +44,9 @@ START_SECONDS = 240.0
 
 @dataclass(frozen=True, kw_only=True)
 class Returned:
-    """What came of an item: the child's own document, or how the child ended over it."""
+    """The result of an item: the child's own document, or the end of the child that worked on
+    it.
+    """
 
     item: Any
     place: int
@@ -62,9 +65,10 @@ def each_in_a_child(
     forked: bool = False,
     places: Iterator[int] | None = None,
 ) -> Iterator[Returned]:
-    """Every item in its order; `seconds` is what one may take. `forked` only where this process has
-    computed nothing: neither drivers nor pools of threads live on in a fork. `places` are those of
-    the items that are asked here, if not all: the next is taken when the one before has ended.
+    """Yield the result of every item in order; `seconds` is the limit for one. Use `forked`
+    only in a process that has computed nothing: neither drivers nor pools of threads survive a
+    fork. `places` are the indices of the items to run in this call, all by default. The next index
+    is taken when the item before has ended.
     """
     raised = nursery()
     child = _Fork if forked else raised.begin if raised else _python
@@ -90,20 +94,20 @@ def begin_beside(
     waiting = deque(range(len(items)))
 
     def go_through() -> None:
-        taken: list[int] = []
+        indices: list[int] = []
 
         def places() -> Iterator[int]:
             with contextlib.suppress(IndexError):
                 while True:
-                    taken.append(waiting.popleft())
-                    yield taken[-1]
+                    indices.append(waiting.popleft())
+                    yield indices[-1]
 
-        how: Mapping[str, Any] = {"seconds": seconds, "environment": environment}
+        limits: Mapping[str, Any] = {"seconds": seconds, "environment": environment}
         try:
-            for returned in each_in_a_child(module, items, places=places(), **how):
+            for returned in each_in_a_child(module, items, places=places(), **limits):
                 answers[returned.place].set_result(returned)
-        except Exception as error:  # noqa: BLE001 - whoever waits for an answer has to hear of it
-            for place in [*taken, *places()]:
+        except Exception as error:  # noqa: BLE001 - the futures that wait for an answer receive it
+            for place in [*indices, *places()]:
                 if not answers[place].done():
                     answers[place].set_exception(error)
 
@@ -133,7 +137,7 @@ def _line(document: object) -> bytes:
 
 
 class Child(Protocol):
-    """What is used of `subprocess.Popen`, which a fork has as well."""
+    """The part of `subprocess.Popen` in use, which a fork has as well."""
 
     pid: int
     returncode: Any
@@ -143,12 +147,12 @@ class Child(Protocol):
     def wait(self) -> int: ...
 
 
-def _python(module: str, environment: Mapping[str, str], job: Path, said: Any) -> Child:
+def _python(module: str, environment: Mapping[str, str], job: Path, log: Any) -> Child:
     child: Child = subprocess.Popen(
         [sys.executable, "-m", module, str(job)],
         env={**os.environ, **environment},
         stdin=subprocess.DEVNULL,
-        stdout=said,
+        stdout=log,
         stderr=subprocess.STDOUT,
         start_new_session=True,
     )
@@ -165,53 +169,61 @@ class _Fork(Adopted):
 def _one_child(
     begin: Callable[..., Child], items: Sequence[Any], places: Iterator[int], seconds: float
 ) -> Iterator[Returned]:
-    """Until no place is left, or it ends over an item, which is the last that this returns."""
+    """Yield results until no index remains, or until the child ends over an item, which is the
+    last.
+    """
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
         job, paths = Path(name) / "job.json", {pipe: Path(name) / pipe for pipe in _PIPES}
         for path in paths.values():
             os.mkfifo(path)
-        told = {"items": items, **{one: str(path) for one, path in paths.items()}}
-        job.write_text(json.dumps(told), encoding="utf-8")
-        said = stack.enter_context((Path(name) / "said").open("w+b"))
+        job_document = {"items": items, **{key: str(path) for key, path in paths.items()}}
+        job.write_text(json.dumps(job_document), encoding="utf-8")
+        log = stack.enter_context((Path(name) / "said").open("w+b"))
         # Read and write, so that opening does not wait for the child, and its end is seen by it.
         writing, reading = (
             stack.enter_context(paths[pipe].open("r+b", buffering=0)) for pipe in _PIPES
         )
-        child = begin(job, said)
+        child = begin(job, log)
         stack.callback(_end_group, child)
         dealt = _dealt(items, places, writing)
-        yield from _heard(child, reading, dealt, seconds, Path(said.name))
+        yield from _heard(child, reading, dealt, seconds, Path(log.name))
 
 
 def _dealt(
     items: Sequence[Any], places: Iterator[int], writing: Any
 ) -> Iterator[Callable[..., Returned]]:
-    """Each place is told the child when it is asked for here; what will be returned of it."""
+    """Write each index to the child when the iterator reaches it; yield constructors of its
+    results.
+    """
     for place in places:
         writing.write(b"%d\n" % place)
         yield partial(Returned, item=items[place], place=place)
 
 
 def _heard(
-    child: Child, reading: Any, dealt: Iterator[Callable[..., Returned]], seconds: float, said: Path
+    child: Child,
+    reading: Any,
+    dealt: Iterator[Callable[..., Returned]],
+    seconds: float,
+    log_path: Path,
 ) -> Iterator[Returned]:
     lines, limit = _AnswerLines(reading), max(START_SECONDS, seconds)
     for returned in dealt:
-        began = time.monotonic()
-        line = lines.next(child, began + limit)
-        spent = time.monotonic() - began
+        start = time.monotonic()
+        line = lines.next(child, start + limit)
+        spent = time.monotonic() - start
         if line:
             yield returned(how=DONE, seconds=spent, document=line["document"])
             # Libraries load and profilers start with a child's first item.
             limit = seconds
             continue
         if line is not None:
-            how, reason = CRASHED, "what it answered cannot be read"
+            outcome, reason = CRASHED, "what it answered cannot be read"
         elif child.poll() is None:
-            how, reason = HUNG, f"no answer in {spent:.0f} s"
+            outcome, reason = HUNG, f"no answer in {spent:.0f} s"
         else:
-            how, reason = CRASHED, _ending(child, said)
-        yield returned(how=how, seconds=spent, document={}, reason=reason)
+            outcome, reason = CRASHED, _ending(child, log_path)
+        yield returned(how=outcome, seconds=spent, document={}, reason=reason)
         return
 
 
@@ -226,10 +238,10 @@ class _AnswerLines:
         with selectors.DefaultSelector() as selector:
             selector.register(self._reading, selectors.EVENT_READ)
             while b"\n" not in self._kept and len(self._kept) <= _LONGEST_BYTES:
-                ended = child.poll() is not None
-                if selector.select(0.0 if ended else 0.05):
+                exited = child.poll() is not None
+                if selector.select(0.0 if exited else 0.05):
                     self._kept += os.read(self._reading.fileno(), 1 << 16)
-                elif ended or time.monotonic() > until:
+                elif exited or time.monotonic() > until:
                     return None
         line, _, self._kept = self._kept.partition(b"\n")
         try:
@@ -240,13 +252,13 @@ class _AnswerLines:
         return document if sound else {}
 
 
-def _ending(child: Child, said: Path) -> str:
-    """A signal by its name, and what a child said last."""
+def _ending(child: Child, log_path: Path) -> str:
+    """Return the name of the signal or the exit code, and the child's last line."""
     code = child.returncode
-    how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit {code}"
-    text = said.read_bytes()[-_SAID_BYTES:].decode("utf-8", "replace").strip().splitlines()
-    told = [line for line in text if line.startswith(("Fatal", "RuntimeError", "terminate"))]
-    return ": ".join([how, *(told[:1] or text[-1:])])[:400]
+    ending = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit {code}"
+    text = log_path.read_bytes()[-_SAID_BYTES:].decode("utf-8", "replace").strip().splitlines()
+    reasons = [line for line in text if line.startswith(("Fatal", "RuntimeError", "terminate"))]
+    return ": ".join([ending, *(reasons[:1] or text[-1:])])[:400]
 
 
 def _end_group(child: Child) -> None:

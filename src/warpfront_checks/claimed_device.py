@@ -1,9 +1,9 @@
-"""The check `device`: whether the claimed device is here, torch computes on it, and it is hardware.
+"""The check `device`: the claimed device is present, torch computes on it, and it is hardware.
 
 Nothing falls back to the CPU: a missing device is `unavailable`, a torch that would compute on the
-CPU although it need not is `failed`. What torch reports is compared with the kernel's own traces
-and with what answers for the device in this process: `emulated` names what stands in for hardware,
-`undetermined` says what could not be looked at.
+CPU although it need not is `failed`. The report of torch is compared with the kernel's own traces
+and with the libraries that answer for the device in this process. `emulated` names the substitute
+for hardware; `undetermined` names the facts that could not be read.
 """
 
 from __future__ import annotations
@@ -33,19 +33,20 @@ BUILDS = {"nvidia": "cuda", "amd": "rocm", "gaudi": "hpu", "intel": "xpu"}
 
 
 def judge_presence(claims: Claims, facts: TorchFacts, hardware: Hardware) -> CheckFinding | None:
-    """None if the claimed device can be computed on, else the finding that every check of it gets.
+    """Return None if torch can compute on the claimed device, else the finding for every check
+    of it.
 
-    `failed`: torch is built for something else, or devices that this user may open are here and
+    `failed`: torch is built for something else, or devices that this user may open are present and
     torch sees none. `unavailable`: no such device, it may not be opened, a variable hides it, or it
     is of another arch than the target.
     """
-    wanted = BUILDS.get(claims.vendor)
-    if wanted is None:
+    build = BUILDS.get(claims.vendor)
+    if build is None:
         return None
     details: dict[str, object] = {"torch": facts.evidence(), "hardware": hardware.document()}
-    if facts.build != wanted:
+    if facts.build != build:
         return failed(
-            f"torch is a {facts.build} build: a cell for {claims.target} needs {wanted}, and would"
+            f"torch is a {facts.build} build: a cell for {claims.target} needs {build}, and would"
             " run on the CPU",
             **details,
         )
@@ -64,10 +65,11 @@ def judge_presence(claims: Claims, facts: TorchFacts, hardware: Hardware) -> Che
 def judge_reality(
     claims: Claims, facts: TorchFacts, hardware: Hardware, answering: Answering
 ) -> CheckFinding | None:
-    """None if hardware is known to be behind the claimed device, else why that is not known.
+    """Return None if hardware is known to be behind the claimed device, else a finding with the
+    doubt.
 
-    `emulated`: something stands in for the device. `undetermined`: what would show it cannot be
-    read here; a container without /sys, gVisor and WSL2 end so, and never as `emulated`.
+    `emulated`: something takes the place of the device. `undetermined`: the evidence cannot be read
+    in this process; a container without /sys, gVisor and WSL2 end so, and never as `emulated`.
     """
     if BUILDS.get(claims.vendor) is None:
         return None
@@ -94,7 +96,9 @@ def judge_reality(
 
 
 def _signs(facts: TorchFacts, kernel: KernelView, answering: Answering) -> Iterator[str]:
-    """Each by itself shows that something other than the hardware answers."""
+    """Return the signs of an emulation: each by itself shows that something other than the
+    hardware answers.
+    """
     yield from (f"an emulator is in this process: {emulator}" for emulator in answering.emulators)
     yield from answering.foreign
     if answering.invented:
@@ -114,14 +118,16 @@ def _signs(facts: TorchFacts, kernel: KernelView, answering: Answering) -> Itera
 
 
 def _sees_sys(kernel: KernelView) -> bool:
-    """Whether an absent driver and board are absent from the machine, and not just hidden."""
+    """Return whether an absent driver and board are absent from the machine, and not just
+    hidden.
+    """
     return not {"/sys/bus", "/proc"} & {*kernel.unseen} and kernel.lists_pci
 
 
 def _doubts(
     hardware: Hardware, facts: TorchFacts, kernel: KernelView, answering: Answering
 ) -> Iterator[str]:
-    """What keeps from knowing that the hardware answers."""
+    """Return the reasons for which it is unknown that the hardware answers."""
     yield from answering.unread
     yield from answering.calls
     if "/dev" in kernel.unseen:
@@ -134,22 +140,24 @@ def _doubts(
     boards = [board for board in kernel.boards if not board.startswith("pci ")]
     if boards and len(facts.devices) > len(boards):
         yield f"torch reports {len(facts.devices)} devices, the kernel {len(boards)}"
-    seen = {one.arch for one in hardware.of("nvidia") if one.arch}
-    if facts.build == "cuda" and seen and facts.devices[0].arch not in seen:
-        yield f"torch reports {facts.devices[0].arch}, NVIDIA's tools {', '.join(sorted(seen))}"
+    archs = {device.arch for device in hardware.of("nvidia") if device.arch}
+    if facts.build == "cuda" and archs and facts.devices[0].arch not in archs:
+        yield f"torch reports {facts.devices[0].arch}, NVIDIA's tools {', '.join(sorted(archs))}"
 
 
 def _other_arch(facts: TorchFacts, kernel: KernelView) -> str:
-    """The archs of the kernel's topology (AMD's only names them), if torch's is none of them."""
-    known = {board.rpartition(" ")[2] for board in kernel.boards if board.startswith("kfd ")}
-    return "" if not known or facts.devices[0].arch in known else ", ".join(sorted(known))
+    """Return the archs of the kernel's topology (AMD's only names them), if torch's is none of
+    them.
+    """
+    archs = {board.rpartition(" ")[2] for board in kernel.boards if board.startswith("kfd ")}
+    return "" if not archs or facts.devices[0].arch in archs else ", ".join(sorted(archs))
 
 
 def find_device(claims: Claims, recorder: Recorder, torch: Any, hardware: Hardware) -> bool:
     """Make the first check of every session that computes, `device`; return whether it computes.
 
-    Where the claimed device is missing, this is the session's only check. An emulated device
-    computes, and the check says so: whoever runs an emulator wants the results.
+    If the claimed device is missing, this is the session's only check. An emulated device computes,
+    and the check reports it: a user of an emulator wants the results.
     """
     facts = read_facts(torch)
     recorder.environment.update(environment_of(torch))
@@ -164,12 +172,12 @@ def find_device(claims: Claims, recorder: Recorder, torch: Any, hardware: Hardwa
 
 
 def computes(check_finding: CheckFinding | None) -> bool:
-    """Whether a device with this finding computes at all."""
+    """Return whether a device with this finding computes at all."""
     return check_finding is None or check_finding.outcome in {PASSED, EMULATED, UNDETERMINED}
 
 
 def judge_device(claims: Claims, facts: TorchFacts, hardware: Hardware) -> CheckFinding | None:
-    """None if the claimed device is here and is hardware, else the finding."""
+    """Return None if the claimed device is present and is hardware, else the finding."""
     lacking = judge_presence(claims, facts, hardware)
     if lacking is not None or BUILDS.get(claims.vendor) is None:
         return lacking
@@ -181,14 +189,14 @@ def _no_device(
     claims: Claims, facts: TorchFacts, hardware: Hardware, details: dict[str, object]
 ) -> CheckFinding:
     devices = hardware.of(claims.vendor)
-    said = f" (torch: {facts.obstacle})" if facts.obstacle else ""
+    suffix = f" (torch: {facts.obstacle})" if facts.obstacle else ""
     if not devices:
-        return unavailable(f"no {claims.target} device here{said}", **details)
+        return unavailable(f"no {claims.target} device here{suffix}", **details)
     listed = f"{len(devices)} {devices[0].arch or claims.vendor} devices are here"
     if not all(device.usable for device in devices):
         reason = next(iter(hardware.problems), "they may not be opened")
-        return unavailable(f"{listed}, but not for this process: {reason}{said}", **details)
-    seen = hardware.visibility[claims.vendor]
-    if seen.visible == ():
-        return unavailable(f"{listed}, hidden by {seen.winner}{said}", **details)
-    return failed(f"{listed}, and torch sees none{said}: it would run on the CPU", **details)
+        return unavailable(f"{listed}, but not for this process: {reason}{suffix}", **details)
+    visibility = hardware.visibility[claims.vendor]
+    if visibility.visible == ():
+        return unavailable(f"{listed}, hidden by {visibility.winner}{suffix}", **details)
+    return failed(f"{listed}, and torch sees none{suffix}: it would run on the CPU", **details)

@@ -1,4 +1,4 @@
-"""What the image is said to hold: the claims file, written on the host, read inside."""
+"""The claimed contents of the image: the claims file, written on the host, read inside."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class ClaimsError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Claims:
-    """What is claimed of one cell on one target. An empty field is not claimed, so not checked.
+    """The claims about one cell on one target. An empty field is not claimed, so not checked.
 
     `device` is torch's device type: NVIDIA and AMD are both `cuda`. `toolkit` is (name, version),
     or None for a CPU build. `versions` are all locked distributions, `stack` the names of the
     protected ones, `archs` the entries of torch's arch list that would serve the target. `guard` is
-    the document of the policy that the image's guard has, `extensions` the modules that were built
-    against its torch, `smoke` what of other people's packages the session `stack` tries, `policies`
-    what the environment should and must not say. `image` is False for the current Python.
+    the policy document of the image's guard, `extensions` the modules that were built against its
+    torch. `smoke` is the work of the session `stack` with other packages, `policies` the required
+    and forbidden environment variables. `image` is False for the current Python.
     """
 
     cell: str
@@ -45,7 +45,7 @@ class Claims:
     image: bool = True
 
     def document(self) -> dict[str, object]:
-        """The claims as JSON values; `read_claims` reads them back to an equal value."""
+        """Return the claims as JSON values; `read_claims` reads them back to an equal value."""
         toolkit = self.toolkit
         return {
             "schema": SCHEMA,
@@ -56,13 +56,15 @@ class Claims:
             "archs": list(self.archs),
             "guard": dict(self.guard) if self.guard is not None else None,
             "extensions": list(self.extensions),
-            "smoke": [dict(one) for one in self.smoke],
+            "smoke": [dict(entry) for entry in self.smoke],
             "policies": [dict(policy) for policy in self.policies],
         }
 
 
 def read_claims(path: Path) -> Claims:
-    """The claims in a file. Raises `ClaimsError` naming the file and what is wrong with it."""
+    """Return the claims in a file. Raise `ClaimsError` naming the file and what is wrong with
+    it.
+    """
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -76,7 +78,7 @@ def read_claims(path: Path) -> Claims:
 
 
 def claims_from(document: object) -> Claims:
-    """The claims in a parsed document. Unknown fields are refused: a claim nobody checks is
+    """Return the claims in a parsed document. Unknown fields are refused: an unchecked claim is
     a false promise.
     """
     fields = _mapping(document, "the file")
@@ -134,7 +136,7 @@ def _named(fields: Mapping[str, Any], field: str) -> tuple[Mapping[str, Any], ..
     value = fields.get(field, [])
     if not isinstance(value, list):
         raise ClaimsError(f"{field} must be a list")
-    entries = tuple(_mapping(one, field) for one in value)
+    entries = tuple(_mapping(entry, field) for entry in value)
     if not all(isinstance(entry.get("name"), str) for entry in entries):
         raise ClaimsError(f"{field}: an entry has no name")
     return entries

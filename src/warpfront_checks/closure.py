@@ -1,8 +1,8 @@
-"""`python -m warpfront_checks.closure`: which requirements are not met, JSON in and out.
+"""Unmet requirements, JSON in and out: `python -m warpfront_checks.closure`.
 
-Requirements are read here only, by `packaging`, which an image need not have: it lies beside nox
-in the toolbox. So this is a process of its own. It alone has the toolbox on its path, and it
-looks at nothing but the JSON: what is installed was read by a process that sees exactly the
+Requirements are evaluated only in this module, by `packaging`, which an image need not have: it is
+in the toolbox with nox. So this is a process of its own. It alone has the toolbox on its path, and
+it reads only the JSON. The installed distributions were read by a process that sees exactly the
 image's own packages.
 """
 
@@ -30,7 +30,9 @@ _UNREADABLE = (
 
 @dataclass(frozen=True, kw_only=True)
 class Closure:
-    """What does not fit together, what could not be read, and which distributions were reached."""
+    """Requirements that are not met, lines that could not be read, and the distributions
+    reached.
+    """
 
     conflicts: tuple[str, ...]
     unread: tuple[str, ...]
@@ -40,35 +42,35 @@ class Closure:
 def judge_closure(
     versions: Mapping[str, str], requirements: Mapping[str, Iterable[str]], roots: Iterable[str]
 ) -> Closure:
-    """Everything reachable from `roots`, extras followed. Names are normalised."""
+    """Judge everything reachable from `roots`, extras followed. Names are normalised."""
     conflicts, unread = [], []
     pending = [(canonicalize_name(root), frozenset[str]()) for root in roots]
-    seen: set[tuple[str, frozenset[str]]] = set()
+    visited: set[tuple[str, frozenset[str]]] = set()
     while pending:
         name, extras = pending.pop()
-        if (name, extras) in seen or name not in versions:
+        if (name, extras) in visited or name not in versions:
             continue
-        seen.add((name, extras))
+        visited.add((name, extras))
         for line in requirements.get(name, ()):
             try:
                 requirement = _applying(line, extras)
                 if requirement is None:
                     continue
-                wanted = canonicalize_name(requirement.name)
-                if fault := _unmet(requirement, versions.get(wanted)):
+                required = canonicalize_name(requirement.name)
+                if fault := _unmet(requirement, versions.get(required)):
                     conflicts.append(f"{name} requires {line}, {fault}")
-                pending.append((wanted, frozenset(map(canonicalize_name, requirement.extras))))
+                pending.append((required, frozenset(map(canonicalize_name, requirement.extras))))
             except _UNREADABLE as error:
                 unread.append(f"{name} requires {line}: cannot read {error}")
     return Closure(
         conflicts=tuple(dict.fromkeys(conflicts)),
         unread=tuple(dict.fromkeys(unread)),
-        checked=tuple(sorted({name for name, _ in seen})),
+        checked=tuple(sorted({name for name, _ in visited})),
     )
 
 
 def _applying(line: str, extras: Iterable[str]) -> Requirement | None:
-    """The requirement, if its marker holds here. A URL says nothing of what is installed."""
+    """Return the requirement, if its marker applies. A URL gives no version to compare."""
     requirement = Requirement(line)
     if requirement.url:
         raise InvalidRequirement(f"the URL {requirement.url}")
@@ -77,11 +79,11 @@ def _applying(line: str, extras: Iterable[str]) -> Requirement | None:
     return requirement if holds else None
 
 
-def _unmet(requirement: Requirement, found: str | None) -> str:
-    if found is None:
+def _unmet(requirement: Requirement, version: str | None) -> str:
+    if version is None:
         return "which is not installed"
-    fits = requirement.specifier.contains(found, prereleases=True)
-    return "" if fits else f"but {canonicalize_name(requirement.name)} is {found}"
+    fits = requirement.specifier.contains(version, prereleases=True)
+    return "" if fits else f"but {canonicalize_name(requirement.name)} is {version}"
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""Which dtypes a device really computes: each is tried, none is assumed from the device's name.
+"""The dtypes that a device really computes: each is tried, none is assumed from the device's name.
 
 A cast that works proves little (some devices store a type that they cannot multiply), so a probe is
 a product of small integers, which are exact in every one of these types.
@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 COMPUTED = "computed"
-# What a probe may raise: torch says "not implemented" in all of these ways.
+# Errors of a probe: torch raises each of them for "not implemented".
 _REFUSALS = (
     RuntimeError,
     NotImplementedError,
@@ -33,8 +33,9 @@ _FP8_LARGEST = {
 
 
 def probe_dtypes(device: str) -> dict[str, str]:
-    """Per dtype `computed`, or what the device said instead. fp8 has two entries a format: `stored`
-    (numbers up to its largest survive the way there and back) and `matmul` (scaled product).
+    """Return per dtype `computed`, or the device's error instead. fp8 has two entries a format:
+    `stored` (numbers up to its largest survive the way there and back) and `matmul` (scaled
+    product).
     """
     answers = {name: _tried(_probe_product, name, device) for name in _PLAIN}
     for name in _FP8:
@@ -55,10 +56,10 @@ def _tried(probe: Callable[[torch.dtype, str], str], name: str, device: str) -> 
 
 
 def _probe_product(dtype: torch.dtype, device: str) -> str:
-    left = torch.arange(256).reshape(16, 16).remainder(7).sub(3)
-    right = torch.arange(256).reshape(16, 16).remainder(5).sub(2)
-    found = left.to(dtype).to(device) @ right.to(dtype).to(device)
-    return _difference(found, left @ right, device)
+    lhs = torch.arange(256).reshape(16, 16).remainder(7).sub(3)
+    rhs = torch.arange(256).reshape(16, 16).remainder(5).sub(2)
+    product = lhs.to(dtype).to(device) @ rhs.to(dtype).to(device)
+    return _difference(product, lhs @ rhs, device)
 
 
 def _probe_stored(dtype: torch.dtype, device: str) -> str:
@@ -72,21 +73,21 @@ def _probe_scaled_product(dtype: torch.dtype, device: str) -> str:
     multiply: Any = getattr(torch, "_scaled_mm", None)
     if multiply is None:
         return "this torch has no _scaled_mm"
-    left = torch.arange(256.0).reshape(16, 16).remainder(3).sub(1)
-    right = torch.arange(256.0).reshape(16, 16).remainder(5).sub(2)
-    one = torch.ones((), device=device)
-    found = multiply(
-        left.to(device).to(dtype),
-        right.t().contiguous().to(device).to(dtype).t(),
-        scale_a=one,
-        scale_b=one,
+    lhs = torch.arange(256.0).reshape(16, 16).remainder(3).sub(1)
+    rhs = torch.arange(256.0).reshape(16, 16).remainder(5).sub(2)
+    scale = torch.ones((), device=device)
+    product = multiply(
+        lhs.to(device).to(dtype),
+        rhs.t().contiguous().to(device).to(dtype).t(),
+        scale_a=scale,
+        scale_b=scale,
         out_dtype=torch.bfloat16,
     )
-    return _difference(found, left @ right, device)
+    return _difference(product, lhs @ rhs, device)
 
 
-def _difference(found: torch.Tensor, expected: torch.Tensor, device: str) -> str:
-    if found.device.type != torch.device(device).type:
-        return f"computed on {found.device.type} instead"
-    wrong = int((found.cpu().double() != expected.double()).sum())
+def _difference(product: torch.Tensor, expected: torch.Tensor, device: str) -> str:
+    if product.device.type != torch.device(device).type:
+        return f"computed on {product.device.type} instead"
+    wrong = int((product.cpu().double() != expected.double()).sum())
     return f"{wrong} of {expected.numel()} elements are wrong" if wrong else ""

@@ -28,9 +28,10 @@ _DEVICE_TYPES = {"cuda": "cuda", "rocm": "cuda", "hpu": "hpu", "xpu": "xpu", "cp
 
 @dataclass(frozen=True, kw_only=True)
 class Detection:
-    """`hardware` is the machine, `facts` torch's view of it (None without torch, `no_torch` says
-    why), `dtypes` what was probed on the device, `disagreements` where the two differ, `reality`
-    the outcome of the check `device` with its reason ("" where torch sees no device).
+    """The machine (`hardware`) and torch's view of it (`facts`, None without torch; `no_torch`
+    is the reason). `dtypes` are the probes on the device, `disagreements` the differences of the
+    two views. `reality` is the outcome of the check `device` with its reason ("" where torch sees
+    no device).
     """
 
     hardware: Hardware
@@ -52,18 +53,18 @@ class Detection:
         }
 
     def answer(self) -> dict[str, object]:
-        """What a porting engineer asks first, each from the source that knows it best."""
+        """Return the facts that a porting engineer needs first, each from its best source."""
         device = next(iter(self.hardware.accelerators), None)
-        seen = self.facts.devices if self.facts else ()
+        devices = self.facts.devices if self.facts else ()
         vendor = device.vendor if device else "cpu"
         visibility = self.hardware.visibility.get(vendor)
-        first = seen[0] if seen else None
+        first = devices[0] if devices else None
         return {
             "vendor": vendor,
             "arch": (first.arch if first else "") or (device.arch if device else "cpu"),
             "name": (device.name if device else "") or (first.name if first else ""),
             "devices": len(self.hardware.accelerators),
-            "devices_torch_sees": len(seen) if self.facts else None,
+            "devices_torch_sees": len(devices) if self.facts else None,
             "device_check": self.reality or None,
             "torch_build": self.facts.build if self.facts else None,
             "memory_bytes": device.memory_bytes if device else self.hardware.processor.memory_bytes,
@@ -79,7 +80,7 @@ class Detection:
 
 
 def detect(reader: MachineReader, *, with_torch: bool = True, probe: bool = True) -> Detection:
-    """Everything, in one pass. torch is imported here, so that its absence is an answer."""
+    """Read everything in one pass. torch is imported in it, so that its absence is an answer."""
     hardware = read_hardware(reader)
     facts, environment, missing = None, {}, "not asked"
     dtypes: dict[str, str] = {}
@@ -113,20 +114,20 @@ def _reality(hardware: Hardware, facts: TorchFacts) -> str:
 
 
 def disagreements(hardware: Hardware, facts: TorchFacts) -> tuple[str, ...]:
-    """Where torch and the machine tell different stories: count, arch, memory, build."""
+    """Return the differences between torch and the machine: count, arch, memory, build."""
     vendor = next((name for name, build in BUILDS.items() if build == facts.build), "")
     devices = hardware.of(vendor)
     if not vendor:
-        there = sorted({device.vendor for device in hardware.accelerators})
+        vendors = sorted({device.vendor for device in hardware.accelerators})
         return tuple(
             f"{len(hardware.of(name))} devices of {name} are here, and torch is a {facts.build}"
             " build: everything would run on the CPU"
-            for name in there
+            for name in vendors
         )
-    found = []
+    lines = []
     visible = hardware.visibility[vendor].visible if devices else ()
     if visible is not None and len(visible) != len(facts.devices):
-        found.append(
+        lines.append(
             f"{len(visible)} of {len(devices)} devices of {vendor} should be visible, torch sees"
             f" {len(facts.devices)}" + (f" ({facts.obstacle})" if facts.obstacle else "")
         )
@@ -134,15 +135,15 @@ def disagreements(hardware: Hardware, facts: TorchFacts) -> tuple[str, ...]:
         for place, device in zip(visible, facts.devices, strict=True):
             there_is = devices[place]
             if there_is.arch and device.arch and there_is.arch != device.arch:
-                found.append(f"device {place} is {there_is.arch}, torch says {device.arch}")
+                lines.append(f"device {place} is {there_is.arch}, torch says {device.arch}")
             size = there_is.memory_bytes or device.memory_bytes
             if device.memory_bytes and abs(size - device.memory_bytes) > _MEMORY_SLACK * size:
-                found.append(f"device {place} has {size} bytes, torch says {device.memory_bytes}")
-    return tuple(found)
+                lines.append(f"device {place} has {size} bytes, torch says {device.memory_bytes}")
+    return tuple(lines)
 
 
 def main(arguments: list[str]) -> int:
-    """The door: prints the answer; exits 0 whatever was found, 2 if the options make no sense."""
+    """Print the answer; exit 0 whatever the result, 2 if the options make no sense."""
     options = _parser().parse_args(arguments)
     try:
         reader = Recorded(options.recorded) if options.recorded else Machine()
@@ -170,7 +171,7 @@ def _probe(facts: TorchFacts) -> dict[str, str]:
 def _text(detection: Detection) -> str:
     rows = [(name, _shown(value)) for name, value in detection.answer().items()]
     rows += [(f"probe {name}", dtype) for name, dtype in detection.dtypes.items()]
-    rows += [(one.source, one.said) for one in detection.hardware.evidence]
+    rows += [(record.source, record.said) for record in detection.hardware.evidence]
     return "".join(f"{name:<24} {value}\n" for name, value in rows)
 
 

@@ -1,4 +1,4 @@
-"""What is installed in this Python, by its metadata, and whether it fits together."""
+"""The installed distributions of this Python, by their metadata, and their conflicts."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ _ROCM_PREFIXES = (
     "hip-python",
 )
 PIP_SECONDS = 120.0
-# Beside the mounted package in an image; not there in a checkout, where nox brings `packaging`.
+# In an image it is mounted with the package; in a checkout nox brings `packaging`.
 TOOLBOX = Path(__file__).resolve().parents[2] / "toolbox"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Conflicts:
-    """What does not fit together, what could not be read, and how many distributions
-    were looked at.
+    """Conflicts, lines that could not be read, and the number of distributions that were looked
+    at.
     """
 
     conflicts: tuple[str, ...]
@@ -61,7 +61,7 @@ class Installed:
 
 
 def read_installed() -> Installed:
-    """Every distribution on the path, with its duplicates."""
+    """Read every distribution on the path, with its duplicates."""
     versions: dict[str, list[str]] = {}
     requirements: dict[str, tuple[str, ...]] = {}
     for distribution in importlib.metadata.distributions():
@@ -69,50 +69,52 @@ def read_installed() -> Installed:
         name = normalized(raw.strip()) if raw else f"(no name in {distribution})"
         versions.setdefault(name, []).append(distribution.version or "")
         requirements.setdefault(name, tuple(distribution.requires or ()))
-    found = {name: tuple(found) for name, found in sorted(versions.items())}
-    return Installed(versions=found, requirements=requirements)
+    sorted_versions = {name: tuple(listed) for name, listed in sorted(versions.items())}
+    return Installed(versions=sorted_versions, requirements=requirements)
 
 
 def version_differences(installed: Installed, claimed: Mapping[str, str]) -> list[str]:
-    """Each claimed distribution that is missing, or there in another version."""
+    """Return each claimed distribution that is missing, or there in another version."""
     differences = []
     for name, version in sorted(claimed.items()):
-        found = installed.versions.get(normalized(name))
-        if found is None:
+        listed = installed.versions.get(normalized(name))
+        if listed is None:
             differences.append(f"{name} is not installed, the lock has {version}")
-        elif not same_version(found[0], version):
-            differences.append(f"{name} is {found[0]}, the lock has {version}")
+        elif not same_version(listed[0], version):
+            differences.append(f"{name} is {listed[0]}, the lock has {version}")
     return differences
 
 
-def same_version(left: str, right: str) -> bool:
-    """Equal as published: case and the separators of a local label aside."""
-    return _canonical(left) == _canonical(right)
+def same_version(first: str, second: str) -> bool:
+    """Return whether two versions are equal as published: case and the separators of a local
+    label aside.
+    """
+    return _canonical(first) == _canonical(second)
 
 
 def duplicates(installed: Installed, names: Iterable[str]) -> list[str]:
-    """Distributions of these names whose metadata is there more than once, and a triton
+    """Return distributions of these names whose metadata is there more than once, and a triton
     with two owners.
     """
-    found = [
+    problems = [
         f"{name} is installed more than once: {', '.join(installed.versions[name])}"
         for name in sorted({normalized(name) for name in names})
         if len(installed.versions.get(name, ())) > 1
     ]
-    there = [name for name in TRITON_NAMES if name in installed.versions]
-    owners = [name for name in there if not _stands_for(name, there, installed)]
-    return found + ([f"{' and '.join(owners)} both own triton/"] if len(owners) > 1 else [])
+    present = [name for name in TRITON_NAMES if name in installed.versions]
+    owners = [name for name in present if not _stands_for(name, present, installed)]
+    return problems + ([f"{' and '.join(owners)} both own triton/"] if len(owners) > 1 else [])
 
 
-def _stands_for(name: str, others: Iterable[str], installed: Installed) -> bool:
-    """Whether `name` is a guard's shim: it owns nothing, and requires the one that does."""
+def _stands_for(name: str, rivals: Iterable[str], installed: Installed) -> bool:
+    """Return whether `name` is a guard's shim: it owns nothing, and requires the real owner."""
     lines = installed.requirements.get(name, ())
-    return any(line.startswith(f"{other}=") for line in lines for other in others)
+    return any(line.startswith(f"{other}=") for line in lines for other in rivals)
 
 
 def foreign_toolkit(installed: Installed, toolkit: str, version: str) -> list[str]:
-    """Distributions of another vendor's toolkit than the claimed one (`cuda`,
-    `rocm`, `synapseai`, `cpu`).
+    """Return distributions of another vendor's toolkit than the claimed one (`cuda`, `rocm`,
+    `synapseai`, `cpu`).
     """
     names = installed.versions
     nvidia = [name for name in names if name.startswith(_NVIDIA_PREFIXES)]
@@ -133,11 +135,11 @@ def foreign_toolkit(installed: Installed, toolkit: str, version: str) -> list[st
 
 
 def closure_conflicts(installed: Installed, roots: Iterable[str]) -> Conflicts:
-    """Our own reading of the requirements reachable from `roots`, extras followed: by `closure`, in
-    a process that has the toolbox on its path as this one must not. Raises `RuntimeError` where
-    nothing could be read.
+    """Return our own reading of the requirements reachable from `roots`, extras followed: by
+    `closure`, in a process that has the toolbox on its path as this one must not. Raise
+    `RuntimeError` where nothing could be read.
     """
-    asked = {
+    job_document = {
         "versions": {name: version[0] for name, version in installed.versions.items()},
         "requirements": installed.requirements,
         "roots": list(roots),
@@ -145,7 +147,7 @@ def closure_conflicts(installed: Installed, roots: Iterable[str]) -> Conflicts:
     path = os.pathsep.join(filter(None, (*sys.path, str(TOOLBOX))))
     completed = subprocess.run(
         [sys.executable, "-m", "warpfront_checks.closure"],
-        input=json.dumps(asked),
+        input=json.dumps(job_document),
         capture_output=True,
         text=True,
         timeout=PIP_SECONDS,
@@ -160,7 +162,7 @@ def closure_conflicts(installed: Installed, roots: Iterable[str]) -> Conflicts:
 
 
 def pip_conflicts() -> tuple[str, ...] | None:
-    """What `pip check` of this very Python complains of; None where it has no pip."""
+    """Return the complaints of `pip check` of this very Python; None where it has no pip."""
     if importlib.util.find_spec("pip") is None:
         return None
     argv = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "check"]

@@ -18,8 +18,8 @@ RESULTS = Path("/results")
 def main(arguments: list[str], *, root: Path = ROOT, results: Path = RESULTS) -> None:
     """Run our sessions with nox from `root/toolbox`; nox exits with its own code.
 
-    Folders: `root` holds src/, toolbox/ and claims.json (read-only); `results` is writable. nox
-    reads the file of our sessions itself: what a project's noxfile imports is not in its images.
+    `root` has src/, toolbox/ and claims.json (read-only); `results` is writable. nox reads the file
+    of our sessions itself: the imports of a project's noxfile are not in its images.
     """
     divided = arguments.index("--") if "--" in arguments else len(arguments)
     sessions, options = arguments[:divided], arguments[divided + 1 :]

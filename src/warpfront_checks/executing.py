@@ -1,4 +1,4 @@
-"""One call on a device, of whatever suite: forward, and backward where something is fed back."""
+"""One call on a device, of any suite: forward, and backward where a cotangent is fed back."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from torch import Tensor
 
 @dataclass(frozen=True, kw_only=True)
 class Computed:
-    """What one call gave, copied to the CPU: its outputs, and a gradient for each leaf (None where
-    it is not used). `places` are the device types that these were found on; `strides` are those of
-    the first of its outputs.
+    """The result of one call, copied to the CPU: its outputs, and a gradient for each leaf
+    (None where it is not used). `places` are the device types of these tensors; `strides` are those
+    of the first of its outputs.
     """
 
     outputs: tuple[Tensor, ...]
@@ -28,18 +28,18 @@ class Computed:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of all, in their order."""
+        """Return the names of all tensors, in their order."""
         outputs = [f"output {i}" for i in range(len(self.outputs))]
         if len(outputs) == 1:
             outputs = ["output"]
         return (*outputs, *(f"gradient {i}" for i in range(len(self.gradients))))
 
     def but(self, name: str, tensor: Tensor | None) -> Computed:
-        """The same with one of them changed, or missing."""
-        found = dict(zip(self.names, self.all, strict=True))
-        other, count = list({**found, name: tensor}.values()), len(self.outputs)
-        kept = tuple(x for x in other[:count] if x is not None)
-        return replace(self, outputs=kept, gradients=tuple(other[count:]))
+        """Return the same with one of them changed, or missing."""
+        by_name = dict(zip(self.names, self.all, strict=True))
+        other, count = list({**by_name, name: tensor}.values()), len(self.outputs)
+        outputs = tuple(x for x in other[:count] if x is not None)
+        return replace(self, outputs=outputs, gradients=tuple(other[count:]))
 
 
 def computed(
@@ -50,10 +50,10 @@ def computed(
     """
     outputs = [_dense(x) for x in tensors_in(call())]
     ends = [x for x in outputs if x.requires_grad]
-    found: Sequence[Tensor | None] = ()
+    computed_gradients: Sequence[Tensor | None] = ()
     if cotangents is not None and leaves and ends:
-        found = torch.autograd.grad(ends, leaves, cotangents, allow_unused=True)
-    gradients = [g if g is None else _dense(g) for g in found]
+        computed_gradients = torch.autograd.grad(ends, leaves, cotangents, allow_unused=True)
+    gradients = [g if g is None else _dense(g) for g in computed_gradients]
     return Computed(
         outputs=tuple(x.detach().cpu() for x in outputs),
         gradients=tuple(g if g is None else g.cpu() for g in gradients),
@@ -63,7 +63,7 @@ def computed(
 
 
 def tensors_in(value: Any) -> Iterator[Tensor]:
-    """The tensors of a nest, in order."""
+    """Yield the tensors of a nest, in order."""
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, (list, tuple)):
@@ -75,7 +75,7 @@ def tensors_in(value: Any) -> Iterator[Tensor]:
 
 
 def converted(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """A nest of lists, tuples and dicts with every tensor changed."""
+    """Return a nest of lists, tuples and dicts with every tensor changed."""
     if isinstance(value, Tensor):
         return change(value)
     if isinstance(value, (list, tuple)):

@@ -25,7 +25,7 @@ from warpfront_checks.results import (
 
 CHECKS = Path(__file__).parent
 PACKAGE = "warpfront_checks"
-# Read from files beside the sources, which a script does not have; profiles are no part of a case.
+# Read from data files of the package, which a script does not have; profiles are no part of a case.
 STAND_INS = {"tolerances": "def tolerances():\n    return {}"}
 DEVICES = ("cpu", "cuda", "hpu", "xpu")
 DIRECTIONS = ("", "backward", "otherwise")
@@ -74,7 +74,7 @@ FLOATS = ("float32", "bfloat16", "float16", "float64")
 
 
 class UnexplainedError(Exception):
-    """There is no such failure, or none that a script could repeat; the message says which."""
+    """There is no such failure, or none that a script could repeat; the message names it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,16 +101,16 @@ def explained(result: Path, check: str) -> str:
         raise ResultsError("it is nested too deeply") from None
     named = document if isinstance(document, dict) else {}
     session, target = str(named.get("session")), str(named.get("target"))
-    found = read_results(document, session=session, target=target).checks
-    one = next((one for one in found if one.name == check), None)
-    if one is None:
-        names = ", ".join(one.name for one in found) or "none"
+    checks = read_results(document, session=session, target=target).checks
+    check_record = next((candidate for candidate in checks if candidate.name == check), None)
+    if check_record is None:
+        names = ", ".join(candidate.name for candidate in checks) or "none"
         raise UnexplainedError(f"{result} has no check {check!r}\nhint: it has {names}")
-    if one.outcome != FAILED:
-        raise UnexplainedError(f"{check} is {one.outcome}: no case of it failed")
+    if check_record.outcome != FAILED:
+        raise UnexplainedError(f"{check} is {check_record.outcome}: no case of it failed")
     if check.endswith(CASES):
-        return _case_script(one)
-    fault = _first_fault(one)
+        return _case_script(check_record)
+    fault = _first_fault(check_record)
     environment = surroundings(document, session=session)
     root = _root(session, check, fault, _device(environment, target))
     return _script(f"{check}: {fault[:_SHOWN]}", root, _drawn(environment))
@@ -120,21 +120,21 @@ def _case_script(check_record: CheckRecord) -> str:
     """Return the report of a failed case as comments, and its script. Every value of the file has
     to be one that the catalogue has.
     """
-    found = check_record.details.get("case")
-    case = found if isinstance(found, dict) else {}
+    stored_case = check_record.details.get("case")
+    case = stored_case if isinstance(stored_case, dict) else {}
     operation = CATALOGUE.get(str(case.get("operation")))
-    given, device = case.get("assignment"), case.get("device")
-    if operation is None or not isinstance(given, dict) or device not in DEVICES:
+    stored, device = case.get("assignment"), case.get("device")
+    if operation is None or not isinstance(stored, dict) or device not in DEVICES:
         raise UnexplainedError(f"{check_record.name}: the file has no case of the catalogue")
     assignment: dict[str, Any] = {}
     for axis, values in axes_of(operation, FLOATS).items():
-        if axis in given:
-            known = [value for value in values if _as_json(value) == _as_json(given[axis])]
-            if not known and not axis.startswith("memory"):
+        if axis in stored:
+            matching = [value for value in values if _as_json(value) == _as_json(stored[axis])]
+            if not matching and not axis.startswith("memory"):
                 raise UnexplainedError(f"{check_record.name}: {axis} is not one of the catalogue's")
-            assignment[axis] = known[0] if known else "contiguous"
-    lengths = given.get("lengths")
-    numbers = {key: given.get(key) for key in ("seed", "wide", "rank")}
+            assignment[axis] = matching[0] if matching else "contiguous"
+    lengths = stored.get("lengths")
+    numbers = {key: stored.get(key) for key in ("seed", "wide", "rank")}
     sizes = lengths if isinstance(lengths, dict) else {}
     if any(type(n) is not int or n < 0 for n in (*numbers.values(), *sizes.values())):
         raise UnexplainedError(f"{check_record.name}: a size or the seed is no number")
@@ -149,9 +149,9 @@ def _as_json(value: object) -> str:
     return json.dumps(value, default=str)
 
 
-def _script(title: str, root: Root, drawn: Mapping[str, int]) -> str:
+def _script(title: str, root: Root, seeds: Mapping[str, int]) -> str:
     """Return a script whose foreign texts are constants: each is written by `repr`."""
-    values = {**drawn, **root.values}
+    values = {**seeds, **root.values}
     if any(type(value) not in {str, int, bool} for value in values.values()):
         raise UnexplainedError("a value of the case is no constant")
     constants = "\n".join(f"{name} = {value!r}" for name, value in values.items())
@@ -159,8 +159,8 @@ def _script(title: str, root: Root, drawn: Mapping[str, int]) -> str:
 
 
 @cache
-def _definitions_of(wanted: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
-    return tuple(Shaken().script(wanted))
+def _definitions_of(definitions: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
+    return tuple(Shaken().script(definitions))
 
 
 def _first_fault(check_record: CheckRecord) -> str:
@@ -172,17 +172,17 @@ def _first_fault(check_record: CheckRecord) -> str:
 
 
 def _drawn(environment: Mapping[str, object]) -> dict[str, int]:
-    """How much was checked, and the seed that was drawn for it."""
+    """Return the amount of checks, and the seed that was drawn for it."""
     effort = environment.get("effort")
     effort = effort if isinstance(effort, dict) else {}
-    drawn = effort.get("drawn")
-    first = drawn[0] if isinstance(drawn, list) and drawn else 0
+    seeds = effort.get("drawn")
+    first = seeds[0] if isinstance(seeds, list) and seeds else 0
     return {"quick": bool(effort.get("quick")), "drawn": first if type(first) is int else 0}
 
 
 def _device(environment: Mapping[str, object], target: str) -> str:
-    if (known := environment.get("device")) in DEVICES:
-        return str(known)
+    if (device := environment.get("device")) in DEVICES:
+        return str(device)
     if target in {"cpu", environment.get("machine")}:
         return "cpu"
     by_target = {"sm_": "cuda", "gfx": "cuda", "gaudi": "hpu"}
@@ -195,9 +195,9 @@ def _root(session: str, check: str, fault: str, device: str) -> Root:
         return _row_root(home, match, device)
     if session == "operators" and (match := _OPERATOR.match(fault)):
         return _operator_root(check, match, device)
-    how = _SWEEP.match(check)
-    if session == "opinfo" and how and (match := _SAMPLE.match(fault)):
-        return _sample_root(how, match, device)
+    sweep_match = _SWEEP.match(check)
+    if session == "opinfo" and sweep_match and (match := _SAMPLE.match(fault)):
+        return _sample_root(sweep_match, match, device)
     if session in {"models", "numerics"} and (match := _SEED.match(fault)):
         return _network_root(session, check, int(match["seed"]), device)
     return _tensors_root(session, check, fault, device)
@@ -213,21 +213,23 @@ def _tensors_root(session: str, check: str, fault: str, device: str) -> Root:
     raise UnexplainedError(f"{session}: {check}: no script repeats {fault.partition(':')[0]!r}")
 
 
-def _case(match: re.Match[str], device: str, **others: str | int) -> dict[str, str | int]:
-    """The values that a fault names."""
+def _case(match: re.Match[str], device: str, **extra: str | int) -> dict[str, str | int]:
+    """Return the values that a fault names."""
     named = match.groupdict()
-    known = {key: named[key] for key in ("dtype", "case") if named.get(key)}
+    named_values = {key: named[key] for key in ("dtype", "case") if named.get(key)}
     numbers = {key: int(named[key]) for key in ("seed", "sample", "width") if named.get(key)}
-    return {"device": device, **known, **numbers, **others}
+    return {"device": device, **named_values, **numbers, **extra}
 
 
 def _operator_root(check: str, match: re.Match[str], device: str) -> Root:
     home = _home_of(check)
-    wanted = [("operators.cases", n) for n in ("make_maker", "execute_case")]
-    wanted += [("operators.verdicts", n) for n in ("expect", "_pairs", "_alone", "_judge_tensor")]
+    definitions = [("operators.cases", n) for n in ("make_maker", "execute_case")]
+    definitions += [
+        ("operators.verdicts", n) for n in ("expect", "_pairs", "_alone", "_judge_tensor")
+    ]
     if home is None and check not in _keys("operators.fused", "PATTERNS"):
         raise UnexplainedError(f"there is no operation called {check!r}")
-    wanted.append(home or ("operators.fused", "pattern_cases"))
+    definitions.append(home or ("operators.fused", "pattern_cases"))
     cases = f"{home[1]}.cases[name](maker)" if home else "pattern_cases(name, maker)"
     body = f"""failed, dtype = False, getattr(torch, dtype)
 maker = make_maker(dtype, seed, quick=quick)
@@ -242,7 +244,7 @@ for name, x, budgeted, cpu in _pairs(found, expected, alone=alone):
     if faults:
         failed = True
 print('failed:', failed)"""
-    return Root(wanted=tuple(wanted), values=_case(match, device, name=check), body=body)
+    return Root(wanted=tuple(definitions), values=_case(match, device, name=check), body=body)
 
 
 def _row_root(home: tuple[str, str], match: re.Match[str], device: str) -> Root:
@@ -258,8 +260,8 @@ for answer in row.answers(ground):
         print(fault, "; allowed", answer.ulps, "units in the last place and", answer.slack)
 print('failed:', failed)"""
     names = ("CaseContext", "answer_fault")
-    wanted = ((module, table), *(("edge_cases.answers", name) for name in names))
-    return Root(wanted=wanted, values=_case(match, device), body=body)
+    definitions = ((module, table), *(("edge_cases.answers", name) for name in names))
+    return Root(wanted=definitions, values=_case(match, device), body=body)
 
 
 def _sample_root(check: re.Match[str], match: re.Match[str], device: str) -> Root:
@@ -275,11 +277,14 @@ for asked in asked_as(entry, samples[sample], sample, dtype):
     print("RMS ratio", verdict.rms_ratio, "element", verdict.budget_used, *verdict.faults, sep="; ")
 print('failed:', failed)"""
     sweep = ("asked_as", "samples_for")
-    wanted = (*(("opinfo.sweep", name) for name in sweep), ("opinfo.adapter", "load_database"))
-    wanted += (("opinfo.expecting", "expect_sample"),)
-    wanted += (("opinfo.entry_verdicts", "execute_entry"), ("precision", "require_full_precision"))
+    definitions = (*(("opinfo.sweep", name) for name in sweep), ("opinfo.adapter", "load_database"))
+    definitions += (("opinfo.expecting", "expect_sample"),)
+    definitions += (
+        ("opinfo.entry_verdicts", "execute_entry"),
+        ("precision", "require_full_precision"),
+    )
     values = _case(match, device, dtype=check["dtype"], how=check["how"])
-    return Root(wanted=wanted, values=values, body=body)
+    return Root(wanted=definitions, values=values, body=body)
 
 
 def _network_root(session: str, check: str, seed: int, device: str) -> Root:
@@ -292,15 +297,17 @@ family = next(family for family in {table} if family.name == name)
 rows = judge_mode(family, mode, Proving(device=device, seed=seed))
 print(*(row.fault for row in rows if row.fault), sep="\\n")
 print('failed:', any(row.fault for row in rows))"""
-    wanted = [("models.families", table)]
-    wanted += [("models.modes", name) for name in ("judge_mode", "Proving")]
+    definitions = [("models.families", table)]
+    definitions += [("models.modes", name) for name in ("judge_mode", "Proving")]
     values: dict[str, str | int] = {"device": device, "name": name, "mode": mode, "seed": seed}
-    own = (*wanted, ("precision", "require_full_precision"))
-    return Root(wanted=own, values=values, body=body)
+    all_definitions = (*definitions, ("precision", "require_full_precision"))
+    return Root(wanted=all_definitions, values=values, body=body)
 
 
 def _golden_root(match: re.Match[str], place: str, seed: str) -> Root:
-    """A case of the golden suite; its inputs are made by its own number, or that of `devices`."""
+    """Return a case of the golden suite; its inputs are made by its own number, or that of
+    `devices`.
+    """
     body = f"""require_full_precision()
 name, dtype = case, getattr(torch, dtype)
 case, seed, failed = BY_NAME[name], {seed}, False
@@ -311,10 +318,14 @@ for part, x in compute(case.operation, inputs, cotangent, device).items():
     failed = failed or bool(fault)
     print(part, "share of the bound", share, fault, sep="; ")
 print('failed:', failed)"""
-    wanted = [("golden.suite", "BY_NAME"), ("golden.suite", "compute"), ("judge", "element_fault")]
-    wanted += [("precision", "require_full_precision")]
-    wanted += [("devices.device_session", "SEED")] if seed == "SEED" else []
-    return Root(wanted=tuple(wanted), values=_case(match, place), body=body)
+    definitions = [
+        ("golden.suite", "BY_NAME"),
+        ("golden.suite", "compute"),
+        ("judge", "element_fault"),
+    ]
+    definitions += [("precision", "require_full_precision")]
+    definitions += [("devices.device_session", "SEED")] if seed == "SEED" else []
+    return Root(wanted=tuple(definitions), values=_case(match, place), body=body)
 
 
 def _attention_root(tier: str, match: re.Match[str], device: str) -> Root:
@@ -333,15 +344,17 @@ for name, x, budgeted in zip(("output", "q", "k", "v"), own.run({way}), budgets)
     failed = failed or bool(fault)
     print(name, "share of the bound", share, fault, sep="; ")
 print('failed:', failed)"""
-    wanted = [("attention.backend_session", n) for n in ("BATCH", "HEADS", "GROUPED", "LENGTHS")]
-    wanted += [("attention.backend_worker", name) for name in ("_CaseInputs", "expected")]
-    wanted += [("operations", "Arithmetic"), ("judge", "element_fault")]
-    wanted += [("attention.backends", way), ("precision", "require_full_precision")]
-    return Root(wanted=tuple(wanted), values=values, body=body)
+    definitions = [
+        ("attention.backend_session", n) for n in ("BATCH", "HEADS", "GROUPED", "LENGTHS")
+    ]
+    definitions += [("attention.backend_worker", name) for name in ("_CaseInputs", "expected")]
+    definitions += [("operations", "Arithmetic"), ("judge", "element_fault")]
+    definitions += [("attention.backends", way), ("precision", "require_full_precision")]
+    return Root(wanted=tuple(definitions), values=values, body=body)
 
 
 def _way(tier: str) -> str:
-    """The name of the function that a tier computes by."""
+    """Return the name of the function that a tier computes by."""
     for node in ast.walk(_tree("attention.backends")):
         named = {k.arg: k.value for k in getattr(node, "keywords", ())}
         if ast.unparse(named.get("name", ast.Constant(0))) == repr(tier):
@@ -350,7 +363,7 @@ def _way(tier: str) -> str:
 
 
 def _home_of(check: str) -> tuple[str, str] | None:
-    """The family that makes an operation's cases: the module and the name of its table."""
+    """Return the family that makes an operation's cases: the module and the name of its table."""
     for name in ("elementwise", "reductions", "products", "norms", "moves"):
         for table, _ in _tables(f"operators.{name}", "OperatorFamily"):
             if check in _keys(f"operators.{name}", table):
@@ -359,8 +372,8 @@ def _home_of(check: str) -> tuple[str, str] | None:
 
 
 def _keys(module: str, table: str) -> frozenset[str]:
-    """The names that a table of these sources has: keys of its dictionaries, or each entry's `name`
-    or first argument.
+    """Return the names that a table of these sources has: keys of its dictionaries, or each
+    entry's `name` or first argument.
     """
     nodes = [n for node in _definitions(module).get(table, []) for n in ast.walk(node)]
     keys = [key for n in nodes if isinstance(n, ast.Dict) for key in n.keys]
@@ -373,7 +386,7 @@ def _keys(module: str, table: str) -> frozenset[str]:
 
 
 def _class_of(check: str) -> tuple[str, str] | None:
-    """The module and the name of a class of hazards, if it is one."""
+    """Return the module and the name of a class of hazards, if it is one."""
     for path in sorted((CHECKS / "edge_cases").glob("*.py")):
         module = f"edge_cases.{path.stem}"
         for table, node in _tables(module, "HazardClass"):
@@ -407,9 +420,9 @@ class Shaken:
     kept: dict[str, set[str]] = field(default_factory=dict)
     imports: set[str] = field(default_factory=set)
 
-    def script(self, wanted: tuple[tuple[str, str], ...]) -> Iterator[str]:
+    def script(self, definitions: tuple[tuple[str, str], ...]) -> Iterator[str]:
         """Imports, then definitions, each module's in its own order, after what it imports."""
-        for module, name in wanted:
+        for module, name in definitions:
             self._need(module, name)
         owners: dict[str, str] = {}
         parts = []
@@ -431,15 +444,15 @@ class Shaken:
         yield from dict.fromkeys(parts)
 
     def _order(self) -> Iterator[str]:
-        """The modules of which something is kept, each after those that it imports."""
-        seen: set[str] = set()
+        """Return the modules with needed definitions, each after those that it imports."""
+        visited: set[str] = set()
 
         def visit(module: str) -> Iterator[str]:
-            if module in seen:
+            if module in visited:
                 return
-            seen.add(module)
-            taken = (node for pairs in _imported(module).values() for node, _ in pairs)
-            names = dict.fromkeys(str(getattr(node, "module", "")) for node in taken)
+            visited.add(module)
+            statements = (node for pairs in _imported(module).values() for node, _ in pairs)
+            names = dict.fromkeys(str(getattr(node, "module", "")) for node in statements)
             for name in names:
                 if name.removeprefix(f"{PACKAGE}.") in self.trees:
                     yield from visit(name.removeprefix(f"{PACKAGE}."))
@@ -464,7 +477,9 @@ class Shaken:
             self._follow(module, other)
 
     def _follow(self, module: str, name: str) -> None:
-        """A name as a module sees it: its own, another's of ours, or somebody else's."""
+        """Follow a name of a module: its own, one of another module of ours, or one of a
+        library.
+        """
         if name in _definitions(module):
             self._need(module, name)
             return
@@ -478,8 +493,8 @@ class Shaken:
         if module.startswith(f"{PACKAGE}."):
             self._need(module.removeprefix(f"{PACKAGE}."), alias.name)
         else:
-            taken = ast.ImportFrom(module=module, names=[alias], level=0)
-            self.imports.add(ast.unparse(taken))
+            statement = ast.ImportFrom(module=module, names=[alias], level=0)
+            self.imports.add(ast.unparse(statement))
 
 
 @cache
@@ -493,16 +508,16 @@ def _definitions(module: str) -> dict[str, list[ast.stmt]]:
 
 @cache
 def _imported(module: str) -> dict[str, list[tuple[ast.stmt, ast.alias]]]:
-    """What a module takes from elsewhere, by the name that it has there."""
-    found: dict[str, list[tuple[ast.stmt, ast.alias]]] = {}
+    """Return the imports of a module, by the name that each has in the module."""
+    imports: dict[str, list[tuple[ast.stmt, ast.alias]]] = {}
     for node in ast.walk(_tree(module)):
         if isinstance(node, ast.Import | ast.ImportFrom):
             if getattr(node, "module", "") == "__future__":
                 continue
             for alias in node.names:
                 plain = alias.name.split(".")[0] if isinstance(node, ast.Import) else alias.name
-                found.setdefault(alias.asname or plain, []).append((node, alias))
-    return found
+                imports.setdefault(alias.asname or plain, []).append((node, alias))
+    return imports
 
 
 def _defines(node: ast.stmt) -> tuple[str, ...]:
@@ -515,14 +530,14 @@ def _defines(node: ast.stmt) -> tuple[str, ...]:
 
 
 def _quoted(nodes: list[ast.stmt]) -> set[str]:
-    """Names in annotations that are written as text."""
+    """Return names in annotations that are written as text."""
     texts = [n.value for node in nodes for n in ast.walk(node) if isinstance(n, ast.Constant)]
     return {word for text in texts if isinstance(text, str) for word in re.findall(r"^\w+$", text)}
 
 
-def _alike(one: str, other: str, name: str) -> bool:
-    """Whether two modules define a name in the same words."""
-    texts = {ast.unparse(node) for m in (one, other) for node in _definitions(m).get(name, [])}
+def _alike(first: str, other: str, name: str) -> bool:
+    """Return whether two modules define a name in the same words."""
+    texts = {ast.unparse(node) for m in (first, other) for node in _definitions(m).get(name, [])}
     return len(texts) == 1
 
 

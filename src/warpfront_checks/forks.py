@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 
 def fork(work: Callable[[], int]) -> int:
-    """The new process, which ends with what `work` returns: nothing of the parent's goes on there,
-    nor is ended there a second time. What escapes `work` is printed, and it ends with 1, as a
-    Python does that ends by an exception.
+    """Return the new process, which ends with what `work` returns: nothing of the parent's goes
+    on there, nor is ended there a second time. What escapes `work` is printed, and it ends with 1,
+    as a Python does that ends by an exception.
     """
     for stream in (sys.stdout, sys.stderr):
         stream.flush()

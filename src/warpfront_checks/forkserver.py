@@ -1,9 +1,9 @@
-"""Children that begin as forks of a process that has imported torch and done nothing else with it:
-who computes on a GPU cannot fork them itself, for no driver lives on in a fork. Edge.
+"""Children that begin as forks of a process that has imported torch and done nothing else with
+it. A process that computes on a GPU cannot fork them itself, for no driver survives a fork. Edge.
 
-The nursery is forked while its session has touched no driver yet. What it forks is handed on to the
-session (`PR_SET_CHILD_SUBREAPER`: whose parent ends is the child of its nearest ancestor that asked
-for that), which waits for it as for any child of its own.
+The fork server is forked while its session has touched no driver yet. Its forks are handed on to
+the session by `PR_SET_CHILD_SUBREAPER`: an orphan becomes the child of its nearest ancestor with
+that flag. The session waits for each as for any child of its own.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ class Nursery:
         fork(serve)
         theirs.close()
 
-    def begin(self, module: str, environment: Mapping[str, str], job: Path, said: Any) -> Any:
-        asked = {
+    def begin(self, module: str, environment: Mapping[str, str], job: Path, log: Any) -> Any:
+        request = {
             "module": module,
             "environment": dict(environment),
             "job": str(job),
-            "said": said.name,
+            "said": log.name,
         }
         with self._asking:
-            self._socket.sendall(json.dumps(asked).encode() + b"\n")
+            self._socket.sendall(json.dumps(request).encode() + b"\n")
             answer = self._socket.recv(64)
         if not answer:
             raise OSError("the process that begins children has ended")
@@ -60,7 +60,7 @@ class Nursery:
 
 
 class Adopted:
-    """What is used of `subprocess.Popen`, of a process that another one began."""
+    """The part of `subprocess.Popen` in use, for a process that another process began."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -72,16 +72,16 @@ class Adopted:
     def wait(self) -> int:
         return self._reap(0) or 0
 
-    def _reap(self, how: int) -> int | None:
+    def _reap(self, options: int) -> int | None:
         if self.returncode is None:
-            pid, status = os.waitpid(self.pid, how)
+            pid, status = os.waitpid(self.pid, options)
             self.returncode = os.waitstatus_to_exitcode(status) if pid else None
         return self.returncode
 
 
 def open_nursery() -> None:
-    """For the rest of this process, which has used no driver yet; where the system hands no
-    orphans on, children are begun as before.
+    """Open the fork server for the rest of this process, which has used no driver yet. If the
+    system hands no orphans on, children begin as before.
     """
     with contextlib.suppress(AttributeError, OSError):
         if ctypes.CDLL(None).prctl(_CHILD_SUBREAPER, 1, 0, 0, 0) == 0:
@@ -92,11 +92,11 @@ def nursery() -> Nursery | None:
     return _OPEN[-1] if _OPEN else None
 
 
-def run_job(module: str, environment: Mapping[str, str], job: str, said: int) -> int:
-    """What a fork does as a Python of its own would: the module's `main` with its job."""
+def run_job(module: str, environment: Mapping[str, str], job: str, log_fd: int) -> int:
+    """Run the module's `main` with its job in a fork, as a Python of its own would."""
     os.setsid()
     for stream in (1, 2):
-        os.dup2(said, stream)
+        os.dup2(log_fd, stream)
     os.environ.update(environment)
     sys.argv = [module, job]
     importlib.import_module(module).main()
@@ -113,16 +113,16 @@ def _serve(asking: socket.socket, session: int) -> None:
             asking.sendall(b"%d" % _orphan(json.loads(line), asking))
 
 
-def _orphan(asked: Mapping[str, Any], asking: socket.socket) -> int:
+def _orphan(request: Mapping[str, Any], asking: socket.socket) -> int:
     """A grandchild, whose parent has ended when this returns."""
     reading, writing = os.pipe()
 
     def child() -> int:
-        for one in (reading, writing, asking.fileno()):
-            os.close(one)
-        with open(os.devnull, "rb") as nothing, open(asked["said"], "ab") as said:  # noqa: PTH123
+        for descriptor in (reading, writing, asking.fileno()):
+            os.close(descriptor)
+        with open(os.devnull, "rb") as nothing, open(request["said"], "ab") as log:  # noqa: PTH123
             os.dup2(nothing.fileno(), 0)
-            return run_job(asked["module"], asked["environment"], asked["job"], said.fileno())
+            return run_job(request["module"], request["environment"], request["job"], log.fileno())
 
     def between() -> int:
         os.write(writing, b"%d" % fork(child))
@@ -131,5 +131,5 @@ def _orphan(asked: Mapping[str, Any], asking: socket.socket) -> int:
     pid = fork(between)
     os.waitpid(pid, 0)
     os.close(writing)
-    with os.fdopen(reading, "rb") as told:
-        return int(told.read())
+    with os.fdopen(reading, "rb") as reply:
+        return int(reply.read())

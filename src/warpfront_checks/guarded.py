@@ -25,8 +25,8 @@ PACKAGE = "warpfront_guard"
 
 
 def check_guard(claimed: object, places: Places | None = None) -> CheckFinding:
-    """The stack is as it was sealed, the guard is ours, and protects what `claimed` (a
-    policy's document) says.
+    """Check that the stack is as it was sealed, and that the guard is ours and protects the
+    packages of `claimed` (a policy's document).
     """
     places = places or places_of_this_python()
     try:
@@ -34,8 +34,8 @@ def check_guard(claimed: object, places: Places | None = None) -> CheckFinding:
         wrong = policy_differences(policy, policy_from(claimed))
     except GuardError as error:
         return failed(f"no guard to speak of: {error}")
-    there = installed(places.site_packages)
-    if policy.needs != needs_of(there, policy.protected):
+    distributions = installed(places.site_packages)
+    if policy.needs != needs_of(distributions, policy.protected):
         wrong.append("the policy's needs are not what the sealed distributions ask for")
     wrong += _foreign_files(places)
     start = read_start(places)
@@ -44,13 +44,13 @@ def check_guard(claimed: object, places: Places | None = None) -> CheckFinding:
     if wrong:
         more = f" (and {len(wrong) - _SHOWN} more)" if len(wrong) > _SHOWN else ""
         return failed("; ".join(wrong[:_SHOWN]) + more, **details)
-    here = sentence(policy, there)
-    return passed(f"{here}; {len(policy.pinned())} names protected", **details)
+    summary = sentence(policy, distributions)
+    return passed(f"{summary}; {len(policy.pinned())} names protected", **details)
 
 
 def policy_differences(policy: Policy, claimed: Policy) -> list[str]:
-    """Where the image's policy is not the claimed one. What was adopted from a base is known by
-    its patterns only.
+    """Return the differences between the image's policy and the claimed one. Packages adopted
+    from a base are known by their patterns only.
     """
     wrong = []
     if claimed.adopt:
@@ -76,7 +76,7 @@ def policy_differences(policy: Policy, claimed: Policy) -> list[str]:
 
 
 def _foreign_files(places: Places) -> list[str]:
-    """The guard's files in the image that are not this warpfront's."""
+    """Return the guard's files in the image that are not this warpfront's."""
     ours = Path(warpfront_checks.guard.__file__).parent
     theirs = places.library / PACKAGE
     names = sorted({path.name for path in [*ours.iterdir(), *theirs.glob("*")] if path.is_file()})
@@ -92,6 +92,8 @@ def _bytes(path: Path) -> bytes | None:
 
 
 def _given_environment() -> dict[str, str]:
-    """What this process was started with; the image's .pth has put channels back since."""
+    """Return the environment of this process at its start; the image's .pth has put channels
+    back since.
+    """
     started = sys.modules.get(f"{PACKAGE}.startup")
     return {**os.environ, **getattr(started, "given", {})}

@@ -1,7 +1,7 @@
-"""What lies in this image, for its bill of materials: distributions with what their metadata says
-of licences, demands and what they carry; Debian packages; the system's name.
+"""Contents of this image for its SBOM: distributions with the licences, demands and components
+of their metadata; Debian packages; the system's name.
 
-Written inside an image and read outside as a stranger's: `Contents` is one type on both sides.
+Written inside an image and read outside as untrusted input: `Contents` is one type on both sides.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _LICENCE = re.compile(r"^License:[ \t]*(\S[^\n]*)$", re.MULTILINE | re.IGNORECAS
 
 
 class ContentsError(ValueError):
-    """A document that is no list of contents; the message says where."""
+    """A document that is no list of contents; the message names the field."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EmbeddedComponent:
-    """Something that a distribution holds inside itself, and says so: `kind` is how its purl calls
-    it (`pypi`, `cargo`).
+    """A component inside a distribution, by the distribution's own metadata: `kind` is the type
+    of its purl (`pypi`, `cargo`).
     """
 
     kind: str
@@ -79,8 +79,8 @@ class Package:
 
 @dataclass(frozen=True, kw_only=True)
 class Contents:
-    """All of it. `system` and `release` are ID and VERSION_ID of os-release (`debian`, `12`),
-    `folders` the bytes of the files in each folder (`folder_of`).
+    """All contents of an image. `system` and `release` are ID and VERSION_ID of os-release
+    (`debian`, `12`), `folders` the bytes of the files in each folder (`folder_of`).
     """
 
     distributions: tuple[FoundDistribution, ...] = ()
@@ -90,13 +90,13 @@ class Contents:
     folders: Mapping[str, int] = field(default_factory=dict)
 
     def document(self) -> dict[str, object]:
-        """JSON values that `contents_from` reads back to an equal value."""
+        """Return JSON values that `contents_from` reads back to an equal value."""
         document: dict[str, object] = json.loads(json.dumps(asdict(self)))
         return {"schema": SCHEMA, **document}
 
 
 def read_contents(root: Path = Path("/")) -> Contents:
-    """What this Python and the system below `root` hold."""
+    """Read the distributions of this Python and the packages of the system below `root`."""
     release = _assignments(_text(root / "etc" / "os-release", _COPYRIGHT_LIMIT_BYTES))
     dpkg = root / "var" / "lib" / "dpkg"
     status = _text(dpkg / "status", _FILE_LIMIT_BYTES)
@@ -132,19 +132,19 @@ def folder_sizes(root: Path) -> dict[str, int]:
     except OSError:
         return {}
     sizes: Counter[str] = Counter()
-    seen: set[tuple[int, int]] = set()
+    inodes: set[tuple[int, int]] = set()
     for folder, names, files in os.walk(root):
         names[:] = [name for name in names if _is_on(Path(folder, name), device)]
         inside = folder_of(Path(folder).relative_to(root).parts)
         for name in files:
             try:
-                found = Path(folder, name).lstat()
+                status = Path(folder, name).lstat()
             except OSError:
                 continue
-            place = (found.st_dev, found.st_ino)
-            if stat.S_ISREG(found.st_mode) and (found.st_nlink == 1 or place not in seen):
-                seen.add(place)
-                sizes[inside] += found.st_size
+            place = (status.st_dev, status.st_ino)
+            if stat.S_ISREG(status.st_mode) and (status.st_nlink == 1 or place not in inodes):
+                inodes.add(place)
+                sizes[inside] += status.st_size
     return dict(sizes.most_common(MOST_PARTS))
 
 
@@ -161,42 +161,44 @@ def folder_of(parts: tuple[str, ...]) -> str:
 def _is_on(path: Path, device: int) -> bool:
     """Return whether a folder is on the file system, and no link."""
     try:
-        found = path.lstat()
+        status = path.lstat()
     except OSError:
         return False
-    return stat.S_ISDIR(found.st_mode) and found.st_dev == device
+    return stat.S_ISDIR(status.st_mode) and status.st_dev == device
 
 
 def packages_in(status: str) -> Iterator[Package]:
-    """The installed packages of dpkg's status file (deb-control(5)), each once."""
-    seen = set()
+    """Yield the installed packages of dpkg's status file (deb-control(5)), each once."""
+    listed = set()
     for block in re.split(r"\n[ \t]*\n", status):
-        told = _control_fields(block)
-        if told.get("status", "install ok installed").split()[-1:] != ["installed"]:
+        fields = _control_fields(block)
+        if fields.get("status", "install ok installed").split()[-1:] != ["installed"]:
             continue
-        if not told.get("package") or not told.get("version"):
+        if not fields.get("package") or not fields.get("version"):
             continue
         package = Package(
-            name=_short(told["package"]),
-            version=_short(told["version"]),
-            architecture=_short(told.get("architecture", "")),
-            source=_short(told.get("source", "")),
+            name=_short(fields["package"]),
+            version=_short(fields["version"]),
+            architecture=_short(fields.get("architecture", "")),
+            source=_short(fields.get("source", "")),
         )
-        if package not in seen:
-            seen.add(package)
+        if package not in listed:
+            listed.add(package)
             yield package
 
 
 def with_licences(package: Package, copyright_text: str) -> Package:
-    """With the licences that a machine-readable copyright file names, in their own spelling."""
+    """Return the package with the licences of a machine-readable copyright file, in their own
+    spelling.
+    """
     if not _MACHINE_READABLE.match(copyright_text):
         return package
-    names = {_short(" ".join(one.split())) for one in _LICENCE.findall(copyright_text)}
+    names = {_short(" ".join(match.split())) for match in _LICENCE.findall(copyright_text)}
     return replace(package, licences=tuple(sorted(names)))
 
 
 def found_in(metadata: str, carried: Iterable[EmbeddedComponent] = ()) -> FoundDistribution | None:
-    """A distribution by the text of its METADATA; None where that names none."""
+    """Return a distribution by the text of its METADATA; None where that names none."""
     read = HeaderParser().parsestr(metadata)
     name, version = read.get("Name", "").strip(), read.get("Version", "").strip()
     if not name or not version:
@@ -223,74 +225,77 @@ def found_in(metadata: str, carried: Iterable[EmbeddedComponent] = ()) -> FoundD
 
 
 def carried_by(bill: object) -> Iterator[EmbeddedComponent]:
-    """What a CycloneDX document lists, however deep, by its purls: `pkg:cargo/aes@0.8.4`."""
+    """Yield the components of a CycloneDX document, however deep, by their purls:
+    `pkg:cargo/aes@0.8.4`.
+    """
     pending: list[Any] = [bill]
     while pending:
-        one = pending.pop()
-        if isinstance(one, dict):
-            inner = one.get("components")
+        component = pending.pop()
+        if isinstance(component, dict):
+            inner = component.get("components")
             pending += inner if isinstance(inner, list) else []
-            purl = re.match(r"pkg:(\w+)/([^?#@]+)@([^?#]+)", str(one.get("purl", "")))
+            purl = re.match(r"pkg:(\w+)/([^?#@]+)@([^?#]+)", str(component.get("purl", "")))
             if purl:
                 name, version = unquote(purl[2]), unquote(purl[3])
                 yield EmbeddedComponent(kind=purl[1], name=_short(name), version=_short(version))
 
 
 def contents_from(document: object) -> Contents:
-    """The contents in a parsed document. Raises `ContentsError` for anything else; what is more
-    than anybody has is cut off nowhere, but refused.
+    """Return the contents in a parsed document. Raise `ContentsError` for anything else; a
+    document beyond the limits is refused, not cut off.
     """
-    told = dict(_mapping(document, "contents"))
-    if told.pop("schema", None) != SCHEMA:
+    fields = dict(_mapping(document, "contents"))
+    if fields.pop("schema", None) != SCHEMA:
         raise ContentsError(f"contents: schema is not {SCHEMA}")
     return Contents(
-        distributions=tuple(_found(one) for one in _list(told.pop("distributions", None))),
-        packages=tuple(_made(Package, one) for one in _list(told.pop("packages", None))),
-        folders=_sizes(told.pop("folders", {})),
-        **_strings(told, ("system", "release")),
+        distributions=tuple(_found(entry) for entry in _list(fields.pop("distributions", None))),
+        packages=tuple(_made(Package, entry) for entry in _list(fields.pop("packages", None))),
+        folders=_sizes(fields.pop("folders", {})),
+        **_strings(fields, ("system", "release")),
     )
 
 
 def _found(value: object) -> FoundDistribution:
-    told = dict(_mapping(value, "a distribution"))
-    carried = tuple(_made(EmbeddedComponent, one) for one in _list(told.pop("carried", [])))
-    return _made(FoundDistribution, {**told, "carried": []}, carried=carried)
+    fields = dict(_mapping(value, "a distribution"))
+    carried = tuple(_made(EmbeddedComponent, entry) for entry in _list(fields.pop("carried", [])))
+    return _made(FoundDistribution, {**fields, "carried": []}, carried=carried)
 
 
-def _made(kind: type[_T], value: object, **known: Any) -> _T:
-    """A value of strings and tuples of strings, and nothing else."""
-    told = _mapping(value, kind.__name__)
+def _made(kind: type[_T], value: object, **extra: Any) -> _T:
+    """Return a value of strings and tuples of strings, and nothing else."""
+    record = _mapping(value, kind.__name__)
     types = {field.name: str(field.type) for field in fields(kind)}  # type: ignore[arg-type]
     read: dict[str, object] = {}
-    for name, one in told.items():
-        texts = one if isinstance(one, list) else [one]
+    for name, entry in record.items():
+        texts = entry if isinstance(entry, list) else [entry]
         if name not in types or not all(isinstance(t, str) for t in texts):
             raise ContentsError(f"{kind.__name__}: {name[:80]!r} is not as written")
         if len(texts) > MOST_PARTS or any(len(text) > LONGEST for text in texts):
             raise ContentsError(f"{kind.__name__}: {name} is longer than {LONGEST}")
-        read[name] = tuple(texts) if isinstance(one, list) else one
-    lists = {name for name, one in types.items() if one.startswith("tuple")}
-    if any(isinstance(one, tuple) != (name in lists) for name, one in read.items()):
+        read[name] = tuple(texts) if isinstance(entry, list) else entry
+    lists = {name for name, annotation in types.items() if annotation.startswith("tuple")}
+    if any(isinstance(entry, tuple) != (name in lists) for name, entry in read.items()):
         raise ContentsError(f"{kind.__name__}: a list stands where a text goes, or a text for it")
     if not read.get("name") or not read.get("version"):
         raise ContentsError(f"{kind.__name__}: without name or version")
-    return kind(**{**read, **known})
+    return kind(**{**read, **extra})
 
 
-def _strings(told: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
-    if set(told) - set(names) or not all(isinstance(one, str) for one in told.values()):
+def _strings(fields: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    if set(fields) - set(names) or not all(isinstance(text, str) for text in fields.values()):
         raise ContentsError("contents: not as written")
-    return {name: _short(told.get(name, "")) for name in names}
+    return {name: _short(fields.get(name, "")) for name in names}
 
 
 def _sizes(value: object) -> dict[str, int]:
-    found = _mapping(value, "folders")
+    sizes_read = _mapping(value, "folders")
     is_written = all(
-        len(name) <= LONGEST and type(size) is int and size >= 0 for name, size in found.items()
+        len(name) <= LONGEST and type(size) is int and size >= 0
+        for name, size in sizes_read.items()
     )
-    if len(found) > MOST_PARTS or not is_written:
+    if len(sizes_read) > MOST_PARTS or not is_written:
         raise ContentsError("folders: not as written")
-    return dict(found)
+    return dict(sizes_read)
 
 
 def _mapping(value: object, where: str) -> Mapping[str, Any]:
@@ -315,11 +320,11 @@ def _distributions() -> Iterator[FoundDistribution]:
             yield found_distribution
 
 
-def _inside(one: importlib.metadata.Distribution) -> Iterator[EmbeddedComponent]:
-    """Distributions vendored with their metadata, and the CycloneDX documents that came along
-    (PEP 770, and pip's of its own).
+def _inside(distribution: importlib.metadata.Distribution) -> Iterator[EmbeddedComponent]:
+    """Yield distributions vendored with their metadata, and the CycloneDX documents that came
+    along (PEP 770, and pip's of its own).
     """
-    for file in one.files or ():
+    for file in distribution.files or ():
         path = file.as_posix()
         if _BILL.match(file.name):
             yield from _listed(Path(str(file.locate())))
@@ -337,13 +342,15 @@ def _listed(path: Path) -> Iterator[EmbeddedComponent]:
 
 
 def _control_fields(block: str) -> dict[str, str]:
-    """The wanted fields of a paragraph; the first of each counts, lines that go on do not."""
-    told: dict[str, str] = {}
+    """Return the wanted fields of a paragraph; the first of each counts, lines that go on do
+    not.
+    """
+    fields: dict[str, str] = {}
     for line in block.split("\n"):
         name, colon, value = line.partition(":")
         if colon and name.lower() in _WANTED:
-            told.setdefault(name.lower(), value.strip())
-    return told
+            fields.setdefault(name.lower(), value.strip())
+    return fields
 
 
 def _copyright(root: Path, name: str) -> str:
@@ -360,17 +367,17 @@ def _assignments(text: str) -> dict[str, str]:
 
 
 def _all(read: Any, name: str, prefix: str = "") -> tuple[str, ...]:
-    told = (_short(" ".join(str(one).split())) for one in read.get_all(name) or ())
-    return tuple(one for one in told if one.startswith(prefix))[:MOST_PARTS]
+    texts = (_short(" ".join(str(text).split())) for text in read.get_all(name) or ())
+    return tuple(text for text in texts if text.startswith(prefix))[:MOST_PARTS]
 
 
 def _short(text: str) -> str:
-    """A text of a line that somebody else wrote: a licence's name, not the licence itself."""
+    """Return a foreign text as one short line: a licence's name, not the licence itself."""
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
 
 
 def _text(path: Path, limit_bytes: int) -> str:
-    """What a file begins with; "" where there is none."""
+    """Return the beginning of a file; "" if there is none."""
     try:
         with path.open("rb") as file:
             return file.read(limit_bytes).decode("utf-8", errors="replace")

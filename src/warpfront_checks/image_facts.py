@@ -1,6 +1,4 @@
-"""What an image is, asked of the image itself: the facts that its labels and tag have
-to agree with.
-"""
+"""Facts of an image, read inside the image itself: its labels and tag have to agree with them."""
 
 from __future__ import annotations
 
@@ -16,8 +14,9 @@ from warpfront_checks.torch_devices import read_arch_list, rocm_release
 
 
 def stack_facts(installed: Installed, policy: Policy | None) -> dict[str, object]:
-    """Versions as installed, not as hoped for. `toolkit` is name and version as a matrix writes
-    them (`cuda13.0`), "" for a CPU build; `protected` is what the guard holds, None without one.
+    """Return versions as installed, not as planned. `toolkit` is name and version as in a
+    matrix (`cuda13.0`), "" for a CPU build; `protected` are the guard's distributions, None without
+    one.
     """
     torch: Any = importlib.import_module("torch")
     return {
@@ -33,7 +32,7 @@ def stack_facts(installed: Installed, policy: Policy | None) -> dict[str, object
 
 
 def patched_versions(installed: Installed) -> list[str]:
-    """What was rebuilt with patches, which its version's local label says."""
+    """Return the distributions rebuilt with patches, by the local label of their version."""
     return sorted(
         f"{normalized(name)} {version}"
         for name, versions in installed.versions.items()

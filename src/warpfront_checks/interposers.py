@@ -1,5 +1,5 @@
-"""What answers for a device in this process: preloaded libraries, emulators, and the files that
-define the entry points of a vendor's driver.
+"""Libraries that answer for a device in this process: preloaded ones, emulators, and the files
+that define the entry points of a vendor's driver.
 
 `read_answering` only looks; `claimed_device` judges.
 """
@@ -45,7 +45,7 @@ ENTRY_POINTS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "gaudi": (("hlthunk_open", "synInitialize"), r"lib(hl-thunk|Synapse)\.so[.\d]*"),
     "intel": (("zeInit",), r"libze_[\w-]+\.so[.\d]*"),
 }
-# What a process reaches a device by; the C library answers, or something stands before it.
+# System calls that reach a device: the C library answers them, or an interposer does.
 _CALLS = ("ioctl", "open64", "openat")
 _OPENAT = {"x86_64": 257, "aarch64": 56}
 _CURRENT_FOLDER = -100
@@ -54,12 +54,12 @@ _LIBC = re.compile(r"(libc|libpthread|ld-[\w-]+|libc\.musl-[\w-]+)([-.][\w.-]*)?
 
 @dataclass(frozen=True, kw_only=True)
 class Answering:
-    """`preloaded` are the files that the loader puts first, `emulators` what names an emulator,
-    `foreign` entry points of the driver that a file with another name defines. `calls` are system
-    calls that a file other than the C library answers, and drivers that are preloaded; `invented`
-    are paths that this process sees and the kernel does not know. `apart` is what a process without
-    preloaded libraries sees of the kernel, None where none could be started; `unread` says what
-    could not be looked at.
+    """The libraries that answer for a device. `preloaded` are the files that the loader puts
+    first, `emulators` the evidence of an emulator, `foreign` entry points of the driver that a file
+    with another name defines. `calls` are system calls that a file other than the C library
+    answers, and drivers that are preloaded. `invented` are paths that this process sees and the
+    kernel does not know. `apart` is the kernel's view of a process without preloaded libraries,
+    None if none could be started. `unread` lists the facts that could not be read.
     """
 
     preloaded: tuple[str, ...] = ()
@@ -98,7 +98,7 @@ def read_answering(
 
 
 def preloads(environment: Mapping[str, str], file: Path = _PRELOAD_FILE) -> Iterator[str]:
-    """The libraries that the loader puts before all others (ld.so(8))."""
+    """Yield the libraries that the loader puts before all others (ld.so(8))."""
     try:
         listed = re.sub(r"#.*", "", file.read_text(encoding="utf-8", errors="replace"))
     except OSError:
@@ -108,7 +108,9 @@ def preloads(environment: Mapping[str, str], file: Path = _PRELOAD_FILE) -> Iter
 
 
 def emulators(environment: Mapping[str, str], files: Iterable[str]) -> Iterator[str]:
-    """What names a known emulator: a library in the process, or a variable of its launcher."""
+    """Return the names of known emulators: a library in the process, or a variable of its
+    launcher.
+    """
     yield from dict.fromkeys(file for file in files if _EMULATORS.match(Path(file).name))
     yield from (name for name in sorted(environment) if _EMULATOR_VARIABLES.match(name))
 
@@ -116,10 +118,10 @@ def emulators(environment: Mapping[str, str], files: Iterable[str]) -> Iterator[
 def foreign_entry_points(
     vendor: str, definers: Mapping[str, str], preloaded: Iterable[str]
 ) -> Iterator[str]:
-    """Entry points that a file without the vendor's own name for it defines."""
-    own = re.compile(rf"({ENTRY_POINTS[vendor][1]})\Z")
+    """Yield entry points that a file without the vendor's own name for it defines."""
+    pattern = re.compile(rf"({ENTRY_POINTS[vendor][1]})\Z")
     for file, symbol in definers.items():
-        if not own.match(Path(file).name):
+        if not pattern.match(Path(file).name):
             first = " (preloaded)" if os.path.realpath(file) in _real(preloaded) else ""
             yield f"{symbol} is answered by {file}{first}"
 
@@ -127,8 +129,10 @@ def foreign_entry_points(
 def kernel_apart(
     vendor: str, environment: Mapping[str, str]
 ) -> tuple[KernelView | None, tuple[str, ...]]:
-    """What a process without preloaded libraries and emulators' variables sees of the kernel."""
-    kept = {
+    """Return the kernel's view of a process without preloaded libraries and emulators'
+    variables.
+    """
+    variables = {
         name: value
         for name, value in environment.items()
         if name not in _PRELOADING and not _EMULATOR_VARIABLES.match(name)
@@ -136,16 +140,16 @@ def kernel_apart(
     program = f"from {kernel_view.__name__} import main; main({vendor!r})"
     argv = (sys.executable, "-c", program)
     try:
-        ended = subprocess.run(
+        completed = subprocess.run(
             argv,
-            env={**kept, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            env={**variables, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             timeout=SECONDS,
             check=True,
         )
-        return view_of(json.loads(ended.stdout)), ()
+        return view_of(json.loads(completed.stdout)), ()
     except (OSError, subprocess.SubprocessError, ValueError, TypeError) as error:
         return None, (f"a second process could not look: {type(error).__name__}",)
 
@@ -157,15 +161,17 @@ def _paths_of(kernel: KernelView) -> Iterator[str]:
 
 
 def known_to_kernel(path: str) -> bool:
-    """Whether a path is there by a system call that no library stands before."""
+    """Return whether a path exists by a system call that no library intercepts."""
     number = _OPENAT.get(platform.machine())
     if number is None:
         return True
     libc = ctypes.CDLL(None, use_errno=True)
-    found = libc.syscall(number, _CURRENT_FOLDER, os.fsencode(path), os.O_PATH | os.O_CLOEXEC, 0)
-    if found < 0:
+    descriptor = libc.syscall(
+        number, _CURRENT_FOLDER, os.fsencode(path), os.O_PATH | os.O_CLOEXEC, 0
+    )
+    if descriptor < 0:
         return ctypes.get_errno() not in {errno.ENOENT, errno.ENOTDIR}
-    os.close(found)
+    os.close(descriptor)
     return True
 
 
@@ -174,7 +180,7 @@ def _real(files: Iterable[str]) -> set[str]:
 
 
 def _mapped() -> tuple[str, ...] | None:
-    """The shared objects of this process; None where that cannot be read."""
+    """Return the shared objects of this process; None where that cannot be read."""
     try:
         lines = _MAPS.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -184,8 +190,9 @@ def _mapped() -> tuple[str, ...] | None:
 
 
 def _definers(vendor: str, maps: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """(file, symbol): which mapped files define an entry point of the vendor's driver. Each loaded
-    library is asked by its own handle, for torch opens the driver's with local names.
+    """Return (file, symbol) for each mapped file that defines an entry point of the vendor's
+    driver. Each loaded library is queried by its own handle, for torch opens the driver's with
+    local names.
     """
     for path in maps:
         try:
@@ -214,14 +221,14 @@ def _preloaded_drivers(
     vendor: str, definers: Mapping[str, str], preloaded: Iterable[str]
 ) -> Iterator[str]:
     """A file with the driver's own name that is put before the driver's: it may be the driver's."""
-    own, first = re.compile(rf"({ENTRY_POINTS[vendor][1]})\Z"), _real(preloaded)
+    pattern, first = re.compile(rf"({ENTRY_POINTS[vendor][1]})\Z"), _real(preloaded)
     for file, symbol in definers.items():
-        if own.match(Path(file).name) and os.path.realpath(file) in first:
+        if pattern.match(Path(file).name) and os.path.realpath(file) in first:
             yield f"{symbol} is answered by {file}, which is preloaded"
 
 
 def _file_of(handle: ctypes.CDLL, symbol: str) -> str:
-    """The file that defines what a name resolves to; "" where nothing does."""
+    """Return the file that defines what a name resolves to; "" where nothing does."""
     try:
         function = getattr(handle, symbol)
     except AttributeError:
@@ -230,5 +237,5 @@ def _file_of(handle: ctypes.CDLL, symbol: str) -> str:
     place = (ctypes.c_void_p * 4)()
     dladdr = ctypes.CDLL(None).dladdr
     dladdr.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
-    found = dladdr(ctypes.cast(function, ctypes.c_void_p), place)
-    return os.fsdecode(ctypes.string_at(place[0])) if found and place[0] else ""
+    status = dladdr(ctypes.cast(function, ctypes.c_void_p), place)
+    return os.fsdecode(ctypes.string_at(place[0])) if status and place[0] else ""

@@ -22,27 +22,29 @@ from warpfront_checks.operations import (
 from warpfront_checks.tolerance_profiles import Tally
 
 
-def form_fault(found: Tensor | None, shape: torch.Size | None, dtype: torch.dtype | None) -> str:
-    """How a result is not of the form that was asked for, or nothing. None: any will do."""
-    if found is None:
+def form_fault(tensor: Tensor | None, shape: torch.Size | None, dtype: torch.dtype | None) -> str:
+    """Return the fault in a result's form (shape or dtype), or "". None: any will do."""
+    if tensor is None:
         return "missing"
-    if shape is not None and found.shape != shape:
-        return f"shape {tuple(found.shape)}, expected {tuple(shape)}"
-    if dtype is not None and found.dtype != dtype:
-        return f"{found.dtype}, expected {dtype}"
+    if shape is not None and tensor.shape != shape:
+        return f"shape {tuple(tensor.shape)}, expected {tuple(shape)}"
+    if dtype is not None and tensor.dtype != dtype:
+        return f"{tensor.dtype}, expected {dtype}"
     return ""
 
 
 def place_fault(places: Sequence[str], device: str) -> str:
-    """Where results were found, if not all on the device; nothing found is nowhere."""
+    """Return a fault if not all results were on the device, else ""; no result counts as no
+    device.
+    """
     wrong = [place for place in places if place != device] if places else ["no device"]
     return f"on {wrong[0]}, expected on {device}" if wrong else ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CaseVerdict:
-    """Faults in words; the largest share of a bound that an element used, and the largest of the
-    allowed RMS error's base; what each profile says of the tensors.
+    """Faults in words, the largest share of a bound that an element used, and the largest of
+    the allowed RMS error's base, with each profile's opinion of the tensors.
     """
 
     faults: tuple[str, ...] = ()
@@ -58,7 +60,7 @@ Form = tuple["torch.Size | None", "torch.dtype | None"]
 def structure_faults(
     computed: Computed, forms: Sequence[Form | None], device: str
 ) -> Iterator[str]:
-    """What is wrong with a run before any number of it is compared."""
+    """Return the faults of a run that show before any number of it is compared."""
     if len(computed.all) != len(forms):
         yield f"{len(computed.all)} results, expected {len(forms)}"
         return
@@ -71,11 +73,11 @@ def structure_faults(
         yield fault
 
 
-def element_fault(name: str, found: Tensor, budgeted: Budgeted) -> tuple[float, str]:
-    """The largest share of its bound that any element used, and the fault in words if that
-    is over 1.
+def element_fault(name: str, tensor: Tensor, budgeted: Budgeted) -> tuple[float, str]:
+    """Return the largest share of its bound that any element used, and the fault in words if
+    that is over 1.
     """
-    error = (found - budgeted.reference).abs()
+    error = (tensor - budgeted.reference).abs()
     tiny = torch.finfo(torch.float64).smallest_normal
     shares = torch.where(
         error == 0, torch.zeros_like(error), error / budgeted.bound.clamp(min=tiny)
@@ -84,22 +86,22 @@ def element_fault(name: str, found: Tensor, budgeted: Budgeted) -> tuple[float, 
     share = float(shares.flatten()[position])
     if share <= 1:
         return share, ""
-    index = [int(i) for i in torch.unravel_index(torch.tensor(position), found.shape)]
+    index = [int(i) for i in torch.unravel_index(torch.tensor(position), tensor.shape)]
     values = (
-        t.expand_as(found).flatten()[position]
-        for t in (found, budgeted.reference, error, budgeted.bound)
+        t.expand_as(tensor).flatten()[position]
+        for t in (tensor, budgeted.reference, error, budgeted.bound)
     )
     device, reference, worst, bound = (float(value) for value in values)
     return min(share, 1e300), (
         f"{name}: worst element {index}: device {device:.8g}, reference {reference:.8g},"
         f" error {worst:.3g} over the bound {bound:.3g};"
-        f" {int((shares > 1).sum())} of {found.numel()} elements are over theirs"
+        f" {int((shares > 1).sum())} of {tensor.numel()} elements are over theirs"
     )
 
 
 def rms_fault(
     name: str,
-    found: Tensor,
+    tensor: Tensor,
     exact: Tensor,
     same_dtype: Tensor,
     dtype: torch.dtype,
@@ -107,13 +109,14 @@ def rms_fault(
     walk: Tensor | None = None,
     errors: int = 0,
 ) -> tuple[float, str]:
-    """The device's root mean square error over the CPU's in the same dtype, or over one rounding
-    (for few independent errors also of the sums behind them, see `Budgeted`) if that is larger.
+    """Return the device's root mean square error over the CPU's in the same dtype, or over one
+    rounding (for few independent errors also of the sums behind them, see `Budgeted`) if that is
+    larger.
     """
     allowed = max(_rms(same_dtype - exact), rounding_unit(dtype) * _rms(exact))
     if walk is not None and (errors or exact.numel()) < FEW_NUMEL:
         allowed = max(allowed, _rms(walk.expand_as(exact)))
-    error = _rms(found - exact)
+    error = _rms(tensor - exact)
     limit = R.get(dtype, R_SMALL) if exact.numel() >= SMALL_NUMEL else R_SMALL
     ratio = error / allowed if allowed else (0.0 if error == 0 else 1e300)
     if ratio <= limit:

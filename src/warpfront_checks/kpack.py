@@ -38,8 +38,8 @@ class KpackError(Exception):
 
 @dataclass(frozen=True)
 class Archive:
-    """One archive: `kernels` maps an architecture (`gfx90a`, `gfx90a:xnack-`) to the number of code
-    objects that the table has for it; an architecture may be listed and have none.
+    """One archive: `kernels` maps an architecture (`gfx90a`, `gfx90a:xnack-`) to the number of
+    its code objects in the table; an architecture may be listed and have none.
     """
 
     path: str
@@ -77,58 +77,61 @@ def read_archive(path: Path) -> Archive:
 
 
 def group_of(name: str) -> str:
-    """The group of an archive's file name: `torch` of `torch_gfx942.kpack`."""
+    """Return the group of an archive's file name: `torch` of `torch_gfx942.kpack`."""
     stem = name.removesuffix(".kpack")
     match = _NAME.match(stem)
     return match["group"] if match else stem
 
 
 def find_archives(site_packages: Path) -> tuple[Path, ...]:
-    """The archives of installed packages, where HIP looks: `.kpack` next to their libraries."""
-    found = {*site_packages.glob("*/.kpack/*.kpack"), *site_packages.glob("*/*/.kpack/*.kpack")}
-    return tuple(sorted(found))
+    """Return the archives of installed packages, where HIP looks: `.kpack` next to their
+    libraries.
+    """
+    archives = {*site_packages.glob("*/.kpack/*.kpack"), *site_packages.glob("*/*/.kpack/*.kpack")}
+    return tuple(sorted(archives))
 
 
 def missing_device_packages(installed: Installed, target: str) -> list[str]:
-    """A sentence for each distribution whose extra for `target` is not met, or that has extras for
-    other targets and none for it. By METADATA alone, without a device.
+    """Return a sentence for each distribution whose extra for `target` is not met, or that has
+    extras for other targets and none for it. By METADATA alone, without a device.
     """
     wrong = []
     for name, lines in sorted(installed.requirements.items()):
         demands = [match for line in lines if (match := _DEVICE_DEMAND.match(line))]
         of_target = {match["name"].lower() for match in demands if match["target"] == target}
-        lacking = sorted(one for one in of_target if one not in installed.versions)
-        others = {match["target"] for match in demands}
+        lacking = sorted(package for package in of_target if package not in installed.versions)
+        targets = {match["target"] for match in demands}
         if lacking:
             wrong.append(
                 f"{name} has its code for {target} in {', '.join(lacking)}, which is not "
                 f"installed: {name}[device-{target}] brings it"
             )
-        elif others and not of_target:
-            wrong.append(f"{name} has code for {' '.join(sorted(others))}, none for {target}")
+        elif targets and not of_target:
+            wrong.append(f"{name} has code for {' '.join(sorted(targets))}, none for {target}")
     return wrong
 
 
 def missing_code(archives: Iterable[Archive], accepted: Iterable[str]) -> list[str]:
-    """A sentence for each group of archives of torch and its companions that has no code object for
-    any of the `accepted` architectures. `rocm-sdk` libraries may leave targets out.
+    """Return a sentence for each group of archives of torch and its companions that has no code
+    object for any of the `accepted` architectures. `rocm-sdk` libraries may leave targets out.
     """
-    wanted = tuple(accepted)
+    targets = tuple(accepted)
     groups: dict[str, set[str]] = {}
     for archive in archives:
         filled = (arch for arch, count in archive.kernels.items() if count)
         groups.setdefault(archive.group, set()).update(_FEATURES.sub("", arch) for arch in filled)
     return [
         f"{group}: its archives have code for {' '.join(sorted(archs)) or 'no target'}, "
-        f"none for {wanted[0]}"
+        f"none for {targets[0]}"
         for group, archs in sorted(groups.items())
-        if group.startswith("torch") and archs.isdisjoint(wanted)
+        if group.startswith("torch") and archs.isdisjoint(targets)
     ]
 
 
 def incomplete_variants(archives: Iterable[Archive], target: str) -> list[str]:
-    """A sentence for each feature variant (`gfx90a:xnack-`) whose archives have fewer code objects
-    than those of the plain target. HIP takes the most specific one first (ROCm/TheRock#7081).
+    """Return a sentence for each feature variant (`gfx90a:xnack-`) whose archives have fewer
+    code objects than those of the plain target. HIP takes the most specific one first
+    (ROCm/TheRock#7081).
     """
     plain: dict[str, int] = {}
     variants: dict[tuple[str, str], int] = {}
@@ -151,8 +154,9 @@ def _is_text(value: object) -> bool:
 
 
 class _Reader:
-    """One MessagePack value (https://github.com/msgpack/msgpack/blob/master/spec.md). A length that
-    the data does not have ends in `IndexError` or `struct.error`.
+    """A reader of one MessagePack value
+    (https://github.com/msgpack/msgpack/blob/master/spec.md). A length that the data does not have
+    ends in `IndexError` or `struct.error`.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -175,14 +179,14 @@ class _Reader:
         if kind in _NUMBERS:
             return self._number(_NUMBERS[kind])
         if kind in _SIZED:
-            what, form = _SIZED[kind]
-            return self._sized(what, self._number(form), depth)
+            type_name, form = _SIZED[kind]
+            return self._sized(type_name, self._number(form), depth)
         raise KpackError(f"its table has a value of the unknown kind 0x{kind:02x}")
 
     def _number(self, form: str) -> Any:
         size = struct.calcsize(form)
-        (found,) = struct.unpack(f">{form}", self._taken(size))
-        return found
+        (number,) = struct.unpack(f">{form}", self._taken(size))
+        return number
 
     def _taken(self, size: int) -> bytes:
         data = self._data[self._at : self._at + size]
@@ -191,12 +195,12 @@ class _Reader:
         self._at += size
         return data
 
-    def _sized(self, what: str, size: int, depth: int) -> Any:
-        if what == "str":
+    def _sized(self, type_name: str, size: int, depth: int) -> Any:
+        if type_name == "str":
             return self._taken(size).decode("utf-8")
-        if what == "bin":
+        if type_name == "bin":
             return self._taken(size)
-        if what == "array":
+        if type_name == "array":
             return [self.value(depth + 1) for _ in range(size)]
         return dict(self._pairs(size, depth))
 
@@ -213,8 +217,8 @@ _NUMBERS = {
     **dict(zip(range(0xD0, 0xD4), "bhiq", strict=True)),
 }
 _SIZED = {
-    **dict(zip(range(0xC4, 0xC7), (("bin", one) for one in "BHI"), strict=True)),
-    **dict(zip(range(0xD9, 0xDC), (("str", one) for one in "BHI"), strict=True)),
-    **dict(zip(range(0xDC, 0xDE), (("array", one) for one in "HI"), strict=True)),
-    **dict(zip(range(0xDE, 0xE0), (("map", one) for one in "HI"), strict=True)),
+    **dict(zip(range(0xC4, 0xC7), (("bin", code) for code in "BHI"), strict=True)),
+    **dict(zip(range(0xD9, 0xDC), (("str", code) for code in "BHI"), strict=True)),
+    **dict(zip(range(0xDC, 0xDE), (("array", code) for code in "HI"), strict=True)),
+    **dict(zip(range(0xDE, 0xE0), (("map", code) for code in "HI"), strict=True)),
 }

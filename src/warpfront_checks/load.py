@@ -1,4 +1,4 @@
-"""The `load` session: the image's Python holds exactly what is claimed, and torch and
+"""The `load` session: the image's Python has exactly the claimed distributions, and torch and
 its companions load.
 """
 
@@ -88,9 +88,9 @@ def record_load(claims: Claims, recorder: Recorder, _effort: CheckOptions | None
 
 
 def import_extension(name: str, archs: Sequence[str] = ()) -> CheckFinding:
-    """A module that was built against torch loads beside this torch, and its device code, if it has
-    some, is for one of `archs`. One built against another torch fails here: symbols of C++ are
-    missing, or an ABI check of its own speaks up.
+    """Import a module that was built against torch, and check that its device code, if it has
+    some, is for one of `archs`. One built against another torch fails at the import: symbols of C++
+    are missing, or an ABI check of its own raises.
     """
     importlib.import_module("torch")
     try:
@@ -101,13 +101,13 @@ def import_extension(name: str, archs: Sequence[str] = ()) -> CheckFinding:
     code = read_device_code(Path(file)) if file else DeviceCode()
     details = {"file": str(file), "device_code": dict(code.sizes), "unread": list(code.unread)}
     if code.sizes and archs and not code.unread and not set(archs) & set(code.sizes):
-        held = " ".join(sorted(code.sizes))
-        return failed(f"{name} has device code for {held}, none for {archs[0]}", **details)
+        archs_present = " ".join(sorted(code.sizes))
+        return failed(f"{name} has device code for {archs_present}, none for {archs[0]}", **details)
     return passed("; ".join(code.unread), **details)
 
 
 def record_facts(installed: Installed, environment: dict[str, object]) -> CheckFinding:
-    """What this Python holds, for whoever compares labels and tags with it."""
+    """Record the facts of this Python, to compare them with labels and tags."""
     path = places_of_this_python().policy
     facts = stack_facts(installed, read_policy(path) if path.is_file() else None)
     environment["facts"] = facts
@@ -115,7 +115,7 @@ def record_facts(installed: Installed, environment: dict[str, object]) -> CheckF
 
 
 def record_contents(environment: dict[str, object]) -> CheckFinding:
-    """What lies here, for the image's bill of materials."""
+    """Record the contents of this image, for its SBOM."""
     contents = read_contents()
     environment["contents"] = contents.document()
     if not contents.distributions:
@@ -128,11 +128,11 @@ def record_contents(environment: dict[str, object]) -> CheckFinding:
 def _claimed_checks(
     claims: Claims, installed: Installed
 ) -> list[tuple[str, str, Callable[[], CheckFinding]]]:
-    """(name, why it is not claimed or nothing, check)."""
+    """Return (name, why it is not claimed or nothing, check)."""
     no_lock = "" if claims.versions else "no lock: versions are not known"
     no_guard = "" if claims.guard is not None else "no guard is claimed"
     python = "" if claims.python else "no Python version is claimed"
-    own, numpy = added_to(claims.stack, claims.versions), "numpy" in installed.versions
+    distributions, numpy = added_to(claims.stack, claims.versions), "numpy" in installed.versions
     archs = "" if claims.archs else "the target needs no device code"
     is_amd = claims.vendor == "amd"
     return [
@@ -145,8 +145,12 @@ def _claimed_checks(
         ("arch list", archs, lambda: cover_target(claims)),
         *([("device code", archs, lambda: find_device_code(claims, installed))] if is_amd else []),
         ("dependencies", "", lambda: check_dependencies(claims, installed)),
-        ("libraries", no_lock, lambda: find_lacking_libraries(own, claims.vendor, claims.smoke)),
-        *([("numpy", no_lock, lambda: find_other_numpy(own))] if numpy else []),
+        (
+            "libraries",
+            no_lock,
+            lambda: find_lacking_libraries(distributions, claims.vendor, claims.smoke),
+        ),
+        *([("numpy", no_lock, lambda: find_other_numpy(distributions))] if numpy else []),
         ("guard", no_guard, lambda: check_guard(claims.guard)),
         ("user", no_guard, check_user),
         *([("policies", "", lambda: match_policies(claims))] if claims.policies else []),
@@ -154,16 +158,18 @@ def _claimed_checks(
 
 
 def match_policies(claims: Claims) -> CheckFinding:
-    """The environment is as the image's runtime policies say; what they only advise is told."""
+    """Check the environment against the image's runtime policies; a mere advice is only
+    reported.
+    """
     wrong = []
     for policy in claims.policies:
-        found = os.environ.get(policy["name"])
-        if policy["level"] == "set" and found != policy["value"]:
+        value = os.environ.get(policy["name"])
+        if policy["level"] == "set" and value != policy["value"]:
             wrong.append(
-                f"{policy['name']} is {found!r}, claimed is {policy['value']!r}: {policy['effect']}"
+                f"{policy['name']} is {value!r}, claimed is {policy['value']!r}: {policy['effect']}"
             )
-        if policy["level"] == "forbid" and found is not None and re.search(policy["value"], found):
-            wrong.append(f"{policy['name']} is {found!r}: {policy['effect']} ({policy['source']})")
+        if policy["level"] == "forbid" and value is not None and re.search(policy["value"], value):
+            wrong.append(f"{policy['name']} is {value!r}: {policy['effect']} ({policy['source']})")
     advice = [f"{p['name']}: {p['value']}" for p in claims.policies if p["level"] == "advise"]
     details = {"policies": [dict(policy) for policy in claims.policies]}
     if wrong:
@@ -172,7 +178,9 @@ def match_policies(claims: Claims) -> CheckFinding:
 
 
 def import_torch(environment: dict[str, object]) -> CheckFinding:
-    """torch imports, and it is the installed distribution's, not another folder of that name."""
+    """Check that torch imports, and that it is the installed distribution's, not another folder
+    of that name.
+    """
     before = time.monotonic()
     try:
         torch: Any = importlib.import_module("torch")
@@ -200,27 +208,27 @@ def match_python(claims: Claims) -> CheckFinding:
 
 
 def match_machine(claims: Claims) -> CheckFinding:
-    """Interpreter and torch's extension are ELF files for the machine that runs them, and for
-    the claimed one.
+    """Check that interpreter and torch's extension are ELF files for the machine that runs
+    them, and for the claimed one.
     """
     machine = platform.machine()
     torch: Any = importlib.import_module("torch")
-    found = {
+    machines = {
         "interpreter": read_elf_machine(Path(sys.executable).resolve()),
-        "torch._C": read_elf_machine(Path(torch._C.__file__)),  # noqa: SLF001 - the file is what is asked for
+        "torch._C": read_elf_machine(Path(torch._C.__file__)),  # noqa: SLF001 - the extension's own file
     }
-    wanted = claims.machine or machine
-    wrong = [f"{name} is built for {kind}" for name, kind in found.items() if kind != wanted]
-    if machine != wanted:
+    expected = claims.machine or machine
+    wrong = [f"{name} is built for {kind}" for name, kind in machines.items() if kind != expected]
+    if machine != expected:
         wrong.insert(0, f"this machine is {machine}")
     if wrong:
-        return failed(f"{wrong[0]}, not {wanted}", machine=machine, **found)
-    return passed(machine, **found)
+        return failed(f"{wrong[0]}, not {expected}", machine=machine, **machines)
+    return passed(machine, **machines)
 
 
 def read_elf_machine(path: Path) -> str:
-    """The machine an ELF file is for (`x86_64`), from bytes 18 and 19 of its header; else what
-    it is instead.
+    """Return the machine an ELF file is for (`x86_64`), from bytes 18 and 19 of its header;
+    else what it is instead.
     """
     with path.open("rb") as file:
         header = file.read(20)
@@ -231,14 +239,14 @@ def read_elf_machine(path: Path) -> str:
 
 
 def match_build(claims: Claims) -> CheckFinding:
-    """torch's own words against the toolkit. PyPI wheels carry no label in their metadata, so it
-    is not used.
+    """Compare torch's own build facts with the toolkit. PyPI wheels carry no label in their
+    metadata, so it is not used.
     """
     torch: Any = importlib.import_module("torch")
-    said = {name: getattr(torch.version, name, None) for name in ("cuda", "hip", "rocm")}
-    details = {"torch": torch.__version__, **said}
+    toolkits = {name: getattr(torch.version, name, None) for name in ("cuda", "hip", "rocm")}
+    details = {"torch": torch.__version__, **toolkits}
     wrong = _version_fault(claims, torch.__version__)
-    wrong = wrong or _toolkit_fault(claims, said, rocm_release(torch))
+    wrong = wrong or _toolkit_fault(claims, toolkits, rocm_release(torch))
     return failed(wrong, **details) if wrong else passed(f"torch {torch.__version__}", **details)
 
 
@@ -253,10 +261,10 @@ def _version_fault(claims: Claims, running: str) -> str:
     return ""
 
 
-def _toolkit_fault(claims: Claims, said: dict[str, str | None], release: str) -> str:
+def _toolkit_fault(claims: Claims, toolkits: dict[str, str | None], release: str) -> str:
     """`release` is the ROCm release of the build, as `rocm_release` gives it."""
     name, version = claims.toolkit or (_toolkit_of(claims), "")
-    cuda, hip = said["cuda"], said["hip"]
+    cuda, hip = toolkits["cuda"], toolkits["hip"]
     if name == "cuda":
         if hip or not cuda:
             return f"claimed is a CUDA build; torch says cuda {cuda}, hip {hip}"
@@ -279,13 +287,13 @@ def _rocm_fault(cuda: str | None, hip: str | None, release: str, version: str) -
 
 
 def _toolkit_of(claims: Claims) -> str:
-    """The toolkit that a vendor's torch is built with, where no version is claimed."""
+    """Return the toolkit that a vendor's torch is built with, where no version is claimed."""
     return {"nvidia": "cuda", "amd": "rocm"}.get(claims.vendor, "")
 
 
-def _same_minor(found: str, claimed: str) -> bool:
-    """Whether two versions (`6.4.43482` and `6.4`) have one major and minor."""
-    return found.split(".")[:2] == claimed.split(".")[:2]
+def _same_minor(version: str, claimed: str) -> bool:
+    """Return whether two versions (`6.4.43482` and `6.4`) have one major and minor."""
+    return version.split(".")[:2] == claimed.split(".")[:2]
 
 
 def _numbers(version: str) -> tuple[int, ...]:
@@ -305,8 +313,9 @@ def find_duplicates(claims: Claims, installed: Installed) -> CheckFinding:
 
 
 def find_foreign_toolkit(claims: Claims, installed: Installed) -> CheckFinding:
-    """Of what torch itself needs: other packages may bring libraries that it has no use for, as
-    xgboost does NCCL, and the guard lets them come where they overwrite nothing.
+    """Check only the libraries that torch itself needs: other packages may bring libraries that
+    it has no use for. xgboost brings NCCL, and the guard lets such libraries come if they overwrite
+    nothing.
     """
     name, version = claims.toolkit or (_toolkit_of(claims), "")
     reachable = closure_conflicts(installed, ("torch", *IMPORT_NAMES)).checked
@@ -318,7 +327,9 @@ def find_foreign_toolkit(claims: Claims, installed: Installed) -> CheckFinding:
 
 
 def cover_target(claims: Claims) -> CheckFinding:
-    """torch holds code that the target can run. The list is compiled in, so no device is needed."""
+    """Check that torch has code that the target can run. The list is compiled in, so no device
+    is needed.
+    """
     listed = read_arch_list(importlib.import_module("torch"))
     serving = [arch for arch in claims.archs if arch in listed]
     details = {"listed": list(listed), "would_serve": list(claims.archs)}
@@ -331,8 +342,8 @@ def cover_target(claims: Claims) -> CheckFinding:
 
 
 def find_device_code(claims: Claims, installed: Installed) -> CheckFinding:
-    """The packages and archives that hold the code for the target are here. torch itself tells of
-    their absence by `hipErrorInvalidImage` at the first kernel, with a device alone.
+    """Check that the packages and archives with the code for the target are present. torch
+    itself reports their absence by `hipErrorInvalidImage` at the first kernel, with a device alone.
     """
     torch: Any = importlib.import_module("torch")
     paths = find_archives(Path(torch.__file__).resolve().parents[1])
@@ -361,7 +372,9 @@ def find_device_code(claims: Claims, installed: Installed) -> CheckFinding:
 
 
 def check_dependencies(claims: Claims, installed: Installed) -> CheckFinding:
-    """`pip check` of the image's Python; our own reading without pip, or if only torch is ours."""
+    """Run `pip check` of the image's Python; use our own reading without pip, or if only torch
+    is ours.
+    """
     complaints = pip_conflicts() if claims.image else None
     if complaints is not None:
         relaxed, wrong = split_relaxed(complaints, claims)
@@ -386,8 +399,8 @@ def check_dependencies(claims: Claims, installed: Installed) -> CheckFinding:
 
 
 def split_relaxed(complaints: Iterable[str], claims: Claims) -> tuple[list[str], list[str]]:
-    """(complaints of packages whose demands may go unmet, the others). Each begins with the name of
-    the package that complains.
+    """Return (complaints of packages whose demands may go unmet, the others). Each begins with
+    the name of the package that complains.
     """
     relaxed = (claims.guard or {}).get("relaxed", {})
     names = set(relaxed) if isinstance(relaxed, Mapping) else set()
@@ -398,15 +411,15 @@ def split_relaxed(complaints: Iterable[str], claims: Claims) -> tuple[list[str],
 
 
 def use_companion(name: str) -> CheckFinding:
-    """A companion imports, and does one small thing that needs its compiled part."""
+    """Import a companion, and do one small thing that needs its compiled part."""
     module: Any = importlib.import_module(IMPORT_NAMES[name])
     torch: Any = importlib.import_module("torch")
     version = str(getattr(module, "__version__", "unknown"))
     if name == "torchvision":
         boxes = torch.tensor([[0.0, 0.0, 2.0, 2.0], [0.0, 0.0, 2.0, 1.9], [5.0, 5.0, 6.0, 6.0]])
-        kept = module.ops.nms(boxes, torch.tensor([0.9, 0.8, 0.7]), 0.5).tolist()
-        if kept != [0, 2]:
-            return failed(f"torchvision.ops.nms kept {kept}, not [0, 2]", version=version)
+        indices = module.ops.nms(boxes, torch.tensor([0.9, 0.8, 0.7]), 0.5).tolist()
+        if indices != [0, 2]:
+            return failed(f"torchvision.ops.nms kept {indices}, not [0, 2]", version=version)
     elif name == "torchaudio":
         ramp = torch.linspace(-0.5, 0.5, 64)
         same = module.functional.lfilter(ramp, torch.tensor([1.0, 0.0]), torch.tensor([1.0, 0.0]))
@@ -421,7 +434,7 @@ def use_companion(name: str) -> CheckFinding:
 
 
 def _companions(claims: Claims, installed: Installed) -> list[str]:
-    """The claimed ones of the stack; in the current Python, those that are installed."""
+    """Return the claimed ones of the stack; in the current Python, those that are installed."""
     claimed = [normalized(name) for name in (*claims.stack, *claims.versions)]
     names = claimed if claims.image else list(installed.versions)
     return [name for name in IMPORT_NAMES if name in names]

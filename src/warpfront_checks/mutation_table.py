@@ -12,8 +12,8 @@ from warpfront_checks.check_options import current_profile, profile_names
 
 
 def draw(documents: Sequence[Mapping[str, Any]]) -> str:
-    """The table, below it every reason for which a fault was not demanded, and what the profiles
-    would have said.
+    """Return the table, below it every reason for which a fault was not demanded, and the
+    verdicts that the profiles would have given.
     """
     caught: Counter[str] = Counter()
     missed: Counter[str] = Counter()
@@ -37,20 +37,22 @@ def draw(documents: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _overlooked(documents: Sequence[Mapping[str, Any]]) -> str:
-    """Which share of the seeded faults each profile lets pass; nothing where none was asked."""
-    asked: Counter[tuple[str, str]] = Counter()
+    """Return the share of the seeded faults that each profile lets pass; nothing if none was
+    seeded.
+    """
+    totals: Counter[tuple[str, str]] = Counter()
     overlooked: Counter[tuple[str, str]] = Counter()
     for name, counts in _mutations(documents):
         for profile, count in counts.get("asked", {}).items():
             key = (name, current_profile(profile))
-            asked[key] += count
+            totals[key] += count
             overlooked[key] += counts["overlooked"][profile]
-    if not asked:
+    if not totals:
         return ""
-    profiles = [name for name in profile_names() if any(name == profile for _, profile in asked)]
+    profiles = [name for name in profile_names() if any(name == profile for _, profile in totals)]
     lines = [f"| lets pass | {' | '.join(profiles)} |", "|---" * (len(profiles) + 1) + "|"]
-    for name in sorted({name for name, _ in asked}):
-        shares = [_share(overlooked[name, profile], asked[name, profile]) for profile in profiles]
+    for name in sorted({name for name, _ in totals}):
+        shares = [_share(overlooked[name, profile], totals[name, profile]) for profile in profiles]
         lines.append(f"| {name} | {' | '.join(shares)} |")
     return "\n" + "\n".join(lines) + "\n"
 

@@ -1,7 +1,7 @@
-"""Wrong on purpose: what faulty devices do to a tensor, and the books of what was caught.
+"""Deliberate faults: the errors of faulty devices in a tensor, and the ledger of the caught ones.
 
-A fault that cannot be told from right is declared in `exemptions.json` with its reason, and
-counted; everything else that is seeded has to be caught.
+A fault that cannot be told from a correct result is declared in `exemptions.json` with its reason,
+and counted; everything else that is seeded has to be caught.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def stale_lanes(tensor: Tensor, half: int = 32) -> Tensor:
 
 
 def _one_element(tensor: Tensor) -> Tensor:
-    """One element off by a fifth of the root mean square; the last bit of a whole number."""
+    """Change one element by a fifth of the root mean square, or the last bit of an integer."""
     wrong = tensor.clone().flatten()
     if not wrong.numel():
         return tensor
@@ -106,7 +106,7 @@ ON_TENSORS: Mapping[str, Mutate] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Narrowed(Instead):
-    """An operation that computes in a narrower type and hands out the one that was asked for."""
+    """An operation that computes in a narrower type and returns the requested one."""
 
     inside: torch.dtype
     outside: torch.dtype
@@ -133,8 +133,8 @@ def tf32() -> Iterator[None]:
 
 @dataclass(frozen=True, kw_only=True)
 class Exemption:
-    """Where a mutation is not demanded to be caught. An empty field means all; a place may be whole
-    or its first word.
+    """A mutation that need not be caught in some places. An empty field means all; a place may
+    be whole or its first word.
     """
 
     mutation: str
@@ -146,19 +146,19 @@ class Exemption:
     devices: tuple[str, ...] = ()
 
     def covers(self, seed: Seeded) -> bool:
-        wanted = (
+        filters = (
             (self.suites, {seed.suite}),
             (self.dtypes, {seed.dtype}),
             (self.checks, {seed.check}),
             (self.places, {seed.place, seed.place.partition(" ")[0]}),
             (self.devices, {seed.device}),
         )
-        return self.mutation == seed.mutation and all(not e or f & {*e} for e, f in wanted)
+        return self.mutation == seed.mutation and all(not e or f & {*e} for e, f in filters)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Seeded:
-    """One fault: which, into what check of which suite, in which tensor of its results."""
+    """One fault: its mutation, the check and suite, and the tensor of the results."""
 
     mutation: str
     suite: str
@@ -188,7 +188,7 @@ def exemptions() -> tuple[Exemption, ...]:
 
 
 def exemption_of(seed: Seeded) -> str:
-    """Why this fault need not be caught, or nothing."""
+    """Return the reason why this fault need not be caught, or nothing."""
     return next((exemption.reason for exemption in exemptions() if exemption.covers(seed)), "")
 
 
@@ -197,7 +197,7 @@ def _undefined(tensor: Tensor) -> Tensor:
 
 
 def changes(tensor: Tensor, mutated: Tensor) -> bool:
-    """Whether a mutation made any difference."""
+    """Return whether a mutation made any difference."""
     if tensor.dtype != mutated.dtype or tensor.shape != mutated.shape:
         return True
     same = (tensor == mutated) | (_undefined(tensor) & _undefined(mutated))
@@ -206,8 +206,8 @@ def changes(tensor: Tensor, mutated: Tensor) -> bool:
 
 @dataclass(kw_only=True)
 class MutationTally:
-    """What was seeded and what came of it, per mutation. `asked` and `overlooked` are per mutation
-    and profile: how many faults it has a tolerance for, and how many of these it lets pass.
+    """The seeded faults and their outcomes, per mutation. `asked` and `overlooked` are per
+    mutation and profile: the number of faults with a tolerance, and of those that it lets pass.
     """
 
     caught: Counter[str] = field(default_factory=Counter)
@@ -226,8 +226,8 @@ class MutationTally:
     def enter(
         self, seed: Seeded, *, caught: bool, said: Mapping[str, Tally] = MappingProxyType({})
     ) -> None:
-        """A fault that was looked for, and what each profile says of the tensors. One that is
-        declared and caught all the same counts as caught.
+        """Enter a fault and each profile's opinion of the tensors. One that is declared and
+        caught all the same counts as caught.
         """
         ours = said.get(STRICT, Tally())
         # A fault in whole numbers, or in the shape, is no question of tolerance.
@@ -262,7 +262,7 @@ class MutationTally:
 def mutated(
     parts: Mapping[str, Tensor], ledger: MutationTally
 ) -> Iterator[tuple[str, str, Tensor]]:
-    """Each mutation of each part: its name, the part's, and what became of it."""
+    """Yield each mutation of each part: its name, the part's, and what became of it."""
     for place, tensor in parts.items():
         for name, mutate in ON_TENSORS.items():
             wrong = mutate(tensor)
@@ -286,7 +286,7 @@ def seed_results(
 
 
 def finding_of_faults(ledger: MutationTally) -> CheckFinding:
-    """Passed if faults were seeded and all of them caught."""
+    """Return passed if faults were seeded and all of them caught."""
     details: dict[str, object] = {"seeded": ledger.seeded, "mutations": ledger.document()}
     if ledger.missed:
         reason = f"{len(ledger.missed)} of {ledger.seeded} not caught: {ledger.missed[0]}"

@@ -121,19 +121,19 @@ class Arithmetic:
         return min(float(U_ACC), self.unit)
 
     def rounding_of(self, kind: str) -> str:
-        """How sums of a kind are rounded here: `EVERY`, `PARTIAL`, `SAMPLES`, or not (empty)."""
-        known = (
+        """Return the rounding of sums of a kind: `EVERY`, `PARTIAL`, `SAMPLES`, or none (empty)."""
+        names = (
             SUMS_ROUNDED.get((device, kind, self.dtype), "")
             for device in (convolved_by(self.device), self.device, ANY)
         )
-        return next(filter(None, known), "")
+        return next(filter(None, names), "")
 
     def sum_rounding(
         self, kind: str, length: Tensor, squares: Tensor, samples: float = 1.0
     ) -> Tensor:
-        """What rounded sums of `length` terms, whose squares add up to `squares`, are off by:
-        partial sums walk at random, so they are about as large as the root of that. `samples` is
-        how many there are where each sample's is stored.
+        """Return the error of rounded sums of `length` terms, whose squares add up to
+        `squares`. Partial sums walk at random, so they are about as large as the root of that.
+        `samples` is their number if each sample's sum is stored.
         """
         rounded = self.rounding_of(kind)
         if not rounded:
@@ -158,7 +158,7 @@ class Budgeted:
 
 @dataclass(frozen=True, kw_only=True)
 class ExpectedResults:
-    """What an operation should have given: its output, and the gradient of each input."""
+    """The exact results of an operation: its output, and the gradient of each input."""
 
     output: Budgeted
     gradients: tuple[Budgeted, ...]
@@ -173,13 +173,13 @@ class Operation(Protocol):
     def __call__(self, *inputs: Tensor) -> Tensor: ...
 
     def judge(
-        self, inputs: Sequence[Tensor], cotangent: Tensor, how: Arithmetic
+        self, inputs: Sequence[Tensor], cotangent: Tensor, arithmetic: Arithmetic
     ) -> ExpectedResults: ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Called:
-    """What operations are that one function computes."""
+    """An operation that one function computes."""
 
     kind: str
     function: Callable[..., Tensor]
@@ -199,9 +199,9 @@ class Instead:
         return self.operation.kind
 
     def judge(
-        self, inputs: Sequence[Tensor], cotangent: Tensor, how: Arithmetic
+        self, inputs: Sequence[Tensor], cotangent: Tensor, arithmetic: Arithmetic
     ) -> ExpectedResults:
-        return self.operation.judge(inputs, cotangent, how)
+        return self.operation.judge(inputs, cotangent, arithmetic)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,7 +218,7 @@ class Multilinear(Called):
     back: float = 0.0
 
     def judge(
-        self, inputs: Sequence[Tensor], cotangent: Tensor, how: Arithmetic
+        self, inputs: Sequence[Tensor], cotangent: Tensor, arithmetic: Arithmetic
     ) -> ExpectedResults:
         c = C.get(self.kind, C_OTHER)
         exact = differentiate(self, inputs, cotangent)
@@ -236,24 +236,24 @@ class Multilinear(Called):
             squares = (squares[0], *(square / self.length for square in squares[1:]))
         samples = _stored_sums(inputs)
         carried = [
-            how.sum_rounding(self.kind, length, square, samples)
+            arithmetic.sum_rounding(self.kind, length, square, samples)
             for length, square in zip(lengths, squares, strict=True)
         ]
         # The bias may be added to a product that was already rounded.
         unbiased = (
             self.function(*inputs[:2]).abs() if len(inputs) > 2 else torch.zeros_like(exact[0])
         )
-        together = how.sum_rounding(f"{self.kind} output", lengths[0], squares[0], samples)
-        carried[0] = how.unit * unbiased + together
+        together = arithmetic.sum_rounding(f"{self.kind} output", lengths[0], squares[0], samples)
+        carried[0] = arithmetic.unit * unbiased + together
         if "convolution" in self.kind:
             # Winograd's and Fourier's transforms mix a whole tile: what is off by a rounding
             # anywhere in it may be so where the terms of one place are few, or zero.
             carried = [
-                extra + how.u_acc * (size.amax() if size.numel() else 0.0)
+                extra + arithmetic.u_acc * (size.amax() if size.numel() else 0.0)
                 for extra, size in zip(carried, magnitudes, strict=True)
             ]
         budgets = [
-            budget(reference, magnitude, length, how=how, c=c, carried=extra)
+            budget(reference, magnitude, length, how=arithmetic, c=c, carried=extra)
             for reference, magnitude, length, extra in zip(
                 exact, magnitudes, lengths, carried, strict=True
             )
@@ -274,7 +274,7 @@ class Pointwise(Called):
     kind: str = "pointwise"
 
     def judge(
-        self, inputs: Sequence[Tensor], cotangent: Tensor, how: Arithmetic
+        self, inputs: Sequence[Tensor], cotangent: Tensor, arithmetic: Arithmetic
     ) -> ExpectedResults:
         (x,) = inputs
         output, gradient = differentiate(self, inputs, cotangent)
@@ -284,8 +284,8 @@ class Pointwise(Called):
         )  # erf, add, halve, multiply
         size = cotangent.abs() * (1 + x.abs())
         return ExpectedResults(
-            output=budget(output, x.abs(), roundings, how=how, c=c),
-            gradients=(budget(gradient, size, roundings, how=how, c=c),),
+            output=budget(output, x.abs(), roundings, how=arithmetic, c=c),
+            gradients=(budget(gradient, size, roundings, how=arithmetic, c=c),),
         )
 
 
@@ -305,12 +305,12 @@ class Norm(Called):
     centred: bool = True
 
     def judge(
-        self, inputs: Sequence[Tensor], cotangent: Tensor, how: Arithmetic
+        self, inputs: Sequence[Tensor], cotangent: Tensor, arithmetic: Arithmetic
     ) -> ExpectedResults:
         parts = _NormParts.of(self, inputs, cotangent)
         exact = differentiate(self, inputs, cotangent)
         c, count = C.get(self.kind, C_OTHER), parts.count
-        shift = how.unit * (parts.hat.abs() + parts.lean)
+        shift = arithmetic.unit * (parts.hat.abs() + parts.lean)
         weight, bias = (
             self.spread(parameter, parts.hat).abs()
             for parameter in (inputs[1], inputs[2] if len(inputs) > 2 else inputs[1] * 0)
@@ -320,27 +320,27 @@ class Norm(Called):
                 exact[1],
                 parts.dx_size,
                 count,
-                how=how,
+                how=arithmetic,
                 c=c,
-                carried=self._dx_carried(parts, exact[1], how),
+                carried=self._dx_carried(parts, exact[1], arithmetic),
             ),
             *(
-                self._summed(found, parts.cotangent, factor, parts, how)
-                for found, factor in zip(
+                self._summed(gradient, parts.cotangent, factor, parts, arithmetic)
+                for gradient, factor in zip(
                     exact[2:], (parts.hat, torch.ones_like(parts.hat)), strict=False
                 )
             ),
         )
         size = parts.center * weight + bias
-        output = budget(exact[0], size, count, how=how, c=c, carried=shift * weight)
+        output = budget(exact[0], size, count, how=arithmetic, c=c, carried=shift * weight)
         return ExpectedResults(output=output, gradients=gradients)
 
     def spread(self, parameter: Tensor, like: Tensor) -> Tensor:
-        """A parameter in the shape that multiplies an input."""
+        """Return a parameter in the shape that multiplies an input."""
         sizes = [like.shape[axis] if axis in self.along else 1 for axis in range(like.dim())]
         return parameter.reshape(sizes)
 
-    def _dx_carried(self, parts: _NormParts, dx: Tensor, how: Arithmetic) -> Tensor:
+    def _dx_carried(self, parts: _NormParts, dx: Tensor, arithmetic: Arithmetic) -> Tensor:
         """dx = rstd*(g - mean(g) - hat*mean(g*hat)): rounded statistics, and where sums are
         rounded, the means.
         """
@@ -352,13 +352,16 @@ class Norm(Called):
         squares = torch.stack([parts.g**2, (parts.g * parts.hat) ** 2]).sum(
             [axis + 1 for axis in self.over], keepdim=True
         )
-        sums = how.sum_rounding(self.kind, parts.count[None], squares) / parts.count
-        return parts.rstd * (how.unit * statistics + sums[0] + hat * sums[1]) + how.unit * dx.abs()
+        sums = arithmetic.sum_rounding(self.kind, parts.count[None], squares) / parts.count
+        return (
+            parts.rstd * (arithmetic.unit * statistics + sums[0] + hat * sums[1])
+            + arithmetic.unit * dx.abs()
+        )
 
     def _summed(
-        self, exact: Tensor, g: Tensor, factor: Tensor, parts: _NormParts, how: Arithmetic
+        self, exact: Tensor, g: Tensor, factor: Tensor, parts: _NormParts, arithmetic: Arithmetic
     ) -> Budgeted:
-        """The budget of a parameter's gradient: the sum of g*factor over everything but
+        """Return the budget of a parameter's gradient: the sum of g*factor over everything but
         the parameter's axes.
         """
         axes = tuple(axis for axis in range(g.dim()) if axis not in self.along)
@@ -369,16 +372,18 @@ class Norm(Called):
         moved = torch.stack([terms, g * parts.lean])
         for axis in together:
             moved = moved.sum(axis + 1, keepdim=True)
-        statistics = how.unit * (moved**2).sum(0).sum(axes).reshape(exact.shape).sqrt()
+        statistics = arithmetic.unit * (moved**2).sum(0).sum(axes).reshape(exact.shape).sqrt()
         size = (
             (g.abs() * (parts.center if factor is parts.hat else factor))
             .sum(axes)
             .reshape(exact.shape)
         )
-        carried = how.sum_rounding(self.kind, length, squares)
+        carried = arithmetic.sum_rounding(self.kind, length, squares)
         if factor is parts.hat:
             carried = carried + statistics
-        return budget(exact, size, length, how=how, c=C.get(self.kind, C_OTHER), carried=carried)
+        return budget(
+            exact, size, length, how=arithmetic, c=C.get(self.kind, C_OTHER), carried=carried
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -437,10 +442,10 @@ class Attention:
         return self._join(functional.scaled_dot_product_attention(q, k, v))
 
     def judge(
-        self, inputs: Sequence[Tensor], cotangent: Tensor, how: Arithmetic
+        self, inputs: Sequence[Tensor], cotangent: Tensor, arithmetic: Arithmetic
     ) -> ExpectedResults:
         split = [self._split(x) for x in inputs]
-        budgets = attention_budgets(split, self._split(cotangent), how)
+        budgets = attention_budgets(split, self._split(cotangent), arithmetic)
         joined = [
             Budgeted(
                 reference=self._join(budget.reference),
@@ -472,7 +477,7 @@ def layer_norm(dim: int) -> Norm:
 
 
 def convolution(**options: Any) -> Multilinear:
-    """Of pictures; options are those of `conv2d`."""
+    """Return a convolution of images; options are those of `conv2d`."""
     return Multilinear(kind="convolution", function=partial(functional.conv2d, **options))
 
 
@@ -481,7 +486,9 @@ BATCH_NORM = Norm(kind="batch norm", function=_batch_norm, over=(0, 2, 3), along
 
 
 def _stored_sums(inputs: Sequence[Tensor]) -> float:
-    """How many partial sums a convolution may store: one a sample, or one a place of the kernel."""
+    """Return the number of partial sums that a convolution may store: one a sample, or one a
+    position of the kernel.
+    """
     if len(inputs) < 2 or inputs[1].dim() < 3:
         return 1.0
     return float(max(inputs[0].shape[0], inputs[1].shape[2:].numel()))
@@ -499,7 +506,7 @@ def cudnn_enabled() -> bool:
 
 
 def onednn_has_bfloat16() -> bool:
-    """By torch's own question; a torch without that question is taken to have it."""
+    """Return torch's own answer; a torch without that query is taken to have it."""
     asks = getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", None)
     return bool(torch.backends.mkldnn.enabled) and (asks is None or bool(asks()))
 
@@ -507,7 +514,7 @@ def onednn_has_bfloat16() -> bool:
 def differentiate(
     operation: Callable[..., Tensor], inputs: Sequence[Tensor], cotangent: Tensor
 ) -> tuple[Tensor, ...]:
-    """The operation's output and the gradient of each input for a cotangent, detached."""
+    """Return the operation's output and the gradient of each input for a cotangent, detached."""
     leaves = [x.detach().clone().requires_grad_() for x in inputs]
     output = operation(*leaves)
     return (output.detach(), *torch.autograd.grad(output, leaves, cotangent))
@@ -534,24 +541,24 @@ def budget(
 
 
 def rounding_unit(dtype: torch.dtype) -> float:
-    """Half the distance from 1 to the next number of the dtype."""
+    """Return half the distance from 1 to the next number of the dtype."""
     return float(torch.finfo(dtype).eps) / 2
 
 
 def floor_of(dtype: torch.dtype) -> float:
-    """Half the smallest subnormal: the error of rounding a number too small to be normal."""
+    """Return half the smallest subnormal: the error of rounding a number too small to be normal."""
     info = torch.finfo(dtype)
     return float(info.smallest_normal) * float(info.eps) / 2
 
 
 def attention_budgets(
-    inputs: Sequence[Tensor], g: Tensor, how: Arithmetic, allowed: Tensor | None = None
+    inputs: Sequence[Tensor], g: Tensor, arithmetic: Arithmetic, allowed: Tensor | None = None
 ) -> tuple[Budgeted, ...]:
-    """The output's budget and that of the gradient of each input, (batch, heads, length, width).
-    What is not allowed has no weight.
+    """Return the output's budget and that of the gradient of each input, (batch, heads, length,
+    width). What is not allowed has no weight.
     """
     q, k, v = inputs
-    unit, u_acc, width = how.unit, how.u_acc, q.shape[-1]
+    unit, u_acc, width = arithmetic.unit, arithmetic.u_acc, q.shape[-1]
     scale, length = width**-0.5, k.shape[-2]
     scores = q @ k.mT * scale
     if allowed is not None:
@@ -576,13 +583,12 @@ def attention_budgets(
     )
     return tuple(
         budget(
-            factor * (left @ right),
-            factor * (left.abs() @ right.abs()),
+            factor * (lhs @ rhs),
+            factor * (lhs.abs() @ rhs.abs()),
             torch.tensor(float(length), dtype=torch.float64),
-            how=how,
+            how=arithmetic,
             c=C["attention"],
-            carried=factor
-            * (left_off @ right.abs() + unit * (left.square() @ right.square()).sqrt()),
+            carried=factor * (left_off @ rhs.abs() + unit * (lhs.square() @ rhs.square()).sqrt()),
         )
-        for left, left_off, right, factor in products
+        for lhs, left_off, rhs, factor in products
     )

@@ -16,32 +16,32 @@ _WORDS = 120
 
 
 def adopt() -> frozenset[int]:
-    """From now on a process whose parent ends is this one's, and not the first one's. Those that
-    are its descendants already.
+    """Make this process the parent of its orphaned descendants, instead of the init process.
+    Return those that are its descendants already.
     """
     ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     return frozenset(_descendants())
 
 
 def end_left(before: Collection[int], grace_seconds: float) -> tuple[str, ...]:
-    """Descendants that were not there before and do not end by themselves: by their words. None of
-    them is there afterwards.
+    """End the descendants that are not in `before` and do not end by themselves; return their
+    command lines.
     """
     until = time.monotonic() + grace_seconds
-    while (left := _since(before)) and time.monotonic() < until:
+    while (remaining := _since(before)) and time.monotonic() < until:
         time.sleep(0.02)
-    said = tuple(_words(pid) for pid in left)
+    commands = tuple(_words(pid) for pid in remaining)
     until = time.monotonic() + _PATIENCE_SECONDS
-    while (left := _since(before)) and time.monotonic() < until:
-        for pid in left:
+    while (remaining := _since(before)) and time.monotonic() < until:
+        for pid in remaining:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.01)
-    return said
+    return commands
 
 
 def _since(before: Collection[int]) -> list[int]:
-    """Those that live; one that has ended is waited for, which nobody else would."""
+    """Return the living descendants; reap those that have ended, which no other process would."""
     descendants = [pid for pid in _descendants() if pid not in before]
     for pid in descendants:
         with contextlib.suppress(ChildProcessError):  # a child's child
@@ -51,12 +51,12 @@ def _since(before: Collection[int]) -> list[int]:
 
 def _descendants() -> Iterator[int]:
     parents = {int(path.name): _stat(int(path.name))[1] for path in Path("/proc").glob("[0-9]*")}
-    found: set[int] = set()
+    descendants: set[int] = set()
     new = {os.getpid()}
     while new:
-        new = {pid for pid, parent in parents.items() if parent in new} - found
-        found |= new
-    return iter(sorted(found))
+        new = {pid for pid, parent in parents.items() if parent in new} - descendants
+        descendants |= new
+    return iter(sorted(descendants))
 
 
 def _stat(pid: int) -> tuple[str, int]:
@@ -70,7 +70,7 @@ def _stat(pid: int) -> tuple[str, int]:
 
 def _words(pid: int) -> str:
     try:
-        said = Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace")
+        command_line = Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace")
     except OSError:
-        said = ""
-    return said.replace("\0", " ").strip()[:_WORDS] or f"process {pid}"
+        command_line = ""
+    return command_line.replace("\0", " ").strip()[:_WORDS] or f"process {pid}"

@@ -18,13 +18,13 @@ from warpfront_checks.results import ERROR, Check, CheckFinding
 
 CHILD = "warpfront_checks.parallel_checks"
 SECONDS = 300.0
-# Beside other sessions; and each lane holds a context and its tensors on the device.
+# Other sessions run too, and each lane has a context and its tensors on the device.
 CORES_A_LANE, BYTES_A_LANE, MOST_LANES = 2, 4 << 30, 8
 
 
 def lanes_for(device: str, *, times: float = 1.0) -> int:
-    """How many at once: none where too few cores are, or a device may be one process's alone; so
-    many times as many for what would end last.
+    """Return the number of parallel lanes: none on few cores, or where a device may be one
+    process's alone. Work that would end last gets a multiple.
     """
     if device != "cuda" or (cores := len(os.sched_getaffinity(0))) < 2 * CORES_A_LANE:
         return 0
@@ -33,37 +33,37 @@ def lanes_for(device: str, *, times: float = 1.0) -> int:
 
 
 def memory_of_gpu() -> int:
-    """Bytes of the GPU that sessions compute on."""
+    """Return bytes of the GPU that sessions compute on."""
     torch: Any = importlib.import_module("torch")
     return int(torch.cuda.get_device_properties(0).total_memory)
 
 
 def begin_checks(
-    find: str, asked: Mapping[str, Mapping[str, object]], effort: CheckOptions, *, lanes: int
+    find: str, calls: Mapping[str, Mapping[str, object]], effort: CheckOptions, *, lanes: int
 ) -> list[Check]:
-    """A check for each name; `find` is `module:function` below this package, called with what is
-    asked of the name and the effort. They begin now, the first of them first.
+    """Begin a check for each name, in order. `find` is `module:function` below this package,
+    called with the arguments of the name and the effort.
     """
-    parts = {name: [arguments] for name, arguments in asked.items()}
+    parts = {name: [arguments] for name, arguments in calls.items()}
     return begin_parts(find, parts, effort, lanes=lanes, joined=lambda findings: findings[0])
 
 
 def begin_parts(
     find: str,
-    asked: Mapping[str, Sequence[Mapping[str, object]]],
+    calls: Mapping[str, Sequence[Mapping[str, object]]],
     effort: CheckOptions,
     *,
     lanes: int,
     joined: Callable[[Sequence[CheckFinding]], CheckFinding],
 ) -> list[Check]:
-    """The same where each check is asked in parts, and is what is `joined` of their findings."""
+    """Begin a check in parts for each name; its finding is what `joined` makes of theirs."""
     items = [
         {"find": find, "effort": vars(effort), "arguments": dict(arguments)}
-        for parts in asked.values()
+        for parts in calls.values()
         for arguments in parts
     ]
-    begun = iter(begin_beside(CHILD, items, lanes=lanes, seconds=SECONDS))
-    answers = {name: [next(begun) for _ in parts] for name, parts in asked.items()}
+    futures = iter(begin_beside(CHILD, items, lanes=lanes, seconds=SECONDS))
+    answers = {name: [next(futures) for _ in parts] for name, parts in calls.items()}
     return [
         Check(name=name, find=partial(_all_awaited, mine, joined)) for name, mine in answers.items()
     ]
@@ -83,11 +83,11 @@ def _awaited(answer: Future[Returned]) -> CheckFinding:
 
 
 def find_out(item: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The child's side of a check."""
+    """Make a check in the child."""
     module, _, name = item["find"].partition(":")
-    found = getattr(importlib.import_module(f"warpfront_checks.{module}"), name)
+    finder = getattr(importlib.import_module(f"warpfront_checks.{module}"), name)
     effort = CheckOptions(**{**item["effort"], "seeds": tuple(item["effort"]["seeds"])})
-    finding: CheckFinding = found(**item["arguments"], effort=effort)
+    finding: CheckFinding = finder(**item["arguments"], effort=effort)
     return vars(finding)
 
 

@@ -1,8 +1,8 @@
-"""Sessions side by side, each in a process of its own: forks of one process that imported torch,
+"""Parallel sessions, each in a process of its own: forks of one process that imported torch,
 which takes longer than many a session. Edge.
 
 A session that crashes costs itself only. A process that could not be a fork (a driver was touched
-before) starts its session anew, and whoever is without an ending here is run alone by the caller.
+before) starts its session anew. The caller runs a session without an ending alone.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ENDINGS = "endings.json"
 # What most sessions import, before any of them; of GPUs nothing that may ask a driver.
 _IMPORTED: Mapping[str, tuple[str, ...]] = {"cpu": ("torch", "torch._dynamo")}
 _PLAINLY = ("torch",)
-# More would only wait for one device, and each holds a context there. A Gaudi is one process's own.
+# More would only wait for one device, where each has a context. A Gaudi is one process's own.
 _ON_A_DEVICE, _ON_A_GAUDI = 6, 1
 _SESSION_BYTES = 2 * 2**30
 _MEMORY_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
@@ -45,9 +45,9 @@ def run_side_by_side(
     results: Path | None = None,
     import_module: Callable[[str], object] = importlib.import_module,
 ) -> dict[str, int]:
-    """Each session's exit code; a signal's number, negative, where it crashed. `alone` are the
-    options with which this module's package runs one session. With the folder of their `results`,
-    a line of counts every 30 s.
+    """Return each session's exit code; a signal's number, negative, where it crashed. `alone`
+    are the options with which this module's package runs one session. With the folder of their
+    `results`, a line of counts every 30 s.
     """
     row = CHECK_SESSIONS
     waiting = sorted(sessions, key=lambda name: (row[name].last, -row[name].seconds))
@@ -68,7 +68,7 @@ def run_side_by_side(
         waiting.remove("load")
         begin("load")
     for name in _IMPORTED.get(device, _PLAINLY):
-        with contextlib.suppress(Exception):  # whoever needs it meets the same, and says so
+        with contextlib.suppress(Exception):  # the session that needs it reports the same error
             import_module(name)
 
     def counts(folder: Path) -> str:
@@ -80,9 +80,9 @@ def run_side_by_side(
                 begin(waiting.pop(0))
             pid, status, used = os.wait4(-1, 0)
             if pid in running:
-                name, began = running.pop(pid)
+                name, start = running.pop(pid)
                 codes[name] = os.waitstatus_to_exitcode(status)
-                _say(name, codes[name], time.monotonic() - began, used)
+                _say(name, codes[name], time.monotonic() - start, used)
     return codes
 
 
@@ -108,20 +108,22 @@ def _telling(results: Path | None, counts: Callable[[Path], str]) -> Iterator[No
 
 
 def progress(
-    results: Path, sessions: Sequence[str], ended: Sequence[str], running: Sequence[str]
+    results: Path, sessions: Sequence[str], finished: Sequence[str], running: Sequence[str]
 ) -> str:
     """Count sessions that ended, and checks that were made of those planned so far."""
-    made = planned = 0
+    checked = planned = 0
     for name in sessions:
         with contextlib.suppress(OSError, ValueError, KeyError):
             document = json.loads((results / f"{name}.json").read_text(encoding="utf-8"))
-            made, planned = made + len(document["checks"]), planned + len(document["planned"])
-    counts = f"{len(ended)}/{len(sessions)} sessions ended, {made}/{planned} checks made"
+            checked, planned = checked + len(document["checks"]), planned + len(document["planned"])
+    counts = f"{len(finished)}/{len(sessions)} sessions ended, {checked}/{planned} checks made"
     return f"{PROGRESS}{counts}; {', '.join(running)}"
 
 
 def places(cores: int, memory_bytes: int, device: str) -> int:
-    """How many sessions at once: a core each, what memory holds, and few or one on a device."""
+    """Return the number of parallel sessions: a core each, within memory, and few or one on a
+    device.
+    """
     most = {"cpu": cores, "hpu": _ON_A_GAUDI}.get(device, min(cores, _ON_A_DEVICE))
     return max(1, min(most, memory_bytes // _SESSION_BYTES))
 
@@ -136,7 +138,7 @@ def _fork(
             _begin_anew(name, alone)
         if torch is not None and raising:
             open_nursery()
-        with contextlib.suppress(Exception):  # of a torch that cannot: the session says what it is
+        with contextlib.suppress(Exception):  # the session reports a torch that cannot
             torch.set_num_threads(threads)
         return run(name)
 
@@ -144,7 +146,7 @@ def _fork(
 
 
 def _unusable(torch: Any) -> bool:
-    """Whether the parent touched a driver, which no fork of it can use."""
+    """Return whether the parent touched a driver, which no fork of it can use."""
     forked = getattr(getattr(torch, "cuda", None), "_is_in_bad_fork", None)
     return bool(forked and forked())
 
@@ -161,7 +163,7 @@ def _die_with_parent() -> None:
 
 
 def _memory_bytes() -> int:
-    """What this process may use: its group's limit, or the machine's memory."""
+    """Return the bytes that this process may use: its group's limit, or the machine's memory."""
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for path in _MEMORY_LIMITS:
         with contextlib.suppress(OSError, ValueError):
@@ -170,7 +172,7 @@ def _memory_bytes() -> int:
 
 
 def _say(name: str, code: int, seconds: float, used: Any) -> None:
-    """What a session took: its log's last line."""
+    """Print the time of a session: its log's last line."""
     computed = used.ru_utime + used.ru_stime
     sys.stdout.write(
         f"{name}: ended with {code} after {seconds:.1f} s, {computed:.1f} s of them computing,"

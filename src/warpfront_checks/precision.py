@@ -1,4 +1,4 @@
-"""Which dtypes are verified where, and by which arithmetic: no TF32, no reduced reductions."""
+"""The dtypes verified per device, and their arithmetic: no TF32, no reduced reductions."""
 
 from __future__ import annotations
 
@@ -19,25 +19,24 @@ REQUIRED = {
 
 
 def tested_dtypes(device: str) -> tuple[str, ...]:
-    """The floating types that are judged here: those that must be computed, and those that are."""
+    """Return the floating types that are judged here: those that must be computed, and those
+    that are.
+    """
     required = REQUIRED[device]
     return tuple(n for n, dtype in DTYPES.items() if n in required or not probe(dtype, device))
 
 
 @cache
 def computes_float64(device: str) -> bool:
-    """Gaudi's bridge holds float64 as float32, whatever a product of small numbers says; of Intel's
-    cards some have none. References are made on the CPU either way.
+    """Return whether the device computes float64. Gaudi's bridge stores float64 as float32,
+    whatever a product of small numbers gives; of Intel's cards some have none. References are made
+    on the CPU either way.
     """
     return device != "hpu" and (device != "xpu" or not probe(torch.float64, device))
 
 
 def require_full_precision() -> None:
-    """No TF32, no reductions in low precision: verification judges the dtype it names.
-
-    `torch.backends.cudnn` convolutions use TF32 by default, and the reduced reductions
-    default to on.
-    """
+    """Turn off TF32 and reductions in low precision: verification judges the dtype it names."""
     backends: Any = torch.backends
     if hasattr(backends.cuda.matmul, "fp32_precision"):
         for backend in (backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn):
@@ -54,7 +53,7 @@ def require_full_precision() -> None:
 
 
 def precision_settings() -> dict[str, object]:
-    """The settings in force, for the results file."""
+    """Return the settings in force, for the results file."""
     matmul: Any = torch.backends.cuda.matmul
     cudnn: Any = torch.backends.cudnn
     names = (
@@ -73,19 +72,19 @@ def precision_settings() -> dict[str, object]:
 
 
 def probe(dtype: torch.dtype, device: str) -> str:
-    """Empty if the device computes a small product in this dtype, forward and backward, else
-    what it said.
+    """Return "" if the device computes a small product in this dtype, forward and backward,
+    else its error.
 
     Small integers are exact in every dtype, so the answer must be exact.
     """
     if device == "hpu":
         importlib.import_module("habana_frameworks.torch.core")
     try:
-        left = torch.arange(1.0, 5.0).reshape(2, 2).to(dtype).to(device).requires_grad_()
-        product = left @ left
+        matrix = torch.arange(1.0, 5.0).reshape(2, 2).to(dtype).to(device).requires_grad_()
+        product = matrix @ matrix
         product.sum().backward()
-        found = (product.tolist(), left.grad.tolist())
+        results = (product.tolist(), matrix.grad.tolist())
     except (RuntimeError, NotImplementedError, TypeError) as error:
         return f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
     expected = ([[7.0, 10.0], [15.0, 22.0]], [[7.0, 11.0], [9.0, 13.0]])
-    return "" if found == expected else f"wrong product: {found}"
+    return "" if results == expected else f"wrong product: {results}"

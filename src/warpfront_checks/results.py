@@ -1,5 +1,5 @@
-"""What a session found: one JSON file, which says first what is planned and then what came of it.
-Written here inside images, and read here outside of them.
+"""The results of a session: one JSON file, with the plan first and then the outcomes. Written
+inside images, and read outside of them.
 
 A process that dies leaves a file whose plan is longer than its list of checks; the host reads that
 as an error.
@@ -32,12 +32,12 @@ _T = TypeVar("_T")
 
 
 class ResultsError(ValueError):
-    """A results file is not what its schema says; the message names the field."""
+    """A results file that does not match its schema; the message names the field."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckRecord:
-    """One check as the file has it."""
+    """One check as recorded in the file."""
 
     name: str
     outcome: str
@@ -48,8 +48,8 @@ class CheckRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class SessionRecord:
-    """What the file says beside its environment and what nobody claimed, which are told whatever
-    else is wrong with it: `surroundings`.
+    """The environment and the unclaimed facts of the file (`surroundings`), reported whatever
+    else is wrong with it.
     """
 
     planned: tuple[str, ...]
@@ -59,7 +59,7 @@ class SessionRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckFinding:
-    """What one check came to: an outcome, a reason in words, and small JSON values."""
+    """The result of one check: an outcome, a reason in words, and small JSON values."""
 
     outcome: str
     reason: str = ""
@@ -85,7 +85,9 @@ def failed(reason: str, /, **details: object) -> CheckFinding:
 
 
 def judged(faults: Sequence[str], reason: str = "", /, **details: object) -> CheckFinding:
-    """Passed where nothing is wrong; else failed by the first fault, and the number of others."""
+    """Return passed if nothing is wrong; else failed by the first fault, and the number of
+    others.
+    """
     if not faults:
         return passed(reason, **details)
     more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
@@ -112,7 +114,7 @@ class Recorder:
         self._is_ours = True
 
     def is_ours(self) -> bool:
-        """Whether the file was as it had been left, whenever it was looked at."""
+        """Return whether the file was unchanged, whenever it was looked at."""
         if self._left:
             self._is_ours &= self.path.is_file() and self.path.read_bytes() == self._left
         return self._is_ours
@@ -136,7 +138,7 @@ class Recorder:
         self._write(finished=False)
 
     def note_unclaimed(self, name: str, reason: str) -> None:
-        """Say that nothing is claimed here, so nothing is checked: neither skipped nor passed."""
+        """Record that nothing is claimed, so nothing is checked: neither skipped nor passed."""
         self._unclaimed.append({"name": name, "reason": reason})
 
     def run(self, checks: Sequence[Check]) -> None:
@@ -145,8 +147,8 @@ class Recorder:
             self._run(check)
 
     def finish(self) -> bool:
-        """Write the last state; True if every planned check was made and passed, and nobody else
-        wrote to the file.
+        """Write the last state; return True if every planned check was made and passed, and no
+        other process wrote to the file.
         """
         self._write(finished=True)
         complete = len(self._checks) == len(self._planned) and self.is_ours()
@@ -192,16 +194,16 @@ class Recorder:
 
 
 def finding_from(error: Exception) -> CheckFinding:
-    """An exception as a result: its type, message and the line that raised it."""
+    """Return an exception as a result: its type, message and the line that raised it."""
     frames = traceback.extract_tb(error.__traceback__)
     where = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "unknown"
     message = str(error).strip()[:2000]
     # torch.OutOfMemoryError for devices; the CPU's allocator raises a plain RuntimeError.
     full = type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in message
-    what = f"{'out of memory: ' if full else ''}{type(error).__name__}"
+    summary = f"{'out of memory: ' if full else ''}{type(error).__name__}"
     return CheckFinding(
         outcome=ERROR,
-        reason=f"{what} at {where}: {message}",
+        reason=f"{summary} at {where}: {message}",
         details={"exception": type(error).__name__, "message": message, "line": where},
     )
 
@@ -217,7 +219,7 @@ def write_json(path: Path, value: object) -> bytes:
 
 
 def read_results(document: object, *, session: str, target: str) -> SessionRecord:
-    """The parsed file of a session, which is foreign text. Raises `ResultsError`."""
+    """Return the parsed file of a session, which is foreign text. Raise `ResultsError`."""
     fields = _object(document, "the results file")
     for name, value in {"schema": SCHEMA, "session": session, "target": target}.items():
         if fields.get(name) != value:
@@ -232,11 +234,11 @@ def read_results(document: object, *, session: str, target: str) -> SessionRecor
 
 
 def surroundings(document: object, *, session: str) -> dict[str, object]:
-    """What the session saw, and what nobody claimed, so nobody checked."""
+    """Return the environment of the session, and the unclaimed facts, which are unchecked."""
     if not isinstance(document, dict):
         return {}
-    found = document.get("environment")
-    environment: dict[str, object] = dict(found) if isinstance(found, dict) else {}
+    recorded = document.get("environment")
+    environment: dict[str, object] = dict(recorded) if isinstance(recorded, dict) else {}
     if document.get("unclaimed"):
         environment[f"unclaimed in {session}"] = document["unclaimed"]
     return environment
@@ -259,13 +261,13 @@ def _read_check(value: object) -> CheckRecord:
     )
 
 
-def _object(value: object, what: str) -> dict[str, object]:
+def _object(value: object, field_name: str) -> dict[str, object]:
     if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
-        raise ResultsError(f"{what} is not an object")
+        raise ResultsError(f"{field_name} is not an object")
     return value
 
 
-def _typed(value: object, kind: type[_T], what: str) -> _T:
+def _typed(value: object, kind: type[_T], field_name: str) -> _T:
     if not isinstance(value, kind):
-        raise ResultsError(f"{what} is {type(value).__name__}, not {kind.__name__}")
+        raise ResultsError(f"{field_name} is {type(value).__name__}, not {kind.__name__}")
     return value

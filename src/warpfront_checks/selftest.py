@@ -35,7 +35,7 @@ Seed = Callable[[int, MutationTally], None]
 
 
 def record_selftest(claims: Claims, recorder: Recorder, effort: CheckOptions | None = None) -> None:
-    """One check per suite and dtype, passed when every fault seeded there was caught."""
+    """Record one check per suite and dtype, passed when every fault seeded there was caught."""
     effort = effort or CheckOptions()
     os.environ.setdefault(*WORKSPACE)
     require_full_precision()
@@ -49,7 +49,7 @@ def record_selftest(claims: Claims, recorder: Recorder, effort: CheckOptions | N
 def record_opinfo_faults(
     claims: Claims, recorder: Recorder, effort: CheckOptions | None = None
 ) -> None:
-    """The same for the operator database."""
+    """Record the same for the operator database."""
     floating = tested_dtypes(claims.device)
     recorder.run(list(_opinfo_checks(floating, claims.device, effort or CheckOptions())))
 
@@ -100,9 +100,9 @@ def _in_patterns(dtype: str, device: str) -> Seed:
 
 def _opinfo_checks(floating: Sequence[str], device: str, effort: CheckOptions) -> Iterator[Check]:
     """Both directions in float32, and forward in bfloat16, whose rounding is the coarsest."""
-    for dtype, how in (("float32", ""), ("float32", BACKWARD), ("bfloat16", "")):
+    for dtype, pass_name in (("float32", ""), ("float32", BACKWARD), ("bfloat16", "")):
         if dtype in floating:
-            sweep = Sweep(dtype=dtype, how=how, device=device, effort=effort)
+            sweep = Sweep(dtype=dtype, how=pass_name, device=device, effort=effort)
             yield Check(
                 name=f"opinfo {sweep.name}",
                 find=partial(_opinfo_finding, sweep, drawn_seeds(DEVELOPMENT, 1)),

@@ -1,4 +1,5 @@
-"""Tolerances in use elsewhere, beside our own bounds: what would each have said of this result?
+"""Tolerances of other projects, for comparison with our own bounds: the verdict of each on a
+result.
 
 `strict`, the default, is the bounds of `operations.py`. The others are one pair of numbers for a
 dtype, whatever the operation and its size (`profiles.json`, with sources).
@@ -17,7 +18,7 @@ from warpfront_checks.check_options import STRICT, profile_names, tolerances
 
 @dataclass(frozen=True, kw_only=True)
 class Tally:
-    """How many tensors a profile accepted, refused, and had nothing to say about."""
+    """The number of tensors that a profile accepted, refused, and had no tolerance for."""
 
     accepted: int = 0
     refused: int = 0
@@ -38,44 +39,48 @@ Tallies = Mapping[str, Tally]
 
 
 def opinions(
-    found: Tensor, reference: Tensor, dtype: torch.dtype, *, strict: bool
+    tensor: Tensor, reference: Tensor, dtype: torch.dtype, *, strict: bool
 ) -> dict[str, bool | None]:
-    """What each profile says of one tensor (float64 values): right, wrong, or nothing.
+    """Return each profile's verdict on one tensor (float64 values): True, False, or None.
 
-    `strict` is the verdict of our own bounds, taken as given.
+    `strict` is the verdict of our own bounds.
     """
-    said: dict[str, bool | None] = {STRICT: strict}
+    accepted_by: dict[str, bool | None] = {STRICT: strict}
     name = str(dtype).removeprefix("torch.")
-    if found.shape != reference.shape or torch.equal(found, reference):
-        right = found.shape == reference.shape
-        return said | {p: right if name in table else None for p, table in tolerances().items()}
+    if tensor.shape != reference.shape or torch.equal(tensor, reference):
+        accepted = tensor.shape == reference.shape
+        return accepted_by | {
+            p: accepted if name in table else None for p, table in tolerances().items()
+        }
     # The distances once for all of them; what is infinite or NaN is close to its like alone.
-    alike = (found == reference) | (found.isnan() & reference.isnan())
-    apart = (found - reference).abs().masked_fill(alike, 0.0)
+    alike = (tensor == reference) | (tensor.isnan() & reference.isnan())
+    apart = (tensor - reference).abs().masked_fill(alike, 0.0)
     size = reference.abs().masked_fill(~reference.isfinite(), 0.0)
     for profile, table in tolerances().items():
         if name not in table:
-            said[profile] = None
+            accepted_by[profile] = None
         else:
             relative, absolute = table[name]
-            said[profile] = bool((apart <= absolute + relative * size).all())
-    return said
+            accepted_by[profile] = bool((apart <= absolute + relative * size).all())
+    return accepted_by
 
 
-def tally(said: Mapping[str, bool | None]) -> dict[str, Tally]:
+def tally(accepted_by: Mapping[str, bool | None]) -> dict[str, Tally]:
     return {
         name: Tally(
-            accepted=int(right is True), refused=int(right is False), silent=int(right is None)
+            accepted=int(accepted is True),
+            refused=int(accepted is False),
+            silent=int(accepted is None),
         )
-        for name, right in said.items()
+        for name, accepted in accepted_by.items()
     }
 
 
 def total(tallies: Iterable[Tallies]) -> dict[str, Tally]:
-    """The sum of tallies, profile by profile."""
+    """Return the sum of tallies, profile by profile."""
     sums = {name: Tally() for name in profile_names()}
-    for one in tallies:
-        for name, count in one.items():
+    for profile_tallies in tallies:
+        for name, count in profile_tallies.items():
             sums[name] = sums[name] + count
     return sums
 

@@ -1,7 +1,7 @@
-"""What torch was built for and what devices it sees: two separate facts, and no judgement.
+"""The build of torch and the devices that it sees: two separate facts, and no judgement.
 
-What the machine has without torch is `hardware`'s to say, whether a claimed device
-is here `presence`'s.
+The machine without torch is the subject of `hardware`, the presence of a claimed device that of
+`claimed_device`.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from warpfront_checks.hardware.gaudi_devices import gaudi_arch
 from warpfront_checks.hardware.intel_devices import intel_arch
 from warpfront_checks.hardware.values import device_table, gfx_family
 
-# Which of these is set decides what torch sees; ROCR_ is applied first, HIP_ indexes into what is
-# left.
+# These decide what torch sees; ROCR_ is applied first, HIP_ indexes into
+# the remaining devices.
 VISIBILITY_VARIABLES = (
     "CUDA_VISIBLE_DEVICES",
     "NVIDIA_VISIBLE_DEVICES",
@@ -55,9 +55,9 @@ DEVICE_NODES = (
 
 @dataclass(frozen=True, kw_only=True)
 class Device:
-    """One device as torch reports it. `arch` is `sm_90`, `gfx942`, or empty where torch does not
-    say. `multiprocessors` of RDNA are pairs of compute units. `wave` is how many threads run in
-    step, 0 where neither torch nor the architecture says.
+    """One device as torch reports it. `arch` is `sm_90`, `gfx942`, or empty if torch does not
+    report it. `multiprocessors` of RDNA are pairs of compute units. `wave` is the number of threads
+    that run in step, 0 if neither torch nor the architecture gives it.
     """
 
     index: int
@@ -112,8 +112,9 @@ def read_facts(torch: Any) -> TorchFacts:
 
 
 def build_of(torch: Any) -> str:
-    """What torch was compiled for. A ROCm build also answers to `torch.cuda`, so `hip` is asked
-    first; `torch.hip` exists in no build, and device names are no evidence: some are empty.
+    """Return the vendor that torch was compiled for. A ROCm build also answers to `torch.cuda`,
+    so `hip` comes first. `torch.hip` exists in no build, and device names are no evidence: some are
+    empty.
     """
     if getattr(torch.version, "hip", None):
         return "rocm"
@@ -135,15 +136,15 @@ def rocm_release(torch: Any) -> str:
     if not hip:
         return ""
     local = _ROCM_LABEL.search(str(torch.__version__))
-    found = getattr(torch.version, "rocm", None) or (local[1] if local else hip)
-    return ".".join(str(found).split(".")[:2])
+    release = getattr(torch.version, "rocm", None) or (local[1] if local else hip)
+    return ".".join(str(release).split(".")[:2])
 
 
 def read_arch_list(torch: Any) -> tuple[str, ...]:
-    """The architectures torch was compiled for, read without a device.
+    """Return the architectures torch was compiled for, read without a device.
 
-    `torch.cuda.get_arch_list()` answers nothing where no device is; the build's own flags
-    are always there.
+    `torch.cuda.get_arch_list()` answers nothing where no device is; the build's own flags are
+    always there.
     """
     if build_of(torch) == "xpu":
         return tuple(torch.xpu.get_arch_list())
@@ -155,7 +156,7 @@ def read_arch_list(torch: Any) -> tuple[str, ...]:
 
 
 def environment_of(torch: Any) -> dict[str, object]:
-    """What a results file says of where it was made: interpreter, torch, devices. No host names."""
+    """Return the environment for a results file: interpreter, torch, devices. No host names."""
     facts = read_facts(torch)
     return {
         "python": platform.python_version(),
@@ -172,8 +173,8 @@ def environment_of(torch: Any) -> dict[str, object]:
 
 
 def telling_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """What the environment says that decides about numbers or speed: a secret is masked, and so is
-    who logs in where.
+    """Return the environment variables that decide about numbers or speed. A secret is masked,
+    and so is a login.
     """
     return {
         name: "***" if _SECRET.search(name) else _LOGIN.sub("***@", value)
@@ -216,7 +217,9 @@ def _cuda_device(torch: Any, index: int) -> Device:
 
 
 def _lanes(arch: str) -> tuple[int, int]:
-    """(threads in step, fp32 lanes of what torch counts as a multiprocessor); 0 where unknown."""
+    """Return (threads in step, fp32 lanes of what torch counts as a multiprocessor); 0 where
+    unknown.
+    """
     table, family = device_table(), gfx_family(arch)
     if not family:
         nvidia = table["nvidia"]
@@ -231,10 +234,10 @@ def _current_accelerator(torch: Any) -> str:
     if current is None:
         return ""
     try:
-        found = current(check_available=True)
+        accelerator = current(check_available=True)
     except TypeError:  # 2.6 has no such argument
-        found = current()
-    return str(found) if found is not None else ""
+        accelerator = current()
+    return str(accelerator) if accelerator is not None else ""
 
 
 def _hpu_devices(torch: Any) -> tuple[tuple[Device, ...], str]:

@@ -1,5 +1,5 @@
-"""Whether the user that the checks run as has a name and a home, as a guard provides them where the
-image knows nothing of its uid (`inside.guard.user_environment`).
+"""The name and home of the user that the checks run as. A guard provides them if the image does
+not know its uid (`inside.guard.user_environment`).
 """
 
 from __future__ import annotations
@@ -12,10 +12,7 @@ from warpfront_checks.results import CheckFinding, judged
 
 
 def check_user() -> CheckFinding:
-    """The user can be named, and files can be made in its home and in the temporary folder.
-
-    torch before 2.13 asks for the name when inductor is imported; caches are made in the home.
-    """
+    """Check that the user has a name, and that its home and the temporary folder are writable."""
     wrong, name, temporary = [], "", ""
     try:
         name = getpass.getuser()

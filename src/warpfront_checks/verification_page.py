@@ -1,7 +1,7 @@
-"""`python -m warpfront_checks.verification_page RESULTS PAGE [--write]`: every count of
-docs/verification.md, drawn from the results of whole runs and put between the page's markers.
+"""Every count of docs/verification.md, drawn from the results of whole runs and put between the
+page's markers: `python -m warpfront_checks.verification_page RESULTS PAGE [--write]`.
 
-Without `--write` it only says whether the page is current (exit 1 if not).
+Without `--write` it only reports whether the page is current (exit 1 if not).
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def main(arguments: list[str]) -> int:
 
 
 def redrawn(page: str, results: Path) -> str:
-    """The page with every table between its markers drawn anew. Raises `ValueError` for a page
-    that lacks a marker.
+    """Return the page with every table between its markers drawn anew. Raise `ValueError` for a
+    page that lacks a marker.
     """
     for name, draw_part in PARTS.items():
         page = replaced(page, name, draw_part(results))
@@ -50,17 +50,17 @@ def redrawn(page: str, results: Path) -> str:
 
 
 def replaced(page: str, name: str, table: str) -> str:
-    """A page with a table between the markers of its name."""
+    """Return a page with a table between the markers of its name."""
     begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
-    before, found, rest = page.partition(begin)
+    before, marker, rest = page.partition(begin)
     _, closed, after = rest.partition(end)
-    if not found or not closed:
+    if not marker or not closed:
         raise ValueError(f"the page has no {begin} and {end} to write between")
     return f"{before}{begin}\n{table}{end}{after}"
 
 
 def draw_counts(results: Path) -> str:
-    """How much each run checked."""
+    """Return the number of checks of each run."""
     lines = [f"| | {' | '.join(RUNS)} |", "|---" * (len(RUNS) + 1) + "|"]
     columns = [_counts(results / folder) for folder in RUNS.values()]
     lines += [
@@ -69,21 +69,23 @@ def draw_counts(results: Path) -> str:
     rows = json.loads((TABLES / "opinfo" / "exclusions.json").read_text(encoding="utf-8"))
     excluded, reasons = len(rows["exclusions"]), len(rows["reasons"])
     pair = len(_read(results / PAIR, "selftest-*.json")[0]["checks"])
-    said = (
+    note = (
         f"Of the database {excluded} declared rows are not judged, each for one of {reasons}"
         f" reasons. Between two H200s {pair} faults of collectives were seeded and caught."
     )
-    return "\n".join(lines) + f"\n\n{said}\n"
+    return "\n".join(lines) + f"\n\n{note}\n"
 
 
 def draw_refused(results: Path) -> str:
-    """What correct devices are refused for by each profile, all tensors of one run."""
-    said = [_opinions(_sessions(results / folder)) for folder in RUNS.values()]
+    """Return the table of correct results that each profile refuses, over all tensors, a column
+    per run.
+    """
+    all_opinions = [_opinions(_sessions(results / folder)) for folder in RUNS.values()]
     heads = " | ".join(f"refused of the {name}'s" for name in RUNS)
     lines = [f"| profile | {heads} |", "|---" * (len(RUNS) + 1) + "|"]
     for profile in profile_names():
         cells = []
-        for counts in said:
+        for counts in all_opinions:
             refused, accepted = counts[profile, "refused"], counts[profile, "accepted"]
             cells.append(f"{refused:,} of {refused + accepted:,}")
         lines.append(f"| {profile} | {' | '.join(cells)} |")
@@ -92,7 +94,9 @@ def draw_refused(results: Path) -> str:
 
 def draw_mutations(results: Path) -> str:
     folders = [results / folder for folder in (*RUNS.values(), PAIR)]
-    return draw([one for folder in folders for one in _read(folder, "selftest*.json")])
+    return draw(
+        [check_record for folder in folders for check_record in _read(folder, "selftest*.json")]
+    )
 
 
 PARTS: Mapping[str, Callable[[Path], str]] = {
@@ -103,21 +107,21 @@ PARTS: Mapping[str, Callable[[Path], str]] = {
 
 
 def _counts(folder: Path) -> dict[str, str]:
-    """One run's column, by the label of the line."""
+    """Return one run's column, by the label of the line."""
     sessions = _sessions(folder)
     operators = sessions["operators"]["environment"]["counts"]
     required = next(value for name, value in operators.items() if name.startswith("of the "))
-    opinfo = [one["details"] for one in _named(sessions["opinfo"], "samples")]
+    opinfo = [check_record["details"] for check_record in _named(sessions["opinfo"], "samples")]
     backward = [
-        one["details"]["entries"]
-        for one in _named(sessions["opinfo"], "samples")
-        if one["name"].endswith("backward")
+        check_record["details"]["entries"]
+        for check_record in _named(sessions["opinfo"], "samples")
+        if check_record["name"].endswith("backward")
     ]
     models = _named(sessions["models"], "tensors")
     seeded = [
         check["details"].get("seeded", 0)
-        for one in _read(folder, "selftest*.json")
-        for check in one["checks"]
+        for document in _read(folder, "selftest*.json")
+        for check in document["checks"]
     ]
     return {
         "operators: operations, of these required": f"{operators['operators']}, {required}",
@@ -126,9 +130,9 @@ def _counts(folder: Path) -> dict[str, str]:
             f"{operators['cases']:,}, {len(operators['cases per dtype'])}"
         ),
         "opinfo: entries forward, backward": (
-            f"{max(one['entries'] for one in opinfo)}, {max(backward)}"
+            f"{max(details['entries'] for details in opinfo)}, {max(backward)}"
         ),
-        "opinfo: samples": f"{sum(one['samples'] for one in opinfo):,}",
+        "opinfo: samples": f"{sum(details['samples'] for details in opinfo):,}",
         "models: checks, tensors": (
             f"{len(models)}, {sum(model['details']['tensors'] for model in models):,}"
         ),
@@ -139,13 +143,13 @@ def _counts(folder: Path) -> dict[str, str]:
 
 
 def _named(session: Results, detail: str) -> list[Any]:
-    """The checks of a session whose details say something."""
+    """Return the checks of a session whose details say something."""
     return [check for check in session["checks"] if detail in check["details"]]
 
 
 def _sessions(folder: Path) -> dict[str, Results]:
-    """Those that were run there: a session may be younger than a run."""
-    return {name: found for name in SESSIONS for found in _read(folder, f"{name}.json")}
+    """Return the sessions that were run: a session may be younger than a run."""
+    return {name: session for name in SESSIONS for session in _read(folder, f"{name}.json")}
 
 
 def _read(folder: Path, pattern: str) -> list[Results]:

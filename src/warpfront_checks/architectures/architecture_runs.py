@@ -1,4 +1,6 @@
-"""One architecture on a device: built small, fed, and judged layer by layer and from end to end."""
+"""A run of one architecture on a device: built small, fed, and judged layer by layer and from
+end to end.
+"""
 
 from __future__ import annotations
 
@@ -55,22 +57,23 @@ def prepare(architecture: Architecture, seed: int, patience: float = 60.0) -> Fe
 
     Raises `NotBuiltError` with the library's messages on the others.
     """
-    said: dict[str, int] = {}
+    indices: dict[str, int] = {}
     # Processor seconds: wall time on a loaded machine does not measure a model.
     until = time.process_time() + patience
     for built in ways_to_build(architecture, seed):
         if isinstance(built, Exception):
-            said[_first_line(built)] = len(said)
+            indices[_first_line(built)] = len(indices)
             continue
         for feed in feeds(built.model, built.config, seed):
             if time.process_time() > until:
-                raise NotBuiltError(f"nothing ran in {patience:g} s: {'; '.join(said)}")
+                raise NotBuiltError(f"nothing ran in {patience:g} s: {'; '.join(indices)}")
             try:
                 return _tried(built, feed)
             except Exception as error:  # noqa: BLE001 - any refusal; the next inputs are tried
-                said[_first_line(error)] = len(said)
+                indices[_first_line(error)] = len(indices)
     last = (
-        "; ".join(list(said)[:_REASONS]) or "the library's class takes nothing that is known here"
+        "; ".join(list(indices)[:_REASONS])
+        or "the library's class takes nothing that is known here"
     )
     raise NotBuiltError(last)
 
@@ -80,24 +83,24 @@ def _tried(built: Built, feed: Mapping[str, Tensor]) -> FedModel:
     _, loss = model(*inputs)
     loss.backward()
     model.zero_grad(set_to_none=True)
-    how = Precision(dtype=torch.float32)
+    precision = Precision(dtype=torch.float32)
     name = built.architecture.title
     return FedModel(
         built=built,
-        specimen=Specimen(family=name, model=model, inputs=inputs, how=how),
+        specimen=Specimen(family=name, model=model, inputs=inputs, how=precision),
         layers=observed_layers(model, inputs),
         fed={name: tuple(value.shape) for name, value in feed.items()},
     )
 
 
 def in_dtype(fed_model: FedModel, dtype: torch.dtype) -> Specimen:
-    """The same model and inputs, rounded to what is sent."""
+    """Return the same model and inputs, rounded to what is sent."""
     if dtype == torch.float32:
         return fed_model.specimen
-    own = fed_model.specimen
-    inputs = tuple(x.to(dtype) if x.is_floating_point() else x for x in own.inputs)
-    model = copy.deepcopy(own.model).to(dtype)
-    return Specimen(family=own.family, model=model, inputs=inputs, how=Precision(dtype=dtype))
+    specimen = fed_model.specimen
+    inputs = tuple(x.to(dtype) if x.is_floating_point() else x for x in specimen.inputs)
+    model = copy.deepcopy(specimen.model).to(dtype)
+    return Specimen(family=specimen.family, model=model, inputs=inputs, how=Precision(dtype=dtype))
 
 
 def judge_pass(
@@ -106,17 +109,17 @@ def judge_pass(
     """Forward and backward: every layer from its own inputs, then from end to end."""
     specimen = in_dtype(fed_model, dtype)
     model, inputs = specimen.sent(device)
-    own = dict(model.named_modules())
+    modules = dict(model.named_modules())
     names = [n for n in fed_model.layers.judged if _may_judge(n, fed_model.layers, dtype)]
-    found = watch(model, inputs, {name: own[name] for name in names}, specimen.scale)
+    passed = watch(model, inputs, {name: modules[name] for name in names}, specimen.scale)
     judged = PassJudgement(left_out=dict(fed_model.layers.refused))
-    judged.rows += _placed(found, device)
-    judged.rows += list(_layer_rows(found, specimen, fed_model, names, judged))
-    judged.rows += list(_whole_rows(found, specimen, fed_model, judged))
+    judged.rows += _placed(passed, device)
+    judged.rows += list(_layer_rows(passed, specimen, fed_model, names, judged))
+    judged.rows += list(_whole_rows(passed, specimen, fed_model, judged))
     judged.unused = tuple(
         name.removeprefix("body.")
         for name, parameter in model.named_parameters()
-        if parameter.requires_grad and name not in found.gradients
+        if parameter.requires_grad and name not in passed.gradients
     )
     return judged
 
@@ -129,17 +132,17 @@ def _may_judge(name: str, layers: Layers, dtype: torch.dtype) -> bool:
 
 
 def _layer_rows(
-    found: Pass, specimen: Specimen, fed_model: FedModel, names: list[str], judged: PassJudgement
+    passed: Pass, specimen: Specimen, fed_model: FedModel, names: list[str], judged: PassJudgement
 ) -> Iterator[JudgedTensor]:
     modules = dict(specimen.model.named_modules())
-    sent = {name: modules[name] for name in names}
+    layers = {name: modules[name] for name in names}
     behind: list[list[JudgedTensor]] = []
-    for call in found.calls:
+    for call in passed.calls:
         if call.output is None:
             continue
         try:
             with PreserveFloat64():
-                rows = judge_layers((call,), sent, found, specimen.how)
+                rows = judge_layers((call,), layers, passed, specimen.how)
         except Exception as error:  # noqa: BLE001 - a layer that cannot be run again is named as such
             judged.left_out.setdefault(call.layer, f"not run again: {_first_line(error)}")
             continue
@@ -156,7 +159,7 @@ def _layer_rows(
 
 
 def _whole_rows(
-    found: Pass, specimen: Specimen, fed_model: FedModel, judged: PassJudgement
+    passed: Pass, specimen: Specimen, fed_model: FedModel, judged: PassJudgement
 ) -> Iterator[JudgedTensor]:
     if fed_model.layers.random:
         judged.whole = "the model draws random numbers"
@@ -170,11 +173,11 @@ def _whole_rows(
     except Exception as error:  # noqa: BLE001 - a model's refusal of float64 is reported
         judged.whole = f"not computed in float64: {_first_line(error)}"
         return
-    yield from judge_ends(found, specimen, PreserveFloat64)
+    yield from judge_ends(passed, specimen, PreserveFloat64)
 
 
-def _placed(found: Pass, device: str) -> Iterator[JudgedTensor]:
-    elsewhere = sorted(found.places - {device})
+def _placed(passed: Pass, device: str) -> Iterator[JudgedTensor]:
+    elsewhere = sorted(passed.places - {device})
     if elsewhere:
         fault = f"computed on {', '.join(elsewhere)}, not on {device}"
         yield JudgedTensor(layer="device", tensor="all", used=1e300, fault=fault)

@@ -68,7 +68,10 @@ def _shapes(names: tuple[str, ...], main: str, config: Any) -> Iterator[Mapping[
 
 
 def _pictures(names: tuple[str, ...], config: Any) -> Iterator[Mapping[str, Size]]:
-    name = next((one for one in ("pixel_values", "pixel_values_videos") if one in names), "")
+    name = next(
+        (candidate for candidate in ("pixel_values", "pixel_values_videos") if candidate in names),
+        "",
+    )
     if not name:
         return
     channels = _value(config, "num_channels", _value(config, "in_channels", 3))
@@ -117,18 +120,18 @@ def _drawn(size: Size, config: Any, generator: torch.Generator) -> Tensor:
 
 
 def _first_value(config: Any, names: tuple[str, ...], default: Any) -> Any:
-    found = (_value(config, name, None) for name in names)
-    return next((value for value in found if value is not None), default)
+    values = (_value(config, name, None) for name in names)
+    return next((value for value in values if value is not None), default)
 
 
 def _value(config: Any, name: str, default: Any) -> Any:
     """Return a value of a configuration or a part of it, its own value first."""
-    own = getattr(config, name, None)
-    if own is not None and not isinstance(own, (str, bool)):
-        return own
+    value = getattr(config, name, None)
+    if value is not None and not isinstance(value, (str, bool)):
+        return value
     for part in vars(config).values():
         if hasattr(part, "to_dict") and hasattr(part, "model_type"):
-            found = _value(part, name, None)
-            if found is not None:
-                return found
+            nested = _value(part, name, None)
+            if nested is not None:
+                return nested
     return default

@@ -92,14 +92,14 @@ def _layer_norm(
 def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Product by product, where that fits."""
     if x.numel() * weight.shape[0] > _MOST_PRODUCTS:
-        found = x @ weight.T
+        product = x @ weight.T
     else:
-        found = (x[..., None, :] * weight).sum(-1)
-    return found if bias is None else found + bias
+        product = (x[..., None, :] * weight).sum(-1)
+    return product if bias is None else product + bias
 
 
 # What a kernel of its own computes in one, by operations that it is not made of: a kernel that is
-# wrong in float64 as well would otherwise be its own judge. The gradients are autograd's of these.
+# wrong in float64 as well would be its own judge. The gradients are autograd's of these.
 ELEMENTARY: Mapping[str, Callable[..., Tensor]] = {
     "silu": lambda x, **_: x * 0.5 * (1 + torch.tanh(x * 0.5)),
     "gelu": _gelu,
@@ -116,7 +116,7 @@ def _widened(value: Any) -> Any:
     if type(value) in (tuple, list):
         return type(value)(map(_widened, value))
     if type(value) is dict:
-        return {name: _widened(one) for name, one in value.items()}
+        return {name: _widened(item) for name, item in value.items()}
     return value
 
 

@@ -70,7 +70,7 @@ class Library:
 
     def arguments(self) -> tuple[str, ...]:
         """Return the options of a command line."""
-        said = {
+        values = {
             "library": self.library,
             "architectures": ",".join(self.architectures),
             "kinds": ",".join(self.kinds),
@@ -78,7 +78,7 @@ class Library:
             "limit-seconds": f"{self.limit_seconds:g}",
             "workers": str(self.workers),
         }
-        return tuple(f"--{name}={value}" for name, value in said.items() if value)
+        return tuple(f"--{name}={value}" for name, value in values.items() if value)
 
 
 def add_library_options(parser: argparse.ArgumentParser) -> None:
@@ -87,25 +87,25 @@ def add_library_options(parser: argparse.ArgumentParser) -> None:
 
 
 def parsed_library(options: argparse.Namespace) -> Library:
-    """Return the options of a command line that `add_library_options`
-    extended. Raises `ValueError`.
+    """Return the options of a command line that `add_library_options` extended. Raise
+    `ValueError`.
     """
     return read_library(
         **{name: getattr(options, name) for name in (o.attribute for o in LIBRARY_OPTIONS)}
     )
 
 
-def read_library(**said: str) -> Library:
-    """Return options by their names. Raises `ValueError` with the fault of one of them."""
-    names = _listed(said["architectures"]) or ("all",)
-    modes = _some("modes", said["modes"], (*MODES, "all")) or USUAL_MODES
+def read_library(**values: str) -> Library:
+    """Return options by their names. Raise `ValueError` with the fault of one of them."""
+    names = _listed(values["architectures"]) or ("all",)
+    modes = _some("modes", values["modes"], (*MODES, "all")) or USUAL_MODES
     return Library(
-        library=(_some("library", said["library"], LIBRARIES) or LIBRARIES)[0],
+        library=(_some("library", values["library"], LIBRARIES) or LIBRARIES)[0],
         architectures=("all",) if "all" in names else names,
-        kinds=_some("kinds", said["kinds"], KINDS),
+        kinds=_some("kinds", values["kinds"], KINDS),
         modes=MODES if "all" in modes else modes,
-        limit_seconds=_number("limit-seconds", said["limit_seconds"] or "90"),
-        workers=int(_number("workers", said["workers"] or "0")),
+        limit_seconds=_number("limit-seconds", values["limit_seconds"] or "90"),
+        workers=int(_number("workers", values["workers"] or "0")),
     )
 
 
@@ -113,10 +113,10 @@ def _listed(text: str) -> tuple[str, ...]:
     return tuple(filter(None, (part.strip() for part in text.split(","))))
 
 
-def _some(option: str, text: str, known: tuple[str, ...]) -> tuple[str, ...]:
+def _some(option: str, text: str, allowed: tuple[str, ...]) -> tuple[str, ...]:
     for name in _listed(text):
-        if name not in known:
-            raise ValueError(f"--{option} {name!r} is none of {', '.join(known)}")
+        if name not in allowed:
+            raise ValueError(f"--{option} {name!r} is none of {', '.join(allowed)}")
     return _listed(text)
 
 

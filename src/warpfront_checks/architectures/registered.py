@@ -117,17 +117,19 @@ def record_architectures(
 def _begin(
     claims: Claims, recorder: Recorder, library: Library, seed: int
 ) -> tuple[list[Check], _Waiting]:
-    found, missing = chosen(architectures(), library.architectures, library.kinds)
+    architectures_chosen, missing = chosen(architectures(), library.architectures, library.kinds)
     recorder.environment[library.library] = library_version()
-    left_out = _excluded(found) if library.architectures == ("all",) else {}
+    left_out = _excluded(architectures_chosen) if library.architectures == ("all",) else {}
     for title, reason in left_out.items():
         recorder.note_unclaimed(title, reason)
-    run = [one for one in found if one.title not in left_out]
-    items = [_item(one, claims, library, seed) for one in run]
+    run = [
+        architecture for architecture in architectures_chosen if architecture.title not in left_out
+    ]
+    items = [_item(architecture, claims, library, seed) for architecture in run]
     waiting = _Waiting(items, library)
     checks = [
-        Check(name=f"architecture {one.title}", find=partial(waiting.finding, item))
-        for one, item in zip(run, items, strict=True)
+        Check(name=f"architecture {architecture.title}", find=partial(waiting.finding, item))
+        for architecture, item in zip(run, items, strict=True)
     ]
     checks += [_missing(name, library.library) for name in missing]
     if library.architectures == ("all",):
@@ -141,14 +143,14 @@ def _children_seconds() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _excluded(found: Sequence[Architecture]) -> Mapping[str, str]:
+def _excluded(architectures_chosen: Sequence[Architecture]) -> Mapping[str, str]:
     reasons = {
         f"{entry['kind']} {entry['name']}": f"{entry['reason']} ({entry['dated']})"
         for entry in exceptions()["excluded"]
     }
     return {
         architecture.title: reasons[architecture.title]
-        for architecture in found
+        for architecture in architectures_chosen
         if architecture.title in reasons
     }
 
@@ -210,8 +212,8 @@ def finding_of_child(returned: Returned) -> CheckFinding:
         return CheckFinding(outcome=ERROR, reason=reason, details={"ended": returned.how})
     document = dict(returned.document)
     outcome, reason = str(document.pop("outcome")), str(document.pop("reason"))
-    said = reason if outcome != PASSED else _praise(document)
-    return CheckFinding(outcome=outcome, reason=said, details=document)
+    text = reason if outcome != PASSED else _praise(document)
+    return CheckFinding(outcome=outcome, reason=text, details=document)
 
 
 def _praise(document: Mapping[str, Any]) -> str:
@@ -250,12 +252,14 @@ def floor_of(kind: str, version: str) -> tuple[int, str]:
     """Return how many of a kind have run with the newest release that is not newer
     than this one.
     """
-    own = _release(version)
-    known = [
+    release = _release(version)
+    floors = [
         (_release(entry["version"]), int(entry["counts"].get(kind, 0)), str(entry["version"]))
         for entry in exceptions()["floors"]
     ]
-    _, least, since = max((one for one in known if one[0] <= own), default=((), 0, "no release"))
+    _, least, since = max(
+        (floor for floor in floors if floor[0] <= release), default=((), 0, "no release")
+    )
     return least, since
 
 

@@ -75,7 +75,7 @@ class Architecture:
 
 
 def library_version() -> str:
-    """Return the library's version. Raises `LibraryError` without the library or its version."""
+    """Return the library's version. Raise `LibraryError` without the library or its version."""
     return str(_assigned("__init__.py", "__version__")["__version__"])
 
 
@@ -83,7 +83,7 @@ def architectures() -> tuple[Architecture, ...]:
     """Return all architectures, in the order of the kinds and then of the library's tables.
 
     The tables are read without importing their module, which imports half of the library (2 to 10
-    s). Raises `LibraryError` for missing tables, or tables of another form.
+    s). Raise `LibraryError` for missing tables, or tables of another form.
     """
     tables = _assigned("models/auto/modeling_auto.py", _SUFFIX)
     return tuple(
@@ -101,17 +101,20 @@ def _assigned(path: str, suffix: str) -> Mapping[str, Any]:
     if spec is None or spec.origin is None:
         raise LibraryError("transformers is not installed")
     source = Path(spec.origin).parent / path
-    known: dict[str, Any] = {"__builtins__": {"list": list, "str": str}, "OrderedDict": OrderedDict}
+    namespace: dict[str, Any] = {
+        "__builtins__": {"list": list, "str": str},
+        "OrderedDict": OrderedDict,
+    }
     try:
         tree = ast.parse(source.read_bytes())
         tree.body = [node for node in tree.body if _target(node).endswith(suffix)]
-        exec(compile(tree, str(source), "exec"), known)  # noqa: S102 - importing it would as well
+        exec(compile(tree, str(source), "exec"), namespace)  # noqa: S102 - importing it would as well
     except _OF_ANOTHER_FORM as error:
         raise LibraryError(f"{source} cannot be read: {error}") from error
-    found = {name: value for name, value in known.items() if name.endswith(suffix)}
-    if not found:
+    assigned = {name: value for name, value in namespace.items() if name.endswith(suffix)}
+    if not assigned:
         raise LibraryError(f"{source} assigns nothing to a name that ends in {suffix}")
-    return found
+    return assigned
 
 
 def _target(node: ast.stmt) -> str:
@@ -121,22 +124,26 @@ def _target(node: ast.stmt) -> str:
 
 
 def chosen(
-    known: tuple[Architecture, ...], names: tuple[str, ...], kinds: tuple[str, ...]
+    candidates: tuple[Architecture, ...], names: tuple[str, ...], kinds: tuple[str, ...]
 ) -> tuple[tuple[Architecture, ...], tuple[str, ...]]:
     """Return the requested types, `all` for all, and names that the library lacks."""
-    of_kind = tuple(architecture for architecture in known if architecture.kind in (kinds or KINDS))
+    of_kind = tuple(
+        architecture for architecture in candidates if architecture.kind in (kinds or KINDS)
+    )
     if names == ("all",):
         return of_kind, ()
-    found = tuple(one for one in of_kind if one.name in names)
-    return found, tuple(name for name in names if name not in {one.name for one in found})
+    matching = tuple(architecture for architecture in of_kind if architecture.name in names)
+    return matching, tuple(
+        name for name in names if name not in {architecture.name for architecture in matching}
+    )
 
 
 def _of_kind(tables: Mapping[str, Any], kind: str) -> Mapping[str, str]:
-    found: dict[str, str] = {}
+    models: dict[str, str] = {}
     for table in TABLES[kind]:
         for name, model in _entries(tables.get(table + _SUFFIX, {})):
-            found.setdefault(name, model)
-    return found
+            models.setdefault(name, model)
+    return models
 
 
 def _entries(table: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -20,9 +20,9 @@ VOCABULARY, POSITIONS, WINDOW, IMAGE, PATCH, BANDS = 128, 96, 8, 32, 8, 16
 @dataclass(frozen=True)
 class Manner:
     """A way to shrink. `exact` divides all widths by one number and all heads by another, so
-    that every product of them holds; else each name has its size. `filled` gives None a size as
-    well. `of_each_kind` is the number of layers of a kind that remain. `wide` false keeps widths:
-    only depth and vocabulary are cut.
+    that all products of them remain equal; else each name has its size. `filled` gives None a size
+    as well. `of_each_kind` is the number of layers of a kind that remain. `wide` false retains
+    widths: only depth and vocabulary are cut.
     """
 
     name: str
@@ -67,7 +67,7 @@ _DEPTH = re.compile(
 _NO_DEPTH = re.compile(
     r"first|last|skip|shared|dense|per_|replace|full|aux|window|drop|index|start"
 )
-# How many layers at one end are of another kind: one says as much.
+# Numbers of layers of another kind at one end: one layer covers the kind.
 _SHARED = re.compile(r"shared_layers$")
 _SOME_LAYERS = re.compile(
     rf"^first_k_dense|^num_dense_layers$|^num_(first|last)\w*_layers$|{_SHARED.pattern}"
@@ -126,10 +126,12 @@ def small_values(
     """Return arguments of `config`'s class for a small one of its shape. `tokens` are new
     numbers of tokens past the vocabulary, on which parts of one model have to agree.
     """
-    own = {k: v for k, v in vars(config).items() if not k.startswith("_") and k not in _NOT_ASKED}
-    shrink = _Shrinking(own, manner, {} if tokens is None else tokens)
-    found = {name: shrink.value(name, value) for name, value in own.items()}
-    return {name: value for name, value in found.items() if value is not _SAME}
+    settings = {
+        k: v for k, v in vars(config).items() if not k.startswith("_") and k not in _NOT_ASKED
+    }
+    shrink = _Shrinking(settings, manner, {} if tokens is None else tokens)
+    values = {name: shrink.value(name, value) for name, value in settings.items()}
+    return {name: value for name, value in values.items() if value is not _SAME}
 
 
 _NOT_ASKED = ("transformers_version", "model_type", "dtype", "torch_dtype", "architectures")
@@ -137,7 +139,7 @@ _NOT_ASKED = ("transformers_version", "model_type", "dtype", "torch_dtype", "arc
 
 @dataclass
 class _Shrinking:
-    """One configuration's values and their relations."""
+    """A configuration's values and their relations."""
 
     own: Mapping[str, Any]
     manner: Manner
@@ -152,7 +154,7 @@ class _Shrinking:
         self._heads = heads
         head = next((v for k, v in self.own.items() if k == "head_dim" and _is_size(v)), 0)
         self._width = width = _width_of(self.own)
-        # A count that is a list's length, of convolutions say, says how long that list is.
+        # A count may be the length of a list, such as one of convolutions.
         lengths = {len(v) for v in self.own.values() if isinstance(v, (list, tuple)) and len(v) > 1}
         self._lengths = lengths - {self.depth}
         self._head = head or (width // heads if heads else 0) or self.manner.head
@@ -174,7 +176,7 @@ class _Shrinking:
 
     def _token(self, value: Any) -> Any:
         if isinstance(value, (list, tuple)):
-            return [self._token(one) if _is_size(one) else one for one in value]
+            return [self._token(item) if _is_size(item) else item for item in value]
         if not _is_size(value) or value < VOCABULARY:
             return value
         return self.tokens.setdefault(value, VOCABULARY - 1 - len(self.tokens))
@@ -183,16 +185,16 @@ class _Shrinking:
         if len(value) == self.depth > len(self.layers):
             return [self._entry(name, value[layer]) for layer in self.layers]
         if _points_at_layers(name, value, self.depth):
-            kept = [self.layers.index(one) for one in value if one in self.layers]
-            return kept or ([len(self.layers) - 1] if value else [])
+            indices = [self.layers.index(layer) for layer in value if layer in self.layers]
+            return indices or ([len(self.layers) - 1] if value else [])
         if not value or not all(map(_is_size, value)) or _NO_SIZE.search(name):
             return _SAME
         if re.search(r"depths?$|layers|blocks", name):
             return [1 for _ in value]
         if self.manner.wide and _WIDTH.search(name) and not re.search(r"image|img|patch", name):
             least = min(value)
-            return [self.manner.head * 2 * max(1, min(one // least, 4)) for one in value]
-        return [self._entry(name, one) for one in value]
+            return [self.manner.head * 2 * max(1, min(item // least, 4)) for item in value]
+        return [self._entry(name, item) for item in value]
 
     def _entry(self, name: str, value: Any) -> Any:
         """Return an entry of a list, unchanged if it is no size."""
@@ -246,24 +248,26 @@ class _Shrinking:
         return min(value, self.manner.head)
 
 
-def chosen_layers(own: Mapping[str, Any], depth: int, manner: Manner) -> list[int]:
-    """Layers of each kind, by every list that has an entry a layer or points at layers."""
-    lists = [v for v in own.values() if isinstance(v, (list, tuple)) and len(v) == depth]
-    pointed = [v for k, v in own.items() if _points_at_layers(k, v, depth)]
+def chosen_layers(settings: Mapping[str, Any], depth: int, manner: Manner) -> list[int]:
+    """Return layers of each kind, by every list that has an entry a layer or points at layers."""
+    lists = [v for v in settings.values() if isinstance(v, (list, tuple)) and len(v) == depth]
+    pointed = [v for k, v in settings.items() if _points_at_layers(k, v, depth)]
     kinds: dict[str, list[int]] = {}
     for layer in range(depth):
-        kind = [one[layer] for one in lists], [layer in one for one in pointed]
+        kind = [values[layer] for values in lists], [layer in indices for indices in pointed]
         kinds.setdefault(repr(kind), []).append(layer)
     few = [layers[: manner.of_each_kind] for layers in kinds.values()][:_MOST_KINDS]
     chosen = [layer for layers in few for layer in layers]
-    least = max([manner.layers, *(len(v) for k, v in own.items() if _is_pattern(k, v))])
-    others = [layer for layer in range(depth) if layer not in chosen]
-    return sorted([*chosen, *others[: max(0, least - len(chosen))]])
+    least = max([manner.layers, *(len(v) for k, v in settings.items() if _is_pattern(k, v))])
+    remaining = [layer for layer in range(depth) if layer not in chosen]
+    return sorted([*chosen, *remaining[: max(0, least - len(chosen))]])
 
 
 def _is_pattern(name: str, value: Any) -> bool:
-    """The kinds of layers in turn, shorter than the model is deep."""
-    texts = isinstance(value, (list, tuple)) and all(isinstance(one, str) for one in value)
+    """Return whether the value lists the kinds of layers in turn, shorter than the model is
+    deep.
+    """
+    texts = isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value)
     return texts and 1 < len(value) <= _MOST_KINDS and bool(re.search("type|pattern|block", name))
 
 
@@ -273,20 +277,20 @@ def _points_at_layers(name: str, value: Any, depth: int) -> bool:
         and bool(value)
         and len(value) < depth
         and bool(_POINTS_AT_LAYERS.search(name))
-        and all(isinstance(one, int) and 0 <= one < depth for one in value)
+        and all(isinstance(item, int) and 0 <= item < depth for item in value)
     )
 
 
-def _depth_of(own: Mapping[str, Any]) -> int:
+def _depth_of(settings: Mapping[str, Any]) -> int:
     named = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "depth")
-    found = [own[name] for name in named if _is_size(own.get(name))]
-    others = [v for k, v in own.items() if _is_size(v) and _DEPTH.search(k)]
-    return int(found[0]) if found else max(others, default=0)
+    depths = [settings[name] for name in named if _is_size(settings.get(name))]
+    lengths = [v for k, v in settings.items() if _is_size(v) and _DEPTH.search(k)]
+    return int(depths[0]) if depths else max(lengths, default=0)
 
 
-def _width_of(own: Mapping[str, Any]) -> int:
+def _width_of(settings: Mapping[str, Any]) -> int:
     named = ("hidden_size", "d_model", "n_embd", "embed_dim", "dim", "width")
-    return _first(own[name] for name in named if _is_size(own.get(name)))
+    return _first(settings[name] for name in named if _is_size(settings.get(name)))
 
 
 def _first(values: Iterable[int]) -> int:

@@ -1,4 +1,4 @@
-"""One architecture, built small with random weights: configuration, exceptions, model. Edge."""
+"""A small model of one architecture with random weights: configuration, exceptions, model. Edge."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Built:
 
 
 def exceptions() -> Mapping[str, Any]:
-    """The data file: values by type, exclusions with reasons, and how many have to run."""
+    """Return the data file: values by type, exclusions with reasons, and how many have to run."""
     document: Mapping[str, Any] = json.loads(EXCEPTIONS.read_text(encoding="utf-8"))
     return document
 
@@ -78,26 +78,28 @@ def _build(architecture: Architecture, manner: Manner, seed: int) -> Built:
 
 
 def small_config(architecture: Architecture, model_class: Any, manner: Manner) -> Any:
-    """The configuration that the class of models takes, which may be a part of its type's."""
+    """Return the configuration that the class of models takes, which may be a part of its
+    type's.
+    """
     automatic: Any = importlib.import_module("transformers.models.auto.configuration_auto")
     config_class = automatic.CONFIG_MAPPING[architecture.name]
-    wanted = getattr(model_class, "config_class", None)
-    given, changed = _exceptional(architecture.name)
+    config_classes = getattr(model_class, "config_class", None)
+    arguments, changed = _exceptional(architecture.name)
     try:
-        default = config_class(**given)
+        default = config_class(**arguments)
     except Exception:  # whatever a library refuses with
-        # One that has no default of its own, for it holds others': the class's is one of those.
-        if wanted in (None, config_class):
+        # A composite has no default of its own: the configuration of the class is one of its parts.
+        if config_classes in (None, config_class):
             raise
-        config_class, default = wanted, wanted()
+        config_class, default = config_classes, config_classes()
     small = small_values(default, manner)
-    values = _merged(_merged(given, small), changed)
+    values = _merged(_merged(arguments, small), changed)
     if architecture.kind == "causal" and not values.get("is_encoder_decoder"):
         values["is_decoder"] = True
     config = config_class(**values)
-    if wanted is None or isinstance(config, wanted):
+    if config_classes is None or isinstance(config, config_classes):
         return config
-    parts = [part for part in vars(config).values() if isinstance(part, wanted)]
+    parts = [part for part in vars(config).values() if isinstance(part, config_classes)]
     return parts[0] if parts else config
 
 
@@ -112,9 +114,9 @@ def _exceptional(name: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
 def _merged(values: Mapping[str, Any], changed: Mapping[str, Any]) -> dict[str, Any]:
     merged = dict(values)
     for name, value in changed.items():
-        own = merged.get(name)
-        if isinstance(own, dict) and isinstance(value, Mapping) and value:
-            merged[name] = _merged(own, value)
+        current = merged.get(name)
+        if isinstance(current, dict) and isinstance(value, Mapping) and value:
+            merged[name] = _merged(current, value)
         else:
             merged[name] = value
     return merged

@@ -59,19 +59,22 @@ def _of_rows(rows: list[JudgedTensor], **details: Any) -> ModeOutcome:
 
 def train(fed_model: FedModel, device: str) -> ModeOutcome:
     """Steps of AdamW, in the model's own training mode where that draws no numbers."""
-    own = fed_model.specimen
+    specimen_fed = fed_model.specimen
     if fed_model.layers.random:
         return _no("the model draws random numbers")
-    model = copy.deepcopy(own.model).train()
+    model = copy.deepcopy(specimen_fed.model).train()
     before = torch.get_rng_state()
-    model(*own.inputs)
-    drawn = not torch.equal(before, torch.get_rng_state())
+    model(*specimen_fed.inputs)
+    is_random = not torch.equal(before, torch.get_rng_state())
     specimen = Specimen(
-        family=own.family, model=model.eval() if drawn else model, inputs=own.inputs, how=own.how
+        family=specimen_fed.family,
+        model=model.eval() if is_random else model,
+        inputs=specimen_fed.inputs,
+        how=specimen_fed.how,
     )
     with PreserveFloat64():
         rows = judge_training(specimen, device, lambda _: None)
-    return _of_rows(rows, mode="evaluation" if drawn else "training")
+    return _of_rows(rows, mode="evaluation" if is_random else "training")
 
 
 def generate(fed_model: FedModel, device: str) -> ModeOutcome:
@@ -82,11 +85,11 @@ def generate(fed_model: FedModel, device: str) -> ModeOutcome:
     feed = dict(zip(fed_model.specimen.model.names, fed_model.specimen.inputs, strict=True))
     feed.pop("decoder_input_ids", None)
     model: Any = copy.deepcopy(body).to(device).eval()
-    found = _generated(model, {name: value.to(device) for name, value in feed.items()})
-    tokens = found.sequences.cpu()
-    steps = torch.stack([step.detach().cpu().double() for step in found.logits], dim=1)
+    generated = _generated(model, {name: value.to(device) for name, value in feed.items()})
+    tokens = generated.sequences.cpu()
+    steps = torch.stack([step.detach().cpu().double() for step in generated.logits], dim=1)
     exact, same = (_read_at_once(body, feed, tokens, dtype) for dtype in _BOTH)
-    return _compared(tokens[:, -steps.shape[1] :], steps, exact, same, found.logits[0].dtype)
+    return _compared(tokens[:, -steps.shape[1] :], steps, exact, same, generated.logits[0].dtype)
 
 
 def _generates(body: Any) -> bool:
@@ -95,11 +98,11 @@ def _generates(body: Any) -> bool:
 
 
 def _generated(model: Any, feed: Mapping[str, Tensor]) -> Any:
-    own = model.generation_config
-    own.eos_token_id = own.forced_eos_token_id = None
+    config = model.generation_config
+    config.eos_token_id = config.forced_eos_token_id = None
     for name in ("pad_token_id", "decoder_start_token_id"):
-        if getattr(own, name, None) is None:
-            setattr(own, name, 0)
+        if getattr(config, name, None) is None:
+            setattr(config, name, 0)
     with torch.no_grad():
         return model.generate(
             **feed,
@@ -116,15 +119,15 @@ def _generated(model: Any, feed: Mapping[str, Tensor]) -> Any:
 def _read_at_once(
     body: Any, feed: Mapping[str, Tensor], tokens: Tensor, dtype: torch.dtype
 ) -> Tensor:
-    """The logits from which each new token was taken, by one pass on the CPU."""
-    own = copy.deepcopy(body)
-    given = dict(feed)
-    name = "decoder_input_ids" if own.config.is_encoder_decoder else "input_ids"
-    given[name] = tokens[:, :-1]
-    own = own.to(dtype)
-    given = {k: v.to(dtype) if v.is_floating_point() else v for k, v in given.items()}
+    """Return the logits from which each new token was taken, by one pass on the CPU."""
+    body_copy = copy.deepcopy(body)
+    arguments = dict(feed)
+    name = "decoder_input_ids" if body_copy.config.is_encoder_decoder else "input_ids"
+    arguments[name] = tokens[:, :-1]
+    body_copy = body_copy.to(dtype)
+    arguments = {k: v.to(dtype) if v.is_floating_point() else v for k, v in arguments.items()}
     with torch.no_grad(), PreserveFloat64():
-        logits: Tensor = own(**given, use_cache=False).logits
+        logits: Tensor = body_copy(**arguments, use_cache=False).logits
     return logits[:, -NEW_TOKENS:].double()
 
 
@@ -164,7 +167,7 @@ def spread(fed_model: FedModel, device: str) -> ModeOutcome:
         for count, memory in ((1, None), (2, _two_places(fed_model, device))):
             model = _loaded(fed_model, name, memory)
             spread_over = getattr(model, "hf_device_map", None) or {"": device}
-            places = sorted({str(one) for one in spread_over.values()})
+            places = sorted({str(place) for place in spread_over.values()})
             details[f"places {count}"] = places
             if len(places) < count:
                 details[f"places {count}"] = f"the library keeps it in one: {', '.join(places)}"
@@ -175,7 +178,9 @@ def spread(fed_model: FedModel, device: str) -> ModeOutcome:
 
 
 def _two_places(fed_model: FedModel, device: str) -> dict[int | str, int]:
-    """Two devices where there are two; else the device and the host, or the host and the disk."""
+    """Return two devices where there are two; else the device and the host, or the host and the
+    disk.
+    """
     half = 2 * fed_model.built.parameters
     if device == "cpu":
         return {"cpu": half}
@@ -198,13 +203,13 @@ def _answer(fed_model: FedModel, model: Any, device: str) -> Tensor:
     names = fed_model.specimen.model.names
     with torch.no_grad():
         feed = {n: x.to(device) for n, x in zip(names, fed_model.specimen.inputs, strict=True)}
-        return torch.cat([one.flatten().cpu() for one in floating(model(**feed))])
+        return torch.cat([tensor.flatten().cpu() for tensor in floating(model(**feed))])
 
 
-def _same_answer(found: Tensor, reference: Tensor, count: int) -> str:
-    if found.shape != reference.shape:
-        return f"in {count} places: {tuple(found.shape)} numbers, in one {tuple(reference.shape)}"
-    wide, exact = found.double(), reference.double()
+def _same_answer(answer: Tensor, reference: Tensor, count: int) -> str:
+    if answer.shape != reference.shape:
+        return f"in {count} places: {tuple(answer.shape)} numbers, in one {tuple(reference.shape)}"
+    wide, exact = answer.double(), reference.double()
     off = _rms((wide - exact).nan_to_num()) / max(_rms(exact.nan_to_num()), 1e-30)
     allowed = R[reference.dtype] * rounding_unit(reference.dtype) * 64
     if not off <= allowed:
@@ -216,29 +221,31 @@ def attend(fed_model: FedModel, device: str) -> ModeOutcome:
     """Run each implementation of attention: computed, refused with the library's
     reason, or wrong.
     """
-    said: dict[str, str] = {}
+    problems: dict[str, str] = {}
     wrong = ""
     with PreserveFloat64():
         exact, same = fed_model.specimen.exact, fed_model.specimen.same_dtype
     for name in IMPLEMENTATIONS:
         if name == "flex_attention" and device == "cpu":
-            said[name] = "not tried: it has no backward pass on the CPU, and a minute's compiling"
+            problems[name] = (
+                "not tried: it has no backward pass on the CPU, and a minute's compiling"
+            )
             continue
         model, inputs = fed_model.specimen.sent(device)
         try:
             model.body.set_attn_implementation(name)
-            found = run_plainly(model, model, inputs)
+            passed = run_plainly(model, model, inputs)
         except Exception as error:  # noqa: BLE001 - a refusal is an answer here, by its own words
-            said[name] = f"refused: {' '.join(str(error).split())[:160]}"
+            problems[name] = f"refused: {' '.join(str(error).split())[:160]}"
             continue
-        row = first_over(judge_whole(found, exact, same, fed_model.specimen.how))
-        said[name] = row.fault if row else "computed"
+        row = first_over(judge_whole(passed, exact, same, fed_model.specimen.how))
+        problems[name] = row.fault if row else "computed"
         wrong = wrong or (f"{name}: {row.fault}" if row else "")
     if wrong:
-        return ModeOutcome(outcome=FAILED, reason=wrong, details={"attention": said})
-    if "computed" not in said.values():
-        return _no("no implementation is taken", attention=said)
-    return ModeOutcome(outcome=PASSED, details={"attention": said})
+        return ModeOutcome(outcome=FAILED, reason=wrong, details={"attention": problems})
+    if "computed" not in problems.values():
+        return _no("no implementation is taken", attention=problems)
+    return ModeOutcome(outcome=PASSED, details={"attention": problems})
 
 
 def compiled(fed_model: FedModel, device: str) -> ModeOutcome:
@@ -251,10 +258,10 @@ def compiled(fed_model: FedModel, device: str) -> ModeOutcome:
     if obstacle := missing_compiler(device):
         return _no(f"torch.compile cannot work: {obstacle}")
     model, inputs = fed_model.specimen.sent(device)
-    found = run_plainly(run_compiled(model, device, whole=False), model, inputs)
+    passed = run_plainly(run_compiled(model, device, whole=False), model, inputs)
     with PreserveFloat64():
         exact, same = fed_model.specimen.exact, fed_model.specimen.same_dtype
-    return _of_rows(judge_whole(found, exact, same, fed_model.specimen.how))
+    return _of_rows(judge_whole(passed, exact, same, fed_model.specimen.how))
 
 
 USES: Mapping[str, Callable[[FedModel, str], ModeOutcome]] = {

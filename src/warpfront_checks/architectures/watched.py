@@ -22,9 +22,9 @@ _PLAIN = (type(None), bool, int, float, str, torch.dtype, torch.device, torch.Si
 
 
 class Answering(nn.Module):
-    """All floating outputs that have a gradient, flattened in a row; the loss is their
-    mean squared distance from fixed numbers, so that no gradient is the same everywhere
-    and nothing cancels.
+    """A module that returns all floating outputs that have a gradient, flattened in a row. The
+    loss is their mean squared distance from fixed numbers, so that no gradient is the same
+    everywhere and nothing cancels.
     """
 
     def __init__(self, model: nn.Module, names: tuple[str, ...]) -> None:
@@ -32,8 +32,8 @@ class Answering(nn.Module):
         self.body, self.names = model, names
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, Tensor]:
-        found = self.body(**dict(zip(self.names, inputs, strict=True)))
-        answers = [one for one in floating(found) if one.requires_grad]
+        output = self.body(**dict(zip(self.names, inputs, strict=True)))
+        answers = [tensor for tensor in floating(output) if tensor.requires_grad]
         if not answers:
             raise NoAnswerError("no output has a gradient")
         answer = torch.cat([answer.flatten() for answer in answers])
@@ -49,9 +49,9 @@ class NoAnswerError(Exception):
     """A model that gives nothing that could be judged."""
 
 
-def floating(found: Any) -> Iterator[Tensor]:
-    """The floating tensors of nested outputs, in their order."""
-    return (tensor for tensor in tensors_in(found) if tensor.is_floating_point())
+def floating(value: Any) -> Iterator[Tensor]:
+    """Return the floating tensors of nested outputs, in their order."""
+    return (tensor for tensor in tensors_in(value) if tensor.is_floating_point())
 
 
 @dataclass
@@ -94,8 +94,8 @@ class _Observer(TorchDispatchMode):
         self._inside: list[tuple[str, Tensor]] = []
         self._owned: dict[int, list[tuple[str, str]]] = {}
         for layer, module in model.body.named_modules(prefix="body"):
-            for name, one in module.named_parameters(recurse=False):
-                self._owned.setdefault(id(one), []).append((layer, name))
+            for name, parameter in module.named_parameters(recurse=False):
+                self._owned.setdefault(id(parameter), []).append((layer, name))
         self._handles = [
             handle
             for name, module in model.body.named_modules(prefix="body")
@@ -138,8 +138,10 @@ class _Observer(TorchDispatchMode):
             _, state = self._inside.pop()
             first = output[0] if type(output) is tuple and output else output
             if not isinstance(first, Tensor) or first.is_complex():
-                what = type(output).__name__ if first is output else "no tensor of real numbers"
-                self.layers.refused.setdefault(name, f"gives {what}")
+                output_type = (
+                    type(output).__name__ if first is output else "no tensor of real numbers"
+                )
+                self.layers.refused.setdefault(name, f"gives {output_type}")
             elif not torch.equal(state, torch.get_rng_state()):
                 self.layers.refused.setdefault(name, "draws random numbers")
             if name not in self.layers.refused:
@@ -151,7 +153,7 @@ class _Observer(TorchDispatchMode):
 
 
 def _odd(value: Any) -> str:
-    """The name of a type that a pass cannot be repeated from, if there is one inside."""
+    """Return the name of a type that a pass cannot be repeated from, if there is one inside."""
     if isinstance(value, (Tensor, *_PLAIN)):
         return ""
     if type(value) in (tuple, list):

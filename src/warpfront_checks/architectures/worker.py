@@ -38,25 +38,25 @@ QUIET = {
 
 def try_item(item: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return an outcome for each mode of one architecture, or why there is none."""
-    own = {name: item[name] for name in ("name", "kind", "model")}
-    began = time.monotonic()
+    fields = {name: item[name] for name in ("name", "kind", "model")}
+    start = time.monotonic()
     try:
-        tried = prepare(Architecture(**own), item["seed"], item["patience"])
+        prepared_model = prepare(Architecture(**fields), item["seed"], item["patience"])
     except NotBuiltError as error:
         return {"outcome": UNAVAILABLE, "reason": str(error), "modes": {}}
-    prepared = time.monotonic() - began
-    modes = {mode: _mode(tried, mode, item["device"]) for mode in item["modes"]}
+    prepared = time.monotonic() - start
+    modes = {mode: _mode(prepared_model, mode, item["device"]) for mode in item["modes"]}
     return {"modes": modes, "prepared_seconds": round(prepared, 3), **_summed(modes)}
 
 
 def _mode(fed_model: FedModel, mode: str, device: str) -> dict[str, Any]:
-    began = time.monotonic()
+    start = time.monotonic()
     try:
-        found = _judged(fed_model, mode, device)
+        result = _judged(fed_model, mode, device)
     except Exception as error:  # noqa: BLE001 - what a model raises in one mode is that mode's result
         raised = finding_from(error)
-        found = {"outcome": ERROR, "reason": raised.reason}
-    return {**found, "seconds": round(time.monotonic() - began, 3)}
+        result = {"outcome": ERROR, "reason": raised.reason}
+    return {**result, "seconds": round(time.monotonic() - start, 3)}
 
 
 def _judged(fed_model: FedModel, mode: str, device: str) -> dict[str, Any]:
@@ -72,12 +72,12 @@ def _judged(fed_model: FedModel, mode: str, device: str) -> dict[str, Any]:
 
 
 def _summed(modes: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """The worst of the modes, and its reason with its mode's name."""
+    """Return the worst of the modes, and its reason with its mode's name."""
     for worst in (ERROR, FAILED, UNAVAILABLE):
-        for mode, found in modes.items():
+        for mode, result in modes.items():
             # What a class does not do, generating say, is no fault of the device's.
-            if found["outcome"] == worst and not (worst == UNAVAILABLE and mode in USES):
-                return {"outcome": worst, "reason": f"{mode}: {found['reason']}"}
+            if result["outcome"] == worst and not (worst == UNAVAILABLE and mode in USES):
+                return {"outcome": worst, "reason": f"{mode}: {result['reason']}"}
     return {"outcome": PASSED, "reason": ""}
 
 

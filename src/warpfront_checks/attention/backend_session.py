@@ -99,8 +99,8 @@ def record_tiers(
             recorder.note_unclaimed(f"tier {tier.name}", absent)
         else:
             present.append(tier)
-    found: dict[str, list[Ran]] = {}
-    begun = [
+    runs_by_tier: dict[str, list[Ran]] = {}
+    returned_by_tier = [
         _children(
             claims.device,
             list(cases_of(tier, claims.device, effort)),
@@ -110,20 +110,20 @@ def record_tiers(
         for tier in present
     ]
     checks = [
-        Check(name=f"tier {tier.name}", find=partial(_find_tier, tier, returned, found))
-        for tier, returned in zip(present, begun, strict=True)
+        Check(name=f"tier {tier.name}", find=partial(_find_tier, tier, returned, runs_by_tier))
+        for tier, returned in zip(present, returned_by_tier, strict=True)
     ]
     folder = recorder.path.parent
     time_tiers = partial(_time_tiers, claims.device, effort, seconds or COMPILED_SECONDS)
     # With --quick, in parallel with the cases: most of the time is start-up and compiling.
     early = time_tiers(present) if effort.quick else None
 
-    def timings(right: Sequence[Tier]) -> Iterator[tuple[Tier, Returned]]:
-        return early or time_tiers(right)
+    def timings(correct: Sequence[Tier]) -> Iterator[tuple[Tier, Returned]]:
+        return early or time_tiers(correct)
 
-    order = partial(_find_order, present, claims, timings, found, folder)
+    order = partial(_find_order, present, claims, timings, runs_by_tier, folder)
     recorder.run([*checks, Check(name="order", find=order)])
-    write_json(folder / "attention-table.json", _table(found))
+    write_json(folder / "attention-table.json", _table(runs_by_tier))
 
 
 def cases_of(tier: Tier, device: str, effort: CheckOptions) -> Iterator[dict[str, Any]]:
@@ -140,8 +140,8 @@ def cases_of(tier: Tier, device: str, effort: CheckOptions) -> Iterator[dict[str
     for dtype, width, mask, grouped, backward in (
         pairwise_product(axes) if effort.quick else itertools.product(*axes)
     ):
-        asked = {"dtype": dtype, "width": width, "mask": mask, "grouped": grouped}
-        yield _item(tier, device, effort, **asked, backward=backward)
+        parameters = {"dtype": dtype, "width": width, "mask": mask, "grouped": grouped}
+        yield _item(tier, device, effort, **parameters, backward=backward)
 
 
 def pairwise_product(axes: Sequence[Sequence[Any]]) -> Iterator[tuple[Any, ...]]:
@@ -159,18 +159,18 @@ def pairwise_product(axes: Sequence[Sequence[Any]]) -> Iterator[tuple[Any, ...]]
         yield row
 
 
-def _item(tier: Tier, device: str, effort: CheckOptions, **asked: Any) -> dict[str, Any]:
+def _item(tier: Tier, device: str, effort: CheckOptions, **parameters: Any) -> dict[str, Any]:
     usual = {"batch": BATCH, "heads": HEADS, "length": LENGTHS[device], "timed": False}
     repetitions = QUICK_REPETITIONS if effort.quick else REPETITIONS
-    own = {"tier": tier.document(), "device": device, "seed": effort.seeds[0]}
+    fixed = {"tier": tier.document(), "device": device, "seed": effort.seeds[0]}
     usual["repetitions"] = repetitions
-    return {**usual, **own, **asked}
+    return {**usual, **fixed, **parameters}
 
 
 def _find_tier(
-    tier: Tier, returned: Iterator[Returned], found: dict[str, list[Ran]]
+    tier: Tier, returned: Iterator[Returned], runs_by_tier: dict[str, list[Ran]]
 ) -> CheckFinding:
-    found[tier.name] = runs = [_ran(one) for one in returned]
+    runs_by_tier[tier.name] = runs = [_ran(one) for one in returned]
     return finding_of_tier(runs)
 
 
@@ -184,20 +184,20 @@ def _children(
         forked = device == "cpu"
         return each_in_a_child(CHILD, items, seconds=seconds, environment=QUIET, forked=forked)
     lanes = max(1, min(lanes, lanes_for(device)))
-    begun = begin_beside(CHILD, items, lanes=lanes, seconds=seconds, environment=QUIET)
-    return (one.result() for one in begun)
+    futures = begin_beside(CHILD, items, lanes=lanes, seconds=seconds, environment=QUIET)
+    return (future.result() for future in futures)
 
 
 def _ran(returned: Any) -> Ran:
     if returned.how != DONE:
         return Ran(case=returned.item, outcome=returned.how, reason=returned.reason)
-    said = returned.document
+    document = returned.document
     return Ran(
         case=returned.item,
-        outcome=said["outcome"],
-        reason=said.get("reason", ""),
-        kernels=tuple(said.get("kernels", ())),
-        share=said.get("share", 0.0),
+        outcome=document["outcome"],
+        reason=document.get("reason", ""),
+        kernels=tuple(document.get("kernels", ())),
+        share=document.get("share", 0.0),
     )
 
 
@@ -214,17 +214,17 @@ def finding_of_tier(runs: Sequence[Ran]) -> CheckFinding:
     bad = [f"{run.title}: {run.outcome}: {run.reason}" for run in runs if run.outcome in BAD]
     if bad:
         details["bad"] = bad[:12]
-    said = f"{counts[COMPUTED]} of {len(runs)} cases computed"
-    said = f"{said}, {counts[REFUSED]} refused" if refusals else said
-    return judged(bad, said, **details)
+    summary = f"{counts[COMPUTED]} of {len(runs)} cases computed"
+    summary = f"{summary}, {counts[REFUSED]} refused" if refusals else summary
+    return judged(bad, summary, **details)
 
 
 def _time_tiers(
     device: str, effort: CheckOptions, seconds: float, tiers: Sequence[Tier]
 ) -> Iterator[tuple[Tier, Returned]]:
     """Time all backends one after the other in one child, which starts once."""
-    asked = {**_TIMED, "dtype": DTYPES_OF[device][0], "length": TIMED_LENGTHS[device]}
-    items = [_item(tier, device, effort, **asked) for tier in tiers]
+    parameters = {**_TIMED, "dtype": DTYPES_OF[device][0], "length": TIMED_LENGTHS[device]}
+    items = [_item(tier, device, effort, **parameters) for tier in tiers]
     return zip(tiers, _children(device, items, seconds), strict=True)
 
 
@@ -232,39 +232,41 @@ def _find_order(
     present: Sequence[Tier],
     claims: Claims,
     timings: Callable[[Sequence[Tier]], Iterator[tuple[Tier, Returned]]],
-    found: Mapping[str, Sequence[Ran]],
+    runs_by_tier: Mapping[str, Sequence[Ran]],
     folder: Path,
 ) -> CheckFinding:
     """Return the time of each backend that was right wherever it computed; the example is
     written from it.
     """
-    right = [tier for tier in present if _is_right(found.get(tier.name, ()))]
-    took = {tier.name: float(one.document.get("seconds", 0)) for tier, one in timings(right)}
-    measured = [(tier.name, took[tier.name]) for tier in right if took[tier.name]]
+    correct = [tier for tier in present if _is_right(runs_by_tier.get(tier.name, ()))]
+    took = {
+        tier.name: float(returned.document.get("seconds", 0)) for tier, returned in timings(correct)
+    }
+    measured = [(tier.name, took[tier.name]) for tier in correct if took[tier.name]]
     if not measured:
         return failed("no way to compute attention was right here")
     (folder / EXAMPLE).write_text(fallback_text(claims.target, measured), encoding="utf-8")
-    ordered = sorted(measured, key=lambda one: one[1])
-    said = ", ".join(f"{name} {1000 * seconds:.3g} ms" for name, seconds in ordered)
-    said = f"{DTYPES_OF[claims.device][0]}, forward and backward: {said}"
-    return passed(said, seconds_of=dict(ordered))
+    ordered = sorted(measured, key=lambda pair: pair[1])
+    summary = ", ".join(f"{name} {1000 * seconds:.3g} ms" for name, seconds in ordered)
+    summary = f"{DTYPES_OF[claims.device][0]}, forward and backward: {summary}"
+    return passed(summary, seconds_of=dict(ordered))
 
 
 def _is_right(runs: Sequence[Ran]) -> bool:
     return any(r.outcome == COMPUTED for r in runs) and not any(r.outcome in BAD for r in runs)
 
 
-def _table(found: Mapping[str, Sequence[Ran]]) -> list[dict[str, Any]]:
+def _table(runs_by_tier: Mapping[str, Sequence[Ran]]) -> list[dict[str, Any]]:
     """Return every case of every backend, for readers who need more than the checks."""
     return [
         {"tier": tier, "case": run.title, "outcome": run.outcome, "reason": run.reason}
-        for tier, runs in found.items()
+        for tier, runs in runs_by_tier.items()
         for run in runs
     ]
 
 
 def _registered() -> list[str]:
-    """The flash implementations that torch itself lists, where it does."""
+    """Return the flash implementations that torch itself lists, where it does."""
     attention: Any = torch.nn.attention
     listed = getattr(attention, "list_flash_attention_impls", None)
-    return [str(one) for one in listed()] if listed else []
+    return [str(name) for name in listed()] if listed else []

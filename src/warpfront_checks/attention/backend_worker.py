@@ -34,7 +34,7 @@ Compute = Callable[..., Tensor]
 
 
 def do_item(item: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A case judged, or its time taken."""
+    """Judge or time a case."""
     module, _, name = item["tier"]["compute"].partition(":")
     compute: Compute = getattr(importlib.import_module(module), name)
     case_inputs = _CaseInputs(item)
@@ -67,8 +67,8 @@ class _CaseInputs:
         generator = torch.Generator().manual_seed(item["seed"])
         width = item["width"]
         shapes = [(batch, count, length, width) for count in (heads, grouped, grouped, heads)]
-        drawn = [torch.randn(shape, generator=generator).to(self.dtype) for shape in shapes]
-        *self.tensors, self.cotangent = drawn
+        tensors = [torch.randn(shape, generator=generator).to(self.dtype) for shape in shapes]
+        *self.tensors, self.cotangent = tensors
         some = torch.rand(length, length, generator=generator) < 0.7
         self.mask = (some | torch.eye(length, dtype=torch.bool)) if self.kind == "mask" else None
 
@@ -92,14 +92,16 @@ class _CaseInputs:
 
 
 def expected(
-    inputs: Sequence[Tensor], cotangent: Tensor, allowed: Tensor | None, how: Arithmetic
+    inputs: Sequence[Tensor], cotangent: Tensor, allowed: Tensor | None, arithmetic: Arithmetic
 ) -> tuple[Budgeted, ...]:
-    """The output's budget and each gradient's; of heads that several queries share, their sum."""
+    """Return the output's budget and each gradient's; of heads that several queries share,
+    their sum.
+    """
     q, k, v = inputs
     group = q.shape[1] // k.shape[1]
     wide = (q, *(x.repeat_interleave(group, 1) for x in (k, v)))
-    output, first, *shared = attention_budgets(wide, cotangent, how, allowed)
-    return (output, first, *(_shared(one, group) for one in shared))
+    output, first, *shared = attention_budgets(wide, cotangent, arithmetic, allowed)
+    return (output, first, *(_shared(budgeted, group) for budgeted in shared))
 
 
 def _shared(budgeted: Budgeted, group: int) -> Budgeted:
@@ -115,12 +117,12 @@ def _shared(budgeted: Budgeted, group: int) -> Budgeted:
 
 
 def _judged(compute: Compute, case_inputs: _CaseInputs, tier: Mapping[str, str]) -> dict[str, Any]:
-    names, found = _profiled(lambda: case_inputs.run(compute), case_inputs.device)
-    how = Arithmetic(dtype=case_inputs.dtype, device=case_inputs.device)
+    names, outputs = _profiled(lambda: case_inputs.run(compute), case_inputs.device)
+    arithmetic = Arithmetic(dtype=case_inputs.dtype, device=case_inputs.device)
     inputs = [x.double() for x in case_inputs.tensors]
-    budgets = expected(inputs, case_inputs.cotangent.double(), case_inputs.allowed, how)
+    budgets = expected(inputs, case_inputs.cotangent.double(), case_inputs.allowed, arithmetic)
     shares: dict[str, float] = {}
-    for name, tensor, budgeted in zip(("output", "q", "k", "v"), found, budgets, strict=False):
+    for name, tensor, budgeted in zip(("output", "q", "k", "v"), outputs, budgets, strict=False):
         fault = _fault(name, tensor, budgeted, case_inputs, shares)
         if fault:
             return {"outcome": WRONG, "reason": fault, "kernels": names[:_SHOWN]}
@@ -160,15 +162,15 @@ def _profiled(
     on_device = device in _ACTIVITIES
     more = [getattr(activity, _ACTIVITIES[device])] if on_device else []
     with torch.profiler.profile(activities=[activity.CPU, *more]) as profile:
-        found = work()
+        outputs = work()
         _settle(device)
     spent: dict[str, float] = {}
     for event in profile.events() or ():
-        here = "CPU" not in str(event.device_type)
-        if here == on_device:
+        is_device_event = "CPU" not in str(event.device_type)
+        if is_device_event == on_device:
             times = event.time_range.elapsed_us()
             spent[event.name] = spent.get(event.name, 0.0) + float(times)
-    return sorted(spent, key=spent.__getitem__, reverse=True), found
+    return sorted(spent, key=spent.__getitem__, reverse=True), outputs
 
 
 def _settle(device: str) -> None:
@@ -179,15 +181,15 @@ def _settle(device: str) -> None:
 
 
 def _timed(compute: Compute, case_inputs: _CaseInputs, repetitions: int) -> float:
-    """The median of several, forward and backward, until the device is through."""
-    taken = []
+    """Return the median of several, forward and backward, until the device is through."""
+    durations = []
     for repetition in range(_WARM + repetitions):
-        began = time.perf_counter()
+        start = time.perf_counter()
         case_inputs.run(compute)
         _settle(case_inputs.device)
         if repetition >= _WARM:
-            taken.append(time.perf_counter() - began)
-    return statistics.median(taken)
+            durations.append(time.perf_counter() - start)
+    return statistics.median(durations)
 
 
 def main() -> None:

@@ -42,7 +42,7 @@ class Tier:
     lanes: int = 1
 
     def absence(self, device: str) -> str:
-        """Why it cannot be here, or nothing."""
+        """Return why the backend is unavailable, or nothing."""
         if device not in self.devices:
             return f"it is not for {device}"
         if self.needs and find_spec(self.needs) is None:
@@ -60,7 +60,7 @@ def _dot_product(backend: str) -> Callable[..., Tensor]:
         options: dict[str, Any] = {"is_causal": kind == "causal", "attn_mask": mask}
         if q.shape[1] != k.shape[1]:
             options["enable_gqa"] = True
-        with warnings.catch_warnings(record=True) as said:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
                 with attention.sdpa_kernel([getattr(attention.SDPBackend, backend)]):
@@ -68,16 +68,16 @@ def _dot_product(backend: str) -> Callable[..., Tensor]:
             except RuntimeError as error:
                 if "o available kernel" not in str(error):
                     raise
-                raise RefusedError(_why(said) or str(error)) from error
+                raise RefusedError(_why(caught) or str(error)) from error
 
     return compute
 
 
-def _why(said: list[warnings.WarningMessage]) -> str:
+def _why(caught: list[warnings.WarningMessage]) -> str:
     """Return torch's reason against a kernel: the last warning on this one."""
-    texts = [re.sub(r"\s*\(Triggered internally.*", "", str(one.message)) for one in said]
-    own = [text for text in texts if "kernel not used because" not in text]
-    return "; ".join(dict.fromkeys(own))[:300]
+    texts = [re.sub(r"\s*\(Triggered internally.*", "", str(warning.message)) for warning in caught]
+    reasons = [text for text in texts if "kernel not used because" not in text]
+    return "; ".join(dict.fromkeys(reasons))[:300]
 
 
 flash = _dot_product("FLASH_ATTENTION")
@@ -94,8 +94,8 @@ def _swapped(module: str) -> Callable[..., Tensor]:
             raise RefusedError(f"{module}.flash_attn_func takes no mask")
         library: Any = importlib.import_module(module)
         swapped = [x.transpose(1, 2) for x in (q, k, v)]
-        found = library.flash_attn_func(*swapped, causal=kind == "causal")
-        return (found[0] if isinstance(found, tuple) else found).transpose(1, 2)
+        output = library.flash_attn_func(*swapped, causal=kind == "causal")
+        return (output[0] if isinstance(output, tuple) else output).transpose(1, 2)
 
     return compute
 

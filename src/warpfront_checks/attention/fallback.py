@@ -73,10 +73,10 @@ MOST_TIERS = 3
 
 
 def fallback_text(target: str, measured: Sequence[tuple[str, float]]) -> str:
-    """Python for the fastest of `measured` (tier and seconds, any order): three, and the plain way
-    last where it is not among them, since it takes every case.
+    """Return Python for the fastest of `measured` (tier and seconds, any order): three, and the
+    plain way last where it is not among them, since it takes every case.
     """
-    ordered = sorted(measured, key=lambda one: one[1])
+    ordered = sorted(measured, key=lambda pair: pair[1])
     fastest = [name for name, _ in ordered][:MOST_TIERS]
     if "sdpa math" not in fastest and any(name == "sdpa math" for name, _ in ordered):
         fastest = [*fastest[: MOST_TIERS - 1], "sdpa math"]

@@ -1,1 +1,1 @@
-"""Timings: what operations take here, beside what the device is said to reach. Judges nothing."""
+"""Timings: the duration of operations, next to the published peak of the device. Judges nothing."""

@@ -1,5 +1,5 @@
-"""The clocks of real devices: events where there are such, else the host's time between two
-points at which the device has nothing left to do.
+"""The clocks of real devices: events if the device has them, else the host's time between two
+points at which the device is idle.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import torch
 
 from warpfront_checks.bench.timer import Clock, Work
 
-# Where torch does not say how much the last level of cache holds: more than any known has.
+# For a torch that does not report the size of the last cache: more than any known has.
 _CACHE_BYTES = 256 * 2**20
 _CYCLES = 10_000_000
 # What takes longer to launch is no short operation, and waits for no head start.
@@ -55,12 +55,12 @@ class EventClock:
                 self._spoil()
             if self._wait:
                 self._wait(2 * launching)
-            began = time.perf_counter()
+            started = time.perf_counter()
             start.record()
             work()
             end.record()
             # The shortest: once the host is far ahead, launching waits for the device.
-            launching = min(launching, time.perf_counter() - began)
+            launching = min(launching, time.perf_counter() - started)
         self._module.synchronize()
         return [start.elapsed_time(end) / 1000 for start, end in pairs]
 
@@ -84,15 +84,16 @@ class HostClock:
 
 
 def _waiting(module: Any) -> Callable[[float], object] | None:
-    """Lets a device wait for so many seconds, none where torch cannot. A spinning kernel, told in
-    cycles: how many there are to a second is measured, the second time, when the clock is up.
+    """Return a function that makes a device wait for so many seconds, None if torch cannot. It
+    is a spinning kernel, counted in cycles. The cycles of a second are measured, the second time,
+    when the clock is up.
     """
     sleep = getattr(module, "_sleep", None)
     if sleep is None:
         return None
     bare = EventClock(module, None, None)
     _, seconds = bare.times(lambda: sleep(_CYCLES), 2)
-    return lambda wanted: sleep(int(wanted * _CYCLES / seconds))
+    return lambda duration: sleep(int(duration * _CYCLES / seconds))
 
 
 def _host_seconds(work: Work, synchronise: Work) -> float:

@@ -30,8 +30,8 @@ class _DecoderBlock(nn.Module):
         batch, sequence, hidden = x.shape
         split = self.projected(self.before_attention(x))
         q, k, v = split.view(batch, sequence, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        seen = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.out(seen.transpose(1, 2).reshape(batch, sequence, hidden))
+        attended = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(attended.transpose(1, 2).reshape(batch, sequence, hidden))
         return x + self.narrow(functional.gelu(self.wide(self.before_feeding(x))))
 
 
@@ -53,18 +53,20 @@ class _Model(nn.Module):
 
 
 def training_step(shape: Decoder, dtype: str, device: str) -> Callable[[], Any]:
-    """One step, again and again over one batch: forward, backward, AdamW. Answers its loss."""
+    """Return a function for one step over one batch: forward, backward, AdamW. It returns its
+    loss.
+    """
     torch.manual_seed(0)
     model = _Model(shape).to(device=device, dtype=getattr(torch, dtype))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     size = (shape.batch, shape.sequence + 1)
     tokens = torch.randint(shape.vocabulary, size, generator=torch.Generator().manual_seed(0))
     tokens = tokens.to(device)
-    given, wanted = tokens[:, :-1].contiguous(), tokens[:, 1:].flatten()
+    inputs, targets = tokens[:, :-1].contiguous(), tokens[:, 1:].flatten()
 
     def step() -> Any:
         optimizer.zero_grad(set_to_none=True)
-        loss = functional.cross_entropy(model(given).flatten(0, 1).float(), wanted)
+        loss = functional.cross_entropy(model(inputs).flatten(0, 1).float(), targets)
         loss.backward()
         optimizer.step()
         return loss.detach()

@@ -50,12 +50,14 @@ class Convolution:
 
 
 def attention_flops(batch: int, sequence: int, hidden: int) -> int:
-    """Both products of a forward pass, nothing left out for a mask; softmax is not counted."""
+    """Return the FLOPs of both products of a forward pass, with the masked part; softmax is not
+    counted.
+    """
     return 4 * batch * sequence**2 * hidden
 
 
 def mlp_flops(batch: int, widths: tuple[int, ...]) -> int:
-    return sum(gemm_flops(batch, one, other) for one, other in pairwise(widths))
+    return sum(gemm_flops(batch, first, other) for first, other in pairwise(widths))
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,9 @@ class Decoder:
 
     @property
     def multiplied_parameters(self) -> int:
-        """Those that every token is multiplied by: no tables, no norms, with the projection."""
+        """Return the number of parameters that multiply every token: no tables, no norms, with
+        the projection.
+        """
         return self.layers * 12 * self.hidden**2 + self.hidden * self.vocabulary
 
     @property

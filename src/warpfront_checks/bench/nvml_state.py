@@ -1,7 +1,7 @@
 """An NVIDIA device's clocks, power and temperature: `python nvml_state.py [UUID]` prints JSON.
 
-A child of its own, as `hardware/nvml.py` is, because a broken driver can take a process down.
-What the device does not tell is left out. https://docs.nvidia.com/deploy/nvml-api/
+A child of its own, as `hardware/nvml.py` is, because a broken driver can take a process down. A
+field that the device does not report is omitted. https://docs.nvidia.com/deploy/nvml-api/
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ def main(arguments: list[str]) -> int:
 
 
 def read_nvml_state(library: Any, uuid: str = "") -> dict[str, float]:
-    """Of the device of this UUID, or of the only one. Raises OSError where it cannot be had."""
+    """Read the state of the device of this UUID, or of the only one. Raise OSError if it is
+    unavailable.
+    """
     if code := library.nvmlInit_v2():
         raise OSError(f"nvmlInit returned {code}")
     try:
@@ -51,14 +53,14 @@ def _handle(library: Any, uuid: str) -> Any:
 
 
 def _state(library: Any, handle: Any) -> Iterator[tuple[str, float]]:
-    asked = (
+    queries = (
         ("clock_hertz", library.nvmlDeviceGetClockInfo, (_SM_CLOCK,), 1e6),
         ("memory_clock_hertz", library.nvmlDeviceGetClockInfo, (_MEMORY_CLOCK,), 1e6),
         ("power_watts", library.nvmlDeviceGetPowerUsage, (), 1e-3),
         ("power_limit_watts", library.nvmlDeviceGetEnforcedPowerLimit, (), 1e-3),
         ("temperature_celsius", library.nvmlDeviceGetTemperature, (_CORE_SENSOR,), 1),
     )
-    for name, function, arguments, scale in asked:
+    for name, function, arguments, scale in queries:
         value = ctypes.c_uint()
         if not function(handle, *arguments, ctypes.byref(value)):
             yield name, value.value * scale
@@ -66,7 +68,7 @@ def _state(library: Any, handle: Any) -> Iterator[tuple[str, float]]:
     if not library.nvmlDeviceGetCurrentClocksThrottleReasons(handle, ctypes.byref(reasons)):
         yield "clocks_event_reasons", reasons.value
     count = ctypes.c_uint(0)
-    # Asked with no room for them, it answers how many there are.
+    # A call with no room for them returns their number.
     code = library.nvmlDeviceGetComputeRunningProcesses_v3(handle, ctypes.byref(count), None)
     if code in {0, _TOO_SMALL}:
         yield "processes", count.value

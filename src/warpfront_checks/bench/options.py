@@ -1,4 +1,4 @@
-"""What of `bench` is asked for; every door makes its options from `BENCH_OPTIONS`. No torch."""
+"""The options of `bench`; every CLI makes its options from `BENCH_OPTIONS`. No torch."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class BenchOption:
 
 @dataclass(frozen=True)
 class BenchEffort:
-    """What is timed, and for how long. No suite named is every suite."""
+    """The cases to time, and their budget. No suite named is every suite."""
 
     preset: str = "default"
     cases: str = ""
@@ -36,7 +36,7 @@ class BenchEffort:
     reference: bool = False
 
     def arguments(self) -> tuple[str, ...]:
-        """As options of a command line."""
+        """Return these values as options of a command line."""
         budget = self.budget
         valued = {
             "preset": self.preset,
@@ -46,13 +46,13 @@ class BenchEffort:
             "iterations": str(budget.iterations),
             "warmup": str(budget.warmup),
         }
-        said = [f"--{name}={value}" for name, value in valued.items() if value not in {"", "0"}]
+        texts = [f"--{name}={value}" for name, value in valued.items() if value not in {"", "0"}]
         flags = {name: getattr(self, name) for name in ("cold", "tf32", "reference")}
         flags |= dict.fromkeys(self.suites, True)
-        return (*said, *(f"--{name}" for name, value in flags.items() if value))
+        return (*texts, *(f"--{name}" for name, value in flags.items() if value))
 
     def document(self) -> dict[str, object]:
-        """As a record's settings have it."""
+        """Return these values as the settings of a record."""
         return {
             "preset": self.preset,
             "cases": self.cases,
@@ -65,10 +65,12 @@ class BenchEffort:
         }
 
 
-def read_bench_effort(**said: object) -> BenchEffort:
-    """From options by their names. Raises `ValueError` with what is wrong with one of them."""
+def read_bench_effort(**values: object) -> BenchEffort:
+    """Read the options by their names. Raise `ValueError` with the fault of one of them."""
     read = {
-        option.name: option.read(str(said[option.name])) if option.read else bool(said[option.name])
+        option.name: option.read(str(values[option.name]))
+        if option.read
+        else bool(values[option.name])
         for option in BENCH_OPTIONS
     }
     preset = PRESETS[str(read["preset"])]
@@ -99,7 +101,7 @@ def add_bench_options(parser: argparse.ArgumentParser) -> None:
 
 
 def parsed_bench_effort(options: argparse.Namespace) -> BenchEffort:
-    """Raises `ValueError`, as `read_bench_effort` does."""
+    """Read the options of a command line. Raise `ValueError`, as `read_bench_effort` does."""
     return read_bench_effort(
         **{option.name: getattr(options, option.name) for option in BENCH_OPTIONS}
     )

@@ -1,6 +1,6 @@
-"""What a device is said to reach: by architecture, name and memory together, never by one of them.
+"""Published peaks of devices: by architecture, name and memory together, never by one of them.
 
-Who is in no row has no peak: a share of somebody else's would be worse than none.
+A device in no row has no peak: a share of another device's peak would be worse than none.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ def peak_table() -> dict[str, Any]:
 
 
 def peak_of(arch: str, name: str, memory_bytes: int, dtype: str) -> dict[str, object] | None:
-    """As the record has it. `dtype` is torch's name, or `tf32` for float32 by that arithmetic;
-    another, as of a copy's bytes, leaves only the memory's rate.
+    """Return the peak for a record. `dtype` is torch's name, or `tf32` for float32 by that
+    arithmetic; another, as of a copy's bytes, gives only the memory's rate.
     """
     for row in peak_table()["rows"]:
         least, most = row["memory_gib"]

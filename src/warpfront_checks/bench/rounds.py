@@ -32,7 +32,9 @@ class TimedDevice(Protocol):
     clock: Clock
 
     def make(self, case: TimedCase) -> Work:
-        """Raises whatever torch does, and `LookupError` for what makes no sense here."""
+        """Make the work of a case. Raise torch's own errors, and `LookupError` for impossible
+        cases.
+        """
         ...
 
     def peak(self, dtype: str) -> Peak | None: ...
@@ -44,7 +46,7 @@ class TimedDevice(Protocol):
     def memory_peak(self) -> int | None: ...
 
     def kernel(self, work: Work) -> str | None:
-        """What one repetition spends most of its time in."""
+        """Return the kernel that takes most of one repetition's time."""
         ...
 
 
@@ -62,7 +64,7 @@ class Timing:
     notes: list[str] = field(default_factory=list)
 
     def add_block(self, bench: TimedDevice, budget: Budget) -> None:
-        """One block more. What goes wrong ends this case, and no other."""
+        """Time one block more. An error ends this case, and no other."""
         try:
             self._add_block(bench, budget)
         except LookupError as error:
@@ -70,8 +72,8 @@ class Timing:
             self.notes.append(str(error))
         except Exception as error:  # noqa: BLE001 - a case that raises is a result; the rest go on
             self.outcome = ERROR
-            said = str(error).strip().splitlines() or [""]
-            self.notes.append(f"{type(error).__name__}: {said[0]}"[:500])
+            message = str(error).strip().splitlines() or [""]
+            self.notes.append(f"{type(error).__name__}: {message[0]}"[:500])
 
     def _add_block(self, bench: TimedDevice, budget: Budget) -> None:
         work = bench.make(self.case)
@@ -93,7 +95,9 @@ class Timing:
             self.notes.append(f"not still after {warmed.repetitions} repetitions of warming up")
 
     def document(self, peak: Peak | None) -> dict[str, Any]:
-        """As a record has it. A case that failed later has no times: half of them are none."""
+        """Return the document for a record. A case that failed later has no times: half of them
+        are none.
+        """
         case, was_timed = self.case, self.outcome == TIMED
         return {
             "id": case.id,
@@ -114,7 +118,7 @@ class Timing:
         }
 
     def line(self) -> str:
-        """What is said of it while the rest are timed."""
+        """Return the line of progress for this case, printed while the rest are timed."""
         if self.outcome != TIMED:
             return f"{self.case.id}: {self.outcome}: {self.notes[-1]}"
         return f"{self.case.id}: {1000 * median(chain.from_iterable(self.blocks)):.4g} ms"
@@ -123,7 +127,7 @@ class Timing:
 def time_cases(
     cases: Sequence[TimedCase], bench: TimedDevice, budget: Budget, say: Callable[[str], None]
 ) -> list[dict[str, Any]]:
-    """Every case in every block; documents in the order of the table."""
+    """Time every case in every block; return documents in the order of the table."""
     timings = {case.id: Timing(case) for case in cases}
     for block in range(BLOCKS):
         for case in rotated(cases, block):

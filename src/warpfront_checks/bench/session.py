@@ -46,7 +46,7 @@ _PRODUCTS = {"float32": "tf32"}
 
 
 class NoDeviceError(Exception):
-    """The claimed device is not here: the CPU's times would be told as its own."""
+    """The claimed device is missing: the CPU's times would pass for its own."""
 
 
 def main(arguments: list[str]) -> int:
@@ -69,7 +69,7 @@ def main(arguments: list[str]) -> int:
 
 
 def record_bench(claims: Claims, effort: BenchEffort, folder: Path) -> Path:
-    """Write `bench.json`. Raises `NoDeviceError`."""
+    """Write `bench.json`. Raise `NoDeviceError`."""
     device = _claimed(claims)
     require_full_precision()
     if effort.tf32:
@@ -109,7 +109,7 @@ def record_bench(claims: Claims, effort: BenchEffort, folder: Path) -> Path:
 
 
 def _doubts(claims: Claims) -> tuple[str, ...]:
-    """Why these times may be no hardware's."""
+    """Return the reasons why these times may be no hardware's."""
     if claims.device == "cpu":
         return ()
     doubtful = judge_device(claims, read_facts(torch), read_hardware(Machine()))
@@ -117,7 +117,7 @@ def _doubts(claims: Claims) -> tuple[str, ...]:
 
 
 def _memory_below_floor(device: Device | None) -> tuple[str, ...]:
-    """A finding for a device with less memory than the cases are made for."""
+    """Return a finding for a device with less memory than the cases are made for."""
     if device is None or device.memory_bytes >= MEMORY_FLOOR_BYTES:
         return ()
     memory = f"{device.memory_bytes / 2**30:.1f} GiB"
@@ -165,8 +165,9 @@ class TorchBench:
         return int(torch.cuda.max_memory_allocated()) if self.device == "cuda" else None
 
     def kernel(self, work: Work) -> str | None:
-        """The device's own name where it is one, on the CPU torch's of the operation. Who waits for
-        a core does so in whatever operation it was: on the CPU the least of three times counts.
+        """Return the device's own name where it is one, on the CPU torch's of the operation.
+        Who waits for a core does so in whatever operation it was: on the CPU the least of three
+        times counts.
         """
         runs = [self._spent_by_name(work) for _ in range(1 if self.device == "cuda" else 3)]
         spent = {name: min(run.get(name, most) for run in runs) for name, most in runs[0].items()}
@@ -202,7 +203,7 @@ def _spent(event: Any, *, on_device: bool) -> float:
 
 
 def _claimed(claims: Claims) -> Device | None:
-    """The first device that torch sees, if it is of the claimed kind; none for the CPU."""
+    """Return the first device that torch sees, if it is of the claimed kind; none for the CPU."""
     if claims.device == "cpu":
         return None
     facts = read_facts(torch)
@@ -220,7 +221,7 @@ def _properties(device: str) -> Any:
 
 
 def _allow_tf32() -> None:
-    """On top of full precision: float32 products and convolutions alone."""
+    """Allow TF32 for float32 products and convolutions alone, on top of full precision."""
     backends: Any = torch.backends
     if hasattr(backends.cuda.matmul, "fp32_precision"):
         backends.cuda.matmul.fp32_precision = "tf32"
@@ -261,7 +262,7 @@ def _trained(bench: TorchBench, case: TimedCase, shape: Decoder) -> dict[str, An
         "tokens_per_step": shape.tokens_per_step,
         "devices": 1,
         "step_seconds": seconds,
-        # A loss that is no number is no JSON: then there is none at all, which says it.
+        # JSON has no NaN and no infinity, so one such loss empties the list.
         "losses": read if all(map(math.isfinite, read)) else [],
         "model_flops_per_token": shape.model_flops_per_token,
         "peak": bench.peak(case.dtype),

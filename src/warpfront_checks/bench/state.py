@@ -1,5 +1,5 @@
-"""Clocks, power, temperature, who else is here, and what holds the device back: read before and
-after, judged as `noisy` or not.
+"""The state of a device (clocks, power, temperature, other processes, throttling): read before
+and after, judged as `noisy` or not.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ State = Mapping[str, Any]
 
 
 def read_state(reader: MachineReader, device: str, address: str, uuid: str) -> dict[str, Any]:
-    """What can be read now, by the device's PCI address (AMD) or UUID (NVIDIA); what cannot
-    is left out.
+    """Read the current state, by the device's PCI address (AMD) or UUID (NVIDIA); a field that
+    cannot be read is omitted.
     """
     state: dict[str, Any] = {"load": _load(), "cores": len(os.sched_getaffinity(0))}
     if device != "cuda":
@@ -37,13 +37,13 @@ def read_state(reader: MachineReader, device: str, address: str, uuid: str) -> d
 
 
 def here(device: str, properties: Any) -> tuple[MachineReader, str, str, str]:
-    """This machine, and what `read_state` asks by, from torch's `properties` of a device."""
+    """Return this machine, and what `read_state` asks by, from torch's `properties` of a device."""
     is_amd = bool(getattr(properties, "gcnArchName", ""))
     return Machine(), device, _address(properties) if is_amd else "", _uuid(properties)
 
 
 def noisy(before: State, after: State) -> list[str]:
-    """Why these timings may be somebody else's: reasons in words, none where there is none."""
+    """Return the reasons for which these timings may be disturbed; none if there is none."""
     reasons = []
     if before["load"] > before["cores"]:
         reasons.append(f"load {before['load']:.1f} on {before['cores']} cores before it began")
@@ -51,14 +51,14 @@ def noisy(before: State, after: State) -> list[str]:
         reasons.append(f"{before['processes']} processes use the device")
     if before.get("busy_percent", 0) > _BUSY_PERCENT:
         reasons.append(f"the device was {before['busy_percent']:.0f} % busy before it began")
-    for when, state in (("before", before), ("after", after)):
+    for moment, state in (("before", before), ("after", after)):
         bits = state.get("clocks_event_reasons") or 0
-        reasons += [f"{why} {when} it" for bit, why in _HELD_BACK.items() if bits & bit]
+        reasons += [f"{why} {moment} it" for bit, why in _HELD_BACK.items() if bits & bit]
     return reasons
 
 
 def _load() -> float:
-    """Of the last minute; the kernel's, so of everybody's on this machine."""
+    """Return the load of the last minute; the kernel's, so of all processes on this machine."""
     return os.getloadavg()[0]
 
 

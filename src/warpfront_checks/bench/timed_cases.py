@@ -1,7 +1,7 @@
-"""What is timed, as a table: shapes, and the work and bytes that follow from them. No torch.
+"""The table of timed cases: shapes, and the work and bytes that follow from them. No torch.
 
-A case's id is `op/shape/dtype/direction`, the same on every device, so that records can be held
-against each other.
+A case's id is `op/shape/dtype/direction`, the same on every device, so that records can be
+compared.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ SUITES: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class TimedCase:
-    """One operation on one shape. `sizes` are what `work` makes it from; `flops` is None where
-    an operation is not counted by them, `bytes` where memory does not bound it.
+    """One operation on one shape. `work` makes it from `sizes`; `flops` is None for an
+    operation that is not counted by them, `bytes` for one that memory does not bound.
     """
 
     suite: str
@@ -71,7 +71,7 @@ class TimedCase:
 
 @dataclass(frozen=True)
 class Preset:
-    """How much is timed: the shapes of each suite, and `seconds`, the budget of a case."""
+    """The amount of timing: the shapes of each suite, and `seconds`, the budget of a case."""
 
     name: str
     dtypes: tuple[str, ...]
@@ -91,15 +91,15 @@ class Preset:
 
 
 def _presets() -> dict[str, Preset]:
-    """The presets of presets.json; one that is `like` another has its fields."""
+    """Return the presets of presets.json; one that is `like` another has its fields."""
     document = json.loads(Path(__file__).with_name("presets.json").read_text(encoding="utf-8"))
     presets = {}
     for name, fields in document.items():
-        known = {**document.get(fields.pop("like", ""), {}), **fields}
-        known["convolutions"] = tuple(Convolution(*sizes) for sizes in known["convolutions"])
-        known["decoder"] = Decoder(**known["decoder"])
-        known = {key: _frozen(value) for key, value in known.items()}
-        presets[name] = Preset(name=name, **known)
+        resolved = {**document.get(fields.pop("like", ""), {}), **fields}
+        resolved["convolutions"] = tuple(Convolution(*sizes) for sizes in resolved["convolutions"])
+        resolved["decoder"] = Decoder(**resolved["decoder"])
+        resolved = {key: _frozen(value) for key, value in resolved.items()}
+        presets[name] = Preset(name=name, **resolved)
     return presets
 
 
@@ -112,7 +112,9 @@ TINY, SEED = PRESETS["tiny"], PRESETS["seed"]
 
 
 def cases_of(preset: Preset, dtypes: Iterable[str] = ()) -> tuple[TimedCase, ...]:
-    """Every case of a preset but the training step, each dtype in turn; copies have no dtype."""
+    """Return every case of a preset but the training step, each dtype in turn; copies have no
+    dtype.
+    """
     return (
         *(case for dtype in (dtypes or preset.dtypes) for case in _typed(preset, dtype)),
         *_copies(preset),
@@ -122,11 +124,11 @@ def cases_of(preset: Preset, dtypes: Iterable[str] = ()) -> tuple[TimedCase, ...
 def chosen(
     cases: Iterable[TimedCase], suites: Iterable[str], pattern: str
 ) -> tuple[TimedCase, ...]:
-    wanted = set(suites) or set(SUITES)
+    names = set(suites) or set(SUITES)
     return tuple(
         case
         for case in cases
-        if case.suite in wanted and (not pattern or fnmatch.fnmatchcase(case.id, pattern))
+        if case.suite in names and (not pattern or fnmatch.fnmatchcase(case.id, pattern))
     )
 
 
@@ -165,7 +167,7 @@ def _convolutions(preset: Preset, dtype: str) -> Iterator[TimedCase]:
 
 
 def _passes(preset: Preset, dtype: str) -> Iterator[TimedCase]:
-    """What memory bounds: so many bytes read, so many written."""
+    """Yield the cases that memory bounds, with the bytes they read and write."""
     for suite, op, sizes, elements in (*_streams(preset), *_planes(preset)):
         yield TimedCase(suite, op, sizes, dtype, bytes=elements * ITEM_BYTES[dtype])
 

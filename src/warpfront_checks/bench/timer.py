@@ -1,6 +1,6 @@
-"""How long something takes: warmed up, in blocks, each repetition by itself. No torch.
+"""The duration of an operation: warmed up, in blocks, each repetition by itself. No torch.
 
-A `Clock` knows the device; what is decided here needs none, and is tested with one of fakes.
+A `Clock` knows the device; the decisions of this module need none, and are tested with fake clocks.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ WARM_WINDOW = 5
 WARM_MOVE = 0.01
 WARM_LEAST = 3
 REPETITIONS_LEAST = 20
-# In one block: what a record holds of something short would be megabytes.
+# The most in one block: a record of a short operation would be megabytes.
 REPETITIONS_MOST = 100
 # After inputs were made anew for a later block: not timed.
 RECALLED = 2
@@ -31,18 +31,20 @@ class Clock(Protocol):
     """A device's clock."""
 
     def first(self, work: Work) -> float:
-        """Seconds on the host until the very first call is over: loading, searching, compiling."""
+        """Return seconds on the host until the very first call is over: loading, searching,
+        compiling.
+        """
         ...
 
     def times(self, work: Work, repetitions: int) -> Sequence[float]:
-        """Seconds on the device, of each repetition."""
+        """Return seconds on the device, of each repetition."""
         ...
 
 
 @dataclass(frozen=True)
 class Budget:
-    """How long one case may take. `iterations` and `warmup` above 0 fix counts, as the seed's flags
-    do, and leave `seconds` unused.
+    """The time limit of one case. `iterations` and `warmup` above 0 fix counts, as the seed's
+    flags do, and `seconds` is then unused.
     """
 
     seconds: float = 0.5
@@ -52,7 +54,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Warmed:
-    """What a case took before it counted. `settled` is False where time ran out first."""
+    """The times of a case before it counted. `settled` is False if time ran out first."""
 
     first_seconds: float
     seconds: float
@@ -76,15 +78,20 @@ def warm_up(clock: Clock, work: Work, budget: Budget) -> Warmed:
     return Warmed(first, median(times[-WARM_WINDOW:]), len(times), settled)
 
 
-def _is_still(seen: Sequence[float]) -> bool:
-    if len(seen) < 2 * WARM_WINDOW:
+def _is_still(durations: Sequence[float]) -> bool:
+    if len(durations) < 2 * WARM_WINDOW:
         return False
-    before, last = median(seen[-2 * WARM_WINDOW : -WARM_WINDOW]), median(seen[-WARM_WINDOW:])
+    before, last = (
+        median(durations[-2 * WARM_WINDOW : -WARM_WINDOW]),
+        median(durations[-WARM_WINDOW:]),
+    )
     return abs(last - before) < WARM_MOVE * before
 
 
 def repetitions_of_a_block(budget: Budget, seconds: float) -> int:
-    """What fits into a fifth of the budget, where one takes `seconds`; or a fifth of the count."""
+    """Return the number of repetitions that fit into a fifth of the budget, if one takes
+    `seconds`; or a fifth of the count.
+    """
     if budget.iterations:
         return math.ceil(budget.iterations / BLOCKS)
     fitting = math.ceil(budget.seconds / BLOCKS / seconds) if seconds > 0 else REPETITIONS_MOST
@@ -92,7 +99,9 @@ def repetitions_of_a_block(budget: Budget, seconds: float) -> int:
 
 
 def rotated(cases: Sequence[_T], block: int) -> Iterator[_T]:
-    """Every block begins a fifth further on, so that drift is not always the same cases'."""
+    """Return the cases of a block. Each block begins a fifth further on, so that drift does not
+    always affect the same cases.
+    """
     start = block * len(cases) // BLOCKS
     yield from cases[start:]
     yield from cases[:start]

@@ -41,9 +41,9 @@ def work_of(case: TimedCase, device: str) -> Work:
         function = _ELEMENTWISE[case.op]
         return lambda: function(x)
     if case.op in _PAIRS:
-        one, other = inputs.normal(case.sizes, case.sizes)
+        first, other = inputs.normal(case.sizes, case.sizes)
         paired = _PAIRS[case.op]
-        return lambda: paired(one, other)
+        return lambda: paired(first, other)
     forward, needing = _LAYERS[case.op](case.sizes, inputs)
     return _both(forward, needing) if case.direction == BOTH else _without_gradient(forward)
 
@@ -60,10 +60,10 @@ class _Inputs:
         return [self._one(shape, needs_gradient=needs_gradient) for shape in shapes]
 
     def _one(self, shape: tuple[int, ...], *, needs_gradient: bool) -> Any:
-        made = torch.randn(
+        tensor = torch.randn(
             shape, generator=self._generator, device=self._device, dtype=self._dtype
         ).div_(8)
-        return made.requires_grad_(self._needs_gradient and needs_gradient)
+        return tensor.requires_grad_(self._needs_gradient and needs_gradient)
 
 
 def _without_gradient(forward: Work) -> Work:
@@ -110,7 +110,7 @@ def _max_pool2d(sizes: tuple[int, ...], inputs: _Inputs) -> Made:
 
 
 def _batch_norm(sizes: tuple[int, ...], inputs: _Inputs) -> Made:
-    """With running statistics, as inference has it: one pass."""
+    """Return a batch norm with running statistics, as inference has it: one pass."""
     n, channels, size = sizes
     x, weight, bias, mean = inputs.normal((n, channels, size, size), *[(channels,)] * 3)
     variance = torch.ones_like(mean)
@@ -123,10 +123,10 @@ def _mlp(sizes: tuple[int, ...], inputs: _Inputs) -> Made:
     weights = inputs.normal(*zip(widths[1:], widths))  # noqa: B905 - pairs
 
     def forward() -> Any:
-        left = x
+        hidden = x
         for weight in weights[:-1]:
-            left = functional.relu(functional.linear(left, weight))
-        return functional.linear(left, weights[-1])
+            hidden = functional.relu(functional.linear(hidden, weight))
+        return functional.linear(hidden, weights[-1])
 
     return forward, weights
 
@@ -146,7 +146,7 @@ _LAYERS: dict[str, Callable[[tuple[int, ...], _Inputs], Made]] = {
     "batch_norm": _batch_norm,
     "mlp": _mlp,
     "attention": _attention,
-    "causal_attention": lambda sizes, made: _attention(sizes, made, causal=True),
+    "causal_attention": lambda sizes, inputs: _attention(sizes, inputs, causal=True),
 }
 
 
@@ -157,6 +157,6 @@ def _copy(case: TimedCase, device: str) -> Work:
     way, _, memory = case.op.partition("_")
     count = case.sizes[0] * MI
     host = torch.ones(count, dtype=torch.uint8, pin_memory=memory == "pinned")
-    there = torch.zeros(count, dtype=torch.uint8, device=device)
-    target, source = (there, host) if way == "h2d" else (host, there)
+    device_bytes = torch.zeros(count, dtype=torch.uint8, device=device)
+    target, source = (device_bytes, host) if way == "h2d" else (host, device_bytes)
     return lambda: target.copy_(source, non_blocking=memory == "pinned")

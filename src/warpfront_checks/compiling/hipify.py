@@ -42,7 +42,7 @@ class Hipified:
 
 
 def copy_tree(job: CompileJob, files: Iterable[str]) -> None:
-    """The named files of the source, below `job.copy`. Raises `CopyError` beyond the limit."""
+    """Copy the named files of the source to `job.copy`. Raise `CopyError` beyond the limit."""
     total = 0
     for name in files:
         target = job.copy / name
@@ -60,10 +60,10 @@ def hipify_copy(job: CompileJob, results: Path, *, torch: bool) -> Hipified:
     """
     copy = _with_torch(job) if torch else _with_perl(job)
     for name in job.hipified:
-        made = job.copy / copy.renamed.get(name, name)
-        kept = results / "hipified" / name
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(made, kept)
+        translated = job.copy / copy.renamed.get(name, name)
+        target = results / "hipified" / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(translated, target)
     return copy
 
 
@@ -72,15 +72,15 @@ def _with_perl(job: CompileJob) -> Hipified:
         work = job.scratch / "hipify" / name
         work.mkdir(parents=True, exist_ok=True)
         argv = ("hipify-perl", "-o", str(work / "made"), str(job.copy / name))
-        ended = ran(argv, seconds=_HIPIFY_SECONDS, memory_bytes=job.memory_bytes, cwd=work)
-        if ended.returncode == 0:
+        completed = ran(argv, seconds=_HIPIFY_SECONDS, memory_bytes=job.memory_bytes, cwd=work)
+        if completed.returncode == 0:
             shutil.move(work / "made", job.copy / name)
-        return ended
+        return completed
 
     with ThreadPoolExecutor(job.jobs) as pool:
-        ended = dict(zip(job.hipified, pool.map(one, job.hipified), strict=True))
-    said = {name: _why(one) for name, one in ended.items() if one.returncode != 0}
-    return Hipified(tool="hipify-perl", said=said, renamed={})
+        endings = dict(zip(job.hipified, pool.map(one, job.hipified), strict=True))
+    problems = {name: _why(ending) for name, ending in endings.items() if ending.returncode != 0}
+    return Hipified(tool="hipify-perl", said=problems, renamed={})
 
 
 def _with_torch(job: CompileJob) -> Hipified:
@@ -91,30 +91,30 @@ def _with_torch(job: CompileJob) -> Hipified:
     files = [str(job.copy / name) for name in job.hipified]
     argv = (sys.executable, "-c", _TORCH_HIPIFY, str(job.copy), *files)
     seconds = job.seconds + len(files)
-    ended = ran(argv, seconds=seconds, memory_bytes=1 << 40, cwd=work)
-    line = next((line for line in ended.output.splitlines() if line.startswith("made=")), "")
-    if ended.returncode != 0 or not line:
-        why = _why(ended)
+    completed = ran(argv, seconds=seconds, memory_bytes=1 << 40, cwd=work)
+    line = next((line for line in completed.output.splitlines() if line.startswith("made=")), "")
+    if completed.returncode != 0 or not line:
+        why = _why(completed)
         return Hipified(
             tool="torch.utils.hipify", said=dict.fromkeys(job.hipified, why), renamed={}
         )
-    made: dict[str, str] = json.loads(line.removeprefix("made="))
-    return Hipified(tool="torch.utils.hipify", said={}, renamed=_renamed(job, made))
+    renames: dict[str, str] = json.loads(line.removeprefix("made="))
+    return Hipified(tool="torch.utils.hipify", said={}, renamed=_renamed(job, renames))
 
 
-def _renamed(job: CompileJob, made: dict[str, str]) -> dict[str, str]:
+def _renamed(job: CompileJob, renames: dict[str, str]) -> dict[str, str]:
     root = f"{job.copy}/"
     return {
         name.removeprefix(root): path.removeprefix(root)
-        for name, path in made.items()
+        for name, path in renames.items()
         if name.startswith(root) and path.startswith(root) and name != path
     }
 
 
-def _why(ended: Ended) -> str:
-    if ended.missing:
-        return f"no {ended.argv[0]} in this image"
-    if ended.returncode is None:
-        return f"{Path(ended.argv[0]).name} was stopped after {ended.seconds:.0f} s"
-    lines: Sequence[str] = ended.output.strip().splitlines() or ("it said nothing",)
-    return f"{Path(ended.argv[0]).name} exited with {ended.returncode}: {lines[-1]}"
+def _why(completed: Ended) -> str:
+    if completed.missing:
+        return f"no {completed.argv[0]} in this image"
+    if completed.returncode is None:
+        return f"{Path(completed.argv[0]).name} was stopped after {completed.seconds:.0f} s"
+    lines: Sequence[str] = completed.output.strip().splitlines() or ("it said nothing",)
+    return f"{Path(completed.argv[0]).name} exited with {completed.returncode}: {lines[-1]}"

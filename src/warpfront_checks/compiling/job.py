@@ -13,8 +13,8 @@ SCHEMA = 1
 
 @dataclass(frozen=True, kw_only=True)
 class JobUnit:
-    """One source. `argv` has `{source}`, `{output}`, `{work}` and `{torch}` as words of its
-    own; it is empty if this vendor's compiler does not take such a source.
+    """A source to compile. `argv` has `{source}`, `{output}`, `{work}` and `{torch}` as words
+    of its own; it is empty if this vendor's compiler does not take such a source.
     """
 
     path: str
@@ -58,45 +58,45 @@ class CompileJob:
         return self.copy if self.hipified else self.source
 
     def document(self) -> dict[str, object]:
-        """The job as JSON values; `read_job` reads them back to an equal value."""
+        """Return the job as JSON values; `read_job` reads them back to an equal value."""
         values: dict[str, object] = json.loads(json.dumps(asdict(self), default=str))
         return {"schema": SCHEMA, **values}
 
 
 def read_job(path: Path) -> CompileJob:
-    """Raises `ValueError` for a job that this copy of the checks does not understand."""
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    if found.get("schema") != SCHEMA:
-        raise ValueError(f"{path}: schema is {found.get('schema')!r}, not {SCHEMA}")
-    probe = found["probe"]
+    """Read a job. Raise `ValueError` for one that this copy of the checks does not understand."""
+    document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    if document.get("schema") != SCHEMA:
+        raise ValueError(f"{path}: schema is {document.get('schema')!r}, not {SCHEMA}")
+    probe = document["probe"]
     return CompileJob(
-        target=found["target"],
-        source=Path(found["source"]),
-        scratch=Path(found["scratch"]),
-        copy=Path(found["copy"]),
-        version=tuple(found["version"]),
+        target=document["target"],
+        source=Path(document["source"]),
+        scratch=Path(document["scratch"]),
+        copy=Path(document["copy"]),
+        version=tuple(document["version"]),
         probe=Probe(name=probe["name"], text=probe["text"], argv=tuple(probe["argv"])),
-        torch_defines=tuple(found["torch_defines"]),
-        environment=found["environment"],
-        copied=tuple(found["copied"]),
-        hipified=tuple(found["hipified"]),
-        kept=tuple(found["kept"]),
-        seconds=float(found["seconds"]),
-        memory_bytes=int(found["memory_bytes"]),
-        jobs=int(found["jobs"]),
-        units=tuple(_unit(unit) for unit in found["units"]),
+        torch_defines=tuple(document["torch_defines"]),
+        environment=document["environment"],
+        copied=tuple(document["copied"]),
+        hipified=tuple(document["hipified"]),
+        kept=tuple(document["kept"]),
+        seconds=float(document["seconds"]),
+        memory_bytes=int(document["memory_bytes"]),
+        jobs=int(document["jobs"]),
+        units=tuple(_unit(unit) for unit in document["units"]),
     )
 
 
-def _unit(found: Mapping[str, Any]) -> JobUnit:
+def _unit(fields: Mapping[str, Any]) -> JobUnit:
     return JobUnit(
-        path=found["path"],
-        kind=found["kind"],
-        torch=found["torch"],
-        argv=tuple(found["argv"]),
+        path=fields["path"],
+        kind=fields["kind"],
+        torch=fields["torch"],
+        argv=tuple(fields["argv"]),
     )
 
 
 def filled(argv: Sequence[str], places: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """The command with each place (`{source}`) replaced by its words; other words stay."""
+    """Return the command with each place (`{source}`) replaced by its words; other words stay."""
     return tuple(word for part in argv for word in places.get(part, (part,)))

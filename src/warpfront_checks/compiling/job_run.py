@@ -51,7 +51,7 @@ for file in files:
 
 @dataclass(kw_only=True)
 class CompileJobRun:
-    """One job. `torch` are the options of this Python's torch, None without one."""
+    """A run of one job. `torch` are the options of this Python's torch, None without one."""
 
     job: CompileJob
     results: Path
@@ -72,7 +72,9 @@ class CompileJobRun:
         recorder.environment.update(self.facts)
         recorder.run([Check(name=name, find=self._find_hipified) for name in hipify])
         with ThreadPoolExecutor(self.job.jobs) as pool:
-            futures = [pool.submit(self._find_compiled, at, unit) for at, unit in enumerate(units)]
+            futures = [
+                pool.submit(self._find_compiled, index, unit) for index, unit in enumerate(units)
+            ]
             recorder.run(
                 [
                     Check(name=unit.path, find=future.result)
@@ -81,9 +83,11 @@ class CompileJobRun:
             )
 
     def _read_torch(self) -> None:
-        wanted = self.job.hipified or any(unit.torch for unit in self.job.units)
-        ended = self._ran((sys.executable, "-c", _TORCH_FACTS), "torch") if wanted else None
-        lines = ended.output.splitlines() if ended and ended.returncode == 0 else []
+        needs_torch = self.job.hipified or any(unit.torch for unit in self.job.units)
+        completed = (
+            self._ran((sys.executable, "-c", _TORCH_FACTS), "torch") if needs_torch else None
+        )
+        lines = completed.output.splitlines() if completed and completed.returncode == 0 else []
         line = next((line for line in lines if line.startswith("facts=")), "")
         if not line:
             return
@@ -104,13 +108,13 @@ class CompileJobRun:
         source.parent.mkdir(parents=True, exist_ok=True)
         source.write_text(self.job.probe.text, encoding="ascii")
         argv = self._command(self.job.probe.argv, source, "probe")
-        ended = self._ran(argv, "probe")
-        details = {"version": version.output.strip(), "output": ended.output}
-        if ended.returncode == 0:
+        completed = self._ran(argv, "probe")
+        details = {"version": version.output.strip(), "output": completed.output}
+        if completed.returncode == 0:
             return passed("", **details)
         name = self.job.version[0]
         self.known = f"this {name} cannot compile for {self.job.target}"
-        return unavailable(f"{self.known}: {_first_line(ended)}", **details)
+        return unavailable(f"{self.known}: {_first_line(completed)}", **details)
 
     def _find_hipified(self) -> CheckFinding:
         if self.known:
@@ -131,29 +135,29 @@ class CompileJobRun:
             return CheckFinding(outcome=ERROR, reason=reason, details=details)
         return passed(f"{hipified.tool} over {count} files", **details)
 
-    def _find_compiled(self, at: int, unit: JobUnit) -> CheckFinding:
+    def _find_compiled(self, index: int, unit: JobUnit) -> CheckFinding:
         if self.known:
             return unavailable(self.known)
         if unit.torch and self.torch is None:
             return unavailable("it needs torch's headers, and this image has no torch")
         if unit.kind == "extension":
-            return self._find_extension(at, unit)
+            return self._find_extension(index, unit)
         if not unit.argv:
             return unavailable(f"{self.job.version[0]} does not compile {unit.kind}s")
-        name = f"unit-{at}"
+        name = f"unit-{index}"
         renamed = self.hipified.renamed if self.hipified else {}
         source = self.job.root / renamed.get(unit.path, unit.path)
-        ended = self._ran(self._command(unit.argv, source, name), name)
-        finding = self._judged(ended, name)
+        completed = self._ran(self._command(unit.argv, source, name), name)
+        finding = self._judged(completed, name)
         shutil.rmtree(self.job.scratch / name, ignore_errors=True)
         return finding
 
-    def _find_extension(self, at: int, unit: JobUnit) -> CheckFinding:
+    def _find_extension(self, index: int, unit: JobUnit) -> CheckFinding:
         """`setup.py build_ext` against this Python's torch, then every module imported."""
-        name = f"unit-{at}"
-        own = self.job.scratch / name / "tree"
+        name = f"unit-{index}"
+        tree = self.job.scratch / name / "tree"
         try:
-            own_job = dataclasses.replace(self.job, source=self.job.root, copy=own)
+            own_job = dataclasses.replace(self.job, source=self.job.root, copy=tree)
             copy_tree(own_job, self.job.copied)
         except CopyError as error:
             return CheckFinding(outcome=ERROR, reason=str(error))
@@ -168,45 +172,49 @@ class CompileJobRun:
             str(built.with_name("temp")),
         )
         environment = {**self.job.environment, "MAX_JOBS": str(self.job.jobs)}
-        folder = (own / unit.path).parent
-        ended = self._ran(argv, name, cwd=folder, environment=environment, bounded=False)
-        if ended.returncode != 0:
-            return self._judged(ended, name)
+        folder = (tree / unit.path).parent
+        completed = self._ran(argv, name, cwd=folder, environment=environment, bounded=False)
+        if completed.returncode != 0:
+            return self._judged(completed, name)
         imported = self._ran((sys.executable, "-c", _IMPORT, str(built)), name, bounded=False)
-        seconds = ended.seconds + imported.seconds
+        seconds = completed.seconds + imported.seconds
         finding = self._judged(dataclasses.replace(imported, seconds=seconds), name)
         shutil.rmtree(self.job.scratch / name, ignore_errors=True)
         return finding
 
-    def _judged(self, ended: Ended, name: str) -> CheckFinding:
+    def _judged(self, completed: Ended, name: str) -> CheckFinding:
         details = {
-            "argv": list(ended.argv),
-            "output": ended.output,
-            "compile_seconds": round(ended.seconds, 3),
-            "returncode": ended.returncode,
-            "kept": self._kept(name) if ended.returncode else [],
+            "argv": list(completed.argv),
+            "output": completed.output,
+            "compile_seconds": round(completed.seconds, 3),
+            "returncode": completed.returncode,
+            "kept": self._kept(name) if completed.returncode else [],
         }
-        if ended.missing:
-            return unavailable(f"no {ended.argv[0]} in this image")
-        if ended.returncode is None:
+        if completed.missing:
+            return unavailable(f"no {completed.argv[0]} in this image")
+        if completed.returncode is None:
             reason = f"stopped after {self.job.seconds:g} s"
             return CheckFinding(outcome=ERROR, reason=reason, details=details)
-        if ended.out_of_memory:
+        if completed.out_of_memory:
             reason = f"the compiler ran out of its {self.job.memory_bytes / 2**30:g} GiB"
             return CheckFinding(outcome=ERROR, reason=reason, details=details)
-        return failed(_first_line(ended), **details) if ended.returncode else passed("", **details)
+        return (
+            failed(_first_line(completed), **details)
+            if completed.returncode
+            else passed("", **details)
+        )
 
     def _kept(self, name: str) -> list[str]:
-        """Intermediate files that say where an error is, copied to the results."""
-        kept = []
+        """Return intermediate files that say where an error is, copied to the results."""
+        files = []
         for pattern in self.job.kept:
             for file in sorted((self.job.scratch / name).glob(pattern)):
                 if file.is_file() and file.stat().st_size <= KEPT_LIMIT_BYTES:
                     target = self.results / "kept" / name / file.name
                     target.parent.mkdir(parents=True, exist_ok=True)
                     shutil.copyfile(file, target)
-                    kept.append(f"kept/{name}/{file.name}")
-        return kept
+                    files.append(f"kept/{name}/{file.name}")
+        return files
 
     def _command(self, argv: tuple[str, ...], source: Path, name: str) -> tuple[str, ...]:
         folder = self.job.scratch / name
@@ -242,6 +250,6 @@ class CompileJobRun:
         )
 
 
-def _first_line(ended: Ended) -> str:
-    lines = [line.strip() for line in ended.output.splitlines() if line.strip()]
-    return lines[0][:500] if lines else f"{ended.argv[0]} exited with {ended.returncode}"
+def _first_line(completed: Ended) -> str:
+    lines = [line.strip() for line in completed.output.splitlines() if line.strip()]
+    return lines[0][:500] if lines else f"{completed.argv[0]} exited with {completed.returncode}"

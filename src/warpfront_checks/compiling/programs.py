@@ -1,4 +1,4 @@
-"""One foreign program within limits: its time, its memory, its output."""
+"""A foreign program run within limits: its time, its memory, its output."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def ran(
     if shutil.which(argv[0]) is None:
         return Ended(argv=tuple(argv), returncode=None, output="", seconds=0.0, missing=True)
     before = adopt() if grace_seconds is not None else frozenset()
-    left: tuple[str, ...] = ()
+    outliving: tuple[str, ...] = ()
     started = time.monotonic()
     with tempfile.TemporaryFile(dir=cwd) as output:
         child = subprocess.Popen(
@@ -88,14 +88,14 @@ def ran(
             returncode = _waited(child, given, seconds)
             ran_seconds = time.monotonic() - started
             if grace_seconds is not None and returncode is not None:
-                left = end_left(before, grace_seconds)
+                outliving = end_left(before, grace_seconds)
         finally:
             _end_group(child)
             if grace_seconds is not None:
                 end_left(before, 0.0)
         text = _ends_of(output.fileno())
     return Ended(
-        argv=tuple(argv), returncode=returncode, output=text, seconds=ran_seconds, left=left
+        argv=tuple(argv), returncode=returncode, output=text, seconds=ran_seconds, left=outliving
     )
 
 
@@ -106,11 +106,11 @@ def _limits(memory_bytes: int | None) -> tuple[str, ...]:
     return ("prlimit", *limits, "--")
 
 
-def _waited(child: subprocess.Popen[bytes], given: bytes, seconds: float) -> int | None:
+def _waited(child: subprocess.Popen[bytes], stdin: bytes, seconds: float) -> int | None:
     """Return how it ended; None if it did not in its time."""
     if child.stdin is not None:
         with contextlib.suppress(BrokenPipeError), child.stdin as words:
-            words.write(given)
+            words.write(stdin)
     try:
         return child.wait(seconds)
     except subprocess.TimeoutExpired:

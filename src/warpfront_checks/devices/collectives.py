@@ -31,22 +31,22 @@ class Told:
     def finding(self, operation: str, backend: str) -> CheckFinding:
         """Return one operation's outcome over all ranks."""
         details: dict[str, object] = {"ranks": len(self.results), "backend": backend}
-        said = [result.get(operation) for result in self.results]
-        for rank, (answer, ending) in enumerate(zip(said, self.endings, strict=True)):
+        replies = [result.get(operation) for result in self.results]
+        for rank, (answer, ending) in enumerate(zip(replies, self.endings, strict=True)):
             if answer is None:
                 reason = f"rank {rank} left no answer: {ending or 'it ended early'}"
                 return CheckFinding(outcome=ERROR, reason=reason, details=details)
-        faults = [f"rank {n}: {a['fault']}" for n, a in enumerate(said) if a and a["fault"]]
-        unsupported = [a["unsupported"] for a in said if a and a["unsupported"]]
+        faults = [f"rank {n}: {a['fault']}" for n, a in enumerate(replies) if a and a["fault"]]
+        unsupported = [a["unsupported"] for a in replies if a and a["unsupported"]]
         if faults or unsupported:
             reason = faults[0] if faults else f"{backend} has no {operation}: {unsupported[0]}"
             return failed(reason, faults=faults, unsupported=unsupported, **details)
-        return passed(f"{len(said)} ranks over {backend}", **details)
+        return passed(f"{len(replies)} ranks over {backend}", **details)
 
     def unsupported(self, operation: str) -> str:
         """Return the message of a backend that lacks the operation, or nothing."""
-        said = (result.get(operation, {}).get("unsupported", "") for result in self.results)
-        return next(filter(None, said), "")
+        reasons = (result.get(operation, {}).get("unsupported", "") for result in self.results)
+        return next(filter(None, reasons), "")
 
 
 @functools.lru_cache(maxsize=8)
@@ -92,13 +92,13 @@ def _wait(children: list[subprocess.Popen[str]]) -> list[str]:
     endings = []
     for child in children:
         try:
-            _, said = child.communicate(timeout=max(0.1, deadline - time.monotonic()))
+            _, stderr = child.communicate(timeout=max(0.1, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
             child.kill()
-            _, said = child.communicate()
+            _, stderr = child.communicate()
             endings.append(f"stopped after {TIME_LIMIT_SECONDS:g} s")
             continue
-        last = said.strip().splitlines()[-1:] or ["nothing said"]
+        last = stderr.strip().splitlines()[-1:] or ["nothing said"]
         endings.append("" if child.returncode == 0 else f"exit {child.returncode}: {last[0][:300]}")
     return endings
 

@@ -72,12 +72,16 @@ def _withheld(place: str, recorder: Recorder) -> bool:
 
 
 def places_of(device: str, facts: TorchFacts) -> list[str]:
-    """`cuda:0`, `cuda:1`, ...; the CPU is one place."""
-    return ["cpu"] if device == "cpu" else [f"{device}:{one.index}" for one in facts.devices]
+    """Return `cuda:0`, `cuda:1`, ...; the CPU is one place."""
+    return (
+        ["cpu"]
+        if device == "cpu"
+        else [f"{device}:{device_facts.index}" for device_facts in facts.devices]
+    )
 
 
 def every_device(facts: TorchFacts, hardware: Hardware, places: list[str]) -> CheckFinding:
-    """torch sees every device that should be visible, all of one arch."""
+    """Check that torch sees every device that should be visible, all of one arch."""
     details: dict[str, object] = {"devices": list(places), "problems": list(hardware.problems)}
     different = disagreements(hardware, facts) if places != ["cpu"] else ()
     archs = sorted({device.arch for device in facts.devices})
@@ -89,22 +93,22 @@ def every_device(facts: TorchFacts, hardware: Hardware, places: list[str]) -> Ch
 
 
 def probed(device: str) -> CheckFinding:
-    """A record of what the device computes; what it must is judged where it is used."""
+    """Return a record of what the device computes; what it must is judged where it is used."""
     answers = probe_dtypes(device)
     able = [name for name, answer in answers.items() if answer == "computed"]
     return passed(", ".join(able), probes=answers)
 
 
 def use_device(place: str) -> CheckFinding:
-    """The golden suite's operations on one device by number, judged against float64."""
+    """Judge the golden suite's operations on one device by number, against float64."""
     kind = torch.device(place).type
     used: dict[str, float] = {}
     for dtype in (name for name, dtype in DTYPES.items() if not probe(dtype, kind)):
         for case in CASES:
             inputs, cotangent = case.make(DTYPES[dtype], SEED)
-            found = compute(case.operation, inputs, cotangent, place)
+            computed = compute(case.operation, inputs, cotangent, place)
             for name, budgeted in case.expect(inputs, cotangent, kind).items():
-                tensor = found[name]
+                tensor = computed[name]
                 if tensor.device != torch.device(place):
                     return failed(f"{case.name} {dtype} {name}: on {tensor.device}, not {place}")
                 off = (tensor.detach().cpu().double() - budgeted.reference).abs()
@@ -117,13 +121,13 @@ def use_device(place: str) -> CheckFinding:
 
 
 def copy_across(source: str, target: str) -> CheckFinding:
-    """Numbers that go from device to device, and back, are the same numbers."""
+    """Check that numbers copied from device to device, and back, are unchanged."""
     for size in (1, 33, 1 << 20):
-        sent = torch.arange(size, dtype=torch.int64)
-        arrived = sent.to(source).to(target)
-        if arrived.device != torch.device(target) or not torch.equal(arrived.cpu(), sent):
+        payload = torch.arange(size, dtype=torch.int64)
+        arrived = payload.to(source).to(target)
+        if arrived.device != torch.device(target) or not torch.equal(arrived.cpu(), payload):
             return failed(f"{size} numbers from {source} to {target} arrived wrong")
-        if not torch.equal(arrived.to(source).cpu(), sent):
+        if not torch.equal(arrived.to(source).cpu(), payload):
             return failed(f"{size} numbers came back wrong from {target} to {source}")
     return passed()
 
@@ -173,12 +177,12 @@ def record_device_faults(
 
 
 def _caught(claims: Claims, world: int, fault: str) -> CheckFinding:
-    told = exchange(claims.device, world, fault)
+    exchanged = exchange(claims.device, world, fault)
     backend = BACKENDS[claims.device]
-    wrong = {n for n in OPERATIONS if told.finding(n, backend).outcome != "passed"}
-    wrong -= {n for n in OPERATIONS if told.unsupported(n)}
-    expected = {n for n in FAULTS[fault][1] if not told.unsupported(n)}
-    reasons = {n: told.finding(n, backend).reason for n in sorted(wrong)}
+    wrong = {n for n in OPERATIONS if exchanged.finding(n, backend).outcome != "passed"}
+    wrong -= {n for n in OPERATIONS if exchanged.unsupported(n)}
+    expected = {n for n in FAULTS[fault][1] if not exchanged.unsupported(n)}
+    reasons = {n: exchanged.finding(n, backend).reason for n in sorted(wrong)}
     if wrong != expected:
         return failed(f"caught in {sorted(wrong)}, seeded in {sorted(expected)}", reasons=reasons)
     return passed(f"caught in {', '.join(sorted(wrong))}", reasons=reasons)

@@ -1,6 +1,6 @@
-"""One rank of the collectives: `python -m warpfront_checks.devices.worker` with a rank each.
+"""A rank of the collectives: `python -m warpfront_checks.devices.worker` with a rank each.
 
-Every rank knows what every other sends, so each judges its own result: integers exactly, sums of
+Every rank knows the data of every other, so each judges its own result: integers exactly, sums of
 floating numbers by the rounding of each addition.
 """
 
@@ -57,8 +57,8 @@ class Group:
         return y
 
     def all_to_all(self, parts: Sequence[Tensor]) -> list[Tensor]:
-        sent, got = torch.stack(list(parts)), torch.zeros_like(torch.stack(list(parts)))
-        distributed.all_to_all_single(got, sent)
+        stacked, got = torch.stack(list(parts)), torch.zeros_like(torch.stack(list(parts)))
+        distributed.all_to_all_single(got, stacked)
         return list(got.unbind())
 
     def pass_on(self, x: Tensor) -> Tensor:
@@ -141,8 +141,8 @@ def judge_operation(group: Group, name: str, dtype: str, device: str) -> str:
     """
     judge, faults = _JUDGES[name], []
     for size in SIZES:
-        for found, parts, summed in judge(group, dtype, size, device):
-            fault = _compared(found, parts, summed=summed)
+        for received, parts, summed in judge(group, dtype, size, device):
+            fault = _compared(received, parts, summed=summed)
             faults += [f"{name} of {size} {dtype}: {fault}"] if fault else []
     return faults[0] if faults else ""
 
@@ -170,8 +170,8 @@ def _judge_broadcast(group: Group, dtype: str, size: int, device: str) -> Judged
 
 def _judge_all_gather(group: Group, dtype: str, size: int, device: str) -> Judged:
     parts = _parts(group, dtype, size)
-    for found, part in zip(group.all_gather(parts[group.rank].to(device)), parts, strict=True):
-        yield found, [part], False
+    for received, part in zip(group.all_gather(parts[group.rank].to(device)), parts, strict=True):
+        yield received, [part], False
 
 
 def _judge_reduce_scatter(group: Group, dtype: str, size: int, device: str) -> Judged:
@@ -182,14 +182,14 @@ def _judge_reduce_scatter(group: Group, dtype: str, size: int, device: str) -> J
 def _judge_all_to_all(group: Group, dtype: str, size: int, device: str) -> Judged:
     mine = [part_of(group.rank, dtype, size, n).to(device) for n in range(group.world)]
     expected = _parts(group, dtype, size, group.rank)
-    for found, part in zip(group.all_to_all(mine), expected, strict=True):
-        yield found, [part], False
+    for received, part in zip(group.all_to_all(mine), expected, strict=True):
+        yield received, [part], False
 
 
 def _judge_pass_on(group: Group, dtype: str, size: int, device: str) -> Judged:
     parts = _parts(group, dtype, size)
-    found = group.pass_on(parts[group.rank].to(device))
-    yield found, [parts[(group.rank - 1) % group.world]], False
+    received = group.pass_on(parts[group.rank].to(device))
+    yield received, [parts[(group.rank - 1) % group.world]], False
 
 
 _JUDGES: dict[str, Callable[[Group, str, int, str], Judged]] = {
@@ -203,19 +203,21 @@ _JUDGES: dict[str, Callable[[Group, str, int, str], Judged]] = {
 OPERATIONS = tuple(_JUDGES)
 
 
-def _compared(found: Tensor, parts: list[Tensor], *, summed: bool) -> str:
-    if found.dtype != parts[0].dtype or found.shape != parts[0].shape:
-        return f"{found.dtype} {tuple(found.shape)}"
+def _compared(received: Tensor, parts: list[Tensor], *, summed: bool) -> str:
+    if received.dtype != parts[0].dtype or received.shape != parts[0].shape:
+        return f"{received.dtype} {tuple(received.shape)}"
     exact = torch.stack([part.double() for part in parts]).sum(0)
-    off = (found.detach().cpu().double() - exact).abs()
+    off = (received.detach().cpu().double() - exact).abs()
     bound = torch.zeros_like(exact)
-    if summed and found.dtype.is_floating_point:
+    if summed and received.dtype.is_floating_point:
         size = torch.stack([part.double().abs() for part in parts]).sum(0)
         # Every addition rounds once, whatever the order; and once more where it is stored.
-        bound = len(parts) * rounding_unit(found.dtype) * size + floor_of(found.dtype)
+        bound = len(parts) * rounding_unit(received.dtype) * size + floor_of(received.dtype)
     wrong = int((~(off <= bound)).sum())
     worst = float(off.nan_to_num(1e300).max())
-    return f"{wrong} of {found.numel()} elements are wrong, by up to {worst:.3g}" if wrong else ""
+    return (
+        f"{wrong} of {received.numel()} elements are wrong, by up to {worst:.3g}" if wrong else ""
+    )
 
 
 def main(arguments: list[str]) -> int:
@@ -258,7 +260,7 @@ def _own_device(kind: str, rank: int) -> str:
     if kind == "hpu":
         # Both the device and its backend are there only after that.
         importlib.import_module("habana_frameworks.torch.distributed.hccl")
-        # A process that sees all of them takes its own; one that holds a single card, that of its
+        # A process that sees all of them takes its own; one with a single card, that of its
         # LOCAL_RANK, has no other number than 0 for it and refuses. `hpu` is right for both.
         with contextlib.suppress(RuntimeError):
             torch.hpu.set_device(rank)

@@ -20,8 +20,8 @@ _REFERENCE_SLACK = 1e-11
 
 @dataclass(frozen=True, kw_only=True)
 class Way:
-    """One tensor, three ways: shares of the budget that the maker and this device used against
-    float64, and the share of both budgets' sum between the two.
+    """A comparison of one tensor, three ways: shares of the budget that the maker and this
+    device used against float64, and the share of both budgets' sum between the two.
     """
 
     tensor: str
@@ -34,7 +34,7 @@ class Way:
 def check_case(
     golden: Golden, case_name: str, dtype: str, device: str, run: Compute = compute
 ) -> CheckFinding:
-    """Judge one case of a golden file on this device. Raises `GoldenError` for a case that this
+    """Judge one case of a golden file on this device. Raise `GoldenError` for a case that this
     suite does not know, or a missing tensor.
     """
     case = BY_NAME.get(case_name)
@@ -43,12 +43,12 @@ def check_case(
     inputs, cotangent = golden.inputs(case_name, dtype)
     ours = case.expect(inputs, cotangent, device)
     theirs = case.expect(inputs, cotangent, golden.device)
-    made, stored = (golden.part(case_name, dtype, kind) for kind in ("made", "ref64"))
-    _require_same_tensors(golden.name, ours, made, stored)
-    found = run(case.operation, inputs, cotangent, device)
+    vectors, stored = (golden.part(case_name, dtype, kind) for kind in ("made", "ref64"))
+    _require_same_tensors(golden.name, ours, vectors, stored)
+    computed = run(case.operation, inputs, cotangent, device)
     faults = list(_reference_faults(ours, stored))
-    faults += _placement_faults(found, made, device)
-    ways = [] if faults else [_way(n, ours[n], theirs[n], found[n], made[n]) for n in ours]
+    faults += _placement_faults(computed, vectors, device)
+    ways = [] if faults else [_way(n, ours[n], theirs[n], computed[n], vectors[n]) for n in ours]
     faults += [fault for way in ways for fault in _faults_of(way, golden)]
     details: dict[str, object] = {
         "maker": f"{golden.vendor} {golden.arch}",
@@ -66,7 +66,7 @@ def check_case(
 
 
 def table(golden: Golden, findings: Sequence[tuple[str, CheckFinding]]) -> str:
-    """Shares of budgets: the maker's and ours against float64, and one against the other."""
+    """Return shares of budgets: the maker's and ours against float64, and one against the other."""
     maker = f"{golden.vendor} {golden.arch}"
     lines = [f"{'':<36}{maker + ' : ref':>20}{'here : ref':>14}{'here : ' + maker:>22}"]
     for name, finding in findings:
@@ -96,10 +96,10 @@ def _reference_faults(ours: dict[str, Budgeted], stored: dict[str, Tensor]) -> I
 
 
 def _placement_faults(
-    found: Mapping[str, Tensor], made: Mapping[str, Tensor], device: str
+    computed: Mapping[str, Tensor], vectors: Mapping[str, Tensor], device: str
 ) -> Iterator[str]:
-    for name, expected in made.items():
-        value = found.get(name)
+    for name, expected in vectors.items():
+        value = computed.get(name)
         if value is None:
             yield f"{name}: missing"
         elif value.device.type != device:
@@ -111,20 +111,22 @@ def _placement_faults(
             )
 
 
-def _way(name: str, ours: Budgeted, theirs: Budgeted, found: Tensor, made: Tensor) -> Way:
-    here, maker = found.detach().cpu().double(), made.double()
-    used = _share(here - ours.reference, ours.bound)
+def _way(name: str, ours: Budgeted, theirs: Budgeted, computed: Tensor, vector: Tensor) -> Way:
+    local, maker = computed.detach().cpu().double(), vector.double()
+    used = _share(local - ours.reference, ours.bound)
     return Way(
         tensor=name,
         maker=_share(maker - ours.reference, theirs.bound),
         here=used,
-        apart=_share(here - maker, ours.bound + theirs.bound),
-        said=opinions(here, ours.reference.expand_as(here), found.dtype, strict=used <= 1),
+        apart=_share(local - maker, ours.bound + theirs.bound),
+        said=opinions(local, ours.reference.expand_as(local), computed.dtype, strict=used <= 1),
     )
 
 
 def _share(error: Tensor, bound: Tensor) -> float:
-    """The largest share of its bound that any element uses; what is not finite uses all of it."""
+    """Return the largest share of its bound that any element uses; what is not finite uses all
+    of it.
+    """
     tiny = torch.finfo(torch.float64).smallest_normal
     shares = error.abs() / bound.expand_as(error).clamp(min=tiny)
     return float(f"{float(shares.nan_to_num(nan=1e300, posinf=1e300).max()):.4g}")

@@ -50,12 +50,12 @@ class Golden:
     provenance: Mapping[str, Any]
 
     def entries(self) -> tuple[tuple[str, str], ...]:
-        """(case, dtype) of everything in the file."""
+        """Return (case, dtype) of everything in the file."""
         keys = (name.split("/")[:2] for name in self.tensors)
         return tuple(dict.fromkeys((case, dtype) for case, dtype in keys))
 
     def inputs(self, case: str, dtype: str) -> tuple[tuple[Tensor, ...], Tensor]:
-        """Inputs and cotangent. Raises `GoldenError` where one is missing."""
+        """Return inputs and cotangent. Raise `GoldenError` where one is missing."""
         key = f"{case}/{dtype}"
         count = sum(name.startswith(f"{key}/in/") for name in self.tensors)
         try:
@@ -65,7 +65,7 @@ class Golden:
             raise GoldenError(f"{self.name}: {error.args[0]} is missing") from None
 
     def part(self, case: str, dtype: str, kind: str) -> dict[str, Tensor]:
-        """The tensors of `ref64` or `made`, by `out` and `grad/N`."""
+        """Return the tensors of `ref64` or `made`, by `out` and `grad/N`."""
         prefix = f"{case}/{dtype}/{kind}/"
         return {
             name.removeprefix(prefix): tensor
@@ -86,8 +86,8 @@ def make_golden(path: Path, claims: Claims, hardware: Hardware, dtypes: tuple[st
             tensors[f"{key}/cotangent"] = cotangent
             expected = case.expect(inputs, cotangent, claims.device)
             tensors.update({f"{key}/ref64/{n}": b.reference for n, b in expected.items()})
-            made = compute(case.operation, inputs, cotangent, claims.device)
-            tensors.update({f"{key}/made/{n}": x.cpu() for n, x in made.items()})
+            computed = compute(case.operation, inputs, cotangent, claims.device)
+            tensors.update({f"{key}/made/{n}": x.cpu() for n, x in computed.items()})
     data = to_bytes(tensors, {"format": "pt", "warpfront": f"golden {SCHEMA}"})
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
@@ -109,16 +109,18 @@ def make_golden(path: Path, claims: Claims, hardware: Hardware, dtypes: tuple[st
 
 
 def read_golden(path: Path) -> Golden:
-    """A golden file by the path of its tensors. Raises `GoldenError` unless every hash is right."""
+    """Return a golden file by the path of its tensors. Raise `GoldenError` unless every hash is
+    right.
+    """
     manifest = _read_manifest(path.with_suffix(".json"))
     try:
         data = path.read_bytes()
     except OSError as error:
         raise GoldenError(f"{path}: {error.strerror}") from error
-    found = hashlib.sha256(data).hexdigest()
-    if found != manifest["sha256"]:
+    digest = hashlib.sha256(data).hexdigest()
+    if digest != manifest["sha256"]:
         raise GoldenError(
-            f"{path}: wrong hash: sha256 is {found}, its manifest says {manifest['sha256']}"
+            f"{path}: wrong hash: sha256 is {digest}, its manifest says {manifest['sha256']}"
         )
     try:
         tensors = from_bytes(data)
@@ -139,7 +141,7 @@ def read_golden(path: Path) -> Golden:
 
 
 def shipped() -> tuple[Path, ...]:
-    """The golden files of this package."""
+    """Return the golden files of this package."""
     return tuple(sorted(SHIPPED.glob("*.safetensors")))
 
 

@@ -35,21 +35,23 @@ class GoldenCase:
     inputs: tuple[tuple[tuple[int, ...], float, float], ...]
 
     def make(self, dtype: torch.dtype, seed: int) -> tuple[tuple[Tensor, ...], Tensor]:
-        """Inputs and the gradient for the output, rounded to the dtype, on the CPU."""
+        """Return inputs and the gradient for the output, rounded to the dtype, on the CPU."""
         generator = torch.Generator().manual_seed(seed)
-        made = tuple(
+        inputs = tuple(
             (torch.randn(shape, generator=generator) * scale + mean).to(dtype)
             for shape, scale, mean in self.inputs
         )
-        output = self.operation(*(x.double() for x in made))
-        return made, torch.randn(output.shape, generator=generator).to(dtype)
+        output = self.operation(*(x.double() for x in inputs))
+        return inputs, torch.randn(output.shape, generator=generator).to(dtype)
 
     def expect(
         self, inputs: tuple[Tensor, ...], cotangent: Tensor, device: str
     ) -> dict[str, Budgeted]:
-        """float64 and the budget of a device type, for `out` and `grad/N`."""
-        how = Arithmetic(dtype=cotangent.dtype, device=device)
-        judgement = self.operation.judge([x.double() for x in inputs], cotangent.double(), how)
+        """Return float64 and the budget of a device type, for `out` and `grad/N`."""
+        arithmetic = Arithmetic(dtype=cotangent.dtype, device=device)
+        judgement = self.operation.judge(
+            [x.double() for x in inputs], cotangent.double(), arithmetic
+        )
         gradients = {f"grad/{n}": budget for n, budget in enumerate(judgement.gradients)}
         return {"out": judgement.output, **gradients}
 

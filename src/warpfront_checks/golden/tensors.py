@@ -33,8 +33,8 @@ class TensorsError(Exception):
 
 
 def to_bytes(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> bytes:
-    """The file's bytes: tensors in the order of their names, contiguous and little-endian, so that
-    the same tensors are the same bytes.
+    """Return the file's bytes: tensors in the order of their names, contiguous and
+    little-endian, so that the same tensors are the same bytes.
     """
     header: dict[str, object] = {"__metadata__": dict(metadata)}
     parts: list[bytes] = []
@@ -54,14 +54,14 @@ def to_bytes(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> byte
 
 
 def raw(tensor: Tensor) -> bytes:
-    """A tensor's numbers, little-endian (as are all machines that torch runs on)."""
+    """Return a tensor's numbers, little-endian (as are all machines that torch runs on)."""
     values = tensor.detach().cpu().contiguous().flatten()
     return bytes(values.view(torch.uint8).numpy().tobytes()) if values.numel() else b""
 
 
 def from_bytes(data: bytes) -> dict[str, Tensor]:
-    """The tensors in a file. Raises `TensorsError` for whatever the format does not allow: every
-    byte behind the header belongs to exactly one tensor.
+    """Return the tensors in a file. Raise `TensorsError` for whatever the format does not
+    allow: every byte behind the header belongs to exactly one tensor.
     """
     header, body = _header(data)
     places = {name: _entry(name, entry) for name, entry in header.items()}

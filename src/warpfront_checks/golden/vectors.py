@@ -88,10 +88,12 @@ def _checks(
 
 
 def complete(golden: Golden, device: str) -> CheckFinding:
-    """The file has every case of the suite in every dtype that this device must compute."""
+    """Check that the file has every case of the suite in every dtype that this device must
+    compute.
+    """
     entries = set(golden.entries())
-    wanted = [(case.name, dtype) for case in CASES for dtype in REQUIRED[device]]
-    missing = [f"{case} in {dtype}" for case, dtype in wanted if (case, dtype) not in entries]
+    required = [(case.name, dtype) for case in CASES for dtype in REQUIRED[device]]
+    missing = [f"{case} in {dtype}" for case, dtype in required if (case, dtype) not in entries]
     faults = [f"{golden.name} has no {missing[0]}", *missing[1:]] if missing else []
     details: dict[str, object] = {
         "maker": f"{golden.vendor} {golden.arch}",
@@ -99,13 +101,15 @@ def complete(golden: Golden, device: str) -> CheckFinding:
         "missing": missing,
     }
     torch_version = golden.provenance.get("torch")
-    said = f"{len(entries)} cases made on {golden.vendor} {golden.arch} with torch {torch_version}"
-    return judged(faults, said, **details)
+    summary = (
+        f"{len(entries)} cases made on {golden.vendor} {golden.arch} with torch {torch_version}"
+    )
+    return judged(faults, summary, **details)
 
 
 def main(arguments: list[str]) -> int:
-    """The door. Exits 0 if all is well, 1 if something is not right or not here, 2 if a file
-    cannot be used.
+    """Make or check golden vectors. Exit 0 if all is well, 1 if something is wrong or missing,
+    2 if a file cannot be used.
     """
     options = _parser().parse_args(arguments)
     require_full_precision()

@@ -1,4 +1,4 @@
-"""What an import of torch reads of a seal, written in the form that is read fastest."""
+"""The part of a seal that an import of torch reads, written in the form that is read fastest."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def at_import(
     interpreter: Mapping[str, Any],
     entries: Iterable[str],
 ) -> bytes:
-    """Return the document for `fast_path`, and the measures of files for `watch`. `texts` are those
-    of policy and manifest, `met` the versions of the needs that are met, `entries` the folders of
-    metadata beside the stack.
+    """Return the document for `fast_path`, and the measures of files for `watch`. `texts` are
+    those of policy and manifest, `met` the versions of the needs that are met, `entries` the
+    folders of metadata next to the stack.
     """
     unrelaxed = [name for name in manifest.files if not policy.is_relaxed(name)]
     held = replace(manifest, files={name: manifest.files[name] for name in unrelaxed})
@@ -58,7 +58,7 @@ def at_import(
 
 
 def read_at_import(path: Path) -> dict[str, Any]:
-    """Return the document. Raises `GuardError` when it is missing or damaged."""
+    """Return the document. Raise `GuardError` when it is missing or damaged."""
     try:
         document: dict[str, Any] = marshal.loads(path.read_bytes())  # noqa: S302 - as a .pyc is
         document["files"] = marshal.loads(document["files"])  # noqa: S302
@@ -72,7 +72,7 @@ def read_at_import(path: Path) -> dict[str, Any]:
 
 def made_again(path: Path, policy: Policy, manifest: Manifest, texts: tuple[str, str]) -> bytes:
     """Return the document in `path` as a seal of this policy and manifest would have made it.
-    Raises `GuardError` if it is damaged: it alone has what was there at the time of the seal.
+    Raise `GuardError` if it is damaged: it alone has what was there at the time of the seal.
     """
     found = read_at_import(path)
     return at_import(
@@ -91,8 +91,9 @@ def metadata_in(location: Path) -> list[str]:
 
 
 def libraries(manifest: Manifest, location: str) -> dict[str, list[str]]:
-    """Return file name -> where the sealed libraries of that name lie, below the real `location`.
-    Extension modules are left out: they are loaded by their whole path, and many have one name.
+    """Return file name -> paths of the sealed libraries of that name, below the real
+    `location`. Extension modules are omitted: they are loaded by their whole path, and many have
+    one name.
     """
     found: dict[str, list[str]] = {}
     for path in _paths(manifest):
@@ -103,7 +104,7 @@ def libraries(manifest: Manifest, location: str) -> dict[str, list[str]]:
 
 
 def _files(manifest: Manifest) -> dict[str, dict[str, tuple[int, str]]]:
-    """The measures of the files that make a difference at an import."""
+    """Return the measures of the files that make a difference at an import."""
     return {
         name: {path: (one[0], one[1]) for path, one in sorted(files.items()) if is_for_start(path)}
         for name, files in sorted(manifest.files.items())
@@ -115,8 +116,8 @@ def _paths(manifest: Manifest) -> Iterator[str]:
 
 
 def _modules(manifest: Manifest) -> dict[str, str]:
-    """Module -> what follows its own path in that of its file, "" for a folder without an
-    `__init__`. A module that two files could be is left out.
+    """Return module -> the rest of its file's path after its own, "" for a folder without an
+    `__init__`. A module that two files could be is omitted.
     """
     packages, found, twice = manifest.packages(), dict[str, str](), set[str]()
     for path in _paths(manifest):

@@ -33,22 +33,22 @@ _LEVEL = re.compile(rf"(.+)\.{re.escape(str(sys.implementation.cache_tag))}(?:\.
 
 
 def level_of(file: str) -> int | None:
-    """The level of optimization in a name of byte code of an interpreter like this one."""
+    """Return the level of optimization in a name of byte code of an interpreter like this one."""
     found = _LEVEL.match(file)
     return int(found[2] or 0) if found else None
 
 
 def cached_beside(source: str) -> str:
-    """Where Python looks for byte code of a source, without a prefix. `cache_from_source` costs
-    three times as much, and is called for each module of torch.
+    """Return the path of a source's byte code, without a prefix. `cache_from_source` costs
+    three times as much, and this is called for each module of torch.
     """
     folder, _, file = source.rpartition("/")
     return f"{folder}/__pycache__/{file[:-3]}{_OURS}"
 
 
 def bytecode_text(location: Path, manifest: Manifest) -> str:
-    """JSON of path -> sha256 of the byte code of this interpreter, of every level, as it is when
-    sealed. Apart from the manifest, because few imports have to read it.
+    """Return JSON of path -> sha256 of the byte code of this interpreter, of every level, as it
+    is when sealed. Apart from the manifest, because few imports have to read it.
     """
     hashes = {path: sha256_of(location / path) for path, _, _ in _cached(manifest, str(location))}
     return json.dumps(hashes, separators=(",", ":"), sort_keys=True)
@@ -57,9 +57,9 @@ def bytecode_text(location: Path, manifest: Manifest) -> str:
 def bytecode_findings(
     manifest: Manifest, sealed_file: Path, since: int = 0
 ) -> Iterator[tuple[str, str]]:
-    """(path, what is wrong) for byte code that is neither as sealed nor what its source compiles
-    to, beside the sources and below this process's prefix. What is as it was sealed is read only
-    where its ctime is not below `since`.
+    """Return (path, fault) for byte code that is neither as sealed nor compiled from its
+    source, next to the sources and below this process's prefix. Sealed byte code is read only if
+    its ctime is not below `since`.
     """
     sealed = read_sealed(sealed_file)
     location = str(manifest.location)
@@ -84,8 +84,8 @@ def read_sealed(path: Path) -> Mapping[str, Any]:
 
 
 def _cached(manifest: Manifest, location: str) -> Iterator[tuple[str, str, int]]:
-    """(path, path of its source, level) of all byte code beside sealed sources that an interpreter
-    like this one may take.
+    """Yield (path, path of its source, level) of all byte code of sealed sources that an
+    interpreter like this one may take.
     """
     sources = {path for files in manifest.files.values() for path in files if path[-3:] == ".py"}
     for folder in sorted({path.rpartition("/")[0] for path in sources}):
@@ -118,9 +118,9 @@ def _entries(folder: str) -> list[str]:
 def is_foreign(
     file: str, source: str, sealed: str, level: int = sys.flags.optimize, like: str = ""
 ) -> bool:
-    """Whether Python would take byte code that is not of its source. `sealed` is the sha256 that it
-    had when it was sealed, "" where it was not; `like` is byte code that is known to be of the
-    source, which spares to compile it.
+    """Return whether Python would take byte code that is not of its source. `sealed` is its
+    sha256 at the time of the seal, "" if it was not sealed. `like` is byte code that is known to be
+    of the source, which spares to compile it.
     """
     if sealed and sha256_of(file) == sealed:
         return False
@@ -143,7 +143,9 @@ def is_foreign(
 
 
 def _is_taken(data: bytes, text: bytes, source: str) -> bool:
-    """Whether this Python would run byte code with such a header, and not compile the source."""
+    """Return whether this Python would run byte code with such a header, and not compile the
+    source.
+    """
     flags = int.from_bytes(data[4:8], "little")
     if data[:4] != _EXTERNAL.MAGIC_NUMBER or flags & ~(_HASHED | _CHECKED):
         return False
@@ -158,7 +160,7 @@ def _is_taken(data: bytes, text: bytes, source: str) -> bool:
 
 
 def _code_of(file: str) -> Any:
-    """None for byte code of another Python's."""
+    """Return the code object; None for byte code of another Python's."""
     with open(file, "rb") as stream:  # noqa: PTH123
         data = stream.read()
     return marshal.loads(data[_HEADER_BYTES:]) if data[:4] == _EXTERNAL.MAGIC_NUMBER else None  # noqa: S302

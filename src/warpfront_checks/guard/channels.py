@@ -18,8 +18,8 @@ from .sitecustomize_file import block, with_block
 
 _UV_BEGIN = "# warpfront-guard: begin"
 _UV_END = "# warpfront-guard: end"
-# One line: `site` runs each line that begins with `import` by itself. Whoever takes away the
-# guard's files and leaves this one hears of it, and still has a Python that starts.
+# One line: `site` runs each line that begins with `import` by itself. If a user removes the
+# guard's files and not this one, it prints a warning, and Python still starts.
 _START_UP = """\
 try:
 {load}    warpfront_guard.startup.start()
@@ -44,8 +44,8 @@ export PATH
 
 
 def environment_channels(places: Places) -> dict[str, str]:
-    """The environment that an image sets. `PYTHONNOUSERSITE` keeps a torch in somebody's home from
-    hiding the image's.
+    """Return the environment that an image sets. `PYTHONNOUSERSITE` prevents a torch in a
+    user's home from hiding the image's.
 
     Not `PIP_BUILD_CONSTRAINT`: with it pip 25.3 and newer refuse `--no-build-isolation`, which is
     how an extension is built against the image's torch.
@@ -59,8 +59,8 @@ def environment_channels(places: Places) -> dict[str, str]:
 
 
 def channel_files(policy: Policy, places: Places) -> dict[Path, str]:
-    """Path -> text of every channel that is a file. What a base has configured stays. Raises
-    `GuardError` where ours does not go with it.
+    """Return path -> text of every channel that is a file. What a base has configured stays.
+    Raise `GuardError` where ours does not go with it.
     """
     files = {
         places.constraints: constraints_text(policy),
@@ -77,14 +77,16 @@ def channel_files(policy: Policy, places: Places) -> dict[Path, str]:
 
 
 def pth_text(places: Places) -> str:
-    """Every start of this interpreter puts the channels back and watches its imports."""
+    """Return the .pth file: each start of this interpreter puts the channels back and watches
+    its imports.
+    """
     load = indented(by_file(places.library, "startup"))
     program = _START_UP.format(home=str(places.home), install=installing(places), load=load)
     return f"import os, sys; exec({program!r})\n"
 
 
 def installing(places: Places) -> str:
-    """The command that puts the guard around a stack that was copied with its home."""
+    """Return the command that puts the guard around a stack that was copied with its home."""
     return (
         f"PYTHONPATH={places.library} {places.interpreters}/python3 -m warpfront_guard"
         f" install --policy {places.policy}"
@@ -92,7 +94,7 @@ def installing(places: Places) -> str:
 
 
 def profile_text(places: Places) -> str:
-    """For login shells: PATH, and the environment that an image sets."""
+    """Return the file for login shells: PATH, and the environment that an image sets."""
     path = _PROFILE.format(programs=places.programs, interpreters=places.interpreters)
     exports = (f'export {name}="{text}"' for name, text in environment_channels(places).items())
     return path + "".join(f"{line}\n" for line in exports)
@@ -101,8 +103,8 @@ def profile_text(places: Places) -> str:
 def channel_findings(
     policy: Policy, places: Places, environment: Mapping[str, str]
 ) -> list[tuple[str, str]]:
-    """(channel, what is wrong with it) for each that does not say what the policy demands.
-    `environment` is what this process was started with.
+    """Return (channel, what is wrong with it) for each that does not say what the policy
+    demands. `environment` is what this process was started with.
     """
     found = [
         (str(path), problem)
@@ -140,8 +142,8 @@ def _text_of(path: Path) -> str:
 
 
 def _theirs(path: Path) -> str:
-    """What a base has in this file, to be kept; "" if there is none. Raises `GuardError` if it
-    cannot be read, and so not kept either.
+    """Return the base's text of this file, to be preserved; "" if there is none. Raise
+    `GuardError` if it cannot be read, and so not preserved either.
     """
     try:
         return path.read_text(encoding="utf-8")

@@ -1,5 +1,5 @@
-"""What pip and uv are told: exact versions of what is protected, impossible ones of what
-must not come.
+"""Constraints for pip and uv: exact versions of the protected distributions, impossible ones of
+the sentinels.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ _BUILD_TOOLS = frozenset(("pip", "setuptools", "wheel"))
 
 
 def requirement(name: str, version: str) -> str:
-    """The one version of a distribution. `===` where there is no local label: `torch==2.15.0` would
-    also accept `2.15.0+cpu` (PEP 440, version matching).
+    """Return the one version of a distribution. `===` where there is no local label:
+    `torch==2.15.0` would also accept `2.15.0+cpu` (PEP 440, version matching).
     """
     return f"{name}{'==' if '+' in version else '==='}{version}"
 
 
 def sentinel(name: str, why: str) -> str:
-    """A version that no index has; the reason stands in its label, where pip and uv print it."""
+    """Return a version that no index has; the reason is in its label, where pip and uv print it."""
     return f"{name}==0+{why}"
 
 
@@ -28,16 +28,18 @@ def pins(policy: Policy) -> list[str]:
 
 
 def needs(policy: Policy) -> list[str]:
-    """What the stack needs of others, as wide as its own metadata says: those may move. `verify`
-    alone looks at what builds use: with its constraint `python -m venv` could not bring the
-    setuptools of its Python, nor pip 23 give an isolated build the one that it asks for.
+    """Return the stack's needs of others, as wide as its own metadata allows: those may move.
+    Builds are checked by `verify` alone: with its constraint `python -m venv` could not bring the
+    setuptools of its Python, nor pip 23 give an isolated build the one that it requires.
     """
     needed = policy.needed().items()
     return [f"{name}{accepted}" for name, accepted in needed if name not in _BUILD_TOOLS]
 
 
 def constraint_lines(policy: Policy) -> list[str]:
-    """What pip and uv are held to, without hashes: with one, pip demands hashes of everything."""
+    """Return the constraints for pip and uv, without hashes: with one, pip demands hashes of
+    everything.
+    """
     forbidden = [sentinel(name, why) for name, why in policy.forbidden().items()]
     return [*pins(policy), *forbidden]
 
@@ -47,20 +49,22 @@ def constraints_text(policy: Policy) -> str:
 
 
 def needs_text(policy: Policy) -> str:
-    """For pip alone: uv refuses every requirement with a hash where a constraint is no `==`."""
+    """Return the needs for pip alone: uv refuses every requirement with a hash where a
+    constraint is no `==`.
+    """
     return _file(policy, "What this image's torch needs of others", needs(policy))
 
 
 def overrides_text(policy: Policy) -> str:
-    """The exact versions alone, for `uv pip install --override` beside a package that
-    asks for others.
+    """Return the exact versions alone, for `uv pip install --override` with a package that
+    requires others.
     """
     return _file(policy, "Overrides that keep this image's torch", pins(policy))
 
 
 def uv_settings(policy: Policy) -> Mapping[str, list[str]]:
-    """uv's settings. An isolated build against another torch gives an extension for another ABI, so
-    builds are constrained too.
+    """Return uv's settings. An isolated build against another torch gives an extension for
+    another ABI, so builds are constrained too.
     """
     return {
         "constraint-dependencies": constraint_lines(policy),

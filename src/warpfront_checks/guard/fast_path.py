@@ -110,7 +110,7 @@ def mapped() -> "list[str]":
 
 
 def file_system(location: str) -> str:
-    """Return the kind of the innermost mount that holds a folder; "mixed" where something is
+    """Return the kind of the innermost mount that contains a folder; "mixed" if something is
     mounted below it, whose times are unrelated to the seal.
     """
     try:
@@ -167,8 +167,8 @@ def groups_of(metadata: str) -> "list[str]":
 
 
 def _document(folder: str) -> "Mapping[str, Any]":
-    """Return what the seal wrote for imports; nothing where it is not of this policy and manifest.
-    Kept by the times of the files: a policy may be relaxed meanwhile.
+    """Return the seal's document for imports; nothing if it is not of this policy and manifest.
+    Cached by the times of the files: a policy may be relaxed meanwhile.
     """
     try:
         status = [os.stat(f"{folder}/{name}") for name in _TIED]  # noqa: PTH116 - as above
@@ -189,8 +189,9 @@ def _bytes(path: str) -> bytes:
 
 
 def is_unwritten(location: str, paths: "Iterable[str]", since: int) -> bool:
-    """On overlayfs a write to a file of a lower layer makes its folder, and all above it, anew: the
-    ctime of a top-level folder is that of the last layer that changed anything below it.
+    """Return whether no later layer wrote below the folder. On overlayfs a write to a file of a
+    lower layer makes its folder, and all above it, anew. So the ctime of a top-level folder is that
+    of the last layer that changed anything below it.
     """
     try:
         for path in paths:

@@ -1,4 +1,4 @@
-"""What is wrong with a protected stack: one finding a line."""
+"""Findings about a protected stack, one a line."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The silent go-back: where the newest release of a package does not go with the stack, pip and uv
-look for an older one, find one from years ago, and end well. That is said, and past a few releases
-it is stopped, before gigabytes are fetched for it.
+"""The silent go-back of a resolver. If the newest release of a package does not go with the
+stack, pip and uv look for an older one, find one from years ago, and succeed. The guard reports it,
+and stops it past a few releases, before gigabytes are fetched for it.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _EQUAL = re.compile(r">=(?P<version>[^\s,]+), <(?P=version)\+")
 
 @dataclass(frozen=True, kw_only=True)
 class Release:
-    """One release that a resolver looked at, with what it wants that this image's stack is not; ""
-    where it goes with it.
+    """One release that a resolver looked at, with the requirement that this image's stack does
+    not meet; "" if it goes with the stack.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Release:
 
 @dataclass(kw_only=True)
 class Releases:
-    """What a resolver looked at, in its order."""
+    """The releases that a resolver looked at, in its order."""
 
     policy: Policy
     seen: dict[str, dict[str, Release]] = field(default_factory=dict)
@@ -53,18 +53,18 @@ class Releases:
         return self.seen.setdefault(release.name, {}).setdefault(number, release)
 
     def blocked(self, name: str) -> list[Release]:
-        """The releases of a package that do not go with the stack, the newest first."""
+        """Return the releases of a package that do not go with the stack, the newest first."""
         found = [one for one in self.seen.get(normalized(name), {}).values() if one.wants]
         return sorted(found, key=lambda one: _order(one.version), reverse=True)
 
     def gone_back(self, name: str, number: str) -> list[Release]:
-        """Those of them that are newer than this one: it is looked at because of them."""
+        """Return the refused releases newer than this one, which is considered because of them."""
         ours = _order(number)
         return [one for one in self.blocked(name) if _order(one.version) > ours]
 
     def asker_of(self, need: Requirement) -> str:
-        """Of what was looked at, a release that names versions of what the stack needs, and not
-        the one that it has; "" where none does.
+        """Return a considered release that names versions of a need of the stack, and not the
+        installed one; "" if none does.
         """
         for one in (one for of_name in self.seen.values() for one in of_name.values()):
             for line in one.demands:
@@ -83,7 +83,7 @@ def _named(line: str, name: str) -> Requirement | None:
 
 
 def goes_with(line: str, policy: Policy) -> bool:
-    """Whether what a package asks for can be had beside the stack as it is."""
+    """Return whether a package's requirements can be met with the stack as it is."""
     try:
         wanted = read_requirement(line)
         if not wanted.applies():
@@ -126,8 +126,8 @@ def may_go_on(environment: Mapping[str, str] = os.environ) -> bool:
 
 
 def read_uv_log(text: str, policy: Policy) -> tuple[Releases, dict[str, str]]:
-    """What uv's resolver looked at, by its debugging log, and the version that it came to
-    of each package.
+    """Return the releases that uv's resolver looked at, by its debugging log, and the version
+    that it chose of each package.
     """
     demands: dict[tuple[str, str], list[str]] = {}
     chosen: dict[str, str] = {}
@@ -145,11 +145,13 @@ def read_uv_log(text: str, policy: Policy) -> tuple[Releases, dict[str, str]]:
 
 
 def read_installs(text: str) -> dict[str, str]:
-    """Name -> version of what uv's dry run says that it would install."""
+    """Return name -> version of the packages that uv would install, by its dry run."""
     return {normalized(found["name"]): found["version"] for found in _INSTALLS.finditer(text)}
 
 
 def _as_requirement(what: str) -> str:
-    """Alternatives (`|`) are left to uv: no package of ours is asked for with some."""
+    """Return the text as a requirement. Alternatives (`|`) remain uv's: no package of ours
+    appears in some.
+    """
     what = _EQUAL.sub(r"==\g<version>", re.sub(r"\{[^}]*\}", "", what)).strip()
     return what.removesuffix("*") if "|" not in what else ""

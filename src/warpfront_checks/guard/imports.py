@@ -1,4 +1,4 @@
-"""What stands before the watch in an interpreter that has just started."""
+"""Finders and hooks that come before the watch in an interpreter that has just started."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from .places import Places
 from .policy import GuardError
 
 _SECONDS = 60.0
-# Asked with the stack's modules, their folders and the guard's library. Of the finders behind the
-# watch Python's own are left out: whoever else answers for one of the modules does so in their
-# place. What the path importer cache has for the stack's folders is asked, too. The first lines are
+# Its input is the stack's modules, their folders and the guard's library. Of the finders after the
+# watch Python's own are omitted: any other that answers for one of the modules takes their
+# place. The path importer cache of the stack's folders is read, too. The first lines are
 # those of `machinery.py`.
 _PROBE = """
 import importlib.machinery as machinery, json, zipimport
@@ -82,10 +82,10 @@ print(json.dumps(found))
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """An interpreter that has just started: the `finders` that are asked before the watch, None
-    where there is no watch, and the `modules` it has loaded. `answering` are others' finders and
-    path hooks that answer for a module of the stack, with its name; `machinery` is what of the
-    import system is not Python's own, `watch` what of the watch is not this guard's.
+    """An interpreter that has just started: the `finders` that run before the watch, None if
+    there is no watch, and the `modules` it has loaded. `answering` are others' finders and path
+    hooks that answer for a module of the stack, with its name. `machinery` are parts of the import
+    system that are not Python's own, `watch` parts of the watch that are not this guard's.
     """
 
     finders: tuple[str, ...] | None
@@ -96,8 +96,8 @@ class Start:
 
 
 def import_findings(start: Start, packages: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """(subject, what is wrong): finders asked before the watch, and protected packages that are
-    there before anybody imported them.
+    """Return (subject, fault) for finders that run before the watch, and for protected packages
+    that are loaded before any import of them.
     """
     if start.finders is None:
         yield "sys.meta_path", "the watch is not in it: imports of torch are not looked at"
@@ -115,8 +115,8 @@ def import_findings(start: Start, packages: Iterable[str]) -> Iterator[tuple[str
 
 
 def read_start(places: Places) -> Start:
-    """Asked of a new interpreter: this one has done more than start. `verify` says if the manifest
-    of `places`, whose modules are asked for, cannot be read.
+    """Read the state of a new interpreter: this one has done more than start. The manifest of
+    `places` lists the modules; if it is unreadable, `verify` reports that.
     """
     try:
         asked = list(_modules(read_manifest(places.manifest)))
@@ -147,8 +147,8 @@ def read_start(places: Places) -> Start:
 
 
 def _modules(manifest: Manifest) -> Iterator[tuple[str, str]]:
-    """(module, folder of its package) of what a .py of the stack is imported as; "" is the folder
-    of a package of its own.
+    """Yield (module, folder of its package) of what a .py of the stack is imported as; "" is
+    the folder of a package of its own.
     """
     packages = manifest.packages()
     yield from ((package, "") for package in packages)

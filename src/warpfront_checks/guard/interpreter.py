@@ -50,7 +50,9 @@ def interpreter_problems(
 
 
 def _identity(path: str) -> str:
-    """Where a link leads; of a file, how it begins: a script in the place of an interpreter."""
+    """Return the target of a link, or the beginning of a file: a script in the place of an
+    interpreter.
+    """
     try:
         return f"a link to {os.readlink(path)}"  # noqa: PTH115
     except OSError:
@@ -67,7 +69,7 @@ def _configuration(folder: str) -> str:
 
 
 def _home(folder: str) -> str:
-    """What pyvenv.cfg names, "" where this is no virtual environment."""
+    """Return the home that pyvenv.cfg names, "" if this is no virtual environment."""
     try:
         with open(_configuration(folder), encoding="utf-8") as file:  # noqa: PTH123
             parts = [line.partition("=") for line in file]
@@ -89,7 +91,7 @@ def _is_file(real: str, size: int, sha256: str, since: int) -> bool:
 
 
 def _is_packaged(real: str) -> bool:
-    """Whether it is the file of an installed Debian package."""
+    """Return whether it is the file of an installed Debian package."""
     import hashlib  # noqa: PLC0415 - as above
     from pathlib import Path  # noqa: PLC0415
 

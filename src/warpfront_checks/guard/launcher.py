@@ -18,8 +18,8 @@ from .policy import GuardError, read_policy
 from .refusal import explanation, going_back, stopped, unusable
 from .requires_dist import UnreadableError, read_requirement
 
-# What resolves for an environment and ends by itself. What runs programs (`run`, `tool run`) is
-# left alone: their stderr is theirs.
+# Commands that resolve for an environment and end by themselves. Those that run programs (`run`,
+# `tool run`) are not captured: their stderr is the programs'.
 _EXPLAINED = (
     *(("pip", "install"), ("pip", "sync"), ("pip", "compile")),
     *(("add",), ("sync",), ("lock",), ("tool", "install")),
@@ -37,7 +37,7 @@ _PLAIN = {"NO_COLOR": "1", "FORCE_COLOR": "0", "CLICOLOR_FORCE": "0"}
 _KEPT_BYTES = 1 << 18
 _COLORS = re.compile(r"\x1b\[[0-9;]*m")  # FORCE_COLOR asks for them in a pipe, too
 _NOT_FOUND = 127
-_BY_SIGNAL = 128  # and its number: what a shell says of a program that a signal ended
+_BY_SIGNAL = 128  # and its number: a shell's status for a program that a signal ended
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str]) -> int:
     if command in _FORESEEN and (text := _foreseen(uv, arguments, command, home)):
         sys.stderr.write(text)
         return 1
-    # On a terminal uv draws, and is left to it; into a pipe or a file it writes the same to us.
+    # On a terminal uv draws, so its stderr is not captured; into a pipe or a file it writes lines.
     code, said = _run(uv, arguments, heard=not os.isatty(sys.stderr.fileno()))
     if code > 0:
         said = said or _asked_again(uv, arguments, command)
@@ -62,8 +62,8 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def real_uv(path: str, home: Path = HOME) -> str | None:
-    """The uv that would run if the launcher were not there, however PATH writes its folder: a
-    launcher that finds itself would start itself for ever.
+    """Return the uv that would run if the launcher were not there, however PATH writes its
+    folder: a launcher that finds itself would start itself for ever.
     """
     ours = os.path.realpath(home / "bin" / "uv")
     for entry in path.split(os.pathsep):
@@ -74,8 +74,8 @@ def real_uv(path: str, home: Path = HOME) -> str | None:
 
 
 def command_of(arguments: Sequence[str]) -> tuple[str, ...]:
-    """The words that say what uv is to do, whatever options stand before them: `("add",)`,
-    `("pip", "install")`. Empty where there is none.
+    """Return the words that say what uv is to do, whatever options stand before them:
+    `("add",)`, `("pip", "install")`. Empty where there is none.
     """
     words = iter(arguments)
     found: list[str] = []
@@ -90,13 +90,13 @@ def command_of(arguments: Sequence[str]) -> tuple[str, ...]:
 
 
 def _home() -> Path:
-    """The folder that this guard is in: <home>/lib/warpfront_guard."""
+    """Return the folder that this guard is in: <home>/lib/warpfront_guard."""
     return Path(__file__).resolve().parents[2]
 
 
 def _run(uv: str, arguments: Sequence[str], *, heard: bool) -> tuple[int, str]:
-    """uv's exit code and, if it is to be `heard`, the end of what it wrote to stderr, which goes on
-    to ours at once. Signals meant for us reach it.
+    """Return uv's exit code and, if it is to be `heard`, the end of what it wrote to stderr,
+    which goes on to ours at once. Signals meant for us reach it.
     """
     stderr = subprocess.PIPE if heard else None
     with subprocess.Popen([uv, *arguments], stderr=stderr) as child:
@@ -111,13 +111,13 @@ def _run(uv: str, arguments: Sequence[str], *, heard: bool) -> tuple[int, str]:
 
 
 def _foreseen(uv: str, arguments: Sequence[str], command: tuple[str, ...], home: Path) -> str:
-    """Why uv is not started: it would end with a release of years ago, or with one that torch
-    cannot work with. A step back is said, and not in its way.
+    """Return the reason not to start uv: it would end with a release of years ago, or with one
+    that torch cannot work with. A step back is only reported.
     """
     try:
         policy = read_policy(home / "guard" / "policy.json")
     except GuardError:
-        return ""  # it is said where something is refused
+        return ""  # the refusal reports it
     log = _asked_again(uv, arguments, command, more={"RUST_LOG": "uv_resolver=debug"})
     releases, chosen = read_uv_log(log, policy)
     broken = unusable(releases, read_installs(log))
@@ -132,8 +132,8 @@ def _foreseen(uv: str, arguments: Sequence[str], command: tuple[str, ...], home:
 def overrides_of(
     arguments: Sequence[str], environment: Mapping[str, str] = os.environ
 ) -> dict[str, str]:
-    """Name -> what the user's own overrides ask for, and in which file: uv says it as if every
-    package asked for it. What cannot be read asks for nothing; uv says so itself.
+    """Return name -> the user's own override of it and its file: uv reports it as if every
+    package required it. An unreadable file has no overrides; uv itself reports it.
     """
     paths = environment.get("UV_OVERRIDE", "").split()
     for word, following in zip(arguments, (*arguments[1:], ""), strict=False):
@@ -162,8 +162,8 @@ def _asked_again(
     *,
     more: Mapping[str, str] | None = None,
 ) -> str:
-    """What uv says on stderr without doing anything, with `more` in its environment; "" where that
-    is not possible: it reads from standard input, or knows no dry run.
+    """Return uv's stderr of a dry run, with `more` in its environment; "" if that is not
+    possible: it reads from standard input, or knows no dry run.
     """
     if command not in _HAVE_DRY_RUN or "-" in arguments:
         return ""

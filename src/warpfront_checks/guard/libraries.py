@@ -1,5 +1,6 @@
-"""Native shadows: a library of the stack's names that the dynamic loader takes from elsewhere, by
-LD_LIBRARY_PATH, LD_PRELOAD, an RPATH or the system's configuration. No Python sees it happen.
+"""Native shadows: a library of the stack's names that the dynamic loader takes from another
+folder, by LD_LIBRARY_PATH, LD_PRELOAD, an RPATH or the system's configuration. No Python sees it
+happen.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ class Shadow:
 def shadows(
     sealed: Mapping[str, list[str]], loaded: Iterable[str], *, with_torch: bool = True
 ) -> Iterator[Shadow]:
-    """What of `loaded` stands in the place of a sealed library, and, where torch is loaded, what of
-    its own is not. `loaded` are real paths.
+    """Return the files of `loaded` that take the place of a sealed library. If torch is loaded,
+    return also those of its own that are not. `loaded` are real paths.
     """
     there = set(loaded)
     named = set()

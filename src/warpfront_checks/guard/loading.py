@@ -12,7 +12,7 @@ from pathlib import Path
 
 from .fast_path import NAME
 
-# No byte code from a PYTHONPYCACHEPREFIX: the folder may hold that of another image's guard.
+# No byte code from a PYTHONPYCACHEPREFIX: the folder may have that of another image's guard.
 _BY_FILE = """\
 import sys
 folder, prefix = {folder!r}, sys.pycache_prefix
@@ -35,7 +35,7 @@ finally:
 
 
 def by_file(library: Path, module: str) -> str:
-    """Statements that import `warpfront_guard.<module>` of this library and of no other."""
+    """Return statements that import `warpfront_guard.<module>` of this library and of no other."""
     return _BY_FILE.format(folder=f"{library}/{NAME}", name=NAME, module=module)
 
 
@@ -44,7 +44,9 @@ def indented(text: str) -> str:
 
 
 def other_guards(path: Iterable[str], ours: str) -> Iterator[str]:
-    """Where the path has a package or module by the guard's name that is not the one in `ours`."""
+    """Return the entries of the path with a package or module by the guard's name that is not
+    in `ours`.
+    """
     finder = sys.modules["_frozen_importlib_external"].PathFinder
     for entry in dict.fromkeys(path):
         spec = finder.find_spec(NAME, [entry])

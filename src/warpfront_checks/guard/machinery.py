@@ -1,5 +1,6 @@
-"""Whether the import system of this process is the interpreter's own: its frozen modules are run
-again, and each function, class and constant of the living ones is compared with the new one.
+"""A comparison of this process's import system with the interpreter's own. Its frozen modules
+are run again, and each function, class and constant of the living ones is compared with the new
+one.
 
 Loaded at the first import of torch, and by `verify` into a new interpreter as text, so it imports
 built-in modules alone.
@@ -31,7 +32,7 @@ _FINDERS_OWN = {"_loaders", "path", "_path_mtime", "_path_cache", "_relaxed_path
 
 
 def machinery_problems() -> "Iterator[str]":
-    """The names of what is another's in the import system of this process."""
+    """Yield the names of what is another's in the import system of this process."""
     for name in FROZEN:
         fresh: dict[str, Any] = {"__name__": name}
         exec(_imp.get_frozen_object(name), fresh)  # noqa: S102 - the interpreter's own code
@@ -56,7 +57,7 @@ def replaced_builtins() -> "list[str]":
 
 
 def differences(living: "Mapping[str, Any]", fresh: "Mapping[str, Any]") -> "Iterator[str]":
-    """The names of functions, classes and constants that are others than in `fresh`."""
+    """Yield the names of functions, classes and constants that are others than in `fresh`."""
     for name, right in fresh.items():
         if name.startswith("__") or not isinstance(right, (FunctionType, type, list, *_PLAIN)):
             continue

@@ -37,8 +37,8 @@ Measured = Sequence[Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """What was sealed. `location` is the folder that the paths of `files` start from; `files` maps
-    a distribution's normalized name to path -> measure, `versions` to its version.
+    """The sealed files. `location` is the folder that the paths of `files` start from; `files`
+    maps a distribution's normalized name to path -> measure, `versions` to its version.
     """
 
     location: Path
@@ -46,7 +46,7 @@ class Manifest:
     files: Mapping[str, Mapping[str, Measured]]
 
     def packages(self) -> dict[str, str]:
-        """Each importable top-level package -> the distribution that brings it."""
+        """Return each importable top-level package -> the distribution that brings it."""
         return {
             path.partition("/")[0]: name
             for name, files in self.files.items()
@@ -55,8 +55,8 @@ class Manifest:
         }
 
     def folders(self) -> dict[str, set[str]]:
-        """Each folder that sealed files fill -> the distributions that bring them. Of a top-level
-        folder that several fill (`nvidia/`) it is the folders below.
+        """Return each folder that sealed files fill -> the distributions that bring them. Of a
+        top-level folder that several fill (`nvidia/`) it is the folders below.
         """
         tops = self._owners(1)
         shared = {top for top, names in tops.items() if len(names) > 1}
@@ -66,8 +66,8 @@ class Manifest:
         }
 
     def tops(self) -> set[str]:
-        """The entries of site-packages that hold all sealed files; of a folder that several
-        distributions fill, the entries in it.
+        """Return the entries of site-packages that contain all sealed files; of a folder that
+        several distributions fill, the entries in it.
         """
         folders = self.folders()
         shared = {folder.partition("/")[0] for folder in folders if "/" in folder}
@@ -75,7 +75,7 @@ class Manifest:
         return {"/".join(parts[: 1 + (parts[0] in shared)]) for parts in paths}
 
     def _owners(self, depth: int) -> dict[str, set[str]]:
-        """Folder at this depth -> the distributions with files in it."""
+        """Return folder at this depth -> the distributions with files in it."""
         owners: dict[str, set[str]] = {}
         for name, files in self.files.items():
             for path in files:
@@ -98,7 +98,7 @@ def manifest_text(manifest: Manifest) -> str:
 
 
 def read_manifest(path: Path) -> Manifest:
-    """The manifest in a file. Raises `GuardError` when it is missing or damaged."""
+    """Return the manifest in a file. Raise `GuardError` when it is missing or damaged."""
     try:
         return _manifest(json.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
@@ -133,8 +133,9 @@ def size_differences(
     since: int = 0,
     written: list[tuple[str, str]] | None = None,
 ) -> Iterator[tuple[str, str]]:
-    """(path, what is wrong) for the files that make a difference at import: there, and as large as
-    they were. Those with a ctime from `since` on are added to `written`, each with its sha256.
+    """Yield (path, what is wrong) for the files that make a difference at import: there, and as
+    large as they were. Those with a ctime from `since` on are added to `written`, each with its
+    sha256.
     """
     location = str(manifest.location)
     for name in names:
@@ -155,7 +156,7 @@ def size_differences(
 
 
 def sha256_of(path: str | Path) -> str:
-    """ "" for what cannot be read."""
+    """Return the sha256 of a file, "" if it cannot be read."""
     import hashlib  # noqa: PLC0415 - for every start of torch, and few read a file
 
     digest = hashlib.sha256()
@@ -169,9 +170,9 @@ def sha256_of(path: str | Path) -> str:
 
 
 def strays(manifest: Manifest, names: Iterable[str], *, loadable: bool = False) -> Iterator[str]:
-    """What lies inside the folders of the protected distributions and none of them brought, links
-    to folders included; what Python could load alone, if `loadable`. Byte code in `__pycache__` is
-    judged by its source.
+    """Return the files inside the folders of the protected distributions that none of them
+    brought, links to folders included. With `loadable`, return only files that Python could load.
+    Byte code in `__pycache__` is judged by its source.
     """
     wanted = set(names)
     sealed = {path for files in manifest.files.values() for path in files}

@@ -15,12 +15,12 @@ from .manifest import Manifest, Measured
 from .policy import GuardError, normalized
 
 Status = os.stat_result
-# Which files are not what their size says.
+# Files whose size does not prove their content.
 Doubted = Callable[[Status], bool]
 SMALL_BYTES = 1 << 20
 _CHUNK = 1 << 20
 _BATCHES = 32
-# What an installer writes about itself, other for each: uv's even says when the wheel's file was
+# Written by each installer about itself: uv's even records when the wheel's file was
 # made.
 _INSTALLERS_OWN = frozenset(
     ("RECORD", "INSTALLER", "REQUESTED", "direct_url.json", "uv_build.json", "uv_cache.json")
@@ -28,8 +28,8 @@ _INSTALLERS_OWN = frozenset(
 
 
 def installed(location: Path) -> dict[str, list[Distribution]]:
-    """The distributions whose metadata lies in `location`, by normalized name, duplicates kept.
-    What is left of a half-removed one has no name and is none.
+    """Return the distributions with metadata in `location`, by normalized name, with
+    duplicates. The rest of a half-removed one has no name and is none.
     """
     found: dict[str, list[Distribution]] = {}
     for distribution in distributions(path=[str(location)]):
@@ -40,7 +40,9 @@ def installed(location: Path) -> dict[str, list[Distribution]]:
 
 
 def _name_of(distribution: Distribution) -> str:
-    """From the text: how importlib.metadata answers for a missing field differs between Pythons."""
+    """Read the name from the text: importlib.metadata's answer for a missing field differs
+    between Pythons.
+    """
     text = distribution.read_text("METADATA") or distribution.read_text("PKG-INFO") or ""
     for line in text.splitlines():
         if not line:
@@ -52,7 +54,7 @@ def _name_of(distribution: Distribution) -> str:
 
 
 def measure(location: Path, names: Iterable[str]) -> Manifest:
-    """Hash every file of these distributions. Raises `GuardError` if one is not there, or has no
+    """Hash every file of these distributions. Raise `GuardError` if one is not there, or has no
     RECORD to say what its files are.
     """
     there = installed(location)
@@ -67,8 +69,8 @@ def measure(location: Path, names: Iterable[str]) -> Manifest:
 
 
 def recorded_paths(distribution: Distribution, location: Path) -> list[str]:
-    """The files that a distribution's RECORD lists, below `location`, without what changes by
-    itself: byte code, and what the installer writes about itself.
+    """Return the files that a distribution's RECORD lists, below `location`, without what
+    changes by itself: byte code, and what the installer writes about itself.
     """
     name = _name_of(distribution)
     record = distribution.read_text("RECORD")
@@ -82,7 +84,7 @@ def recorded_paths(distribution: Distribution, location: Path) -> list[str]:
 
 
 def is_sealed(path: str) -> bool:
-    """Of a normalized path below site-packages."""
+    """Return whether a normalized path below site-packages is sealed."""
     top = path.partition("/")[0]
     if top in ("..", "") or (path.endswith(".pyc") and "__pycache__" in path.split("/")):
         return False
@@ -115,7 +117,7 @@ def measured_file(path: str) -> Measured:
 
 
 def measured_text(text: str) -> Measured:
-    """The measure of a file with this text."""
+    """Return the measure of a file with this text."""
     data = text.encode()
     return len(data), hashlib.sha256(data).hexdigest()
 
@@ -131,8 +133,8 @@ def is_small(status: Status) -> bool:
 def differences(
     manifest: Manifest, names: Iterable[str], *, doubted: Doubted = always
 ) -> Iterator[tuple[str, str]]:
-    """(path, what is wrong) for every file: by its size, and by its hash where its
-    status is `doubted`.
+    """Yield (path, what is wrong) for every file: by its size, and by its hash where its status
+    is `doubted`.
     """
     for name in names:
         files, hashed = manifest.files.get(name, {}), []
@@ -150,8 +152,8 @@ def differences(
 
 
 def written_since(sealed: Path) -> Doubted:
-    """Whether a file was written to after this one. Its ctime says so, which nobody sets, and which
-    an image's lower layers have from before.
+    """Return whether a file was written to after this one. Its ctime proves it, which no
+    program sets, and which an image's lower layers have from before.
     """
     since = ctime_of(sealed)
     return lambda status: status.st_ctime_ns >= since
@@ -162,7 +164,7 @@ def ctime_of(path: Path) -> int:
 
 
 def status_of(path: str) -> Status | None:
-    """None for what is no file."""
+    """Return the status of a file, None for anything else."""
     try:
         status = os.stat(path)  # noqa: PTH116 - as in `measured_file`
     except OSError:
@@ -171,8 +173,8 @@ def status_of(path: str) -> Status | None:
 
 
 def shared_folders(manifest: Manifest) -> tuple[str, ...]:
-    """Folders that several sealed distributions fill together (`nvidia/cu13/`), as others, which
-    nobody seals, may too.
+    """Return the folders that several sealed distributions fill together (`nvidia/cu13/`), as
+    unsealed ones may too.
     """
     return tuple(f"{top}/" for top, owners in manifest.folders().items() if len(owners) > 1)
 

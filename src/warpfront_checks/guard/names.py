@@ -1,5 +1,5 @@
-"""Which names must not come into an image, and which make up a torch stack: read from names.json,
-the one list that host and images share.
+"""The names that must not come into an image, and those that make up a torch stack: read from
+names.json, the one list that host and images share.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ _TOOLKIT_OF = {"cuda": "CUDA", "rocm": "ROCm", "cpu": "CPU", "synapseai": "Synap
 
 
 def stack_patterns(toolkit: str) -> tuple[str, ...]:
-    """fnmatch patterns of the distributions that make up a torch stack for `cuda`, `rocm`,
-    `xpu`, `cpu` or `synapseai`.
+    """Return fnmatch patterns of the distributions that make up a torch stack for `cuda`,
+    `rocm`, `xpu`, `cpu` or `synapseai`.
     """
     return (*_NAMES["stack"], *_NAMES.get(f"{toolkit}_stack", ()))
 
 
 def sentinels(toolkit: str, protected: Iterable[str]) -> dict[str, str]:
-    """Names that must never arrive -> why, as a local version label can say it: what would own
-    files of the stack, or be another.
+    """Return names that must never arrive -> the reason, fit for a local version label. Such a
+    distribution would own files of the stack, or be another.
 
-    On CUDA another release's name of a protected library owns the same folder
-    (`nvidia-cudnn-cu12` and `-cu13` both own `nvidia/cudnn/`); elsewhere nothing of torch lies
-    where CUDA's libraries go. Other tritons own `triton/` too; `triton` itself is not forbidden
-    where a shim answers for it.
+    On CUDA another release's name of a protected library owns the same folder (`nvidia-cudnn-cu12`
+    and `-cu13` both own `nvidia/cudnn/`). On other vendors nothing of torch is in the folders of
+    CUDA's libraries. Other tritons own `triton/` too; `triton` itself is not forbidden if a shim
+    answers for it.
     """
     held = set(protected)
     image = _TOOLKIT_OF[toolkit].lower()
@@ -47,7 +47,9 @@ def sentinels(toolkit: str, protected: Iterable[str]) -> dict[str, str]:
 
 
 def triton_shims(protected: Mapping[str, str]) -> tuple[Shim, ...]:
-    """The shim for `triton` where the stack's own has another name; packages ask for that one."""
+    """Return the shim for `triton` where the stack's own has another name; packages ask for
+    that one.
+    """
     real = _other_tritons(protected)
     if not real or "triton" in protected:
         return ()
@@ -64,14 +66,14 @@ def triton_shims(protected: Mapping[str, str]) -> tuple[Shim, ...]:
 
 
 def _other_tritons(held: Collection[str]) -> list[str]:
-    """What of `held` is a triton under another name than `triton`."""
+    """Return the tritons of `held` under another name than `triton`."""
     others = (names for vendor, names in _NAMES["triton"].items() if vendor != "cuda")
     return [name for names in others for name in names if name in held]
 
 
 def default_policy(site_packages: Path, there: Iterable[str]) -> Policy:
-    """What `adopt` protects when nobody wrote a policy: the stack that is there, whatever it is.
-    `there` are the names of what is installed.
+    """Return the policy of `adopt` if none was written: the installed stack, whatever it is.
+    `there` are the names of the installed distributions.
     """
     toolkit = read_toolkit(site_packages / "torch" / "version.py")
     return Policy(
@@ -83,7 +85,9 @@ def default_policy(site_packages: Path, there: Iterable[str]) -> Policy:
 
 
 def read_toolkit(version_file: Path) -> str:
-    """The toolkit that a torch was built with, from its `version.py`, without importing it."""
+    """Return the toolkit that a torch was built with, from its `version.py`, without importing
+    it.
+    """
     try:
         text = version_file.read_text(encoding="utf-8")
     except OSError as error:

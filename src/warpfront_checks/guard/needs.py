@@ -1,5 +1,5 @@
-"""What the sealed distributions need of others, read from their own metadata: an install that
-brings a typing-extensions that torch cannot be imported with has changed torch, too.
+"""Needs of the sealed distributions, read from their own metadata: an install that brings a
+typing-extensions that torch cannot be imported with has changed torch, too.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from .requires_dist import Requirement, UnreadableError, read_requirement
 
 
 def needs_of(there: Mapping[str, list[Distribution]], names: Iterable[str]) -> dict[str, str]:
-    """Name -> specifier: what `names` accept of each distribution that they ask for here, those
-    of several together.
+    """Return name -> specifier: what `names` accept of each distribution that they ask for
+    here, those of several together.
     """
     found: dict[str, set[str]] = {}
     for name in names:
@@ -25,8 +25,8 @@ def needs_of(there: Mapping[str, list[Distribution]], names: Iterable[str]) -> d
 
 
 def met_needs(policy: Policy, there: Mapping[str, list[Distribution]]) -> dict[str, str]:
-    """Name -> the version that is here, of the needs that it meets: the same one later needs no
-    second look at an import.
+    """Return name -> the version that is here, of the needs that it meets: the same one later
+    needs no second look at an import.
     """
     found = {}
     for name, accepted in policy.needs.items():
@@ -40,8 +40,8 @@ def met_needs(policy: Policy, there: Mapping[str, list[Distribution]]) -> dict[s
 def need_problems(
     policy: Policy, there: Mapping[str, list[Distribution]], names: Iterable[str]
 ) -> Iterator[tuple[str, str]]:
-    """(distribution, what is wrong with it) for each that `names`, or what those need in turn,
-    cannot work with: a resolver that was told otherwise brought it, or it was removed.
+    """Return (distribution, fault) for each that `names`, or their needs in turn, cannot work
+    with. A resolver with other instructions brought it, or it was removed.
     """
     sealed = set(names)
     waiting = sorted(sealed)
@@ -57,8 +57,8 @@ def need_problems(
 
 
 def _requirements(there: Mapping[str, list[Distribution]], name: str) -> Iterator[Requirement]:
-    """What applies here, without extras. A line that nobody can read asks for nothing: pip and uv
-    skip it too.
+    """Return the requirements that apply to this interpreter, without extras. An unreadable
+    line requires nothing: pip and uv skip it too.
     """
     for distribution in there.get(name, [])[:1]:
         for line in distribution.requires or ():
@@ -76,8 +76,8 @@ def _read(line: str) -> Requirement | None:
 
 
 def _problem(requirement: Requirement, there: Mapping[str, list[Distribution]]) -> str:
-    """Of several any may be what lies there: an installer of another kind, such as conda, writes
-    over the files and leaves the metadata.
+    """Return the fault of a need. Of several installed versions any may be the real one: an
+    installer of another kind, such as conda, overwrites the files and not the metadata.
     """
     found = versions_of(there, requirement.name)
     problems = (_version_problem(requirement, version) for version in found)

@@ -1,6 +1,6 @@
-"""Where each module of the stack has to come from: an allow list of path, loader and byte code.
+"""Allowed origins of each module of the stack: path, loader and byte code.
 
-Loaded where the fast path of an import has doubts.
+Loaded when the fast path of an import has doubts.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ _TAILS = {
 
 @dataclass(kw_only=True)
 class Stack:
-    """What `watch` compares the stack with. `document` is what the seal wrote for imports, and
-    `manifest` has its files. `since` is the ctime of the whole manifest, in nanoseconds: what has
-    an older one is as it was sealed.
+    """The sealed stack as `watch` compares it. `document` is the seal's for imports, and
+    `manifest` has its files. `since` is the ctime of the whole manifest, in nanoseconds: a file
+    with an older one is as it was sealed.
     """
 
     folder: Path
@@ -64,11 +64,11 @@ class Stack:
             self.files.update(self.manifest.files[name])
 
     def names(self) -> list[str]:
-        """The distributions that still have to be as they were."""
+        """Return the distributions that still have to be as they were."""
         return [name for name in self.manifest.files if not self.policy.is_relaxed(name)]
 
     def file_problems(self, names: Iterable[str]) -> Iterator[str]:
-        """Sealed files that are others now, and what was added beside them."""
+        """Return the sealed files that have changed, and the files added next to them."""
         wanted, written = sorted(names), list[tuple[str, str]]()
         found = size_differences(self.manifest, wanted, since=self.since, written=written)
         yield from (f"{path}: {what}" for path, what in found)
@@ -78,13 +78,13 @@ class Stack:
         for path, sha256 in written:
             if sha256_of(f"{self.location}/{path}") != sha256:
                 yield f"{path}: other content, as many bytes as before"
-        # What lies beside it and Python cannot load, such as a header, is for `verify`.
+        # A new file that Python cannot load, such as a header, is for `verify`.
         added = strays(self.manifest, wanted, loadable=True)
         yield from (f"{path}: added" for path in added)
 
     def module_problem(self, spec: Any) -> str | None:
-        """Why a module of the stack must not run, "" if it may. None where its file is the sealed
-        one, and it is loaded by another loader than Python's own.
+        """Return why a module of the stack must not run, "" if it may. None if its file is the
+        sealed one, and it is loaded by another loader than Python's own.
         """
         name, origin = spec.name, spec.origin
         path = name.replace(".", "/")
@@ -167,13 +167,17 @@ class Stack:
 
 
 def _tail(origin: str | None, path: str) -> str:
-    """What follows a module's path in a file below another spelling of the location."""
+    """Return the rest of a file's path after its module's, below another spelling of the
+    location.
+    """
     before, found, tail = (origin or "").rpartition(f"/{path}")
     return tail if before and found else "nowhere"
 
 
 def read_stack(folder: Path) -> Stack:
-    """Raises `GuardError` where a part of the guard is lost, damaged, or of another seal."""
+    """Read the sealed stack. Raise `GuardError` if a part of the guard is lost, damaged, or of
+    another seal.
+    """
     policy, sealed = read_policy(folder / "policy.json"), folder / "stack.json"
     document = read_at_import(folder / "at-import.bin")
     try:

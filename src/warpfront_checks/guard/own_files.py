@@ -1,4 +1,4 @@
-"""What of the guard itself is not as its seal left it, or would be another in its place."""
+"""Files of the guard itself that are not as sealed, or that would take their place."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from .sealing import program_text
 
 
 def own_problems(places: Places, policy: Policy, manifest: Manifest) -> Iterator[tuple[str, str]]:
-    """(path, what is wrong): another guard on the path, what an import reads of the manifest,
-    programs, and code that the guard would load beside its sources.
+    """Yield (path, fault): another guard on the path, the part of the manifest for imports,
+    programs, and code that the guard would load next to its sources.
     """
     folder = places.library / NAME
     for path in other_guards((os.getcwd(), *sys.path), str(folder)):  # noqa: PTH109 - as the path has it
@@ -45,7 +45,7 @@ def _is_program(places: Places, found: bytes | None, module: str) -> bool:
 
 
 def _code_problems(folder: Path) -> Iterator[tuple[str, str]]:
-    """What Python could load there and is neither a source nor its byte code."""
+    """Return the files that Python could load and that are neither a source nor its byte code."""
     for path in sorted(folder.rglob("*")):
         cached = path.parent.name == "__pycache__"
         source = path.parent.parent / f"{path.name.partition('.')[0]}.py"

@@ -7,13 +7,13 @@ import re
 
 from .policy import GuardError
 
-# As configparser reads a section's header: whatever stands after the bracket is ignored.
+# As configparser reads a section's header: the text after the bracket is ignored.
 _HEADER = re.compile(r"\[(?P<name>.+)\]")
 
 
 def listed_constraints(text: str) -> dict[str, list[str]]:
-    """Section -> what its `constraint` lists, for each that sets it. Raises `GuardError` for what
-    pip cannot read either.
+    """Return section -> what its `constraint` lists, for each that sets it. Raise `GuardError`
+    for what pip cannot read either.
     """
     return {
         section: settings["constraint"].split()
@@ -23,16 +23,16 @@ def listed_constraints(text: str) -> dict[str, list[str]]:
 
 
 def unguarded_sections(text: str, file: str) -> list[str]:
-    """The sections whose `constraint` lacks `file`. That of a command (`[install]`) replaces
-    `[global]`'s, so both count.
+    """Return the sections whose `constraint` lacks `file`. That of a command (`[install]`)
+    replaces `[global]`'s, so both count.
     """
     listed = {"global": [], **listed_constraints(text)}
     return [section for section, files in listed.items() if file not in files]
 
 
 def with_constraint(text: str, file: str) -> str:
-    """`text` with `file` among the constraints of every section that has some, and of `[global]`.
-    Raises `GuardError` if that cannot be done without touching anything else.
+    """Return `text` with `file` among the constraints of every section that has some, and of
+    `[global]`. Raise `GuardError` if that cannot be done without touching anything else.
     """
     listed, before = listed_constraints(text), _settings(text)
     lines = text.splitlines()
@@ -77,7 +77,7 @@ def _section_of(line: str) -> str | None:
 
 
 def _without_constraint(lines: list[str], start: int) -> list[str]:
-    """`lines` without the setting `constraint`, over all its lines, of the section that
+    """Return `lines` without the setting `constraint`, over all its lines, of the section that
     starts at `start`.
     """
     kept, dropping, inside = [], False, False

@@ -16,7 +16,9 @@ from .refusal import explanation, going_back, stopped
 
 
 class _Listener(logging.Handler):
-    """Keeps what pip says about conflicts; pip writes it for people, so it has no other form."""
+    """A handler that stores pip's messages about conflicts; pip writes them for people, in no
+    other form.
+    """
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
@@ -48,8 +50,8 @@ def _explain_at_exit(listener: _Listener, folder: Path) -> None:
 
 
 def watch_releases(candidates: ModuleType, folder: str | Path) -> None:
-    """Look at every release that this pip's resolver considers, by its metadata: `candidates` is
-    pip's own module of them. The first step back is said at once, too many are an error of pip's.
+    """Look at every release that this pip's resolver considers, by its metadata: `candidates`
+    is pip's own module of them. Report the first step back at once; too many are an error of pip's.
     """
     releases = Releases(policy=read_policy(Path(folder) / "policy.json"))
     kind: Any = candidates._InstallRequirementBackedCandidate  # noqa: SLF001 - pip has no hook for this

@@ -1,4 +1,4 @@
-"""Where a guard's files are."""
+"""The paths of a guard's files."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ PTH_NAME = "00_warpfront_guard.pth"
 @dataclass(frozen=True, kw_only=True)
 class Places:
     """The files of one guard. `site_packages` is the folder of the interpreter that is
-    protected; `standard_library` that of the one which environments are made from, None
-    where it is left alone.
+    protected; `standard_library` that of the one which environments are made from, None if that one
+    is unprotected.
 
     The manifest is outside of it: an install that overwrites torch rewrites RECORD too.
     """
@@ -28,7 +28,7 @@ class Places:
 
     @property
     def library(self) -> Path:
-        """The folder on `sys.path` that holds the package `warpfront_guard`."""
+        """The folder on `sys.path` with the package `warpfront_guard`."""
         return self.home / "lib"
 
     @property
@@ -49,7 +49,7 @@ class Places:
 
     @property
     def at_import(self) -> Path:
-        """What an import of torch reads of the manifest."""
+        """The part of the manifest that an import of torch reads."""
         return self.folder / "at-import.bin"
 
     @property
@@ -101,9 +101,9 @@ class Places:
 
 
 def places_of_this_python(home: Path | None = None, etc: Path | None = None) -> Places:
-    """The places for the interpreter that runs this. Where torch already is decides between its
-    folders for packages (Debian has several); a torch on PYTHONPATH or in somebody's home is not
-    the image's, and no .pth beside it would be read.
+    """Return the places for the interpreter that runs this. The folder of an installed torch
+    decides between its folders for packages (Debian has several). A torch on PYTHONPATH or in a
+    user's home is not the image's, and no .pth next to it would be read.
     """
     usual = Path(sysconfig.get_paths()["platlib"])
     folders = [Path(folder) for folder in site.getsitepackages()]

@@ -16,8 +16,8 @@ _TURNED_OFF = {"torch": ("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")}
 def plugin_problems(
     policy: Policy, manifest: Manifest, folders: Iterable[str] | None = None
 ) -> Iterator[tuple[str, str, str]]:
-    """(distribution, group, folder of its metadata) for each on the path that is loaded at an
-    import of the stack and was not sealed with it.
+    """Yield (distribution, group, folder of its metadata) for each on the path that is loaded
+    at an import of the stack and was not sealed with it.
     """
     location = os.path.realpath(manifest.location)
     sealed = {path for files in manifest.files.values() for path in files}
@@ -32,7 +32,7 @@ def plugin_problems(
 
 
 def is_loaded_by(group: str, package: str, environment: Mapping[str, str]) -> bool:
-    """Whether importing `package` loads the group in this environment."""
+    """Return whether importing `package` loads the group in this environment."""
     variable, off = _TURNED_OFF.get(package, ("", ""))
     return GROUPS[group] == package and (not variable or environment.get(variable) != off)
 

@@ -1,4 +1,6 @@
-"""What a guard protects: the policy file, written by `render` or by `adopt`."""
+"""The policy of a guard: the protected distributions, in a file written by `render` or by
+`adopt`.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ _INDEX = re.compile(r"(?:(?!['\"`$\\])[\x21-\x7e])*\Z")
 
 
 class GuardError(Exception):
-    """The guard cannot do what was asked; the message says what, where and what next."""
+    """The guard cannot do the requested work; the message names the problem, the file and the
+    next step.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,14 +40,14 @@ class Shim:
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """What is protected, by normalized names of distributions.
+    """The protected distributions, by normalized names.
 
     `protected` are in the image, at these versions. `companions` are not in the image, and only
-    this version fits its torch. `sentinels` must never arrive: name -> why, in words that a local
-    version label can hold. `needs` is what the protected ask of others, name -> specifier, written
-    when they are sealed. `adopt` are fnmatch patterns: what the image has of them is protected as
-    found. `relaxed` maps a name to the reason somebody gave. `index` is where the torch stack came
-    from, "" when it came with the base.
+    this version fits its torch. `sentinels` must never arrive: name -> reason, in words that fit a
+    local version label. `needs` are the requirements of the protected, name -> specifier, written
+    when they are sealed. `adopt` are fnmatch patterns: distributions of the image that match are
+    protected as found. `relaxed` maps a name to the user's reason. `index` is the origin of the
+    torch stack, "" if it came with the base.
     """
 
     cell: str
@@ -58,7 +62,7 @@ class Policy:
     relaxed: Mapping[str, str] = field(default_factory=dict)
 
     def document(self) -> dict[str, object]:
-        """The policy as JSON values; `policy_from` reads them back to an equal value."""
+        """Return the policy as JSON values; `policy_from` reads them back to an equal value."""
         return {
             "schema": SCHEMA,
             "cell": self.cell,
@@ -74,23 +78,24 @@ class Policy:
         }
 
     def pinned(self) -> dict[str, str]:
-        """Every name with the one version it may have, shims included, relaxed ones left out."""
+        """Return every name with the one version it may have, with shims, without relaxed ones."""
         pins = {**self.companions, **self.protected}
         pins |= {shim.name: shim.version for shim in self.shims}
         return self._held(pins)
 
     def forbidden(self) -> dict[str, str]:
-        """The sentinels that still hold."""
+        """Return the sentinels that are still in force."""
         return self._held(self.sentinels)
 
     def needed(self) -> dict[str, str]:
-        """What the stack needs of distributions that nothing else holds: name -> specifier."""
+        """Return the stack's needs of distributions that no pin fixes: name -> specifier."""
         others = {**self.pinned(), **self.forbidden()}
         return {name: text for name, text in self._held(self.needs).items() if name not in others}
 
     def is_relaxed(self, name: str) -> bool:
-        """Whether this name of the stack may be what it likes. torch takes its libraries, triton
-        and companions along: another torch loads others, and has no use for this one's.
+        """Return whether this name of the stack may have any version. torch takes its
+        libraries, triton and companions along: another torch loads others, and has no use for this
+        one's.
         """
         return name in self.relaxed or "torch" in self.relaxed
 
@@ -98,7 +103,7 @@ class Policy:
         return {name: names[name] for name in sorted(names) if not self.is_relaxed(name)}
 
     def holds(self) -> str:
-        """The torch that was sealed, for a sentence."""
+        """Return the torch that was sealed, for a sentence."""
         version = self.protected.get("torch")
         return f"torch {version}" if version else "the torch of its base"
 
@@ -107,12 +112,12 @@ class Policy:
 
 
 def normalized(name: str) -> str:
-    """A distribution's name as PEP 503 compares it."""
+    """Return a distribution's name as PEP 503 compares it."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def read_policy(path: Path) -> Policy:
-    """The policy in a file. Raises `GuardError` naming the file and what is wrong with it."""
+    """Return the policy in a file. Raise `GuardError` naming the file and what is wrong with it."""
     try:
         return policy_from(json.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
@@ -124,8 +129,8 @@ def read_policy(path: Path) -> Policy:
 
 
 def policy_from(document: object) -> Policy:
-    """The policy in a parsed document. Unknown fields are refused: a rule that nobody reads is
-    none at all.
+    """Return the policy in a parsed document. Unknown fields are refused: a rule that no code
+    reads is none at all.
     """
     if not isinstance(document, dict):
         raise GuardError("the policy must be an object")

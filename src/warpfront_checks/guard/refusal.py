@@ -1,5 +1,5 @@
-"""What a user reads when the guard made pip or uv refuse: who wanted what, what the image holds,
-and the command that does what was probably meant.
+"""The message to a user when the guard made pip or uv refuse: the demands, the image's
+versions, and the command that does the probable intent.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _SHOWN = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Demand:
-    """Who asked for what: `who` is a package with its version, "" for the user; `name` is
-    normalized; `text` is the requirement as asked.
+    """A requirement and its origin: `who` is a package with its version, "" for the user;
+    `name` is normalized; `text` is the requirement as written.
     """
 
     who: str
@@ -45,7 +45,7 @@ class Demand:
     text: str
 
     def is_met_by(self, version: str) -> bool:
-        """Whether it is content with this version, and something else is in the way."""
+        """Return whether this version meets it, and something else is in the way."""
         try:
             return " " not in self.text and read_requirement(self.text).accepts(version)
         except UnreadableError:
@@ -53,19 +53,20 @@ class Demand:
 
     @property
     def package(self) -> str:
-        """The name of the package that asked, as `relax` takes it; "" for the user."""
+        """The name of the requiring package, as `relax` takes it; "" for the user."""
         return self.who.partition(" ")[0].partition("[")[0]
 
 
 def read_demands(
     text: str, policy: Policy, overrides: Mapping[str, str] | None = None
 ) -> list[Demand]:
-    """The demands on guarded names in what pip or uv said, in order, once each. Both wrap lines.
+    """Return the demands on guarded names in the output of pip or uv, in order, once each. Both
+    wrap lines.
 
-    uv shows a demand as it is after our constraint has narrowed it. For what is not in the image
-    that is the demand; for what is, it holds, and only stands in the same sentence. It likewise
-    shows every demand on an overridden name as the override: that is its file's (`overrides`, name
-    -> what is asked and where), not the package's.
+    uv shows a demand as it is after our constraint has narrowed it. For a name outside the image
+    the shown text is the demand. For a name in the image it is met, and is only in the same
+    sentence. uv likewise shows every demand on an overridden name as the override. That demand is
+    of the override's file (`overrides`, name -> requirement and file), not of the package.
     """
     text = " ".join(text.split())
     guarded = {**policy.pinned(), **policy.forbidden(), **policy.needed()}
@@ -87,7 +88,7 @@ def read_demands(
 
 
 def _is_ours(wanted: str, policy: Policy) -> bool:
-    """Whether it is what a constraint or an override of this image made of a demand."""
+    """Return whether a constraint or an override of this image made this of a demand."""
     ours = {line.replace("===", "==") for line in constraint_lines(policy)}
     return wanted.replace("===", "==") in ours
 
@@ -99,7 +100,9 @@ def _wanted(match: re.Match[str]) -> str:
 
 
 def _overlap(wanted: str, needed: str) -> bool:
-    """Whether some version meets both, tried with those that they name and their successors."""
+    """Return whether some version meets both, tried with those that they name and their
+    successors.
+    """
     try:
         requirement = read_requirement(wanted)
         need = read_requirement(f"{requirement.name}{needed}")
@@ -116,15 +119,15 @@ def _who(match: re.Match[str]) -> str:
 
 
 def explanation(text: str, policy: Policy, overrides: Mapping[str, str] | None = None) -> str:
-    """Lines for the user, "" where `text` has nothing to do with the guard."""
+    """Return lines for the user, "" where `text` has nothing to do with the guard."""
     demands = read_demands(text, policy, overrides)
     lines = [line for demand in demands[:_SHOWN] for line in _explained(demand, policy)]
     return _said(lines or list(_held(text, policy)))
 
 
 def going_back(releases: Releases, name: str, number: str) -> str:
-    """Lines about a release that is looked at, or was chosen, because newer ones do not go with the
-    stack; "" where there are none.
+    """Return lines about a release that is looked at, or was chosen, because newer ones do not
+    go with the stack; "" where there are none.
     """
     newer, policy = releases.gone_back(name, number), releases.policy
     if not newer:
@@ -139,7 +142,7 @@ def going_back(releases: Releases, name: str, number: str) -> str:
 
 
 def stopped(releases: Releases, name: str, number: str) -> str:
-    """The same where it has to stop; "" where few were passed over, or it is meant."""
+    """Return the same where it has to stop; "" where few were passed over, or it is meant."""
     if len(releases.gone_back(name, number)) < STOPS_AT or may_go_on():
         return ""
     how = f"To have an older {name} all the same, name its version, or set {GO_ON}=1"
@@ -147,8 +150,9 @@ def stopped(releases: Releases, name: str, number: str) -> str:
 
 
 def unusable(releases: Releases, installs: Mapping[str, str]) -> str:
-    """Lines about what an install would bring (name -> version) that the stack cannot work with; ""
-    for none. pip is held to it by a constraint; uv takes no range beside hashes.
+    """Return lines about distributions of an install (name -> version) that the stack cannot
+    work with; "" for none. A constraint enforces it for pip; uv takes no range together with
+    hashes.
     """
     lines: list[str] = []
     for need in map(read_requirement, needs(releases.policy)):
@@ -172,8 +176,8 @@ def _said(lines: Iterable[str]) -> str:
 
 
 def _held(text: str, policy: Policy) -> Iterator[str]:
-    """Where nobody is said to want another version, and ours is in the way all the same: a file, an
-    address, a reinstall, an isolated build.
+    """Explain a refusal in which no demand for another version appears, and ours is in the way
+    all the same: a file, an address, a reinstall, an isolated build.
     """
     text = " ".join(text.split()).replace("===", "==")
     for name, version in policy.protected.items():

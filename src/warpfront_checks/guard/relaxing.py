@@ -18,8 +18,8 @@ LABELS = "dev.warpfront"
 
 def relax(reasons: Mapping[str, str], places: Places) -> list[str]:
     """Record for each name why it may change, or why its demands on the stack may go unmet;
-    returns what to tell. Raises `GuardError`, and has written nothing, without a reason or the
-    right to write.
+    returns what to tell. Raise `GuardError`, and has written nothing, without a reason or the right
+    to write.
     """
     before = read_policy(places.policy)
     policy, told = before, []
@@ -36,7 +36,7 @@ def relax(reasons: Mapping[str, str], places: Places) -> list[str]:
 
 
 def read_reasons(path: Path) -> dict[str, str]:
-    """Name -> reason from a JSON file. Raises `GuardError`."""
+    """Return name -> reason from a JSON file. Raise `GuardError`."""
     try:
         reasons = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

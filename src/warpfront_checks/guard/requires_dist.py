@@ -41,7 +41,7 @@ class UnreadableError(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Requirement:
-    """One `Requires-Dist` line: `name` normalised, `specifiers` as (operator, version)."""
+    """A `Requires-Dist` line: `name` normalised, `specifiers` as (operator, version)."""
 
     name: str
     extras: tuple[str, ...]
@@ -49,7 +49,9 @@ class Requirement:
     marker: str
 
     def applies(self, extras: Iterable[str] = ()) -> bool:
-        """Whether the marker holds here, for the requiring distribution's chosen extras."""
+        """Return whether the marker is true for this interpreter and the requiring
+        distribution's extras.
+        """
         if not self.marker:
             return True
         environment = marker_environment()
@@ -66,7 +68,7 @@ class Requirement:
 
 
 def read_requirement(line: str) -> Requirement:
-    """Parse one line. Raises `UnreadableError` for URLs and anything else outside the grammar."""
+    """Parse one line. Raise `UnreadableError` for URLs and anything else outside the grammar."""
     match = _REQUIREMENT.match(" ".join(line.split()))
     if not match:
         raise UnreadableError(line)
@@ -87,7 +89,7 @@ def read_requirement(line: str) -> Requirement:
 
 
 def marker_environment() -> dict[str, str]:
-    """What markers are evaluated against: this interpreter."""
+    """Return the environment to evaluate markers: this interpreter."""
     return {
         "python_version": ".".join(platform.python_version_tuple()[:2]),
         "python_full_version": platform.python_version(),
@@ -104,7 +106,7 @@ def marker_environment() -> dict[str, str]:
 
 
 def sort_key(version: str) -> tuple[object, ...]:
-    """PEP 440's order, the local label left out. Raises `UnreadableError`."""
+    """Return the key of PEP 440's order, without the local label. Raise `UnreadableError`."""
     match = _VERSION.match(version.strip())
     if not match or len(version) > _LONGEST_VERSION:
         raise UnreadableError(version)

@@ -1,4 +1,4 @@
-"""`install` and `adopt`: put the guard around the stack that an image holds."""
+"""Commands that put the guard around the stack of an image: `install` and `adopt`."""
 
 from __future__ import annotations
 
@@ -46,10 +46,11 @@ sys.exit(warpfront_guard.{module}.main(sys.argv[1:]))
 def seal(
     policy: Policy, places: Places, *, python: str, manifest: Manifest | None = None
 ) -> Policy:
-    """Write constraints, channels, shims, programs and manifest; returns the policy with what was
-    adopted. `python` is the interpreter of the programs. `manifest` is what the wheels of this
-    stack hold; without one every file is read. Raises `GuardError`, and has written nothing, if the
-    stack is not what policy and manifest say or one of the files may not be written.
+    """Write constraints, channels, shims, programs and manifest; return the policy with the
+    adopted distributions. `python` is the interpreter of the programs. `manifest` lists the files
+    of this stack's wheels; without one every file is read. Raise `GuardError`, with nothing
+    written, if the stack is not as policy and manifest require or one of the files may not be
+    written.
     """
     there = installed(places.site_packages)
     policy = _adopted(policy, there, places)
@@ -94,8 +95,9 @@ def seal(
 
 
 def _renew_tops(manifest: Manifest) -> None:
-    """Make what holds the sealed files newer than the seal. The files may be in the layer that the
-    running container writes to: there a write renews no folder, so an import has to look at each.
+    """Make the folders of the sealed files newer than the seal. The files may be in the layer
+    that the running container writes to: there a write renews no folder, so an import has to look
+    at each.
     """
     for path in sorted(manifest.location / top for top in manifest.tops()):
         status = path.stat()
@@ -107,8 +109,8 @@ def policy_text(policy: Policy) -> str:
 
 
 def policy_files(policy: Policy, places: Places) -> dict[Path, str | bytes]:
-    """Path -> text for a policy that was changed after the seal. Without a manifest the policy
-    alone is written: an import names what is lost.
+    """Return path -> text for a policy that was changed after the seal. Without a manifest the
+    policy alone is written: an import names what is lost.
     """
     text = policy_text(policy)
     try:
@@ -121,8 +123,8 @@ def policy_files(policy: Policy, places: Places) -> dict[Path, str | bytes]:
 
 
 def _adopted(policy: Policy, there: Mapping[str, list[Distribution]], places: Places) -> Policy:
-    """With what the image holds of the patterns to adopt, at the versions found, and a shim where
-    its triton has another name.
+    """Return the policy with the image's distributions that match the patterns to adopt, at
+    their versions, and a shim if its triton has another name.
     """
     if not policy.adopt:
         return policy
@@ -165,9 +167,9 @@ def _is_shim(distribution: Distribution) -> bool:
 def _as_installed(
     manifest: Manifest, policy: Policy, there: Mapping[str, list[Distribution]], places: Places
 ) -> Manifest:
-    """What the wheels hold, where it is what was installed of them: the same files, of the same
-    sizes, and the small ones of the same content. What an installer has unpacked of a large one is
-    read where time is not a build's: by `verify`.
+    """Return the wheels' manifest if the installed files match it: the same files, of the same
+    sizes, and the small ones of the same content. The content of a large file is left to `verify`,
+    which does not cost the time of a build.
     """
     if dict(manifest.versions) != dict(policy.protected):
         raise GuardError("the manifest is of other distributions than the policy protects")
@@ -185,7 +187,7 @@ def _as_installed(
 
 
 def _with_shims(manifest: Manifest, policy: Policy) -> Manifest:
-    """With the shims, which are yet to be written."""
+    """Return the measures with the shims, which are yet to be written."""
     shims = {
         shim.name: {
             path: measured_text(text) for path, text in shim_files(shim).items() if is_sealed(path)
@@ -201,8 +203,8 @@ def _with_shims(manifest: Manifest, policy: Policy) -> Manifest:
 
 
 def program_files(places: Places, python: str) -> dict[Path, str]:
-    """`warpfront-guard`, and a launcher for uv where the image has uv: it says more when uv
-    refuses. Without uv there is none, so that `command -v uv` stays true to the image.
+    """Return `warpfront-guard`, and a launcher for uv if the image has uv: it explains the
+    refusals of uv. Without uv there is none, so that `command -v uv` stays true to the image.
     """
     modules = {"warpfront-guard": "__main__"}
     if shutil.which("uv") is not None:
@@ -218,7 +220,9 @@ def program_text(places: Places, python: str, module: str) -> str:
 
 
 def _compile(library: Path) -> None:
-    """Byte code that holds whatever the files' times are: the guard runs at every start."""
+    """Compile byte code that is valid whatever the files' times are: the guard runs at every
+    start.
+    """
     compileall.compile_dir(
         library, quiet=2, invalidation_mode=py_compile.PycInvalidationMode.CHECKED_HASH
     )

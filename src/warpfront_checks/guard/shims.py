@@ -18,8 +18,8 @@ _WHEEL = (
 
 
 def shim_files(shim: Shim) -> dict[str, str]:
-    """Path below site-packages -> text: what installing a wheel of the shim would leave, WHEEL and
-    RECORD too, for without them uv calls it broken.
+    """Return path below site-packages -> text: what installing a wheel of the shim would leave,
+    WHEEL and RECORD too, for without them uv calls it broken.
     """
     folder = f"{shim.name.replace('-', '_')}-{shim.version}.dist-info"
     files = {"METADATA": _metadata(shim), "WHEEL": _WHEEL, "INSTALLER": f"{INSTALLER}\n"}

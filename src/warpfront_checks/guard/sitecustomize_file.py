@@ -34,7 +34,7 @@ def block(places: Places) -> str:
 
 
 def with_block(theirs: str, places: Places) -> str:
-    """What a base has there stays, before ours."""
+    """Return the file with our block; the base's text stays, before it."""
     before, found, rest = theirs.partition(f"{_BEGIN}\n")
     kept = before + rest.partition(f"{_END}\n")[2] if found else theirs
     return kept + ("\n" if kept and not kept.endswith("\n") else "") + block(places)

@@ -1,5 +1,5 @@
-"""What there is of a stack now. What was sealed is said only of what still has to be as it was:
-after `relax` it may be another torch, half of one, or none.
+"""The present state of a stack. The seal applies only to distributions that still have to be as
+they were: after `relax` it may be another torch, half of one, or none.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from .policy import GuardError, Policy
 
 
 def sentence(policy: Policy, there: Mapping[str, list[Distribution]]) -> str:
-    """The torch that is here, and whether it has to be the one that was sealed."""
+    """Return the torch that is here, and whether it has to be the one that was sealed."""
     sealed = policy.protected.get("torch", "")
     if not policy.is_relaxed("torch"):
         rest = sorted({*policy.protected} & {*policy.relaxed})
@@ -27,8 +27,8 @@ def sentence(policy: Policy, there: Mapping[str, list[Distribution]]) -> str:
 def relaxed_problems(
     policy: Policy, there: Mapping[str, list[Distribution]], location: Path
 ) -> Iterator[tuple[str, str]]:
-    """(distribution, what is wrong) for what may be another now and is a whole one no more: its
-    metadata says that it is there, and its files are gone.
+    """Return (distribution, fault) for relaxed distributions that are no longer whole: the
+    metadata is present, and the files are gone.
     """
     for name in sorted(policy.protected):
         for distribution in there.get(name, []) if policy.is_relaxed(name) else ():

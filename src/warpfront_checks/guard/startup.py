@@ -17,7 +17,7 @@ _HOME = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__
 _CONSTRAINTS = _HOME + "/guard/constraints.txt"
 _NEEDS = _HOME + "/guard/needs.txt"
 _BUILD_CONSTRAINTS = _HOME + "/guard/overrides.txt"
-# What stands in these when a process starts is what pip, or a uv that it starts, will obey.
+# Their values at a process's start are those that pip, or a uv that it starts, will obey.
 _CHANNELS = (
     ("PIP_CONSTRAINT", _CONSTRAINTS),
     ("PIP_CONSTRAINT", _NEEDS),
@@ -31,7 +31,7 @@ _FOLDER = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - a
 
 
 def _packages() -> "frozenset[str]":
-    """What is sealed, and what must be the right one if it comes."""
+    """Return the sealed packages, and those that must have the right version if they come."""
     known = ("torch", "torchvision", "torchaudio", "triton", "habana_frameworks")
     try:
         with open(_HOME + "/guard/packages.txt", encoding="utf-8") as file:  # noqa: PTH123 - as above
@@ -67,7 +67,7 @@ class WrappedLoader:
         self._real = real
 
     def __getattr__(self, name: str) -> "Any":
-        if name == "_real":  # asked of one that is being copied
+        if name == "_real":  # called while it is being copied
             raise AttributeError(name)
         return getattr(self._real, name)
 
@@ -89,8 +89,8 @@ class WatchedLoader(WrappedLoader):
         self._early = early
 
     def exec_module(self, module: "Any") -> None:
-        """Raises `ImportError` if the package is not what was sealed. What runs after that finds no
-        trace of this loader.
+        """Load the package. Raise `ImportError` if it is not what was sealed. Later code finds
+        no trace of this loader.
         """
         spec = module.__spec__
         spec.loader = module.__loader__ = self._real
@@ -110,7 +110,9 @@ class JudgedLoader(WrappedLoader):
     """
 
     def _judge(self, spec: "Any") -> None:
-        """Raises `ImportError`. What runs after that finds no trace of this loader."""
+        """Raise `ImportError` for a package that is not as sealed. Later code finds no trace of
+        this loader.
+        """
         spec.loader = self._real
         _watch(spec.name).judge(spec, home=_HOME)
 
@@ -137,7 +139,7 @@ class Watcher:
     """
 
     def find_spec(self, name: str, path: "Any" = None, target: "Any" = None) -> "Any":
-        """None for everything that is not watched. Raises `ImportError` where the guard
+        """Return None for everything that is not watched. Raise `ImportError` if the guard
         itself is damaged.
         """
         if name in WATCHED:
@@ -206,7 +208,7 @@ _fast: "Any" = None
 
 
 def _fast_path(name: str) -> "Any":
-    """The module `fast_path`, which no start of Python needs."""
+    """Return the module `fast_path`, which no start of Python needs."""
     global _fast  # noqa: PLW0603 - at each module of torch: an import statement costs more
     if _fast is None:
         _fast = _part(name, "fast_path")
@@ -214,12 +216,12 @@ def _fast_path(name: str) -> "Any":
 
 
 def _watch(name: str) -> "Any":
-    """The module `watch`, for what `fast_path` does not vouch for."""
+    """Return the module `watch`, for what `fast_path` does not vouch for."""
     return _part(name, "watch")
 
 
 def _part(name: str, part: str) -> "Any":
-    """A module of the guard. Raises `ImportError` that names the import of `name`."""
+    """Return a module of the guard. Raise `ImportError` that names the import of `name`."""
     try:
         return getattr(__import__(_OWN + part), part)  # waits for a thread that loads it
     except ImportError as error:
@@ -236,8 +238,8 @@ class ListeningLoader(WrappedLoader):
 
 
 def _with_pip(function: str, *arguments: "Any") -> None:
-    """A pip without our explanation, or one made otherwise than those we know, is a pip
-    all the same.
+    """Add our explanation to pip. A pip without it, or one made in another way than those we
+    know, is a pip all the same.
     """
     try:
         from . import pip_listening  # noqa: PLC0415
@@ -249,9 +251,9 @@ def _with_pip(function: str, *arguments: "Any") -> None:
 
 
 def see_packages(packages: str) -> None:
-    """Add the image's packages to an environment that asked for those of the system
-    (`--system-site-packages`): Python looks for them beside the interpreter that environments are
-    made from, and the image's are in an environment of their own.
+    """Add the image's packages to an environment with `--system-site-packages`. Python looks
+    for them next to the interpreter that environments are made from, and the image's are in an
+    environment of their own.
     """
     site = sys.modules.get("site")
     asked = site is not None and sys.base_prefix in site.PREFIXES
@@ -260,8 +262,8 @@ def see_packages(packages: str) -> None:
 
 
 def start(packages: str = "") -> None:
-    """Twice in the image's own Python: by the .pth, and by `sitecustomize` after all of those, so
-    that the watch stands before whatever they put there. `packages` are the image's.
+    """Start the watch, twice in the image's own Python: by the .pth, and by `sitecustomize`
+    after all of those, so that the watch comes before all their hooks. `packages` are the image's.
     """
     if packages:
         see_packages(packages)
@@ -279,7 +281,7 @@ def start(packages: str = "") -> None:
 
 
 def _provide_for_user() -> None:
-    """Whatever goes wrong with a home, the watch stands."""
+    """Provide a home for the user. An error with it does not stop the watch."""
     try:
         from .user_environment import provide  # noqa: PLC0415
 

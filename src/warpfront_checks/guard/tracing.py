@@ -1,4 +1,6 @@
-"""What the dynamic loader would take for the stack in an environment, without running any of it."""
+"""The dynamic loader's choice of libraries for the stack in an environment, without running any
+of it.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,8 @@ _SECONDS = 60.0
 def traced_shadows(
     manifest: Manifest, names: Iterable[str], environment: Mapping[str, str]
 ) -> Iterator[Shadow]:
-    """The shadows of torch's extension module and all it needs, as the loader would resolve them in
-    this environment. Nothing of torch is run for that.
+    """Yield the shadows of torch's extension module and all it needs, as the loader would
+    resolve them in this environment. Nothing of torch is run for that.
     """
     wanted = replace(manifest, files={name: manifest.files[name] for name in names})
     sealed = libraries(wanted, os.path.realpath(manifest.location))
@@ -33,7 +35,7 @@ def traced_shadows(
 
 
 def _traced(loader: str, library: str, environment: Mapping[str, str]) -> list[str]:
-    """What the dynamic loader would map for a library; nothing where it cannot say."""
+    """Return the files that the dynamic loader would map for a library; nothing if it fails."""
     try:
         done = subprocess.run(
             [loader, library],

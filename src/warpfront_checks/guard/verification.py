@@ -46,10 +46,10 @@ def verify(
     start: Start | None = None,
     depth: Depth = "full",
 ) -> list[Finding]:
-    """All findings; none means that the stack is the one that was sealed. `environment` is what the
-    process was started with, `start` (`read_start()`) the state of a new interpreter, looked at if
-    given. "quick" compares sizes instead of hashes, and looks for no strays; "light", for a build
-    that has just sealed it, hashes what was written to since.
+    """Return all findings; none means that the stack is the one that was sealed. `environment`
+    is that of the process at its start, `start` (`read_start()`) the state of a new interpreter,
+    checked if given. "quick" compares sizes instead of hashes, and looks for no strays; "light",
+    for a build that has just sealed it, hashes only files written since.
     """
     try:
         policy, manifest = read_policy(places.policy), read_manifest(places.manifest)
@@ -99,8 +99,8 @@ def _interpreter_problems(places: Places) -> Iterator[tuple[str, str]]:
 def _intruder_findings(
     policy: Policy, manifest: Manifest, environment: Mapping[str, str]
 ) -> Iterator[Finding]:
-    """Code of others that would run as part of torch: libraries in the place of the sealed ones,
-    and what an import of it loads by itself.
+    """Yield code of others that would run as part of torch: libraries in the place of the
+    sealed ones, and what an import of it loads by itself.
     """
     for shadow in traced_shadows(manifest, sealed_names(policy, manifest), environment):
         yield Finding(part="library", subject=shadow.sealed, text=shadow.words(environment))
@@ -135,8 +135,8 @@ def _distribution_findings(
 def _stray_findings(
     names: Iterable[str], manifest: Manifest, there: Mapping[str, list[Distribution]]
 ) -> Iterator[Finding]:
-    """Files that were added, and sealed files that another distribution counts as its own: to
-    uninstall that one would delete them.
+    """Yield files that were added, and sealed files that another distribution counts as its
+    own: to uninstall that one would delete them.
     """
     owners, shared = _other_owners(manifest, there), shared_folders(manifest)
     for path in strays(manifest, names):
@@ -157,7 +157,7 @@ def _stray_findings(
 
 
 def _other_owners(manifest: Manifest, there: Mapping[str, list[Distribution]]) -> dict[str, str]:
-    """Path -> the unprotected distribution (`name version`) whose RECORD lists it."""
+    """Return path -> the unprotected distribution (`name version`) whose RECORD lists it."""
     owners: dict[str, str] = {}
     for name, distributions in there.items():
         for distribution in distributions:
@@ -165,7 +165,7 @@ def _other_owners(manifest: Manifest, there: Mapping[str, list[Distribution]]) -
                 continue
             try:
                 paths = recorded_paths(distribution, manifest.location)
-            except GuardError:  # it owns nothing that could be told; its files are strays then
+            except GuardError:  # its files are unknown, so they count as strays
                 continue
             owners |= dict.fromkeys(paths, f"{name} {distribution.version}")
     return owners
@@ -194,7 +194,9 @@ def _before(location: str) -> Iterator[str]:
 
 
 def _holds(place: str, package: str) -> bool:
-    """False for what this user may not look into: a home that is another's is nobody's shadow."""
+    """Return False for a folder that this user may not look into: another user's home shadows
+    nothing.
+    """
     try:
         spec = PathFinder.find_spec(package, [place])
     except (OSError, ValueError):

@@ -30,8 +30,8 @@ def visible(text: str) -> str:
 
 
 def visible_json(text: str) -> str:
-    """The same for JSON, which stays JSON. `json.dumps` escapes all that is no ASCII, and control
-    characters below the space: one is left.
+    """Return the same for JSON, which stays JSON. `json.dumps` escapes all non-ASCII
+    characters, and control characters below the space: one remains.
     """
     return text.replace("\x7f", "\\u007f")
 
@@ -53,12 +53,12 @@ class VisibleStream:
         self.terminal = terminal
 
     def __getattr__(self, name: str) -> Any:
-        if name == "terminal":  # asked of one that is being copied
+        if name == "terminal":  # called while it is being copied
             raise AttributeError(name)
         return getattr(self.terminal, name)
 
     def write(self, text: str) -> int:
-        """What the encoding of the terminal cannot say is written out, too."""
+        """Write a text, with escapes for characters that the terminal's encoding lacks."""
         encoding = getattr(self.terminal, "encoding", None) or "utf-8"
         shown = visible(text).encode(encoding, "backslashreplace").decode(encoding)
         self.terminal.write(shown)

@@ -43,8 +43,8 @@ _told: set[str] = set()
 
 
 class Refusal:
-    """The loader of a package that is not there and should be. A refusal by the finder would also
-    hit whoever asks only whether torch is there (`importlib.util.find_spec`).
+    """Loader for a sealed package that is missing. A refusal by the finder would also fail a
+    mere query for torch (`importlib.util.find_spec`).
     """
 
     def __init__(self, text: str) -> None:
@@ -70,7 +70,7 @@ def look_at(name: str, spec: ModuleSpec | None, *, home: str, early: Sequence[st
 
 
 def look_after(name: str, *, home: str) -> None:
-    """Raises `ImportError` if the package, now loaded, runs other native code than was sealed."""
+    """Raise `ImportError` if the package, now loaded, runs other native code than was sealed."""
     if name in _guarded:
         _guarded[name].remember()
     if name in vouched:
@@ -88,8 +88,8 @@ def look_after(name: str, *, home: str) -> None:
 
 
 def judge(spec: ModuleSpec, *, home: str) -> None:
-    """Raises `ImportError` if a module of a protected package is not what was sealed. The sealed
-    file, loaded by somebody else (a test runner, a profiler), is said.
+    """Raise `ImportError` if a module of a protected package is not as sealed. The sealed file,
+    loaded by another loader (a test runner, a profiler), is only reported.
     """
     name = spec.name
     top = name.partition(".")[0]
@@ -107,7 +107,7 @@ def judge(spec: ModuleSpec, *, home: str) -> None:
 
 
 def _planted(top: str, home: Path) -> Stack | None:
-    """The stack, for a package whose own import nobody has looked at."""
+    """Return the stack if it protects a package whose own import was not checked, else None."""
     try:
         stack = _stack(home / "guard")
     except GuardError:
@@ -127,15 +127,15 @@ def _stack(folder: Path) -> Stack:
     try:
         times = tuple(file.stat().st_ctime_ns for file in files)
     except OSError:
-        return read_stack(folder)  # which says what is missing
+        return read_stack(folder)  # which names the missing module
     if times not in _stacks:
         _stacks[times] = read_stack(folder)
     return _stacks[times]
 
 
 def instead_of(name: str, spec: ModuleSpec | None, *, home: str) -> ModuleSpec | None:
-    """For a package of which there is nothing to run, a spec whose import is refused, if it should
-    be there; else None.
+    """Return a spec whose import is refused, for a package without any code that should be
+    present; else None.
     """
     text = _refusal_of(name, spec, Path(home) / "guard")
     if not text:
@@ -145,13 +145,13 @@ def instead_of(name: str, spec: ModuleSpec | None, *, home: str) -> ModuleSpec |
 
 
 def _refuse(name: str, text: str) -> NoReturn:
-    """On stderr too: many programs take a failing `import torch` for "no torch here"."""
+    """Refuse, on stderr too: many programs take a failing `import torch` for "no torch here"."""
     _say(f"{name} is not imported: it was changed")
     raise ImportError(text, name=name)
 
 
 def _refusal_of(name: str, spec: ModuleSpec | None, folder: Path, early: Sequence[str] = ()) -> str:
-    """Why `name` must not be imported, "" if it may be."""
+    """Return why `name` must not be imported, "" if it may be."""
     if spec is None and _sealed_packages and name not in _sealed_packages:
         return ""
     try:
@@ -176,13 +176,17 @@ def _refusal_of(name: str, spec: ModuleSpec | None, folder: Path, early: Sequenc
 
 
 def _say(text: str) -> None:
-    """On stderr or nowhere: `print` would take stdout in the place of a stderr that is None."""
+    """Write to stderr or not at all: `print` would take stdout in the place of a stderr that is
+    None.
+    """
     if sys.stderr is not None:
         print(f"warpfront guard: {text}", file=sys.stderr)
 
 
 def _is_elsewhere(manifest: Manifest) -> bool:
-    """Whether this is an environment that does not see the image's packages: somebody's own."""
+    """Return whether this is an environment that does not see the image's packages: a user's
+    own.
+    """
     location = os.path.realpath(manifest.location)
     return all(os.path.realpath(entry) != location for entry in sys.path)
 
@@ -190,8 +194,8 @@ def _is_elsewhere(manifest: Manifest) -> bool:
 def _tell_of_another(
     name: str, spec: ModuleSpec | None, policy: Policy, manifest: Manifest
 ) -> None:
-    """A torch of somebody's own environment is theirs to have, and not the image's:
-    said, not refused.
+    """Report a torch of a user's own environment. It is the user's to have, and not the
+    image's, so it is not refused.
     """
     sealed = manifest.versions.get(manifest.packages().get(name, ""))
     if spec is None or not spec.origin or sealed is None or policy.is_relaxed(name):
@@ -205,15 +209,15 @@ def _tell_of_another(
 
 
 def _version_beside(name: str, origin: str) -> str:
-    """The version that the metadata beside a package says, without importing it."""
+    """Return the version in a package's metadata, without importing it."""
     beside = Path(origin).parents[1].glob(f"{name}-*.dist-info")
     found = [folder.name.removesuffix(".dist-info").partition("-")[2] for folder in beside]
     return " and ".join(sorted(found)) or "of unknown version"
 
 
 def import_problems(name: str, spec: ModuleSpec | None, stack: Stack) -> Iterator[str]:
-    """What is wrong with the package `name`, which would come from `spec`, with everything sealed
-    beside it, and with what imports it, worst first.
+    """Return the faults of the package `name`, which would come from `spec`, of everything
+    sealed with it, and of the import system, worst first.
     """
     policy, manifest = stack.policy, stack.manifest
     packages = manifest.packages()
@@ -242,7 +246,9 @@ def import_problems(name: str, spec: ModuleSpec | None, stack: Stack) -> Iterato
 
 
 def _interpreter_problems(stack: Stack) -> Iterator[str]:
-    """What imports the stack: the interpreter, its import system, and the guard itself."""
+    """Return the faults of the importers of the stack: interpreter, import system, and guard
+    itself.
+    """
     if "interpreter" in _seen:
         return
     sealed = stack.document["interpreter"]
@@ -259,7 +265,7 @@ def _interpreter_problems(stack: Stack) -> Iterator[str]:
 
 
 def _intruder_problems(name: str, policy: Policy, manifest: Manifest) -> Iterator[str]:
-    """Code of others that would run as part of the package, which loads it by itself."""
+    """Yield code of others that would run as part of the package, which loads it by itself."""
     for distribution, group, folder in plugin_problems(policy, manifest):
         if is_loaded_by(group, name, os.environ):
             yield (
@@ -269,7 +275,7 @@ def _intruder_problems(name: str, policy: Policy, manifest: Manifest) -> Iterato
 
 
 def sealed_names(policy: Policy, manifest: Manifest) -> list[str]:
-    """The distributions that still have to be as they were."""
+    """Return the distributions that still have to be as they were."""
     return [name for name in manifest.files if not policy.is_relaxed(name)]
 
 
@@ -287,7 +293,9 @@ def _shortened(lines: list[str]) -> list[str]:
 
 
 def _tell_of_needs(stack: Stack) -> None:
-    """What the stack cannot work with is said, not refused: most of torch runs without sympy."""
+    """Report needs that the stack cannot work with; refuse none: most of torch runs without
+    sympy.
+    """
     policy, needed = stack.policy, stack.policy.needed()
     there = _versions_beside(stack.manifest)
     changed = [
@@ -311,8 +319,8 @@ def _tell_of_needs(stack: Stack) -> None:
 
 
 def _versions_beside(manifest: Manifest) -> list[tuple[str, str]]:
-    """(name, version) of what has its metadata beside the stack, by the folders' names. One name
-    may be there twice: conda leaves the metadata of what it writes over.
+    """Return (name, version) of the metadata next to the stack, by the folders' names. One name
+    may be there twice: conda does not remove the metadata of files that it overwrites.
     """
     try:
         return [name_and_version(one) for one in sorted(metadata_in(manifest.location))]
@@ -339,7 +347,7 @@ def _external_problems(name: str, policy: Policy) -> Iterator[str]:
 
 
 def _version_problems(stack: Stack) -> Iterator[str]:
-    """Metadata beside the sealed one: an install that went over it, or half of one."""
+    """Return metadata next to the sealed one: an install that went over it, or half of one."""
     sealed = {
         path.partition("/")[0]
         for name in stack.names()

@@ -14,10 +14,10 @@ _RUNNABLE = 0o755
 
 
 def write_files(texts: Mapping[Path, str | bytes], *, programs: Container[Path] = ()) -> None:
-    """Write every text aside, then move each into its place, in order: whoever stops this leaves no
-    half of a file, and before the moves nothing at all. What is new can be read by everybody,
-    whatever the umask; what was there keeps its mode. Raises `GuardError` before anything is
-    written if one of them may not be.
+    """Write every text to a temporary file, then move each into its place, in order. An
+    interruption leaves no half of a file, and before the moves nothing at all. A new file can be
+    read by everybody, whatever the umask; an existing one has its mode preserved. Raise
+    `GuardError` before anything is written if one of them may not be.
     """
     targets = {path: Path(os.path.realpath(path)) for path in texts}
     for target in targets.values():
@@ -52,7 +52,7 @@ def _demand_right_to_write(path: Path) -> None:
 
 
 def _make_folder(folder: Path) -> list[Path]:
-    """The folders that had to be made, outermost first."""
+    """Return the folders that had to be made, outermost first."""
     missing = [one for one in (folder, *folder.parents) if not one.exists()][::-1]
     for one in missing:
         one.mkdir()

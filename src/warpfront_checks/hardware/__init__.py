@@ -33,21 +33,23 @@ def read_hardware(reader: MachineReader) -> Hardware:
     or a problem.
     """
     noting = RecordingReader(reader)
-    found = {vendor: read(noting) for vendor, read in _VENDORS.items()}
-    present = {vendor: one for vendor, one in found.items() if one.accelerators}
+    by_vendor = {vendor: read(noting) for vendor, read in _VENDORS.items()}
+    present = {vendor: view for vendor, view in by_vendor.items() if view.accelerators}
     visibility = {
-        vendor: resolve_visibility(vendor, noting.environment, len(one.accelerators))
-        for vendor, one in present.items()
+        vendor: resolve_visibility(vendor, noting.environment, len(view.accelerators))
+        for vendor, view in present.items()
     }
-    problems = [problem for one in found.values() for problem in one.problems]
-    problems += [problem for one in visibility.values() for problem in one.problems]
+    problems = [problem for view in by_vendor.values() for problem in view.problems]
+    problems += [problem for view in visibility.values() for problem in view.problems]
     if len(present) > 1:
         problems.append(f"devices of more than one vendor: {', '.join(present)}")
     return Hardware(
-        accelerators=tuple(device for one in present.values() for device in one.accelerators),
+        accelerators=tuple(device for view in present.values() for device in view.accelerators),
         processor=read_processor(noting),
-        drivers={name: text for one in found.values() for name, text in one.drivers.items()},
-        toolkits={name: text for one in found.values() for name, text in one.toolkits.items()},
+        drivers={name: text for view in by_vendor.values() for name, text in view.drivers.items()},
+        toolkits={
+            name: text for view in by_vendor.values() for name, text in view.toolkits.items()
+        },
         visibility=visibility,
         problems=tuple(problems),
         evidence=noting.evidence,

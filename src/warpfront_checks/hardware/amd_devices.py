@@ -22,7 +22,9 @@ _DEVICE_HEAPS = {"1", "2"}
 
 
 def read_amd(reader: MachineReader) -> Detected:
-    """Devices in the kernel's order, which is the runtime's; where KFD shows none, the tools'."""
+    """Return devices in the kernel's order, which is the runtime's; where KFD shows none, the
+    tools'.
+    """
     devices = _kfd_devices(reader)
     source, named = _ask_tools(reader)
     problems = []
@@ -53,8 +55,8 @@ def read_amd(reader: MachineReader) -> Detected:
 
 
 def decode_gfx(version: int) -> str:
-    """`gfx90a` of 90010, `gfx942` of 90402, `gfx1100` of 110000: major, minor and stepping in steps
-    of 100, the last two written in hexadecimal.
+    """Return `gfx90a` of 90010, `gfx942` of 90402, `gfx1100` of 110000: major, minor and
+    stepping in steps of 100, the last two written in hexadecimal.
     """
     major, minor, stepping = version // 10000, version // 100 % 100, version % 100
     return f"gfx{major}{minor:x}{stepping:x}"
@@ -100,7 +102,7 @@ def _kfd_device(
 
 
 def _bank_bytes(reader: MachineReader, node: str) -> int:
-    """The device's own memory. `local_mem_size` is 0 in newer kernels."""
+    """Return the device's own memory. `local_mem_size` is 0 in newer kernels."""
     total = 0
     for bank in reader.names(f"{_TOPOLOGY}/{node}/mem_banks"):
         text = reader.text(f"{_TOPOLOGY}/{node}/mem_banks/{bank}/properties") or ""
@@ -139,7 +141,7 @@ _Row = tuple[str, str, int, int]
 
 
 def _read_amd_smi(text: str) -> Iterator[_Row]:
-    """A list of GPUs, below `gpu_data` since ROCm 6.4 or so."""
+    """Yield the devices of a list of GPUs, below `gpu_data` since ROCm 6.4 or so."""
     document = _json(text)
     rows = document.get("gpu_data", []) if isinstance(document, dict) else document
     for row in rows if isinstance(rows, list) else []:
@@ -166,7 +168,9 @@ def _read_rocm_smi(text: str) -> Iterator[_Row]:
 
 
 def _read_rocminfo(text: str) -> Iterator[_Row]:
-    """The agents whose device type is GPU. Only `Name:` is an arch: ISA lines say `gfx` too."""
+    """Yield the agents whose device type is GPU. Only `Name:` is an arch: ISA lines say `gfx`
+    too.
+    """
     for agent in re.split(r"(?m)^Agent \d+", text)[1:]:
         fields: dict[str, str] = {}
         for key, value in re.findall(r"(?m)^  ([A-Z][A-Za-z ]+?):[ \t]*(.*)$", agent):
@@ -209,7 +213,7 @@ def _toolkits(reader: MachineReader) -> dict[str, str]:
 
 
 def _json(text: str) -> Any:
-    """A tool's JSON; some print warnings before it."""
+    """Return a tool's JSON; some print warnings before it."""
     start = min((place for place in (text.find("{"), text.find("[")) if place >= 0), default=0)
     try:
         return json.loads(text[start:]) if text.strip() else None

@@ -54,19 +54,19 @@ def mishaps(before: DeviceHealth | None, after: DeviceHealth | None) -> tuple[st
     """Return the errors between two readings."""
     if before is None or after is None:
         return ()
-    found = []
+    problems = []
     if after.answering < before.answering:
         lost = before.answering - after.answering
-        found.append(f"{lost} of {before.answering} devices no longer answers")
+        problems.append(f"{lost} of {before.answering} devices no longer answers")
     for line in sorted(after.xids - before.xids):
         match = _XID.search(line)
         assert match
-        found.append(match[0].removeprefix("NVRM: "))
+        problems.append(match[0].removeprefix("NVRM: "))
     for block, count in after.uncorrected.items():
         more = count - before.uncorrected.get(block, 0)
         if more > 0:
-            found.append(f"{more} uncorrected errors in {block}")
-    return tuple(found)
+            problems.append(f"{more} uncorrected errors in {block}")
+    return tuple(problems)
 
 
 def _uncorrected(reader: MachineReader) -> Iterator[tuple[str, int]]:

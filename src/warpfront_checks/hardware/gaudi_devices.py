@@ -15,7 +15,9 @@ _PCI_VENDOR = "0x1da3"
 
 
 def read_gaudi(reader: MachineReader) -> Detected:
-    """Devices from hl-smi; where it does not answer, unnamed ones from the kernel's nodes."""
+    """Return devices from hl-smi; where it does not answer, unnamed ones from the kernel's
+    nodes.
+    """
     answer = reader.run(_QUERY)
     rows = _read_query(answer.text)
     nodes = _nodes(reader)
@@ -39,7 +41,7 @@ def read_gaudi(reader: MachineReader) -> Detected:
 
 
 def gaudi_arch(name: str) -> str:
-    """`gaudi3` of `HL-325L`, and of names that spell it out; else nothing."""
+    """Return `gaudi3` of `HL-325L`, and of names that spell it out; else nothing."""
     names = device_table()["gaudi"]["names"]
     board = next((arch for start, arch in names.items() if name.upper().startswith(start)), "")
     spelled = re.search(r"gaudi ?([23])", name.lower())

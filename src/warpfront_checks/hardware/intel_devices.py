@@ -1,6 +1,6 @@
 """Intel's discrete GPUs without torch: the kernel's DRM devices with Intel's PCI vendor number.
 
-Untested on real hardware. GPUs inside a processor are left out: many machines with another vendor's
+Untested on real hardware. GPUs inside a processor are omitted: many machines with another vendor's
 card have one that no row means.
 """
 
@@ -17,7 +17,7 @@ _DRIVERS = ("xe", "i915")
 
 
 def read_intel(reader: MachineReader) -> Detected:
-    """Devices in the kernel's order of cards, each with its render node."""
+    """Return devices in the kernel's order of cards, each with its render node."""
     cards = [name for name in reader.names(_CARDS) if re.fullmatch(r"card[0-9]+", name)]
     found = [
         (card, arch)

@@ -76,22 +76,22 @@ _PLACES = {
 def read_kernel(reader: MachineReader, vendor: str) -> KernelView:
     """Return what the kernel shows of a vendor's devices. A missing place raises nothing."""
     places = _PLACES[vendor]
-    there = [f"{folder}/{name}" for folder in places.listed for name in reader.names(folder)]
-    nodes = [one for one in there if re.fullmatch(places.nodes, one)]
+    paths = [f"{folder}/{name}" for folder in places.listed for name in reader.names(folder)]
+    nodes = [path for path in paths if re.fullmatch(places.nodes, path)]
     boards = {"nvidia": _nvidia_boards, "amd": _amd_boards}.get(vendor, _no_boards)
     return KernelView(
         nodes=tuple(node for node in nodes if reader.access(node) is not None),
-        shared=tuple(one for one in ("/dev/dxg",) if reader.access(one) is not None),
+        shared=tuple(path for path in ("/dev/dxg",) if reader.access(path) is not None),
         drivers=tuple(driver for driver in places.drivers if _is_there(reader, driver)),
         boards=(*boards(reader), *_pci_boards(reader, places.pci)),
-        unseen=tuple(one for one in ("/dev", "/sys/bus", "/proc") if not reader.names(one)),
+        unseen=tuple(path for path in ("/dev", "/sys/bus", "/proc") if not reader.names(path)),
         lists_pci=bool(reader.names(_PCI)),
     )
 
 
 def view_of(document: Mapping[str, Any]) -> KernelView:
     """Return the view that `document` describes."""
-    texts = {name: tuple(one) for name, one in document.items() if isinstance(one, list)}
+    texts = {name: tuple(value) for name, value in document.items() if isinstance(value, list)}
     return KernelView(**texts, lists_pci=document["lists_pci"] is True)
 
 
@@ -107,7 +107,7 @@ def _nvidia_boards(reader: MachineReader) -> Iterator[str]:
 
 
 def _amd_boards(reader: MachineReader) -> Iterator[str]:
-    # Imported here: amd_devices reads tables that a second process has no use for otherwise.
+    # Imported here: amd_devices reads tables that a second process needs only for this.
     from warpfront_checks.hardware.amd_devices import (  # noqa: PLC0415
         decode_gfx,
         read_properties,
@@ -126,10 +126,10 @@ def _no_boards(_reader: MachineReader) -> Iterator[str]:
 def _pci_boards(reader: MachineReader, vendor: str) -> Iterator[str]:
     for place in reader.names(_PCI):
         kind = (reader.text(f"{_PCI}/{place}/class") or "").strip()
-        found = (reader.text(f"{_PCI}/{place}/vendor") or "").strip()
-        if found == vendor and kind.startswith(_PCI_CLASSES):
+        vendor_id = (reader.text(f"{_PCI}/{place}/vendor") or "").strip()
+        if vendor_id == vendor and kind.startswith(_PCI_CLASSES):
             device = (reader.text(f"{_PCI}/{place}/device") or "").strip()
-            yield f"pci {place} {found}:{device}"
+            yield f"pci {place} {vendor_id}:{device}"
 
 
 def main(vendor: str) -> None:

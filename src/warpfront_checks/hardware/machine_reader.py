@@ -43,11 +43,11 @@ class MachineReader(Protocol):
     def environment(self) -> Mapping[str, str]: ...
 
     def text(self, path: str) -> str | None:
-        """A file's text, or None where it cannot be read."""
+        """Return a file's text, or None where it cannot be read."""
         ...
 
     def names(self, path: str) -> tuple[str, ...]:
-        """The names in a folder, sorted; none where there is no such folder."""
+        """Return the names in a folder, sorted; none where there is no such folder."""
         ...
 
     def access(self, path: str) -> bool | None:
@@ -88,7 +88,7 @@ class Machine:
     def run(self, argv: tuple[str, ...]) -> ProgramOutput:
         program = (*_OWN_PROGRAMS.get(argv[0], argv[:1]), *argv[1:])
         try:
-            ended = subprocess.run(
+            completed = subprocess.run(
                 program,
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
@@ -104,7 +104,9 @@ class Machine:
         except subprocess.TimeoutExpired:
             return ProgramOutput(status=None, complaint=f"no answer in {PATIENCE_SECONDS:g} s")
         return ProgramOutput(
-            status=ended.returncode, output=ended.stdout, complaint=ended.stderr.strip()[-500:]
+            status=completed.returncode,
+            output=completed.stdout,
+            complaint=completed.stderr.strip()[-500:],
         )
 
 
@@ -129,7 +131,7 @@ class RecordingReader:
 
     @property
     def evidence(self) -> tuple[ProbeRecord, ...]:
-        return tuple(ProbeRecord(source=source, said=said) for source, said in self._said.items())
+        return tuple(ProbeRecord(source=source, said=text) for source, text in self._said.items())
 
     def text(self, path: str) -> str | None:
         text = self._reader.text(path)
@@ -149,10 +151,10 @@ class RecordingReader:
     def run(self, argv: tuple[str, ...]) -> ProgramOutput:
         answer = self._reader.run(argv)
         if answer.status is None:
-            said = answer.complaint
+            problem = answer.complaint
         else:
-            said = f"exit {answer.status}: {_beginning(answer.output or answer.complaint)}"
-        self._said[" ".join(argv)] = said
+            problem = f"exit {answer.status}: {_beginning(answer.output or answer.complaint)}"
+        self._said[" ".join(argv)] = problem
         return answer
 
 

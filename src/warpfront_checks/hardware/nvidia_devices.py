@@ -21,7 +21,9 @@ _NODE = re.compile(r"nvidia[0-9]+\Z")
 
 
 def read_nvidia(reader: MachineReader) -> Detected:
-    """Devices from nvidia-smi; from /proc where it does not answer. NVML adds cores and CUDA."""
+    """Return devices from nvidia-smi; from /proc where it does not answer. NVML adds cores and
+    CUDA.
+    """
     kernel = _kernel_module(reader.text(f"{_PROC}/version") or "")
     boards = _boards(reader)
     answer = reader.run(_QUERY)
@@ -35,8 +37,8 @@ def read_nvidia(reader: MachineReader) -> Detected:
     )
     problems = []
     if answer.status != 0 and (kernel or boards):
-        said = (answer.complaint or answer.output).strip().splitlines()
-        reason = said[0] if said else f"exit {answer.status}"
+        lines = (answer.complaint or answer.output).strip().splitlines()
+        reason = lines[0] if lines else f"exit {answer.status}"
         problems.append(f"the NVIDIA driver is loaded, but nvidia-smi does not answer: {reason}")
     if smi and boards and len(smi) != len(boards):
         problems.append(f"nvidia-smi lists {len(smi)} GPUs, {_PROC}/gpus {len(boards)}")
@@ -76,10 +78,10 @@ def _read_query(text: str) -> list[dict[str, Any]]:
 
 def _read_nvml(text: str) -> dict[str, Any]:
     try:
-        found = json.loads(text) if text else {}
+        document = json.loads(text) if text else {}
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
 def _boards(reader: MachineReader) -> list[dict[str, Any]]:
@@ -95,17 +97,19 @@ def _boards(reader: MachineReader) -> list[dict[str, Any]]:
 
 
 def _nodes(reader: MachineReader) -> list[str]:
-    found = [f"/dev/{name}" for name in reader.names("/dev") if _NODE.match(name)]
-    return ["/dev/nvidiactl", *found]
+    nodes = [f"/dev/{name}" for name in reader.names("/dev") if _NODE.match(name)]
+    return ["/dev/nvidiactl", *nodes]
 
 
 def _accelerator(row: dict[str, Any], nvml: dict[str, Any], *, usable: bool) -> Accelerator:
-    """A device as its source gave it, completed from NVML's row of the same index and name."""
+    """Return a device as its source gave it, completed from NVML's row of the same index and
+    name.
+    """
     twin: dict[str, Any] = next(
         (
-            one
-            for one in nvml.get("devices", [])
-            if (one["index"], one["name"]) == (row["index"], row["name"])
+            device
+            for device in nvml.get("devices", [])
+            if (device["index"], device["name"]) == (row["index"], row["name"])
         ),
         {},
     )
@@ -126,13 +130,17 @@ def _accelerator(row: dict[str, Any], nvml: dict[str, Any], *, usable: bool) -> 
 
 
 def _kernel_module(text: str) -> str:
-    """`580.159.04` of `NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04 ...`."""
+    """Return `580.159.04` of `NVRM version: NVIDIA UNIX Open Kernel Module for x86_64
+    580.159.04 ...`.
+    """
     match = re.search(r"NVRM version:.*?\s([0-9]+\.[0-9.]+)\s", text)
     return match[1] if match else ""
 
 
 def _toolkits(reader: MachineReader) -> dict[str, str]:
-    """The CUDA toolkit that is installed, which need not be the one that torch was built with."""
+    """Return the CUDA toolkit that is installed, which need not be the one that torch was built
+    with.
+    """
     try:
         document = json.loads(reader.text("/usr/local/cuda/version.json") or "{}")
         return {"cuda": str(document["cuda"]["version"])}

@@ -39,8 +39,8 @@ def main() -> int:
 
 
 def read_nvml(library: Any) -> dict[str, object]:
-    """Driver, CUDA version and devices. Raises `NvmlError`; AttributeError where the library is too
-    old to have a function.
+    """Return driver, CUDA version and devices. Raise `NvmlError`; AttributeError where the
+    library is too old to have a function.
     """
     _call(library.nvmlInit_v2)
     try:

@@ -73,14 +73,14 @@ class Recorded:
         return self._nodes.get(path)
 
     def run(self, argv: tuple[str, ...]) -> ProgramOutput:
-        said = self._programs.get(" ".join(argv))
-        if said is None:
+        recorded = self._programs.get(" ".join(argv))
+        if recorded is None:
             return ProgramOutput(status=None, complaint="not found")
-        output = said.get("output")
+        output = recorded.get("output")
         return ProgramOutput(
-            status=said["status"],
+            status=recorded["status"],
             output=(self._folder / "output" / output).read_text(encoding="utf-8") if output else "",
-            complaint=said.get("complaint", ""),
+            complaint=recorded.get("complaint", ""),
         )
 
     def _place(self, path: str) -> Path:
@@ -149,13 +149,13 @@ class Recording:
 
 
 def _shortened(path: str, text: str) -> str:
-    kept, seen = [], set()
+    lines, fields = [], set()
     for line in text.splitlines(keepends=True) if path in _KEPT else ():
         match = _KEPT[path].match(line)
-        if match and (match[1] == "processor" or match[1] not in seen):
-            seen.add(match[1])
-            kept.append(line)
-    return "".join(kept) if path in _KEPT else text
+        if match and (match[1] == "processor" or match[1] not in fields):
+            fields.add(match[1])
+            lines.append(line)
+    return "".join(lines) if path in _KEPT else text
 
 
 def _blanked(text: str) -> str:

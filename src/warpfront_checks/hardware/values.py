@@ -106,7 +106,7 @@ def device_table() -> Mapping[str, Any]:
 
 
 def gfx_family(arch: str) -> str:
-    """`gfx9` of `gfx90a` and `gfx942`, `gfx11` of `gfx1100`: the last two characters are minor
-    version and stepping.
+    """Return `gfx9` of `gfx90a` and `gfx942`, `gfx11` of `gfx1100`: the last two characters are
+    minor version and stepping.
     """
     return arch[:-2] if re.fullmatch(r"gfx[0-9]{1,2}[0-9a-f]{2}", arch) else ""

@@ -50,20 +50,22 @@ def _of_amd(environment: Mapping[str, str], count: int) -> Visibility:
     )
     variables = _set_ones(environment, names)
     problems = list(_amd_contradictions(variables))
-    left: tuple[int, ...] | None = tuple(range(count))
+    visible: tuple[int, ...] | None = tuple(range(count))
     winner = ""
     if names[0] in variables:
-        winner, left = names[0], _chosen(variables[names[0]], count)
-        problems += _hidden(winner, variables[winner], left, count)
+        winner, visible = names[0], _chosen(variables[names[0]], count)
+        problems += _hidden(winner, variables[winner], visible, count)
     second = next((name for name in names[1:3] if name in variables), "")
     if second:
-        before = None if left is None else len(left)
+        before = None if visible is None else len(visible)
         picked = _chosen(variables[second], count if before is None else before)
         problems += _hidden(second, variables[second], picked, before or 0)
-        left = None if left is None or picked is None else tuple(left[place] for place in picked)
+        visible = (
+            None if visible is None or picked is None else tuple(visible[place] for place in picked)
+        )
         winner = f"{winner}, then {second}" if winner else second
     return Visibility(
-        vendor="amd", variables=variables, winner=winner, visible=left, problems=tuple(problems)
+        vendor="amd", variables=variables, winner=winner, visible=visible, problems=tuple(problems)
     )
 
 
@@ -95,7 +97,9 @@ def _amd_contradictions(variables: Mapping[str, str]) -> list[str]:
 
 
 def _chosen(value: str, count: int) -> tuple[int, ...] | None:
-    """Indices up to the first that is not one; None where a device is named by its identity."""
+    """Return indices up to the first that is not one; None where a device is named by its
+    identity.
+    """
     chosen: list[int] = []
     for entry in (part.strip() for part in value.split(",")):
         if entry.startswith(("GPU-", "MIG-")) or "." in entry:

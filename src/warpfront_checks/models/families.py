@@ -386,9 +386,9 @@ def _two_convolutions() -> nn.Module:
 
 
 def _network(name: str, make: Callable[[], nn.Module], *shapes: tuple[int, ...]) -> Family:
-    """A network from the shapes of its input and its output. What is fed back is random, and so are
-    all parameters: sums then walk at random, as the bounds of rounded ones suppose, and a norm's
-    weights are not the ones and zeros that hide what is done with them.
+    """Return a network from the shapes of its input and its output. What is fed back is random,
+    and so are all parameters: sums then walk at random, as the bounds of rounded ones suppose, and
+    a norm's weights are not the ones and zeros that hide what is done with them.
     """
 
     def inputs(generator: torch.Generator) -> tuple[Tensor, ...]:
@@ -396,11 +396,11 @@ def _network(name: str, make: Callable[[], nn.Module], *shapes: tuple[int, ...])
 
     def build() -> nn.Module:
         body = make()
-        for kind, one in body.named_parameters():
-            if one.dim() > 1:
-                nn.init.normal_(one, 0.0, one[0].numel() ** -0.5)
+        for kind, parameter in body.named_parameters():
+            if parameter.dim() > 1:
+                nn.init.normal_(parameter, 0.0, parameter[0].numel() ** -0.5)
             else:
-                nn.init.normal_(one, 1.0 if kind.endswith("weight") else 0.0, 0.2)
+                nn.init.normal_(parameter, 1.0 if kind.endswith("weight") else 0.0, 0.2)
         return Model(body, Weighted())
 
     return Family(name=name, build=build, inputs=inputs)

@@ -158,8 +158,8 @@ def seed_pass_faults(
     _, clean = run_eager(specimen, Proving(device=device))
     first = first_over(judge_found(specimen, clean, device))
     ledger.missed += [f"clean: {network.name} {dtype}: {first.fault}"] if first else []
-    for name, place, found in (*_in_results(clean, ledger), *_in_runs(network, specimen, device)):
-        rows = judge_found(specimen, found, device)
+    for name, place, faulty in (*_in_results(clean, ledger), *_in_runs(network, specimen, device)):
+        rows = judge_found(specimen, faulty, device)
         fault = Seeded(
             mutation=name,
             suite="numerics",
@@ -168,13 +168,13 @@ def seed_pass_faults(
             device=device,
             place=place,
         )
-        said = total(tally(row.said) for row in rows)
-        ledger.enter(fault, caught=first_over(rows) is not None, said=said)
+        tallies = total(tally(row.said) for row in rows)
+        ledger.enter(fault, caught=first_over(rows) is not None, said=tallies)
 
 
 def _in_results(clean: Pass, ledger: MutationTally) -> Iterator[tuple[str, str, Pass]]:
-    """Each mutation of each layer's output and of each parameter's gradient, and each dropped; with
-    the calls of that layer alone, for what is judged of the others has not changed.
+    """Yield each mutation of each layer's output and of each parameter's gradient, and each
+    dropped; with the calls of that layer alone, for what is judged of the others has not changed.
     """
     outputs = {f"output of {call.layer}": call for call in clean.calls}
     parts = {place: call.output for place, call in outputs.items() if call.output is not None}
@@ -183,8 +183,8 @@ def _in_results(clean: Pass, ledger: MutationTally) -> Iterator[tuple[str, str, 
         if call := outputs.get(place):
             yield name, place, replace(clean, calls=(replace(call, output=wrong),))
         else:
-            own = place.removeprefix("gradient of ")
-            yield name, place, _with_gradient(clean, own, wrong)
+            parameter_name = place.removeprefix("gradient of ")
+            yield name, place, _with_gradient(clean, parameter_name, wrong)
     for name in clean.gradients:
         yield "dropped gradient", f"gradient of {name}", _with_gradient(clean, name, None)
 
@@ -192,28 +192,30 @@ def _in_results(clean: Pass, ledger: MutationTally) -> Iterator[tuple[str, str, 
 def _with_gradient(clean: Pass, name: str, gradient: Tensor | None) -> Pass:
     """Replace or remove one parameter's gradient."""
     calls = tuple(call for call in clean.calls if call.layer == name.rpartition(".")[0])
-    others = {key: value for key, value in clean.gradients.items() if key != name}
-    changed = others if gradient is None else {**others, name: gradient}
+    remaining = {key: value for key, value in clean.gradients.items() if key != name}
+    changed = remaining if gradient is None else {**remaining, name: gradient}
     return replace(clean, calls=calls, gradients=changed)
 
 
-def _in_runs(network: Family, own: Specimen, device: str) -> Iterator[tuple[str, str, Pass]]:
+def _in_runs(
+    network: Family, specimen_used: Specimen, device: str
+) -> Iterator[tuple[str, str, Pass]]:
     """Devices that are wrong as a whole."""
-    other = make_specimen(network, own.how, STALE_SEED)
-    stale = replace(own, inputs=other.inputs)
+    other = make_specimen(network, specimen_used.how, STALE_SEED)
+    stale = replace(specimen_used, inputs=other.inputs)
     tries: dict[str, tuple[Specimen, str, contextlib.AbstractContextManager[object]]] = {
         "answers of the run before": (stale, device, contextlib.nullcontext())
     }
     if device != "cpu":
-        tries["computed on the CPU instead"] = own, "cpu", contextlib.nullcontext()
-    if own.how.dtype == torch.float32:
-        tries["low precision inside"] = own, device, _Narrowly()
-    if own.how.dtype == torch.float32 and device == "cuda":
-        tries["TF32 inside"] = own, device, tf32()
+        tries["computed on the CPU instead"] = specimen_used, "cpu", contextlib.nullcontext()
+    if specimen_used.how.dtype == torch.float32:
+        tries["low precision inside"] = specimen_used, device, _Narrowly()
+    if specimen_used.how.dtype == torch.float32 and device == "cuda":
+        tries["TF32 inside"] = specimen_used, device, tf32()
     for name, (specimen, place, region) in tries.items():
         with region:
-            _, found = run_eager(specimen, Proving(device=place))
-        yield name, "all", found
+            _, faulty = run_eager(specimen, Proving(device=place))
+        yield name, "all", faulty
 
 
 class _Narrowly(TorchFunctionMode):

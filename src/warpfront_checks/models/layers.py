@@ -88,8 +88,8 @@ class Rotate(nn.Module):
         speeds = 10000.0 ** (-torch.arange(half, dtype=torch.float64) / half)
         angles = torch.arange(x.shape[1], dtype=torch.float64)[:, None, None] * speeds
         cosine, sine = (f(angles).to(x.device, x.dtype) for f in (torch.cos, torch.sin))
-        left, right = split[..., :half], split[..., half:]
-        turned = torch.cat([left * cosine - right * sine, right * cosine + left * sine], -1)
+        lower, upper = split[..., :half], split[..., half:]
+        turned = torch.cat([lower * cosine - upper * sine, upper * cosine + lower * sine], -1)
         return turned.flatten(-2)
 
 
@@ -172,8 +172,8 @@ class Loss(nn.Module):
 
 
 class Weighted(nn.Module):
-    """One plus the mean of products with fixed numbers, which return as the gradient; near one,
-    so that nothing of it cancels. In float32 at least.
+    """The mean of products with fixed numbers plus one; the numbers return as the gradient.
+    Near one, so that nothing of it cancels. In float32 at least.
     """
 
     def forward(self, logits: Tensor, numbers: Tensor) -> Tensor:
@@ -182,19 +182,22 @@ class Weighted(nn.Module):
 
 
 def derivation_of(layer: nn.Module, dim: int) -> Operation | None:
-    """The operation whose bounds are those of a layer of one input of `dim` axes, if it is known:
-    it takes the layer's inputs, then its parameters.
+    """Return the operation whose bounds are those of a layer of one input of `dim` axes, if it
+    is known: it takes the layer's inputs, then its parameters.
     """
     plain = isinstance(layer, Attend) and layer.bias is None and not layer.causal
-    made: dict[type[nn.Module], Callable[[Any], Operation]] = {
+    derivations: dict[type[nn.Module], Callable[[Any], Operation]] = {
         nn.Linear: lambda _: LINEAR,
-        nn.Conv2d: lambda own: convolution(
-            **{name: getattr(own, name) for name in ("stride", "padding", "dilation", "groups")}
+        nn.Conv2d: lambda layer_type: convolution(
+            **{
+                name: getattr(layer_type, name)
+                for name in ("stride", "padding", "dilation", "groups")
+            }
         ),
         nn.BatchNorm2d: lambda _: BATCH_NORM,
         nn.LayerNorm: lambda _: layer_norm(dim),
-        nn.GELU: lambda own: Pointwise(function=own),
-        nn.SiLU: lambda own: Pointwise(function=own),
-        **({Attend: lambda own: Attention(heads=own.heads)} if plain else {}),
+        nn.GELU: lambda layer_type: Pointwise(function=layer_type),
+        nn.SiLU: lambda layer_type: Pointwise(function=layer_type),
+        **({Attend: lambda layer_type: Attention(heads=layer_type.heads)} if plain else {}),
     }
-    return made[type(layer)](layer) if type(layer) in made else None
+    return derivations[type(layer)](layer) if type(layer) in derivations else None

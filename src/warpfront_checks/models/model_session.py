@@ -19,8 +19,8 @@ def record_model_session(
     recorder.plan([check.name for check in checks])
     first = claims.device == "hpu"
     if not first:
-        begun = begin_compiled(claims, effort or CheckOptions())
-        record_models(claims, recorder, effort, begun=begun)
+        compiled_checks = begin_compiled(claims, effort or CheckOptions())
+        record_models(claims, recorder, effort, begun=compiled_checks)
     recorder.run(checks)
     wait()
     if first:

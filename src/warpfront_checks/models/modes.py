@@ -67,7 +67,7 @@ def leave_alone(_: nn.Module) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Proving:
-    """Where models run, and what changes them there: tests seed faults in it."""
+    """The place of a run of models, and the changes to them in it: tests seed faults in it."""
 
     device: str
     seed: int = 0
@@ -131,17 +131,17 @@ def _benches(claims: Claims, effort: CheckOptions, tamper: Tamper) -> list[Provi
 
 
 def _dtypes_finding(obstacles: Mapping[str, str], required: Sequence[str]) -> CheckFinding:
-    said = ", ".join(f"{name} {problem or 'computed'}" for name, problem in obstacles.items())
+    probes = ", ".join(f"{name} {problem or 'computed'}" for name, problem in obstacles.items())
     broken = [name for name in required if obstacles[name]]
     if broken:
-        return failed(f"{broken[0]} is required here: {obstacles[broken[0]]}", probes=said)
-    return passed(said)
+        return failed(f"{broken[0]} is required here: {obstacles[broken[0]]}", probes=probes)
+    return passed(probes)
 
 
 def judge_eager(specimen: Specimen, bench: Proving) -> list[JudgedTensor]:
     """Judge every layer from its own inputs, then logits, loss and gradients from end to end."""
-    model, found = run_eager(specimen, bench)
-    return _unchanged(model, specimen.model) + judge_found(specimen, found, bench.device)
+    model, passed = run_eager(specimen, bench)
+    return _unchanged(model, specimen.model) + judge_found(specimen, passed, bench.device)
 
 
 def run_eager(specimen: Specimen, bench: Proving) -> tuple[nn.Module, Pass]:
@@ -152,26 +152,26 @@ def run_eager(specimen: Specimen, bench: Proving) -> tuple[nn.Module, Pass]:
         return model, watch(model, inputs, layers_of(model), specimen.scale)
 
 
-def judge_found(specimen: Specimen, found: Pass, device: str) -> list[JudgedTensor]:
+def judge_found(specimen: Specimen, passed: Pass, device: str) -> list[JudgedTensor]:
     """Judge a pass of any origin as one of the device."""
-    rows = _placed(found, device)
-    rows += judge_layers(found.calls, layers_of(specimen.model), found, specimen.how)
-    return rows + judge_ends(found, specimen)
+    rows = _placed(passed, device)
+    rows += judge_layers(passed.calls, layers_of(specimen.model), passed, specimen.how)
+    return rows + judge_ends(passed, specimen)
 
 
 def judge_wrapped(specimen: Specimen, bench: Proving, mode: str) -> list[JudgedTensor]:
-    """A checkpointed, exported or compiled model, from end to end."""
+    """Judge a checkpointed, exported or compiled model, from end to end."""
     model, inputs = specimen.sent(bench.device)
     bench.tamper(model)
     if mode == "checkpointed":
-        found = run_plainly(run_checkpointed(model), model, inputs)
+        passed = run_plainly(run_checkpointed(model), model, inputs)
     elif mode == "exported":
         module = export(model, inputs)
-        found = run_plainly(module, module, inputs)
+        passed = run_plainly(module, module, inputs)
     else:
-        found = run_plainly(run_compiled(model, bench.device), model, inputs)
-    rows = _placed(found, bench.device)
-    return rows + judge_ends(found, specimen)
+        passed = run_plainly(run_compiled(model, bench.device), model, inputs)
+    rows = _placed(passed, bench.device)
+    return rows + judge_ends(passed, specimen)
 
 
 def judge_mode(family: Family, mode: str, bench: Proving) -> list[JudgedTensor]:
@@ -181,8 +181,8 @@ def judge_mode(family: Family, mode: str, bench: Proving) -> list[JudgedTensor]:
     kind, _, dtype = mode.rpartition(" ")
     if mode in DTYPES or kind == "mixed":
         derived = bench.device if family in NETWORKS else ""
-        how = Precision(dtype=DTYPES[dtype], mixed=kind == "mixed", derived=derived)
-        return judge_eager(make_specimen(family, how, bench.seed), bench)
+        precision = Precision(dtype=DTYPES[dtype], mixed=kind == "mixed", derived=derived)
+        return judge_eager(make_specimen(family, precision, bench.seed), bench)
     specimen = make_specimen(family, Precision(dtype=torch.float32), bench.seed)
     if mode == "training":
         return judge_training(specimen, bench.device, bench.tamper)
@@ -197,8 +197,8 @@ def _planned(dtypes: Iterable[str], *, quick: bool) -> dict[str, tuple[str, ...]
     modes = (*names, *mixed, "training", "checkpointed", "exported")
     ours = {family.name: modes for family in FAMILIES}
     # What of a model that is not ours torch can export is not the device's business.
-    others = [family.name for family in families() if family.name not in ours]
-    return ours | dict.fromkeys(others, modes[:-1])
+    remaining = [family.name for family in families() if family.name not in ours]
+    return ours | dict.fromkeys(remaining, modes[:-1])
 
 
 def families() -> tuple[Family, ...]:
@@ -214,10 +214,10 @@ def families() -> tuple[Family, ...]:
 def _checks(
     planned: dict[str, tuple[str, ...]], benches: Sequence[Proving], profile: str
 ) -> Iterable[Check]:
-    known = {family.name: family for family in families()}
+    by_name = {family.name: family for family in families()}
     for name, modes in planned.items():
         for mode in modes:
-            yield _check(known[name], mode, benches, profile)
+            yield _check(by_name[name], mode, benches, profile)
 
 
 def _record_compiled(recorder: Recorder, benches: Sequence[Proving], profile: str) -> None:
@@ -226,13 +226,13 @@ def _record_compiled(recorder: Recorder, benches: Sequence[Proving], profile: st
     """
     device = benches[0].device
     obstacle = missing_compiler(device)
-    known = {family.name: family for family in FAMILIES}
+    by_name = {family.name: family for family in FAMILIES}
     if obstacle:
         for name in COMPILED[device]:
             recorder.note_unclaimed(f"{name} compiled", f"torch.compile cannot work: {obstacle}")
         return
     recorder.run(
-        [_check(known[name], "compiled", benches[:1], profile) for name in COMPILED[device]]
+        [_check(by_name[name], "compiled", benches[:1], profile) for name in COMPILED[device]]
     )
 
 
@@ -241,9 +241,9 @@ def begin_compiled(claims: Claims, effort: CheckOptions) -> list[Check]:
     lanes, device = lanes_for(claims.device), claims.device
     if effort.quick or not lanes or missing_compiler(device):
         return []
-    asked = {f"{name} compiled": {"name": name, "device": device} for name in COMPILED[device]}
+    calls = {f"{name} compiled": {"name": name, "device": device} for name in COMPILED[device]}
     return begin_checks(
-        "models.modes:find_compiled", asked, effort, lanes=min(lanes, _COMPILING_LANES)
+        "models.modes:find_compiled", calls, effort, lanes=min(lanes, _COMPILING_LANES)
     )
 
 
@@ -264,7 +264,7 @@ def _check(family: Family, mode: str, benches: Sequence[Proving], profile: str) 
 
 
 def finding_of(
-    tables: dict[int, list[JudgedTensor]], what: str, profile: str = STRICT
+    tables: dict[int, list[JudgedTensor]], label: str, profile: str = STRICT
 ) -> CheckFinding:
     """The first row over its budget names the layer; details have each layer's largest share."""
     used: dict[str, float] = {}
@@ -273,8 +273,8 @@ def finding_of(
     rows = [row for table in tables.values() for row in table]
     first = {seed: first_over(table, profile) for seed, table in tables.items()}
     bad = {seed: row for seed, row in first.items() if row is not None}
-    found = [(seed, row.fault_by(profile)) for seed in bad for row in tables[seed]]
-    faults = [f"seed {seed}: {fault}" for seed, fault in found if fault]
+    seed_faults = [(seed, row.fault_by(profile)) for seed in bad for row in tables[seed]]
+    faults = [f"seed {seed}: {fault}" for seed, fault in seed_faults if fault]
     details: dict[str, object] = {
         "tensors": len(rows),
         "layers": used,
@@ -284,24 +284,24 @@ def finding_of(
     }
     if bad:
         details["first_over"] = next(iter(bad.values())).layer
-        faults[0] = f"{what}, {faults[0]}"
+        faults[0] = f"{label}, {faults[0]}"
     return judged(faults, f"largest share of a budget {max(used.values()):.2f}", **details)
 
 
-def _placed(found: Pass, device: str) -> list[JudgedTensor]:
-    """Everything was computed on the device."""
-    elsewhere = sorted(found.places - {device})
+def _placed(passed: Pass, device: str) -> list[JudgedTensor]:
+    """Judge that everything was computed on the device."""
+    elsewhere = sorted(passed.places - {device})
     fault = f"computed on {', '.join(elsewhere)}, not on {device}" if elsewhere else ""
     used = 1e300 if fault else 0.0
     return [JudgedTensor(layer="device", tensor="all", used=used, fault=fault)]
 
 
-def _unchanged(model: nn.Module, sent: nn.Module) -> list[JudgedTensor]:
-    """The device's copy of the parameters is what was sent."""
-    found = dict(model.named_parameters())
+def _unchanged(model: nn.Module, reference: nn.Module) -> list[JudgedTensor]:
+    """Judge that the device's copy of the parameters equals the original."""
+    parameters = dict(model.named_parameters())
     differs = "the device's copy differs from what was sent"
     return [
         JudgedTensor(layer="device", tensor=name, used=1e300, fault=f"{name}: {differs}")
-        for name, parameter in sent.named_parameters()
-        if not torch.equal(found[name].detach().cpu(), parameter.detach())
+        for name, parameter in reference.named_parameters()
+        if not torch.equal(parameters[name].detach().cpu(), parameter.detach())
     ]

@@ -123,7 +123,9 @@ class Published(Model):
 
 
 def published_families() -> tuple[Family, ...]:
-    """Raises ImportError where this `transformers` does not know a family: that is a finding."""
+    """Return the published families. Raise ImportError if this `transformers` does not know a
+    family: that is a finding.
+    """
     return tuple(
         Family(
             name=f"transformers {name}",

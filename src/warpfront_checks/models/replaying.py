@@ -50,7 +50,7 @@ LOSS_BAND = {torch.float32: 1e-5, torch.float16: 1e-3, torch.bfloat16: 5e-3}
 
 @dataclass(frozen=True, kw_only=True)
 class JudgedTensor:
-    """One tensor of one layer. `used` is the larger share of its two budgets (1 = all of it).
+    """A tensor of one layer. `used` is the larger share of its two budgets (1 = all of it).
     `said` is each profile's verdict: nothing without numbers to compare.
     """
 
@@ -98,31 +98,40 @@ class Precision:
 
 
 def judge_layers(
-    calls: tuple[Call, ...], sent: Mapping[str, nn.Module], passed: Pass, how: Precision
+    calls: tuple[Call, ...],
+    reference_layers: Mapping[str, nn.Module],
+    passed: Pass,
+    precision: Precision,
 ) -> list[JudgedTensor]:
     """Return one row a tensor: outputs in the order of execution, then gradients in the order
     of the backward pass. `sent` are the layers as sent to the device, on the CPU in float32
     or the tested dtype.
     """
     forward, backward = [], []
-    owners = Counter(id(p) for layer in sent.values() for p in layer.parameters(recurse=False))
+    owners = Counter(
+        id(p) for layer in reference_layers.values() for p in layer.parameters(recurse=False)
+    )
     for call in calls:
-        layer = sent[call.layer]
+        layer = reference_layers[call.layer]
         # What several layers share has one gradient for all of them: the whole model's business.
         shared = {f"gradient of {n}" for n, p in layer.named_parameters() if owners[id(p)] > 1}
-        rows = [row for row in _judge_call(call, layer, passed, how) if row.tensor not in shared]
+        rows = [
+            row for row in _judge_call(call, layer, passed, precision) if row.tensor not in shared
+        ]
         forward += rows[:1]
         backward.append(rows[1:])
     return forward + [row for rows in reversed(backward) for row in rows]
 
 
-def judge_whole(found: Pass, exact: Pass, same_dtype: Pass, how: Precision) -> list[JudgedTensor]:
+def judge_whole(
+    passed: Pass, exact: Pass, same_dtype: Pass, precision: Precision
+) -> list[JudgedTensor]:
     """Logits and each parameter's gradient against float64 from the inputs on, and the loss."""
     rows = [
-        _row("whole model", "", name, tensors, how)
-        for name, tensors in _ends(found, exact, same_dtype)
+        _row("whole model", "", name, tensors, precision)
+        for name, tensors in _ends(passed, exact, same_dtype)
     ]
-    missing = sorted(set(exact.gradients) - set(found.gradients))
+    missing = sorted(set(exact.gradients) - set(passed.gradients))
     rows += [
         JudgedTensor(
             layer="whole model",
@@ -132,44 +141,44 @@ def judge_whole(found: Pass, exact: Pass, same_dtype: Pass, how: Precision) -> l
         )
         for name in missing
     ]
-    return [*rows, judge_loss(found.loss, exact.loss, how, step=1)]
+    return [*rows, judge_loss(passed.loss, exact.loss, precision, step=1)]
 
 
-def judge_loss(found: float, exact: float, how: Precision, *, step: int) -> JudgedTensor:
+def judge_loss(loss: float, exact: float, precision: Precision, *, step: int) -> JudgedTensor:
     """After step n the band is n times as wide: steps add up."""
-    band = LOSS_BAND[how.dtype] * step
-    off = abs(found - exact) / abs(exact)
+    band = LOSS_BAND[precision.dtype] * step
+    off = abs(loss - exact) / abs(exact)
     fault = ""
     if not off <= band:
         fault = (
-            f"loss after step {step}: {found:.8g}, float64 has {exact:.8g}:"
+            f"loss after step {step}: {loss:.8g}, float64 has {exact:.8g}:"
             f" off by {off:.3g} of it ({band:g} allowed)"
         )
-    both = torch.tensor([found, exact], dtype=torch.float64)
-    said = opinions(both[:1], both[1:], how.dtype, strict=not fault)
+    both = torch.tensor([loss, exact], dtype=torch.float64)
+    verdicts = opinions(both[:1], both[1:], precision.dtype, strict=not fault)
     tensor, used = f"step {step}", _finite(off / band)
-    return JudgedTensor(layer="loss", tensor=tensor, used=used, fault=fault, said=said)
+    return JudgedTensor(layer="loss", tensor=tensor, used=used, fault=fault, said=verdicts)
 
 
 def first_over(rows: list[JudgedTensor], profile: str = STRICT) -> JudgedTensor | None:
-    """The row that is over its budget first, in the order of computation."""
+    """Return the row that is over its budget first, in the order of computation."""
     return next((row for row in rows if row.fault_by(profile)), None)
 
 
 def _judge_call(
-    call: Call, layer: nn.Module, passed: Pass, how: Precision
+    call: Call, layer: nn.Module, passed: Pass, precision: Precision
 ) -> Iterator[JudgedTensor]:
     kind = type(layer).__name__
     once = call.gradient_out is not None and call.times == 1
     gradient = call.gradient_out if once else None
-    bounds = _derived(call, layer, gradient, how.derived)
+    bounds = _derived(call, layer, gradient, precision.derived)
     exact = {name: bound.reference for name, bound in bounds.items()}
-    cpu = {name: reference.to(how.dtype) for name, reference in exact.items()}
+    cpu = {name: reference.to(precision.dtype) for name, reference in exact.items()}
     if not bounds:
-        exact = _replay(layer, call, gradient, torch.float64, how)
-        cpu = _replay(layer, call, gradient, None, how)
+        exact = _replay(layer, call, gradient, torch.float64, precision)
+        cpu = _replay(layer, call, gradient, None, precision)
     assert call.output is not None
-    own = {f"gradient of {name}" for name, _ in layer.named_parameters()}
+    parameter_gradients = {f"gradient of {name}" for name, _ in layer.named_parameters()}
     device = {"output": call.output, **(_gradients_found(call, layer, passed) if once else {})}
     for name, reference in exact.items():
         if name not in device:
@@ -180,70 +189,76 @@ def _judge_call(
             found=device[name],
             exact=reference,
             cpu=cpu[name],
-            added=_added(gradient, reference) if name in own else 0.0,
-            walk=_walk(gradient, reference, layer) if name in own else 0.0,
+            added=_added(gradient, reference) if name in parameter_gradients else 0.0,
+            walk=_walk(gradient, reference, layer) if name in parameter_gradients else 0.0,
             bound=bounds.get(name),
         )
-        yield _row(call.layer, kind, name, tensors, how)
+        yield _row(call.layer, kind, name, tensors, precision)
 
 
 def _derived(
     call: Call, layer: nn.Module, gradient: Tensor | None, device: str
 ) -> dict[str, Budgeted]:
-    """The bounds of a layer whose operation is known, by the names of `_replay`."""
-    taken = tensors_of(call.arguments, call.options)
-    operation = derivation_of(layer, next(iter(taken.values())).dim()) if device else None
+    """Return the bounds of a layer whose operation is known, by the names of `_replay`."""
+    tensors = tensors_of(call.arguments, call.options)
+    operation = derivation_of(layer, next(iter(tensors.values())).dim()) if device else None
     if operation is None or gradient is None:
         return {}
-    how = Arithmetic(dtype=gradient.dtype, device=device)
-    named = {**taken, **{name: p.detach() for name, p in layer.named_parameters()}}
+    arithmetic = Arithmetic(dtype=gradient.dtype, device=device)
+    named = {**tensors, **{name: p.detach() for name, p in layer.named_parameters()}}
     sources = [x.double() for x in named.values()]
-    judged = operation.judge(sources, gradient.double(), how)
+    judged = operation.judge(sources, gradient.double(), arithmetic)
     names = ("output", *(f"gradient of {name}" for name in named))
     return dict(zip(names, (judged.output, *judged.gradients), strict=True))
 
 
 def _gradients_found(call: Call, layer: nn.Module, passed: Pass) -> dict[str, Tensor]:
-    """The device's gradients of one layer's inputs and parameters, by the names of `_replay`."""
-    found = {f"gradient of {name}": gradient for name, gradient in call.gradients_in.items()}
+    """Return the device's gradients of one layer's inputs and parameters, by the names of
+    `_replay`.
+    """
+    gradients = {f"gradient of {name}": gradient for name, gradient in call.gradients_in.items()}
     for name, _ in layer.named_parameters():
         gradient = passed.gradients.get(f"{call.layer}.{name}")
         if gradient is not None:
-            found[f"gradient of {name}"] = gradient
-    return found
+            gradients[f"gradient of {name}"] = gradient
+    return gradients
 
 
 def _replay(
-    layer: nn.Module, call: Call, gradient: Tensor | None, dtype: torch.dtype | None, how: Precision
+    layer: nn.Module,
+    call: Call,
+    gradient: Tensor | None,
+    dtype: torch.dtype | None,
+    precision: Precision,
 ) -> dict[str, Tensor]:
-    """The layer on the CPU from the device's numbers: output and gradients, in float64 or (None) as
-    the device computed.
+    """Return the layer on the CPU from the device's numbers: output and gradients, in float64
+    or (None) as the device computed.
     """
-    own = copy.deepcopy(layer) if dtype is None else copy.deepcopy(layer).to(dtype)
-    own.zero_grad(set_to_none=True)
+    layer_copy = copy.deepcopy(layer) if dtype is None else copy.deepcopy(layer).to(dtype)
+    layer_copy.zero_grad(set_to_none=True)
 
     def prepare(value: Tensor) -> Tensor:
         wide = value.is_floating_point() and dtype is not None
         return value.detach().to(dtype if wide else value.dtype).clone()
 
     arguments, options = converted(call.arguments, prepare), converted(call.options, prepare)
-    taken = tensors_of(arguments, options)
-    leaves = {name: taken[name] for name in call.wanted} if gradient is not None else {}
+    tensors = tensors_of(arguments, options)
+    leaves = {name: tensors[name] for name in call.wanted} if gradient is not None else {}
     for leaf in leaves.values():
         leaf.requires_grad_()
-    region = how.autocast("cpu") if dtype is None else contextlib.nullcontext()
+    region = precision.autocast("cpu") if dtype is None else contextlib.nullcontext()
     with region, torch.set_grad_enabled(gradient is not None):
-        output = own(*arguments, **options)
+        output = layer_copy(*arguments, **options)
         output = output[0] if isinstance(output, tuple) else output
     results = {"output": output.detach()}
     if gradient is not None:
         output.backward(gradient.to(output.dtype))
-        leaves.update(own.named_parameters())
+        leaves.update(layer_copy.named_parameters())
     computed = {name: leaf.grad for name, leaf in leaves.items() if leaf.grad is not None}
     return results | {f"gradient of {name}": grad for name, grad in computed.items()}
 
 
-def _ends(found: Pass, exact: Pass, same_dtype: Pass) -> Iterator[tuple[str, _Tensors]]:
+def _ends(passed: Pass, exact: Pass, same_dtype: Pass) -> Iterator[tuple[str, _Tensors]]:
     """Judge from end to end, where errors grow as the model lets them, on the CPU as well: it
     is the only yardstick, and single elements are judged in their layers.
     """
@@ -251,10 +266,10 @@ def _ends(found: Pass, exact: Pass, same_dtype: Pass) -> Iterator[tuple[str, _Te
     def tensors(device: Tensor, reference: Tensor, cpu: Tensor) -> _Tensors:
         return _Tensors(found=device, exact=reference, cpu=cpu, yardstick=math.inf, elements=False)
 
-    yield "logits", tensors(found.logits, exact.logits, same_dtype.logits)
+    yield "logits", tensors(passed.logits, exact.logits, same_dtype.logits)
     for name, reference in exact.gradients.items():
-        if name in found.gradients:
-            three = tensors(found.gradients[name], reference, same_dtype.gradients[name])
+        if name in passed.gradients:
+            three = tensors(passed.gradients[name], reference, same_dtype.gradients[name])
             yield f"gradient of {name}", three
 
 
@@ -303,42 +318,44 @@ def _added(gradient: Tensor | None, exact: Tensor) -> float:
     return total / float(exact.numel())
 
 
-def _row(layer: str, kind: str, tensor: str, of: _Tensors, how: Precision) -> JudgedTensor:
+def _row(layer: str, kind: str, tensor: str, of: _Tensors, precision: Precision) -> JudgedTensor:
     row = JudgedTensor(layer=layer, kind=kind, tensor=tensor, used=0.0)
-    complaint, used = _structure_fault(of, how), math.inf
-    said: Mapping[str, bool | None] = {}
+    complaint, used = _structure_fault(of, precision), math.inf
+    verdicts: Mapping[str, bool | None] = {}
     if not complaint and of.exact.is_floating_point():
-        complaint, used = _numeric_fault(of, how)
-        said = opinions(of.found.double(), of.exact, of.found.dtype, strict=not complaint)
+        complaint, used = _numeric_fault(of, precision)
+        verdicts = opinions(of.found.double(), of.exact, of.found.dtype, strict=not complaint)
     elif not complaint:
         used = 0.0
     fault = f"{row.place}: {complaint}" if complaint else ""
-    return replace(row, used=_finite(used), fault=fault, said=said)
+    return replace(row, used=_finite(used), fault=fault, said=verdicts)
 
 
-def _structure_fault(of: _Tensors, how: Precision) -> str:
-    found, exact, cpu = of.found, of.exact, of.cpu
-    if found.shape != exact.shape:
-        return f"shape {tuple(found.shape)}, expected {tuple(exact.shape)}"
+def _structure_fault(of: _Tensors, precision: Precision) -> str:
+    tensor, exact, cpu = of.found, of.exact, of.cpu
+    if tensor.shape != exact.shape:
+        return f"shape {tuple(tensor.shape)}, expected {tuple(exact.shape)}"
     # Which layers autocast leaves in float32 is the device type's own list.
-    if found.dtype != cpu.dtype and not (how.mixed and found.is_floating_point()):
-        return f"{found.dtype}, expected {cpu.dtype}"
+    if tensor.dtype != cpu.dtype and not (precision.mixed and tensor.is_floating_point()):
+        return f"{tensor.dtype}, expected {cpu.dtype}"
     if not exact.is_floating_point():
-        wrong = int((found != exact).sum())
-        return f"{wrong} of {found.numel()} numbers differ" if wrong else ""
-    wrong = int((found.isfinite() != exact.isfinite()).sum())
-    return f"{wrong} of {found.numel()} elements are wrongly finite or not" if wrong else ""
+        wrong = int((tensor != exact).sum())
+        return f"{wrong} of {tensor.numel()} numbers differ" if wrong else ""
+    wrong = int((tensor.isfinite() != exact.isfinite()).sum())
+    return f"{wrong} of {tensor.numel()} elements are wrongly finite or not" if wrong else ""
 
 
-def _numeric_fault(of: _Tensors, how: Precision) -> tuple[str, float]:
-    """(fault in words or nothing, the larger share of the two budgets)."""
+def _numeric_fault(of: _Tensors, precision: Precision) -> tuple[str, float]:
+    """Return (fault in words or nothing, the larger share of the two budgets)."""
     if not of.exact.numel():
         return "", 0.0
     if of.bound is not None:
         used, fault = element_fault("", of.found.double(), of.bound)
         return fault.removeprefix(": "), used
     # In a mixed pass float32 gradients come out of products of rounded numbers.
-    dtype = how.dtype if how.mixed else max(of.found.dtype, of.cpu.dtype, key=rounding_unit)
+    dtype = (
+        precision.dtype if precision.mixed else max(of.found.dtype, of.cpu.dtype, key=rounding_unit)
+    )
     good = of.exact.isfinite()
     exact, error = of.exact[good], (of.found.double() - of.exact)[good].abs()
     off, unit = (of.cpu.double() - of.exact)[good].abs(), rounding_unit(dtype)

@@ -50,7 +50,7 @@ class Specimen:
         return LOSS_SCALE if self.how.dtype == torch.float16 else 1.0
 
     def sent(self, device: str) -> tuple[nn.Module, tuple[Tensor, ...]]:
-        """A fresh copy on a device, its floating inputs with gradients."""
+        """Return a fresh copy on a device, its floating inputs with gradients."""
         return copy.deepcopy(self.model).to(device), self._inputs(lambda x: x.to(device))
 
     @cached_property
@@ -96,13 +96,13 @@ class Rounded(TorchDispatchMode):
             args = self._one_sided(*args)
         dispatch = operator(*args, **(kwargs or {}))
         schema = operator._schema  # noqa: SLF001 - the way to ask whether memory is shared
-        if schema.is_mutable or any(one.alias_info for one in schema.returns):
+        if schema.is_mutable or any(argument.alias_info for argument in schema.returns):
             return dispatch
         for x in tensors_in(dispatch):
             if x.dtype == torch.float64 and x.layout == torch.strided:
-                drawn = torch.rand(x.shape, generator=self.generator, dtype=x.dtype) * 2 - 1
+                noise = torch.rand(x.shape, generator=self.generator, dtype=x.dtype) * 2 - 1
                 # `.data`: autograd would take it for a change after the fact.
-                x.data.mul_(1 + self.unit * drawn)
+                x.data.mul_(1 + self.unit * noise)
         return dispatch
 
     def _one_sided(
@@ -117,17 +117,18 @@ Wide = Callable[[], contextlib.AbstractContextManager[object]]
 
 
 def judge_ends(
-    found: Pass, specimen: Specimen, wide: Wide = contextlib.nullcontext
+    passed: Pass, specimen: Specimen, wide: Wide = contextlib.nullcontext
 ) -> list[JudgedTensor]:
     """Judge from end to end. If much cancels, the CPU's own errors may be small by luck: excess
     over their budget is compared with passes in float64, within `wide`, that round each step.
     """
     exact = specimen.exact
-    rows = judge_whole(found, exact, specimen.same_dtype, specimen.how)
+    rows = judge_whole(passed, exact, specimen.same_dtype, specimen.how)
     for draw in range(ROUNDED_DRAWS if any(row.fault for row in rows) else 0):
-        judged_tensors = judge_whole(found, exact, _rounded(specimen, draw, wide), specimen.how)
+        judged_tensors = judge_whole(passed, exact, _rounded(specimen, draw, wide), specimen.how)
         rows = [
-            mine if not mine.fault else its for mine, its in zip(rows, judged_tensors, strict=True)
+            mine if not mine.fault else second
+            for mine, second in zip(rows, judged_tensors, strict=True)
         ]
     return rows
 
@@ -143,21 +144,22 @@ def _rounded(specimen: Specimen, draw: int, wide: Wide) -> Pass:
     return replace(passed, logits=logits, gradients=gradients, loss=exact.loss)
 
 
-def make_specimen(family: Family, how: Precision, seed: int = 0) -> Specimen:
-    """The same numbers on every machine, rounded to what is sent.
+def make_specimen(family: Family, precision: Precision, seed: int = 0) -> Specimen:
+    """Return the same numbers on every machine, rounded to what is sent.
 
     Raises `UndecidedError` if every set of inputs comes too close to a tie.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = family.build()
-    model = model.to(how.parameters)
+    model = model.to(precision.parameters)
     generator = torch.Generator().manual_seed(seed)
     for _ in range(_TRIES):
         inputs = tuple(
-            x.to(how.parameters) if x.is_floating_point() else x for x in family.inputs(generator)
+            x.to(precision.parameters) if x.is_floating_point() else x
+            for x in family.inputs(generator)
         )
-        specimen = Specimen(family=family.name, model=model, inputs=inputs, how=how)
+        specimen = Specimen(family=family.name, model=model, inputs=inputs, how=precision)
         if _decided(specimen):
             return specimen
     raise UndecidedError(f"{family.name}: {_TRIES} sets of inputs are all close to a tie")

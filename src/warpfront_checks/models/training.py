@@ -30,8 +30,8 @@ def judge_training(
     tamper: Callable[[nn.Module], None],
     device_optimizer: Callable[[nn.Module], torch.optim.Optimizer] = make_optimizer,
 ) -> list[JudgedTensor]:
-    """`STEPS` steps of AdamW with float32 parameters. Rows: every parameter after every step, from
-    the gradients that the device itself computed, and the loss of every step.
+    """Judge `STEPS` steps of AdamW with float32 parameters. Rows: every parameter after every
+    step, from the gradients that the device itself computed, and the loss of every step.
     """
     model, inputs = specimen.sent(device)
     tamper(model)
@@ -64,22 +64,22 @@ class _Shadow:
         self._before: dict[str, Tensor] = {}
 
     def take(self, model: nn.Module) -> None:
-        found = dict(model.named_parameters())
+        parameters = dict(model.named_parameters())
         with torch.no_grad():
-            for name, own in self._model.named_parameters():
-                own.copy_(found[name].detach().cpu().double())
-                gradient = found[name].grad
-                own.grad = None if gradient is None else gradient.detach().cpu().double()
+            for name, parameter in self._model.named_parameters():
+                parameter.copy_(parameters[name].detach().cpu().double())
+                gradient = parameters[name].grad
+                parameter.grad = None if gradient is None else gradient.detach().cpu().double()
         self._before = {name: p.detach().clone() for name, p in self._model.named_parameters()}
 
     def judge(self, model: nn.Module, step: int) -> Iterator[JudgedTensor]:
         self._optimizer.step()
         unit = rounding_unit(torch.float32)
-        for name, found in model.named_parameters():
+        for name, parameter in model.named_parameters():
             exact = self._model.get_parameter(name).detach()
             update = (exact - self._before[name]).abs()
             bound = unit * (_C_PARAMETER * exact.abs() + _C_UPDATE * (update + RATE))
-            off = (found.detach().cpu().double() - exact).abs()
+            off = (parameter.detach().cpu().double() - exact).abs()
             used = float((off / bound).nan_to_num(1e300).max())
             fault = ""
             if used > 1:
@@ -91,7 +91,7 @@ class _Shadow:
 
 
 def _exact_losses(specimen: Specimen) -> list[float]:
-    """The losses of the same steps, in float64 from the start."""
+    """Return the losses of the same steps, in float64 from the start."""
     model = copy.deepcopy(specimen.model).double()
     inputs = tuple(x.double() if x.is_floating_point() else x for x in specimen.inputs)
     optimizer, losses = make_optimizer(model), []

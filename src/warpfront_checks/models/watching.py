@@ -1,4 +1,4 @@
-"""One forward and backward pass of a model, with all inputs and outputs of its layers stored."""
+"""A forward and backward pass of a model, with all inputs and outputs of its layers stored."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ class Pass:
 
 
 def layers_of(model: nn.Module) -> dict[str, nn.Module]:
-    """The modules without children: every computation of our families is in one of them. And whole
-    attentions, where models that are not ours compute between their children; of these only the
-    output is judged.
+    """Return the modules without children: every computation of our families is in one of them.
+    And whole attentions, where models that are not ours compute between their children; of these
+    only the output is judged.
     """
     return {
         name: module
@@ -94,19 +94,19 @@ def run_plainly(
 
 
 def _passed(model: nn.Module, logits: Tensor, loss: Tensor, calls: Sequence[Call] = ()) -> Pass:
-    found = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
-    places = {t.device.type for t in (logits, loss, *found.values())}
+    gradients = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+    places = {t.device.type for t in (logits, loss, *gradients.values())}
     return Pass(
         calls=tuple(calls),
         logits=logits.detach().cpu(),
         loss=float(loss.detach()),
-        gradients={name: _copied(gradient) for name, gradient in found.items()},
+        gradients={name: _copied(gradient) for name, gradient in gradients.items()},
         places=frozenset(places.union(*(call.places for call in calls))),
     )
 
 
 def tensors_of(arguments: tuple[Any, ...], options: Mapping[str, Any]) -> dict[str, Tensor]:
-    """The tensors among a call's own arguments, named `input 0` or `input name`."""
+    """Return the tensors among a call's own arguments, named `input 0` or `input name`."""
     named = {f"input {place}": value for place, value in enumerate(arguments)}
     named.update({f"input {name}": value for name, value in options.items()})
     return {name: value for name, value in named.items() if isinstance(value, Tensor)}
@@ -119,14 +119,16 @@ def _hooks(name: str, layer: nn.Module, calls: list[Call]) -> list[Any]:
     whole = not list(layer.children())
 
     def before(_: nn.Module, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        own = tuple(map(_own_view, args)), {key: _own_view(x) for key, x in options.items()}
-        taken = tensors_of(*own)
-        wanted = tuple(key for key, x in taken.items() if whole and x.requires_grad)
-        copies = converted(own, _copied)
-        calls.append(Call(layer=name, arguments=copies[0], options=copies[1], wanted=wanted))
-        for key in wanted:
-            taken[key].register_hook(functools.partial(_keep_input, calls[-1], key))
-        return own
+        views = tuple(map(_own_view, args)), {key: _own_view(x) for key, x in options.items()}
+        tensors = tensors_of(*views)
+        needing_gradients = tuple(key for key, x in tensors.items() if whole and x.requires_grad)
+        copies = converted(views, _copied)
+        calls.append(
+            Call(layer=name, arguments=copies[0], options=copies[1], wanted=needing_gradients)
+        )
+        for key in needing_gradients:
+            tensors[key].register_hook(functools.partial(_keep_input, calls[-1], key))
+        return views
 
     def after(_: nn.Module, __: Any, output: Any) -> None:
         first = output[0] if isinstance(output, tuple) else output

@@ -30,7 +30,7 @@ def agree_on_precision() -> None:
 
 
 def run_checkpointed(model: nn.Module) -> Run:
-    """The forward pass is made again during the backward pass, from the inputs alone."""
+    """Run a model that repeats its forward pass during the backward pass, from the inputs alone."""
 
     def run(*inputs: Tensor) -> tuple[Tensor, Tensor]:
         logits = checkpoint(model.predict, *inputs[:-1], use_reentrant=False)
@@ -40,7 +40,7 @@ def run_checkpointed(model: nn.Module) -> Run:
 
 
 def export(model: nn.Module, inputs: tuple[Tensor, ...]) -> nn.Module:
-    """The graph that `torch.export` finds, as a module with the model's parameter names."""
+    """Return the graph that `torch.export` finds, as a module with the model's parameter names."""
     agree_on_precision()
     exported: Any = torch.export.export(model, inputs, strict=False)
     module: nn.Module = exported.module()
@@ -62,11 +62,11 @@ def missing_compiler(device: str) -> str:
     for GPUs, and Triton builds its launcher with a C compiler; Gaudi's is registered by its bridge.
     """
     if device in BACKENDS:
-        known = torch.compiler.list_backends(exclude_tags=())
-        return "" if BACKENDS[device] in known else f"there is no {BACKENDS[device]}"
+        backends = torch.compiler.list_backends(exclude_tags=())
+        return "" if BACKENDS[device] in backends else f"there is no {BACKENDS[device]}"
     names = ("CXX", "g++", "c++", "clang++") if device == "cpu" else ("CC", "gcc", "cc", "clang")
-    found = os.environ.get(names[0]) or next(filter(shutil.which, names[1:]), "")
-    if not found:
+    compiler = os.environ.get(names[0]) or next(filter(shutil.which, names[1:]), "")
+    if not compiler:
         return f"no {'C++' if device == 'cpu' else 'C'} compiler in this image"
     if device != "cpu" and importlib.util.find_spec("triton") is None:
         return "triton is not installed"

@@ -1,5 +1,5 @@
-"""What is known of other people's packages: what they compile, what they do without it, and how one
-sees that. The table is a data file, dated and with sources.
+"""Descriptions of other people's packages: their compiled code, their fallback without it, and
+the signs of that. The table is a data file, dated and with sources.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ EVERY = "every"
 
 @dataclass(frozen=True, kw_only=True)
 class Sign:
-    """How a fallback shows: by a `log` line of the import, or by the type or value of an
-    `attribute`. `vendors` are those on which it is one.
+    """A sign of a fallback: a `log` line of the import, or the type or value of an `attribute`.
+    `vendors` are those on which it is one.
     """
 
     means: str
@@ -32,7 +32,7 @@ class Sign:
 
 @dataclass(frozen=True, kw_only=True)
 class Description:
-    """What a package has to do in an image of one vendor.
+    """The required behaviour of a package in an image of one vendor.
 
     `compiled` are modules, or `file:GLOB` of libraries, that have to be in the process; `computes`
     is a program that prints a line which `prints` has to match, on a device. `of` is the version
@@ -58,18 +58,20 @@ def table() -> Mapping[str, Any]:
 
 
 def starts() -> Mapping[str, str]:
-    """Files that run code at every start of Python and are known, each with its text's pattern."""
+    """Return files that run code at every start of Python and are known, each with its text's
+    pattern.
+    """
     document: Mapping[str, Any] = json.loads(TABLE.read_text(encoding="utf-8"))["starts"]
-    return {name: str(one["text"]) for name, one in document.items()}
+    return {name: str(entry["text"]) for name, entry in document.items()}
 
 
 def optional_files(vendor: str, smoke: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Patterns of compiled files that need not load on a vendor's devices: the table's, and those
-    of `smoke:` entries.
+    """Return patterns of compiled files that need not load on a vendor's devices: the table's,
+    and those of `smoke:` entries.
     """
     table = json.loads(TABLE.read_text(encoding="utf-8"))["optional"]
-    known = (name for name, one in table.items() if vendor in one.get("vendors", (vendor,)))
-    return (*known, *(str(one) for entry in smoke for one in entry.get("optional", ())))
+    patterns = (name for name, entry in table.items() if vendor in entry.get("vendors", (vendor,)))
+    return (*patterns, *(str(pattern) for entry in smoke for pattern in entry.get("optional", ())))
 
 
 def names() -> tuple[str, ...]:
@@ -77,8 +79,8 @@ def names() -> tuple[str, ...]:
 
 
 def description(name: str, *, vendor: str, version: str) -> Description:
-    """What the table says of a package on one vendor's devices, at the version that is installed
-    ("" where it is not): of the first entry whose pattern of versions matches, else of the last.
+    """Return the table's description of a package for one vendor, at the installed version (""
+    if it is not): the first entry whose pattern of versions matches, else the last.
     """
     entries = table()[name]
     entry = next(
@@ -93,7 +95,9 @@ def description(name: str, *, vendor: str, version: str) -> Description:
         sources=tuple(entry["sources"]),
         compiled=tuple(of_vendor(entry.get("compiled", {}), vendor, ())),
         signs=tuple(
-            Sign(**one) for one in entry.get("signs", ()) if vendor in one.get("vendors", (vendor,))
+            Sign(**sign)
+            for sign in entry.get("signs", ())
+            if vendor in sign.get("vendors", (vendor,))
         ),
         computes=of_vendor(entry.get("computes", {}), vendor, ""),
         prints=of_vendor(entry.get("prints", {}), vendor, ""),
@@ -102,10 +106,12 @@ def description(name: str, *, vendor: str, version: str) -> Description:
 
 
 def nothing_for(name: str) -> tuple[str, ...]:
-    """On whose devices a package has nothing to run, and what has, as of its newest version."""
+    """Return the reasons why a package has nothing to run on some vendors' devices, with the
+    replacement, as of its newest version.
+    """
     return tuple(table()[name][-1].get("vendors", {}).values())
 
 
 def of_vendor(by_vendor: Mapping[str, Any], vendor: str, otherwise: Any) -> Any:
-    """A vendor's own entry, else what is so for every one."""
+    """Return a vendor's own entry, else what is so for every one."""
     return by_vendor.get(vendor, by_vendor.get(EVERY, otherwise))

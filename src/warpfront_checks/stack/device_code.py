@@ -56,113 +56,122 @@ def _of_library(data: mmap.mmap) -> DeviceCode:
                 sizes.update(dict(_entries(bundle)))
                 unread.update([why] if why else ())
         elif name in {".nv_fatbin", "__nv_relfatbin"}:
-            at = data.find(_FAT, start, end)
-            while at >= 0:
-                sizes.update(Counter(dict(_cubins(data, at, end))))
-                at = data.find(_FAT, at + 1, end)
+            position = data.find(_FAT, start, end)
+            while position >= 0:
+                sizes.update(Counter(dict(_cubins(data, position, end))))
+                position = data.find(_FAT, position + 1, end)
     return DeviceCode(dict(sizes), tuple(f"{n} x {why}" for why, n in unread.items()))
 
 
 def _sections(data: mmap.mmap) -> Iterator[tuple[str, int, int]]:
-    """(name, start, end) of each section of a 64-bit little-endian ELF file."""
+    """Yield (name, start, end) of each section of a 64-bit little-endian ELF file."""
     if data[:6] != b"\x7fELF\x02\x01":
         return
     (table,) = struct.unpack_from("<Q", data, 0x28)
     entry, count, names = struct.unpack_from("<HHH", data, 0x3A)
-    heads = [struct.unpack_from("<IIQQQQ", data, table + entry * one) for one in range(count)]
+    heads = [struct.unpack_from("<IIQQQQ", data, table + entry * index) for index in range(count)]
     if not names < len(heads):
         return
     texts = heads[names][4]
     for name, _, _, _, offset, size in heads:
-        at = texts + name
-        yield data[at : data.find(b"\0", at)].decode("ascii", "replace"), offset, offset + size
+        position = texts + name
+        yield (
+            data[position : data.find(b"\0", position)].decode("ascii", "replace"),
+            offset,
+            offset + size,
+        )
 
 
 def _bundles(data: mmap.mmap, start: int, end: int) -> Iterator[tuple[bytes, str]]:
-    """The beginning of each bundle of a section, or why it cannot be unpacked. The content of a
-    compressed one is skipped: its bytes may look like another.
+    """Yield the beginning of each bundle of a section, or why it cannot be unpacked. The
+    content of a compressed one is skipped: its bytes may look like another.
     """
-    at = start
+    position = start
     while True:
-        plain, packed = (data.find(magic, at, end) for magic in (_BUNDLE, _COMPRESSED))
+        plain, packed = (data.find(magic, position, end) for magic in (_BUNDLE, _COMPRESSED))
         if plain < 0 and packed < 0:
             return
         if packed < 0 or 0 <= plain < packed:
             yield data[plain : min(end, plain + _TABLE_BYTES)], ""
-            at = plain + len(_BUNDLE)
+            position = plain + len(_BUNDLE)
         else:
-            bundle, why, at = _unpacked(data, packed, end)
+            bundle, why, position = _unpacked(data, packed, end)
             yield bundle, why
 
 
 def _entries(bundle: bytes) -> Iterator[tuple[str, int]]:
-    """(architecture, bytes) of each AMD entry of an offload bundle; none of what is no bundle."""
+    """Yield (architecture, bytes) of each AMD entry of an offload bundle; none of what is no
+    bundle.
+    """
     if not bundle.startswith(_BUNDLE):
         return
-    at = len(_BUNDLE)
-    (count,) = struct.unpack_from("<Q", bundle, at)
-    at += 8
+    position = len(_BUNDLE)
+    (count,) = struct.unpack_from("<Q", bundle, position)
+    position += 8
     if count > _MOST_ENTRIES:
         return
     for _ in range(count):
-        _, size, length = struct.unpack_from("<QQQ", bundle, at)
-        match = _TRIPLE.match(bundle[at + 24 : at + 24 + length])
+        _, size, length = struct.unpack_from("<QQQ", bundle, position)
+        match = _TRIPLE.match(bundle[position + 24 : position + 24 + length])
         if match:
             yield match[1].decode("ascii"), size
-        at += 24 + length
+        position += 24 + length
 
 
-def _unpacked(data: mmap.mmap, at: int, end: int) -> tuple[bytes, str, int]:
-    """The beginning of the bundle in a compressed one, or why it cannot be unpacked, and where it
-    ends. The version of its head gives the width of its sizes; the first is its own length.
+def _unpacked(data: mmap.mmap, position: int, end: int) -> tuple[bytes, str, int]:
+    """Return the beginning of the bundle in a compressed one, or why it cannot be unpacked, and
+    where it ends. The version of its head gives the width of its sizes; the first is its own
+    length.
     """
-    version, method = struct.unpack_from("<HH", data, at + 4)
+    version, method = struct.unpack_from("<HH", data, position + 4)
     form = {1: "<IQ", 2: "<IIQ", 3: "<QQQ"}.get(version, "")
     if not form:
-        return b"", f"a compressed bundle of version {version}", at + len(_COMPRESSED)
-    numbers = struct.unpack_from(form, data, at + 8)
-    until = min(end, at + numbers[0]) if version > 1 else end
-    packed = data[at + 8 + struct.calcsize(form) : until]
-    after = until if version > 1 else at + len(_COMPRESSED)
+        return b"", f"a compressed bundle of version {version}", position + len(_COMPRESSED)
+    numbers = struct.unpack_from(form, data, position + 8)
+    until = min(end, position + numbers[0]) if version > 1 else end
+    packed = data[position + 8 + struct.calcsize(form) : until]
+    after = until if version > 1 else position + len(_COMPRESSED)
     try:
         if method == _ZLIB:
             return zlib.decompressobj().decompress(packed, _TABLE_BYTES), "", after
-        found = (_zstd(packed), "") if method == _ZSTD else (b"", f"compression {method}")
+        unpacked = (_zstd(packed), "") if method == _ZSTD else (b"", f"compression {method}")
     except ImportError:
-        found = b"", "a bundle in zstd, which this Python cannot read"
+        unpacked = b"", "a bundle in zstd, which this Python cannot read"
     except (zlib.error, ValueError, EOFError) as error:
-        found = b"", f"a damaged bundle ({type(error).__name__})"
-    return *found, after
+        unpacked = b"", f"a damaged bundle ({type(error).__name__})"
+    return *unpacked, after
 
 
 def _zstd(packed: bytes) -> bytes:
-    """The first bytes, by Python 3.14's own module, else by `zstandard` where it is installed."""
+    """Return the first bytes, by Python 3.14's own module, else by `zstandard` where it is
+    installed.
+    """
     try:
-        own = importlib.import_module("compression.zstd")
+        module = importlib.import_module("compression.zstd")
     except ImportError:
         other = importlib.import_module("zstandard")
         try:
-            found = other.ZstdDecompressor().stream_reader(packed).read(_TABLE_BYTES)
+            unpacked = other.ZstdDecompressor().stream_reader(packed).read(_TABLE_BYTES)
         except other.ZstdError as error:
             raise ValueError(str(error)) from error
     else:
         try:
-            found = own.ZstdDecompressor().decompress(packed, _TABLE_BYTES)
-        except own.ZstdError as error:
+            unpacked = module.ZstdDecompressor().decompress(packed, _TABLE_BYTES)
+        except module.ZstdError as error:
             raise ValueError(str(error)) from error
-    return bytes(found)
+    return bytes(unpacked)
 
 
-def _cubins(data: mmap.mmap, at: int, end: int) -> Iterator[tuple[str, int]]:
-    """(architecture, bytes) of each entry of a fat binary: kind, size of its head, size of what
-    follows; the capability is major * 10 + minor.
+def _cubins(data: mmap.mmap, position: int, end: int) -> Iterator[tuple[str, int]]:
+    """Yield (architecture, bytes) of each entry of a fat binary: kind, size of its head, size
+    of what follows; the capability is major * 10 + minor.
     """
-    head, size = struct.unpack_from("<HQ", data, at + 6)
-    until, at = min(end, at + head + size), at + head
-    while at + 64 <= until:
-        kind, _, length, body = struct.unpack_from("<HHIQ", data, at)
-        (arch,) = struct.unpack_from("<I", data, at + 28)
+    head, size = struct.unpack_from("<HQ", data, position + 6)
+    until, position = min(end, position + head + size), position + head
+    while position + 64 <= until:
+        kind, _, length, body = struct.unpack_from("<HHIQ", data, position)
+        (arch,) = struct.unpack_from("<I", data, position + 28)
         if kind not in {_PTX, _CUBIN} or not 0 < arch < 1000 or not length:
             return
         yield f"{'compute' if kind == _PTX else 'sm'}_{arch}", body
-        at += length + body
+        position += length + body

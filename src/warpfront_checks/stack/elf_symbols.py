@@ -42,7 +42,9 @@ _MAPS = Path("/proc/self/maps")
 
 @dataclass(frozen=True, kw_only=True)
 class MissingLibraries:
-    """What a file lacks: `said` is the loader's own word, "" where it loads."""
+    """The libraries and symbols that a file lacks: `said` is the loader's own error, "" if it
+    loads.
+    """
 
     said: str
     libraries: tuple[str, ...] = ()
@@ -62,11 +64,11 @@ def lacking(path: Path, demangle: Callable[[str], str] = str) -> MissingLibrarie
     try:
         ctypes.CDLL(str(path), mode=os.RTLD_NOW | os.RTLD_LOCAL)
     except OSError as error:
-        needed, wanted = read_elf(path.read_bytes())
+        needed, undefined = read_elf(path.read_bytes())
         gone = tuple(name for name in needed if not _opens(name))
         handles = [ctypes.CDLL(None), *(ctypes.CDLL(_place(n)) for n in needed if n not in gone)]
         symbols = sorted(
-            {name for name in wanted if not any(_has(handle, name) for handle in handles)}
+            {name for name in undefined if not any(_has(handle, name) for handle in handles)}
         )
         # What a missing library would bring is not missing for itself.
         return MissingLibraries(
@@ -78,14 +80,16 @@ def lacking(path: Path, demangle: Callable[[str], str] = str) -> MissingLibrarie
 
 
 def loaded_files() -> frozenset[str]:
-    """The shared objects that this process has mapped."""
+    """Return the shared objects that this process has mapped."""
     lines = _MAPS.read_text(encoding="utf-8").splitlines() if _MAPS.is_file() else []
     return frozenset(line.split(maxsplit=5)[-1] for line in lines if ".so" in line)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Dynamic:
-    """What an ELF file tells the loader: libraries that it needs, and folders to look in first."""
+    """The dynamic section of an ELF file: the libraries that it needs, and the folders to
+    search first.
+    """
 
     machine: str = ""
     needed: tuple[str, ...] = ()
@@ -95,9 +99,10 @@ class Dynamic:
 
 @dataclass(frozen=True, kw_only=True)
 class LoaderPaths:
-    """Where the loader of an image finds libraries. `packaged` are the names of all libraries that
-    installed distributions bring: a package may load them before by ctypes, as torch does, or
-    import the package that has them. `driver` is a pattern of what the host brings.
+    """The folders in which the loader of an image looks for libraries. `packaged` are the names
+    of all libraries that installed distributions bring. A package may load them before by ctypes,
+    as torch does, or import the package that has them. `driver` is a pattern of the libraries of
+    the host.
     """
 
     folders: tuple[str, ...] = ()
@@ -107,38 +112,38 @@ class LoaderPaths:
     machine: str = field(default_factory=lambda: os.uname().machine)
 
     def unserved(self, path: Path) -> tuple[str, ...]:
-        """The libraries that a file needs and no path of this image serves; none for what is no
-        ELF file of this machine.
+        """Return the libraries that a file needs and no path of this image serves; none for
+        what is no ELF file of this machine.
         """
         dynamic = dynamic_of(path)
         if dynamic.machine != self.machine:
             return ()
-        own = [folder.replace("${ORIGIN}", "$ORIGIN") for folder in dynamic.folders]
-        own = [one.replace("$ORIGIN", str(path.parent)) for one in own]
-        return tuple(name for name in dynamic.needed if not self._serves(name, own))
+        folders = [folder.replace("${ORIGIN}", "$ORIGIN") for folder in dynamic.folders]
+        folders = [folder.replace("$ORIGIN", str(path.parent)) for folder in folders]
+        return tuple(name for name in dynamic.needed if not self._serves(name, folders))
 
-    def _serves(self, name: str, own: Iterable[str]) -> bool:
+    def _serves(self, name: str, own_folders: Iterable[str]) -> bool:
         if "/" in name:
             return Path(name).is_file()
         if name in self.cached or name in self.packaged or re.match(r"ld-linux|ld64", name):
             return True
         if self.driver and re.fullmatch(self.driver, name):
             return True
-        return any(Path(folder, name).is_file() for folder in (*own, *self.folders))
+        return any(Path(folder, name).is_file() for folder in (*own_folders, *self.folders))
 
 
 def loader_paths(
     packaged: Iterable[Path], vendor: str, environment: Mapping[str, str] = os.environ
 ) -> LoaderPaths:
     """Return the paths of this image: LD_LIBRARY_PATH, ld.so.cache and the loader's own folders."""
-    listed = [one for one in environment.get("LD_LIBRARY_PATH", "").split(":") if one]
+    listed = [folder for folder in environment.get("LD_LIBRARY_PATH", "").split(":") if folder]
     trusted = [folder for pattern in _TRUSTED for folder in sorted(glob.glob(pattern))]  # noqa: PTH207 - of the whole system
     cache = _CACHE.read_bytes() if _CACHE.is_file() else b""
-    cached = (os.fsdecode(one) for one in cache.split(b"\0") if one.startswith(b"/"))
+    cached = (os.fsdecode(text) for text in cache.split(b"\0") if text.startswith(b"/"))
     files = [*packaged]
     return LoaderPaths(
         folders=(*listed, *trusted),
-        cached=frozenset(os.path.basename(one) for one in cached if os.path.isfile(one)),  # noqa: PTH119, PTH113 - thousands
+        cached=frozenset(os.path.basename(path) for path in cached if os.path.isfile(path)),  # noqa: PTH119, PTH113 - thousands
         packaged=frozenset(
             [*(file.name for file in files), *(dynamic_of(f).soname for f in files)]
         ),
@@ -155,22 +160,24 @@ def lacking_libraries(
     `libx_cuda126.so`), or by the package's own imports (`has_alternative`).
     `optional` are patterns of files that a package is known to do without.
     """
-    found = {path: paths.unserved(path) for path in files}
-    served = {_family(path) for path, names in found.items() if not names}
-    modules = [path for path, names in found.items() if not names and _is_module(path)]
+    unserved_names = {path: paths.unserved(path) for path in files}
+    served = {_family(path) for path, names in unserved_names.items() if not names}
+    modules = [path for path, names in unserved_names.items() if not names and _is_module(path)]
     return {
         path: names
-        for path, names in found.items()
+        for path, names in unserved_names.items()
         if names
         and (
             not has_alternative(path, modules) if _is_module(path) else _family(path) not in served
         )
-        and not any(path.match(one) for one in optional)
+        and not any(path.match(pattern) for pattern in optional)
     }
 
 
 def _family(path: Path) -> tuple[str, str]:
-    """The folder, and the name without what tells alternatives apart: devices and versions."""
+    """Return the folder, and the name without what tells alternatives apart: devices and
+    versions.
+    """
     return str(path.parent), re.sub(r"\d+", "*", _ALTERNATIVE.sub("*", path.name))
 
 
@@ -179,7 +186,7 @@ def _is_module(path: Path) -> bool:
 
 
 def has_alternative(module: Path, served: Collection[Path]) -> bool:
-    """Return whether a function beside an extension module imports it and goes on without it
+    """Return whether a function next to an extension module imports it and goes on without it
     (`except ImportError`), and imports another extension of the folder that is `served`.
     """
     stems = {_module_name(path) for path in served if path.parent == module.parent}
@@ -192,7 +199,7 @@ def has_alternative(module: Path, served: Collection[Path]) -> bool:
 
 
 def _functions(source: Path, name: str) -> Iterator[_Function]:
-    """The functions of a source that names the module."""
+    """Yield the functions of a source that names the module."""
     try:
         text = source.read_bytes() if source.stat().st_size < _LONGEST_SOURCE_BYTES else b""
         tree = ast.parse(text) if name.encode() in text else ast.Module(body=[], type_ignores=[])
@@ -202,7 +209,7 @@ def _functions(source: Path, name: str) -> Iterator[_Function]:
 
 
 def _guarded(function: _Function) -> set[str]:
-    """What a function imports where a failure is caught."""
+    """Return the imports of a function whose failure is caught."""
     return {
         name
         for node in ast.walk(function)
@@ -218,11 +225,13 @@ def _caught(handler: ast.ExceptHandler) -> Iterator[str]:
 
 
 def _imported(node: ast.AST) -> Iterator[str]:
-    """The last parts of the names of what a statement imports, and of the modules it comes from."""
-    for one in ast.walk(node):
-        if isinstance(one, ast.Import | ast.ImportFrom):
-            names = [alias.name for alias in one.names]
-            names += [one.module] if isinstance(one, ast.ImportFrom) and one.module else []
+    """Yield the last parts of the names of what a statement imports, and of the modules it
+    comes from.
+    """
+    for child in ast.walk(node):
+        if isinstance(child, ast.Import | ast.ImportFrom):
+            names = [alias.name for alias in child.names]
+            names += [child.module] if isinstance(child, ast.ImportFrom) and child.module else []
             yield from (name.rpartition(".")[2] for name in names)
 
 
@@ -244,7 +253,7 @@ def is_elf(path: Path) -> bool:
 
 @functools.cache
 def dynamic_of(path: Path) -> Dynamic:
-    """What a file tells the loader; nothing where it cannot be read."""
+    """Return the dynamic section of a file; an empty one if it cannot be read."""
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             return read_dynamic(data)
@@ -253,8 +262,8 @@ def dynamic_of(path: Path) -> Dynamic:
 
 
 def read_dynamic(data: bytes | mmap.mmap) -> Dynamic:
-    """What a 64-bit little-endian ELF file tells the loader; nothing of anything else. One that is
-    cut short or inconsistent is for the machine `UNREADABLE`.
+    """Return the dynamic section of a 64-bit little-endian ELF file; an empty one for any other
+    file. One that is cut short or inconsistent is for the machine `UNREADABLE`.
     """
     try:
         return _dynamic(data) if data[:6] == b"\x7fELF\x02\x01" else Dynamic()
@@ -278,28 +287,29 @@ def _dynamic(data: bytes | mmap.mmap) -> Dynamic:
         for header in headers
         if header[0] == _PT_LOAD and header[3] <= address < header[3] + header[5]
     )
-    told: dict[int, list[str]] = {}
+    by_tag: dict[int, list[str]] = {}
     for tag, value in entries:
         if tag in {_DT_NEEDED, _DT_SONAME, _DT_RPATH, _DT_RUNPATH}:
-            told.setdefault(tag, []).append(_text(data, texts + value))
-    folders = told.get(_DT_RUNPATH) or told.get(_DT_RPATH) or []
+            by_tag.setdefault(tag, []).append(_text(data, texts + value))
+    folders = by_tag.get(_DT_RUNPATH) or by_tag.get(_DT_RPATH) or []
     return Dynamic(
         machine=name,
-        needed=tuple(told.get(_DT_NEEDED, ())),
-        soname=next(iter(told.get(_DT_SONAME, ())), ""),
-        folders=tuple(one for text in folders for one in text.split(":") if one),
+        needed=tuple(by_tag.get(_DT_NEEDED, ())),
+        soname=next(iter(by_tag.get(_DT_SONAME, ())), ""),
+        folders=tuple(folder for text in folders for folder in text.split(":") if folder),
     )
 
 
 def read_elf(data: bytes) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """(libraries that are needed, symbols that another file has to define) of a 64-bit little-
-    endian ELF file; nothing of anything else, nor of one that is cut short or says nonsense.
+    """Return (needed libraries, symbols that another file has to define) of a 64-bit
+    little-endian ELF file. Return nothing for any other file, nor for one that is cut short or
+    inconsistent.
     """
     try:
-        wanted = tuple(_wanted(data)) if data[:6] == b"\x7fELF\x02\x01" else ()
+        symbols = tuple(_wanted(data)) if data[:6] == b"\x7fELF\x02\x01" else ()
     except (struct.error, ValueError, OverflowError):
         return (), ()
-    return read_dynamic(data).needed, wanted
+    return read_dynamic(data).needed, symbols
 
 
 def _wanted(data: bytes) -> Iterator[str]:
@@ -319,24 +329,24 @@ def _sections(data: bytes) -> Iterator[_Section]:
     (start,) = struct.unpack_from("<Q", data, 40)
     size, count = struct.unpack_from("<HH", data, 58)
     for place in range(count if start else 0):
-        at = start + place * size
-        found = struct.unpack_from("<IIQQQQI", data, at)
-        yield _Section(kind=found[1], offset=found[4], size=found[5], link=found[6])
+        position = start + place * size
+        fields = struct.unpack_from("<IIQQQQI", data, position)
+        yield _Section(kind=fields[1], offset=fields[4], size=fields[5], link=fields[6])
 
 
 def _content(data: bytes, section: _Section, entry: int) -> bytes:
     return data[section.offset : section.offset + section.size // entry * entry]
 
 
-def _text(data: bytes | mmap.mmap, at: int) -> str:
-    return _ended(data, at).decode("utf-8", "replace")
+def _text(data: bytes | mmap.mmap, position: int) -> str:
+    return _ended(data, position).decode("utf-8", "replace")
 
 
-def _ended(data: bytes | mmap.mmap, at: int) -> bytes:
-    end = data.find(b"\0", at, at + _NAME_LIMIT_BYTES)
-    if at < 0 or end < 0:
-        raise ValueError(f"no text at {at}")
-    return data[at:end]
+def _ended(data: bytes | mmap.mmap, position: int) -> bytes:
+    end = data.find(b"\0", position, position + _NAME_LIMIT_BYTES)
+    if position < 0 or end < 0:
+        raise ValueError(f"no text at {position}")
+    return data[position:end]
 
 
 def _opens(library: str) -> bool:
@@ -348,7 +358,9 @@ def _opens(library: str) -> bool:
 
 
 def _place(library: str) -> str:
-    """Where this process has a library already: an extension finds it by that, wherever it is."""
+    """Return the path of a library that this process has loaded, else its name: an extension
+    finds a loaded library wherever it is.
+    """
     ends = f"/{library}"
     return next((path for path in sorted(loaded_files()) if path.endswith(ends)), library)
 

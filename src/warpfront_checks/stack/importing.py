@@ -1,9 +1,11 @@
-"""Imports modules as their users would, in a process of its own, and says what came of it.
+"""A program that imports modules as their users would, in a process of its own, and reports the
+results.
 
-`python importing.py NUMBER`: what is wanted comes by stdin, and what it says goes to the file that
-is open as NUMBER. Started by its path, so that nothing of ours is importable beside the image's
-packages; it says all before the process ends, and what a library kills leaves what was said until
-then. A library finds no file of ours to write to, and the word of a report is in none.
+`python importing.py NUMBER`: the request comes by stdin, and the report goes to the file that is
+open as NUMBER. Started by its path, so that no module of ours is importable with the image's
+packages. It writes the whole report before the process ends; if a library kills the process, the
+report so far remains. A library finds no file of ours to write to, and the word of a report is in
+none.
 """
 
 from __future__ import annotations
@@ -26,50 +28,52 @@ _OWN = Path(__file__).resolve().parent
 _SHOWN = 300
 
 
-def main(wanted: Mapping[str, Any], told_to: int) -> None:
+def main(request: Mapping[str, Any], told_to: int) -> None:
     """`wanted`: `imports`, `compiled` (modules, or `file:GLOB` of a library that has to be in this
     process), `attributes` to read, `diagnose`: whether to look at every extension, `vendor` and
     `optional` for that, and `word`, by which its report is known.
     """
-    own, dumps = os.getpid(), json.dumps
-    told: dict[str, Any] = {"imports": {}, "compiled": {}, "attributes": {}, "finished": False}
-    told["word"] = wanted["word"]
+    pid, dumps = os.getpid(), json.dumps
+    report: dict[str, Any] = {"imports": {}, "compiled": {}, "attributes": {}, "finished": False}
+    report["word"] = request["word"]
 
     def say(doing: str = "") -> None:
-        told["doing"] = doing
-        if os.getpid() == own:  # a library may fork
-            document = dumps(told, default=str).encode()
+        report["doing"] = doing
+        if os.getpid() == pid:  # a library may fork
+            document = dumps(report, default=str).encode()
             os.pwrite(told_to, document, 0)
             os.ftruncate(told_to, len(document))
 
     torch = importlib.import_module("torch")
-    told["torch before"] = _facts(torch)
-    for name in wanted["imports"]:
-        told["imports"][name] = {"error": "the process ended while it was imported"}
+    report["torch before"] = _facts(torch)
+    for name in request["imports"]:
+        report["imports"][name] = {"error": "the process ended while it was imported"}
         say()
-        told["imports"][name] = _imported(name)
-    told["imported"] = True
-    for name in wanted["compiled"]:
+        report["imports"][name] = _imported(name)
+    report["imported"] = True
+    for name in request["compiled"]:
         say(f"while {name} was looked for")
-        told["compiled"][name] = _compiled(name, wanted["imports"])
-    told["extensions"] = _extensions(wanted, say)
+        report["compiled"][name] = _compiled(name, request["imports"])
+    report["extensions"] = _extensions(request, say)
     say()
-    for path in wanted["attributes"]:
-        told["attributes"][path] = _attribute(path)
-    told["torch after"] = _facts(torch) | {"swapped": sys.modules.get("torch") is not torch}
-    told["finished"] = True
+    for path in request["attributes"]:
+        report["attributes"][path] = _attribute(path)
+    report["torch after"] = _facts(torch) | {"swapped": sys.modules.get("torch") is not torch}
+    report["finished"] = True
     say()
 
 
 def _facts(torch: Any) -> dict[str, object]:
-    """Which torch this is and what it sees. Looking for devices starts no context of theirs."""
+    """Return the version of this torch and the devices it sees. Looking for devices starts no
+    context.
+    """
     hpu = getattr(torch, "hpu", None)
     counts = {"cuda": torch.cuda.device_count(), "hpu": hpu.device_count() if hpu else 0}
     return {"file": torch.__file__, "version": torch.__version__, "devices": counts}
 
 
 def _imported(name: str) -> dict[str, object]:
-    """Where a module came from, or why it did not."""
+    """Return the origin of a module, or the reason why it was not imported."""
     before = time.monotonic()
     try:
         module = importlib.import_module(name)
@@ -83,8 +87,8 @@ def _imported(name: str) -> dict[str, object]:
         }
     owner, file = _distribution(name), getattr(module, "__file__", None)
     if owner and file and owner.files and os.path.realpath(file) not in _brought(name):
-        said = f"it says that it is {file}, which its wheel does not bring"
-        return {"error": said[:_SHOWN], "missing": None, "at": ""}
+        problem = f"it says that it is {file}, which its wheel does not bring"
+        return {"error": problem[:_SHOWN], "missing": None, "at": ""}
     return {
         "file": file,
         "distribution": owner.metadata["Name"] if owner else None,
@@ -100,7 +104,7 @@ def _distribution(module: str) -> importlib.metadata.Distribution | None:
 
 @functools.cache
 def _brought(module: str) -> frozenset[str]:
-    """The files of all distributions that bring something of a module's package."""
+    """Return the files of all distributions that bring something of a module's package."""
     owners = map(importlib.metadata.distribution, _owners()[module.partition(".")[0]])
     files = (str(owner.locate_file(file)) for owner in owners for file in owner.files or ())
     return frozenset(map(os.path.realpath, files))
@@ -108,97 +112,110 @@ def _brought(module: str) -> frozenset[str]:
 
 @functools.cache
 def _owners() -> Mapping[str, list[str]]:
-    """Reads the metadata of all that is installed."""
+    """Read the metadata of all installed distributions."""
     return importlib.metadata.packages_distributions()
 
 
 def _compiled(name: str, imports: list[str]) -> dict[str, object]:
-    """Whether compiled code is in this process: a module of an extension's file, or a library."""
+    """Return whether compiled code is in this process: a module of an extension's file, or a
+    library.
+    """
     if name.startswith("file:"):
         pattern, files = name.removeprefix("file:"), _files(imports)
-        here = {str(path) for path in files if path.match(pattern)}
-        loaded = sorted(here & _symbols().loaded_files())
-        said = "" if loaded else "not in the process"
-        return {"loaded": loaded, "error": said, **({} if loaded else _first_lacking(here))}
-    found = _imported(name)
-    file = str(found.get("file") or "")
-    if "error" not in found and not file.endswith(tuple(importlib.machinery.EXTENSION_SUFFIXES)):
+        matching = {str(path) for path in files if path.match(pattern)}
+        loaded = sorted(matching & _symbols().loaded_files())
+        problem = "" if loaded else "not in the process"
+        return {"loaded": loaded, "error": problem, **({} if loaded else _first_lacking(matching))}
+    imported = _imported(name)
+    file = str(imported.get("file") or "")
+    if "error" not in imported and not file.endswith(tuple(importlib.machinery.EXTENSION_SUFFIXES)):
         return {"loaded": [], "error": f"{name} is {file}, which is no extension"}
-    if "error" not in found and os.path.realpath(file) not in _symbols().loaded_files():
+    if "error" not in imported and os.path.realpath(file) not in _symbols().loaded_files():
         return {"loaded": [], "error": f"{name} says that it is {file}, not in the process"}
-    if "error" not in found:
+    if "error" not in imported:
         return {"loaded": [file], "error": ""}
     stem = name.rpartition(".")[2]
-    here = {str(path) for path in _files(imports) if path.name.partition(".")[0] == stem}
-    return {"loaded": [], "error": found["error"], **_first_lacking(here)}
+    matching = {str(path) for path in _files(imports) if path.name.partition(".")[0] == stem}
+    return {"loaded": [], "error": imported["error"], **_first_lacking(matching)}
 
 
 def _first_lacking(files: set[str]) -> dict[str, object]:
-    """Why the first of these does not load, if one does not."""
+    """Return why the first of these that fails does not load."""
     for file in sorted(files):
-        found = _lacking(Path(file))
-        if found["said"]:
-            return {"file": file, **found}
+        problem = _lacking(Path(file))
+        if problem["said"]:
+            return {"file": file, **problem}
     return {"file": None} if not files else {}
 
 
-def _extensions(wanted: Mapping[str, Any], say: Callable[[str], None]) -> dict[str, object]:
-    """Of the compiled files of these packages: those in this process, and, to `diagnose`, why each
-    Python extension that is not would not load, and which libraries the others need in vain: a
-    plug-in is loaded later, or never. What is loaded runs code: `say` is called before.
+def _extensions(request: Mapping[str, Any], say: Callable[[str], None]) -> dict[str, object]:
+    """Return the compiled files of these packages that are in this process. To `diagnose`,
+    return too why each other Python extension would not load, and the missing libraries of the
+    rest: a plug-in is loaded later, or never. Loading an extension runs its code: `say` is called
+    before.
     """
 
     def lacking(path: Path) -> dict[str, object]:
         say(f"while {path} was loaded")
         return _lacking(path)
 
-    files, suffixes = _files(wanted["imports"]), tuple(importlib.machinery.EXTENSION_SUFFIXES)
-    diagnose, optional = wanted["diagnose"], wanted["optional"]
+    files, suffixes = _files(request["imports"]), tuple(importlib.machinery.EXTENSION_SUFFIXES)
+    diagnose, optional = request["diagnose"], request["optional"]
     mapped = _symbols().loaded_files()
     loaded = {path for path in files if str(path) in mapped}
-    others = [path for path in files if path not in loaded and path.name.endswith(suffixes)]
-    named = [path for path in others if path.name.count(".") > 1 or path.name.startswith("_")]
-    named = [path for path in named if not any(path.match(one) for one in optional)]
+    missing_files = [path for path in files if path not in loaded and path.name.endswith(suffixes)]
+    named = [
+        path for path in missing_files if path.name.count(".") > 1 or path.name.startswith("_")
+    ]
+    named = [path for path in named if not any(path.match(pattern) for pattern in optional)]
     return {
         "loaded": sorted(map(str, loaded)),
         "others": sorted(str(path) for path in files if path not in loaded),
         "lacking": {str(path): lacking(path) for path in named} if diagnose else {},
-        "unserved": _unserved(files, wanted) if diagnose else {},
+        "unserved": _unserved(files, request) if diagnose else {},
     }
 
 
-def _unserved(files: list[Path], wanted: Mapping[str, Any]) -> dict[str, list[str]]:
-    every = (one for owner in importlib.metadata.distributions() for one in _shared_objects(owner))
-    paths = _symbols().loader_paths(every, wanted["vendor"])
-    found = _symbols().lacking_libraries(files, paths, wanted["optional"])
-    return {str(path): list(names) for path, names in found.items()}
+def _unserved(files: list[Path], request: Mapping[str, Any]) -> dict[str, list[str]]:
+    every = (
+        file for owner in importlib.metadata.distributions() for file in _shared_objects(owner)
+    )
+    paths = _symbols().loader_paths(every, request["vendor"])
+    unserved = _symbols().lacking_libraries(files, paths, request["optional"])
+    return {str(path): list(names) for path, names in unserved.items()}
 
 
 def _files(imports: list[str]) -> list[Path]:
-    """The shared objects that the imported packages' distributions brought."""
-    owners = {one.metadata["Name"]: one for name in imports if (one := _distribution(name))}
+    """Return the shared objects that the imported packages' distributions brought."""
+    owners = {
+        distribution.metadata["Name"]: distribution
+        for name in imports
+        if (distribution := _distribution(name))
+    }
     return [path for owner in owners.values() for path in _shared_objects(owner)]
 
 
-def _shared_objects(one: importlib.metadata.Distribution) -> list[Path]:
-    named = (file for file in one.files or () if _symbols().is_shared_object(file.name))
-    paths = (Path(str(one.locate_file(file))).resolve() for file in named)
+def _shared_objects(distribution: importlib.metadata.Distribution) -> list[Path]:
+    named = (file for file in distribution.files or () if _symbols().is_shared_object(file.name))
+    paths = (Path(str(distribution.locate_file(file))).resolve() for file in named)
     return [path for path in paths if path.is_file()]
 
 
 def _lacking(path: Path) -> dict[str, object]:
     torch: Any = importlib.import_module("torch")
     demangle = getattr(torch._C, "_demangle", str)  # noqa: SLF001 - the only demangler here
-    found = _symbols().lacking(path, demangle)
+    problem = _symbols().lacking(path, demangle)
     return {
-        "said": found.said[:_SHOWN],
-        "libraries": list(found.libraries),
-        "symbols": [name[:_SHOWN] for name in found.symbols],
+        "said": problem.said[:_SHOWN],
+        "libraries": list(problem.libraries),
+        "symbols": [name[:_SHOWN] for name in problem.symbols],
     }
 
 
 def _symbols() -> Any:
-    """`elf_symbols`, by its file: it lies beside this one, and is of no package here."""
+    """Return `elf_symbols`, loaded by its file in the same folder: it is of no package in this
+    process.
+    """
     spec = importlib.util.spec_from_file_location("_warpfront_elf", _OWN / "elf_symbols.py")
     assert spec is not None
     symbols = sys.modules.get(spec.name)
@@ -210,7 +227,7 @@ def _symbols() -> Any:
 
 
 def _attribute(path: str) -> dict[str, object]:
-    """What stands at a dotted path: its type and its value, in words."""
+    """Return the type and the value at a dotted path, as texts."""
     module, _, name = path.rpartition(".")
     try:
         value = getattr(importlib.import_module(module), name)

@@ -67,85 +67,87 @@ class _ImportedDistribution:
 
 
 def distributions_of(names: Iterable[str]) -> tuple[Distribution, ...]:
-    """The installed distributions with these names, each once."""
-    wanted = {normalized(name) for name in names}
-    found: dict[str, Distribution] = {}
+    """Return the installed distributions with these names, each once."""
+    normalized_names = {normalized(name) for name in names}
+    by_name: dict[str, Distribution] = {}
     for distribution in importlib.metadata.distributions():
         name = normalized(distribution.metadata["Name"] or "")
-        if name in wanted:
-            found.setdefault(name, distribution)
-    return tuple(found.values())
+        if name in normalized_names:
+            by_name.setdefault(name, distribution)
+    return tuple(by_name.values())
 
 
 def added_to(stack: Iterable[str], names: Iterable[str]) -> frozenset[str]:
-    """The distributions beyond torch's own stack and all that it requires. What torch loads is
-    checked by importing it and computing with it; its toolkit has plug-ins for networks and file
-    systems (nvshmem, cufile) that no image of ours serves.
+    """Return the distributions beyond torch's own stack and all that it requires. What torch
+    loads is checked by importing it and computing with it; its toolkit has plug-ins for networks
+    and file systems (nvshmem, cufile) that no image of ours serves.
     """
     requires = {
         normalized(distribution.metadata["Name"] or ""): distribution.requires or ()
         for distribution in importlib.metadata.distributions()
     }
-    pending, seen = [normalized(one) for one in ("torch", *stack)], set[str]()
+    pending, visited = [normalized(name) for name in ("torch", *stack)], set[str]()
     while pending:
         name = pending.pop()
-        if name not in seen:
-            seen.add(name)
-            lines = (re.match(r"[A-Za-z0-9._-]+", one) for one in requires.get(name, ()))
+        if name not in visited:
+            visited.add(name)
+            lines = (re.match(r"[A-Za-z0-9._-]+", match) for match in requires.get(name, ()))
             pending += [normalized(match[0]) for match in lines if match]
-    return frozenset(normalized(name) for name in names) - seen
+    return frozenset(normalized(name) for name in names) - visited
 
 
 def find_lacking_libraries(
     names: Collection[str], vendor: str, smoke: Iterable[Mapping[str, Any]] = ()
 ) -> CheckFinding:
-    """Every library that a compiled file needs is somewhere where the loader looks for it."""
-    wanted = {normalized(name) for name in names}
+    """Check that the loader finds every library that a compiled file needs."""
+    normalized_names = {normalized(name) for name in names}
     every: dict[Path, str] = {}
     unlisted = []
     for distribution in importlib.metadata.distributions():
         name = distribution.metadata["Name"] or ""
-        own = f"{name} {distribution.version}" if normalized(name) in wanted else ""
-        every |= dict.fromkeys(_compiled_files(distribution), own)
-        unlisted += [name] if own and distribution.files is None else []
-    files = {path: own for path, own in every.items() if own}
+        owner = f"{name} {distribution.version}" if normalized(name) in normalized_names else ""
+        every |= dict.fromkeys(_compiled_files(distribution), owner)
+        unlisted += [name] if owner and distribution.files is None else []
+    files = {path: owner for path, owner in every.items() if owner}
     lacking = lacking_libraries(files, loader_paths(every, vendor), optional_files(vendor, smoke))
     wrong = [f"{files[path]}: {path.name} lacks {_listed(lib)}" for path, lib in lacking.items()]
-    details = {"lacking": {str(path): list(found) for path, found in lacking.items()}}
+    details = {"lacking": {str(path): list(names) for path, names in lacking.items()}}
     doubts = [f"no RECORD lists the files of {_listed(unlisted)}"] if unlisted else []
     damaged = [path.name for path in files if dynamic_of(path).machine == UNREADABLE]
     doubts += [f"no loader could read {_listed(damaged)}"] if damaged else []
     if doubts and not wrong:
         return CheckFinding(outcome=UNDETERMINED, reason=f"not known: {'; '.join(doubts)}")
-    said = f"{len(files)} compiled files" if files else "nothing to look at: no compiled files"
-    return judged(wrong, said, **details)
+    summary = f"{len(files)} compiled files" if files else "nothing to look at: no compiled files"
+    return judged(wrong, summary, **details)
 
 
 def find_other_numpy(names: Collection[str]) -> CheckFinding:
-    """No extension was built for another numpy than the one that is installed."""
+    """Check that no extension was built for another numpy than the installed one."""
     numpy = importlib.metadata.version("numpy")
-    asked = {
+    modules_by_name = {
         distribution: modules
         for distribution in distributions_of(names)
         if (modules := _to_import(distribution))
     }
     with ThreadPoolExecutor(min(SIDE_BY_SIDE, os.cpu_count() or 1)) as pool:
-        tried = list(pool.map(_try_imports, asked, asked.values()))
+        trials = list(pool.map(_try_imports, modules_by_name, modules_by_name.values()))
     wrong = [
-        f"{one.name}: {other_numpy(one.wrong[0], one.name, numpy)}" for one in tried if one.wrong
+        f"{trial.name}: {other_numpy(trial.wrong[0], trial.name, numpy)}"
+        for trial in trials
+        if trial.wrong
     ]
-    unknown = [f"{one.name}: {one.unknown}" for one in tried if one.unknown]
+    unknown = [f"{trial.name}: {trial.unknown}" for trial in trials if trial.unknown]
     if wrong:
-        return failed("; ".join(wrong), numpy=numpy, imports={t.name: t.wrong for t in tried})
+        return failed("; ".join(wrong), numpy=numpy, imports={t.name: t.wrong for t in trials})
     if unknown:
         return CheckFinding(outcome=UNDETERMINED, reason="not known: " + "; ".join(unknown))
-    if not tried:
+    if not trials:
         return passed("nothing to try: no distribution beyond torch's has code that names numpy")
-    return passed(f"{len(tried)} distributions beside numpy {numpy}")
+    return passed(f"{len(trials)} distributions beside numpy {numpy}")
 
 
 def other_numpy(error: str, package: str, numpy: str) -> str:
-    """What an error of an import says of numpy and how to get out of it; "" if nothing."""
+    """Return the conflict with numpy in an import error and its remedy; "" if there is none."""
     if not _OTHER_NUMPY.search(error):
         return ""
     name = package.partition(" ")[0]
@@ -158,56 +160,58 @@ def other_numpy(error: str, package: str, numpy: str) -> str:
 
 def _try_imports(distribution: Distribution, modules: tuple[str, ...]) -> _ImportedDistribution:
     name = f"{distribution.metadata['Name']} {distribution.version}"
-    argv, given = [sys.executable, "-c", _IMPORTS], json.dumps(modules).encode()
+    argv, modules_json = [sys.executable, "-c", _IMPORTS], json.dumps(modules).encode()
     with tempfile.TemporaryDirectory() as folder:
-        ended = ran(argv, seconds=SECONDS, cwd=Path(folder), given=given)
-    told = [*_told(ended.output)]
-    wrong = tuple(f"{module}: {said}" for kind, module, said in told if _OTHER_NUMPY.search(said))
+        completed = ran(argv, seconds=SECONDS, cwd=Path(folder), given=modules_json)
+    results = [*_told(completed.output)]
+    wrong = tuple(
+        f"{module}: {message}" for kind, module, message in results if _OTHER_NUMPY.search(message)
+    )
     # numpy prints its own sentence where a C extension goes on without it.
-    if not wrong and (line := _OTHER_NUMPY.search(ended.output)):
+    if not wrong and (line := _OTHER_NUMPY.search(completed.output)):
         wrong = (line.group(0),)
-    if wrong or any(kind == "ended" for kind, _, _ in told):
+    if wrong or any(kind == "ended" for kind, _, _ in results):
         return _ImportedDistribution(name=name, wrong=wrong)
-    if ended.returncode is None:
+    if completed.returncode is None:
         return _ImportedDistribution(name=name, unknown=f"stopped after {SECONDS:g} s of importing")
     return _ImportedDistribution(
-        name=name, unknown=f"its import ended the process with {ended.returncode}"
+        name=name, unknown=f"its import ended the process with {completed.returncode}"
     )
 
 
 def _told(output: str) -> Iterator[tuple[str, str, str]]:
     for line in output.splitlines():
         try:
-            kind, module, said = json.loads(line)
+            kind, module, message = json.loads(line)
         except (ValueError, TypeError):
             continue
-        yield str(kind), str(module), str(said)
+        yield str(kind), str(module), str(message)
 
 
 def _to_import(distribution: Distribution) -> tuple[str, ...]:
-    """The extension modules of a distribution that name numpy; its packages, where it is for one
-    platform, demands numpy, and no file of it names numpy.
+    """Return the extension modules of a distribution that name numpy; its packages, where it is
+    for one platform, demands numpy, and no file of it names numpy.
     """
     if normalized(distribution.metadata["Name"]) == "numpy":
         return ()
     named = {str(file): file for file in distribution.files or ()}
-    found = [
+    module_names = [
         module
         for name, file in named.items()
         if (module := _module(name)) and _names_numpy(Path(str(distribution.locate_file(file))))
     ]
     if (
-        found
+        module_names
         or not _demands_numpy(distribution.requires or ())
         or not _is_for_one_platform(distribution)
     ):
-        return tuple(found)
+        return tuple(module_names)
     packages = (re.fullmatch(r"(\w+)(/__init__)?\.py", name) for name in named)
     return tuple(match[1] for match in packages if match)
 
 
 def _module(name: str) -> str:
-    """`a.b._c` of `a/b/_c.cpython-311-x86_64-linux-gnu.so`; "" for any other file."""
+    """Return `a.b._c` of `a/b/_c.cpython-311-x86_64-linux-gnu.so`; "" for any other file."""
     suffix = next((suffix for suffix in EXTENSION_SUFFIXES if name.endswith(suffix)), "")
     module = name.removesuffix(suffix).replace("/", ".")
     return module if suffix and all(part.isidentifier() for part in module.split(".")) else ""
@@ -240,14 +244,16 @@ def _compiled_files(distribution: Distribution) -> Iterator[Path]:
 
 
 def _listed(names: Collection[str]) -> str:
-    shown = ", ".join([*names][:_SHOWN])
-    return shown if len(names) <= _SHOWN else f"{shown} and {len(names) - _SHOWN} more"
+    text = ", ".join([*names][:_SHOWN])
+    return text if len(names) <= _SHOWN else f"{text} and {len(names) - _SHOWN} more"
 
 
-def told_of_numpy(error: str, told: Mapping[str, object]) -> str:
-    """The way out for a module whose import failed, if numpy is why; else the error itself."""
+def told_of_numpy(error: str, facts: Mapping[str, object]) -> str:
+    """Return the way out for a module whose import failed, if numpy is why; else the error
+    itself.
+    """
     try:
         numpy = importlib.metadata.version("numpy")
     except importlib.metadata.PackageNotFoundError:
         return error
-    return other_numpy(error, str(told.get("distribution") or "package"), numpy) or error
+    return other_numpy(error, str(facts.get("distribution") or "package"), numpy) or error

@@ -1,9 +1,10 @@
-"""The `stack` session: what somebody else's packages do in an image. Imports and commands run in
-child processes as their users would start them, without network, each within its time.
+"""The `stack` session: the behaviour of other people's packages in an image. Imports and
+commands run in child processes as their users would start them, without network, each within its
+time.
 
 An import that works proves little: LMCache without its C++ operations runs in Python, bitsandbytes
-without its library fails at the first call. So what is compiled has to be in the process, and
-nothing may say that it was left out.
+without its library fails at the first call. So the compiled code has to be in the process, and no
+output may report that it is missing.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ _SHOWN = 5
 
 @dataclass(frozen=True, kw_only=True)
 class ImportReport:
-    """What a process that imported modules left: `said` is its document, `ended` how it ended."""
+    """The report of a process that imported modules: `said` is its document, `ended` its ending."""
 
     said: Mapping[str, Any]
     ended: Ended
@@ -78,19 +79,19 @@ class ImportReport:
 
 
 def record_stack(claims: Claims, recorder: Recorder, _effort: CheckOptions | None = None) -> None:
-    """Every entry of `smoke:`, then what they may have done to torch, and to this session."""
+    """Record every entry of `smoke:`, then their effects on torch and on this session."""
     before, folder = (
         _others(recorder),
         [Path(getsitepackage) for getsitepackage in site.getsitepackages()],
     )
     meant = tuple(str(name) for entry in claims.smoke for name in entry.get("starts", ()))
-    told: list[tuple[str, ImportReport]] = []
+    reports: list[tuple[str, ImportReport]] = []
     checks: list[Check] = []
     for entry in claims.smoke:
-        checks += checks_of(entry, claims, told)
+        checks += checks_of(entry, claims, reports)
     checks += [
-        Check(name="devices", find=lambda: same_devices(told)),
-        Check(name="torch is still sealed", find=lambda: same_torch(claims, told)),
+        Check(name="devices", find=lambda: same_devices(reports)),
+        Check(name="torch is still sealed", find=lambda: same_torch(claims, reports)),
         Check(name="what begins with Python", find=lambda: nothing_starts(folder, meant)),
         Check(name="results are ours", find=lambda: same_results(recorder, before)),
     ]
@@ -98,13 +99,15 @@ def record_stack(claims: Claims, recorder: Recorder, _effort: CheckOptions | Non
 
 
 def _others(recorder: Recorder) -> dict[Path, bytes]:
-    """What lies beside the results file. The other sessions have ended: this one runs last."""
+    """Return the contents of the other files in the results folder. The other sessions have
+    ended: this one runs last.
+    """
     paths = [path for path in recorder.path.parent.iterdir() if path.is_file()]
     return {path: path.read_bytes() for path in paths if path != recorder.path}
 
 
 def same_results(recorder: Recorder, before: Mapping[Path, bytes]) -> CheckFinding:
-    """Nothing that ran here wrote into the results; what did is undone."""
+    """Check that no program of this session wrote into the results; undo its changes."""
     after = _others(recorder)
     changed = {path for path in {*before, *after} if before.get(path) != after.get(path)}
     for path in changed:
@@ -119,63 +122,67 @@ def same_results(recorder: Recorder, before: Mapping[Path, bytes]) -> CheckFindi
 
 
 def checks_of(
-    entry: Mapping[str, Any], claims: Claims, told: list[tuple[str, ImportReport]]
+    entry: Mapping[str, Any], claims: Claims, reports: list[tuple[str, ImportReport]]
 ) -> Iterator[Check]:
-    """The checks of one entry; what its processes say is added to `told` when they run."""
+    """Return the checks of one entry; reports of its processes are added to `told` when they
+    run.
+    """
     name = str(entry["name"])
     if entry.get("needs") == "device" and claims.device == "cpu":
         reason = "needs a device, and this image is for the CPU"
         yield Check(name=name, find=lambda: unavailable(reason))
         return
     if entry.get("uses"):
-        yield from _described(str(entry["uses"]), claims, told)
+        yield from _described(str(entry["uses"]), claims, reports)
     if entry.get("imports"):
         modules = tuple(map(str, entry["imports"]))
-        say = _once(name, told, lambda: imported(modules, diagnose=claims))
+        say = _once(name, reports, lambda: imported(modules, diagnose=claims))
         yield Check(name=f"{name}: imports", find=lambda: all_imported(say()))
         yield Check(name=f"{name}: extensions load", find=lambda: extensions_load(say()))
     if entry.get("run"):
         yield Check(name=f"{name}: runs", find=lambda: command(entry))
 
 
-def _described(name: str, claims: Claims, told: list[tuple[str, ImportReport]]) -> Iterator[Check]:
-    known = description(name, vendor=claims.vendor, version=_installed(name))
-    if known.not_for:
-        yield Check(name=name, find=lambda: unavailable(known.not_for))
+def _described(
+    name: str, claims: Claims, reports: list[tuple[str, ImportReport]]
+) -> Iterator[Check]:
+    package = description(name, vendor=claims.vendor, version=_installed(name))
+    if package.not_for:
+        yield Check(name=name, find=lambda: unavailable(package.not_for))
         return
-    attributes = tuple(sign.attribute for sign in known.signs if sign.attribute)
-    # Nothing is known of this version on this vendor's devices: as if nobody described it.
-    nothing = not (known.compiled or known.signs or known.computes)
+    attributes = tuple(sign.attribute for sign in package.signs if sign.attribute)
+    # This version has no description for this vendor's devices: only the import is judged.
+    nothing = not (package.compiled or package.signs or package.computes)
     say = _once(
         name,
-        told,
+        reports,
         lambda: imported(
-            known.imports,
-            compiled=known.compiled,
+            package.imports,
+            compiled=package.compiled,
             attributes=attributes,
             diagnose=claims if nothing else None,
         ),
     )
-    yield Check(name=f"{name}: imports", find=lambda: all_imported(say(), known))
+    yield Check(name=f"{name}: imports", find=lambda: all_imported(say(), package))
     if nothing:
         yield Check(name=f"{name}: extensions load", find=lambda: extensions_load(say()))
         return
-    if known.compiled:
+    if package.compiled:
         yield Check(name=f"{name}: compiled", find=lambda: all_compiled(say()))
-    yield Check(name=f"{name}: no fallback", find=lambda: no_fallback(say(), known))
-    if known.computes:
-        yield Check(name=f"{name}: computes", find=lambda: computed(known))
+    yield Check(name=f"{name}: no fallback", find=lambda: no_fallback(say(), package))
+    if package.computes:
+        yield Check(name=f"{name}: computes", find=lambda: computed(package))
 
 
 def _once(
-    name: str, told: list[tuple[str, ImportReport]], act: Callable[[], ImportReport]
+    name: str, reports: list[tuple[str, ImportReport]], act: Callable[[], ImportReport]
 ) -> Callable[[], ImportReport]:
-    """One process for all checks that ask what it said."""
+    """Run one process for all checks that need its report."""
 
     @functools.cache
     def say() -> ImportReport:
         publication = act()
-        told.append((name, publication))
+        reports.append((name, publication))
         return publication
 
     return say
@@ -196,8 +203,10 @@ def imported(
     diagnose: Claims | None = None,
     seconds: float = SECONDS,
 ) -> ImportReport:
-    """What a process that imports these says of them; with claims it diagnoses every extension."""
-    wanted = {
+    """Return the report of a process that imports these; with claims it diagnoses every
+    extension.
+    """
+    request = {
         "imports": list(modules),
         "compiled": list(compiled),
         "attributes": list(attributes),
@@ -208,14 +217,14 @@ def imported(
     }
     with tempfile.TemporaryFile() as answer:
         argv = [sys.executable, str(_IMPORTING), str(answer.fileno())]
-        given, hears = json.dumps(wanted).encode(), (answer.fileno(),)
-        ended = _ran(argv, seconds=seconds, given=given, hears=hears)
-        said = _read_report(answer.read(), wanted["word"])
-    return ImportReport(said=said, ended=ended)
+        request_json, hears = json.dumps(request).encode(), (answer.fileno(),)
+        completed = _ran(argv, seconds=seconds, given=request_json, hears=hears)
+        document = _read_report(answer.read(), request["word"])
+    return ImportReport(said=document, ended=completed)
 
 
 def _read_report(data: bytes, word: object) -> dict[str, Any]:
-    """Nothing where somebody else wrote in its place, who does not know its word."""
+    """Return the report; an empty one if another program, without the word, wrote in its place."""
     try:
         document = json.loads(data)
     except (ValueError, RecursionError):
@@ -224,7 +233,7 @@ def _read_report(data: bytes, word: object) -> dict[str, Any]:
 
 
 def _ran(argv: Sequence[str], *, seconds: float, **given: Any) -> Ended:
-    """A program of an image's user, in a folder of its own."""
+    """Run a program of an image's user, in a folder of its own."""
     with tempfile.TemporaryDirectory() as folder:
         return ran(
             argv,
@@ -236,25 +245,27 @@ def _ran(argv: Sequence[str], *, seconds: float, **given: Any) -> Ended:
         )
 
 
-def outlived(ended: Ended) -> str:
-    """Which processes went on when their parent had ended; "" for none."""
-    count = len(ended.left)
+def outlived(completed: Ended) -> str:
+    """Return the processes that outlived their parent; "" for none."""
+    count = len(completed.left)
     many = "process" if count == 1 else "processes"
-    return f"{count} {many} outlived it: {'; '.join(ended.left[:_SHOWN])}" if count else ""
+    return f"{count} {many} outlived it: {'; '.join(completed.left[:_SHOWN])}" if count else ""
 
 
 def users_environment() -> dict[str, str]:
-    """The image's own, without the folder by which this session finds itself."""
+    """Return the image's own environment, without the folder by which this session finds itself."""
     entries = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     return {"PYTHONPATH": os.pathsep.join(entry for entry in entries if entry != str(_SOURCE))}
 
 
-def all_imported(import_report: ImportReport, known: Description | None = None) -> CheckFinding:
-    """Each module came, and from where."""
+def all_imported(import_report: ImportReport, package: Description | None = None) -> CheckFinding:
+    """Check that each module was imported, and report its origin."""
     details: dict[str, object] = {"modules": import_report.imports}
-    if known is not None:
-        details |= {"read": known.read, "of": known.of, "sources": list(known.sources)}
-    wrong = {name: one["error"] for name, one in import_report.imports.items() if one.get("error")}
+    if package is not None:
+        details |= {"read": package.read, "of": package.of, "sources": list(package.sources)}
+    wrong = {
+        name: facts["error"] for name, facts in import_report.imports.items() if facts.get("error")
+    }
     if wrong:
         name, error = next(iter(wrong.items()))
         more = f"; {import_report.ending}" if import_report.ending else ""
@@ -266,100 +277,104 @@ def all_imported(import_report: ImportReport, known: Description | None = None) 
         return failed(outlived(import_report.ended), **details)
     if import_report.ending and not import_report.said.get("imported"):
         return CheckFinding(outcome=ERROR, reason=import_report.ending, details=details)
-    said = (
-        f"{name} {one['version'] or '(no wheel)'}" for name, one in import_report.imports.items()
+    parts = (
+        f"{name} {facts['version'] or '(no wheel)'}"
+        for name, facts in import_report.imports.items()
     )
-    return passed(", ".join(said), **details)
+    return passed(", ".join(parts), **details)
 
 
 def all_compiled(import_report: ImportReport) -> CheckFinding:
-    """What has to be compiled is in the process."""
+    """Check that all required compiled code is in the process."""
     if import_report.ending or not import_report.said.get("compiled"):
         return failed(f"not known: {import_report.ending or 'nothing was said'}")
-    found: Mapping[str, Mapping[str, Any]] = import_report.said["compiled"]
-    wrong = [f"{name}: {why_not(one)}" for name, one in found.items() if one.get("error")]
+    compiled: Mapping[str, Mapping[str, Any]] = import_report.said["compiled"]
+    wrong = [f"{name}: {why_not(facts)}" for name, facts in compiled.items() if facts.get("error")]
     if wrong:
-        return failed("; ".join(wrong), compiled=found)
-    files = [Path(file).name for one in found.values() for file in one["loaded"]]
-    return passed(", ".join(files), compiled=found)
+        return failed("; ".join(wrong), compiled=compiled)
+    files = [Path(file).name for facts in compiled.values() for file in facts["loaded"]]
+    return passed(", ".join(files), compiled=compiled)
 
 
-def why_not(said: Mapping[str, Any]) -> str:
-    """Why compiled code is not there, as exactly as its file tells."""
-    if said.get("libraries"):
-        return f"lacks {', '.join(said['libraries'])}"
-    if said.get("symbols"):
-        symbols = said["symbols"]
+def why_not(facts: Mapping[str, Any]) -> str:
+    """Return why compiled code is missing, as exactly as its file shows."""
+    if facts.get("libraries"):
+        return f"lacks {', '.join(facts['libraries'])}"
+    if facts.get("symbols"):
+        symbols = facts["symbols"]
         more = f" and {len(symbols) - _SHOWN} more" if len(symbols) > _SHOWN else ""
         listed = f"{'; '.join(symbols[:_SHOWN])}{more}"
         return f"lacks symbols (built against another torch?): {listed}"
-    none = " (its wheel brings no such file)" if said.get("file", "") is None else ""
-    return f"{said.get('said') or said['error']}{none}"
+    none = " (its wheel brings no such file)" if facts.get("file", "") is None else ""
+    return f"{facts.get('said') or facts['error']}{none}"
 
 
 def extensions_load(import_report: ImportReport) -> CheckFinding:
-    """Of a package without a description: every extension that it brings for this Python loads, and
-    the libraries that its plug-ins need are there. What runs without one takes a way around it.
+    """Check a package without a description: every extension that it brings for this Python
+    loads, and the libraries that its plug-ins need are present. An extension with an alternative
+    may fail.
     """
-    lost = [name for name, one in import_report.imports.items() if one.get("error")]
+    lost = [name for name, facts in import_report.imports.items() if facts.get("error")]
     if import_report.ending or lost or "extensions" not in import_report.said:
         why = import_report.ending or (
             f"{lost[0]} was not imported" if lost else "nothing was said"
         )
         return failed(f"not known: {why}")
-    found = import_report.said["extensions"]
+    extensions = import_report.said["extensions"]
     wrong = [
-        f"{Path(file).name}: {why_not({**one, 'error': one['said']})}"
-        for file, one in found["lacking"].items()
-        if one["said"]
+        f"{Path(file).name}: {why_not({**facts, 'error': facts['said']})}"
+        for file, facts in extensions["lacking"].items()
+        if facts["said"]
     ]
     wrong += [
         f"{Path(file).name}: lacks {', '.join(names)}"
-        for file, names in found["unserved"].items()
-        if file not in found["lacking"]
+        for file, names in extensions["unserved"].items()
+        if file not in extensions["lacking"]
     ]
     if wrong:
-        return failed(f"a fallback is taken: {'; '.join(wrong)}", extensions=found)
-    return passed(f"{len(found['loaded'])} compiled files in the process", extensions=found)
+        return failed(f"a fallback is taken: {'; '.join(wrong)}", extensions=extensions)
+    return passed(
+        f"{len(extensions['loaded'])} compiled files in the process", extensions=extensions
+    )
 
 
-def no_fallback(import_report: ImportReport, known: Description) -> CheckFinding:
-    """Nothing that the import printed, and no object in its place, says that a slower or emptier
-    way was taken.
+def no_fallback(import_report: ImportReport, package: Description) -> CheckFinding:
+    """Check that no output of the import, and no object in its place, shows a slower or emptier
+    fallback.
     """
-    lost = [name for name, one in import_report.imports.items() if one.get("error")]
+    lost = [name for name, facts in import_report.imports.items() if facts.get("error")]
     if import_report.ending or lost:
         return failed(f"not known: {import_report.ending or f'{lost[0]} was not imported'}")
     attributes = import_report.said.get("attributes", {})
-    for sign in known.signs:
+    for sign in package.signs:
         line = re.search(sign.log, import_report.ended.output) if sign.log else None
         if line:
             return failed(f"a fallback was taken: {sign.means} ({line.group(0)[:200]})")
-        found = attributes.get(sign.attribute, {})
-        if sign.type and re.fullmatch(sign.type, str(found.get("type", ""))):
-            reason = f"{sign.attribute} is a {found['type']}"
-            return failed(f"a fallback was taken: {sign.means} ({reason})", found=found)
-        if sign.value and re.fullmatch(sign.value, str(found.get("value", ""))):
-            reason = f"{sign.attribute} is {found['value']}"
-            return failed(f"a fallback was taken: {sign.means} ({reason})", found=found)
-    looked = len(known.signs)
-    return passed(f"none of {looked} known signs", attributes=attributes, of=known.of)
+        attribute = attributes.get(sign.attribute, {})
+        if sign.type and re.fullmatch(sign.type, str(attribute.get("type", ""))):
+            reason = f"{sign.attribute} is a {attribute['type']}"
+            return failed(f"a fallback was taken: {sign.means} ({reason})", found=attribute)
+        if sign.value and re.fullmatch(sign.value, str(attribute.get("value", ""))):
+            reason = f"{sign.attribute} is {attribute['value']}"
+            return failed(f"a fallback was taken: {sign.means} ({reason})", found=attribute)
+    looked = len(package.signs)
+    return passed(f"none of {looked} known signs", attributes=attributes, of=package.of)
 
 
-def computed(known: Description) -> CheckFinding:
-    """A small computation with it, and where it says that was done: by its last line, after which
-    it comes to its end. What an import prints is before that.
+def computed(package: Description) -> CheckFinding:
+    """Run a small computation with the package, and check its device: the program prints it in
+    its last line, and then ends. Output of an import comes before that.
     """
     word = secrets.token_hex()
-    program = f"{known.computes}\nprint({word!r})\n"
-    ended = _ran([sys.executable, "-"], seconds=SECONDS, given=program.encode())
-    lines = ended.output.splitlines()
+    program = f"{package.computes}\nprint({word!r})\n"
+    completed = _ran([sys.executable, "-"], seconds=SECONDS, given=program.encode())
+    lines = completed.output.splitlines()
     finding = _judged(
-        replace(ended, output="\n".join(lines[: lines.index(word)][-1:]))
+        replace(completed, output="\n".join(lines[: lines.index(word)][-1:]))
         if word in lines
-        else ended,
+        else completed,
         exit_code=0,
-        prints=known.prints,
+        prints=package.prints,
         seconds=SECONDS,
     )
     if finding.outcome == PASSED and word not in lines:
@@ -368,35 +383,41 @@ def computed(known: Description) -> CheckFinding:
 
 
 def command(entry: Mapping[str, Any]) -> CheckFinding:
-    """A declared command, as somebody would type it in the image."""
+    """Run a declared command, as a user would type it in the image."""
     seconds = float(entry.get("seconds", SECONDS))
-    ended = _ran([str(word) for word in entry["run"]], seconds=seconds)
+    completed = _ran([str(word) for word in entry["run"]], seconds=seconds)
     return _judged(
-        ended, exit_code=int(entry.get("exit", 0)), prints=entry.get("prints", ""), seconds=seconds
+        completed,
+        exit_code=int(entry.get("exit", 0)),
+        prints=entry.get("prints", ""),
+        seconds=seconds,
     )
 
 
-def _judged(ended: Ended, *, exit_code: int, prints: str, seconds: float) -> CheckFinding:
-    details: dict[str, object] = {"output": tail(ended.output), "seconds": round(ended.seconds, 2)}
-    if ended.missing:
-        return failed(f"{ended.argv[0]}: not in the image", **details)
-    if ended.returncode is None:
+def _judged(completed: Ended, *, exit_code: int, prints: str, seconds: float) -> CheckFinding:
+    details: dict[str, object] = {
+        "output": tail(completed.output),
+        "seconds": round(completed.seconds, 2),
+    }
+    if completed.missing:
+        return failed(f"{completed.argv[0]}: not in the image", **details)
+    if completed.returncode is None:
         return failed(f"stopped after {seconds:g} s", **details)
-    if ended.returncode != exit_code:
-        last = tail(ended.output).splitlines()[-1:] or ["it printed nothing"]
-        return failed(f"exit {ended.returncode}, not {exit_code}: {last[0]}", **details)
-    if ended.left:
-        return failed(outlived(ended), **details)
-    if prints and not re.search(prints, ended.output, re.MULTILINE):
+    if completed.returncode != exit_code:
+        last = tail(completed.output).splitlines()[-1:] or ["it printed nothing"]
+        return failed(f"exit {completed.returncode}, not {exit_code}: {last[0]}", **details)
+    if completed.left:
+        return failed(outlived(completed), **details)
+    if prints and not re.search(prints, completed.output, re.MULTILINE):
         return failed(f"it printed nothing that matches {prints!r}", **details)
-    return passed(f"exit {ended.returncode}", **details)
+    return passed(f"exit {completed.returncode}", **details)
 
 
-def same_devices(told: list[tuple[str, ImportReport]]) -> CheckFinding:
-    """Nothing that was imported hides devices from torch, or shows others."""
+def same_devices(reports: list[tuple[str, ImportReport]]) -> CheckFinding:
+    """Check that no import hides devices from torch, or shows others."""
     counts = {}
-    for name, one in told:
-        before, after = one.said.get("torch before"), one.said.get("torch after")
+    for name, report in reports:
+        before, after = report.said.get("torch before"), report.said.get("torch after")
         if not before or not after:
             continue
         if before["devices"] != after["devices"]:
@@ -408,21 +429,23 @@ def same_devices(told: list[tuple[str, ImportReport]]) -> CheckFinding:
     return passed(f"the same in {len(counts)} processes", counts=counts)
 
 
-def same_torch(claims: Claims, told: list[tuple[str, ImportReport]]) -> CheckFinding:
-    """Every process used the torch that is claimed, and it is as it was sealed."""
+def same_torch(claims: Claims, reports: list[tuple[str, ImportReport]]) -> CheckFinding:
+    """Check that every process used the claimed torch, and that it is as it was sealed."""
     wrong = []
-    for name, one in told:
+    for name, report in reports:
         for moment in ("torch before", "torch after"):
-            found = one.said.get(moment, {})
-            wanted = claims.versions.get("torch", found.get("version"))
-            if found and found["version"] != wanted:
-                wrong.append(f"{name}: torch is {found['version']} from {found['file']}")
-            if found.get("swapped"):
+            torch_facts = report.said.get(moment, {})
+            version = claims.versions.get("torch", torch_facts.get("version"))
+            if torch_facts and torch_facts["version"] != version:
+                wrong.append(
+                    f"{name}: torch is {torch_facts['version']} from {torch_facts['file']}"
+                )
+            if torch_facts.get("swapped"):
                 wrong.append(f"{name}: another module is in the place of torch")
     if wrong:
         return failed("; ".join(dict.fromkeys(wrong)))
     if claims.guard is None:
-        return passed(f"in {len(told)} processes; no guard is claimed")
+        return passed(f"in {len(reports)} processes; no guard is claimed")
     return check_guard(claims.guard)
 
 

@@ -1,4 +1,4 @@
-"""What runs at every start of the image's Python, so of these checks: code in .pth files."""
+"""Code that runs at every start of the image's Python, so of these checks: .pth files."""
 
 from __future__ import annotations
 
@@ -16,18 +16,20 @@ _SHOWN = 80
 
 
 def nothing_starts(folders: Iterable[Path], meant: Iterable[str]) -> CheckFinding:
-    """Only what is known does, the guard, and what `smoke:` names in `starts:`."""
+    """Check that only known files run at a start: the guard's, and those that `smoke:` names in
+    `starts:`.
+    """
     guard = places_of_this_python()
-    known = {guard.pth.name: re.escape(pth_text(guard)), **starts(), **dict.fromkeys(meant, ".*")}
-    wrong, seen = [], []
+    allowed = {guard.pth.name: re.escape(pth_text(guard)), **starts(), **dict.fromkeys(meant, ".*")}
+    wrong, names = [], []
     for path in (path for folder in folders for path in sorted(folder.glob("*.pth"))):
         text = path.read_text(encoding="utf-8", errors="replace")
         lines = [line for line in text.splitlines() if re.match(r"import[ \t]", line)]
-        seen += [path.name] if lines else []
-        if lines and not re.fullmatch(rf"(?s:{known.get(path.name, '(?!)')})\n?", text):
-            said = f"{path.name} of {_owner(path)} begins with every Python"
-            wrong.append(f"{said}: {lines[0][:_SHOWN]}")
-    return judged(wrong, ", ".join(seen))
+        names += [path.name] if lines else []
+        if lines and not re.fullmatch(rf"(?s:{allowed.get(path.name, '(?!)')})\n?", text):
+            problem = f"{path.name} of {_owner(path)} begins with every Python"
+            wrong.append(f"{problem}: {lines[0][:_SHOWN]}")
+    return judged(wrong, ", ".join(names))
 
 
 def _owner(path: Path) -> str:
