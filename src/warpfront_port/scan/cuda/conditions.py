@@ -1,7 +1,7 @@
-"""What an `#if` comes to on NVIDIA, on AMD and without either, as far as that can be known. Pure.
+"""The value of an `#if` on NVIDIA, on AMD and on neither, as far as that can be known. Pure.
 
-A macro is known from `macros.toml` or from a `#define` of the file itself; of everything else both
-answers are possible, and so both arms are reached.
+A macro is known from `macros.toml` or from a `#define` of the file itself. Any other macro may be
+set or unset, so both arms are reached.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ _BASES = {"hex": 16, "bits": 2, "octal": 8, "decimal": 10}
 
 @cache
 def parser() -> tree_sitter.Parser:
-    """Of C++ with CUDA's words, conditions of `#if` too."""
+    """Return the parser of C++ with CUDA's keywords, also used for conditions of `#if`."""
     return tree_sitter.Parser(tree_sitter.Language(tree_sitter_cuda.language()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MacroTable:
-    """What is known of macros before a file is read: by name, then by the first fitting pattern."""
+    """The macros known before a file is read: by name, then by the first fitting pattern."""
 
     names: Mapping[str, Mapping[Side, DocumentInputs]]
     patterns: tuple[tuple[re.Pattern[str], Mapping[Side, DocumentInputs]], ...]
 
     def beside(self, names: Mapping[str, Mapping[Side, DocumentInputs]]) -> MacroTable:
-        """This table and what a tree says of macros, which comes first."""
+        """Return this table with the macros of a tree, which take precedence."""
         if not names:
             return self
         return MacroTable(names=ChainMap(dict(names), dict(self.names)), patterns=self.patterns)
@@ -93,8 +93,9 @@ class Macros:
         return self.table.known(name, side)
 
     def define(self, name: str, body: str, sides: frozenset[Side]) -> None:
-        """A `#define` that `sides` reach. The others are taken not to have the macro, unless the
-        table or an earlier line says otherwise.
+        """Record a `#define` that `sides` reach.
+
+        On the other sides the macro is unset, unless the table or an earlier line defines it.
         """
         for side in SIDES:
             if side in sides:
@@ -108,7 +109,7 @@ class Macros:
 
 
 def _known(body: str, side: Side, macros: Macros) -> DocumentInputs:
-    """What a `#define` with this body makes of its macro."""
+    """Return the value of a macro from the body of its `#define`."""
     value = evaluated(body[:_MAX_BODY], _operand(side, macros)) if body else NONZERO
     if value is None:
         return "open"
@@ -124,13 +125,16 @@ def integer(literal: str) -> int | None:
 
 
 def truth(condition: str, side: Side, macros: Macros) -> bool | None:
-    """Whether the condition of an `#if` holds on a side; None where that is open."""
+    """Return the truth of an `#if` condition on a side; None where it is open."""
     return as_truth(evaluated(condition, _operand(side, macros)))
 
 
 @lru_cache(maxsize=4096)
 def _read(condition: str) -> Node | None:
-    """The expression that a condition is. Each is asked once a side, and many are in many files."""
+    """Return the expression of a condition.
+
+    The cache pays: a condition is evaluated once a side, and many occur in many files.
+    """
     text = _DEFINED.sub(r"defined(\1)", _ASKING.sub("asked()", _GREATER.sub(">0+(", condition)))
     root = parser().parse(f"x = ({text});".encode("ascii", "replace")).root_node
     whole = root.named_children[0].named_children if root.named_child_count == 1 else []
@@ -165,8 +169,9 @@ _ARITHMETIC: Final[Mapping[str, Callable[[int, int], int | None]]] = {
 
 
 def evaluated(expression: str, operand: Callable[[str], Value]) -> Value:
-    """What an expression comes to, where names and numbers come to what `operand` says; what is not
-    understood is open.
+    """Return the value of an expression; `operand` gives that of each name and number.
+
+    An expression that cannot be parsed is open.
     """
     return _value(_read(expression), operand, 0)
 
@@ -217,7 +222,7 @@ _FIXED: Final[Mapping[DocumentInputs, int | None]] = {"open": None, None: None, 
 
 
 def combine(operator: str, left: Value, right: Value) -> Value:
-    """`left operator right`, open where an open operand decides it."""
+    """Return `left operator right`, open where an open operand decides it."""
     if operator in ("||", "or", "&&", "and"):
         return _logic(operator in ("||", "or"), as_truth(left), as_truth(right))
     if NONZERO in (left, right) and 0 in (left, right) and operator in ("==", "!="):

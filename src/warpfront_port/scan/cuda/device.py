@@ -73,8 +73,9 @@ _FAR = 4000
 
 
 def _may_be_ptx(view: View, offset: int) -> bool:
-    """Whether NVIDIA's compiler reads this for a device at all: other processors have dots in the
-    names of their instructions too.
+    """Return true if NVIDIA's compiler reads this for a device.
+
+    Other processors have dots in the names of their instructions too.
     """
     return (
         view.is_cuda
@@ -108,7 +109,7 @@ def memory_rule_matches(view: View, name: str, span: Span) -> Iterator[Match]:
 
 
 def device_rule_matches(view: View) -> Iterator[Match]:
-    """What the text of the file says that no single name does."""
+    """Return the matches that depend on the whole text of the file, not on a single name."""
     for name, searching in _SEARCHES:
         if name in view.names:
             yield from searching(view)
@@ -165,7 +166,7 @@ def _shared_memory(view: View) -> Iterator[Match]:
 
 
 def _a_slot_a_warp(view: View, name: str, function: Node) -> bool:
-    """Whether a function numbers slots by warps or lanes, or hands them to a reduction."""
+    """Return true if a function numbers slots by warps or lanes, or passes them to a reduction."""
     used = rf"""\b{name}\s*\[\s*(?:w_?id|\w*(?:warp|lane)\w*)\s*\]|
         (?:reduce|shuffle|warp|prefix)\w*\s*(?:<[^;()]{{0,60}}>)?\([^;]{{0,200}}\b{name}\b"""
     return re.search(used, view.syntax.text(function), re.IGNORECASE | re.VERBOSE) is not None

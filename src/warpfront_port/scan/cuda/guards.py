@@ -43,8 +43,8 @@ def guard_rule_matches(view: View) -> Iterator[Match]:
 
 
 def unwritten_arms(view: View) -> Iterator[tuple[ConditionChain, Arm, Span]]:
-    """Arms that ask for AMD behind one for CUDA and hold nothing but a remark that they are still
-    to be written, with where that stands.
+    """Yield each AMD arm after a CUDA arm that contains only a to-do comment, with the
+    comment's span.
     """
     for chain in view.reaches.chains if _TO_DO.search(view.source.text) else ():
         ends = [*(arm.directive.start for arm in chain.arms[2:]), chain.end]
@@ -62,8 +62,9 @@ _TO_DO = re.compile(r"(?i)\btodo\b|fixme|not (?:yet )?(?:implemented|supported)"
 
 
 def _of_old_hip(view: View, arm: Arm) -> bool:
-    """Whether an arm asks for AMD by the name that ROCm 6 took away, and by no other, in a file
-    that does not define it, nor names the flag that does.
+    """Return true if an arm tests for AMD only by the name that ROCm 6 removed.
+
+    The file must neither define that name nor contain the flag that does.
     """
     if "__HIP_PLATFORM_HCC__" in view.macros or "-D__HIP_PLATFORM_HCC__" in view.source.text:
         return False
@@ -79,14 +80,15 @@ def _rule_of(arm: Arm) -> str:
     if "__CUDA_ARCH__" in arm.macros and (not reached or _is_for_hosts(arm)):
         return "CU123"
     versions = arm.macros & _VERSIONS and arm.macros.isdisjoint(_COMPILERS)
-    # where nothing, or HIP's own number, stands, a bound sends AMD to the arm of old releases
+    # an unset macro, or HIP's own number, satisfies a bound for old releases
     old = "<" in condition_of(arm.directive) and _certain_on_amd(arm)
     return "CU123" if versions and (not reached or old) else ""
 
 
 def _is_for_hosts(arm: Arm) -> bool:
-    """Whether an arm is there because no device is compiled for; with a number beside it, it is for
-    everything but old devices.
+    """Return true if an arm is for host compilation.
+
+    An arm with a bound on the architecture is for every target but old devices.
     """
     condition = condition_of(arm.directive)
     if "||" not in condition and _NOT_ON_DEVICES.search(condition):
@@ -100,14 +102,14 @@ _NOT_ON_DEVICES = re.compile(
 
 
 def _certain_on_amd(arm: Arm) -> bool:
-    """Whether a condition holds on AMD, host and device, and may not hold on NVIDIA."""
+    """Return true if a condition is true on AMD, host and device, and may be false on NVIDIA."""
     condition = condition_of(arm.directive)
     macros = Macros(table=macro_table())
     return truth(condition, "amd", macros) is True and truth(condition, "nvidia", macros) is None
 
 
 def _has_arm_for_amd(chain: ConditionChain) -> bool:
-    """Whether somebody thought of AMD: an arm that it alone gets, or a macro of HIP's."""
+    """Return true if a chain considers AMD: an arm for AMD alone, or a macro of HIP's."""
     return any(arm.reach == {"amd"} for arm in chain.arms) or any(
         "HIP" in name or "ROCM" in name or "AMD" in name for name in chain.macros
     )

@@ -1,12 +1,12 @@
-"""C, C++, CUDA and HIP text to what a rule can search without being fooled. Pure.
+"""C, C++, CUDA and HIP text with comments and literals blanked, for rules to search. Pure.
 
-`blank` gives code of the same length with comments, the insides of literals and preprocessor lines
-as spaces, so that an offset found in it is an offset of the file. It takes one pass of expressions
-whose alternatives are possessive or atomic: a character is looked at a bounded number of times,
-whatever the text.
+`blank` returns code of the same length with comments, the insides of literals and preprocessor
+lines as spaces. An offset in it is therefore an offset in the file. It takes one pass of
+expressions with possessive or atomic alternatives, so a character is read a bounded number of
+times.
 
-Trigraphs, and identifiers that a backslash splits over two lines, are not put together: compilers
-warn about the first, and nobody writes the second.
+Trigraphs, and identifiers that a backslash splits over two lines, are not joined. Compilers warn
+about the first, and the second does not occur in practice.
 """
 
 from __future__ import annotations
@@ -42,8 +42,10 @@ _LITERAL = re.compile(rf"{_STRING}|(?<![0-9A-Fa-f]){_CHARACTER}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Directive:
-    """One preprocessor line, continuation lines joined and comments gone: `name` without the #,
-    `body` after it; `start` and `end` are offsets into the file.
+    """One preprocessor line with continuation lines joined and comments removed.
+
+    `name` is without the #, `body` is the text after it. `start` and `end` are offsets into the
+    file.
     """
 
     name: str
@@ -93,7 +95,7 @@ def blank(text: str) -> Blanked:
 
 
 def spaces(text: str) -> str:
-    """As many spaces as `text` has characters; line ends stay."""
+    """Return as many spaces as `text` has characters, with its line ends."""
     if "\n" not in text and "\r" not in text:
         return " " * len(text)
     return _NOT_NEWLINE.sub(" ", text)
@@ -105,7 +107,7 @@ def quoted(literal: str) -> str:
 
 
 def string_end(text: str, start: int) -> int:
-    """Where the string that opens at `start` ends; a raw one knows no escapes."""
+    """Return the end of the string that opens at `start`. A raw one has no escapes."""
     if text[start - 1 : start] == "R":
         prefix = _WORD_BEFORE.search(text, max(0, start - 20), start)
         raw = _CLOSED["R"].match(text, start - 1)
@@ -117,7 +119,7 @@ def string_end(text: str, start: int) -> int:
 
 
 def character_end(text: str, start: int) -> int:
-    """Where the character that opens at `start` ends; the quote in 1'000 opens none."""
+    """Return the end of the character that opens at `start`. The quote in 1'000 opens none."""
     before = _WORD_BEFORE.search(text, max(0, start - 20), start)
     if before is not None and before[0][:1].isdigit():
         return start + 1
@@ -127,7 +129,7 @@ def character_end(text: str, start: int) -> int:
 
 
 def read_directive(text: str, start: int) -> Directive:
-    """The preprocessor line whose # stands at `start`."""
+    """Return the preprocessor line with its # at `start`."""
     match = _CLOSED["#"].match(text, start)
     assert match is not None, "the expression begins with the # that was found"
     line = _SPLICE.sub(" ", without_comments(match[0]))
@@ -137,7 +139,7 @@ def read_directive(text: str, start: int) -> Directive:
 
 
 def blank_directive(text: str, directive: Directive) -> str:
-    """A macro's body is code that some line will become; other directives hold none."""
+    """Blank a directive, except the body of a macro, which is code that some line will become."""
     line = text[directive.start : directive.end]
     if directive.name != "define":
         return spaces(line)
@@ -146,7 +148,7 @@ def blank_directive(text: str, directive: Directive) -> str:
 
 
 def without_comments(text: str) -> str:
-    """`text` with its comments as spaces; strings are left alone."""
+    """Return `text` with its comments as spaces. Strings are unchanged."""
     if "/" not in text:
         return text
     return _COMMENT_OR_STRING.sub(

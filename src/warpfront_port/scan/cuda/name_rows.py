@@ -1,4 +1,4 @@
-"""Rules that a name or a header decides, from the catalogue, ready to be asked. Pure."""
+"""Rules that a name or a header decides, from the catalogue, indexed for lookup. Pure."""
 
 from __future__ import annotations
 

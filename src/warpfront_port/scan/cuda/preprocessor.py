@@ -1,4 +1,4 @@
-"""Which sides reach which lines: the arms of `#if` chains as regions of a file. Pure."""
+"""The arms of `#if` chains as regions of a file, with the sides that reach each. Pure."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ _MAX_NESTING = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
-    """One arm of a chain: its directive, who gets its lines and who perhaps does, the macros its
-    condition names, and those that it and the arms before it name.
+    """One arm of a chain: its directive, the sides that get its lines, and those that may.
+
+    Two fields are the macros of its condition, and those of it and the arms before it.
     """
 
     directive: Directive
@@ -46,7 +47,9 @@ class ConditionChain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Region:
-    """From `start` to the next region: who gets these lines, and the arms they lie in."""
+    """A region from `start` to the next one: the sides that get its lines, and the arms around
+    it.
+    """
 
     start: int
     reach: Reach
@@ -60,7 +63,7 @@ class Region:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reaches:
-    """All regions of a file in order (the first starts at 0), and its chains."""
+    """The regions of a file in order (the first starts at 0), and its chains."""
 
     regions: tuple[Region, ...]
     chains: tuple[ConditionChain, ...]
@@ -72,7 +75,7 @@ class Reaches:
 
 @dataclass(slots=True, kw_only=True)
 class _Frame:
-    """An open chain. `taken` says of each side whether an earlier arm was its."""
+    """An open chain. `taken` records for each side whether an earlier arm applied."""
 
     outside: Region
     taken: dict[Side, bool | None]
@@ -115,7 +118,7 @@ _ARMS = frozenset({"if", "ifdef", "ifndef", "elif", "elifdef", "elifndef", "else
 
 
 def condition_of(directive: Directive) -> str:
-    """What must hold for the arm that a directive opens."""
+    """Return the condition of the arm that a directive opens."""
     name = directive.body.split(maxsplit=1)[0] if directive.body else ""
     if directive.name in ("ifdef", "elifdef"):
         return f"defined({name})"
@@ -125,8 +128,10 @@ def condition_of(directive: Directive) -> str:
 
 
 def _opened(directives: Sequence[Directive], at: int, here: Region) -> _Frame:
-    """hipcc's own macro beside __CUDACC__ says that the file counts on __CUDACC__ being unset
-    there; an include guard's macro is unset for everybody, whatever its name sounds like.
+    """Return the arm that a directive opens.
+
+    A test of hipcc's own macro together with __CUDACC__ implies that the file expects __CUDACC__ to
+    be unset there. An include guard's macro is unset on every side, whatever its name.
     """
     assumed = {}
     if "__CUDACC__" in directives[at].body:
@@ -153,7 +158,7 @@ def _chain(directives: Sequence[Directive], at: int) -> Iterator[Directive]:
 
 
 def is_guard(directives: Sequence[Directive], at: int) -> bool:
-    """Whether `#ifndef X` is followed by `#define X` with nothing after it."""
+    """Return true if `#ifndef X` is followed by `#define X` with nothing after it."""
     after = directives[at + 1] if at + 1 < len(directives) else None
     return (
         directives[at].name == "ifndef"

@@ -45,7 +45,7 @@ _LOOKED_AT = _ASM | MASK_NAMES | MEMORY_NAMES
 Seen = set[tuple[str, str, Reach]]
 """Rule, name and who gets there, of what a file has shown already."""
 
-# Code that a generator wrote says the same thing again and again; what comes after these is not
+# Generated code repeats the same finding; matches after the first of these are not
 # looked at closely, so that no file takes minutes.
 _MOST_LOOKED_AT = 4000
 _CUDAS_HEADERS = re.compile(
@@ -54,7 +54,7 @@ _CUDAS_HEADERS = re.compile(
 
 
 def reads(path: PurePosixPath) -> bool:
-    """Whether files of this name are this engine's."""
+    """Return true if this engine reads files of this name."""
     return path.suffix.lower() in SUFFIXES
 
 
@@ -72,8 +72,10 @@ def rule_matches(source: SourceText, context: Context) -> Iterator[Match]:
 
 
 def _is_cudas_own(view: View) -> bool:
-    """Whether this is a copy of a header of the toolkit or of NVIDIA's tools: who has it describes
-    CUDA to others (traces its calls, loads it at run time), and AMD's build has its own.
+    """Return true if this is a copy of a header of the toolkit or of NVIDIA's tools.
+
+    A project with a copy describes CUDA to other programs (traces its calls, loads it at run time),
+    and AMD's build has its own.
     """
     name = view.source.path.name
     named = _TOOLS.match(name) or _CUDAS_HEADERS.fullmatch(name)
@@ -142,7 +144,7 @@ def _by_rows(view: View, name: str, span: Span, seen: Seen) -> Iterator[Match]:
 
 
 def _fits(view: View, row: NameRow, span: Span) -> bool:
-    """Whether what stands around a name is what its row asks for."""
+    """Return true if the text around a name fits its row."""
     after = view.code[span[1] : span[1] + 8].lstrip()
     if row.scope:
         return after.startswith("::")

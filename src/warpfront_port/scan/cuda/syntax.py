@@ -1,8 +1,8 @@
 """C++ and CUDA as a tree: functions, scopes, declarations, arguments of calls. Pure.
 
-The grammar reads code without preprocessor lines, so a file has readings: in each, every `#if` has
-one of its arms, the first that a side gets unless the place that is asked about lies in another.
-Bodies of macros are a reading of their own. Readings are made when a place in them is asked about.
+The grammar reads code without preprocessor lines, so a file has readings. In each reading, every
+`#if` has one of its arms: the first that a side gets, or the one around the requested place. Bodies
+of macros are a reading of their own. A reading is created on the first query of a place in it.
 """
 
 from __future__ import annotations
@@ -62,8 +62,10 @@ _STORING = ("init_declarator", "assignment_expression")
 
 
 class Declaration(NamedTuple):
-    """One declared name: `type` is all that stands in front of the first declarator, `shape` the
-    kinds of declarators around the name, `scope` where it has its meaning.
+    """One declared name.
+
+    `type` is the text in front of the first declarator, `shape` the kinds of declarators around the
+    name. `scope` is where the name is visible.
     """
 
     start: int
@@ -218,15 +220,18 @@ class Syntax:
         return "" if node is None else self.text(node.children[0])
 
     def defines_function(self, offset: int) -> bool:
-        """Whether the name at `offset` is that of a function which is defined there."""
+        """Return true if the name at `offset` is that of a function defined at that place."""
         inner = self.around(offset, "function_declarator", "parameter_list", "compound_statement")
         named = inner is not None and inner.type == "function_declarator"
         return named and bool(self.function_name(offset))
 
     def call(self, offset: int) -> tuple[Span, tuple[Span, ...]]:
-        """The call whose function's name stands at `offset`, up to its closing bracket, and its
-        arguments, none where it is no call. Where the tree has none (a variable whose arguments
-        look like parameters, text that is no C++), what follows is read by itself.
+        """Return the call with its function's name at `offset`, up to its closing bracket, and
+        its arguments.
+
+        Both are empty where it is no call. The tree has no call for a variable whose arguments look
+        like parameters, or for text that is no C++. The text after the name is then parsed by
+        itself.
         """
         found = _called(self.path(offset), offset)
         if found is None and _MAY_BE_CALL.match(self.code, offset):
@@ -240,8 +245,10 @@ class Syntax:
         return (offset, offset if given is None else given.end_byte), spans
 
     def taker(self, offset: int, kind: str, operators: AbstractSet[str]) -> tuple[str, int]:
-        """What the innermost node of a kind around `offset` is stored to, through casts and these
-        operators: a name and where it stands; none for a member.
+        """Return the name that the innermost node of a kind around `offset` is stored to, with
+        its place.
+
+        Casts and these operators are followed. The result is None for a member.
         """
         path = tuple(itertools.dropwhile(lambda node: node.type != kind, self.path(offset)))
         for inner, parent in itertools.pairwise(path):
@@ -269,7 +276,7 @@ class Syntax:
         return places
 
     def places(self, name: str, within: Node | None = None) -> Sequence[int]:
-        """Where a name occurs, in a node or everywhere; no more than so many."""
+        """Return the offsets of a name, in a node or everywhere, up to a limit."""
         places = self._places.get(name, [])
         if within is not None:
             start, end = within.start_byte, within.end_byte
@@ -277,8 +284,10 @@ class Syntax:
         return places[:_MOST_PLACES]
 
     def declared(self, name: str, offset: int) -> Declaration | None:
-        """What the name means at `offset`: of the scopes around it the innermost that declares it,
-        there the last before `offset`; members of a class may be declared later.
+        """Return the declaration of the name at `offset`.
+
+        It is in the innermost scope around `offset` that declares the name, and the last before
+        `offset` in that scope. Members of a class may be declared later.
         """
         if name not in self._declared:
             places = (self._declaration(self.path(at)) for at in self.places(name))
@@ -313,7 +322,9 @@ class Syntax:
         return None
 
     def values(self, name: str, offset: int) -> Iterator[Node]:
-        """What the function around `offset` gives to a name, at its declaration and later."""
+        """Return the values that the function around `offset` assigns to a name, at its
+        declaration and later.
+        """
         function = self.function(offset)
         for place in self.places(name, function) if function else ():
             node = self.around(place, *_STORING)

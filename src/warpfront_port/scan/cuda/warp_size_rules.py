@@ -94,7 +94,7 @@ _CONSTANT_PLACES = {
 
 
 def mask_rule_matches(view: View, name: str, span: Span) -> Iterator[Match]:
-    """What the use of one warp function says: CU108 to CU112, CU115."""
+    """Return the matches in the use of one warp function: CU108 to CU112, CU115."""
     if is_definition(view, span) or inside(view.narrow_arms, span[0]):
         return
     if _SYNC.match(name):
@@ -142,7 +142,9 @@ def mask_width_doubt(view: View, mask: str, offset: int) -> int | None:
 
 
 def _width(view: View, name: str, offset: int) -> int:
-    """The bits of an integer variable, or of what an array or a pointer holds; 0: not known."""
+    """Return the bits of an integer variable, or of an element of an array or a pointer; 0: not
+    known.
+    """
     declared = view.syntax.declared(name, offset)
     words = set() if declared is None else set(declared.type.replace("std::", "").split())
     if words & _WIDE_WORDS:
@@ -182,8 +184,10 @@ _ASKING = re.compile(
 
 
 def _is_lane_mask(view: View, name: str, offset: int, depth: int = 1) -> bool:
-    """Whether the function around `offset` stores what lanes say to a variable: a ballot, or an
-    expression of another such variable. Half of a mask that was taken on purpose is none.
+    """Return true if the function around `offset` stores a lane mask to a variable.
+
+    A lane mask is a ballot, or an expression of another such variable. Half of a mask that was
+    selected on purpose is none.
     """
     for value in view.syntax.values(name, offset):
         span = (value.start_byte, min(value.end_byte, value.start_byte + NEAR))
@@ -217,7 +221,9 @@ def _shuffle_constants(view: View, name: str, span: Span) -> Iterator[Match]:
 
 
 def lane_rule_matches(view: View) -> Iterator[Match]:
-    """What the file's arithmetic says of its idea of a warp: CU111, CU113 to CU117."""
+    """Return the matches of the file's arithmetic with its assumption about a warp: CU111,
+    CU113 to CU117.
+    """
     lowered = view.names_joined
     lanes = "lane" in lowered or "shfl" in lowered or "shuffle" in lowered
     if lanes and not _OF_A_CPU.search(view.code):
@@ -235,7 +241,10 @@ def lane_rule_matches(view: View) -> Iterator[Match]:
 
 
 def _shifted_by_lane(view: View) -> Iterator[Match]:
-    """One bit a lane, in a function that asks a warp: elsewhere lanes may be planes, or a CPU's."""
+    """Yield shifts of one bit a lane, in a function that calls a warp function.
+
+    In other functions lanes may be planes, or a CPU's.
+    """
     for match in _SHIFTED_BY_LANE.finditer(view.code):
         function = view.syntax.function(match.start())
         asks = function is not None and _OF_WARPS.search(view.syntax.text(function))
@@ -247,8 +256,10 @@ _OF_WARPS = re.compile(r"\b__(?:shfl|ballot|activemask|syncwarp)|_sync\b")
 
 
 def _warp_size_as_constant(view: View) -> Iterator[Match]:
-    """Where the built-in `warpSize` is a bound of an array, or an argument of a template, or else
-    has to be known to the compiler.
+    """Yield uses of the built-in `warpSize` where a constant is required.
+
+    These are a bound of an array, an argument of a template, or another value that the compiler has
+    to know.
     """
     for place in view.syntax.places("warpSize"):
         path = view.syntax.path(place)
@@ -274,7 +285,9 @@ def _amd_too(view: View, offset: int) -> Reach:
 
 
 def _halvings(view: View) -> Iterator[Match]:
-    """Where there is code for HIP, a kernel of 32 lanes may mean no more than 32 of them."""
+    """Yield halvings from 16 or 32 lanes. In code for HIP, a kernel of 32 lanes may use only 32
+    of them.
+    """
     for pattern, shift in ((_HALVING_FROM_16, 0), (_DOUBLING_TO_32, -1)):
         for match in pattern.finditer(view.code):
             loop = view.syntax.around(match.start(), "for_statement")
@@ -348,7 +361,7 @@ def _is_full(view: View, mask: str) -> bool:
 
 
 def _is_of_a_thread(view: View, name: str, offset: int, depth: int = 2) -> bool:
-    """Whether a variable's value differs between the threads of a block."""
+    """Return true if a variable's value differs between the threads of a block."""
     if name in {"threadIdx", "laneId", "lane_id"}:
         return True
     for value in view.syntax.values(name, offset) if depth else ():
