@@ -1,8 +1,8 @@
 """Edits that let AMD through and leave NVIDIA's code as it is: lines put behind a gate. Pure.
 
-Nothing is rewritten in place. What an edit adds is preprocessor lines, and each fixed file is held
-against the file before it: with NVIDIA's macros both must come to the same tokens, or the file is
-left alone. What such an edit cannot settle (PTX, tensor cores, wave sizes) stays a finding.
+Nothing is rewritten in place. An edit adds preprocessor lines, and each fixed file is compared with
+the file before it. With NVIDIA's macros both must yield the same tokens, or the file is unchanged.
+A finding that such an edit cannot settle (PTX, tensor cores, wave sizes) remains.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def fix_source(source: SourceText, matches: Iterable[Match]) -> Fix | None:
     where an edit would not leave NVIDIA the same tokens.
     """
     if "\r" in source.text:
-        return None  # a patch with mixed line ends serves nobody
+        return None  # a patch with mixed line ends does not apply
     view = View(source=source, context=Context())
     wanted = [match for match in matches if match.rule in FIXABLE and _is_open(match)]
     gates = _apart(sorted({gate for one in wanted for gate in _mask_gate(view, one)}))
@@ -82,12 +82,12 @@ def fix_source(source: SourceText, matches: Iterable[Match]) -> Fix | None:
 
 
 def _is_open(match: Match) -> bool:
-    """Whether both come to it; what stands in somebody's arm was looked at by a person."""
+    """Return true if both sides reach the match. Code in one side's arm was already reviewed."""
     return {"amd", "nvidia"} <= match.sides and match.gate is Gate.OPEN and match.shift == 0
 
 
 def _mask_gate(view: View, match: Match) -> Iterator[_Gate]:
-    """The one `#define` of a mask that the file gives everybody 32 lanes with."""
+    """Yield the gate for the one `#define` of a mask that has 32 lanes on every side."""
     name = match.what if match.use >= 0 else ""
     defined = view.macros.get(name, ())
     if len(defined) != 1 or len(view.region(defined[0].start).reach) < len(SIDES):
@@ -131,7 +131,9 @@ def _spelling(view: View, match: Match) -> str:
 
 
 def _literal_mask(view: View, match: Match) -> bool:
-    """Whether the mask is the literal itself, outside a macro's body and spelled as the first."""
+    """Return true if the mask is the literal itself, outside a macro's body and spelled as the
+    first.
+    """
     return bool(_spelling(view, match)) and not any(
         directive.start <= match.start < directive.end for directive in view.directives
     )
@@ -166,9 +168,10 @@ def _with_mask_macro(text: str, spelling: str) -> str:
 
 
 def for_nvidia(text: str) -> tuple[str, ...]:
-    """The words that nvcc's compiler gets to see, as far as that can be known: arms that NVIDIA
-    does not take are gone, what cannot be decided stays with its directives, and `MASK` is what it
-    stands for where it was defined above. Literals come last.
+    """Return the words that nvcc's compiler reads, as far as that can be known.
+
+    Arms that NVIDIA does not take are removed. Undecided ones keep their directives. `MASK` is
+    replaced by its value where it was defined above. Literals come last.
     """
     view = View(source=SourceText(path=PurePosixPath("a.cu"), text=text), context=Context())
     open_chains = [

@@ -1,5 +1,7 @@
-"""What an edit of a tree changed for NVIDIA. A port for AMD keeps its changes behind gates; what
-NVIDIA's devices reach is the same before and after, statement by statement, line by line. Pure.
+"""The changes that an edit of a tree made for NVIDIA. Pure.
+
+A port for AMD keeps its changes behind gates. The code that NVIDIA's devices reach is the same
+before and after, statement by statement, line by line.
 """
 
 from __future__ import annotations
@@ -34,8 +36,10 @@ class _Step:
 
 
 def isolation_rule_matches(before: SourceText, after: SourceText) -> tuple[Match, ...]:
-    """What NVIDIA reaches in `after` and did not in `before`, and where something is gone. A file
-    that cannot be read as its language has no sightings: the other rules say so.
+    """Return code that NVIDIA reaches in `after` and did not in `before`, and the places of
+    removed code.
+
+    A file that cannot be read as its language has no matches, since other rules report it.
     """
     if before.text == after.text:
         return ()
@@ -101,8 +105,9 @@ def _defined(source: SourceText) -> frozenset[str]:
 
 
 def _python_steps(source: SourceText, known: frozenset[str] | None) -> list[_Step]:
-    """The statements that NVIDIA comes to. Definitions that are not `known` (None: all are) are
-    left out: nothing calls them but what is a step itself.
+    """Return the statements that NVIDIA reaches.
+
+    Definitions that are not `known` (None: all are) are left out, since only steps call them.
     """
     module = Module(source.path, source.text)
     reader = _NvidiaReader(Conditions(module))
@@ -116,7 +121,7 @@ class _NvidiaReader(ast.NodeTransformer):
         self._conditions = conditions
 
     def decided(self, test: ast.expr) -> Truth:
-        """What a test comes to for NVIDIA, where it tells NVIDIA from AMD; else None."""
+        """Return the value of a test on NVIDIA, where it tells NVIDIA from AMD; else None."""
         truths = self._conditions.truths(test)
         return truths["nvidia"] if truths["nvidia"] is not truths["amd"] else None
 
@@ -167,7 +172,7 @@ def _steps(
 
 
 def _header(node: ast.stmt) -> str:
-    """The first line of a compound statement, decorators left out."""
+    """Return the first line of a compound statement, without decorators."""
     lines = ast.unparse(node).splitlines()
     return next((line for line in lines if not line.startswith("@")), "")
 

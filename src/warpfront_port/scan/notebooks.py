@@ -18,9 +18,11 @@ def reads(path: PurePosixPath) -> bool:
 
 
 def as_python(source: SourceText) -> tuple[SourceText, tuple[Match, ...]]:
-    """The code cells as one module, and a sighting for each cell that is no Python. The lines are
-    the cells' lines, one after the other; before each cell stands `# cell N`. Magics, shell lines
-    and what cannot be parsed become comments. Raises `ValueError` for what is no notebook.
+    """Return the code cells as one module, and a match for each cell that is no Python.
+
+    The lines are the cells' lines, one after the other, with `# cell N` before each cell. Magics,
+    shell lines and unparsable lines become comments. Raises `ValueError` for a file that is no
+    notebook.
     """
     document: Any = json.loads(source.text)
     cells = document.get("cells") if isinstance(document, dict) else None

@@ -1,4 +1,4 @@
-"""What a requirement string means on another vendor. Pure."""
+"""The rules for a requirement string on another vendor. Pure."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _POETRY_EXACT = re.compile(r"=?=?\s*\d")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Required:
-    """A rule that a requirement falls under, and how much worse or better than the rule says."""
+    """A rule that applies to a requirement, with a shift from the rule's severity."""
 
     rule: str
     shift: int
 
     def at(self, start: int, end: int, what: str) -> Match:
-        """Where it stands."""
+        """Return the match at a place."""
         return Match(rule=self.rule, start=start, end=end, what=what, shift=self.shift)
 
 
@@ -57,8 +57,9 @@ _NAMED_BY_CUDA = re.compile(r"-cu(?:da)?-?\d{2,3}(?:-\d)?\Z")
 
 
 def read_requirement(text: str, *, extra: str = "") -> Iterator[Required]:
-    """The rules that `torch==2.7.1` and the like fall under. `extra` is the optional group it is
-    in: one for a vendor is meant to be left out elsewhere.
+    """Yield the rules for `torch==2.7.1` and the like.
+
+    `extra` is the optional group of the requirement: a vendor's group is optional on other vendors.
     """
     try:
         requirement = foreign_requirement(text)
@@ -79,7 +80,7 @@ _OTHERS_WHEEL = re.compile(r"==[\w.]+\+(?:xpu|rocm|cpu)")
 
 
 def _is_for_other_systems(requirement: Requirement) -> bool:
-    """Whether a marker keeps it from Linux on x86, where all of these devices are."""
+    """Return true if a marker excludes Linux on x86, the system of all of these devices."""
     marker = requirement.marker
     if marker is None or "extra" in str(marker):
         return False
@@ -122,6 +123,6 @@ def _required(name: str, rule: str, *, extra: str, exact: bool, pinned: bool) ->
         shift = -1
     if _VENDOR_EXTRA.match(extra.lower()):
         shift -= 2
-    elif extra:  # what not every extra brings is somebody's choice
+    elif extra:  # an optional requirement is the user's choice
         shift -= 1 if rule == "DP302" or extra in {"all", "full"} else 2
     return Required(rule=rule, shift=shift)

@@ -1,7 +1,6 @@
-"""The steps of a port, 0 to 8, from the findings: which apply to a tree, why, and what
-is left. Pure.
+"""The steps of a port, 0 to 8, from the findings: applicable ones, reasons, and open work. Pure.
 
-The order and the first question (are there kernels?) are seed 004's; a phase that applies and has
+The order and the first question (are there kernels?) are seed 004's. A phase that applies and has
 no finding above a note is clear as far as a static scan can tell.
 """
 
@@ -36,7 +35,9 @@ _LOUD = frozenset({Severity.WARNING, Severity.ERROR})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleShare:
-    """One rule's share of a phase: how many findings, where the first is, and what to do."""
+    """The share of one rule in a phase: its number of findings, the place of the first, and the
+    fix.
+    """
 
     rule: str
     title: str
@@ -48,8 +49,9 @@ class RuleShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
-    """A phase of the port. `why` says why it is skipped, open or clear; `steps` are what to do,
-    errors before warnings.
+    """A phase of the port. `why` is the reason for its state (skipped, open or clear).
+
+    `steps` are the fixes, errors before warnings.
     """
 
     number: int
@@ -62,7 +64,7 @@ class Phase:
 def plan_port(
     findings: Iterable[ScanFinding], rules: Mapping[str, Rule], paths: Iterable[PurePosixPath]
 ) -> tuple[Phase, ...]:
-    """All nine phases in order, for the tree that holds `paths`."""
+    """Return all nine phases in order, for the tree of `paths`."""
     by_phase: dict[int, list[ScanFinding]] = {}
     for finding in findings:
         by_phase.setdefault(rules[finding.rule].phase, []).append(finding)
@@ -108,7 +110,9 @@ def _steps(findings: list[ScanFinding], rules: Mapping[str, Rule]) -> Iterable[R
 
 
 def _verification(phase: Phase, left: list[str]) -> Phase:
-    """A scan never proves that a port works: the last phase is open until images say so."""
+    """Return the last phase. It is open until images pass, since a scan never proves that a
+    port works.
+    """
     after = f"after phases {', '.join(left)}: " if left else ""
     found = "" if phase.state == "clear" else f"{phase.why}; "
     why = f"{found}{after}build the image and run `invoke verify` on the target"

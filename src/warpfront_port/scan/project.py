@@ -1,4 +1,4 @@
-"""What a tree consists of: CUDA sources, the way of its build, names to rename. Pure."""
+"""The contents of a tree for a build: CUDA sources, its build method, names to rename. Pure."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ class Renames:
 class Project:
     """A tree as far as its build is concerned.
 
-    `units` are the sources that CUDA's compiler or headers are needed for, tests and examples left
-    out unless there is nothing else. `way` is how the tree can come to AMD, in words, with its
-    place. `tables` says whether hipify's tables were there to tell which names have twins.
+    `units` are the sources that CUDA's compiler or headers are needed for; tests and examples count
+    only if there is nothing else. `way` describes how the tree can be built for AMD, with its
+    place. `tables` is true if hipify's tables were available to find names with twins.
     """
 
     units: tuple[str, ...] = ()

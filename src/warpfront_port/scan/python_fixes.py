@@ -1,9 +1,9 @@
 """Edits of Python that give AMD another value and leave NVIDIA the one that it has. Pure.
 
-A value becomes a choice by `torch.version.hip`, or by the flag that the module itself has for it,
-an import of flash-attn becomes three tiers there. Each edited file is held against the one before:
-what NVIDIA comes to must be the same tree, and what was found before must be found again unless it
-is what was mended. A file that fails either is left alone.
+A value becomes a choice by `torch.version.hip`, or by the flag that the module itself has for it.
+An import of flash-attn becomes three tiers. Each edited file is compared with the one before. The
+tree that NVIDIA reaches must be the same, and all earlier findings must remain except the fixed
+ones. A file that fails either is unchanged.
 """
 
 from __future__ import annotations
@@ -101,7 +101,9 @@ def _fix(source: SourceText, changes: Sequence[_Change]) -> Fix | None:
 
 
 def _found(source: SourceText) -> Counter[str]:
-    """How often each rule is about code that AMD comes to and that nothing lets be absent."""
+    """Return the number of matches of each rule in code that AMD reaches and that is not
+    optional.
+    """
     matches = rule_matches(source, Context())
     places = {
         (match.rule, match.start)
@@ -184,7 +186,9 @@ def _either_home(module: Module, node: ast.AST) -> Iterator[_Change]:
 
 
 def _gate(module: Module, offset: int) -> str:
-    """What asks for AMD where `offset` is: a flag of the module, or torch itself if it is there."""
+    """Return the test for AMD at `offset`: a flag of the module, or torch itself if it is
+    imported.
+    """
     for node in module.tree.body:
         if module.span(node)[0] >= offset:
             break
@@ -265,7 +269,7 @@ def _without_nvml(module: Module, node: ast.AST, gate: str) -> Iterator[_Change]
 
 
 def _runs_when_called(module: Module, node: ast.AST) -> bool:
-    """Whether a node is of a function's body, which nothing runs at import."""
+    """Return true if a node is in a function's body, which does not run at import."""
     while (parent := module.parents.get(node)) is not None:
         if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef) and node in parent.body:
             return True

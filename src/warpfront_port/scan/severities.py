@@ -1,4 +1,4 @@
-"""From what engines saw to what it means for one target: severities, gates, suppressions. Pure."""
+"""Matches of engines judged for one target: severities, gates, suppressions. Pure."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Suppression:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """One file's findings in order, and how many its comments suppressed."""
+    """The findings of one file in order, and the number that its comments suppressed."""
 
     findings: tuple[ScanFinding, ...]
     suppressed: int
@@ -191,9 +191,7 @@ _COMMON = frozenset(
 
 
 def _of_path(path: str, rule: Rule, target: ScanTarget) -> Gate | None:
-    """What the name of a file says of what is found in it, if it says something. Code says more
-    than its name.
-    """
+    """Return the shift that the name of a file implies, if any. Code overrides the name."""
     if _AUTOMATION.match(path):
         return Gate.AUTOMATION
     if _DOCUMENTATION.search(path):
@@ -225,13 +223,15 @@ def _weighed(rule_match: Match, target: ScanTarget, rule: Rule) -> tuple[Severit
         limit = Severity.NOTE if forgiven else _SOFTENED[rule_match.gate]
         return min(severity, limit, key=order.index), rule_match.gate
     if own_arm and severity is not Severity.NOTE:
-        # Whoever wrote this arm wrote it for AMD: what only may be wrong was a decision there.
+        # The author of this arm wrote it for AMD: code that only may be wrong was a decision.
         return severity if severity is Severity.ERROR else Severity.NOTE, Gate.OWN_ARM
     return severity, Gate.OPEN
 
 
 def read_suppressions(text: str, lines: _Lines | None = None) -> Iterator[Suppression]:
-    """Every suppressing comment of a file. Alone on its line it speaks for the next one too."""
+    """Return every suppressing comment of a file. Alone on its line it applies to the next line
+    too.
+    """
     if "warpfront:" not in text:
         return
     places = lines or _Lines(text)

@@ -1,4 +1,4 @@
-"""What a scan is for: one target, and the classes of devices it belongs to. Pure."""
+"""The target of a scan, and the classes of devices it belongs to. Pure."""
 
 from __future__ import annotations
 
@@ -27,8 +27,10 @@ CLASSES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanTarget:
-    """`name` as asked for (`gfx942`); `classes` from the narrowest to the widest (`gfx942`,
-    `gfx9`, `wave64`, `rocm`): the first one that a rule has a severity for decides.
+    """A target by the `name` of the request (`gfx942`).
+
+    `classes` run from the narrowest to the widest (`gfx942`, `gfx9`, `wave64`, `rocm`). The first
+    with a severity in a rule decides.
     """
 
     name: str
@@ -77,5 +79,7 @@ def _release(toolkit: str) -> tuple[str, ...]:
 
 
 def has_rules(name: str) -> bool:
-    """Whether there is anything to find for a target: `sm_90` is what the code was written for."""
+    """Return true if any rule applies to a target. None does to `sm_90`, which the code was
+    written for.
+    """
     return name == "cpu" or bool(_GFX.match(name) or _GAUDI.match(name))

@@ -57,7 +57,7 @@ class Cause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """What a port has to touch: files and causes, and hours as a range with its `basis`."""
+    """The size of a port: files and causes, and hours as a range with its `basis`."""
 
     files: int
     causes: int
@@ -67,7 +67,9 @@ class Size:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """How many files count as AMD's, because of one place (`path:line`) and its reason."""
+    """The number of files that count as AMD's, because of one place (`path:line`) and its
+    reason.
+    """
 
     files: int
     place: str
@@ -107,7 +109,9 @@ class Verdict:
         return f"{self.target}: {self.answer}, {number} to check"
 
     def reaches(self, gate: str) -> bool:
-        """Whether the verdict fails a gate: `build`, `wrong` or `runtime` alone, or `any`."""
+        """Return true if the verdict fails a gate: `build`, `wrong` or `runtime` alone, or
+        `any`.
+        """
         if gate == "any":
             return self.answer in _ANSWERS.values()
         return bool(self.of(Consequence(gate)))
@@ -130,8 +134,8 @@ def judge_project(
 ) -> Verdict:
     """Return the verdict on a project from its findings.
 
-    Errors decide, outside of tests and examples; all else that is above a note is a thing to check.
-    `undetermined` are reasons why nothing can be said of some part of it.
+    Errors outside of tests and examples decide; other findings above a note are things to check.
+    `undetermined` are reasons why some part of the project has no verdict.
     """
     listed = [
         finding for finding in findings if finding.severity in (Severity.ERROR, Severity.WARNING)

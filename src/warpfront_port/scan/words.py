@@ -1,5 +1,6 @@
-"""What rules look for inside one string, whichever file it stands in: allocator settings, compiler
-and linker flags, package indexes. Pure.
+"""Patterns inside one string, in any file: allocator settings, compiler flags, indexes. Pure.
+
+Flags of the linker are among those of the compiler; the indexes are those of packages.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def allocator_rules(text: str) -> Iterator[tuple[str, str, int]]:
 
 
 def index_shift(whole: str) -> int:
-    """How much better an index of CUDA wheels is in a file that names ROCm's as well."""
+    """Return the shift of an index of CUDA wheels: -2 in a file that names ROCm's as well."""
     return -2 if "/whl/rocm" in whole or "/whl/nightly/rocm" in whole else 0
 
 
@@ -68,7 +69,7 @@ def compiler_flag(text: str) -> Iterator[tuple[str, str]]:
 
 
 def line_starts(text: str) -> list[int]:
-    """Where lines begin, as Python's parser counts them: at \\n, \\r\\n and \\r only."""
+    """Return the offsets of lines, as Python's parser counts them: at \\n, \\r\\n and \\r only."""
     return [0, *(match.end() for match in _LINE_END.finditer(text))]
 
 
@@ -76,7 +77,7 @@ _LINE_END = re.compile(r"\r\n|\n|\r")
 
 
 def is_aside(path: PurePosixPath) -> bool:
-    """Whether a file lies among examples, benchmarks, tests and the like."""
+    """Return true if a file lies among examples, benchmarks, tests and the like."""
     return not _ASIDE.isdisjoint(part.lower() for part in path.parts[:-1])
 
 

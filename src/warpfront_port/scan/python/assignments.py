@@ -23,8 +23,9 @@ _ENUMS = frozenset({"Enum", "StrEnum", "IntEnum", "Flag"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """`name` is given `value` at `node`; `own` where the name is the program's own, and nothing
-    says yet that a library will read it.
+    """An assignment of `value` to `name` at `node`.
+
+    `own` is true for a name of the program's own that no library is known to read.
     """
 
     name: str
@@ -39,7 +40,7 @@ def _is_amount(node: ast.expr) -> bool:
 
 
 def settings_given(module: Module, node: ast.AST) -> Iterator[Seen]:
-    """Every setting of a rule that this node gives a value to."""
+    """Yield every setting of a rule that this node assigns."""
     if not module.has_settings:
         return
     for assignment in _assignments(module, node):
@@ -148,7 +149,7 @@ def _receiver(module: Module, node: ast.Dict) -> str:
 
 
 def _compiles(module: Module, call: ast.AST | None) -> bool:
-    """Whether a call is torch's compile, of the function or of a module's method."""
+    """Return true if a call is torch's compile, of the function or of a module's method."""
     if not isinstance(call, ast.Call):
         return False
     dotted = module.dotted(call.func)
@@ -167,7 +168,7 @@ def _compiles(module: Module, call: ast.AST | None) -> bool:
 
 
 def _is_no_model(module: Module, name: str) -> bool:
-    """Whether a class of this module is none of torch's modules."""
+    """Return true if a class of this module is none of torch's modules."""
     bases = module.classes[name].bases if name in module.classes else None
     return bases is not None and not any("Mod" in module.dotted(base) for base in bases)
 
@@ -226,7 +227,9 @@ def _options(call: ast.Call) -> Iterator[Assignment]:
 
 
 def compile_arguments(module: Module, call: ast.Call) -> Iterator[Seen]:
-    """What reaches torch's compile under any name: the mode, and the backend cudagraphs."""
+    """Yield arguments that reach torch's compile under any name: the mode, and the backend
+    cudagraphs.
+    """
     chosen = any(item.arg in {"mode", "backend", None} for item in call.keywords)
     if not chosen or not module.has_settings or not _compiles(module, call):
         return

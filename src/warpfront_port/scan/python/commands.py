@@ -37,7 +37,7 @@ def started(module: Module, node: ast.Call) -> Iterator[Seen]:
 
 
 def _word(module: Module, node: ast.expr) -> str:
-    """One word of a command, quoted where it needs to be; `_` for what is not known."""
+    """Return one word of a command, quoted where needed, with `_` for an unknown part."""
     if module.dotted(node) == "sys.executable":
         return "python"
     text = next((text.text for text in module.scopes.texts(node)), "_").replace(HOLE, "_")

@@ -1,7 +1,7 @@
 """The engine for Python source, by `ast`, and for the code cells of notebooks. Pure.
 
-Each rule's detector is a function of one node; what stands around the node (`gates`) is asked only
-about what a detector saw. CUDA inside string literals is handed to the CUDA engine.
+Each rule's detector is a function of one node. The conditions around a node (`gates`) are evaluated
+only for matches. CUDA inside string literals goes to the CUDA engine.
 """
 
 from __future__ import annotations
@@ -105,8 +105,8 @@ _DETECTORS: Mapping[type[ast.AST], tuple[Detector, ...]] = {
         without_cuda.questions,
     ),
 }
-# Rules about how the vendors are told apart: the gate that they are part of does not excuse them.
-# 32 lanes, or a capability, written down where only AMD comes is somebody's answer for its devices.
+# Rules about tests that distinguish vendors: the gate that they are part of does not excuse them.
+# 32 lanes, or a capability, in code for AMD alone is a deliberate value for its devices.
 _DECIDED = frozenset({"PY019", "PY038", "PY055"})
 # Nothing in a module can be a sighting if it has none of these, whatever their case, and none of
 # the tables' names. A search for each is many times as fast as one for all of them by a pattern.
@@ -200,7 +200,10 @@ def _seen(module: Module, context: Context) -> Iterator[Seen]:
 
 
 def _once(module: Module, seen: Seen, rule_match: Match) -> object:
-    """What is said once: a package behind one gate, a dtype in one function; None for the rest."""
+    """Return the key of a match reported once, None for the rest.
+
+    A package behind one gate, and a dtype in one function, are reported once.
+    """
     if seen.rule in _OF_PACKAGES:
         package = seen.what.split(".", maxsplit=1)[0]
         return seen.rule, package, rule_match.gate, rule_match.sides, rule_match.shift
@@ -238,7 +241,9 @@ def _rule_match(module: Module, gates: Gates, seen: Seen) -> Iterator[Match]:
 
 
 def _joined(standing: Standing, seen: Seen, gates: Gates) -> Standing:
-    """What stands before a value where it is written, and before where it takes effect."""
+    """Return the conditions before a value where it is written, and before where it takes
+    effect.
+    """
     sides, line = standing.sides & seen.sides, standing.line
     if seen.via is None:
         return dataclasses.replace(standing, sides=sides)

@@ -30,7 +30,7 @@ _LAUNCHES = re.compile(r"triton|cuda|kernel|warp|launch|RawKernel|load_inline", 
 
 
 def _calls(module: Module, node: ast.AST, ends: tuple[str, ...]) -> bool:
-    """Whether `node`, or the one value of the name it is, is (built from) such a call."""
+    """Return true if `node`, or the one value of the name it is, is (built from) such a call."""
     for candidate in (node, module.scopes.one(node)):
         inner = candidate
         while isinstance(inner, ast.Subscript | ast.Attribute | ast.Call):
@@ -171,7 +171,7 @@ def cuda_version_parsed(module: Module, node: ast.Attribute) -> Iterator[Seen]:
 
 
 def cuda_version_taken_apart(module: Module, node: ast.Call) -> Iterator[Seen]:
-    """`os.environ.get("X", torch.version.cuda).split(".")`: None where nobody sets X."""
+    """Yield `os.environ.get("X", torch.version.cuda).split(".")`, which is None unless X is set."""
     function = node.func
     if not isinstance(function, ast.Attribute) or function.attr not in _OF_STRINGS:
         return
@@ -185,7 +185,7 @@ def cuda_version_taken_apart(module: Module, node: ast.Call) -> Iterator[Seen]:
 
 
 def _is_for_nvidia(module: Module, node: ast.AST) -> bool:
-    """Whether the test guards what is NVIDIA's own, or the module asks for AMD as well."""
+    """Return true if the test guards NVIDIA's own code, or the module tests for AMD as well."""
     if "version.hip" in module.text:
         return True
     test = next((p for p, _ in module.ancestors(node) if isinstance(p, ast.If)), None)

@@ -50,7 +50,7 @@ def flags(module: Module, node: ast.Constant) -> Iterator[Seen]:
 
 
 def is_said(module: Module, node: ast.AST) -> bool:
-    """Whether a text is only printed, logged or raised."""
+    """Return true if a text is only printed, logged or raised."""
     calls = (last_name(one.func) for one, _ in module.ancestors(node) if isinstance(one, ast.Call))
     return _SAYING.search(next(calls, "")) is not None
 
@@ -68,7 +68,7 @@ def library_places(module: Module, node: ast.Constant) -> Iterator[Seen]:
 
 
 def knows_hip(module: Module) -> bool:
-    """Whether a build asks for ROCm anywhere."""
+    """Return true if a build tests for ROCm anywhere."""
     return _HIP.search(module.text) is not None
 
 
@@ -83,7 +83,9 @@ def cuda_alone(module: Module, node: ast.Raise | ast.Assert) -> Iterator[Seen]:
 
 
 def toolkit_imports(module: Module, node: ast.ImportFrom) -> Iterator[Seen]:
-    """`from torch.utils.cpp_extension import CUDA_HOME`, with nothing of ROCm's beside it."""
+    """Yield `from torch.utils.cpp_extension import CUDA_HOME` without an equivalent import for
+    ROCm.
+    """
     named = any(alias.name == "CUDA_HOME" for alias in node.names)
     if named and node.module == "torch.utils.cpp_extension" and not knows_hip(module):
         yield Seen(rule="PY047", node=node, what="CUDA_HOME", shift=-1)
@@ -105,7 +107,7 @@ def libraries_added(module: Module, node: ast.Constant) -> Iterator[Seen]:
 
 
 def source_globs(module: Module, node: ast.Call) -> Iterator[Seen]:
-    """`glob.glob("csrc/*.cpp")` where torch's hipify writes its files beside the sources."""
+    """Yield `glob.glob("csrc/*.cpp")` where torch's hipify writes its files next to the sources."""
     if last_name(node.func) not in {"glob", "rglob", "iglob"} or not node.args:
         return
     if "CUDAExtension" not in module.text or knows_hip(module):

@@ -1,4 +1,4 @@
-"""What stands between the sides and a node: conditions, early exits, tries, decorators. Pure."""
+"""The conditions, early exits, tries and decorators between the sides and a node. Pure."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _SKIP_AMD = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """Which sides come to a node, through which gate, decided at which line (0: none)."""
+    """The sides that reach a node, the gate, and the line of the decision (0: none)."""
 
     sides: frozenset[Side]
     gate: Gate
@@ -56,7 +56,7 @@ class Standing:
 
 
 class Gates:
-    """Which sides come to the nodes of one module, and through which gate."""
+    """The sides that reach the nodes of one module, with their gates."""
 
     def __init__(self, module: Module) -> None:
         self._module = module
@@ -64,7 +64,7 @@ class Gates:
         self._is_test = is_test(module.path)
 
     def standing(self, node: ast.AST, depth: int = 0) -> Standing:
-        """What stands between the sides and `node`."""
+        """Return the sides that reach `node`, with the gate in front of it."""
         sides, line = self._called_sides(node, depth)
         gate, gate_line = self._file_gate(), 0
         for truths, where in self._demands(node):
@@ -135,8 +135,9 @@ class Gates:
     def _of_cudas_arm(
         self, parent: ast.If | ast.While, child: ast.AST
     ) -> Iterator[tuple[VendorTruths, int]]:
-        """`if CUDA_AVAILABLE: ... elif HIP_AVAILABLE: ...`: what is asked names CUDA, and a later
-        arm is AMD's.
+        """Return the sides of CUDA's arm in `if CUDA_AVAILABLE: ... elif HIP_AVAILABLE: ...`.
+
+        The test names CUDA, and a later arm is AMD's.
         """
         if child not in parent.body or not parent.orelse:
             return
@@ -221,7 +222,10 @@ class Gates:
 
 
 def is_test(path: PurePosixPath) -> bool:
-    """Test code: a failure there says so itself. conftest.py is not: it decides what tests run."""
+    """Return true for test code, which reports its own failures.
+
+    conftest.py is no test code, since it decides what tests run.
+    """
     if path.name == "conftest.py":
         return False
     folders = {part.lower() for part in path.parts[:-1]}
@@ -245,7 +249,10 @@ def _leaves(block: list[ast.stmt]) -> bool:
 
 
 def _forgives(handler: ast.ExceptHandler, module: Module) -> bool:
-    """Whether the handler goes on without: not by raising, nor by another package of NVIDIA's."""
+    """Return true if the handler continues without the package.
+
+    A handler that raises, or imports another package of NVIDIA's, does not continue.
+    """
     caught = _caught_names(handler.type, module)
     if handler.type is not None and caught.isdisjoint(_CAUGHT):
         return False
@@ -286,8 +293,9 @@ def _asks_availability(test: ast.expr, module: Module) -> bool:
 
 
 def _is_portable(body: Iterable[ast.stmt]) -> bool:
-    """Whether a try imports, but nothing of NVIDIA's: then its handlers are what comes when the
-    portable choice is not there.
+    """Return true if a try imports, but nothing of NVIDIA's.
+
+    Its handlers then run where the portable choice is not installed.
     """
     nodes = list(_direct(body))
     imports = any(isinstance(node, ast.Import | ast.ImportFrom) for node in nodes)

@@ -17,7 +17,7 @@ _SYNCHRONISING = frozenset({"item", "cpu", "tolist", "nonzero", "numpy", "synchr
 
 
 def capture_bodies(module: Module, node: ast.With) -> Iterator[Seen]:
-    """What may not happen while a graph is captured."""
+    """Yield operations that are not allowed while a graph is captured."""
     calls = (item.context_expr for item in node.items if isinstance(item.context_expr, ast.Call))
     if any(module.dotted(call.func) in _CAPTURES for call in calls):
         yield from _captured(module, node.body, node)
@@ -36,7 +36,7 @@ def capture_calls(module: Module, node: ast.Call) -> Iterator[Seen]:
 
 
 def _captured(module: Module, body: Iterable[ast.AST], via: ast.AST) -> Iterator[Seen]:
-    """What is done in statements, and in functions of the module that they call."""
+    """Yield operations in statements, and in functions of the module that they call."""
     for statement in body:
         for call in ast.walk(statement):
             if not isinstance(call, ast.Call) or _asks_whether_capturing(module, call):

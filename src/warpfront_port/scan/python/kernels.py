@@ -62,7 +62,7 @@ def warp_products(module: Module, node: ast.BinOp) -> Iterator[Seen]:
 
 
 def cuda_texts(module: Module) -> Iterator[tuple[int, int, ast.AST]]:
-    """(start, end, node) of the insides of string literals that hold CUDA."""
+    """Yield (start, end, node) of the insides of string literals that contain CUDA."""
     if _CUDA_TEXT.search(module.text) is None:
         return
     for node in module.nodes:

@@ -1,9 +1,9 @@
-"""Python that is newer than the one that runs, overwritten in place so that it is read. Pure.
+"""Syntax newer than the running Python, overwritten in place so that a file parses. Pure.
 
-A grammar that knows it (tree-sitter's) says where the new forms are: type parameters and aliases,
-f-strings that nest their own quotes, t-strings, `except A, B`. Each is overwritten with an older
-form of the same length, so that every place in the tree is a place in the text. What stood inside
-a nested f-string is not read.
+A grammar that knows it (tree-sitter's) finds the new forms: type parameters and aliases, f-strings
+that nest their own quotes, t-strings, `except A, B`. Each is overwritten with an older form of the
+same length, so that every place in the tree is a place in the text. The inside of a nested f-string
+is not read.
 """
 
 from __future__ import annotations
@@ -77,7 +77,9 @@ def _edits(root: tree_sitter.Node) -> Iterator[_Edit]:
 
 
 def _declares(node: tree_sitter.Node) -> bool:
-    """Whether type parameters are those of a `def` or `class`, not of a type that is used."""
+    """Return true if type parameters are those of a `def` or `class`, not of a type that is
+    used.
+    """
     parent = node.parent
     return parent is not None and parent.type in {"function_definition", "class_definition"}
 
@@ -102,7 +104,7 @@ def _caught(node: tree_sitter.Node) -> Iterator[_Edit]:
 
 
 def _is_nested(node: tree_sitter.Node) -> bool:
-    """Whether an interpolation holds what none could before Python 3.12."""
+    """Return true if an interpolation contains text that is invalid before Python 3.12."""
     string = node.parent
     opening = string.children[0].text if string is not None else None
     text = node.text or b""

@@ -13,7 +13,7 @@ _OCP = frozenset({"torch.float8_e4m3fn", "torch.float8_e5m2"})
 
 
 def of_nvml(module: Module, _root: ast.Module) -> Iterator[Seen]:
-    """What asks NVML in a module that knows no other vendor's library."""
+    """Yield NVML queries in a module that knows no other vendor's library."""
     if "nvml" in module.text and not _OF_AMD.search(module.text):
         for node, name in named_lines(module, _NVML):
             listed = name == "pynvml" and not isinstance(node, ast.Name)
@@ -22,8 +22,9 @@ def of_nvml(module: Module, _root: ast.Module) -> Iterator[Seen]:
 
 
 def _is_kept(module: Module, node: ast.AST) -> bool:
-    """Whether a name is only given what NVML has no part in: `nvml_lock = Lock()`, or what it had:
-    `nvml_power = max(nvml_power)`.
+    """Return true if a name is assigned a value without NVML, or derived from its own value.
+
+    Examples are `nvml_lock = Lock()` and `nvml_power = max(nvml_power)`.
     """
     around = module.parents.get(node)
     if not isinstance(around, ast.Assign) or node not in around.targets:
@@ -94,7 +95,7 @@ def attributes(module: Module, node: ast.Attribute) -> Iterator[Seen]:
 
 
 def _is_gcn(module: Module, node: ast.Attribute, dotted: str) -> bool:
-    """Whether it is assembly of AMD's that Triton is handed: `s_getreg_b32`, `v_exp_f32`."""
+    """Return true if Triton gets assembly of AMD's: `s_getreg_b32`, `v_exp_f32`."""
     call = module.parents[node] if dotted.endswith("inline_asm_elementwise") else None
     return call is not None and _GCN.search(module.source_of(call)) is not None
 
@@ -105,9 +106,7 @@ _GCN = re.compile(
 
 
 def _is_compared(module: Module, node: ast.AST) -> bool:
-    """Asking which dtype a tensor has, what one holds (`torch.finfo`), or listing
-    dtypes, chooses none.
-    """
+    """Return true if a dtype is compared, described (`torch.finfo`) or listed, but not chosen."""
     for parent, _ in module.ancestors(node):
         if isinstance(parent, ast.Compare | ast.Dict | ast.Subscript):
             return True

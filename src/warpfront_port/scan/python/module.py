@@ -1,4 +1,4 @@
-"""One parsed Python module: names to dotted names, nodes to parents and offsets. Pure."""
+"""A parsed Python module: names to dotted names, nodes to parents and offsets. Pure."""
 
 from __future__ import annotations
 
@@ -24,8 +24,10 @@ _SCOPES = (*FUNCTIONS, ast.Lambda, ast.Module)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """A node that a rule is about, before anybody looked at what stands around it. `via` is where
-    what is written there takes effect, if elsewhere; `sides` are those that it takes effect for.
+    """A node that a rule is about, before its gates are evaluated.
+
+    `via` is where the value takes effect, if at another node; `sides` are those that it takes
+    effect for.
     """
 
     rule: str
@@ -37,7 +39,7 @@ class Seen:
 
 
 class Module:
-    """What the rules ask of one module.
+    """The properties of one module that rules query.
 
     `nodes` are all nodes, parents before children, in source order. Raises `SyntaxError`,
     `ValueError` (null bytes) or `RecursionError` (nesting deeper than the interpreter reads).
@@ -111,7 +113,7 @@ class Module:
         return "" if last else f"{self.dotted(call.func)}()"
 
     def _of_name(self, node: ast.Name) -> str:
-        """What was imported under the name, or what it is an alias of."""
+        """Return the dotted name imported under the name, or the one that it is an alias of."""
         if node.id in self.imported:
             return self.imported[node.id]
         value = self.scopes.one(node) if node.id in self.scopes.aliases else node
@@ -168,7 +170,7 @@ class Module:
 
     @cached_property
     def docstrings(self) -> frozenset[ast.AST]:
-        """Strings that stand alone as statements: nobody's values."""
+        """Return strings that are whole statements, and so no values."""
         return frozenset(
             node.value
             for node in self.nodes
@@ -177,7 +179,7 @@ class Module:
 
     @cached_property
     def scopes(self) -> Scopes:
-        """What the expressions of the module may stand for."""
+        """Return the possible values of the module's expressions."""
         return Scopes(self)
 
     @cached_property
@@ -219,25 +221,25 @@ class Module:
         return found
 
     def names(self, *words: str) -> bool:
-        """Whether the text has any of these words, which are looked for once."""
+        """Return true if the text has any of these words. The search is cached."""
         if words not in self._named:
             self._named[words] = any(word in self.text for word in words)
         return self._named[words]
 
     @cached_property
     def has_settings(self) -> bool:
-        """Whether the module can give any of the settings that rules are about."""
+        """Return true if the module can assign any of the settings that rules are about."""
         lower = self.text.lower()
         return any(word in lower for word in SETTING_WORDS)
 
     @cached_property
     def knows_gaudi(self) -> bool:
-        """Whether the module names Gaudi's device, or asks for whichever accelerator there is."""
+        """Return true if the module names Gaudi's device, or uses any available accelerator."""
         return re.search(r"\bhpu\b|habana|torch\.accelerator", self.text) is not None
 
     @cached_property
     def builds_extensions(self) -> bool:
-        """Whether the module is one that builds extensions."""
+        """Return true if the module builds extensions."""
         return (
             not self.modules.isdisjoint({"setuptools", "distutils", "skbuild"})
             or "cpp_extension" in self.text

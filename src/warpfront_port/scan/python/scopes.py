@@ -1,8 +1,8 @@
-"""What the expressions of a module may stand for, scope by scope. Pure.
+"""The possible values of a module's expressions, scope by scope. Pure.
 
-A name stands for what its own scope gives it, or the next scope outside that gives it anything; a
-parameter for its default and for what calls in the module hand over; a call of the module's own
-function for what that returns. Text that is put together keeps `HOLE` where nothing is known.
+A name has the values of its own scope, or of the next enclosing scope that assigns it. A parameter
+has its default and the arguments of calls in the module. A call of the module's own function has
+the function's return values. Composed text contains `HOLE` for each unknown part.
 """
 
 from __future__ import annotations
@@ -103,7 +103,9 @@ class Scopes:
         return None
 
     def bound(self, name: ast.Name) -> Sequence[ast.expr | None]:
-        """What the scope that `name` is read from gives it; None for what cannot be followed."""
+        """Return the values of `name` in the scope that it is read from; None for an unknown
+        one.
+        """
         scope = self._scope_of(name)
         return self._names[scope, name.id] if scope is not None else ()
 
@@ -137,7 +139,7 @@ class Scopes:
             self._follow(inner, depth + 1, met, found)
 
     def _further(self, node: ast.expr, depth: int) -> Iterable[ast.expr | None] | None:
-        """Where to go on looking; None where `node` is what it is."""
+        """Return the expressions to follow next; None where `node` is a value itself."""
         further: Iterable[ast.expr | None] | None = None
         match node:
             case ast.Name():
@@ -196,7 +198,7 @@ class Scopes:
         return scope is not None and name.id in self._parameters.get(scope, ())
 
     def _handed_over(self, name: ast.Name) -> Iterator[ast.expr]:
-        """What calls in this module give to the parameter that `name` is."""
+        """Return the arguments of this module's calls for the parameter `name`."""
         scope = self._scope_of(name)
         names = self._parameters.get(scope, []) if scope is not None else []
         if name.id in names and isinstance(scope, _FUNCTIONS):
@@ -262,7 +264,7 @@ def _is_self(node: ast.AST) -> bool:
 
 
 def parameters(arguments: ast.arguments) -> Iterator[tuple[str, ast.expr | None]]:
-    """Every parameter with its default, in order, `self` left out."""
+    """Return every parameter with its default, in order, without `self`."""
     positional = [*arguments.posonlyargs, *arguments.args]
     missing = len(positional) - len(arguments.defaults)
     defaults: list[ast.expr | None] = [None] * missing + list(arguments.defaults)

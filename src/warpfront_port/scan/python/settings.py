@@ -30,7 +30,7 @@ _ALLOCATES = frozenset({"cuda", "empty_cache", "memory_allocated", "set_device",
 
 
 def strings(module: Module, node: ast.Constant) -> Iterator[Seen]:
-    """Allocator settings, programs and flags in string constants that are somebody's value."""
+    """Yield allocator settings, programs and flags in string constants that are used as values."""
     text = node.value
     if not isinstance(text, str) or len(text) < 3 or node in module.docstrings:
         return
@@ -49,7 +49,7 @@ def strings(module: Module, node: ast.Constant) -> Iterator[Seen]:
 
 
 def _is_sought(module: Module, node: ast.Constant) -> bool:
-    """Whether a text is what is looked for, or taken away."""
+    """Return true if a text is searched for, or removed."""
     match module.parents.get(node):
         case ast.Compare(left=left, ops=[ast.In() | ast.NotIn()]):
             return left is node
@@ -65,7 +65,9 @@ _SEEKING = frozenset(
 
 
 def _is_command(module: Module, node: ast.Constant) -> bool:
-    """Whether the string is (the head of) what a call starts, directly or through one name."""
+    """Return true if the string is (the head of) a command of a call, directly or through one
+    name.
+    """
     for parent, child in module.ancestors(node):
         if isinstance(parent, ast.List | ast.Tuple):
             if parent.elts and parent.elts[0] is child:
@@ -151,7 +153,9 @@ def _written(
 
 
 def _is_after_allocation(module: Module, node: ast.AST) -> bool:
-    """Whether the same function (or the module's top) already allocated on the device above."""
+    """Return true if the same function (or the module's top) already allocated on the device
+    above.
+    """
     scope = module.scope(node)
     line = getattr(node, "lineno", 0)
     for inner in ast.walk(scope):

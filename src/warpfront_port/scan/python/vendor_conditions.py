@@ -1,8 +1,7 @@
-"""What a Python condition comes to on NVIDIA, on AMD and on neither, as far as that can
-be known. Pure.
+"""The value of a Python condition on NVIDIA, on AMD and on neither, as far as known. Pure.
 
-Three values: True, False, and None for what cannot be told from the source, which means that both
-arms are reached.
+There are three values: True, False, and None for a condition that the source does not decide. None
+means that both arms are reached.
 """
 
 from __future__ import annotations
@@ -120,7 +119,7 @@ class Conditions:
         )
 
     def truths(self, test: ast.expr, depth: int = 0) -> VendorTruths:
-        """What `test` comes to on every side."""
+        """Return the value of `test` on every side."""
         self._terms += 1
         if depth > _DEPTH or self._terms > _MAX_TERMS * (1 + len(self._module.nodes) // 50):
             return UNKNOWN
@@ -183,7 +182,7 @@ class Conditions:
         return UNKNOWN
 
     def matched(self, subject: ast.expr, pattern: ast.pattern) -> VendorTruths:
-        """Whether a `case` fits: a constant, one of several, or anything."""
+        """Return true if a `case` fits: a constant, one of several, or anything."""
         match pattern:
             case ast.MatchSingleton(value=value):
                 known = self.truths(subject)
@@ -211,10 +210,10 @@ class Conditions:
         return {side: said[side] if known[side] is None else known[side] for side in SIDES}
 
     def _defined(self, node: ast.Name | ast.Attribute, depth: int) -> VendorTruths:
-        """Return what a name's definition comes to, where it tells vendors apart.
+        """Return the value of a name's definition, where it tells vendors apart.
 
-        A value that is the same for every vendor decides nothing: a caller or another module may
-        set a parameter or a module's flag otherwise.
+        A value that is the same for every vendor decides nothing, since a caller or another module
+        may change a parameter or a module's flag.
         """
         value = self._module.scopes.one(node)
         if value is node and isinstance(node, ast.Name):
@@ -247,7 +246,7 @@ class Conditions:
         return self._returned(name, depth)
 
     def _returned(self, name: str, depth: int) -> VendorTruths:
-        """What a function of the module says, or what one of this name says everywhere."""
+        """Return the result of a function of the module, or of this name by convention."""
         returned = self._module.returned.get(name, ())
         known = self.truths(returned[0], depth + 1) if len(returned) == 1 else UNKNOWN
         if known != UNKNOWN:
@@ -256,13 +255,13 @@ class Conditions:
 
 
 def _names(value: ast.expr | None, name: str) -> bool:
-    """Whether a name is given something made of itself: `X = X.strip()`."""
+    """Return true if a name is assigned a value made of itself: `X = X.strip()`."""
     nodes = ast.walk(value) if value is not None else ()
     return any(isinstance(node, ast.Name) and node.id == name for node in nodes)
 
 
 def _of_variable(call: ast.Call) -> VendorTruths:
-    """`os.getenv("CUDA_VERSION")`: set by nobody who builds for AMD."""
+    """Return the value of `os.getenv("CUDA_VERSION")`, which is unset in builds for AMD."""
     name = text_of(call.args[0]) if call.args else None
     default = call.args[1] if len(call.args) > 1 else ast.Constant(None)
     if not isinstance(default, ast.Constant) or default.value or name is None:
@@ -293,7 +292,7 @@ def _begun(call: ast.Call) -> VendorTruths:
 
 
 def _by_convention(name: str) -> VendorTruths:
-    """What a flag of this name means everywhere it is used: `is_rocm`, `_is_hip`, `USE_ROCM`."""
+    """Return the conventional meaning of a flag's name: `is_rocm`, `_is_hip`, `USE_ROCM`."""
     for pattern, truths in (
         (_EXACT_AMD, _AMD),
         (_EXACT_NVIDIA, _NVIDIA),
@@ -317,7 +316,9 @@ def _last_name(node: ast.AST) -> str:
 
 
 def _is_device(node: ast.AST) -> bool:
-    """Whether an expression is a device or its type by its name: `x.device.type`, `dst_device`."""
+    """Return true if an expression is a device or its type by its name: `x.device.type`,
+    `dst_device`.
+    """
     name = _last_name(node)
     owner = node.value if isinstance(node, ast.Attribute) else node
     return "device" in name or (name == "type" and "device" in _last_name(owner))

@@ -24,7 +24,7 @@ _LIBRARY = re.compile(r"CUDA::\w+|\$\{CUDA_\w*LIBRAR\w*\}|\$\{CUDA_CUBLAS\w*\}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CMakeCommand:
-    """One command, name in small letters, and who comes to it."""
+    """One command, name in small letters, and the sides that reach it."""
 
     name: str
     start: int
@@ -39,7 +39,7 @@ class _Arm:
 
 
 def read_cmake(text: str) -> Iterator[CMakeCommand]:
-    """The commands of CMake text in order, `if` and its like left out."""
+    """Yield the commands of CMake text in order, without `if` and its like."""
     arms: list[_Arm] = []
     for name, start, arguments in _raw_commands(text):
         condition = " ".join(word.text for word in arguments)
@@ -60,7 +60,7 @@ def read_cmake(text: str) -> Iterator[CMakeCommand]:
 
 
 def _narrow(arm: _Arm, condition: str) -> None:
-    """Who comes to the arm with this condition, and who is left for the ones after it."""
+    """Return the sides that reach the arm with this condition, and those that reach later arms."""
     both = " OR " in condition or " AND " in condition
     negated = condition.startswith("NOT ")
     asked: frozenset[Side] | None = None
@@ -103,7 +103,7 @@ def _raw_commands(text: str) -> Iterator[tuple[str, int, tuple[Word, ...]]]:
 
 
 def builds_hip(text: str) -> bool:
-    """Whether CMake text has a build for AMD: HIP as a language, or its package."""
+    """Return true if CMake text has a build for AMD: HIP as a language, or its package."""
     return _HIP_ARM.search(text) is not None
 
 
@@ -124,8 +124,10 @@ def cmake_rule_matches(text: str) -> Iterator[Match]:
 
 
 def _is_cudas(text: str, opened: list[bool]) -> bool:
-    """Whether a word lies in, or opens, a generator expression that holds for CUDA alone: `opened`
-    says so of those that are open before it, and after it of those that are open then.
+    """Return true if a word is in, or opens, a generator expression that is true for CUDA alone.
+
+    `opened` has that fact for the expressions open before the word, and afterwards for those open
+    after it.
     """
     cudas = any(opened)
     for mark in _EXPRESSION.finditer(text):
@@ -175,7 +177,9 @@ def _of_word(word: Word, command: CMakeCommand) -> Iterator[Match]:
 
 
 def _names_devices(text: str) -> bool:
-    """Whether a value is a list of devices or flags for them; a sentence may name one too."""
+    """Return true if a value is a list of devices or flags for them. A sentence may name one
+    too.
+    """
     named = GFX.search(text) is not None
     return named and all(part.startswith("-") or GFX.search(part) for part in text.split())
 

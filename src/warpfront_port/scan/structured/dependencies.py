@@ -23,7 +23,7 @@ _KEY = re.compile(r"([A-Za-z_][\w.-]*)\s*=\s*(.*)")
 
 
 class _Finder:
-    """Where the strings of a TOML document stand: each asked for once, in order."""
+    """The places of the strings of a TOML document, each requested once, in order."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -150,8 +150,10 @@ def _strings(value: object, depth: int = 0) -> Iterator[str]:
 
 
 def requirements_rule_matches(text: str, extra: str = "") -> Iterator[Match]:
-    """A requirements or constraints file; `extra` is what its name says it is for. With an index
-    of ROCm's wheels torch comes from there.
+    """Yield the matches of a requirements or constraints file.
+
+    `extra` is the purpose in the file's name. With an index of ROCm's wheels, torch comes from that
+    index.
     """
     rocms = _OF_ROCM.search(text) is not None
     for line in read_lines(text):

@@ -49,8 +49,9 @@ _SUFFIXES: Mapping[str, Kind] = {
 
 
 def kind_of(path: PurePosixPath) -> Kind | None:
-    """What a file of this name is; None for what this engine does not read. Lock files are no
-    source: they say what an installer chose.
+    """Return the kind of a file by its name; None for one that this engine does not read.
+
+    Lock files are no source: they record an installer's choice.
     """
     name = path.name
     if _LOCKS.fullmatch(name):
@@ -76,7 +77,7 @@ def kind_of(path: PurePosixPath) -> Kind | None:
 
 
 def reads(path: PurePosixPath) -> bool:
-    """Whether files of this name are this engine's."""
+    """Return true if this engine reads files of this name."""
     return kind_of(path) is not None
 
 
@@ -89,8 +90,9 @@ def rule_matches(source: SourceText, context: Context) -> Iterator[Match]:
 
 
 def _brings_no_torch(command: str, text: str, torchless: frozenset[str]) -> bool:
-    """Whether all that an install step takes comes without torch: files of requirements, of which
-    `text` may say the path, and the project itself.
+    """Return true if nothing in an install step requires torch.
+
+    The step may install files of requirements, whose path `text` may give, and the project itself.
     """
     files = _LISTED.findall(command)
     folder = _FOLDER.search(command)
@@ -133,7 +135,7 @@ def torchless(requirements: Mapping[str, str]) -> frozenset[str]:
 
 
 def lists_requirements(path: PurePosixPath) -> bool:
-    """Whether a file of this name says what is to be installed with a project."""
+    """Return true if a file of this name lists requirements of a project."""
     return kind_of(path) == "requirements" or path.name in _MANIFESTS
 
 

@@ -20,7 +20,7 @@ _PROGRAMS = {"pip": "pip", "pip3": "pip", "python": "python", "python3": "python
 
 
 def make_rule_matches(text: str) -> Iterator[Match]:
-    """Everything in a makefile that a rule is about; comments are left out."""
+    """Yield the matches in a makefile, without its comments."""
     yield from _nvcc_alone(text)
     for match in re.finditer(r"(?m)^[^#\n]+", text):
         for word in re.finditer(r"\S+", match[0]):

@@ -76,7 +76,7 @@ _HOLDING = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Word:
-    """One word of a command; quotes are gone from `text`, offsets are into the whole text."""
+    """A word of a command. `text` is without quotes, offsets are into the whole text."""
 
     text: str
     start: int
@@ -104,7 +104,7 @@ class ShellCommand:
 
 @dataclass(slots=True, kw_only=True)
 class _Block:
-    """One `if` or `case`: its condition while it is read, then who comes to the arm in hand."""
+    """An open `if` or `case`: its condition while it is read, then the sides of the current arm."""
 
     condition: str = ""
     reading: bool = True
@@ -115,8 +115,9 @@ class _Block:
 
 
 def read_commands(text: str, offset: int = 0, depth: int = 0) -> Iterator[ShellCommand]:
-    """The simple commands of shell text, those inside `$(...)` too. `offset` is where the text
-    stands in its file.
+    """Yield the simple commands of shell text, those inside `$(...)` too.
+
+    `offset` is the place of the text in its file.
     """
     blocks: list[_Block] = []
     before = ""
@@ -233,8 +234,9 @@ def _leading(words: list[Word]) -> tuple[tuple[Word, ...], tuple[Word, ...]]:
 
 
 def command_rule_matches(command: ShellCommand, *, whole: str, building: bool) -> Iterator[Match]:
-    """What rules say of one command. `whole` is the file's text; `building` whether the command
-    runs in an image build.
+    """Yield the matches in one command.
+
+    `whole` is the file's text; `building` is true if the command runs in an image build.
     """
     for word in command.assignments:
         match = _ASSIGNMENT.fullmatch(word.text)
@@ -269,7 +271,7 @@ def _see(
 def variable_rule_matches(
     name: str, value: str, word: Word, *, command: ShellCommand | None = None
 ) -> Iterator[Match]:
-    """What rules say of `NAME=value`, in ENV, export, compose's environment and CI's env."""
+    """Yield the matches in `NAME=value`, in ENV, export, compose's environment and CI's env."""
     if name in _PATHS and "/cuda" in value:
         yield _see("CT406", word, command, what=f"{name}={value}"[:80])
     elif name.startswith("TORCHINDUCTOR_MAX_AUTOTUNE") and value not in {"0", ""}:
@@ -404,7 +406,7 @@ _BESIDE_PACKAGE = re.compile(r"\b\w+\.__file__[^\n]{0,200}\bcp\s+-\w+")
 def script_rule_matches(
     text: str, offset: int = 0, *, whole: str, building: bool = False
 ) -> Iterator[Match]:
-    """Everything that rules say of shell text that stands at `offset` of the text `whole`."""
+    """Yield the matches in shell text at `offset` of the text `whole`."""
     for command in read_commands(text, offset):
         yield from command_rule_matches(command, whole=whole, building=building)
     for match in _BESIDE_PACKAGE.finditer(text) if "__file__" in text else ():

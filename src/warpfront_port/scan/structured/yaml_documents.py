@@ -35,7 +35,7 @@ _NODE_LIMIT = 100_000
 
 
 class _Document:
-    """One YAML text, walked once. A node that many names stand for is looked at once."""
+    """One YAML text, walked once. A node with several names is visited once."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -80,7 +80,7 @@ class _Document:
             yield self._rule_match("DP314", value, text[:80], index_shift(self.text))
 
     def _named_variable(self, node: yaml.MappingNode) -> Iterator[Match]:
-        """Kubernetes' `name: X` beside `value: y`."""
+        """Return the name and value of Kubernetes' `name: X` with `value: y`."""
         pairs = {key.value: value for key, value in node.value if isinstance(key, yaml.ScalarNode)}
         name, value = pairs.get("name"), pairs.get("value")
         if isinstance(name, yaml.ScalarNode) and isinstance(value, yaml.ScalarNode):
