@@ -50,11 +50,11 @@ def read_baseline(text: str, name: str) -> Mapping[str, int]:
 
 def beyond(findings: Iterable[ScanFinding], accepted: Mapping[str, int]) -> tuple[ScanFinding, ...]:
     """The findings that the baseline does not cover; of equal ones, those further down."""
-    left = Counter(dict(accepted))
+    remaining = Counter(dict(accepted))
     new = []
     for finding in findings:
-        if left[finding.fingerprint] > 0:
-            left[finding.fingerprint] -= 1
+        if remaining[finding.fingerprint] > 0:
+            remaining[finding.fingerprint] -= 1
         else:
             new.append(finding)
     return tuple(new)

@@ -138,8 +138,8 @@ def _read_seen(records: Iterable[Mapping[str, Any]], name: str) -> tuple[Mapping
 
 def _read_severities(record: Mapping[str, str], name: str) -> Mapping[str, Severity]:
     for target, word in record.items():
-        known = target in CLASSES or target.startswith(("gfx", "gaudi"))
-        if not known or word not in _SEVERITIES:
+        valid = target in CLASSES or target.startswith(("gfx", "gaudi"))
+        if not valid or word not in _SEVERITIES:
             raise _wrong(name, f"has a severity that is none: {target} = {word!r}")
     return MappingProxyType({target: Severity(word) for target, word in record.items()})
 

@@ -43,12 +43,12 @@ def scan_source(source: SourceText, scope: Scope, before: SourceText | None = No
     """
     try:
         edited = isolation_rule_matches(before, source) if before is not None else ()
-        source, seen = _seen(source, scope.context)
-        seen = (*seen, *edited)
+        source, matches = _seen(source, scope.context)
+        matches = (*matches, *edited)
     except RecursionError:
-        seen = (Match(rule="SC003", start=0, end=0, what="nested too deeply"),)
+        matches = (Match(rule="SC003", start=0, end=0, what="nested too deeply"),)
     evidence = scope.context.evidence.get(str(source.path))
-    return judge(source, seen, scope.target, scope.rules, evidence=evidence)
+    return judge(source, matches, scope.target, scope.rules, evidence=evidence)
 
 
 def _seen(source: SourceText, context: Context) -> tuple[SourceText, tuple[Match, ...]]:

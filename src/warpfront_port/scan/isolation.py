@@ -75,8 +75,8 @@ def _changes(old: Sequence[_Step], new: Sequence[_Step], text: str) -> Iterator[
             yield _rule_match(f"`{gone}`{more} is gone for NVIDIA", line, starts)
 
 
-def _rule_match(what: str, line: int, starts: Sequence[int]) -> Match:
-    return Match(rule=RULE, start=starts[line - 1], end=starts[line], what=what)
+def _rule_match(message: str, line: int, starts: Sequence[int]) -> Match:
+    return Match(rule=RULE, start=starts[line - 1], end=starts[line], what=message)
 
 
 def _lines(source: SourceText) -> list[_Step]:
@@ -104,14 +104,14 @@ def _defined(source: SourceText) -> frozenset[str]:
     return frozenset(node.name for node in ast.walk(tree) if isinstance(node, _DEFINITIONS))
 
 
-def _python_steps(source: SourceText, known: frozenset[str] | None) -> list[_Step]:
+def _python_steps(source: SourceText, names: frozenset[str] | None) -> list[_Step]:
     """Return the statements that NVIDIA reaches.
 
-    Definitions that are not `known` (None: all are) are left out, since only steps call them.
+    Definitions outside `names` (None: all are in it) are omitted, since only steps call them.
     """
     module = Module(source.path, source.text)
     reader = _NvidiaReader(Conditions(module))
-    return list(_steps(reader.visit(module.tree).body, reader, known))
+    return list(_steps(reader.visit(module.tree).body, reader, names))
 
 
 class _NvidiaReader(ast.NodeTransformer):
@@ -154,19 +154,19 @@ class _NvidiaReader(ast.NodeTransformer):
 
 
 def _steps(
-    body: Sequence[ast.stmt], reader: _NvidiaReader, known: frozenset[str] | None
+    body: Sequence[ast.stmt], reader: _NvidiaReader, names: frozenset[str] | None
 ) -> Iterator[_Step]:
     for node in body:
         if isinstance(node, ast.Import | ast.ImportFrom | ast.Pass):
             continue
         if isinstance(node, _DEFINITIONS):
-            if known is None or node.name in known:
+            if names is None or node.name in names:
                 yield _Step(text=_header(node), line=node.lineno)
-                yield from _steps(node.body, reader, known)
+                yield from _steps(node.body, reader, names)
         elif isinstance(node, _Compound):
             yield _Step(text=_header(node), line=node.lineno)
             for block in _blocks(node):
-                yield from _steps(block, reader, known)
+                yield from _steps(block, reader, names)
         elif not _tells_vendors_apart(node, reader):
             yield _Step(text=ast.unparse(node), line=node.lineno)
 

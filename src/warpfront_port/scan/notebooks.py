@@ -34,8 +34,8 @@ def as_python(source: SourceText) -> tuple[SourceText, tuple[Match, ...]]:
             continue
         lines = list(_cell_lines(cell.get("source", "")))
         if not _is_python("\n".join(lines)):
-            start, what = len(text), f"cell {number} is no Python"
-            broken.append(Match(rule="SC003", start=start, end=start, what=what))
+            start, message = len(text), f"cell {number} is no Python"
+            broken.append(Match(rule="SC003", start=start, end=start, what=message))
             lines = [f"# {line}" for line in lines]
         text += "\n".join((f"# cell {number}", *lines, ""))
     return SourceText(path=source.path, text=text), tuple(broken)

@@ -29,9 +29,9 @@ class Required:
     rule: str
     shift: int
 
-    def at(self, start: int, end: int, what: str) -> Match:
+    def at(self, start: int, end: int, text: str) -> Match:
         """Return the match at a place."""
-        return Match(rule=self.rule, start=start, end=end, what=what, shift=self.shift)
+        return Match(rule=self.rule, start=start, end=end, what=text, shift=self.shift)
 
 
 @cache
@@ -39,17 +39,17 @@ def _packages() -> tuple[Mapping[str, str], tuple[tuple[str, str], ...]]:
     """Exact names, and beginnings from the longest to the shortest."""
     pairs = rules_by_name("distributions").items()
     exact = {name: rule for name, rule in pairs if not name.endswith("*")}
-    begun = [(name.rstrip("*"), rule) for name, rule in pairs if name.endswith("*")]
-    return exact, tuple(sorted(begun, key=lambda pair: -len(pair[0])))
+    prefixes = [(name.rstrip("*"), rule) for name, rule in pairs if name.endswith("*")]
+    return exact, tuple(sorted(prefixes, key=lambda pair: -len(pair[0])))
 
 
 def rule_of_package(name: str) -> str:
     """The rule about a distribution; "" for none."""
-    exact, begun = _packages()
+    exact, prefixes = _packages()
     normal = canonicalize_name(name)
     if normal not in exact and _NAMED_BY_CUDA.search(normal):
         return "DP303"
-    return exact.get(normal) or next((r for start, r in begun if normal.startswith(start)), "")
+    return exact.get(normal) or next((r for start, r in prefixes if normal.startswith(start)), "")
 
 
 _NAMED_BY_CUDA = re.compile(r"-cu(?:da)?-?\d{2,3}(?:-\d)?\Z")
@@ -71,9 +71,9 @@ def read_requirement(text: str, *, extra: str = "") -> Iterator[Required]:
         rule = "DP303"
     if not rule or _is_for_other_systems(requirement) or _OTHERS_WHEEL.search(str(requirement)):
         return
-    exact = any(one.operator in {"==", "===", "~="} for one in requirement.specifier)
-    made = _required(name, rule, extra=extra, exact=exact, pinned=bool(requirement.specifier))
-    yield replace(made, shift=made.shift - (name == "cupy"))  # its source builds for ROCm
+    exact = any(clause.operator in {"==", "===", "~="} for clause in requirement.specifier)
+    required = _required(name, rule, extra=extra, exact=exact, pinned=bool(requirement.specifier))
+    yield replace(required, shift=required.shift - (name == "cupy"))  # its source builds for ROCm
 
 
 _OTHERS_WHEEL = re.compile(r"==[\w.]+\+(?:xpu|rocm|cpu)")
@@ -90,8 +90,8 @@ def _is_for_other_systems(requirement: Requirement) -> bool:
 def _systems(
     system: str, platform: str, os_name: str, *machines: str
 ) -> tuple[dict[str, str], ...]:
-    said = {"platform_system": system, "sys_platform": platform, "os_name": os_name}
-    return tuple(said | {"platform_machine": machine} for machine in machines)
+    markers = {"platform_system": system, "sys_platform": platform, "os_name": os_name}
+    return tuple(markers | {"platform_machine": machine} for machine in machines)
 
 
 _LINUX, *_OTHERS = (

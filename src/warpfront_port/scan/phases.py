@@ -72,8 +72,11 @@ def plan_port(
     phases = [
         _phase(number, by_phase.get(number, []), rules, kernels) for number in range(len(TITLES))
     ]
-    left = [str(phase.number) for phase in phases if phase.state == "open"]
-    return (*phases[:-1], _verification(phases[-1], [one for one in left if one != "8"]))
+    remaining = [str(phase.number) for phase in phases if phase.state == "open"]
+    return (
+        *phases[:-1],
+        _verification(phases[-1], [number_text for number_text in remaining if number_text != "8"]),
+    )
 
 
 def _phase(
@@ -97,25 +100,25 @@ def _phase(
 
 def _steps(findings: list[ScanFinding], rules: Mapping[str, Rule]) -> Iterable[RuleShare]:
     for rule, count in Counter(finding.rule for finding in findings).items():
-        own = [finding for finding in findings if finding.rule == rule]
-        errors = sum(finding.severity is Severity.ERROR for finding in own)
+        of_rule = [finding for finding in findings if finding.rule == rule]
+        errors = sum(finding.severity is Severity.ERROR for finding in of_rule)
         yield RuleShare(
             rule=rule,
             title=rules[rule].title,
             fix=rules[rule].fix,
             errors=errors,
             warnings=count - errors,
-            first=f"{own[0].path}:{own[0].line}",
+            first=f"{of_rule[0].path}:{of_rule[0].line}",
         )
 
 
-def _verification(phase: Phase, left: list[str]) -> Phase:
+def _verification(phase: Phase, remaining: list[str]) -> Phase:
     """Return the last phase. It is open until images pass, since a scan never proves that a
     port works.
     """
-    after = f"after phases {', '.join(left)}: " if left else ""
-    found = "" if phase.state == "clear" else f"{phase.why}; "
-    why = f"{found}{after}build the image and run `invoke verify` on the target"
+    after = f"after phases {', '.join(remaining)}: " if remaining else ""
+    summary = "" if phase.state == "clear" else f"{phase.why}; "
+    why = f"{summary}{after}build the image and run `invoke verify` on the target"
     return Phase(number=8, title=phase.title, state="open", why=why, steps=phase.steps)
 
 

@@ -80,7 +80,7 @@ def read_project(texts: Mapping[str, str], identifiers: Mapping[str, str]) -> Pr
     return Project(
         units=tuple(sorted(product or units)),
         way=_way(texts, product or units),
-        renames=tuple(one for one in named if one is not None),
+        renames=tuple(renames for renames in named if renames is not None),
         tables=bool(identifiers),
     )
 
@@ -102,13 +102,13 @@ def _renames(path: str, text: str, identifiers: Mapping[str, str]) -> Renames | 
     if not counts:
         return None
     lacking = {name for name in counts if name not in identifiers} if identifiers else set()
-    own = {name for name in lacking if re.search(rf"(?m)^\s*#\s*define\s+{name}\b", text)}
-    twinless = tuple((name, _line_of(text, name)) for name in sorted(lacking - own))
+    defined = {name for name in lacking if re.search(rf"(?m)^\s*#\s*define\s+{name}\b", text)}
+    twinless = tuple((name, _line_of(text, name)) for name in sorted(lacking - defined))
     return Renames(path=path, names=len(counts), uses=sum(counts.values()), twinless=twinless)
 
 
-def _blank(found: re.Match[str]) -> str:
-    return " " * len(found[0])
+def _blank(match: re.Match[str]) -> str:
+    return " " * len(match[0])
 
 
 def _line_of(text: str, name: str) -> int:

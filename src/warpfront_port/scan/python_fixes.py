@@ -78,8 +78,8 @@ def fix_python(source: SourceText) -> Fix | None:
         return None
     matches = [match for match in rule_matches(source, Context()) if _is_open(match)]
     changes = _apart({change for match in matches for change in _changes(module, match)})
-    for kept in (changes, *([change] for change in changes if len(changes) > 1)):
-        fix = _fix(source, kept)
+    for subset in (changes, *([change] for change in changes if len(changes) > 1)):
+        fix = _fix(source, subset)
         if fix is not None:
             return fix
     return None
@@ -120,13 +120,13 @@ def _is_open(match: Match) -> bool:
 
 
 def _apart(changes: Iterable[_Change]) -> list[_Change]:
-    kept: list[_Change] = []
+    disjoint: list[_Change] = []
     for change in sorted(changes):
-        if change in kept:
+        if change in disjoint:
             continue
-        if not kept or change.start >= kept[-1].end:
-            kept.append(change)
-    return kept
+        if not disjoint or change.start >= disjoint[-1].end:
+            disjoint.append(change)
+    return disjoint
 
 
 def _changes(module: Module, match: Match) -> Iterator[_Change]:
@@ -226,7 +226,9 @@ def _other(rule: str, value: ast.expr) -> str | None:
     """The source of what AMD is given instead."""
     text = text_of(value)
     if text is not None and rule == "PY010":
-        settings = [one for one in text.split(",") if not re.match(r"\s*max_split_size_mb", one)]
+        settings = [
+            setting for setting in text.split(",") if not re.match(r"\s*max_split_size_mb", setting)
+        ]
         return repr(",".join(settings)) if "=" not in text else None
     if text is not None:
         other = _TEXTS.get(rule, {}).get(text)
@@ -244,8 +246,8 @@ def _tiers(module: Module, node: ast.ImportFrom, gate: str) -> Iterator[_Change]
     names = [(alias.name, alias.asname) for alias in node.names]
     plain = node in module.tree.body and names == [("flash_attn_func", None)]
     calls = module.called.get("flash_attn_func", ())
-    asked = {item.arg for call in calls for item in call.keywords}
-    if plain and calls and asked <= _FLASH_ARGUMENTS and module.imported.get("torch") == "torch":
+    keywords = {item.arg for call in calls for item in call.keywords}
+    if plain and calls and keywords <= _FLASH_ARGUMENTS and module.imported.get("torch") == "torch":
         start, end = module.span(node)
         if module.text[end : end + 1] in ("\n", ""):
             text = _THREE_TIERS.format(gate=gate, line=module.text[start:end])

@@ -88,7 +88,7 @@ def judge(
     """
     lines = _Lines(source.text)
     suppressions = tuple(read_suppressions(source.text, lines))
-    found: dict[tuple[str, int, int], ScanFinding] = {}
+    by_place: dict[tuple[str, int, int], ScanFinding] = {}
     uses: dict[tuple[str, int, int], set[int]] = {}
     for rule_match in sorted(rule_matches, key=_WORST_LAST):
         rule = rules[rule_match.rule]
@@ -98,21 +98,21 @@ def judge(
         if evidence is not None and target.is_rocm:
             finding = _with_evidence(finding, rule, evidence)
         key = (finding.rule, finding.line, finding.column if finding.rule[:2] != "DP" else 0)
-        found[key] = finding
+        by_place[key] = finding
         if rule_match.use >= 0:
             uses.setdefault(key, set()).add(lines.place(rule_match.use)[0])
     scan_findings: list[ScanFinding] = []
     used: set[Suppression] = set()
-    for key, finding in found.items():
+    for key, finding in by_place.items():
         suppression = _suppressing(finding, suppressions)
         if suppression is None:
             scan_findings.append(replace(finding, uses=tuple(sorted(uses.get(key, ())))))
         else:
             used.add(suppression)
-    suppressed = len(found) - len(scan_findings)
+    suppressed = len(by_place) - len(scan_findings)
     for rule_match in _about_suppressions(suppressions, used, source.text):
-        own = _finding(source, rule_match, target, rules[rule_match.rule], lines)
-        scan_findings += [own] if own is not None else []
+        finding_here = _finding(source, rule_match, target, rules[rule_match.rule], lines)
+        scan_findings += [finding_here] if finding_here is not None else []
     return Judged(findings=tuple(sorted(scan_findings)), suppressed=suppressed)
 
 
@@ -159,8 +159,8 @@ def _finding(
         severity, gate = Severity.NOTE, softer
     line, column = lines.place(rule_match.start)
     end_line, end_column = lines.place(max(rule_match.end, rule_match.start))
-    what = " ".join((rule_match.what or lines.text(line)).split())[:_EXCERPT]
-    excerpt = lines.text(line) if rule_match.end > rule_match.start else what
+    snippet = " ".join((rule_match.what or lines.text(line)).split())[:_EXCERPT]
+    excerpt = lines.text(line) if rule_match.end > rule_match.start else snippet
     return ScanFinding(
         path=str(source.path),
         line=line,
@@ -169,18 +169,18 @@ def _finding(
         end_column=end_column,
         rule=rule.id,
         severity=severity,
-        message=rule.message.replace("{what}", what),
+        message=rule.message.replace("{what}", snippet),
         gate=gate,
         gate_line=rule_match.gate_line if gate is not Gate.OPEN else 0,
         excerpt=excerpt,
-        cause=rule_match.key or (_cause(what) if rule.cause_by_name else ""),
+        cause=rule_match.key or (_cause(snippet) if rule.cause_by_name else ""),
     )
 
 
-def _cause(what: str) -> str:
+def _cause(snippet: str) -> str:
     """Return what the places of one cause have in common: the first telling word of the code."""
-    words = _TELLING.findall(what)
-    return next((word for word in words if word not in _COMMON), what[:40])
+    words = _TELLING.findall(snippet)
+    return next((word for word in words if word not in _COMMON), snippet[:40])
 
 
 _TELLING = re.compile(r"-{1,2}[a-zA-Z][\w-]*(?:=\w+)?|[A-Za-z_][\w.]{2,}(?:::\w+)*")
@@ -262,5 +262,5 @@ def _about_suppressions(
     for suppression in suppressions:
         if suppression not in used:
             rule = "SC002" if suppression.reason else "SC001"
-            what = text[suppression.start : suppression.end]
-            yield Match(rule=rule, start=suppression.start, end=suppression.end, what=what)
+            comment = text[suppression.start : suppression.end]
+            yield Match(rule=rule, start=suppression.start, end=suppression.end, what=comment)

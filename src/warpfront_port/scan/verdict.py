@@ -153,7 +153,7 @@ def judge_project(
         causes=causes,
         reasons=tuple(undetermined),
         project=project,
-        size=_size(causes, {one.path for one in listed}),
+        size=_size(causes, {listed_finding.path for listed_finding in listed}),
         taken=tuple(taken),
         compiler=compiler,
     )
@@ -182,19 +182,19 @@ def _causes(
     for finding in findings:
         consequence = consequence_of(finding, rules[finding.rule], units)
         groups.setdefault((consequence, finding.rule, finding.cause), []).append(finding)
-    made = [
+    causes = [
         _cause(consequence, rules[rule], group) for (consequence, rule, _), group in groups.items()
     ]
     order = list(Consequence)
     return sorted(
-        made,
-        key=lambda one: (
-            order.index(one.consequence),
-            _LEVELS[one.severity],
-            one.rule.startswith(("DP", "CT", "SH")),
-            -one.uses,
-            one.rule,
-            one.places,
+        causes,
+        key=lambda cause: (
+            order.index(cause.consequence),
+            _LEVELS[cause.severity],
+            cause.rule.startswith(("DP", "CT", "SH")),
+            -cause.uses,
+            cause.rule,
+            cause.places,
         ),
     )
 
@@ -208,7 +208,10 @@ def _cause(consequence: Consequence, rule: Rule, group: Sequence[ScanFinding]) -
             scan_finding.line,
         ),
     )
-    places = [f"{one.path}:{one.line}" for one in (first, *(g for g in group if g is not first))]
+    places = [
+        f"{finding.path}:{finding.line}"
+        for finding in (first, *(g for g in group if g is not first))
+    ]
     uses = sum(max(len(scan_finding.uses), 1) for scan_finding in group)
     if len(group) == 1:
         places += [f"{first.path}:{line}" for line in first.uses if line != first.line]

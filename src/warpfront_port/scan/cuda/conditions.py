@@ -207,12 +207,18 @@ def _operand(side: Side, macros: Macros) -> Callable[[str], Value]:
     def value(text: str) -> Value:
         if text in ("true", "false") or not (match := _OPERAND.fullmatch(text)):
             return int(text == "true") if text in ("true", "false") else integer(text)
-        known = macros.known(match[1], side)
+        macro_value = macros.known(match[1], side)
         if match[1] == text:
-            return NONZERO if known == "set" else known if isinstance(known, int) else _FIXED[known]
-        if known is None or (isinstance(known, int) and match[1] in macros.table.names):
+            return (
+                NONZERO
+                if macro_value == "set"
+                else macro_value
+                if isinstance(macro_value, int)
+                else _FIXED[macro_value]
+            )
+        if macro_value is None or (isinstance(macro_value, int) and match[1] in macros.table.names):
             return None  # a number of the table is what it compares as, should it be there
-        return int(known != "unset")
+        return int(macro_value != "unset")
 
     return value
 

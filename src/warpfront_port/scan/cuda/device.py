@@ -55,8 +55,8 @@ def asm_rule_matches(view: View, span: Span) -> Iterator[Match]:
     An empty text orders memory on any compiler; GCN's own instructions are ported code.
     """
     node = view.syntax.around(span[0], "gnu_asm_expression")
-    found = view.code.find(";", span[1], span[1] + _FAR) if node is None else node.end_byte
-    whole = (span[0], max(found, span[1]))
+    close = view.code.find(";", span[1], span[1] + _FAR) if node is None else node.end_byte
+    whole = (span[0], max(close, span[1]))
     operands = view.code.find(":", *whole)
     end = operands if operands >= 0 else whole[1]
     template = " ".join(_STRING.findall(view.source.text[span[1] : end]))
@@ -94,8 +94,8 @@ def _short(template: str) -> str:
 
 def memory_rule_matches(view: View, name: str, span: Span) -> Iterator[Match]:
     """Yield what the use of one name means for memory: CU129, CU170."""
-    whole, given = view.syntax.call(span[0])
-    if not given:
+    whole, arguments = view.syntax.call(span[0])
+    if not arguments:
         return
     if name in ("alloca", "__builtin_alloca"):
         if view.in_device_code(span[0]):
@@ -104,7 +104,7 @@ def memory_rule_matches(view: View, name: str, span: Span) -> Iterator[Match]:
     text = view.code[slice(*whole)]
     opts_in = "MaxDynamicSharedMemorySize" in text or "MAX_DYNAMIC_SHARED" in text
     if opts_in and view.region(span[0]).reach != {"amd"}:
-        size = number_of(view, view.code[slice(*given[-1])])
+        size = number_of(view, view.code[slice(*arguments[-1])])
         yield rule_match(view, "CU129", whole, shift=int((size or 0) > _LDS_BYTES))
 
 
@@ -122,10 +122,10 @@ def _libcuxx(view: View) -> Iterator[Match]:
     """Names of `cuda::` that a project which has a namespace of that name may mean itself are only
     libcu++'s where its headers are.
     """
-    included = any(_LIBCUXX_HEADER.match(one.body) for one in view.included)
-    own = "cuda" in view.context.own_namespaces
+    included = any(_LIBCUXX_HEADER.match(directive.body) for directive in view.included)
+    is_redefined = "cuda" in view.context.own_namespaces
     for match in _LIBCUXX.finditer(view.code):
-        if included or not own or _CERTAINLY_LIBCUXX.search(match[0]):
+        if included or not is_redefined or _CERTAINLY_LIBCUXX.search(match[0]):
             words = frozenset(re.findall(r"\w+", match[0]))
             yield rule_match(view, "CU147", match.span(), names=words)
 
@@ -152,17 +152,17 @@ def _shared_memory(view: View) -> Iterator[Match]:
         kind = view.syntax.text(declaration.child_by_field_name("type"))
         for variable in declaration.children_by_field_name("declarator"):
             name, _, bounds = view.syntax.text(variable).partition("[")
-            extents = [number_of(view, one) for one in bounds.rstrip("]").split("][") if bounds]
+            extents = [number_of(view, bound) for bound in bounds.rstrip("]").split("][") if bounds]
             span = (declaration.start_byte, variable.end_byte)
             if extents == [32] and _a_slot_a_warp(view, name, function):
-                what = f"{name}[32], a slot a warp,"
-                yield rule_match(view, "CU114", span, what=what)
+                description = f"{name}[32], a slot a warp,"
+                yield rule_match(view, "CU114", span, what=description)
             size = _SIZES.get(" ".join(kind.split()), 0) if extents else 0
             size *= math.prod(extent or 0 for extent in extents)
             total[function.start_byte] += size
             if size and total[function.start_byte] > _LDS_BYTES:
-                what = f"{total[function.start_byte]} bytes of __shared__"
-                yield rule_match(view, "CU130", span, what=what)
+                description = f"{total[function.start_byte]} bytes of __shared__"
+                yield rule_match(view, "CU130", span, what=description)
 
 
 def _a_slot_a_warp(view: View, name: str, function: Node) -> bool:

@@ -30,8 +30,8 @@ def guard_rule_matches(view: View) -> Iterator[Match]:
     """
     for chain, arm, span in unwritten_arms(view):
         if "amd" in chain.reach:
-            what = f"#{arm.directive.name} {arm.directive.body}"
-            yield rule_match(view, "CU156", span, what=what)
+            condition = f"#{arm.directive.name} {arm.directive.body}"
+            yield rule_match(view, "CU156", span, what=condition)
     for chain in view.reaches.chains:
         yield from (_at(view, "CU155", arm, chain) for arm in chain.arms if _of_old_hip(view, arm))
         if "amd" not in chain.reach or _has_arm_for_amd(chain):
@@ -117,6 +117,6 @@ def _has_arm_for_amd(chain: ConditionChain) -> bool:
 
 def _at(view: View, rule: str, arm: Arm, chain: ConditionChain) -> Match:
     directive = arm.directive
-    what = f"#{directive.name} {directive.body}"
+    condition = f"#{directive.name} {directive.body}"
     span = (directive.start, directive.end)
-    return rule_match(view, rule, span, what=what, sides=chain.reach)
+    return rule_match(view, rule, span, what=condition, sides=chain.reach)

@@ -40,7 +40,7 @@ class HeaderFacts:
 def facts_of(view: View) -> HeaderFacts:
     """Return the facts of a file that apply to other files. Macros of a `.cu` are private to it."""
     namespaces = frozenset(
-        name.strip() for found in _NAMESPACE.findall(view.code) for name in found.split("::")
+        name.strip() for path in _NAMESPACE.findall(view.code) for name in path.split("::")
     )
     header = view.source.path.suffix.lower() in _HEADERS
     if not _VENDOR.search(view.source.text):
@@ -88,28 +88,28 @@ def _nvidias(view: View) -> frozenset[str]:
     In `#if X_CUDA ... #elif X_HIP` and in `X_CUDA || X_HIP`, AMD has no X_CUDA: the second would
     never be tested.
     """
-    found: set[str] = set()
+    cuda_macros: set[str] = set()
     for chain in view.reaches.chains:
         before: set[str] = set()
         for arm in chain.arms:
             macros = {name for name in arm.macros if _CUDA_NAME.search(name)}
             amd = any(AMD_NAME.search(name) for name in arm.macros)
             if amd and "&&" not in arm.directive.body and "!" not in arm.directive.body:
-                found |= before | macros
+                cuda_macros |= before | macros
             elif len(arm.macros) == 1 and "!" not in arm.directive.body:
                 before |= macros
-    return frozenset(found)
+    return frozenset(cuda_macros)
 
 
 def _shared(view: View) -> frozenset[str]:
     """Return macros that occur together with one of AMD's: around its arm, or in one condition."""
-    found: set[str] = set()
+    shared: set[str] = set()
     for region in view.reaches.regions:
         if region.arms and any(map(AMD_NAME.search, region.arms[-1].macros)):
-            found = found.union(*(arm.macros for arm in region.arms[:-1]))
+            shared = shared.union(*(arm.macros for arm in region.arms[:-1]))
             if "&&" in region.arms[-1].directive.body:
-                found |= region.arms[-1].macros
-    return frozenset(found)
+                shared |= region.arms[-1].macros
+    return frozenset(shared)
 
 
 _CUDA_NAME = re.compile(
@@ -119,10 +119,10 @@ _CUDA_NAME = re.compile(
 
 def _macro_reaches(view: View) -> Iterator[tuple[str, Reach]]:
     directives = view.directives
-    guards = {d.body for at, d in enumerate(directives) if is_guard(directives, at)}
+    guards = {d.body for index, d in enumerate(directives) if is_guard(directives, index)}
     for name, defined in view.macros.items():
         if name not in guards:
-            yield name, frozenset().union(*(view.region(one.start).reach for one in defined))
+            yield name, frozenset().union(*(view.region(define.start).reach for define in defined))
 
 
 def vendor_macros(facts: Iterable[HeaderFacts]) -> dict[str, Mapping[Side, DocumentInputs]]:
@@ -133,13 +133,13 @@ def vendor_macros(facts: Iterable[HeaderFacts]) -> dict[str, Mapping[Side, Docum
     """
     reaches: dict[str, Reach] = {}
     facts = tuple(facts)
-    asked = frozenset().union(*(fact.asked for fact in facts))
+    tested = frozenset().union(*(fact.asked for fact in facts))
     for fact in facts:
         reaches.update(dict.fromkeys(fact.nvidias - reaches.keys(), frozenset({"nvidia"})))
         for name, reach in fact.reaches.items():
             reaches[name] = reaches.get(name, frozenset()) | reach
-    own = _beside_amds(asked).difference(*(fact.shared for fact in facts))
-    reaches |= dict.fromkeys(own, frozenset({"nvidia"}))
+    nvidia_only = _beside_amds(tested).difference(*(fact.shared for fact in facts))
+    reaches |= dict.fromkeys(nvidia_only, frozenset({"nvidia"}))
     return {
         name: row
         for name, reach in reaches.items()
@@ -147,10 +147,10 @@ def vendor_macros(facts: Iterable[HeaderFacts]) -> dict[str, Mapping[Side, Docum
     }
 
 
-def _beside_amds(asked: Iterable[str]) -> frozenset[str]:
+def _beside_amds(tested: Iterable[str]) -> frozenset[str]:
     """Return NVIDIA's halves of pairs among tested macros: `X_CUDA` of `X_CUDA` and `X_HIP`."""
-    amds = {one for name in asked if (one := _PART_OF_AMD.sub("@", name)) != name}
-    return frozenset(name for name in asked if _PART_OF_NVIDIA.sub("@", name) in amds)
+    amds = {pair for name in tested if (pair := _PART_OF_AMD.sub("@", name)) != name}
+    return frozenset(name for name in tested if _PART_OF_NVIDIA.sub("@", name) in amds)
 
 
 _LIBRARY = "(?=BLAS|FFT|RAND|SOLVER|SPARSE)"
@@ -161,12 +161,12 @@ _PART_OF_NVIDIA = re.compile(rf"(?<=[A-Za-z0-9]_)(?:CU{_LIBRARY}|(?:CUDA|NVIDIA)
 def _row(name: str, missing: Reach) -> Mapping[Side, DocumentInputs]:
     """Return the known values of a macro on each side; empty where the table has all of them."""
     table = macro_table()
-    known = {side: table.known(name, side) for side in SIDES}
-    if name in table.names or all(known[side] is not None for side in missing):
+    values = {side: table.known(name, side) for side in SIDES}
+    if name in table.names or all(values[side] is not None for side in missing):
         return {}
     return {
         side: "unset" if value is None else value
-        for side, value in known.items()
+        for side, value in values.items()
         if side in missing or value is not None
     }
 

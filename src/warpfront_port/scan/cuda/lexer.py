@@ -70,11 +70,11 @@ def blank(text: str) -> Blanked:
     parts: list[str] = []
     directives: list[Directive] = []
     literals: list[Span] = []
-    done = 0
+    position = 0
     line_is_empty = True
-    while (match := _HIDING.search(text, done)) is not None:
+    while (match := _HIDING.search(text, position)) is not None:
         start, end = match.span()
-        before = text[done:start]
+        before = text[position:start]
         line_is_empty = not before.rpartition("\n")[2].strip() and (line_is_empty or "\n" in before)
         opening = match[0]
         if opening in ("#", "%:") and line_is_empty:
@@ -89,8 +89,8 @@ def blank(text: str) -> Blanked:
             hidden = opening if len(opening) <= 2 and opening[0] != "/" else spaces(opening)
         line_is_empty = line_is_empty and opening.startswith("/")
         parts += (before, hidden)
-        done = end
-    parts.append(text[done:])
+        position = end
+    parts.append(text[position:])
     return Blanked(code="".join(parts), directives=tuple(directives), literals=tuple(literals))
 
 
@@ -143,8 +143,8 @@ def blank_directive(text: str, directive: Directive) -> str:
     line = text[directive.start : directive.end]
     if directive.name != "define":
         return spaces(line)
-    code = _LITERAL.sub(lambda found: quoted(found[0]), without_comments(line))
-    return _SPLICE.sub(lambda found: " " + found[0][1:], code)
+    code = _LITERAL.sub(lambda match: quoted(match[0]), without_comments(line))
+    return _SPLICE.sub(lambda match: " " + match[0][1:], code)
 
 
 def without_comments(text: str) -> str:
@@ -152,5 +152,5 @@ def without_comments(text: str) -> str:
     if "/" not in text:
         return text
     return _COMMENT_OR_STRING.sub(
-        lambda found: found[0] if found[0][0] == '"' else spaces(found[0]), text
+        lambda match: match[0] if match[0][0] == '"' else spaces(match[0]), text
     )

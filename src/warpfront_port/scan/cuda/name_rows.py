@@ -62,4 +62,4 @@ def rows_naming(name: str) -> tuple[NameRow, ...]:
 
 def rows_including(header: str) -> tuple[NameRow, ...]:
     """The rows that are about `header`, the path as an #include writes it."""
-    return tuple(row for row in rows() if any(one.match(header) for one in row.headers))
+    return tuple(row for row in rows() if any(pattern.match(header) for pattern in row.headers))

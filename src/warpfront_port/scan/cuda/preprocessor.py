@@ -91,12 +91,12 @@ def read_reaches(directives: Sequence[Directive], table: MacroTable) -> Reaches:
     regions = [Region(start=0, reach=EVERYWHERE, arms=())]
     chains: list[ConditionChain] = []
     frames: list[_Frame] = []
-    for at, directive in enumerate(directives):
-        here = regions[-1]
+    for index, directive in enumerate(directives):
+        region_before = regions[-1]
         if directive.name in ("if", "ifdef", "ifndef"):
-            frames.append(_opened(directives, at, here))
+            frames.append(_opened(directives, index, region_before))
         if directive.name in _ARMS and frames:
-            regions.append(_next_arm(directives, at, frames[-1], macros))
+            regions.append(_next_arm(directives, index, frames[-1], macros))
         elif directive.name == "endif" and frames:
             frame = frames.pop()
             chains.append(
@@ -106,7 +106,7 @@ def read_reaches(directives: Sequence[Directive], table: MacroTable) -> Reaches:
                 Region(start=directive.end, reach=frame.outside.reach, arms=frame.outside.arms)
             )
         elif directive.name in ("define", "undef"):
-            _learn(directive, here.reach, macros)
+            _learn(directive, region_before.reach, macros)
     return Reaches(
         regions=tuple(regions),
         chains=tuple(chains),
@@ -127,26 +127,26 @@ def condition_of(directive: Directive) -> str:
     return "1" if directive.name == "else" else directive.body
 
 
-def _opened(directives: Sequence[Directive], at: int, here: Region) -> _Frame:
+def _opened(directives: Sequence[Directive], index: int, outside: Region) -> _Frame:
     """Return the arm that a directive opens.
 
     A test of hipcc's own macro together with __CUDACC__ implies that the file expects __CUDACC__ to
     be unset there. An include guard's macro is unset on every side, whatever its name.
     """
     assumed = {}
-    if "__CUDACC__" in directives[at].body:
-        chain = frozenset().union(*(named(condition_of(arm)) for arm in _chain(directives, at)))
+    if "__CUDACC__" in directives[index].body:
+        chain = frozenset().union(*(named(condition_of(arm)) for arm in _chain(directives, index)))
         if chain & {"__HIPCC__", "__HIP__", "__HIP_PLATFORM_AMD__"}:
             assumed["__CUDACC__"] = "tells"
-    if is_guard(directives, at):
-        assumed[directives[at].body] = "guard"
-    return _Frame(outside=here, taken=dict.fromkeys(SIDES, False), assumed=assumed)
+    if is_guard(directives, index):
+        assumed[directives[index].body] = "guard"
+    return _Frame(outside=outside, taken=dict.fromkeys(SIDES, False), assumed=assumed)
 
 
-def _chain(directives: Sequence[Directive], at: int) -> Iterator[Directive]:
+def _chain(directives: Sequence[Directive], index: int) -> Iterator[Directive]:
     """The directives of the chain that opens at `at`, without what is nested in it."""
     depth = 0
-    for directive in directives[at : at + _MAX_NESTING]:
+    for directive in directives[index : index + _MAX_NESTING]:
         if directive.name in ("if", "ifdef", "ifndef"):
             depth += 1
         if depth == 1 and directive.name in _ARMS:
@@ -157,19 +157,19 @@ def _chain(directives: Sequence[Directive], at: int) -> Iterator[Directive]:
                 return
 
 
-def is_guard(directives: Sequence[Directive], at: int) -> bool:
+def is_guard(directives: Sequence[Directive], index: int) -> bool:
     """Return true if `#ifndef X` is followed by `#define X` with nothing after it."""
-    after = directives[at + 1] if at + 1 < len(directives) else None
+    after = directives[index + 1] if index + 1 < len(directives) else None
     return (
-        directives[at].name == "ifndef"
+        directives[index].name == "ifndef"
         and after is not None
         and after.name == "define"
-        and after.body == directives[at].body
+        and after.body == directives[index].body
     )
 
 
-def _next_arm(directives: Sequence[Directive], at: int, frame: _Frame, macros: Macros) -> Region:
-    directive = directives[at]
+def _next_arm(directives: Sequence[Directive], index: int, frame: _Frame, macros: Macros) -> Region:
+    directive = directives[index]
     condition = condition_of(directive)
     reach: set[Side] = set()
     undecided: set[Side] = set()

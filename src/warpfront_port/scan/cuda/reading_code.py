@@ -63,10 +63,10 @@ def rule_matches(source: SourceText, context: Context) -> Iterator[Match]:
     view = View(source=source, context=context)
     if _is_cudas_own(view):
         return
-    seen: Seen = set()
-    yield from _included(view, seen)
+    reported: Seen = set()
+    yield from _included(view, reported)
     yield from guard_rule_matches(view)
-    yield from _named(view, seen)
+    yield from _named(view, reported)
     yield from lane_rule_matches(view)
     yield from device_rule_matches(view)
 
@@ -95,7 +95,7 @@ def header_facts(source: SourceText, context: Context | None = None) -> HeaderFa
     return facts_of(View(source=source, context=context or Context()))
 
 
-def _included(view: View, seen: Seen) -> Iterator[Match]:
+def _included(view: View, reported: Seen) -> Iterator[Match]:
     for directive in view.directives:
         header = path_of(directive.body) if directive.name.startswith("include") else None
         if header is None:
@@ -103,25 +103,27 @@ def _included(view: View, seen: Seen) -> Iterator[Match]:
         for row in rows_including(str(header)):
             span = (directive.start, directive.end)
             key = (row.rule, "", view.region(directive.start).reach)
-            if row.once_a_file and key in seen:
+            if row.once_a_file and key in reported:
                 continue
-            seen.add(key)
+            reported.add(key)
             yield rule_match(view, row.rule, span, what=str(header), shift=row.shift)
 
 
-def _named(view: View, seen: Seen) -> Iterator[Match]:
+def _named(view: View, reported: Seen) -> Iterator[Match]:
     interesting = {name for name in view.names if name in _LOOKED_AT or rows_naming(name)}
     if not interesting:
         return
     places = [match for match in NAME.finditer(view.code) if match[0] in interesting]
-    own = {place[0] for place in places if is_function(view, place.span())} | declared_names(view)
+    declared = {place[0] for place in places if is_function(view, place.span())} | declared_names(
+        view
+    )
     looked_at = 0
     for place in places:
-        if place[0] not in own:
+        if place[0] not in declared:
             looked_at += 1
             if looked_at <= _MOST_LOOKED_AT:
                 yield from _at_name(view, place[0], place.span())
-            yield from _by_rows(view, place[0], place.span(), seen)
+            yield from _by_rows(view, place[0], place.span(), reported)
 
 
 def _at_name(view: View, name: str, span: Span) -> Iterator[Match]:
@@ -133,12 +135,12 @@ def _at_name(view: View, name: str, span: Span) -> Iterator[Match]:
         yield from memory_rule_matches(view, name, span)
 
 
-def _by_rows(view: View, name: str, span: Span, seen: Seen) -> Iterator[Match]:
+def _by_rows(view: View, name: str, span: Span, reported: Seen) -> Iterator[Match]:
     for row in rows_naming(name):
         key = (row.rule, "" if row.once_a_file else name, view.region(span[0]).reach)
-        if ((row.once or row.once_a_file) and key in seen) or not _fits(view, row, span):
+        if ((row.once or row.once_a_file) and key in reported) or not _fits(view, row, span):
             continue
-        seen.add(key)
+        reported.add(key)
         if not is_definition(view, span):
             yield rule_match(view, row.rule, span, shift=row.shift, names={name})
 

@@ -123,7 +123,7 @@ class Syntax:
 
     def _side(self, offset: int) -> Side | None:
         reach = self.reaches.at(offset).reach
-        return next((one for one in ("amd", *SIDES) if one in reach), None)
+        return next((side for side in ("amd", *SIDES) if side in reach), None)
 
     def _tree(self, offset: int) -> tree_sitter.Tree | None:
         """The reading that has `offset`: AMD's where AMD comes to, bodies of macros apart."""
@@ -131,7 +131,7 @@ class Syntax:
             return self._of_macros
         side = self._side(offset)
         arms = {arm.directive.start for arm in self.reaches.at(offset).arms}
-        readings = (read for of, shown, read in self._readings if of == side and arms <= shown)
+        readings = (read for of, active, read in self._readings if of == side and arms <= active)
         tree = next(readings, None)
         if tree is None and side is not None and self._parsed <= _MOST_BYTES:
             tree = self._read(side, arms)
@@ -182,8 +182,8 @@ class Syntax:
     def _specifying(self) -> Mapping[str, list[str]]:
         """The file's macros for such words in a function's head."""
         bodies = (directive.body for directive in self.directives if directive.name == "define")
-        found = ((body, _SPECIFIER.findall(body)) for body in bodies if "{" not in body)
-        return {body.split()[0]: sides for body, sides in found if sides}
+        specifiers = ((body, _SPECIFIER.findall(body)) for body in bodies if "{" not in body)
+        return {body.split()[0]: sides for body, sides in specifiers if sides}
 
     def specifiers(self, offset: int) -> frozenset[str]:
         """`global`, `device`, `host`, of the function around `offset`; a lambda without any has
@@ -233,16 +233,16 @@ class Syntax:
         like parameters, or for text that is no C++. The text after the name is then parsed by
         itself.
         """
-        found = _called(self.path(offset), offset)
-        if found is None and _MAY_BE_CALL.match(self.code, offset):
+        call_node = _called(self.path(offset), offset)
+        if call_node is None and _MAY_BE_CALL.match(self.code, offset):
             end = self.code.find(";", offset, offset + _PIECE)
             piece = self.code[offset : end if end > 0 else offset + _PIECE]
             tree = self._parse(b" " * offset + piece.encode("ascii", "replace"))
-            found = _called(self._path(tree, offset), offset)
-        given = None if found is None else found.child_by_field_name("arguments")
-        nodes = () if given is None else given.named_children
+            call_node = _called(self._path(tree, offset), offset)
+        arguments = None if call_node is None else call_node.child_by_field_name("arguments")
+        nodes = () if arguments is None else arguments.named_children
         spans = tuple((node.start_byte, node.end_byte) for node in nodes)
-        return (offset, offset if given is None else given.end_byte), spans
+        return (offset, offset if arguments is None else arguments.end_byte), spans
 
     def taker(self, offset: int, kind: str, operators: AbstractSet[str]) -> tuple[str, int]:
         """Return the name that the innermost node of a kind around `offset` is stored to, with
@@ -253,9 +253,9 @@ class Syntax:
         path = tuple(itertools.dropwhile(lambda node: node.type != kind, self.path(offset)))
         for inner, parent in itertools.pairwise(path):
             if parent.type in _STORING:
-                left = parent.children[0]
-                name = _NAME.search(self.code, left.start_byte, left.end_byte)
-                stored = name and inner != left and left.type != "field_expression"
+                destination = parent.children[0]
+                name = _NAME.search(self.code, destination.start_byte, destination.end_byte)
+                stored = name and inner != destination and destination.type != "field_expression"
                 return (name[0], name.start()) if name and stored else ("", -1)
             operator = parent.child_by_field_name("operator")
             called = self.text(parent.child_by_field_name("function"))
@@ -290,20 +290,22 @@ class Syntax:
         `offset` in that scope. Members of a class may be declared later.
         """
         if name not in self._declared:
-            places = (self._declaration(self.path(at)) for at in self.places(name))
+            places = (self._declaration(self.path(start)) for start in self.places(name))
             self._declared[name] = tuple(place for place in places if place is not None)
         side = self._side(offset)
-        seen = (
-            one
-            for one in self._declared[name]
-            if one.scope[0] <= offset < one.scope[1]
-            and (one.start <= offset or one.of_class)
-            and side in self.reaches.at(one.start).reach
+        visible = (
+            candidate
+            for candidate in self._declared[name]
+            if candidate.scope[0] <= offset < candidate.scope[1]
+            and (candidate.start <= offset or candidate.of_class)
+            and side in self.reaches.at(candidate.start).reach
         )
-        return max(seen, key=lambda one: (one.scope[0], one.start), default=None)
+        return max(
+            visible, key=lambda candidate: (candidate.scope[0], candidate.start), default=None
+        )
 
     def _declaration(self, path: Around) -> Declaration | None:
-        for at, (node, parent) in enumerate(itertools.pairwise(path), 1):
+        for depth, (node, parent) in enumerate(itertools.pairwise(path), 1):
             named = parent.children_by_field_name("declarator")
             if named and node not in named:
                 return None
@@ -312,10 +314,13 @@ class Syntax:
                 loop = parent.type == "for_range_loop"
                 # a parameter of a type, or of what is only declared, has no scope
                 ends = _SCOPES | (_DECLARING if parent.type in _PARAMETERS else set())
-                scope = next((one for one in path[at + (not loop) :] if one.type in ends), parent)
+                scope = next(
+                    (ancestor for ancestor in path[depth + (not loop) :] if ancestor.type in ends),
+                    parent,
+                )
                 typed = (head.partition("(")[2] if loop else head).split()
                 span, member = (scope.start_byte, scope.end_byte), scope.type == _CLASS
-                shape = frozenset(one.type for one in path[1:at])
+                shape = frozenset(ancestor.type for ancestor in path[1:depth])
                 return Declaration(path[0].start_byte, " ".join(typed), shape, span, member)
             if not parent.type.endswith(("declarator", "qualified_identifier")):
                 return None
@@ -333,6 +338,6 @@ class Syntax:
 
 
 def _called(path: Around, offset: int) -> Node | None:
-    found = next((node for node in path[:6] if node.type == "call_expression"), None)
-    given = None if found is None else found.child_by_field_name("arguments")
-    return found if given is not None and offset < given.start_byte else None
+    call = next((node for node in path[:6] if node.type == "call_expression"), None)
+    arguments = None if call is None else call.child_by_field_name("arguments")
+    return call if arguments is not None and offset < arguments.start_byte else None

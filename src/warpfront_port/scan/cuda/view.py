@@ -89,12 +89,12 @@ class View:
     @cached_property
     def macros(self) -> Mapping[str, tuple[Directive, ...]]:
         """The `#define`s of the file by the name they define."""
-        found: dict[str, list[Directive]] = {}
+        defines: dict[str, list[Directive]] = {}
         for directive in self.directives:
             name = NAME.match(directive.body) if directive.name == "define" else None
             if name is not None:
-                found.setdefault(name[0], []).append(directive)
-        return {name: tuple(defined) for name, defined in found.items()}
+                defines.setdefault(name[0], []).append(directive)
+        return {name: tuple(defined) for name, defined in defines.items()}
 
     @cached_property
     def portable(self) -> frozenset[str]:
@@ -105,8 +105,9 @@ class View:
     def is_hip(self) -> bool:
         """Return true if the file is already ported: its suffix, or HIP's header on every side."""
         return self.source.path.suffix == ".hip" or any(
-            _HIP_INCLUDE.match(one.body) and len(self.region(one.start).reach) == len(SIDES)
-            for one in self.included
+            _HIP_INCLUDE.match(directive.body)
+            and len(self.region(directive.start).reach) == len(SIDES)
+            for directive in self.included
         )
 
     @cached_property
@@ -154,8 +155,8 @@ class View:
 
 def inside(spans: tuple[Span, ...], offset: int) -> bool:
     """Return true if `offset` is in one of `spans`, which are in order and disjoint."""
-    at = bisect_right(spans, (offset, len(spans) and spans[-1][1])) - 1
-    return at >= 0 and spans[at][0] <= offset < spans[at][1]
+    index = bisect_right(spans, (offset, len(spans) and spans[-1][1])) - 1
+    return index >= 0 and spans[index][0] <= offset < spans[index][1]
 
 
 def rule_match(
@@ -216,7 +217,7 @@ def is_typed(code: str, start: int) -> bool:
 
 def defines(view: View, name: str) -> bool:
     """Return true if the file defines a function of this name."""
-    return any(is_function(view, (at, at + len(name))) for at in view.syntax.places(name))
+    return any(is_function(view, (start, start + len(name))) for start in view.syntax.places(name))
 
 
 _DEFINE_BEFORE = re.compile(r"(?:\#|%:)\s*define\s+\Z")
@@ -231,8 +232,10 @@ def number_of(view: View, text: str, depth: int = 4) -> int | None:
     """The value of an expression of integers and of macros of the file that stand for them."""
 
     def operand(name: str) -> Value:
-        own = macro_bodies(view, name)
-        return number_of(view, own[0], depth - 1) if depth and len(own) == 1 else integer(name)
+        bodies = macro_bodies(view, name)
+        return (
+            number_of(view, bodies[0], depth - 1) if depth and len(bodies) == 1 else integer(name)
+        )
 
     value = evaluated(text, operand)
     return value if isinstance(value, int) else None

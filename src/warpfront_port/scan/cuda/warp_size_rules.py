@@ -108,10 +108,10 @@ def mask_rule_matches(view: View, name: str, span: Span) -> Iterator[Match]:
 
 
 def _narrow_masks(view: View, name: str, span: Span) -> Iterator[Match]:
-    given = view.syntax.call(span[0])[1]
-    if not given:
+    arguments = view.syntax.call(span[0])[1]
+    if not arguments:
         return
-    mask = view.code[slice(*given[0])]
+    mask = view.code[slice(*arguments[0])]
     shift = mask_width_doubt(view, mask, span[0])
     if shift is None:
         return
@@ -121,10 +121,10 @@ def _narrow_masks(view: View, name: str, span: Span) -> Iterator[Match]:
         match = rule_match(view, "CU108", place, what=mask, shift=shift, names={name, mask})
         yield replace(match, use=span[0], sides=view.region(span[0]).reach)
         return
-    what, whole = f"{name}({mask}, ...)", (span[0], given[0][1])
+    description, whole = f"{name}({mask}, ...)", (span[0], arguments[0][1])
     if mask in view.context.masks:
-        what += " of {}:{}".format(*view.context.masks[mask])
-    match = rule_match(view, "CU108", whole, what=what, shift=shift, names={name, mask})
+        description += " of {}:{}".format(*view.context.masks[mask])
+    match = rule_match(view, "CU108", whole, what=description, shift=shift, names={name, mask})
     yield replace(match, key=mask)
 
 
@@ -156,8 +156,8 @@ def _narrow_ballots(view: View, name: str, span: Span) -> Iterator[Match]:
     variable, start = view.syntax.taker(span[0], "call_expression", _ON_BITS)
     if variable and _width(view, variable, start) == 32:
         rule = "CU109"
-        what = f"{variable} = {name}()"
-        yield rule_match(view, rule, (start, span[1]), what=what, names={name})
+        description = f"{variable} = {name}()"
+        yield rule_match(view, rule, (start, span[1]), what=description, names={name})
 
 
 _ON_BITS = frozenset("&|^~")
@@ -165,13 +165,13 @@ _OF_NUMBERS = _ON_BITS | set("+-*/%") | {"<<", ">>"}
 
 
 def _narrow_bits(view: View, span: Span) -> Iterator[Match]:
-    whole, given = view.syntax.call(span[0])
-    if not given:
+    whole, arguments = view.syntax.call(span[0])
+    if not arguments:
         return
-    asked = frozenset(_ASKING.findall(view.code, *given[0]))
-    words = _words(view, *given[0])
-    if asked or any(_is_lane_mask(view, word, span[0]) for word in words):
-        yield rule_match(view, "CU111", whole, names=asked)
+    queries = frozenset(_ASKING.findall(view.code, *arguments[0]))
+    words = _words(view, *arguments[0])
+    if queries or any(_is_lane_mask(view, word, span[0]) for word in words):
+        yield rule_match(view, "CU111", whole, names=queries)
 
 
 def _words(view: View, start: int, end: int) -> list[str]:
@@ -193,9 +193,9 @@ def _is_lane_mask(view: View, name: str, offset: int, depth: int = 1) -> bool:
         span = (value.start_byte, min(value.end_byte, value.start_byte + NEAR))
         if _HALF.search(view.code, *span) or inside(view.narrow_arms, span[0]):
             continue
-        others = _words(view, *span) if depth else ()
+        operands = _words(view, *span) if depth else ()
         if _ASKING.search(view.code, *span) or any(
-            _is_lane_mask(view, word, offset, depth - 1) for word in others if word != name
+            _is_lane_mask(view, word, offset, depth - 1) for word in operands if word != name
         ):
             return True
     return False
@@ -205,11 +205,11 @@ _HALF = re.compile(r">>\s*32\b")
 
 
 def _shuffle_constants(view: View, name: str, span: Span) -> Iterator[Match]:
-    whole, given = view.syntax.call(span[0])
+    whole, arguments = view.syntax.call(span[0])
     lane_at = 2 if name.endswith("_sync") else 1
-    if len(given) <= lane_at:
+    if len(arguments) <= lane_at:
         return
-    numbers = [number_of(view, view.code[slice(*argument)]) for argument in given[lane_at:]]
+    numbers = [number_of(view, view.code[slice(*argument)]) for argument in arguments[lane_at:]]
     if numbers[0] == 31 and name in ("__shfl_sync", "__shfl"):
         yield rule_match(view, "CU113", whole)
     elif len(numbers) > 1 and numbers[1] == 32:
@@ -311,21 +311,21 @@ def _warp_constants(view: View) -> Iterator[Match]:
 
 def _warp_constant(view: View, name: str, value: int | None, span: Span) -> Iterator[Match]:
     region = view.region(span[0])
-    amds, asked = region.reach == {"amd"}, any(map(_ARCH_MACRO.search, region.tested))
-    if value == 32 and not (amds and asked):
+    amds, by_architecture = region.reach == {"amd"}, any(map(_ARCH_MACRO.search, region.tested))
+    if value == 32 and not (amds and by_architecture):
         yield rule_match(view, "CU114", span, what=f"{name} = 32", names={name})
-    elif value == 64 and amds and not asked:
+    elif value == 64 and amds and not by_architecture:
         yield rule_match(view, "CU117", span, what=f"{name} = 64", sides=SIDES)
 
 
 def _lane_arithmetic(view: View) -> Iterator[Match]:
     for match in _LANE_ARITHMETIC.finditer(view.code):
-        left = match["left"]
+        operand = match["left"]
         start = match.start()
         # The variable that the arithmetic is for may be named after lanes or warps.
         variable, _start = view.syntax.taker(match.start("op"), "binary_expression", _OF_NUMBERS)
-        lanes = _OF_LANES.search(variable) and not left.isdigit() and view.in_device_code(start)
-        if _THREAD_NAME.fullmatch(left) or lanes:
+        lanes = _OF_LANES.search(variable) and not operand.isdigit() and view.in_device_code(start)
+        if _THREAD_NAME.fullmatch(operand) or lanes:
             # Right as long as all of the kernel means groups of 32: open, as a constant is.
             yield rule_match(view, "CU114", match.span())
 
@@ -349,9 +349,9 @@ def _after_partial_returns(view: View) -> Iterator[Match]:
             if _is_full(view, match["mask"])
         ]
         for shuffle in shuffles:
-            what = f"{shuffle['name']} after `{returned['condition'].strip()}` returned"
+            description = f"{shuffle['name']} after `{returned['condition'].strip()}` returned"
             first = (shuffles[0].start(), shuffles[0].end())
-            match = rule_match(view, "CU171", first, what=what)
+            match = rule_match(view, "CU171", first, what=description)
             yield replace(match, use=shuffle.start())
 
 

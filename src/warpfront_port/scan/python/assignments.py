@@ -60,8 +60,8 @@ def _judged(module: Module, assignment: Assignment) -> Iterator[Seen]:
         for setting_use in read_setting(assignment.name, "true", own=assignment.own):
             sides = Conditions.of(module).true_for(assignment.value)
             if sides:
-                what = module.shown(assignment.node)
-                yield Seen(rule=setting_use.rule, node=assignment.node, what=what, sides=sides)
+                source = module.shown(assignment.node)
+                yield Seen(rule=setting_use.rule, node=assignment.node, what=source, sides=sides)
 
 
 def _assignments(module: Module, node: ast.AST) -> Iterator[Assignment]:
@@ -90,8 +90,8 @@ def _assigned(
     module: Module, target: ast.expr, value: ast.expr, node: ast.AST
 ) -> Iterator[Assignment]:
     if isinstance(target, ast.Tuple | ast.List) and isinstance(value, ast.Tuple | ast.List):
-        for element, its in zip(target.elts, value.elts, strict=False):
-            yield from _assigned(module, element, its, node)
+        for element, item in zip(target.elts, value.elts, strict=False):
+            yield from _assigned(module, element, item, node)
     elif isinstance(target, ast.Name) and not _is_of_an_enum(module, node):
         yield Assignment(name=target.id, value=value, node=node, own=True)
     elif isinstance(target, ast.Attribute):
@@ -114,7 +114,7 @@ def _attributes(
     module: Module, owner: ast.expr, name: str, value: ast.expr, node: ast.AST
 ) -> Iterator[Assignment]:
     """An attribute of everything that `owner` may stand for."""
-    owners = {module.dotted(one) for one in (owner, *module.scopes.values(owner))} - {""}
+    owners = {module.dotted(base) for base in (owner, *module.scopes.values(owner))} - {""}
     for dotted in sorted(owners, key=len, reverse=True) or [""]:
         full = f"{dotted}.{name}".strip(".")
         if len(owners) < 2 or any(read_setting(full, text) for text in ("true", "tf32")):
@@ -157,8 +157,8 @@ def _compiles(module: Module, call: ast.AST | None) -> bool:
         return True
     if not isinstance(call.func, ast.Attribute) or call.func.attr != "compile":
         return False
-    made = module.scopes.one(call.func.value)
-    makers = [inner.func for inner in ast.walk(made) if isinstance(inner, ast.Call)]
+    receiver = module.scopes.one(call.func.value)
+    makers = [inner.func for inner in ast.walk(receiver) if isinstance(inner, ast.Call)]
     roots = {module.dotted(maker).split(".")[0] for maker in makers}
     foreign = {name.split(".")[0] for name in module.imported.values()} - {"torch"}
     root = module.dotted(call.func.value).split(".")[0]

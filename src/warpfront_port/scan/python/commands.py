@@ -47,8 +47,8 @@ def _word(module: Module, node: ast.expr) -> str:
 def _of_command(command: str, node: ast.AST, via: ast.AST) -> Iterator[Seen]:
     rules: set[str] = set()
     for match in script_rule_matches(command, whole=command):
-        wanted = _TAKEN.fullmatch(match.rule) or match.rule in _SETTINGS
-        if wanted and match.rule not in rules:
+        relevant = _TAKEN.fullmatch(match.rule) or match.rule in _SETTINGS
+        if relevant and match.rule not in rules:
             rules.add(match.rule)
             yield Seen(rule=match.rule, node=node, what=match.what, shift=match.shift, via=via)
 
@@ -95,6 +95,10 @@ def script_requirements(module: Module) -> Iterator[Match]:
     if match is None:
         return
     plain = re.sub(r"(?m)^# ?", lambda marks: " " * len(marks[0]), match[1])
-    for one in toml_rule_matches(f"[project]\n{plain}"):
+    for requirement_match in toml_rule_matches(f"[project]\n{plain}"):
         moved = match.start(1) - len("[project]\n")
-        yield replace(one, start=one.start + moved, end=one.end + moved)
+        yield replace(
+            requirement_match,
+            start=requirement_match.start + moved,
+            end=requirement_match.end + moved,
+        )

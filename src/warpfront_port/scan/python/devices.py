@@ -145,8 +145,8 @@ def capability_queries(module: Module, node: ast.Call) -> Iterator[Seen]:
 def _asked_of_a_function(module: Module, node: ast.Call, name: str) -> Iterator[Seen]:
     """A function of the project may ask for the vendor itself: seen here, or imported."""
     if isinstance(node.func, ast.Name):
-        own = "".join(module.source_of(value) for value in module.returned.get(node.func.id, ()))
-        if "version.hip" in own or "is_rocm" in own:
+        source = "".join(module.source_of(value) for value in module.returned.get(node.func.id, ()))
+        if "version.hip" in source or "is_rocm" in source:
             return
         imported = node.func.id in module.imported
         yield Seen(rule="PY019", node=node, what=module.shown(node), shift=-int(imported))
@@ -222,8 +222,8 @@ def _names(node: ast.expr) -> Iterator[str]:
 def _is_bare_test(module: Module, node: ast.AST) -> bool:
     parent = module.parents[node]
     if isinstance(parent, ast.Compare):
-        others = [side for side in (parent.left, *parent.comparators) if side is not node]
-        if not all(isinstance(other, ast.Constant) and other.value is None for other in others):
+        operands = [side for side in (parent.left, *parent.comparators) if side is not node]
+        if not all(isinstance(other, ast.Constant) and other.value is None for other in operands):
             return False
         node, parent = parent, module.parents[parent]
     while isinstance(parent, ast.BoolOp):
@@ -278,11 +278,11 @@ def mock_fallbacks(module: Module, node: ast.Try) -> Iterator[Seen]:
         return
     for handler in node.handlers:
         wide = handler.type is None or module.dotted(handler.type) in {"Exception", "BaseException"}
-        said = "".join(module.source_of(statement) for statement in handler.body)
+        source = "".join(module.source_of(statement) for statement in handler.body)
         gives_up = re.search(
             r"""mock|device\w*\s*=\s*(?:torch\.device\()?["']cpu["']"""
             r"""|return\s+(?:torch\.device\()?["']cpu["']""",
-            said,
+            source,
             re.IGNORECASE,
         )
         raises = any(isinstance(inner, ast.Raise) for inner in ast.walk(handler))

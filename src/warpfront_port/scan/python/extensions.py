@@ -43,15 +43,19 @@ def flags(module: Module, node: ast.Constant) -> Iterator[Seen]:
     if GFX.search(text):
         yield Seen(rule="BL203", node=node, what=text[:60])
     asking = _ASKING.match(text)
-    around = (module.source_of(one) for one, _ in islice(module.ancestors(node), 3))
-    of_program = any("--version" in one or "which(" in one for one in around)
+    around = (module.source_of(ancestor) for ancestor, _ in islice(module.ancestors(node), 3))
+    of_program = any("--version" in ancestor or "which(" in ancestor for ancestor in around)
     if asking is not None and "PYTORCH_ROCM_ARCH" not in module.text and not of_program:
         yield Seen(rule="BL204", node=node, what=asking[1])
 
 
 def is_said(module: Module, node: ast.AST) -> bool:
     """Return true if a text is only printed, logged or raised."""
-    calls = (last_name(one.func) for one, _ in module.ancestors(node) if isinstance(one, ast.Call))
+    calls = (
+        last_name(ancestor.func)
+        for ancestor, _ in module.ancestors(node)
+        if isinstance(ancestor, ast.Call)
+    )
     return _SAYING.search(next(calls, "")) is not None
 
 
@@ -74,10 +78,10 @@ def knows_hip(module: Module) -> bool:
 
 def cuda_alone(module: Module, node: ast.Raise | ast.Assert) -> Iterator[Seen]:
     """`raise RuntimeError("... an NVIDIA GPU ...")` in a build that never asks for ROCm."""
-    said = node.exc if isinstance(node, ast.Raise) else node.msg
-    if said is None or not module.builds_extensions or knows_hip(module):
+    message = node.exc if isinstance(node, ast.Raise) else node.msg
+    if message is None or not module.builds_extensions or knows_hip(module):
         return
-    texts = (text_of(part) or "" for part in ast.walk(said))
+    texts = (text_of(part) or "" for part in ast.walk(message))
     if any(_NVIDIA_ALONE.search(text) for text in texts):
         yield Seen(rule="BL216", node=node, what=module.shown(node, 60))
 

@@ -211,8 +211,8 @@ class Gates:
     def _tries(self, statement: ast.Try, child: ast.AST) -> bool:
         if child in statement.handlers:
             return _is_portable(statement.body)
-        tried = child in (*statement.body, *statement.orelse)
-        return tried and any(_forgives(handler, self._module) for handler in statement.handlers)
+        in_try = child in (*statement.body, *statement.orelse)
+        return in_try and any(_forgives(handler, self._module) for handler in statement.handlers)
 
     def _asks(self, parent: ast.If | ast.IfExp, child: ast.AST) -> bool:
         body = parent.body if isinstance(parent.body, list) else [parent.body]
@@ -261,7 +261,7 @@ def _forgives(handler: ast.ExceptHandler, module: Module) -> bool:
     if _leaves(handler.body) and not isinstance(handler.body[-1], _EXITS):
         return False  # sys.exit("it is needed")
     handlers = [(node, getattr(node, "handlers", ())) for node in handler.body]
-    sure = (node for node, tried in handlers if not any(_forgives(one, module) for one in tried))
+    sure = (node for node, body in handlers if not any(_forgives(inner, module) for inner in body))
     return not any(imports_nvidia(node) for node in _direct(sure))
 
 

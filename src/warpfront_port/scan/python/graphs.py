@@ -45,7 +45,9 @@ def _captured(module: Module, body: Iterable[ast.AST], via: ast.AST) -> Iterator
             function = module.functions.get(called_name(call.func))
             for inner in ast.walk(function) if function is not None else ():
                 if isinstance(inner, ast.Call) and not _asks_whether_capturing(module, inner):
-                    yield from (replace(seen, via=via) for seen in _in_capture(module, inner))
+                    yield from (
+                        replace(sighting, via=via) for sighting in _in_capture(module, inner)
+                    )
 
 
 def _asks_whether_capturing(module: Module, call: ast.Call) -> bool:

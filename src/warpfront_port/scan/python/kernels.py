@@ -35,9 +35,9 @@ def _warps_tried(module: Module, node: ast.AST, name: str) -> Iterator[Seen]:
     for around, _ in module.ancestors(node):
         for loop in [around] if isinstance(around, ast.For) else getattr(around, "generators", ()):
             if isinstance(loop.target, ast.Name) and loop.target.id == name:
-                for one in getattr(loop.iter, "elts", ()):
-                    if count := _too_many(one):
-                        yield Seen(rule="PY038", node=one, what=f"{name}={count}")
+                for element in getattr(loop.iter, "elts", ()):
+                    if count := _too_many(element):
+                        yield Seen(rule="PY038", node=element, what=f"{name}={count}")
 
 
 def _too_many(node: ast.expr | None) -> int:

@@ -50,12 +50,12 @@ def _lowered(source: bytes) -> bytes | None:
     edits = sorted(_edits(_parser().parse(source).root_node))
     if not edits:
         return None
-    made, done = [], 0
+    pieces, position = [], 0
     for edit in edits:
-        if edit.start >= done:
-            made += [source[done : edit.start], edit.text]
-            done = edit.end
-    return b"".join([*made, source[done:]])
+        if edit.start >= position:
+            pieces += [source[position : edit.start], edit.text]
+            position = edit.end
+    return b"".join([*pieces, source[position:]])
 
 
 def _edits(root: tree_sitter.Node) -> Iterator[_Edit]:
@@ -86,12 +86,12 @@ def _declares(node: tree_sitter.Node) -> bool:
 
 def _alias(node: tree_sitter.Node) -> Iterator[_Edit]:
     """`type X[T] = list[T]` becomes `X         = list[T]`."""
-    left = node.child_by_field_name("left")
-    right = node.child_by_field_name("right")
-    if left is not None and right is not None and left.text is not None:
-        name = left.text.partition(b"[")[0].strip()
-        length = right.start_byte - node.start_byte
-        yield _Edit(node.start_byte, right.start_byte, name.ljust(length - 2) + b"= ")
+    name_node = node.child_by_field_name("left")
+    value_node = node.child_by_field_name("right")
+    if name_node is not None and value_node is not None and name_node.text is not None:
+        name = name_node.text.partition(b"[")[0].strip()
+        length = value_node.start_byte - node.start_byte
+        yield _Edit(node.start_byte, value_node.start_byte, name.ljust(length - 2) + b"= ")
 
 
 def _caught(node: tree_sitter.Node) -> Iterator[_Edit]:

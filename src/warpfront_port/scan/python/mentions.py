@@ -29,8 +29,8 @@ def _is_kept(module: Module, node: ast.AST) -> bool:
     around = module.parents.get(node)
     if not isinstance(around, ast.Assign) or node not in around.targets:
         return False
-    given = module.source_of(around.value).replace(module.source_of(node), "")
-    return "nvml" not in given.lower()
+    source = module.source_of(around.value).replace(module.source_of(node), "")
+    return "nvml" not in source.lower()
 
 
 _NVML = re.compile(r"nvml_|_(?:py\d?)?nvml|^nvmlDevice|^(?:py)?nvml$|^NVML")
@@ -55,8 +55,8 @@ def imports_from(module: Module, node: ast.ImportFrom) -> Iterator[Seen]:
         dotted = f"{package}.{alias.name}"
         if longest_known(dotted, IMPORTS):
             yield from _imported(module, node, dotted)
-        elif known := longest_known(dotted, NAMES):
-            yield Seen(rule=NAMES[known], node=node, what=dotted)
+        elif entry := longest_known(dotted, NAMES):
+            yield Seen(rule=NAMES[entry], node=node, what=dotted)
 
 
 def imports_by_name(module: Module, node: ast.Call) -> Iterator[Seen]:
@@ -68,12 +68,12 @@ def imports_by_name(module: Module, node: ast.Call) -> Iterator[Seen]:
 
 
 def _imported(module: Module, node: ast.AST, name: str) -> Iterator[Seen]:
-    known = longest_known(name, IMPORTS)
-    if known:
-        rule = IMPORTS[known]
+    entry = longest_known(name, IMPORTS)
+    if entry:
+        rule = IMPORTS[entry]
         lazy = -1 if rule in OF_PACKAGES and module.in_function(node) else 0
         # cupy has a build for ROCm
-        better = -2 if known in {"cupy", "cupyx"} else 0
+        better = -2 if entry in {"cupy", "cupyx"} else 0
         yield Seen(rule=rule, node=node, what=name, shift=lazy + better)
 
 
@@ -84,11 +84,11 @@ def attributes(module: Module, node: ast.Attribute) -> Iterator[Seen]:
     dotted = module.dotted(node)
     if not dotted or "." not in dotted:
         return
-    known = longest_known(dotted, NAMES)
-    if known and not _is_gcn(module, node, dotted):
+    entry = longest_known(dotted, NAMES)
+    if entry and not _is_gcn(module, node, dotted):
         one_of_many = isinstance(module.parents[node], ast.List | ast.Tuple)
         shift = -1 if one_of_many else 0
-        yield Seen(rule=NAMES[known], node=node, what=dotted, shift=shift)
+        yield Seen(rule=NAMES[entry], node=node, what=dotted, shift=shift)
     elif dotted in _OCP and not _is_compared(module, node):
         mixed = f"{dotted.removeprefix('torch.')}uz" in module.text
         yield Seen(rule="PY037", node=node, what=dotted, shift=-1 if mixed else 0)

@@ -87,10 +87,10 @@ class Module:
 
     def dotted(self, node: ast.AST) -> str:
         """`torch.cuda.is_available` for that expression, imports followed; "" for others."""
-        known = self._dotted.get(node)
-        if known is None:
-            known = self._dotted[node] = self._spelled(node)
-        return known
+        cached = self._dotted.get(node)
+        if cached is None:
+            cached = self._dotted[node] = self._spelled(node)
+        return cached
 
     def _spelled(self, node: ast.AST) -> str:
         parts: list[str] = []
@@ -201,24 +201,24 @@ class Module:
     @cached_property
     def returned(self) -> dict[str, tuple[ast.expr, ...]]:
         """Function name to what it returns, in source order."""
-        found: dict[str, tuple[ast.expr, ...]] = {}
+        by_function: dict[str, tuple[ast.expr, ...]] = {}
         for node in self.nodes:
             if isinstance(node, ast.Return) and node.value is not None:
                 scope = self.scope(node)
                 if isinstance(scope, FUNCTIONS):
-                    found[scope.name] = (*found.get(scope.name, ()), node.value)
-        return found
+                    by_function[scope.name] = (*by_function.get(scope.name, ()), node.value)
+        return by_function
 
     @cached_property
     def called(self) -> dict[str, tuple[ast.Call, ...]]:
         """Name to the calls of it in this module, as a function or a method of self."""
-        found: dict[str, tuple[ast.Call, ...]] = {}
+        by_function: dict[str, tuple[ast.Call, ...]] = {}
         for node in self.nodes:
             if isinstance(node, ast.Call):
                 name = called_name(node.func)
                 if name:
-                    found[name] = (*found.get(name, ()), node)
-        return found
+                    by_function[name] = (*by_function.get(name, ()), node)
+        return by_function
 
     def names(self, *words: str) -> bool:
         """Return true if the text has any of these words. The search is cached."""

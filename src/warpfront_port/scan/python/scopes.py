@@ -62,8 +62,8 @@ class Scopes:
         self._bound = frozenset(name for _, name in self._names)
         self.aliases = frozenset(
             name
-            for (_, name), given in self._names.items()
-            if len(given) == 1 and isinstance(given[0], ast.Attribute | ast.Call)
+            for (_, name), assigned in self._names.items()
+            if len(assigned) == 1 and isinstance(assigned[0], ast.Attribute | ast.Call)
         )
 
     def _bind(self, node: ast.AST, target: ast.expr, value: ast.expr | None) -> None:
@@ -111,32 +111,32 @@ class Scopes:
 
     def one(self, node: ast.AST) -> ast.AST:
         """The one expression that a name (or an attribute of self) was given, else `node`."""
-        given: Sequence[ast.expr | None] = ()
+        values: Sequence[ast.expr | None] = ()
         if isinstance(node, ast.Name):
-            given = () if self._is_parameter(node) else self.bound(node)
+            values = () if self._is_parameter(node) else self.bound(node)
         elif isinstance(node, ast.Attribute) and _is_self(node.value):
-            given = self._attributes.get(node.attr, ())
-        return given[0] if len(given) == 1 and given[0] is not None else node
+            values = self._attributes.get(node.attr, ())
+        return values[0] if len(values) == 1 and values[0] is not None else node
 
     def values(self, node: ast.AST | None, depth: int = 0) -> tuple[ast.expr, ...]:
         """The expressions that `node` may stand for, names and choices followed."""
-        found: list[ast.expr] = []
-        self._follow(node, depth, set(), found)
-        return tuple(found)
+        results: list[ast.expr] = []
+        self._follow(node, depth, set(), results)
+        return tuple(results)
 
     def _follow(
-        self, node: ast.AST | None, depth: int, met: set[ast.AST], found: list[ast.expr]
+        self, node: ast.AST | None, depth: int, met: set[ast.AST], results: list[ast.expr]
     ) -> None:
         """Each expression is followed once: names that are made of each other have no end."""
-        over = depth > _DEPTH or len(found) >= _MOST
+        over = depth > _DEPTH or len(results) >= _MOST
         if over or not isinstance(node, ast.expr) or node in met:
             return
         met.add(node)
         further = self._further(node, depth)
         if further is None:
-            found.append(node)
+            results.append(node)
         for inner in further or ():
-            self._follow(inner, depth + 1, met, found)
+            self._follow(inner, depth + 1, met, results)
 
     def _further(self, node: ast.expr, depth: int) -> Iterable[ast.expr | None] | None:
         """Return the expressions to follow next; None where `node` is a value itself."""
@@ -169,18 +169,18 @@ class Scopes:
         return self._attributes.get(node.attr) if owned else None
 
     def _items(self, table: ast.expr, key: ast.expr, depth: int) -> list[ast.expr] | None:
-        found: list[ast.expr] = []
+        items: list[ast.expr] = []
         for value in self.values(table, depth + 1):
             if isinstance(value, ast.Dict):
-                found += [
+                items += [
                     item
                     for name, item in zip(value.keys, value.values, strict=True)
                     if not isinstance(key, ast.Constant)
                     or (isinstance(name, ast.Constant) and name.value == key.value)
                 ]
             elif isinstance(value, ast.List | ast.Tuple):
-                found += value.elts
-        return found or None
+                items += value.elts
+        return items or None
 
     def _called(self, call: ast.Call) -> Iterable[ast.expr | None] | None:
         name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
@@ -189,8 +189,8 @@ class Scopes:
             return (call.func.value,)
         if name in _DEFAULTS:
             place = _DEFAULTS[name]
-            given = [item.value for item in call.keywords if item.arg == "default"]
-            return [*given, *call.args[place : place + 1]] or None
+            defaults = [item.value for item in call.keywords if item.arg == "default"]
+            return [*defaults, *call.args[place : place + 1]] or None
         return self._module.returned.get(name)
 
     def _is_parameter(self, name: ast.Name) -> bool:
@@ -222,12 +222,12 @@ class Scopes:
                 yield from self._product(parts, depth)
             case ast.FormattedValue(value=value):
                 yield from self._pieces(value, depth)
-            case ast.BinOp(op=ast.Add(), left=left, right=right):
-                made = list(self._product((left, right), depth))
-                yield from (text for text in made if text.strip(HOLE))
-            case ast.BinOp(op=ast.Mod(), left=left, right=right):
-                pieces = right.elts if isinstance(right, ast.Tuple) else [right]
-                yield from self._filled(left, _FORMATTED, pieces, depth)
+            case ast.BinOp(op=ast.Add(), left=first, right=second):
+                joined = list(self._product((first, second), depth))
+                yield from (text for text in joined if text.strip(HOLE))
+            case ast.BinOp(op=ast.Mod(), left=first, right=second):
+                pieces = second.elts if isinstance(second, ast.Tuple) else [second]
+                yield from self._filled(first, _FORMATTED, pieces, depth)
             case ast.Call(func=ast.Attribute(attr="format", value=base), args=pieces):
                 yield from self._filled(base, _BRACES, pieces, depth)
             case ast.Call(func=ast.Attribute(attr="join", value=base), args=[listed]):
@@ -246,8 +246,8 @@ class Scopes:
 
     def _product(self, parts: Sequence[ast.expr], depth: int) -> Iterator[str]:
         pieces = [tuple(self._pieces(part, depth)) for part in parts]
-        made = itertools.product(*pieces)
-        yield from ("".join(one) for one in itertools.islice(made, _MOST))
+        combinations = itertools.product(*pieces)
+        yield from ("".join(combination) for combination in itertools.islice(combinations, _MOST))
 
     def _filled(
         self, template: ast.expr, hole: re.Pattern[str], pieces: Sequence[ast.expr], depth: int

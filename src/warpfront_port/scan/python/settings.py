@@ -35,24 +35,24 @@ def strings(module: Module, node: ast.Constant) -> Iterator[Seen]:
     if not isinstance(text, str) or len(text) < 3 or node in module.docstrings:
         return
     if ":" in text and ALLOCATOR.search(text):
-        for rule, what, shift in allocator_rules(text):
-            yield Seen(rule=rule, node=node, what=what, shift=shift)
+        for rule, snippet, shift in allocator_rules(text):
+            yield Seen(rule=rule, node=node, what=snippet, shift=shift)
     started = _STARTED.match(text)
     if started is not None and _is_command(module, node):
         shift = -2 if _AMDS_PROGRAMS.search(module.text) else 0
         yield Seen(rule=_PROGRAMS[started[1]], node=node, what=started[1], shift=shift)
-    given = _COMPILER_FLAG.match(text) and not (
+    is_flag = _COMPILER_FLAG.match(text) and not (
         module.builds_extensions or _is_sought(module, node)
     )
-    if given or _NVRTC.fullmatch(text):
+    if is_flag or _NVRTC.fullmatch(text):
         yield Seen(rule="BL201", node=node, what=text[:60])
 
 
 def _is_sought(module: Module, node: ast.Constant) -> bool:
     """Return true if a text is searched for, or removed."""
     match module.parents.get(node):
-        case ast.Compare(left=left, ops=[ast.In() | ast.NotIn()]):
-            return left is node
+        case ast.Compare(left=operand, ops=[ast.In() | ast.NotIn()]):
+            return operand is node
         case ast.Call(func=ast.Attribute(attr=name), args=[first, *_]):
             return first is node and name in _SEEKING
         case _:
@@ -137,8 +137,8 @@ def _written(
     if name is None:
         return
     for text in module.scopes.texts(value):
-        for found, what, shift in allocator_rules(text.text.replace(HOLE, "0")):
-            yield Seen(rule=found, node=text.node, what=what, shift=shift, via=node)
+        for rule_id, snippet, shift in allocator_rules(text.text.replace(HOLE, "0")):
+            yield Seen(rule=rule_id, node=text.node, what=snippet, shift=shift, via=node)
         for setting_use in read_setting(name, text.text):
             yield Seen(rule=setting_use.rule, node=node, what=setting_use.what)
     rule = ENVIRONMENT.get(name) or next(

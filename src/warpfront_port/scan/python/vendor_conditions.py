@@ -95,20 +95,20 @@ class Conditions:
     @classmethod
     def of(cls, module: Module) -> Conditions:
         """The conditions of `module`, the same each time."""
-        known = module.memo.setdefault("conditions", cls(module))
-        return known if isinstance(known, cls) else cls(module)
+        conditions = module.memo.setdefault("conditions", cls(module))
+        return conditions if isinstance(conditions, cls) else cls(module)
 
     def true_for(self, value: ast.expr) -> frozenset[Side]:
         """The sides on which `value` is certainly true, whichever of its values it has."""
         value = cast("ast.expr", self._module.scopes.one(value))
         if isinstance(value, ast.IfExp):
-            asked = self.truths(value.test)
+            condition = self.truths(value.test)
             yes, no = self.true_for(value.body), self.true_for(value.orelse)
             return frozenset(
                 side
                 for side in SIDES
-                if (asked[side] is not False and side in yes)
-                or (asked[side] is not True and side in no)
+                if (condition[side] is not False and side in yes)
+                or (condition[side] is not True and side in no)
             )
         return frozenset(
             side
@@ -143,41 +143,41 @@ class Conditions:
         return self.truths(table, depth + 1)
 
     def _chosen(self, test: ast.IfExp, depth: int) -> VendorTruths:
-        asked = self.truths(test.test, depth + 1)
+        condition = self.truths(test.test, depth + 1)
         yes, no = self.truths(test.body, depth + 1), self.truths(test.orelse, depth + 1)
         return {
-            side: yes[side] if asked[side] else no[side] if asked[side] is False else None
+            side: yes[side] if condition[side] else no[side] if condition[side] is False else None
             for side in SIDES
         }
 
     def _compared(self, test: ast.Compare, depth: int) -> VendorTruths:
         if len(test.ops) != 1:
             return UNKNOWN
-        left, operator, right = test.left, test.ops[0], test.comparators[0]
-        if isinstance(right, ast.Constant) and (
-            right.value is None or right.value in (True, False)
+        subject, operator, reference = test.left, test.ops[0], test.comparators[0]
+        if isinstance(reference, ast.Constant) and (
+            reference.value is None or reference.value in (True, False)
         ):
             # What we know of names is as true as the name: a string, or None.
-            expected = isinstance(operator, ast.Is | ast.Eq) == bool(right.value)
-            known = self.truths(left, depth + 1)
-            return known if expected else negated(known)
+            expected = isinstance(operator, ast.Is | ast.Eq) == bool(reference.value)
+            truths = self.truths(subject, depth + 1)
+            return truths if expected else negated(truths)
         if isinstance(operator, ast.Eq | ast.In):
-            return self._worded(left, right)
+            return self._worded(subject, reference)
         if isinstance(operator, ast.NotEq | ast.NotIn):
-            return negated(self._worded(left, right))
+            return negated(self._worded(subject, reference))
         return UNKNOWN
 
-    def _worded(self, left: ast.expr, right: ast.expr) -> VendorTruths:
+    def _worded(self, subject: ast.expr, reference: ast.expr) -> VendorTruths:
         """`x == "hip"`, `"gfx942" in arch`, `backend in ("cuda", "hip")`."""
-        words = [word for node in (left, right) for word in _words(node)]
+        words = [word for node in (subject, reference) for word in _words(node)]
         if words and all(_AMD_TEXT.match(word) for word in words):
             loose = any(word.lower().startswith("gfx") for word in words)
             return _MAYBE_AMD if loose else _AMD
         if words and all(_NVIDIA_TEXT.match(word) for word in words):
             return _NVIDIA
-        if words == ["cuda"] and _BACKEND_NAME.match(_last_name(left)):
+        if words == ["cuda"] and _BACKEND_NAME.match(_last_name(subject)):
             return _NVIDIA
-        if words and all(word.startswith("cuda") for word in words) and _is_device(left):
+        if words and all(word.startswith("cuda") for word in words) and _is_device(subject):
             return _MAYBE_GPU
         return UNKNOWN
 
@@ -185,8 +185,8 @@ class Conditions:
         """Return true if a `case` fits: a constant, one of several, or anything."""
         match pattern:
             case ast.MatchSingleton(value=value):
-                known = self.truths(subject)
-                return known if value else negated(known)
+                truths = self.truths(subject)
+                return truths if value else negated(truths)
             case ast.MatchValue(value=value):
                 return self._worded(subject, value)
             case ast.MatchOr(patterns=patterns):
@@ -205,9 +205,11 @@ class Conditions:
             return _HOMES[dotted]
         if name == "is_cuda" and isinstance(node, ast.Attribute):
             return _MAYBE_GPU
-        known = self._defined(node, depth)
-        said = _by_convention(name)
-        return {side: said[side] if known[side] is None else known[side] for side in SIDES}
+        defined = self._defined(node, depth)
+        conventional = _by_convention(name)
+        return {
+            side: conventional[side] if defined[side] is None else defined[side] for side in SIDES
+        }
 
     def _defined(self, node: ast.Name | ast.Attribute, depth: int) -> VendorTruths:
         """Return the value of a name's definition, where it tells vendors apart.
@@ -217,7 +219,11 @@ class Conditions:
         """
         value = self._module.scopes.one(node)
         if value is node and isinstance(node, ast.Name):
-            bound = [one for one in self._module.scopes.bound(node) if not _names(one, node.id)]
+            bound = [
+                candidate
+                for candidate in self._module.scopes.bound(node)
+                if not _names(candidate, node.id)
+            ]
             value = bound[0] if len(bound) == 1 and bound[0] is not None else node
         if value is node or not isinstance(value, ast.expr):
             return UNKNOWN
@@ -236,8 +242,8 @@ class Conditions:
         if dotted in _FACTS:
             return _FACTS[dotted]
         if dotted == "hasattr" and len(call.args) == 2:
-            asked = f"{self._module.dotted(call.args[0])}.{text_of(call.args[1])}"
-            return _ATTRIBUTES.get(asked, UNKNOWN)
+            attribute = f"{self._module.dotted(call.args[0])}.{text_of(call.args[1])}"
+            return _ATTRIBUTES.get(attribute, UNKNOWN)
         if dotted in _ENVIRONMENT or dotted.endswith(_SEEKING):
             return _of_variable(call) if dotted in _ENVIRONMENT and self._asks else UNKNOWN
         name = _last_name(call.func)
@@ -248,9 +254,9 @@ class Conditions:
     def _returned(self, name: str, depth: int) -> VendorTruths:
         """Return the result of a function of the module, or of this name by convention."""
         returned = self._module.returned.get(name, ())
-        known = self.truths(returned[0], depth + 1) if len(returned) == 1 else UNKNOWN
-        if known != UNKNOWN:
-            return known
+        truths = self.truths(returned[0], depth + 1) if len(returned) == 1 else UNKNOWN
+        if truths != UNKNOWN:
+            return truths
         return _MAYBE_NVIDIA if _NVIDIA_CALL.match(name) else _by_convention(name)
 
 

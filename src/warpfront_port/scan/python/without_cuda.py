@@ -148,7 +148,7 @@ def _takes_device(module: Module, call: ast.Call, argument: ast.AST) -> bool:
         return False
     names = (name for name, _ in parameters(function.args))
     places = zip(names, call.args, strict=False)
-    return any(given is argument and _DEVICE_NAME.match(name) for name, given in places)
+    return any(passed is argument and _DEVICE_NAME.match(name) for name, passed in places)
 
 
 def questions(module: Module, node: ast.Call) -> Iterator[Seen]:

@@ -63,20 +63,20 @@ def _narrow(arm: _Arm, condition: str) -> None:
     """Return the sides that reach the arm with this condition, and those that reach later arms."""
     both = " OR " in condition or " AND " in condition
     negated = condition.startswith("NOT ")
-    asked: frozenset[Side] | None = None
+    sides: frozenset[Side] | None = None
     if _HIP_ON_NVIDIA.search(condition):
         condition = "NVIDIA"
     if _AMD.search(condition) and not _NVIDIA.search(condition):
-        asked = frozenset({"amd"})
+        sides = frozenset({"amd"})
     elif _NVIDIA.search(condition) and not _AMD.search(condition):
-        asked = frozenset({"nvidia"})
-    if asked is None:
+        sides = frozenset({"nvidia"})
+    if sides is None:
         arm.sides = arm.left
         return
-    here = frozenset(SIDES) - asked if negated else asked
-    arm.sides = arm.left & here
+    reached = frozenset(SIDES) - sides if negated else sides
+    arm.sides = arm.left & reached
     if not both:
-        arm.left = arm.left - here
+        arm.left = arm.left - reached
 
 
 _HIP_ON_NVIDIA = re.compile(r"(?i)HIP_PLATFORM\W*\s+(?:STREQUAL|MATCHES)\s+\W*(?:nvcc|nvidia)")
@@ -111,9 +111,9 @@ def cmake_rule_matches(text: str) -> Iterator[Match]:
     """Everything in CMake text that a rule is about."""
     has_hip = builds_hip(text)
     for command in read_cmake(text):
-        for rule, what, shift in _of_command(command, has_hip=has_hip):
+        for rule, snippet, shift in _of_command(command, has_hip=has_hip):
             end = command.arguments[-1].end if command.arguments else command.start
-            yield _rule_match(rule, command, (command.start, end + 1), what, shift)
+            yield _rule_match(rule, command, (command.start, end + 1), snippet, shift)
         if command.name not in {"message", "option", "string", "add_subdirectory", "include"}:
             cudas: list[bool] = []
             for word in command.arguments:
@@ -146,18 +146,18 @@ _FOR_CUDA = re.compile(r"(?i)\$<COMPILE_LANG\w*:CUDA|\$(?:<BOOL:)?\$?\{?\w*CUDA\
 def _of_command(command: CMakeCommand, *, has_hip: bool) -> Iterator[tuple[str, str, int]]:
     words = [word.text for word in command.arguments]
     first = words[0] if words else ""
-    shown = f"{command.name}({_words(command)[:60]})"
+    snippet = f"{command.name}({_words(command)[:60]})"
     better = -1 if has_hip else 0
     if command.name == "find_package" and first in {"CUDA", "CUDAToolkit", "CUDNN"}:
-        yield "BL205", shown, better if "REQUIRED" in words else -1
+        yield "BL205", snippet, better if "REQUIRED" in words else -1
     elif (
         (command.name == "enable_language" and "CUDA" in words)
         or (command.name == "project" and "CUDA" in words[1:])
         or command.name in {"cuda_add_library", "cuda_add_executable"}
     ):
-        yield "BL205", shown, better
+        yield "BL205", snippet, better
     elif command.name == "set" and first == "CMAKE_CUDA_ARCHITECTURES":
-        yield "BL205", shown, -1
+        yield "BL205", snippet, -1
 
 
 def _words(command: CMakeCommand) -> str:
@@ -185,6 +185,8 @@ def _names_devices(text: str) -> bool:
 
 
 def _rule_match(
-    rule: str, command: CMakeCommand, span: tuple[int, int], what: str, shift: int = 0
+    rule: str, command: CMakeCommand, span: tuple[int, int], snippet: str, shift: int = 0
 ) -> Match:
-    return Match(rule=rule, start=span[0], end=span[1], what=what, shift=shift, sides=command.sides)
+    return Match(
+        rule=rule, start=span[0], end=span[1], what=snippet, shift=shift, sides=command.sides
+    )

@@ -158,21 +158,21 @@ def requirements_rule_matches(text: str, extra: str = "") -> Iterator[Match]:
     rocms = _OF_ROCM.search(text) is not None
     for line in read_lines(text):
         option, value = line.option
-        said = without_options(value or line.text)
-        if option in INDEXES and CUDA_INDEX.search(said):
-            yield Required(rule="DP314", shift=0).at(*_on_line(line, said), said)
+        requirement = without_options(value or line.text)
+        if option in INDEXES and CUDA_INDEX.search(requirement):
+            yield Required(rule="DP314", shift=0).at(*_on_line(line, requirement), requirement)
         elif not option:
-            for required in read_requirement(said, extra=extra):
+            for required in read_requirement(requirement, extra=extra):
                 if not (rocms and required.rule == "DP302"):
-                    yield required.at(*_on_line(line, said), said)
+                    yield required.at(*_on_line(line, requirement), requirement)
 
 
 _OF_ROCM = re.compile(r"(?m)^(?:-i|--index-url)[=\s]\S*/rocm")
 
 
-def _on_line(line: RequirementLine, what: str) -> tuple[int, int]:
-    start = line.at + max(line.source.find(what), 0)
-    return start, start + len(what)
+def _on_line(line: RequirementLine, snippet: str) -> tuple[int, int]:
+    start = line.at + max(line.source.find(snippet), 0)
+    return start, start + len(snippet)
 
 
 def cfg_rule_matches(text: str) -> Iterator[Match]:
@@ -187,8 +187,8 @@ def cfg_rule_matches(text: str) -> Iterator[Match]:
             key = pair[1]
             bare = pair[2].strip()
         extra = key if section == "options.extras_require" else ""
-        wanted = extra or (section == "options" and key in {"install_requires", "setup_requires"})
-        if wanted and header is None:
+        relevant = extra or (section == "options" and key in {"install_requires", "setup_requires"})
+        if relevant and header is None:
             for required in read_requirement(bare, extra=extra):
                 start = offset + line.find(bare)
                 yield required.at(start, start + len(bare), bare)

@@ -83,10 +83,10 @@ def reads(path: PurePosixPath) -> bool:
 
 def rule_matches(source: SourceText, context: Context) -> Iterator[Match]:
     """Everything in `source` that a rule is about."""
-    for one in _read(source):
-        taken = source.text[one.start : one.end] if one.rule == "DP318" else ""
-        if not taken or not _brings_no_torch(taken, source.text, context.torchless):
-            yield one
+    for match in _read(source):
+        command = source.text[match.start : match.end] if match.rule == "DP318" else ""
+        if not command or not _brings_no_torch(command, source.text, context.torchless):
+            yield match
 
 
 def _brings_no_torch(command: str, text: str, torchless: frozenset[str]) -> bool:
@@ -98,10 +98,12 @@ def _brings_no_torch(command: str, text: str, torchless: frozenset[str]) -> bool
     folder = _FOLDER.search(command)
     if folder is not None and any(f"{folder[1]}/{name}" in torchless for name in _MANIFESTS):
         return True
-    own = _PROJECTS.search(command) is not None
-    if own and "." not in torchless:
+    has_project = _PROJECTS.search(command) is not None
+    if has_project and "." not in torchless:
         return False
-    return (own or bool(files)) and all(_is_torchless(file, text, torchless) for file in files)
+    return (has_project or bool(files)) and all(
+        _is_torchless(file, text, torchless) for file in files
+    )
 
 
 def _is_torchless(listed: str, text: str, torchless: frozenset[str]) -> bool:
@@ -126,12 +128,12 @@ def torchless(requirements: Mapping[str, str]) -> frozenset[str]:
     """
     needing = {path for path, text in requirements.items() if _NEEDS.search(text)}
     names = {path.rpartition("/")[2] for path in needing}
-    found = set(requirements) - needing
-    found |= {path.rpartition("/")[2] for path in found} - names
+    paths = set(requirements) - needing
+    paths |= {path.rpartition("/")[2] for path in paths} - names
     alone = all(is_aside(PurePosixPath(path)) for path in needing) and not _MANIFESTS.isdisjoint(
         requirements
     )
-    return frozenset(found | ({"."} if alone else set()))
+    return frozenset(paths | ({"."} if alone else set()))
 
 
 def lists_requirements(path: PurePosixPath) -> bool:

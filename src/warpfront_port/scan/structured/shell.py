@@ -121,8 +121,8 @@ def read_commands(text: str, offset: int = 0, depth: int = 0) -> Iterator[ShellC
     """
     blocks: list[_Block] = []
     before = ""
-    for found, ending in _split(text, offset):
-        words = found
+    for split_words, ending in _split(text, offset):
+        words = split_words
         while words and words[0].text in _KEYWORDS:
             _keyword(blocks, words[0].text)
             words = words[1:]
@@ -277,8 +277,8 @@ def variable_rule_matches(
     elif name.startswith("TORCHINDUCTOR_MAX_AUTOTUNE") and value not in {"0", ""}:
         yield _see("PY002", word, command, what=name)
     if ALLOCATOR.search(value):
-        for rule, what, shift in allocator_rules(value):
-            yield _see(rule, word, command, what=what, shift=shift)
+        for rule, snippet, shift in allocator_rules(value):
+            yield _see(rule, word, command, what=snippet, shift=shift)
     if "\n" not in value and CUDA_INDEX.search(value):
         yield _see("DP314", word, command, what=value[:80])
     for setting_use in read_setting(name, value.strip("\"' ")):
@@ -327,9 +327,9 @@ def _containers(command: ShellCommand) -> Iterator[Match]:
             yield _see("CT402", word, command, what=word.text)
         variable = _ASSIGNMENT.fullmatch(following)
         if word.text in {"-e", "--env"} and variable is not None:
-            given = command.words[index + 1]
+            argument = command.words[index + 1]
             name, value = variable.groups()
-            yield from variable_rule_matches(name, value, given, command=command)
+            yield from variable_rule_matches(name, value, argument, command=command)
         if NVIDIA_IMAGE.fullmatch(word.text) and not word.text.startswith(("/", ".", "-")):
             yield _see("CT401", word, command)
 

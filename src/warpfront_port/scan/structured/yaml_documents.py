@@ -117,9 +117,9 @@ class _Document:
     def _word(self, node: yaml.ScalarNode) -> Word:
         return Word(text=node.value, start=node.start_mark.index, end=node.end_mark.index)
 
-    def _rule_match(self, rule: str, node: yaml.Node, what: str, shift: int = 0) -> Match:
+    def _rule_match(self, rule: str, node: yaml.Node, snippet: str, shift: int = 0) -> Match:
         start, end = node.start_mark.index, node.end_mark.index
-        return Match(rule=rule, start=start, end=end, what=what, shift=shift)
+        return Match(rule=rule, start=start, end=end, what=snippet, shift=shift)
 
 
 def yaml_rule_matches(text: str) -> Iterator[Match]:
@@ -130,8 +130,8 @@ def yaml_rule_matches(text: str) -> Iterator[Match]:
         roots = list(yaml.compose_all(text, Loader=_LOADER))
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         if "{{" not in text and "{%" not in text:
-            what = str(getattr(error, "problem", "") or type(error).__name__)
-            yield Match(rule="SC003", start=0, end=0, what=what)
+            message = str(getattr(error, "problem", "") or type(error).__name__)
+            yield Match(rule="SC003", start=0, end=0, what=message)
         return
     document = _Document(text)
     for root in roots:
