@@ -70,7 +70,9 @@ class Rule:
     detectors: tuple[str, ...] = ()
 
     def severity_for(self, target: ScanTarget) -> Severity:
-        """The severity of the narrowest class of `target` that this rule names; none if none."""
+        """Return the severity of the narrowest class of `target` that this rule names; none if
+        none.
+        """
         for name in target.classes:
             if name in self.severities:
                 return self.severities[name]
@@ -78,7 +80,7 @@ class Rule:
 
 
 def rules_by_name(kind: str) -> Mapping[str, str]:
-    """Name to rule, for one of the ways of `seen` that are lists of names."""
+    """Return rules by name, for one of the fields of `seen` that are lists of names."""
     if kind not in _NAMES:
         raise ValueError(f"no names {kind!r}")
     rules = catalogue().values()

@@ -21,8 +21,9 @@ class Severity(StrEnum):
     ERROR = "error"
 
     def shifted(self, levels: int) -> Severity:
-        """`levels` worse (or better, where negative). What is no finding stays none, and what is
-        one stays at least a note.
+        """Return the severity `levels` worse (or better, where negative).
+
+        None stays none, and a finding stays at least a note.
         """
         if self is Severity.NONE:
             return self
@@ -90,7 +91,7 @@ class Evidence:
 
     @property
     def place(self) -> str:
-        """`path:line`."""
+        """Return `path:line`."""
         return f"{self.path}:{self.line}"
 
 

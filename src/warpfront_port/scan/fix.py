@@ -38,7 +38,7 @@ class Fix:
 
     @property
     def patch(self) -> str:
-        """A unified diff that `git apply` takes."""
+        """Return a unified diff that `git apply` takes."""
         lines = difflib.unified_diff(
             self.before.splitlines(keepends=True),
             self.after.splitlines(keepends=True),
@@ -63,8 +63,9 @@ class _Gate:
 
 
 def fix_source(source: SourceText, matches: Iterable[Match]) -> Fix | None:
-    """The file with its mechanical findings behind gates; None where there is nothing to do, or
-    where an edit would not leave NVIDIA the same tokens.
+    """Return the file with its mechanical findings behind gates.
+
+    The result is None where there is nothing to do, or where an edit would change NVIDIA's tokens.
     """
     if "\r" in source.text:
         return None  # a patch with mixed line ends does not apply
@@ -99,7 +100,7 @@ def _mask_gate(view: View, match: Match) -> Iterator[_Gate]:
 
 
 def _apart(gates: list[_Gate]) -> list[_Gate]:
-    """Gates that do not overlap; those of neighbouring lines and one kind become one."""
+    """Return gates that do not overlap. Those of neighbouring lines and one kind become one."""
     gates_apart: list[_Gate] = []
     for gate in gates:
         previous = gates_apart[-1] if gates_apart else None
@@ -150,7 +151,7 @@ def _with_masks(view: View, masks: list[Match]) -> str:
 
 
 def _with_mask_macro(text: str, spelling: str) -> str:
-    """The macro goes above all code, below the last #include there that no condition guards."""
+    """Insert the macro above all code, below the last unconditional #include there."""
     blanked = blank(text)
     depth, insertion, end = 0, 0, 0
     for directive in blanked.directives:

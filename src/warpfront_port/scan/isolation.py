@@ -80,7 +80,9 @@ def _rule_match(message: str, line: int, starts: Sequence[int]) -> Match:
 
 
 def _lines(source: SourceText) -> list[_Step]:
-    """The code lines of C++ that NVIDIA's compiler sees, without white space and directives."""
+    """Return the code lines that NVIDIA's compiler reads in C++, without white space and
+    directives.
+    """
     view = View(source=source, context=Context())
     steps = []
     offset = 0
@@ -135,7 +137,7 @@ class _NvidiaReader(ast.NodeTransformer):
     visit_IfExp = visit_If  # noqa: N815 - the name that ast looks for
 
     def visit_List(self, node: ast.List) -> ast.List:
-        """`[a, *[b]]` is `[a, b]`: an element that one vendor alone gets."""
+        """Reduce `[a, *[b]]` to `[a, b]`: an element that one vendor alone gets."""
         self.generic_visit(node)
         elements: list[ast.expr] = []
         for element in node.elts:
@@ -144,7 +146,7 @@ class _NvidiaReader(ast.NodeTransformer):
         return ast.List(elts=elements, ctx=node.ctx)
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
-        """`x and not is_rocm` is `x` for NVIDIA, `x or is_rocm` too."""
+        """Reduce `x and not is_rocm`, and `x or is_rocm`, to `x` for NVIDIA."""
         neutral = isinstance(node.op, ast.And)
         values = [value for value in node.values if self.decided(value) is not neutral]
         self.generic_visit(node)
@@ -185,7 +187,9 @@ def _blocks(node: ast.stmt) -> Iterator[list[ast.stmt]]:
 
 
 def _tells_vendors_apart(node: ast.stmt, reader: _NvidiaReader) -> bool:
-    """`is_rocm = torch.version.hip is not None`: what gates are made of."""
+    """Return true for a statement that gates are made of: `is_rocm = torch.version.hip is not
+    None`.
+    """
     value = getattr(node, "value", None)
     if not isinstance(node, ast.Assign | ast.AnnAssign) or not isinstance(value, ast.expr):
         return False

@@ -36,7 +36,7 @@ class Required:
 
 @cache
 def _packages() -> tuple[Mapping[str, str], tuple[tuple[str, str], ...]]:
-    """Exact names, and beginnings from the longest to the shortest."""
+    """Return exact names, and beginnings from the longest to the shortest."""
     pairs = rules_by_name("distributions").items()
     exact = {name: rule for name, rule in pairs if not name.endswith("*")}
     prefixes = [(name.rstrip("*"), rule) for name, rule in pairs if name.endswith("*")]
@@ -44,7 +44,7 @@ def _packages() -> tuple[Mapping[str, str], tuple[tuple[str, str], ...]]:
 
 
 def rule_of_package(name: str) -> str:
-    """The rule about a distribution; "" for none."""
+    """Return the rule about a distribution; "" for none."""
     exact, prefixes = _packages()
     normal = canonicalize_name(name)
     if normal not in exact and _NAMED_BY_CUDA.search(normal):
@@ -104,7 +104,7 @@ _LINUX, *_OTHERS = (
 def read_poetry(
     name: str, specifier: str, *, extra: str = "", extras: Iterable[str] = ()
 ) -> Iterator[Required]:
-    """The same of a Poetry table's entry: `torch = "2.7.1"`."""
+    """Yield the rules for a Poetry table's entry: `torch = "2.7.1"`."""
     rule = rule_of_package(name)
     if name in _JAX and any(option.startswith("cuda") for option in extras):
         rule = "DP303"

@@ -123,7 +123,7 @@ def _verification(phase: Phase, remaining: list[str]) -> Phase:
 
 
 def phases_text(phases: Iterable[Phase]) -> str:
-    """The plan for people, a phase a paragraph."""
+    """Return the plan as text, a phase a paragraph."""
     lines: list[str] = []
     for phase in phases:
         lines.append(f"phase {phase.number}  {phase.state:<7}  {phase.title}: {phase.why}")

@@ -67,8 +67,10 @@ class _Change:
 
 
 def fix_python(source: SourceText) -> Fix | None:
-    """The module with what is mechanical mended; None where there is nothing to do, or where an
-    edit would change what NVIDIA runs or what else is found.
+    """Return the module with its mechanical findings fixed.
+
+    The result is None where there is nothing to do, or where an edit would change NVIDIA's code or
+    other findings.
     """
     try:
         module = Module(source.path, source.text)
@@ -155,7 +157,7 @@ def _changes(module: Module, match: Match) -> Iterator[_Change]:
 
 
 def _without_flag(module: Module, node: ast.AST, gate: str, rule: str) -> Iterator[_Change]:
-    """An option of nvcc in a list, which AMD's list does without; torch is imported for that."""
+    """Yield edits that remove an option of nvcc from AMD's list. They need an import of torch."""
     parent = module.parents.get(node)
     if not isinstance(parent, ast.List | ast.Tuple) or node not in parent.elts:
         return
@@ -176,7 +178,7 @@ def _imports_of_torch(node: ast.stmt) -> bool:
 
 
 def _either_home(module: Module, node: ast.AST) -> Iterator[_Change]:
-    """`CUDA_HOME or ROCM_HOME`, imported side by side."""
+    """Yield `CUDA_HOME or ROCM_HOME`, imported side by side."""
     start, end = module.span(node)
     if isinstance(node, ast.ImportFrom):
         text = re.sub(r"\bCUDA_HOME\b", "CUDA_HOME, ROCM_HOME", module.text[start:end])
@@ -207,7 +209,7 @@ def _gate(module: Module, offset: int) -> str:
 
 
 def _value(module: Module, node: ast.AST) -> ast.expr | None:
-    """The expression that is given where a rule points."""
+    """Return the expression of the value at a match."""
     match node:
         case ast.Assign(value=value) | ast.AnnAssign(value=value) | ast.keyword(value=value):
             return value
@@ -223,7 +225,7 @@ def _value(module: Module, node: ast.AST) -> ast.expr | None:
 
 
 def _other(rule: str, value: ast.expr) -> str | None:
-    """The source of what AMD is given instead."""
+    """Return the source of the value for AMD."""
     text = text_of(value)
     if text is not None and rule == "PY010":
         settings = [
@@ -242,7 +244,9 @@ def _inside_text(module: Module, node: ast.AST) -> bool:
 
 
 def _tiers(module: Module, node: ast.ImportFrom, gate: str) -> Iterator[_Change]:
-    """aiter, ROCm's flash-attn, and torch's own attention, where calls ask no more than that."""
+    """Yield aiter, ROCm's flash-attn, and torch's own attention, where calls need no other
+    arguments.
+    """
     names = [(alias.name, alias.asname) for alias in node.names]
     plain = node in module.tree.body and names == [("flash_attn_func", None)]
     calls = module.called.get("flash_attn_func", ())
@@ -255,7 +259,9 @@ def _tiers(module: Module, node: ast.ImportFrom, gate: str) -> Iterator[_Change]
 
 
 def _without_nvml(module: Module, node: ast.AST, gate: str) -> Iterator[_Change]:
-    """NVML is none on AMD, where all that needs it are functions: what they ask stays a finding."""
+    """Yield edits that make NVML None on AMD, where only functions use it. Their queries stay
+    findings.
+    """
     match node:
         case ast.Import(names=[ast.alias(name=name, asname=asname)]) if "." not in name:
             bound = asname or name

@@ -191,7 +191,7 @@ _COMMON = frozenset(
 
 
 def _of_path(path: str, rule: Rule, target: ScanTarget) -> Gate | None:
-    """Return the shift that the name of a file implies, if any. Code overrides the name."""
+    """Return the gate that the name of a file implies, if any. Code overrides the name."""
     if _AUTOMATION.match(path):
         return Gate.AUTOMATION
     if _DOCUMENTATION.search(path):
@@ -229,7 +229,7 @@ def _weighed(rule_match: Match, target: ScanTarget, rule: Rule) -> tuple[Severit
 
 
 def read_suppressions(text: str, lines: _Lines | None = None) -> Iterator[Suppression]:
-    """Return every suppressing comment of a file. Alone on its line it applies to the next line
+    """Yield every suppressing comment of a file. Alone on its line it applies to the next line
     too.
     """
     if "warpfront:" not in text:

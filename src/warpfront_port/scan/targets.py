@@ -42,10 +42,11 @@ class ScanTarget:
 
 
 def read_target(name: str, toolkit: str = "") -> ScanTarget:
-    """The target that `name` means: `gfx942`, `gaudi3`, `hpu`, `cpu`; `toolkit` is the version of
-    ROCm it is built with, where that is known. Raise `NothingSelectedError` for `sm_90`, which the
-    code was written for, and for what is no target; `UndeterminedError` for a vendor's target that
-    no rule is for.
+    """Return the target that `name` means: `gfx942`, `gaudi3`, `hpu`, `cpu`.
+
+    `toolkit` is its version of ROCm, where that is known. Raises `NothingSelectedError` for
+    `sm_90`, which the code was written for, and for an unknown target. Raises `UndeterminedError`
+    for a vendor's target without rules.
     """
     gfx = _GFX.match(name)
     if gfx is not None:
@@ -67,7 +68,7 @@ def read_target(name: str, toolkit: str = "") -> ScanTarget:
 
 
 def _release(toolkit: str) -> tuple[str, ...]:
-    """The class of a ROCm: `rocm6` for 6.4; none where the version is not given."""
+    """Return the class of a ROCm: `rocm6` for 6.4; none where the version is missing."""
     if not toolkit:
         return ()
     major = toolkit.removeprefix("rocm").partition(".")[0]

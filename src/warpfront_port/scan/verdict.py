@@ -97,7 +97,7 @@ class Verdict:
 
     @property
     def line(self) -> str:
-        """The first line of every form: the target, the answer and the number behind it."""
+        """Return the first line of every form: the target, the answer and the number behind it."""
         deciding = next((key for key, answer in _ANSWERS.items() if answer is self.answer), None)
         if deciding is not None:
             return f"{self.target}: {self.answer}: {counted(len(self.of(deciding)), 'cause')}"

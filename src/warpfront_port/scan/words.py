@@ -1,6 +1,6 @@
-"""Patterns inside one string, in any file: allocator settings, compiler flags, indexes. Pure.
+"""Patterns inside one string of any file: allocator settings, flags, package indexes. Pure.
 
-Flags of the linker are among those of the compiler; the indexes are those of packages.
+The flags are those of compilers and linkers.
 """
 
 from __future__ import annotations
@@ -41,8 +41,9 @@ NVIDIA_IMAGE = re.compile(
 
 
 def allocator_rules(text: str) -> Iterator[tuple[str, str, int]]:
-    """(rule, what, shift) for a string that is an allocator setting as a whole; a sentence that
-    mentions one is none.
+    """Yield (rule, what, shift) for a string that is an allocator setting as a whole.
+
+    A sentence that mentions one does not match.
     """
     if _SETTING.fullmatch(text.strip()) is None:
         return
@@ -62,7 +63,9 @@ def index_shift(whole: str) -> int:
 
 
 def compiler_flag(text: str) -> Iterator[tuple[str, str]]:
-    """(rule, flag) for the first flag that only NVIDIA's compiler or libraries know, if any."""
+    """Yield (rule, flag) for the first flag that only NVIDIA's compiler or libraries know, if
+    any.
+    """
     match = _COMPILER.search(text)
     if match is not None and match.lastgroup is not None:
         yield _RULES[match.lastgroup], match[0].strip()

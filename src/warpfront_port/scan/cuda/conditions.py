@@ -62,7 +62,7 @@ class MacroTable:
 
 @cache
 def macro_table() -> MacroTable:
-    """The rows of `macros.toml`."""
+    """Return the rows of `macros.toml`."""
     text = resources.files("warpfront_port.scan.cuda").joinpath("macros.toml").read_text("utf-8")
     data = tomllib.loads(text)
     return MacroTable(
@@ -117,7 +117,7 @@ def _known(body: str, side: Side, macros: Macros) -> DocumentInputs:
 
 
 def integer(literal: str) -> int | None:
-    """The value of an integer literal, with or without suffix; None of anything else."""
+    """Return the value of an integer literal, with or without suffix; None of anything else."""
     match = _INTEGER.fullmatch(literal.replace("'", ""))
     if match is None or match.lastgroup is None:
         return None
@@ -152,7 +152,7 @@ def as_truth(value: Value) -> bool | None:
 
 
 def named(condition: str) -> frozenset[str]:
-    """The macros that a condition names."""
+    """Return the macros that a condition names."""
     return frozenset(_NAME.findall(condition)) - _WORDS
 
 
@@ -202,7 +202,9 @@ _SIGNS: Final[Mapping[str, tuple[str, int]]] = {
 
 
 def _operand(side: Side, macros: Macros) -> Callable[[str], Value]:
-    """The value of a number or a macro, or whether one is defined; calls of others are open."""
+    """Return the value of a number or a macro, or whether one is defined; calls of others are
+    open.
+    """
 
     def value(text: str) -> Value:
         if text in ("true", "false") or not (match := _OPERAND.fullmatch(text)):

@@ -51,7 +51,8 @@ _CLUSTER_SCOPE = re.compile(
 
 
 def asm_rule_matches(view: View, span: Span) -> Iterator[Match]:
-    """PTX (CU107) in the `asm` whose name lies at `span`.
+    """Yield PTX (CU107) in the `asm` with its name at `span`.
+
     An empty text orders memory on any compiler; GCN's own instructions are ported code.
     """
     node = view.syntax.around(span[0], "gnu_asm_expression")
@@ -109,7 +110,7 @@ def memory_rule_matches(view: View, name: str, span: Span) -> Iterator[Match]:
 
 
 def device_rule_matches(view: View) -> Iterator[Match]:
-    """Return the matches that depend on the whole text of the file, not on a single name."""
+    """Yield the matches that depend on the whole text of the file, not on a single name."""
     for name, searching in _SEARCHES:
         if name in view.names:
             yield from searching(view)
@@ -119,8 +120,10 @@ def device_rule_matches(view: View) -> Iterator[Match]:
 
 
 def _libcuxx(view: View) -> Iterator[Match]:
-    """Names of `cuda::` that a project which has a namespace of that name may mean itself are only
-    libcu++'s where its headers are.
+    """Yield names of libcu++.
+
+    A project with its own `cuda` namespace may mean its own names, so its headers must be included
+    there.
     """
     included = any(_LIBCUXX_HEADER.match(directive.body) for directive in view.included)
     is_redefined = "cuda" in view.context.own_namespaces
@@ -173,8 +176,8 @@ def _a_slot_a_warp(view: View, name: str, function: Node) -> bool:
 
 
 def _capabilities(view: View) -> Iterator[Match]:
-    """Comparisons of what a device's properties call major, and arithmetic that makes one number
-    of major and minor.
+    """Yield comparisons of a device's `major` property, and arithmetic that combines major and
+    minor.
     """
     if _DEVICE_PROPERTIES & view.names or view.is_cuda:
         yield from patterns(view, _CAPABILITY, "CU151")

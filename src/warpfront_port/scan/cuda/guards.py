@@ -25,8 +25,8 @@ _COMPILERS = {"__GNUC__", "__clang__", "_MSC_VER", "__OPTIMIZE__"}
 
 
 def guard_rule_matches(view: View) -> Iterator[Match]:
-    """Arms that hang on a macro of NVIDIA's compiler, in chains that AMD comes to and that have
-    no arm for it, or none that was written.
+    """Yield arms that test a macro of NVIDIA's compiler, in chains that AMD reaches without a
+    written arm for it.
     """
     for chain, arm, span in unwritten_arms(view):
         if "amd" in chain.reach:
@@ -75,7 +75,7 @@ _OF_HIP = {"__HIP_PLATFORM_AMD__", "__HIPCC__", "__HIP__", "USE_ROCM", "__HIP_DE
 
 
 def _rule_of(arm: Arm) -> str:
-    """The rule that an arm breaks: it keeps AMD out, or lets AMD in for a wrong reason."""
+    """Return the rule that an arm breaks: it keeps AMD out, or lets AMD in for a wrong reason."""
     reached = "amd" in arm.reach
     if "__CUDA_ARCH__" in arm.macros and (not reached or _is_for_hosts(arm)):
         return "CU123"

@@ -66,7 +66,7 @@ class Blanked:
 
 
 def blank(text: str) -> Blanked:
-    """The code of a file, its directives in order, and where its literals are."""
+    """Return the code of a file, its directives in order, and the spans of its literals."""
     parts: list[str] = []
     directives: list[Directive] = []
     literals: list[Span] = []
@@ -102,7 +102,7 @@ def spaces(text: str) -> str:
 
 
 def quoted(literal: str) -> str:
-    """The literal with spaces between its first and its last character."""
+    """Return the literal with spaces between its first and its last character."""
     return literal[:1] + spaces(literal[1:-1]) + literal[-1:] if len(literal) > 1 else literal
 
 

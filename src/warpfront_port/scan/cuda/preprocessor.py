@@ -57,7 +57,7 @@ class Region:
 
     @property
     def tested(self) -> frozenset[str]:
-        """The macros that decide whether these lines are compiled."""
+        """Return the macros that decide whether these lines are compiled."""
         return frozenset().union(*(arm.tested for arm in self.arms))
 
 
@@ -84,8 +84,9 @@ class _Frame:
 
 
 def read_reaches(directives: Sequence[Directive], table: MacroTable) -> Reaches:
-    """The regions that these directives make. A stray `#else` or `#endif` changes nothing, an
-    unclosed `#if` runs to the end.
+    """Return the regions that these directives make.
+
+    A stray `#else` or `#endif` changes nothing, an unclosed `#if` runs to the end.
     """
     macros = Macros(table=table)
     regions = [Region(start=0, reach=EVERYWHERE, arms=())]
@@ -144,7 +145,7 @@ def _opened(directives: Sequence[Directive], index: int, outside: Region) -> _Fr
 
 
 def _chain(directives: Sequence[Directive], index: int) -> Iterator[Directive]:
-    """The directives of the chain that opens at `at`, without what is nested in it."""
+    """Yield the directives of the chain that opens at `index`, without nested chains."""
     depth = 0
     for directive in directives[index : index + _MAX_NESTING]:
         if directive.name in ("if", "ifdef", "ifndef"):

@@ -59,7 +59,7 @@ def reads(path: PurePosixPath) -> bool:
 
 
 def rule_matches(source: SourceText, context: Context) -> Iterator[Match]:
-    """Everything in `source` that a rule is about, code of every side included."""
+    """Yield the matches of every rule in `source`, code of every side included."""
     view = View(source=source, context=context)
     if _is_cudas_own(view):
         return

@@ -90,8 +90,9 @@ class Syntax:
 
     @cached_property
     def _bytes(self) -> tuple[bytes, bytes]:
-        """The code, and the bodies of macros that close what they open: bytes, one a character.
-        What the grammar does not know is blank.
+        """Return the code, and the bodies of macros with balanced brackets: bytes, one a character.
+
+        Text that the grammar does not know is blank.
         """
         text = bytearray(self.code.encode("ascii", "replace"))
         bodies = bytearray(b" " * len(text))
@@ -126,7 +127,7 @@ class Syntax:
         return next((side for side in ("amd", *SIDES) if side in reach), None)
 
     def _tree(self, offset: int) -> tree_sitter.Tree | None:
-        """The reading that has `offset`: AMD's where AMD comes to, bodies of macros apart."""
+        """Return the reading with `offset`: AMD's where AMD reaches it, bodies of macros apart."""
         if self._bytes[1][offset : offset + 1].strip():
             return self._of_macros
         side = self._side(offset)
@@ -138,7 +139,9 @@ class Syntax:
         return tree
 
     def _read(self, side: Side, arms: set[int]) -> tree_sitter.Tree | None:
-        """A reading with these arms, and of the other chains the first arm that the side gets."""
+        """Return a reading with these arms, and in other chains the first arm that the side
+        gets.
+        """
         for chain in self.reaches.chains:
             reached = [arm.directive.start for arm in chain.arms if side in arm.reach]
             if reached and arms.isdisjoint(reached):
@@ -153,7 +156,7 @@ class Syntax:
         return tree
 
     def path(self, offset: int) -> Around:
-        """The nodes around `offset`; none once too many were looked at."""
+        """Return the nodes around `offset`; none once the limit of visited nodes is reached."""
         if offset not in self._paths:
             self._paths[offset] = self._path(self._tree(offset), offset)
         return self._paths[offset]
@@ -172,7 +175,7 @@ class Syntax:
         return tuple(reversed(nodes)) if self._steps < _MOST_STEPS else ()
 
     def around(self, offset: int, *kinds: str) -> Node | None:
-        """The innermost node of one of these kinds around `offset`."""
+        """Return the innermost node of one of these kinds around `offset`."""
         return next((node for node in self.path(offset) if node.type in kinds), None)
 
     def text(self, node: Node | None) -> str:
@@ -180,14 +183,15 @@ class Syntax:
 
     @cached_property
     def _specifying(self) -> Mapping[str, list[str]]:
-        """The file's macros for such words in a function's head."""
+        """Return the file's macros for such words in a function's head."""
         bodies = (directive.body for directive in self.directives if directive.name == "define")
         specifiers = ((body, _SPECIFIER.findall(body)) for body in bodies if "{" not in body)
         return {body.split()[0]: sides for body, sides in specifiers if sides}
 
     def specifiers(self, offset: int) -> frozenset[str]:
-        """`global`, `device`, `host`, of the function around `offset`; a lambda without any has
-        those of the function that it is in.
+        """Return `global`, `device`, `host`, of the function around `offset`.
+
+        A lambda without any has those of its enclosing function.
         """
         for node in self.path(offset):
             if node.type in _FUNCTIONS:
@@ -199,16 +203,18 @@ class Syntax:
         return frozenset()
 
     def specified(self, head: str) -> frozenset[str]:
-        """`global`, `device`, `host`, of a function's head, macros of the file too."""
+        """Return `global`, `device`, `host`, of a function's head, macros of the file too."""
         by_macros = (self._specifying.get(word, ()) for word in _NAME.findall(head))
         return frozenset(_SPECIFIER.findall(head)).union(*by_macros)
 
     def function(self, offset: int) -> Node | None:
-        """The function that is defined around `offset`, not a lambda."""
+        """Return the function that is defined around `offset`, not a lambda."""
         return self.around(offset, "function_definition")
 
     def function_name(self, offset: int) -> str:
-        """The name of the function that is defined and whose head `offset` lies in; else empty."""
+        """Return the name of the function with `offset` in the head of its definition; else
+        empty.
+        """
         node = self.function(offset)
         body = None if node is None else node.child_by_field_name("body")
         if body is None or offset >= body.start_byte:
@@ -327,7 +333,7 @@ class Syntax:
         return None
 
     def values(self, name: str, offset: int) -> Iterator[Node]:
-        """Return the values that the function around `offset` assigns to a name, at its
+        """Yield the values that the function around `offset` assigns to a name, at its
         declaration and later.
         """
         function = self.function(offset)

@@ -58,7 +58,7 @@ class View:
 
     @cached_property
     def included(self) -> tuple[Directive, ...]:
-        """The lines that include a header."""
+        """Return the lines that include a header."""
         return tuple(directive for directive in self.directives if directive.name == "include")
 
     @cached_property
@@ -73,7 +73,7 @@ class View:
         return tuple(match.start() for match in re.finditer("\n", self.code))
 
     def line(self, offset: int) -> int:
-        """The 1-based line of an offset."""
+        """Return the 1-based line of an offset."""
         return bisect_right(self._lines, offset - 1) + 1
 
     @cached_property
@@ -83,12 +83,12 @@ class View:
 
     @cached_property
     def names_joined(self) -> str:
-        """The identifiers as one text, in small letters: a cheap answer to "anything like it?"."""
+        """Return the identifiers as one text, in small letters, for a cheap search."""
         return " ".join(sorted(self.names)).lower()
 
     @cached_property
     def macros(self) -> Mapping[str, tuple[Directive, ...]]:
-        """The `#define`s of the file by the name they define."""
+        """Return the `#define`s of the file by the name they define."""
         defines: dict[str, list[Directive]] = {}
         for directive in self.directives:
             name = NAME.match(directive.body) if directive.name == "define" else None
@@ -98,7 +98,7 @@ class View:
 
     @cached_property
     def portable(self) -> frozenset[str]:
-        """Names that AMD gets another meaning for, from this file or from the tree's headers."""
+        """Return names with another meaning on AMD, from this file or from the tree's headers."""
         return self.context.portable_names | portable_names(self)
 
     @cached_property
@@ -229,7 +229,7 @@ _NO_TYPE = re.compile(
 
 
 def number_of(view: View, text: str, depth: int = 4) -> int | None:
-    """The value of an expression of integers and of macros of the file that stand for them."""
+    """Return the value of an expression of integers and of the file's macros for integers."""
 
     def operand(name: str) -> Value:
         bodies = macro_bodies(view, name)
@@ -256,8 +256,10 @@ def macro_bodies(view: View, name: str, side: Side | None = None) -> tuple[str, 
 
 
 def portable_names(view: View) -> frozenset[str]:
-    """Macros and device functions that the file defines for AMD alone: NVIDIA's names among them
-    mean something else there, and other files that include this one are portable in them.
+    """Return macros and device functions that the file defines for AMD alone.
+
+    NVIDIA's names among them have another meaning on AMD. Other files that include this one are
+    portable in them.
     """
     if not _OF_AMD.search(view.source.text):
         return frozenset()
@@ -309,7 +311,7 @@ _ALIAS = re.compile(
 
 
 def path_of(text: str) -> PurePosixPath | None:
-    """The path in an `#include`; None for a macro."""
+    """Return the path in an `#include`; None for a macro."""
     match = _INCLUDED.match(text)
     return PurePosixPath(match[1]) if match else None
 

@@ -94,7 +94,7 @@ _CONSTANT_PLACES = {
 
 
 def mask_rule_matches(view: View, name: str, span: Span) -> Iterator[Match]:
-    """Return the matches in the use of one warp function: CU108 to CU112, CU115."""
+    """Yield the matches in the use of one warp function: CU108 to CU112, CU115."""
     if is_definition(view, span) or inside(view.narrow_arms, span[0]):
         return
     if _SYNC.match(name):
@@ -129,7 +129,9 @@ def _narrow_masks(view: View, name: str, span: Span) -> Iterator[Match]:
 
 
 def mask_width_doubt(view: View, mask: str, offset: int) -> int | None:
-    """0 where a mask at `offset` certainly has 32 bits, -1 where that is open, None for 64."""
+    """Return 0 where a mask at `offset` certainly has 32 bits, -1 where that is open, None for
+    64.
+    """
     shared = view.context.masks.get(mask)
     if shared is not None and mask not in view.macros:
         return 0
@@ -221,8 +223,8 @@ def _shuffle_constants(view: View, name: str, span: Span) -> Iterator[Match]:
 
 
 def lane_rule_matches(view: View) -> Iterator[Match]:
-    """Return the matches of the file's arithmetic with its assumption about a warp: CU111,
-    CU113 to CU117.
+    """Yield the matches of the file's arithmetic with its assumption about a warp: CU111, CU113
+    to CU117.
     """
     lowered = view.names_joined
     lanes = "lane" in lowered or "shfl" in lowered or "shuffle" in lowered
@@ -279,7 +281,7 @@ def _is_constant(node: Node, parent: Node) -> bool:
 
 
 def _amd_too(view: View, offset: int) -> Reach:
-    """The sides of a rule about HIP code: being in AMD's arm makes it no worse."""
+    """Return the sides of a rule about HIP code: being in AMD's arm makes it no worse."""
     reach = view.region(offset).reach
     return frozenset(SIDES) if reach == {"amd"} else reach
 

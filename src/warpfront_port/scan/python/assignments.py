@@ -35,7 +35,7 @@ class Assignment:
 
 
 def _is_amount(node: ast.expr) -> bool:
-    """A number that is no yes: the rate in `{"tf32": 156e12}`."""
+    """Return true for a number that does not mean yes: the rate in `{"tf32": 156e12}`."""
     return isinstance(node, ast.Constant) and node.value not in (0, 1)
 
 
@@ -103,7 +103,7 @@ def _assigned(
 
 
 def _is_of_an_enum(module: Module, node: ast.AST) -> bool:
-    """A constant of an enumeration names a choice and makes none."""
+    """Return true for a constant of an enumeration, which names a choice and makes none."""
     parent = module.parents.get(node)
     return isinstance(parent, ast.ClassDef) and any(
         module.dotted(base).split(".")[-1] in _ENUMS for base in parent.bases
@@ -113,7 +113,7 @@ def _is_of_an_enum(module: Module, node: ast.AST) -> bool:
 def _attributes(
     module: Module, owner: ast.expr, name: str, value: ast.expr, node: ast.AST
 ) -> Iterator[Assignment]:
-    """An attribute of everything that `owner` may stand for."""
+    """Yield an attribute of every possible value of `owner`."""
     owners = {module.dotted(base) for base in (owner, *module.scopes.values(owner))} - {""}
     for dotted in sorted(owners, key=len, reverse=True) or [""]:
         full = f"{dotted}.{name}".strip(".")
@@ -126,7 +126,7 @@ def _attributes(
 def _items(
     module: Module, node: ast.Dict, keys: list[ast.expr | None], values: list[ast.expr]
 ) -> Iterator[Assignment]:
-    """The items of a dictionary; none of one that repeats a model's config.json."""
+    """Yield the items of a dictionary; none of one that repeats a model's config.json."""
     context = _receiver(module, node)
     names = [text_of(key) for key in keys]
     copied = not _OF_A_MODEL.isdisjoint(name for name in names if name)
@@ -139,7 +139,7 @@ _OF_A_MODEL = frozenset({"architectures", "transformers_version"})
 
 
 def _receiver(module: Module, node: ast.Dict) -> str:
-    """`inductor.` before the keys of a dictionary that inductor's settings are given with."""
+    """Return the prefix for keys of a dictionary of settings: `inductor.` for inductor's."""
     parent = module.parents.get(node)
     if isinstance(parent, ast.keyword) and parent.arg == "options":
         return "compile." if _compiles(module, module.parents.get(parent)) else ""
@@ -207,7 +207,7 @@ def _set_by_name(module: Module, call: ast.Call, last: str) -> Iterator[Assignme
 
 
 def _pairs(call: ast.Call, last: str, dotted: str) -> Iterator[Assignment]:
-    """A name and its value as two arguments; of `get` and the like the value is a default."""
+    """Yield a name and its value as two arguments. In `get` and the like the value is a default."""
     place = 1 if last == "getattr" else 0
     if len(call.args) != place + 2:
         return
@@ -218,7 +218,7 @@ def _pairs(call: ast.Call, last: str, dotted: str) -> Iterator[Assignment]:
 
 
 def _options(call: ast.Call) -> Iterator[Assignment]:
-    """`add_argument("--compile-mode", default="reduce-overhead")`."""
+    """Yield `add_argument("--compile-mode", default="reduce-overhead")`."""
     flags = [flag for flag in map(text_of, call.args) if flag is not None]
     default = next((item.value for item in call.keywords if item.arg == "default"), None)
     if default is not None:
@@ -243,7 +243,7 @@ def compile_arguments(module: Module, call: ast.Call) -> Iterator[Seen]:
 
 
 def _keywords(module: Module, call: ast.Call) -> Iterator[tuple[str, ast.expr]]:
-    """The keywords of a call, those of dictionaries that it unpacks among them."""
+    """Yield the keywords of a call, including those of unpacked dictionaries."""
     for item in call.keywords:
         if item.arg is not None:
             yield item.arg, item.value

@@ -24,7 +24,7 @@ _REQUIREMENTS = ("install_requires", "setup_requires", "tests_require")
 
 
 def started(module: Module, node: ast.Call) -> Iterator[Seen]:
-    """`subprocess.run(["pip", "install", "-e", "."])`, `os.system("pip install -e .")`."""
+    """Yield `subprocess.run(["pip", "install", "-e", "."])`, `os.system("pip install -e .")`."""
     if last_name(node.func) not in STARTERS or not node.args:
         return
     for value in module.scopes.values(node.args[0]):
@@ -64,7 +64,7 @@ def sessions(module: Module, node: ast.Call) -> Iterator[Seen]:
 
 
 def setup_requirements(module: Module, node: ast.Call) -> Iterator[Seen]:
-    """`setup(install_requires=[...], extras_require={...}, python_requires=">=3.11")`."""
+    """Yield `setup(install_requires=[...], extras_require={...}, python_requires=">=3.11")`."""
     if last_name(node.func) != "setup":
         return
     for name in _REQUIREMENTS:
@@ -90,7 +90,7 @@ def _required(module: Module, node: ast.AST | None, extra: str, via: ast.AST) ->
 
 
 def script_requirements(module: Module) -> Iterator[Match]:
-    """The dependencies of a script that carries them in a comment (PEP 723)."""
+    """Yield the dependencies in a script's comment (PEP 723)."""
     match = _SCRIPT.search(module.text)
     if match is None:
         return

@@ -161,9 +161,9 @@ def reads(path: PurePosixPath) -> bool:
 def rule_matches(
     source: SourceText, context: Context, read_cuda: CudaReader | None = None
 ) -> Iterator[Match]:
-    """Everything in a module that a rule is about. `read_cuda` reads CUDA inside strings.
+    """Yield the matches of every rule in a module.
 
-    What does not parse is one sighting of SC003.
+    `read_cuda` reads CUDA inside strings. A module that does not parse is one match of SC003.
     """
     if not _is_worth_parsing(source.text):
         return

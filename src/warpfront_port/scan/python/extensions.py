@@ -28,7 +28,7 @@ _ASKING = re.compile(
 
 
 def flags(module: Module, node: ast.Constant) -> Iterator[Seen]:
-    """Flags and architectures in string constants."""
+    """Yield flags and architectures in string constants."""
     text = node.value
     if not isinstance(text, str) or len(text) < 3 or node in module.docstrings:
         return
@@ -77,7 +77,7 @@ def knows_hip(module: Module) -> bool:
 
 
 def cuda_alone(module: Module, node: ast.Raise | ast.Assert) -> Iterator[Seen]:
-    """`raise RuntimeError("... an NVIDIA GPU ...")` in a build that never asks for ROCm."""
+    """Yield `raise RuntimeError("... an NVIDIA GPU ...")` in a build that never tests for ROCm."""
     message = node.exc if isinstance(node, ast.Raise) else node.msg
     if message is None or not module.builds_extensions or knows_hip(module):
         return
@@ -96,7 +96,7 @@ def toolkit_imports(module: Module, node: ast.ImportFrom) -> Iterator[Seen]:
 
 
 def libraries_added(module: Module, node: ast.Constant) -> Iterator[Seen]:
-    """`libraries=["cuda", "cublas"]`, `libraries.append("nccl")`, `ext_libs = ["cublas"]`."""
+    """Yield `libraries=["cuda", "cublas"]`, `libraries.append("nccl")`, `ext_libs = ["cublas"]`."""
     if not module.builds_extensions or not _is_library(node.value):
         return
     for parent, _ in islice(module.ancestors(node), 3):
@@ -121,7 +121,7 @@ def source_globs(module: Module, node: ast.Call) -> Iterator[Seen]:
 
 
 def packaged_data(module: Module, node: ast.keyword) -> Iterator[Seen]:
-    """`include_package_data=True` of a package whose extension is hipified."""
+    """Yield `include_package_data=True` of a package whose extension is hipified."""
     if node.arg != "include_package_data" or not is_true(node.value):
         return
     if "CUDAExtension" in module.text and not knows_hip(module):
@@ -135,7 +135,7 @@ def gencode_lists(module: Module, node: ast.Call) -> Iterator[Seen]:
 
 
 def compiler_versions(module: Module, node: ast.Call) -> Iterator[Seen]:
-    """`subprocess.check_output([CUDA_HOME + "/bin/nvcc", "-V"])`."""
+    """Yield `subprocess.check_output([CUDA_HOME + "/bin/nvcc", "-V"])`."""
     if last_name(node.func) not in STARTERS or not node.args:
         return
     for value in module.scopes.values(node.args[0]):

@@ -78,8 +78,9 @@ class Gates:
         return Standing(sides=frozenset(sides), gate=gate, line=line or gate_line)
 
     def _called_sides(self, node: ast.AST, depth: int) -> tuple[set[Side], int]:
-        """The sides that come to the calls of the function around `node`, where all its calls are
-        in this module: it is private, or the module is a setup.py.
+        """Return the sides that reach the calls of the function around `node`.
+
+        All its calls must be in this module: it is private, or the module is a setup.py.
         """
         folders = {part.lower() for part in self._module.path.parts[:-1]}
         if folders & _OTHERS:
@@ -104,7 +105,7 @@ class Gates:
         return Gate.AVAILABILITY if _is_nvidia_file(self._module.path) else Gate.OPEN
 
     def _demands(self, node: ast.AST) -> Iterator[tuple[VendorTruths, int]]:
-        """Conditions that have to be true for `node` to run, from the inside out."""
+        """Yield conditions that have to be true for `node` to run, from the inside out."""
         for parent, child in self._module.ancestors(node):
             yield from self._of_parent(parent, child)
             yield from self._of_earlier(parent, child)
@@ -135,7 +136,7 @@ class Gates:
     def _of_cudas_arm(
         self, parent: ast.If | ast.While, child: ast.AST
     ) -> Iterator[tuple[VendorTruths, int]]:
-        """Return the sides of CUDA's arm in `if CUDA_AVAILABLE: ... elif HIP_AVAILABLE: ...`.
+        """Yield the sides of CUDA's arm in `if CUDA_AVAILABLE: ... elif HIP_AVAILABLE: ...`.
 
         The test names CUDA, and a later arm is AMD's.
         """
@@ -152,8 +153,9 @@ class Gates:
     def _of_cases(
         self, subject: ast.expr, cases: list[ast.match_case]
     ) -> Iterator[tuple[VendorTruths, int]]:
-        """`match torch.version.hip: case None: ... case _: ...`: the last of `cases` is entered,
-        the ones before it were not.
+        """Yield the conditions of `match torch.version.hip: case None: ... case _: ...`.
+
+        The last of `cases` is entered, and the ones before it did not match.
         """
         *before, entered = cases
         for case in before:
@@ -175,7 +177,7 @@ class Gates:
                 yield negated(self._conditions.truths(decorator.args[0])), decorator.lineno
 
     def _of_earlier(self, parent: ast.AST, child: ast.AST) -> Iterator[tuple[VendorTruths, int]]:
-        """`if is_rocm: return` and `assert` earlier in the same block."""
+        """Yield `if is_rocm: return` and `assert` earlier in the same block."""
         for name in _BLOCKS:
             block = getattr(parent, name, None)
             if not isinstance(block, list) or child not in block:
@@ -196,7 +198,7 @@ class Gates:
             yield self._conditions.truths(statement.test), statement.lineno
 
     def _availability(self, node: ast.AST) -> int:
-        """The line of the try or test that lets `node` be absent; 0 for none."""
+        """Return the line of the try or test that makes `node` optional; 0 for none."""
         for parent, child in self._module.ancestors(node):
             if isinstance(parent, ast.Try):
                 soft = self._tries(parent, child)
@@ -273,7 +275,7 @@ def _caught_names(kind: ast.expr | None, module: Module) -> set[str]:
 
 
 def _direct(body: Iterable[ast.stmt]) -> Iterator[ast.AST]:
-    """The nodes of `body` that run with it: not those inside functions it defines."""
+    """Yield the nodes of `body` that run with it: not those inside functions it defines."""
     pending: list[ast.AST] = list(body)
     while pending:
         node = pending.pop()
@@ -303,7 +305,7 @@ def _is_portable(body: Iterable[ast.stmt]) -> bool:
 
 
 def _misses_toolkit(test: ast.expr, module: Module) -> bool:
-    """`CUDA_HOME is None`."""
+    """Return true for `CUDA_HOME is None`."""
     if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.Is):
         return False
     return module.dotted(test.left).split(".")[-1] in _TOOLKITS

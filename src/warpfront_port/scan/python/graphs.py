@@ -24,7 +24,7 @@ def capture_bodies(module: Module, node: ast.With) -> Iterator[Seen]:
 
 
 def capture_calls(module: Module, node: ast.Call) -> Iterator[Seen]:
-    """The same between `capture_begin()` and `capture_end()` of one block."""
+    """Yield the same operations between `capture_begin()` and `capture_end()` of one block."""
     if not isinstance(node.func, ast.Attribute) or node.func.attr != "capture_begin":
         return
     statement = module.parents.get(node)
@@ -71,7 +71,9 @@ def _in_capture(module: Module, call: ast.Call) -> Iterator[Seen]:
 
 
 def rng_beside_capture(module: Module, node: ast.Call) -> Iterator[Seen]:
-    """RNG state read or set in a function that also captures a graph, outside the `with` itself."""
+    """Yield RNG state read or set in a function that also captures a graph, outside the `with`
+    itself.
+    """
     if not isinstance(node.func, ast.Attribute) or node.func.attr not in _RNG:
         return
     if not module.dotted(node.func).startswith("torch.cuda."):
@@ -92,7 +94,7 @@ def rng_beside_capture(module: Module, node: ast.Call) -> Iterator[Seen]:
 
 
 def kernels_of_the_hub(module: Module, node: ast.Call) -> Iterator[Seen]:
-    """`get_kernel("varunneal/flash-attention-3")`."""
+    """Yield `get_kernel("varunneal/flash-attention-3")`."""
     if last_name(node.func) == "get_kernel" and node.args:
         texts = (text_of(inner) or "" for inner in ast.walk(module.scopes.one(node.args[0])))
         name = next((text for text in texts if _FLASH_3.search(text)), "")

@@ -24,8 +24,9 @@ class _Edit(NamedTuple):
 
 
 def parsed(text: str) -> ast.Module:
-    """The tree of Python text, of this Python or of a newer one. Raises what `ast.parse` does of
-    the text as it is.
+    """Return the tree of Python text, of this Python or of a newer one.
+
+    Raises the error of `ast.parse` for the text as it is.
     """
     try:
         return ast.parse(text)
@@ -46,7 +47,7 @@ def _parser() -> tree_sitter.Parser:
 
 
 def _lowered(source: bytes) -> bytes | None:
-    """The text with its new forms overwritten; None where it has none."""
+    """Return the text with its new forms overwritten; None where it has none."""
     edits = sorted(_edits(_parser().parse(source).root_node))
     if not edits:
         return None
@@ -85,7 +86,7 @@ def _declares(node: tree_sitter.Node) -> bool:
 
 
 def _alias(node: tree_sitter.Node) -> Iterator[_Edit]:
-    """`type X[T] = list[T]` becomes `X         = list[T]`."""
+    """Rewrite `type X[T] = list[T]` to `X = list[T]`."""
     name_node = node.child_by_field_name("left")
     value_node = node.child_by_field_name("right")
     if name_node is not None and value_node is not None and name_node.text is not None:
@@ -95,7 +96,7 @@ def _alias(node: tree_sitter.Node) -> Iterator[_Edit]:
 
 
 def _caught(node: tree_sitter.Node) -> Iterator[_Edit]:
-    """`except A, B:` becomes `except A| B:`."""
+    """Rewrite `except A, B:` to `except A| B:`."""
     for child in node.children:
         if child.type == "block":
             return
@@ -119,6 +120,6 @@ def _blank(text: bytes) -> bytes:
 
 
 def _filler(text: bytes) -> bytes:
-    """Literal text of the same length and lines, each line end escaped."""
+    """Return literal text of the same length and lines, each line end escaped."""
     lines = [b" " * len(line) for line in text.split(b"\n")]
     return b"\n".join([*(line[:-1] + b"\\" for line in lines[:-1]), lines[-1]])

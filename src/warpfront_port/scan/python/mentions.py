@@ -38,13 +38,13 @@ _OF_AMD = re.compile(r"(?i)amd_?-?smi|rocm|pyrsmi")
 
 
 def imports(module: Module, node: ast.Import) -> Iterator[Seen]:
-    """`import pynvml`, `import numba.cuda`."""
+    """Yield `import pynvml`, `import numba.cuda`."""
     for alias in node.names:
         yield from _imported(module, node, alias.name)
 
 
 def imports_from(module: Module, node: ast.ImportFrom) -> Iterator[Seen]:
-    """`from flash_attn import x`, `from numba import cuda`."""
+    """Yield `from flash_attn import x`, `from numba import cuda`."""
     if node.level:
         return
     package = node.module or ""
@@ -60,7 +60,7 @@ def imports_from(module: Module, node: ast.ImportFrom) -> Iterator[Seen]:
 
 
 def imports_by_name(module: Module, node: ast.Call) -> Iterator[Seen]:
-    """`importlib.import_module("pynvml")`, `__import__("pynvml")`."""
+    """Yield `importlib.import_module("pynvml")`, `__import__("pynvml")`."""
     name = module.dotted(node.func)
     if node.args and name in {"importlib.import_module", "__import__"}:
         text = text_of(node.args[0])
@@ -78,7 +78,7 @@ def _imported(module: Module, node: ast.AST, name: str) -> Iterator[Seen]:
 
 
 def attributes(module: Module, node: ast.Attribute) -> Iterator[Seen]:
-    """Dotted names of the table, and fp8 dtypes; each chain once, at its outermost."""
+    """Yield dotted names of the table, and fp8 dtypes; each chain once, at its outermost."""
     if isinstance(module.parents[node], ast.Attribute):
         return
     dotted = module.dotted(node)
@@ -122,7 +122,7 @@ def _is_compared(module: Module, node: ast.AST) -> bool:
 
 
 def device_names(module: Module, node: ast.Call) -> Iterator[Seen]:
-    """`torch.device("hip")`, `x.to("rocm")`: devices that no PyTorch has."""
+    """Yield `torch.device("hip")`, `x.to("rocm")`: devices that no PyTorch has."""
     dotted = module.dotted(node.func)
     method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
     if dotted != "torch.device" and method != "to":
@@ -134,7 +134,7 @@ def device_names(module: Module, node: ast.Call) -> Iterator[Seen]:
 
 
 def rocm_version(module: Module, node: ast.Attribute) -> Iterator[Seen]:
-    """`torch.version.rocm` without asking whether it is there."""
+    """Yield `torch.version.rocm` without a test of its existence."""
     if module.dotted(node) != "torch.version.rocm":
         return
     if 'hasattr(torch.version, "rocm")' not in module.text.replace("'", '"'):

@@ -72,7 +72,7 @@ class Module:
         return nodes
 
     def _imported_names(self) -> dict[str, str]:
-        """Local name to dotted name, over all scopes: `nvtx` -> `torch.cuda.nvtx`."""
+        """Return local name to dotted name, over all scopes: `nvtx` -> `torch.cuda.nvtx`."""
         names: dict[str, str] = {}
         for node in self.nodes:
             if isinstance(node, ast.Import):
@@ -86,7 +86,7 @@ class Module:
         return names
 
     def dotted(self, node: ast.AST) -> str:
-        """`torch.cuda.is_available` for that expression, imports followed; "" for others."""
+        """Return `torch.cuda.is_available` for that expression, imports followed; "" for others."""
         cached = self._dotted.get(node)
         if cached is None:
             cached = self._dotted[node] = self._spelled(node)
@@ -106,7 +106,10 @@ class Module:
         return ".".join(reversed(parts)) if parts[-1] else ""
 
     def _of_call(self, call: ast.Call, *, last: bool) -> str:
-        """`getattr(torch, "compile")` is the attribute; other calls are `name()`, before a dot."""
+        """Return the dotted name of a call.
+
+        `getattr(torch, "compile")` is the attribute; other calls are `name()`, before a dot.
+        """
         if called_name(call.func) == "getattr" and len(call.args) >= 2:
             name = text_of(call.args[1])
             return f"{self.dotted(call.args[0])}.{name}" if name else ""
@@ -125,14 +128,14 @@ class Module:
         return node.id
 
     def ancestors(self, node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
-        """(parent, child on the way to it), from the inside out."""
+        """Yield (parent, child on the way to it), from the inside out."""
         while node in self.parents:
             parent = self.parents[node]
             yield parent, node
             node = parent
 
     def scope(self, node: ast.AST) -> ast.AST:
-        """The innermost function (or the module) that `node` runs in."""
+        """Return the innermost function (or the module) that `node` runs in."""
         return next(
             (parent for parent, _ in self.ancestors(node) if isinstance(parent, _SCOPES)), self.tree
         )
@@ -141,7 +144,7 @@ class Module:
         return not isinstance(self.scope(node), ast.Module)
 
     def span(self, node: ast.AST) -> tuple[int, int]:
-        """Offsets of `node` in the text, in characters."""
+        """Return the offsets of `node` in the text, in characters."""
         line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
         end_line = getattr(node, "end_lineno", None) or line
         end_column = getattr(node, "end_col_offset", None) or column
@@ -165,7 +168,7 @@ class Module:
         return self.text[start:end]
 
     def shown(self, node: ast.AST, longest: int = 80) -> str:
-        """The source of `node` on one line, the beginning of it where it is long."""
+        """Return the source of `node` on one line, truncated where it is long."""
         return " ".join(self.source_of(node).split())[:longest]
 
     @cached_property
@@ -184,23 +187,23 @@ class Module:
 
     @cached_property
     def classes(self) -> dict[str, ast.ClassDef]:
-        """The classes that the module defines, by name."""
+        """Return the classes that the module defines, by name."""
         return {node.name: node for node in self.nodes if isinstance(node, ast.ClassDef)}
 
     @cached_property
     def functions(self) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef]:
-        """The functions and methods that the module defines, by name."""
+        """Return the functions and methods that the module defines, by name."""
         return {node.name: node for node in self.nodes if isinstance(node, FUNCTIONS)}
 
     def block_of(self, statement: ast.AST) -> list[ast.AST]:
-        """The statements that `statement` is one of."""
+        """Return the list of statements that contains `statement`."""
         fields = ast.iter_fields(self.parents.get(statement, self.tree))
         lists = (value for _, value in fields if isinstance(value, list))
         return next((value for value in lists if statement in value), [])
 
     @cached_property
     def returned(self) -> dict[str, tuple[ast.expr, ...]]:
-        """Function name to what it returns, in source order."""
+        """Return the values that each function returns, in source order."""
         by_function: dict[str, tuple[ast.expr, ...]] = {}
         for node in self.nodes:
             if isinstance(node, ast.Return) and node.value is not None:
@@ -211,7 +214,7 @@ class Module:
 
     @cached_property
     def called(self) -> dict[str, tuple[ast.Call, ...]]:
-        """Name to the calls of it in this module, as a function or a method of self."""
+        """Return the calls of each name in this module, as a function or a method of self."""
         by_function: dict[str, tuple[ast.Call, ...]] = {}
         for node in self.nodes:
             if isinstance(node, ast.Call):
@@ -248,7 +251,7 @@ class Module:
 
     @cached_property
     def modules(self) -> frozenset[str]:
-        """Top-level packages that the module imports anywhere."""
+        """Return top-level packages that the module imports anywhere."""
         names: set[str] = set()
         for node in self.nodes:
             if isinstance(node, ast.Import):
@@ -259,8 +262,8 @@ class Module:
 
 
 def _children(node: ast.AST) -> list[ast.AST]:
-    """The children in source order, without operators and contexts: those are values of their
-    parent, shared between nodes.
+    """Return the children in source order, without operators and contexts: those are values of
+    their parent, shared between nodes.
     """
     children: list[ast.AST] = []
     for name in node._fields:
@@ -275,7 +278,9 @@ def _children(node: ast.AST) -> list[ast.AST]:
 
 
 def named_lines(module: Module, pattern: re.Pattern[str]) -> Iterator[tuple[ast.AST, str]]:
-    """The first node of each line whose name, or text without a space, the pattern is found in."""
+    """Yield the first node of each line with the pattern in its name, or in a text without a
+    space.
+    """
     lines: set[int] = set()
     for node in module.nodes:
         name = _named(node)
@@ -297,7 +302,7 @@ def _named(node: ast.AST) -> str:
 
 
 def called_name(function: ast.expr) -> str:
-    """The name of a function, or of a method of self; "" for what else is called."""
+    """Return the name of a function, or of a method of self; "" for other calls."""
     if isinstance(function, ast.Name):
         return function.id
     if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):
@@ -306,7 +311,9 @@ def called_name(function: ast.expr) -> str:
 
 
 def last_name(node: ast.AST) -> str:
-    """The last part of a dotted expression, or the key of an item: `c` of `a.b.c` and `a["c"]`."""
+    """Return the last part of a dotted expression, or the key of an item: `c` of `a.b.c` and
+    `a["c"]`.
+    """
     if isinstance(node, ast.Attribute):
         return node.attr
     if isinstance(node, ast.Subscript):
@@ -315,7 +322,7 @@ def last_name(node: ast.AST) -> str:
 
 
 def text_of(node: ast.AST | None) -> str | None:
-    """The string that a constant is."""
+    """Return the string that a constant is."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
     return None
@@ -326,5 +333,5 @@ def is_true(node: ast.AST | None) -> bool:
 
 
 def keyword(call: ast.Call, name: str) -> ast.expr | None:
-    """The value of the keyword argument `name`."""
+    """Return the value of the keyword argument `name`."""
     return next((item.value for item in call.keywords if item.arg == name), None)

@@ -81,7 +81,7 @@ class Scopes:
             self._parameters.setdefault(node, []).append(argument)
 
     def _chain(self, node: ast.AST) -> tuple[ast.AST, ...]:
-        """The scopes around `node`, from the innermost out."""
+        """Return the scopes around `node`, from the innermost out."""
         inner = node
         parents = self._module.parents
         while inner in parents:
@@ -94,7 +94,7 @@ class Scopes:
         return (inner,) if isinstance(node, ast.expr | ast.stmt) and inner is node else ()
 
     def _scope_of(self, name: ast.Name) -> ast.AST | None:
-        """The scope that gives `name` what it is here; a class's names are its own body's only."""
+        """Return the scope that defines `name` here. A class's names are its own body's only."""
         if name.id not in self._bound:
             return None
         for place, scope in enumerate(self._chain(name)):
@@ -110,7 +110,7 @@ class Scopes:
         return self._names[scope, name.id] if scope is not None else ()
 
     def one(self, node: ast.AST) -> ast.AST:
-        """The one expression that a name (or an attribute of self) was given, else `node`."""
+        """Return the one expression assigned to a name (or an attribute of self), else `node`."""
         values: Sequence[ast.expr | None] = ()
         if isinstance(node, ast.Name):
             values = () if self._is_parameter(node) else self.bound(node)
@@ -119,7 +119,7 @@ class Scopes:
         return values[0] if len(values) == 1 and values[0] is not None else node
 
     def values(self, node: ast.AST | None, depth: int = 0) -> tuple[ast.expr, ...]:
-        """The expressions that `node` may stand for, names and choices followed."""
+        """Return the possible expressions of `node`, names and choices followed."""
         results: list[ast.expr] = []
         self._follow(node, depth, set(), results)
         return tuple(results)
@@ -127,7 +127,7 @@ class Scopes:
     def _follow(
         self, node: ast.AST | None, depth: int, met: set[ast.AST], results: list[ast.expr]
     ) -> None:
-        """Each expression is followed once: names that are made of each other have no end."""
+        """Follow each expression once, since names that are made of each other have no end."""
         over = depth > _DEPTH or len(results) >= _MOST
         if over or not isinstance(node, ast.expr) or node in met:
             return
@@ -198,7 +198,7 @@ class Scopes:
         return scope is not None and name.id in self._parameters.get(scope, ())
 
     def _handed_over(self, name: ast.Name) -> Iterator[ast.expr]:
-        """Return the arguments of this module's calls for the parameter `name`."""
+        """Yield the arguments of this module's calls for the parameter `name`."""
         scope = self._scope_of(name)
         names = self._parameters.get(scope, []) if scope is not None else []
         if name.id in names and isinstance(scope, _FUNCTIONS):
@@ -206,7 +206,7 @@ class Scopes:
                 yield from _argument(call, name.id, names.index(name.id))
 
     def texts(self, node: ast.AST | None, depth: int = 0) -> tuple[Text, ...]:
-        """The strings that `node` may be."""
+        """Return the strings that `node` may be."""
         texts: list[Text] = []
         for value in self.values(node, depth):
             if isinstance(value, ast.Constant):
@@ -264,7 +264,7 @@ def _is_self(node: ast.AST) -> bool:
 
 
 def parameters(arguments: ast.arguments) -> Iterator[tuple[str, ast.expr | None]]:
-    """Return every parameter with its default, in order, without `self`."""
+    """Yield every parameter with its default, in order, without `self`."""
     positional = [*arguments.posonlyargs, *arguments.args]
     missing = len(positional) - len(arguments.defaults)
     defaults: list[ast.expr | None] = [None] * missing + list(arguments.defaults)
@@ -282,8 +282,9 @@ def _argument(call: ast.Call, name: str, place: int) -> Iterator[ast.expr]:
 
 
 def bindings(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr | None]]:
-    """(target, value) for every name or attribute that a statement binds; None for a value that is
-    not written there.
+    """Yield (target, value) for every name or attribute that a statement binds.
+
+    The value is None where the statement does not contain it.
     """
     if isinstance(node, ast.Assign):
         for target in node.targets:
@@ -303,7 +304,9 @@ def bindings(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr | None]]:
 def _unpacked(
     target: ast.expr, value: ast.expr | None
 ) -> Iterator[tuple[ast.expr, ast.expr | None]]:
-    """`major, minor = capability()` gives both names the call."""
+    """Return the value for an unpacked name: `major, minor = capability()` gives both names the
+    call.
+    """
     if isinstance(target, ast.Tuple | ast.List):
         pairs = value.elts if isinstance(value, ast.Tuple | ast.List) else ()
         for index, element in enumerate(target.elts):

@@ -84,14 +84,14 @@ def _is_command(module: Module, node: ast.Constant) -> bool:
 
 
 def environment_assignments(module: Module, node: ast.Assign) -> Iterator[Seen]:
-    """`os.environ["CUDA_VISIBLE_DEVICES"] = ...`, `env["..."] = ...`."""
+    """Yield `os.environ["CUDA_VISIBLE_DEVICES"] = ...`, `env["..."] = ...`."""
     for target in node.targets:
         if isinstance(target, ast.Subscript) and _is_environment(module, target.value):
             yield from _written(module, node, text_of(target.slice), node.value)
 
 
 def environment_calls(module: Module, node: ast.Call) -> Iterator[Seen]:
-    """`os.environ.setdefault("X", ...)`, `os.putenv("X", ...)`, `monkeypatch.setenv`."""
+    """Yield `os.environ.setdefault("X", ...)`, `os.putenv("X", ...)`, `monkeypatch.setenv`."""
     if not isinstance(node.func, ast.Attribute):
         return
     method = node.func.attr
@@ -107,7 +107,7 @@ def environment_calls(module: Module, node: ast.Call) -> Iterator[Seen]:
 
 
 def environment_tables(module: Module, node: ast.Dict) -> Iterator[Seen]:
-    """`env={"CUDA_VISIBLE_DEVICES": "0"}`, `env = {**os.environ, "X": ...}`."""
+    """Yield `env={"CUDA_VISIBLE_DEVICES": "0"}`, `env = {**os.environ, "X": ...}`."""
     if not any(starmap(_is_about_environment, islice(module.ancestors(node), 2))):
         return
     for key, value in zip(node.keys, node.values, strict=True):

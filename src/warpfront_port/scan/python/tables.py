@@ -26,7 +26,7 @@ def imports_nvidia(node: ast.AST) -> bool:
 
 
 def longest_known(dotted: str, table: Mapping[str, str]) -> str:
-    """The longest prefix of `dotted`, at its dots, that the table has; "" for none."""
+    """Return the longest prefix of `dotted`, at its dots, that the table has; "" for none."""
     while dotted and dotted not in table:
         dotted = dotted.rpartition(".")[0]
     return dotted

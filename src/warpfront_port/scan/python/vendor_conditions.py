@@ -94,12 +94,12 @@ class Conditions:
 
     @classmethod
     def of(cls, module: Module) -> Conditions:
-        """The conditions of `module`, the same each time."""
+        """Return the conditions of `module`, cached."""
         conditions = module.memo.setdefault("conditions", cls(module))
         return conditions if isinstance(conditions, cls) else cls(module)
 
     def true_for(self, value: ast.expr) -> frozenset[Side]:
-        """The sides on which `value` is certainly true, whichever of its values it has."""
+        """Return the sides on which `value` is certainly true, whichever of its values it has."""
         value = cast("ast.expr", self._module.scopes.one(value))
         if isinstance(value, ast.IfExp):
             condition = self.truths(value.test)
@@ -168,7 +168,7 @@ class Conditions:
         return UNKNOWN
 
     def _worded(self, subject: ast.expr, reference: ast.expr) -> VendorTruths:
-        """`x == "hip"`, `"gfx942" in arch`, `backend in ("cuda", "hip")`."""
+        """Return the value of `x == "hip"`, `"gfx942" in arch`, `backend in ("cuda", "hip")`."""
         words = [word for node in (subject, reference) for word in _words(node)]
         if words and all(_AMD_TEXT.match(word) for word in words):
             loose = any(word.lower().startswith("gfx") for word in words)
@@ -289,7 +289,7 @@ _HOMES: Final[Mapping[str, VendorTruths]] = {
 
 
 def _begun(call: ast.Call) -> VendorTruths:
-    """`arch.startswith("gfx9")`, `device.startswith("cuda")`."""
+    """Return the value of `arch.startswith("gfx9")`, `device.startswith("cuda")`."""
     words = _words(call.args[0])
     owner = call.func.value if isinstance(call.func, ast.Attribute) else call.func
     if words and _is_device(owner) and all(word.startswith("cuda") for word in words):

@@ -30,7 +30,7 @@ _HARMLESS = frozenset({"is_available", "device_count", "is_initialized", "is_bf1
 
 
 def device_calls(module: Module, node: ast.Call) -> Iterator[Seen]:
-    """`.cuda()`, `torch.cuda.*()`, `device="cuda"`, events, AMP and custom extensions."""
+    """Yield `.cuda()`, `torch.cuda.*()`, `device="cuda"`, events, AMP and custom extensions."""
     dotted = module.dotted(node.func)
     if isinstance(node.func, ast.Attribute) and node.func.attr == "cuda" and not node.keywords:
         if dotted not in {"torch.cuda", "numba.cuda"}:
@@ -172,7 +172,7 @@ def questions(module: Module, node: ast.Call) -> Iterator[Seen]:
 
 
 def device_attributes(module: Module, node: ast.Attribute) -> Iterator[Seen]:
-    """`tensor.is_cuda`, and functions of torch.cuda that are handed on."""
+    """Yield `tensor.is_cuda`, and functions of torch.cuda that are passed as values."""
     parent = module.parents[node]
     called = isinstance(parent, ast.Call) and parent.func is node
     if node.attr == "is_cuda" and not called and isinstance(node.ctx, ast.Load):
@@ -191,7 +191,7 @@ def _is_mixed_precision(module: Module, argument: ast.keyword) -> bool:
 
 
 def hpu_without_bridge(module: Module, node: ast.Constant) -> Iterator[Seen]:
-    """`"hpu"` as a device in a module that never loads habana_frameworks: the first one."""
+    """Yield `"hpu"` as a device in a module that never loads habana_frameworks: the first one."""
     if node.value != "hpu" or "habana_frameworks" in module.text:
         return
     parent = module.parents[node]

@@ -60,7 +60,7 @@ def read_cmake(text: str) -> Iterator[CMakeCommand]:
 
 
 def _narrow(arm: _Arm, condition: str) -> None:
-    """Return the sides that reach the arm with this condition, and those that reach later arms."""
+    """Set the sides that reach the arm with this condition, and those that reach later arms."""
     both = " OR " in condition or " AND " in condition
     negated = condition.startswith("NOT ")
     sides: frozenset[Side] | None = None
@@ -108,7 +108,7 @@ def builds_hip(text: str) -> bool:
 
 
 def cmake_rule_matches(text: str) -> Iterator[Match]:
-    """Everything in CMake text that a rule is about."""
+    """Yield the matches of every rule in CMake text."""
     has_hip = builds_hip(text)
     for command in read_cmake(text):
         for rule, snippet, shift in _of_command(command, has_hip=has_hip):

@@ -40,7 +40,7 @@ class _Finder:
 
 
 def toml_rule_matches(text: str) -> Iterator[Match]:
-    """Requirements, package indexes and the Python bound of a TOML file."""
+    """Yield requirements, package indexes and the Python bound of a TOML file."""
     try:
         document: dict[str, Any] = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
@@ -68,7 +68,7 @@ def toml_rule_matches(text: str) -> Iterator[Match]:
 
 
 def _explicit(document: Mapping[str, Any]) -> Iterator[str]:
-    """The indexes of uv's that nothing comes from but what names them."""
+    """Yield uv's indexes that only packages which name them use."""
     indexes = _table(document, "tool", "uv").get("index")
     for index in indexes if isinstance(indexes, list) else ():
         if isinstance(index, dict) and index.get("explicit"):
@@ -85,7 +85,7 @@ def _table(document: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
 def _groups(
     document: Mapping[str, Any], project: Mapping[str, Any]
 ) -> Iterator[tuple[str, list[str]]]:
-    """(name of the extra or "", requirement strings)."""
+    """Yield (name of the extra or "", requirement strings)."""
     yield "", _texts(project.get("dependencies"))
     yield "", _texts(_table(document, "build-system").get("requires"))
     for name, value in _table(project, "optional-dependencies").items():
@@ -132,7 +132,7 @@ def _of_poetry(finder: _Finder, text: str, poetry: Mapping[str, Any]) -> Iterato
 def _settings(
     value: Mapping[str, Any], above: str = "", depth: int = 0
 ) -> Iterator[tuple[str, str]]:
-    """(name with the tables above it, value as text) for every plain value."""
+    """Yield (name with the tables above it, value as text) for every plain value."""
     for key, inner in value.items():
         name = f"{above}.{key}".strip(".")
         if isinstance(inner, dict) and depth < 20:
@@ -176,7 +176,7 @@ def _on_line(line: RequirementLine, snippet: str) -> tuple[int, int]:
 
 
 def cfg_rule_matches(text: str) -> Iterator[Match]:
-    """setup.cfg: install_requires and the extras."""
+    """Yield the matches of setup.cfg: install_requires and the extras."""
     offset, section, key = 0, "", ""
     for line in text.splitlines(keepends=True):
         bare = line.strip()

@@ -29,7 +29,7 @@ class Instruction:
 
 
 def read_instructions(text: str) -> Iterator[Instruction]:
-    """The instructions of a Dockerfile, continuation lines and here-documents with them."""
+    """Yield the instructions of a Dockerfile, including continuation lines and here-documents."""
     offset = 0
     while offset < len(text):
         match = _INSTRUCTION.match(text, offset)
@@ -64,7 +64,7 @@ def _instruction_end(text: str, offset: int) -> int:
 
 
 def _body(text: str) -> str:
-    """Comment lines between continued lines are no part of it; lengths stay."""
+    """Return the body without comment lines between continued lines; lengths stay."""
     lines = text.splitlines(keepends=True)
     body = lines[:1]
     for line in lines[1:]:
@@ -74,7 +74,7 @@ def _body(text: str) -> str:
 
 
 def dockerfile_rule_matches(text: str) -> Iterator[Match]:
-    """Everything in a Dockerfile that a rule is about."""
+    """Yield the matches of every rule in a Dockerfile."""
     stages: set[str] = set()
     for instruction in read_instructions(text):
         body, start = instruction.body, instruction.start

@@ -82,7 +82,7 @@ def reads(path: PurePosixPath) -> bool:
 
 
 def rule_matches(source: SourceText, context: Context) -> Iterator[Match]:
-    """Everything in `source` that a rule is about."""
+    """Yield the matches of every rule in `source`."""
     for match in _read(source):
         command = source.text[match.start : match.end] if match.rule == "DP318" else ""
         if not command or not _brings_no_torch(command, source.text, context.torchless):
@@ -122,9 +122,11 @@ _FOLDER = re.compile(r"\s\./([\w/-]+?)/?(?:\[[^\]]*\])?(?:\s|\Z)")
 
 
 def torchless(requirements: Mapping[str, str]) -> frozenset[str]:
-    """The files of requirements, by path, that name neither torch nor what is known to need it, and
-    their names where that is so of all files of a name; "." where it is so of every
-    one but those of examples and the like.
+    """Return the files of requirements, by path, without torch and without packages known to
+    need it.
+
+    Their names are included where all files of a name are so. "." is included where every one is,
+    except those of examples and the like.
     """
     needing = {path for path, text in requirements.items() if _NEEDS.search(text)}
     names = {path.rpartition("/")[2] for path in needing}
@@ -169,7 +171,9 @@ def _read(source: SourceText) -> Iterator[Match]:
 
 
 def _purpose(path: PurePosixPath) -> str:
-    """`requirements-cuda.txt` is for cuda, as an extra of that name would be."""
+    """Return the purpose in a file's name: `requirements-cuda.txt` is for cuda, like an extra
+    of that name.
+    """
     match = re.search(
         r"(?i)(cuda|nvidia|gpu|cu\d{2,3}|dev|docs?|readthedocs|lint|typing|mypy)", path.stem
     )

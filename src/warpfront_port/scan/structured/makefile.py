@@ -38,7 +38,7 @@ def make_rule_matches(text: str) -> Iterator[Match]:
 
 
 def _as_word(reference: re.Match[str]) -> str:
-    """A reference to a variable as a word of its length: `$(PIP)` is pip."""
+    """Return a reference to a variable as a word of its length: `$(PIP)` is pip."""
     program = _PROGRAMS.get(reference[1].lower())
     filler = "_" if program is None else " "
     return (program or "").ljust(len(reference[0]), filler)

@@ -168,7 +168,9 @@ def _keyword(blocks: list[_Block], word: str) -> None:
 
 
 def _case(blocks: list[_Block], words: list[Word], before: str, ending: str) -> None:
-    """`case "$VERSION" in`, `cu121)`, `;;`, `esac`: who comes to the arm that a pattern opens."""
+    """Track `case "$VERSION" in`, `cu121)`, `;;`, `esac`, and the sides that reach each
+    pattern's arm.
+    """
     first = words[0].text if words else ""
     if first == "case":
         blocks.append(_Block(is_case=True))
@@ -218,7 +220,9 @@ def _commands_of(
 
 
 def _leading(words: list[Word]) -> tuple[tuple[Word, ...], tuple[Word, ...]]:
-    """Assignments (also of `export` and `env`) and what is run behind sudo, time and the like."""
+    """Return assignments (also of `export` and `env`) and the command after sudo, time and the
+    like.
+    """
     index = 0
     assignments: list[Word] = []
     exporting = words[0].text in {"export", "declare", "set", "setenv", "ENV", "local", "readonly"}
@@ -288,7 +292,7 @@ def variable_rule_matches(
 def option_rule_matches(
     words: Sequence[Word], command: ShellCommand | None = None
 ) -> Iterator[Match]:
-    """Settings that options give: `--mode x`, `--mode=x`, and `model.mode=x` of Hydra."""
+    """Yield settings in options: `--mode x`, `--mode=x`, and `model.mode=x` of Hydra."""
     for index, word in enumerate(words):
         name, equals, value = word.text.partition("=")
         if not equals and word.text.startswith("--") and index + 1 < len(words):
@@ -299,7 +303,7 @@ def option_rule_matches(
 
 
 def word_rule_matches(word: Word, command: ShellCommand | None) -> Iterator[Match]:
-    """Flags, indexes and images in one word."""
+    """Yield flags, indexes and images in one word."""
     if "-" in word.text or "arch" in word.text:
         nvccs = command is not None and any("nvcc" in word.text.lower() for word in command.words)
         for rule, flag in compiler_flag(word.text):
@@ -346,8 +350,10 @@ def _packages(command: ShellCommand) -> Iterator[Match]:
 
 
 def _installs(command: ShellCommand, text: str) -> Iterator[Match]:
-    """`pip install`, `uv pip install`, `uv sync`: what is named, and what may come along. AMD SMI's
-    package, which ROCm brings as source, needs nothing.
+    """Yield the packages of `pip install`, `uv pip install`, `uv sync`, and those that may come
+    along.
+
+    AMD SMI's package, which ROCm brings as source, needs nothing.
     """
     texts = command.texts
     syncs = command.name == "uv" and "sync" in texts
@@ -383,7 +389,7 @@ _BESIDE = 60
 def _named_packages(
     command: ShellCommand, befores: tuple[str, ...], arguments: tuple[Word, ...]
 ) -> Iterator[Match]:
-    """Requirements on the command line. With an index of its own, torch comes from there."""
+    """Yield requirements on the command line. With an index of its own, torch comes from there."""
     indexed = any(word.text.startswith(_INDEXES) or "whl/rocm" in word.text for word in arguments)
     for before, word in zip(befores, arguments, strict=False):
         if before in _WITH_VALUE or word.text.startswith("-"):
@@ -394,7 +400,7 @@ def _named_packages(
 
 
 def _copies(command: ShellCommand) -> Iterator[Match]:
-    """`cp -r ours/* .venv/lib/python3.11/site-packages/transformers/`."""
+    """Yield `cp -r ours/* .venv/lib/python3.11/site-packages/transformers/`."""
     copies = command.name in {"cp", "rsync", "install", "mv"} and len(command.words) > 2
     if copies and "site-packages/" in command.words[-1].text:
         yield _see("PY060", command.words[-1], command)

@@ -80,7 +80,7 @@ class _Document:
             yield self._rule_match("DP314", value, text[:80], index_shift(self.text))
 
     def _named_variable(self, node: yaml.MappingNode) -> Iterator[Match]:
-        """Return the name and value of Kubernetes' `name: X` with `value: y`."""
+        """Yield the matches in Kubernetes' `name: X` with `value: y`."""
         pairs = {key.value: value for key, value in node.value if isinstance(key, yaml.ScalarNode)}
         name, value = pairs.get("name"), pairs.get("value")
         if isinstance(name, yaml.ScalarNode) and isinstance(value, yaml.ScalarNode):
@@ -123,7 +123,7 @@ class _Document:
 
 
 def yaml_rule_matches(text: str) -> Iterator[Match]:
-    """Everything in YAML text that a rule is about. Templates that are no YAML are passed over."""
+    """Yield the matches of every rule in YAML text. Templates that are no YAML are skipped."""
     if _INTERESTING.search(text) is None:
         return
     try:
