@@ -58,7 +58,7 @@ def evidence_of(texts: Mapping[str, str]) -> Mapping[str, Evidence]:
 
 
 def _own(path: str, text: str) -> Evidence | None:
-    """Return what a file shows by itself."""
+    """Return the evidence in a file itself."""
     if path.endswith(".hip"):
         return Evidence(kind="amd", path=path, line=1, reason="a HIP source")
     if _SOURCE.search(path):
@@ -77,7 +77,7 @@ def _at(path: str, text: str, match: re.Match[str], reason: str) -> Evidence:
 
 
 def _listed(texts: Mapping[str, str]) -> Iterator[tuple[str, Evidence]]:
-    """Yield what the builds of a tree list for AMD, or for CUDA alone."""
+    """Yield the sources that the builds of a tree list for AMD, or for CUDA alone."""
     sources = _sources_of(texts)
     hip_folders = {
         PurePosixPath(path).parent
@@ -261,7 +261,7 @@ def _spread(
 
 
 def _follow_packages(texts: Mapping[str, str], by_path: dict[str, Evidence]) -> None:
-    """Give the modules of a Python package the first branch for ROCm in that package's code."""
+    """Add to the modules of a Python package the first branch for ROCm in that package's code."""
     by_package: dict[str, Evidence] = {}
     modules = [path for path in texts if path.endswith(".py")]
     packages = {path.rpartition("/")[0] for path in modules if path.endswith("__init__.py")}

@@ -1,4 +1,4 @@
-"""The values of a scan: what an engine sees, and what that means for one target. Pure."""
+"""The values of a scan: matches of an engine, and findings for one target. Pure."""
 
 from __future__ import annotations
 

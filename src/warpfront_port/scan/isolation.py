@@ -29,7 +29,7 @@ _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Step:
-    """A statement, or a line of C++, that NVIDIA comes to. `line` is 1-based."""
+    """A statement, or a line of C++, that NVIDIA reaches. `line` is 1-based."""
 
     text: str
     line: int
@@ -117,7 +117,7 @@ def _python_steps(source: SourceText, names: frozenset[str] | None) -> list[_Ste
 
 
 class _NvidiaReader(ast.NodeTransformer):
-    """Takes out of a tree what only tells vendors apart, as NVIDIA reads it."""
+    """A transformer that removes vendor tests from a tree, as NVIDIA reads it."""
 
     def __init__(self, conditions: Conditions) -> None:
         self._conditions = conditions

@@ -75,7 +75,7 @@ def plan_port(
     remaining = [str(phase.number) for phase in phases if phase.state == "open"]
     return (
         *phases[:-1],
-        _verification(phases[-1], [number_text for number_text in remaining if number_text != "8"]),
+        _verification(phases[-1], [number for number in remaining if number != "8"]),
     )
 
 

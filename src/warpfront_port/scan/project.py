@@ -72,7 +72,7 @@ class Project:
 
 
 def read_project(texts: Mapping[str, str], identifiers: Mapping[str, str]) -> Project:
-    """Return what `texts`, by path, consist of; `identifiers` maps CUDA's names to HIP's."""
+    """Return the contents of `texts`, by path. `identifiers` maps CUDA's names to HIP's."""
     sources = {path: text for path, text in texts.items() if PurePosixPath(path).suffix in _UNIT}
     units = [path for path, text in sources.items() if _is_unit(path, text)]
     product = [path for path in units if not is_aside(PurePosixPath(path))]

@@ -178,7 +178,7 @@ def _imports_of_torch(node: ast.stmt) -> bool:
 
 
 def _either_home(module: Module, node: ast.AST) -> Iterator[_Change]:
-    """Yield `CUDA_HOME or ROCM_HOME`, imported side by side."""
+    """Yield edits to `CUDA_HOME or ROCM_HOME`, both imported together."""
     start, end = module.span(node)
     if isinstance(node, ast.ImportFrom):
         text = re.sub(r"\bCUDA_HOME\b", "CUDA_HOME, ROCM_HOME", module.text[start:end])
@@ -244,8 +244,9 @@ def _inside_text(module: Module, node: ast.AST) -> bool:
 
 
 def _tiers(module: Module, node: ast.ImportFrom, gate: str) -> Iterator[_Change]:
-    """Yield aiter, ROCm's flash-attn, and torch's own attention, where calls need no other
-    arguments.
+    """Yield an edit that tries aiter, ROCm's flash-attn, and torch's own attention in that order.
+
+    Calls may use no other arguments than these support.
     """
     names = [(alias.name, alias.asname) for alias in node.names]
     plain = node in module.tree.body and names == [("flash_attn_func", None)]

@@ -1,8 +1,8 @@
 """The rules for a setting, by its name and value, in any kind of file. Pure.
 
-A name is the text before the value: a keyword, an attribute with its owner
-(`torch._inductor.config.triton.cudagraphs`), a key with the keys above it, an option of a command
-line, a variable of the environment.
+A name is the text before the value. It is a keyword, an attribute with its owner
+(`torch._inductor.config.triton.cudagraphs`), or a key with the keys above it. It may also be an
+option of a command line or a variable of the environment.
 """
 
 from __future__ import annotations

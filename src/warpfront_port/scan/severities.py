@@ -81,10 +81,10 @@ def judge(
     *,
     evidence: Evidence | None = None,
 ) -> Judged:
-    """Return the findings that `rule_matches` of one file come to for `target`, each cause once.
+    """Return the findings for `target` from `rule_matches` of one file, each cause once.
 
-    `evidence` shows that the file runs on AMD already: what it does not disprove is one level
-    lower; what AMD's build leaves out is a note.
+    `evidence` shows that the file runs on AMD already. A finding that does not disprove it is one
+    level lower; code that AMD's build excludes is a note.
     """
     lines = _Lines(source.text)
     suppressions = tuple(read_suppressions(source.text, lines))
@@ -119,7 +119,7 @@ def judge(
 def _with_evidence(finding: ScanFinding, rule: Rule, evidence: Evidence) -> ScanFinding:
     """Return a finding one level lower, with the place that shows why.
 
-    Flags and settings of a build are judged by who reaches them, which is better evidence.
+    Flags and settings of a build are judged by the sides that reach them, which is better evidence.
     """
     if evidence.kind == "left-out":
         return replace(finding, severity=Severity.NOTE, gate=Gate.LEFT_OUT, taken=evidence.place)
@@ -178,7 +178,7 @@ def _finding(
 
 
 def _cause(snippet: str) -> str:
-    """Return what the places of one cause have in common: the first telling word of the code."""
+    """Return the common text of one cause's places: the first distinctive word of the code."""
     words = _TELLING.findall(snippet)
     return next((word for word in words if word not in _COMMON), snippet[:40])
 

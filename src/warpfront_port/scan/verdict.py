@@ -78,8 +78,10 @@ class Taken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The answer for `target`. `reasons` say what was not determined; `compiler` names what
-    compiled the sources, "" for none; `causes` are in the order of consequences.
+    """The answer for `target`.
+
+    `reasons` explain the undetermined parts. `compiler` names the compiler of the sources, "" for
+    none. `causes` are in the order of consequences.
     """
 
     target: str
@@ -160,10 +162,10 @@ def judge_project(
 
 
 def consequence_of(finding: ScanFinding, rule: Rule, units: Collection[str] = ()) -> Consequence:
-    """Return what comes of one finding: an error of the product decides, the rest is to check.
+    """Return the consequence of one finding: an error of the product decides, the rest is to check.
 
     A build or manifest of a folder decides where `units`, the CUDA sources of the tree, lie below
-    that folder; where there are none it is the one of the root, or a Python module.
+    that folder. Without `units` it is the one of the root, or a Python module.
     """
     path = PurePosixPath(finding.path)
     packaging = rule.id.startswith(("DP", "CT")) and len(path.parts) > 1

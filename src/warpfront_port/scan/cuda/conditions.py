@@ -77,7 +77,9 @@ def _sides(row: Mapping[str, DocumentInputs]) -> Mapping[Side, DocumentInputs]:
 
 @dataclass(slots=True, kw_only=True)
 class Macros:
-    """The table, and what the file has defined up to a point; `assumed` overrides both."""
+    """The table, and the macros that the file has defined up to a point. `assumed` overrides
+    both.
+    """
 
     table: MacroTable
     defined: dict[Side, dict[str, DocumentInputs]] = field(
@@ -209,18 +211,12 @@ def _operand(side: Side, macros: Macros) -> Callable[[str], Value]:
     def value(text: str) -> Value:
         if text in ("true", "false") or not (match := _OPERAND.fullmatch(text)):
             return int(text == "true") if text in ("true", "false") else integer(text)
-        macro_value = macros.known(match[1], side)
+        fact = macros.known(match[1], side)
         if match[1] == text:
-            return (
-                NONZERO
-                if macro_value == "set"
-                else macro_value
-                if isinstance(macro_value, int)
-                else _FIXED[macro_value]
-            )
-        if macro_value is None or (isinstance(macro_value, int) and match[1] in macros.table.names):
-            return None  # a number of the table is what it compares as, should it be there
-        return int(macro_value != "unset")
+            return NONZERO if fact == "set" else fact if isinstance(fact, int) else _FIXED[fact]
+        if fact is None or (isinstance(fact, int) and match[1] in macros.table.names):
+            return None  # the table's value is only for comparisons
+        return int(fact != "unset")
 
     return value
 
@@ -229,18 +225,18 @@ _OPERAND = re.compile(r"(?:defined\()?([A-Za-z_]\w*)\)?")
 _FIXED: Final[Mapping[DocumentInputs, int | None]] = {"open": None, None: None, "unset": 0}
 
 
-def combine(operator: str, left: Value, right: Value) -> Value:
-    """Return `left operator right`, open where an open operand decides it."""
+def combine(operator: str, first: Value, second: Value) -> Value:
+    """Return the value of `first operator second`, open where an open operand decides it."""
     if operator in ("||", "or", "&&", "and"):
-        return _logic(operator in ("||", "or"), as_truth(left), as_truth(right))
-    if NONZERO in (left, right) and 0 in (left, right) and operator in ("==", "!="):
+        return _logic(operator in ("||", "or"), as_truth(first), as_truth(second))
+    if NONZERO in (first, second) and 0 in (first, second) and operator in ("==", "!="):
         return int(operator == "!=")
-    if not isinstance(left, int) or not isinstance(right, int) or operator not in _ARITHMETIC:
+    if not isinstance(first, int) or not isinstance(second, int) or operator not in _ARITHMETIC:
         return None
-    return _ARITHMETIC[operator](left, right)
+    return _ARITHMETIC[operator](first, second)
 
 
-def _logic(either: bool, left: bool | None, right: bool | None) -> Value:  # noqa: FBT001 - truths
-    if left is either or right is either:
+def _logic(either: bool, first: bool | None, second: bool | None) -> Value:  # noqa: FBT001 - truths
+    if first is either or second is either:
         return int(either)
-    return None if left is None or right is None else int(not either)
+    return None if first is None or second is None else int(not either)

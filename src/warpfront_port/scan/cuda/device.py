@@ -94,7 +94,7 @@ def _short(template: str) -> str:
 
 
 def memory_rule_matches(view: View, name: str, span: Span) -> Iterator[Match]:
-    """Yield what the use of one name means for memory: CU129, CU170."""
+    """Yield the matches in the memory use of one name: CU129, CU170."""
     whole, arguments = view.syntax.call(span[0])
     if not arguments:
         return

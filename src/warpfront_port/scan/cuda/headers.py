@@ -22,7 +22,7 @@ _NAMESPACE = re.compile(r"\bnamespace\s+((?:\w+\s*::\s*)*\w+)\s*\{")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeaderFacts:
-    """The facts of one file.
+    """The facts of a file that apply to other files.
 
     `reaches` maps each macro that a header defines to the sides that get a definition. `nvidias`
     are macros with CUDA in their name that are tested together with one of AMD's. `asked` are all
@@ -172,7 +172,7 @@ def _row(name: str, missing: Reach) -> Mapping[Side, DocumentInputs]:
 
 
 def narrow_masks(texts: Mapping[str, str]) -> Mapping[str, tuple[str, int]]:
-    """Return the macros of headers that stand for 32 set bits, with path and 1-based line."""
+    """Return the macros of headers with 32 bits set, with path and 1-based line."""
     masks: dict[str, tuple[str, int]] = {}
     for path, text in texts.items():
         for define in _MASK.finditer(text) if path.endswith(tuple(_HEADERS)) else ():

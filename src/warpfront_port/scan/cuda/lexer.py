@@ -42,7 +42,7 @@ _LITERAL = re.compile(rf"{_STRING}|(?<![0-9A-Fa-f]){_CHARACTER}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Directive:
-    """One preprocessor line with continuation lines joined and comments removed.
+    """A preprocessor line with continuation lines joined and comments removed.
 
     `name` is without the #, `body` is the text after it. `start` and `end` are offsets into the
     file.

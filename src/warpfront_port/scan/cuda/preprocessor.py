@@ -20,9 +20,10 @@ _MAX_NESTING = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
-    """One arm of a chain: its directive, the sides that get its lines, and those that may.
+    """An arm of a chain: its directive, and the sides that get its lines.
 
-    Two fields are the macros of its condition, and those of it and the arms before it.
+    `open` are the sides that may get them, `macros` those of its condition. `tested` are the macros
+    of its condition and of the arms before it.
     """
 
     directive: Directive
@@ -34,7 +35,7 @@ class Arm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConditionChain:
-    """`#if ... #endif`: its arms in order, and who gets to it at all."""
+    """A chain `#if ... #endif`: its arms in order, and the sides that reach it."""
 
     arms: tuple[Arm, ...]
     reach: Reach

@@ -1,8 +1,9 @@
 """The scanner's engine for C, C++, CUDA and HIP: `reads`, `rule_matches`, `header_facts`. Pure.
 
-A file is blanked once (`lexer`), its `#if` arms are judged once (`preprocessor`), and then one pass
-over its identifiers asks the catalogue and the rules that begin with a name (`lanes`, `device`);
-rules without a name of their own search the code only where a name that they need occurs.
+A file is blanked once (`lexer`), and its `#if` arms are judged once (`preprocessor`). One pass over
+its identifiers then looks up the catalogue and the rules that begin with a name (`warp_size_rules`,
+`device`). Rules without a name of their own search the code only where a name that they need
+occurs.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ _TOOLS = re.compile(r"(?:dcgm|nvml|cupti)\w*\.h\Z")
 
 
 def header_facts(source: SourceText, context: Context | None = None) -> HeaderFacts:
-    """Return what a file tells the other files of its tree: `Context` is made of them."""
+    """Return the facts of a file for the other files of its tree. `Context` is made of them."""
     return facts_of(View(source=source, context=context or Context()))
 
 

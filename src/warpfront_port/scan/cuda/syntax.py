@@ -62,7 +62,7 @@ _STORING = ("init_declarator", "assignment_expression")
 
 
 class Declaration(NamedTuple):
-    """One declared name.
+    """A declared name.
 
     `type` is the text in front of the first declarator, `shape` the kinds of declarators around the
     name. `scope` is where the name is visible.
@@ -183,7 +183,7 @@ class Syntax:
 
     @cached_property
     def _specifying(self) -> Mapping[str, list[str]]:
-        """Return the file's macros for such words in a function's head."""
+        """Return the specifiers that each of the file's macros adds to a function's head."""
         bodies = (directive.body for directive in self.directives if directive.name == "define")
         specifiers = ((body, _SPECIFIER.findall(body)) for body in bodies if "{" not in body)
         return {body.split()[0]: sides for body, sides in specifiers if sides}
@@ -318,7 +318,7 @@ class Syntax:
             if named and parent.type in _DECLARING:
                 head = self.code[parent.start_byte : named[0].start_byte]
                 loop = parent.type == "for_range_loop"
-                # a parameter of a type, or of what is only declared, has no scope
+                # a parameter of a type, or of a mere declaration, has no scope
                 ends = _SCOPES | (_DECLARING if parent.type in _PARAMETERS else set())
                 scope = next(
                     (ancestor for ancestor in path[depth + (not loop) :] if ancestor.type in ends),

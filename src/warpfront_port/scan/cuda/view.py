@@ -1,4 +1,4 @@
-"""One source file for rules: code, regions, macros, declared types, device code. Pure."""
+"""A source file for rules: code, regions, macros, declared types, device code. Pure."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ _WIDTH_ASKED = re.compile(
     re.IGNORECASE,
 )
 _WIDE_ARM = re.compile(r"\b(?:\w*W(?:ARP|AVE)\w*|WS)\s*(?:==\s*64|>\s*32)\b")
-# What is further from a name than this belongs to something else.
+# Text further from a name than this belongs to other code.
 NEAR = 400
 
 
 @dataclass(frozen=True, kw_only=True)
 class View:
-    """One file with the properties that rules query. Each is computed on first use."""
+    """A file with the properties that rules query. Each is computed on first use."""
 
     source: SourceText
     context: Context

@@ -1,5 +1,5 @@
-"""Settings that Python gives, however that is spelled: assignments, arguments, defaults, items of
-dictionaries, `setattr`, `config.patch`, options of a command line. Pure.
+"""Settings in Python in any form: assignments, arguments, defaults, items of dictionaries,
+`setattr`, `config.patch`, options of a command line. Pure.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ def _judged(module: Module, assignment: Assignment) -> Iterator[Seen]:
         return
     for text in module.scopes.texts(assignment.value):
         for setting_use in read_setting(assignment.name, text.text, own=assignment.own):
-            seen = Seen(
+            sighting = Seen(
                 rule=setting_use.rule, node=text.node, what=setting_use.what, via=assignment.node
             )
-            yield seen if text.node is not assignment.value else replace(seen, via=None)
+            yield sighting if text.node is not assignment.value else replace(sighting, via=None)
     if text_of(assignment.value) is None and not _is_amount(assignment.value):
         for setting_use in read_setting(assignment.name, "true", own=assignment.own):
             sides = Conditions.of(module).true_for(assignment.value)

@@ -54,7 +54,7 @@ def _of_command(command: str, node: ast.AST, via: ast.AST) -> Iterator[Seen]:
 
 
 def sessions(module: Module, node: ast.Call) -> Iterator[Seen]:
-    """nox's `session.install("-e", ".")`."""
+    """Yield nox's `session.install("-e", ".")`."""
     function = node.func
     if not isinstance(function, ast.Attribute) or function.attr != "install":
         return

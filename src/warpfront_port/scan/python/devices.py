@@ -119,7 +119,7 @@ def _capabilities(module: Module, node: ast.Compare, sides: list[ast.expr]) -> I
 
 
 def _is_lower_bound(node: ast.Compare, sides: list[ast.expr]) -> bool:
-    """Return true for `>= 8`.
+    """Return true for an ordered comparison with a capability below 9, such as `>= 8`.
 
     Every GPU of AMD's reports 9 or more, and so takes the arm of newer ones. Code for Ampere and
     later (bfloat16, say) most often fits them too.
@@ -145,8 +145,9 @@ def capability_queries(module: Module, node: ast.Call) -> Iterator[Seen]:
 
 
 def _asked_of_a_function(module: Module, node: ast.Call, name: str) -> Iterator[Seen]:
-    """Yield the capability tests of a function, here or imported, that does not test the vendor
-    itself.
+    """Yield a call that tests a capability, unless the project's function tests for ROCm itself.
+
+    A call of an imported function is one level lower, since its code is unknown.
     """
     if isinstance(node.func, ast.Name):
         source = "".join(module.source_of(value) for value in module.returned.get(node.func.id, ()))
@@ -201,7 +202,11 @@ def _is_for_nvidia(module: Module, node: ast.AST) -> bool:
 
 
 def _asked_before(module: Module, node: ast.AST) -> bool:
-    """Return true inside `if torch.version.cuda` (the gates handle exits and choices by side)."""
+    """Return true after a test of `torch.version.cuda` in the same `and`, or in a try that
+    handles None.
+
+    The gates handle exits and choices by side.
+    """
     for parent, child in module.ancestors(node):
         if isinstance(parent, ast.BoolOp) and isinstance(parent.op, ast.And):
             before = parent.values[: parent.values.index(child)] if child in parent.values else []
@@ -240,7 +245,7 @@ def _is_bare_test(module: Module, node: ast.AST) -> bool:
 
 
 def arch_lists(module: Module, node: ast.Call) -> Iterator[Seen]:
-    """Yield `get_arch_list()` whose elements are taken apart at `_`."""
+    """Yield `get_arch_list()` with its elements split at `_`."""
     function = node.func
     if not isinstance(function, ast.Attribute) or function.attr not in {"split", "partition"}:
         return

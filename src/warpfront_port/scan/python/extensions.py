@@ -1,4 +1,4 @@
-"""Rules about what a setup.py (or another module that builds extensions) tells compilers. Pure."""
+"""Rules about compiler options in a setup.py (or another module that builds extensions). Pure."""
 
 from __future__ import annotations
 

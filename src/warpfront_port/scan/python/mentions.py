@@ -1,4 +1,4 @@
-"""Rules about what a module imports and names: packages, attributes, dtypes. Pure."""
+"""Rules about the imports and names of a module: packages, attributes, dtypes. Pure."""
 
 from __future__ import annotations
 

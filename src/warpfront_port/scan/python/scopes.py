@@ -27,7 +27,7 @@ _BINDING = (
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _SCOPES = (*_FUNCTIONS, ast.Lambda, ast.ClassDef, ast.Module)
 _SAME = frozenset({"lower", "upper", "strip", "casefold", "rstrip", "lstrip"})
-# What a call with a default gives: which positional argument it is, and which keywords.
+# Calls that take a default: the index of its positional argument.
 _DEFAULTS = {
     "get": 1, "getenv": 1, "pop": 1, "setdefault": 1, "getattr": 2, "field": 9, "Field": 0,
     "Option": 0, "Argument": 0,
@@ -304,7 +304,7 @@ def bindings(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr | None]]:
 def _unpacked(
     target: ast.expr, value: ast.expr | None
 ) -> Iterator[tuple[ast.expr, ast.expr | None]]:
-    """Return the value for an unpacked name: `major, minor = capability()` gives both names the
+    """Yield each unpacked name with its value. In `major, minor = capability()` both have the
     call.
     """
     if isinstance(target, ast.Tuple | ast.List):

@@ -26,7 +26,7 @@ _NEITHER: Final[VendorTruths] = {"nvidia": False, "amd": False, "other": None}
 _MAYBE_GPU: Final[VendorTruths] = {"nvidia": None, "amd": None, "other": False}
 _GPU: Final[VendorTruths] = {"nvidia": True, "amd": True, "other": False}
 
-# What dotted names are. `torch.cuda` answers on both vendors: ROCm reuses it
+# Values of dotted names. `torch.cuda` works on both vendors: ROCm reuses it
 # (https://docs.pytorch.org/docs/stable/notes/hip.html).
 _FACTS: Final[Mapping[str, VendorTruths]] = {
     "torch.version.hip": _AMD,
@@ -99,7 +99,7 @@ class Conditions:
         return conditions if isinstance(conditions, cls) else cls(module)
 
     def true_for(self, value: ast.expr) -> frozenset[Side]:
-        """Return the sides on which `value` is certainly true, whichever of its values it has."""
+        """Return the sides on which every possible value of `value` is certainly true."""
         value = cast("ast.expr", self._module.scopes.one(value))
         if isinstance(value, ast.IfExp):
             condition = self.truths(value.test)
@@ -157,7 +157,7 @@ class Conditions:
         if isinstance(reference, ast.Constant) and (
             reference.value is None or reference.value in (True, False)
         ):
-            # What we know of names is as true as the name: a string, or None.
+            # The values of names are truths of the name itself: a string, or None.
             expected = isinstance(operator, ast.Is | ast.Eq) == bool(reference.value)
             truths = self.truths(subject, depth + 1)
             return truths if expected else negated(truths)
@@ -281,7 +281,7 @@ _SEEKING = ("hasattr", "find_spec", "exists", "isdir", "isfile")
 _ENVIRONMENT = frozenset({"os.getenv", "os.environ.get"})
 _OF_CUDA = re.compile(r"CUDA_(?:VERSION|HOME|PATH)\Z|CUDACXX\Z|NVCC")
 _OF_ROCM = re.compile(r"ROCM_(?:VERSION|HOME|PATH)\Z|HIP_(?:VERSION|HOME|PATH)\Z|HIPCC")
-# Of a build that asks for ROCm too: torch looks for the home of its own vendor alone.
+# For a build that tests for ROCm too: torch finds the home of its own vendor alone.
 _HOMES: Final[Mapping[str, VendorTruths]] = {
     "torch.utils.cpp_extension.CUDA_HOME": _MAYBE_NVIDIA,
     "torch.utils.cpp_extension.ROCM_HOME": _MAYBE_AMD,

@@ -24,7 +24,7 @@ _LIBRARY = re.compile(r"CUDA::\w+|\$\{CUDA_\w*LIBRAR\w*\}|\$\{CUDA_CUBLAS\w*\}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CMakeCommand:
-    """One command, name in small letters, and the sides that reach it."""
+    """A command, name in small letters, and the sides that reach it."""
 
     name: str
     start: int

@@ -1,4 +1,4 @@
-"""The engine for what is neither Python nor C: dependencies, containers, builds, scripts. Pure."""
+"""The engine for dependencies, containers, builds and scripts: neither Python nor C. Pure."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def rule_matches(source: SourceText, context: Context) -> Iterator[Match]:
 def _brings_no_torch(command: str, text: str, torchless: frozenset[str]) -> bool:
     """Return true if nothing in an install step requires torch.
 
-    The step may install files of requirements, whose path `text` may give, and the project itself.
+    The step may install files of requirements, with a path in `text`, and the project itself.
     """
     files = _LISTED.findall(command)
     folder = _FOLDER.search(command)

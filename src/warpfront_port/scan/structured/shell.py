@@ -85,7 +85,7 @@ class Word:
 
 @dataclass(frozen=True, kw_only=True)
 class ShellCommand:
-    """A simple command: assignments before it, its words, and who comes to it."""
+    """A simple command: assignments before it, its words, and the sides that reach it."""
 
     words: tuple[Word, ...]
     assignments: tuple[Word, ...] = ()

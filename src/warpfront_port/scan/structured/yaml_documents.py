@@ -35,7 +35,7 @@ _NODE_LIMIT = 100_000
 
 
 class _Document:
-    """One YAML text, walked once. A node with several names is visited once."""
+    """A YAML text, walked once. A node with several names is visited once."""
 
     def __init__(self, text: str) -> None:
         self.text = text
