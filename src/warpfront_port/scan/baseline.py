@@ -14,8 +14,8 @@ SCHEMA = 2
 
 
 def baseline_text(findings: Iterable[ScanFinding]) -> str:
-    """Return the text of the file: sorted, one record for every rule, path and line text, with
-    its count.
+    """Return the file's text: sorted, a record for every rule, path and line text, with its
+    count.
     """
     counts: Counter[tuple[str, str, str, str]] = Counter(
         (finding.path, finding.rule, finding.excerpt, finding.fingerprint) for finding in findings

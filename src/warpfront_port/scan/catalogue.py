@@ -70,9 +70,7 @@ class Rule:
     detectors: tuple[str, ...] = ()
 
     def severity_for(self, target: ScanTarget) -> Severity:
-        """Return the severity of the narrowest class of `target` that this rule names; none if
-        none.
-        """
+        """Return the severity of the narrowest class of `target` in this rule; none if none."""
         for name in target.classes:
             if name in self.severities:
                 return self.severities[name]
@@ -89,9 +87,7 @@ def rules_by_name(kind: str) -> Mapping[str, str]:
 
 @cache
 def catalogue() -> Mapping[str, Rule]:
-    """Return every rule by id, in the order of ids. Raises `ValueError` for a file that is not
-    a rule.
-    """
+    """Return every rule by id, in the order of ids. Raises `ValueError` for an invalid file."""
     folder = resources.files("warpfront_port").joinpath("data", "rules")
     files = [file for file in folder.iterdir() if file.name.endswith(".toml")]
     texts = {file.name: file.read_text(encoding="utf-8") for file in files}
@@ -147,7 +143,7 @@ def _read_severities(record: Mapping[str, str], name: str) -> Mapping[str, Sever
 
 
 def _wrong(name: str, message: str) -> ValueError:
-    """Return the error for an invalid rule file. It is a bug, since the catalogue ships with
-    the program.
+    """Return the error for an invalid rule file: a bug, since the catalogue ships with the
+    program.
     """
     return ValueError(f"data/rules/{name} {message}")

@@ -11,9 +11,7 @@ from typing import Final, Literal, get_args
 
 
 class Severity(StrEnum):
-    """The severity of a finding. The words are SARIF's levels, so that no table has to
-    translate.
-    """
+    """The severity of a finding. The words are SARIF's levels, so no table has to translate."""
 
     NONE = "none"
     NOTE = "note"

@@ -132,7 +132,7 @@ def _spelling(view: View, match: Match) -> str:
 
 
 def _literal_mask(view: View, match: Match) -> bool:
-    """Return true if the mask is the literal itself, outside a macro's body and spelled as the
+    """Return true if the mask is the literal itself, outside a macro's body, spelled as the
     first.
     """
     return bool(_spelling(view, match)) and not any(

@@ -36,8 +36,7 @@ class _Step:
 
 
 def isolation_rule_matches(before: SourceText, after: SourceText) -> tuple[Match, ...]:
-    """Return code that NVIDIA reaches in `after` and did not in `before`, and the places of
-    removed code.
+    """Return code that NVIDIA reaches only in `after`, and the places of removed code.
 
     A file that cannot be read as its language has no matches, since other rules report it.
     """
@@ -80,9 +79,7 @@ def _rule_match(message: str, line: int, starts: Sequence[int]) -> Match:
 
 
 def _lines(source: SourceText) -> list[_Step]:
-    """Return the code lines that NVIDIA's compiler reads in C++, without white space and
-    directives.
-    """
+    """Return the C++ lines that NVIDIA's compiler reads, without white space and directives."""
     view = View(source=source, context=Context())
     steps = []
     offset = 0
@@ -187,9 +184,7 @@ def _blocks(node: ast.stmt) -> Iterator[list[ast.stmt]]:
 
 
 def _tells_vendors_apart(node: ast.stmt, reader: _NvidiaReader) -> bool:
-    """Return true for a statement that gates are made of: `is_rocm = torch.version.hip is not
-    None`.
-    """
+    """Return true for a statement that gates use: `is_rocm = torch.version.hip is not None`."""
     value = getattr(node, "value", None)
     if not isinstance(node, ast.Assign | ast.AnnAssign) or not isinstance(value, ast.expr):
         return False

@@ -21,8 +21,7 @@ def as_python(source: SourceText) -> tuple[SourceText, tuple[Match, ...]]:
     """Return the code cells as one module, and a match for each cell that is no Python.
 
     The lines are the cells' lines, one after the other, with `# cell N` before each cell. Magics,
-    shell lines and unparsable lines become comments. Raises `ValueError` for a file that is no
-    notebook.
+    shell lines and unparsable lines become comments. Raises `ValueError` for other files.
     """
     document: Any = json.loads(source.text)
     cells = document.get("cells") if isinstance(document, dict) else None

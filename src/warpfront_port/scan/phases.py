@@ -35,9 +35,7 @@ _LOUD = frozenset({Severity.WARNING, Severity.ERROR})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleShare:
-    """The share of one rule in a phase: its number of findings, the place of the first, and the
-    fix.
-    """
+    """The share of a rule in a phase: its number of findings, the first place, and the fix."""
 
     rule: str
     title: str
@@ -113,8 +111,8 @@ def _steps(findings: list[ScanFinding], rules: Mapping[str, Rule]) -> Iterable[R
 
 
 def _verification(phase: Phase, remaining: list[str]) -> Phase:
-    """Return the last phase. It is open until images pass, since a scan never proves that a
-    port works.
+    """Return the last phase. A scan never proves that a port works: it is open until images
+    pass.
     """
     after = f"after phases {', '.join(remaining)}: " if remaining else ""
     summary = "" if phase.state == "clear" else f"{phase.why}; "

@@ -69,8 +69,8 @@ class _Change:
 def fix_python(source: SourceText) -> Fix | None:
     """Return the module with its mechanical findings fixed.
 
-    The result is None where there is nothing to do, or where an edit would change NVIDIA's code or
-    other findings.
+    The result is None where there is nothing to do, or if it changes NVIDIA's code or other
+    findings.
     """
     try:
         module = Module(source.path, source.text)
@@ -103,9 +103,7 @@ def _fix(source: SourceText, changes: Sequence[_Change]) -> Fix | None:
 
 
 def _found(source: SourceText) -> Counter[str]:
-    """Return the number of matches of each rule in code that AMD reaches and that is not
-    optional.
-    """
+    """Return the number of matches of each rule in code that AMD reaches, not optional code."""
     matches = rule_matches(source, Context())
     places = {
         (match.rule, match.start)
@@ -188,9 +186,7 @@ def _either_home(module: Module, node: ast.AST) -> Iterator[_Change]:
 
 
 def _gate(module: Module, offset: int) -> str:
-    """Return the test for AMD at `offset`: a flag of the module, or torch itself if it is
-    imported.
-    """
+    """Return the test for AMD at `offset`: a flag of the module, or of an imported torch."""
     for node in module.tree.body:
         if module.span(node)[0] >= offset:
             break
@@ -260,9 +256,7 @@ def _tiers(module: Module, node: ast.ImportFrom, gate: str) -> Iterator[_Change]
 
 
 def _without_nvml(module: Module, node: ast.AST, gate: str) -> Iterator[_Change]:
-    """Yield edits that make NVML None on AMD, where only functions use it. Their queries stay
-    findings.
-    """
+    """Yield edits that make NVML None on AMD, if only functions use it. Queries stay findings."""
     match node:
         case ast.Import(names=[ast.alias(name=name, asname=asname)]) if "." not in name:
             bound = asname or name

@@ -47,9 +47,7 @@ class SettingUse:
 
 
 def may_be_setting(name: str) -> bool:
-    """Return true if any rule can be about a setting of this name: a quick look before a long
-    one.
-    """
+    """Return true if any rule can be about a setting of this name, as a quick first check."""
     return _NAMES.search(name) is not None
 
 

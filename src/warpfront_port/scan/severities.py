@@ -229,9 +229,7 @@ def _weighed(rule_match: Match, target: ScanTarget, rule: Rule) -> tuple[Severit
 
 
 def read_suppressions(text: str, lines: _Lines | None = None) -> Iterator[Suppression]:
-    """Yield every suppressing comment of a file. Alone on its line it applies to the next line
-    too.
-    """
+    """Yield the suppressing comments of a file. Alone on its line, one covers the next too."""
     if "warpfront:" not in text:
         return
     places = lines or _Lines(text)

@@ -80,7 +80,5 @@ def _release(toolkit: str) -> tuple[str, ...]:
 
 
 def has_rules(name: str) -> bool:
-    """Return true if any rule applies to a target. None does to `sm_90`, which the code was
-    written for.
-    """
+    """Return true if any rule applies to a target. The code was written for `sm_90`: none does."""
     return name == "cpu" or bool(_GFX.match(name) or _GAUDI.match(name))

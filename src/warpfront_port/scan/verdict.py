@@ -67,9 +67,7 @@ class Size:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """The number of files that count as AMD's, because of one place (`path:line`) and its
-    reason.
-    """
+    """The number of files that count as AMD's by one place (`path:line`), and its reason."""
 
     files: int
     place: str
@@ -111,9 +109,7 @@ class Verdict:
         return f"{self.target}: {self.answer}, {number} to check"
 
     def reaches(self, gate: str) -> bool:
-        """Return true if the verdict fails a gate: `build`, `wrong` or `runtime` alone, or
-        `any`.
-        """
+        """Return true if the verdict fails a gate: `build`, `wrong` or `runtime`, or `any`."""
         if gate == "any":
             return self.answer in _ANSWERS.values()
         return bool(self.of(Consequence(gate)))

@@ -63,9 +63,7 @@ def index_shift(whole: str) -> int:
 
 
 def compiler_flag(text: str) -> Iterator[tuple[str, str]]:
-    """Yield (rule, flag) for the first flag that only NVIDIA's compiler or libraries know, if
-    any.
-    """
+    """Yield (rule, flag) for the first flag that only NVIDIA's compiler or libraries know."""
     match = _COMPILER.search(text)
     if match is not None and match.lastgroup is not None:
         yield _RULES[match.lastgroup], match[0].strip()

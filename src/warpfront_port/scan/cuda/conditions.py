@@ -77,9 +77,7 @@ def _sides(row: Mapping[str, DocumentInputs]) -> Mapping[Side, DocumentInputs]:
 
 @dataclass(slots=True, kw_only=True)
 class Macros:
-    """The table, and the macros that the file has defined up to a point. `assumed` overrides
-    both.
-    """
+    """The table, and the macros that the file has defined so far. `assumed` overrides both."""
 
     table: MacroTable
     defined: dict[Side, dict[str, DocumentInputs]] = field(
@@ -204,9 +202,7 @@ _SIGNS: Final[Mapping[str, tuple[str, int]]] = {
 
 
 def _operand(side: Side, macros: Macros) -> Callable[[str], Value]:
-    """Return the value of a number or a macro, or whether one is defined; calls of others are
-    open.
-    """
+    """Return the value of a number or macro, or whether one is defined; other calls are open."""
 
     def value(text: str) -> Value:
         if text in ("true", "false") or not (match := _OPERAND.fullmatch(text)):

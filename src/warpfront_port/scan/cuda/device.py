@@ -122,8 +122,8 @@ def device_rule_matches(view: View) -> Iterator[Match]:
 def _libcuxx(view: View) -> Iterator[Match]:
     """Yield names of libcu++.
 
-    A project with its own `cuda` namespace may mean its own names, so its headers must be included
-    there.
+    In a project with its own `cuda` namespace, a name is libcu++'s only if its headers are
+    included.
     """
     included = any(_LIBCUXX_HEADER.match(directive.body) for directive in view.included)
     is_redefined = "cuda" in view.context.own_namespaces
@@ -176,9 +176,7 @@ def _a_slot_a_warp(view: View, name: str, function: Node) -> bool:
 
 
 def _capabilities(view: View) -> Iterator[Match]:
-    """Yield comparisons of a device's `major` property, and arithmetic that combines major and
-    minor.
-    """
+    """Yield comparisons of a device's `major` property, and sums of `major` and `minor`."""
     if _DEVICE_PROPERTIES & view.names or view.is_cuda:
         yield from patterns(view, _CAPABILITY, "CU151")
 

@@ -25,9 +25,7 @@ _COMPILERS = {"__GNUC__", "__clang__", "_MSC_VER", "__OPTIMIZE__"}
 
 
 def guard_rule_matches(view: View) -> Iterator[Match]:
-    """Yield arms that test a macro of NVIDIA's compiler, in chains that AMD reaches without a
-    written arm for it.
-    """
+    """Yield arms that test NVIDIA's compiler, in chains that AMD reaches without an arm for it."""
     for chain, arm, span in unwritten_arms(view):
         if "amd" in chain.reach:
             condition = f"#{arm.directive.name} {arm.directive.body}"
@@ -43,9 +41,7 @@ def guard_rule_matches(view: View) -> Iterator[Match]:
 
 
 def unwritten_arms(view: View) -> Iterator[tuple[ConditionChain, Arm, Span]]:
-    """Yield each AMD arm after a CUDA arm that contains only a to-do comment, with the
-    comment's span.
-    """
+    """Yield each AMD arm after a CUDA arm with only a to-do comment, and the comment's span."""
     for chain in view.reaches.chains if _TO_DO.search(view.source.text) else ():
         ends = [*(arm.directive.start for arm in chain.arms[2:]), chain.end]
         for before, arm, end in zip(chain.arms, chain.arms[1:], ends, strict=False):

@@ -1,7 +1,6 @@
 """Facts of a tree's headers that apply to its other files. Pure.
 
-They are names with a meaning on AMD, macros that one side alone gets, and the tree's own
-namespaces.
+They are names with a meaning on AMD, macros that one side alone gets, and own namespaces.
 """
 
 from __future__ import annotations
@@ -64,8 +63,7 @@ def declared_names(view: View) -> frozenset[str]:
     """Return declared variables, members, parameters and types with names of CUDA's form.
 
     Only code that loads the driver at run time declares the driver's types. A type's name in front
-    tells declarations from uses. Where NVIDIA does not reach, a CUDA name is a stub for a missing
-    one.
+    tells declarations from uses. Where NVIDIA does not reach, a CUDA name is a stub.
     """
     return frozenset(
         match[0]

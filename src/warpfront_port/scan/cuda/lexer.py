@@ -6,7 +6,7 @@ expressions with possessive or atomic alternatives, so a character is read a bou
 times.
 
 Trigraphs, and identifiers that a backslash splits over two lines, are not joined. Compilers warn
-about the first, and the second does not occur in practice.
+about the first, and the second is not used in practice by any project.
 """
 
 from __future__ import annotations
@@ -44,8 +44,7 @@ _LITERAL = re.compile(rf"{_STRING}|(?<![0-9A-Fa-f]){_CHARACTER}")
 class Directive:
     """A preprocessor line with continuation lines joined and comments removed.
 
-    `name` is without the #, `body` is the text after it. `start` and `end` are offsets into the
-    file.
+    `name` is without the #, `body` is the text after it; `start` and `end` are file offsets.
     """
 
     name: str

@@ -52,9 +52,7 @@ def _read_row(rule: str, record: Mapping[str, Any]) -> NameRow:
 
 @cache
 def rows_naming(name: str) -> tuple[NameRow, ...]:
-    """Return the rows that are about an identifier; a repository has thousands of them, not
-    millions.
-    """
+    """Return the rows about an identifier; a repository has thousands of them, not millions."""
     return tuple(
         row
         for row in rows()

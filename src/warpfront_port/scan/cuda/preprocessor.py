@@ -48,9 +48,7 @@ class ConditionChain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Region:
-    """A region from `start` to the next one: the sides that get its lines, and the arms around
-    it.
-    """
+    """A region from `start` to the next one: the sides that get its lines, and its arms."""
 
     start: int
     reach: Reach

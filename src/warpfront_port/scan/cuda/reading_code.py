@@ -2,8 +2,7 @@
 
 A file is blanked once (`lexer`), and its `#if` arms are judged once (`preprocessor`). One pass over
 its identifiers then looks up the catalogue and the rules that begin with a name (`warp_size_rules`,
-`device`). Rules without a name of their own search the code only where a name that they need
-occurs.
+`device`). Rules without a name search the code only where a needed name occurs.
 """
 
 from __future__ import annotations

@@ -139,9 +139,7 @@ class Syntax:
         return tree
 
     def _read(self, side: Side, arms: set[int]) -> tree_sitter.Tree | None:
-        """Return a reading with these arms, and in other chains the first arm that the side
-        gets.
-        """
+        """Return a reading with these arms, and in other chains the side's first arm."""
         for chain in self.reaches.chains:
             reached = [arm.directive.start for arm in chain.arms if side in arm.reach]
             if reached and arms.isdisjoint(reached):
@@ -212,9 +210,7 @@ class Syntax:
         return self.around(offset, "function_definition")
 
     def function_name(self, offset: int) -> str:
-        """Return the name of the function with `offset` in the head of its definition; else
-        empty.
-        """
+        """Return the name of the function with `offset` in its definition's head; else empty."""
         node = self.function(offset)
         body = None if node is None else node.child_by_field_name("body")
         if body is None or offset >= body.start_byte:
@@ -232,12 +228,11 @@ class Syntax:
         return named and bool(self.function_name(offset))
 
     def call(self, offset: int) -> tuple[Span, tuple[Span, ...]]:
-        """Return the call with its function's name at `offset`, up to its closing bracket, and
-        its arguments.
+        """Return the call of the function name at `offset`, up to its closing bracket, and its
+        arguments.
 
         Both are empty where it is no call. The tree has no call for a variable whose arguments look
-        like parameters, or for text that is no C++. The text after the name is then parsed by
-        itself.
+        like parameters, or for text that is no C++. The text after it is then parsed alone.
         """
         call_node = _called(self.path(offset), offset)
         if call_node is None and _MAY_BE_CALL.match(self.code, offset):
@@ -251,8 +246,7 @@ class Syntax:
         return (offset, offset if arguments is None else arguments.end_byte), spans
 
     def taker(self, offset: int, kind: str, operators: AbstractSet[str]) -> tuple[str, int]:
-        """Return the name that the innermost node of a kind around `offset` is stored to, with
-        its place.
+        """Return the name and place that the innermost node of a kind around `offset` is stored to.
 
         Casts and these operators are followed. The result is None for a member.
         """
@@ -333,8 +327,8 @@ class Syntax:
         return None
 
     def values(self, name: str, offset: int) -> Iterator[Node]:
-        """Yield the values that the function around `offset` assigns to a name, at its
-        declaration and later.
+        """Yield the values of a name in the function around `offset`, at its declaration and
+        later.
         """
         function = self.function(offset)
         for place in self.places(name, function) if function else ():

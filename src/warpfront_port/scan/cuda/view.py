@@ -116,9 +116,7 @@ class View:
 
     @cached_property
     def is_cuda(self) -> bool:
-        """Return true if this is source for a CUDA compiler: its suffix, its specifiers, or its
-        names.
-        """
+        """Return true for source for a CUDA compiler: its suffix, its specifiers, or its names."""
         return (
             self.source.path.suffix.lower() in (".cu", ".cuh", ".hip")
             or self.is_device_code
@@ -131,7 +129,7 @@ class View:
 
     @cached_property
     def narrow_arms(self) -> tuple[Span, ...]:
-        """Return code that waves of 64 lanes do not reach: `if (warpSize == 64) {} else { here
+        """Return code that waves of 64 lanes never reach: `if (warpSize == 64) {} else { here
         }`.
         """
         return tuple(self._narrow_arms())
@@ -289,9 +287,7 @@ def portable_names(view: View) -> frozenset[str]:
 
 
 def _is_amds(region: Region) -> bool:
-    """Return true if only AMD reaches a region, or its arm tests AMD by a macro of the
-    project's own.
-    """
+    """Return true if only AMD reaches a region, or its arm tests a project's macro for AMD."""
     arm = region.arms[-1].directive if region.arms else None
     asks = arm is not None and arm.name in {"if", "ifdef", "elif"} and "!" not in arm.body
     return region.reach == {"amd"} or (asks and any(map(AMD_NAME.search, region.arms[-1].macros)))

@@ -129,9 +129,7 @@ def _narrow_masks(view: View, name: str, span: Span) -> Iterator[Match]:
 
 
 def mask_width_doubt(view: View, mask: str, offset: int) -> int | None:
-    """Return 0 where a mask at `offset` certainly has 32 bits, -1 where that is open, None for
-    64.
-    """
+    """Return 0 if a mask at `offset` certainly has 32 bits, -1 if that is open, None for 64."""
     shared = view.context.masks.get(mask)
     if shared is not None and mask not in view.macros:
         return 0
@@ -144,7 +142,7 @@ def mask_width_doubt(view: View, mask: str, offset: int) -> int | None:
 
 
 def _width(view: View, name: str, offset: int) -> int:
-    """Return the bits of an integer variable, or of an element of an array or a pointer; 0: not
+    """Return the bits of an integer variable or of an array's or pointer's element; 0: not
     known.
     """
     declared = view.syntax.declared(name, offset)
@@ -223,9 +221,7 @@ def _shuffle_constants(view: View, name: str, span: Span) -> Iterator[Match]:
 
 
 def lane_rule_matches(view: View) -> Iterator[Match]:
-    """Yield the matches of the file's arithmetic with its assumption about a warp: CU111, CU113
-    to CU117.
-    """
+    """Yield the matches of arithmetic with an assumed warp size: CU111, CU113 to CU117."""
     lowered = view.names_joined
     lanes = "lane" in lowered or "shfl" in lowered or "shuffle" in lowered
     if lanes and not _OF_A_CPU.search(view.code):
@@ -260,8 +256,7 @@ _OF_WARPS = re.compile(r"\b__(?:shfl|ballot|activemask|syncwarp)|_sync\b")
 def _warp_size_as_constant(view: View) -> Iterator[Match]:
     """Yield uses of the built-in `warpSize` where a constant is required.
 
-    These are a bound of an array, an argument of a template, or another value that the compiler has
-    to know.
+    These are an array bound, a template argument, or another value that the compiler has to know.
     """
     for place in view.syntax.places("warpSize"):
         path = view.syntax.path(place)
@@ -287,9 +282,7 @@ def _amd_too(view: View, offset: int) -> Reach:
 
 
 def _halvings(view: View) -> Iterator[Match]:
-    """Yield halvings from 16 or 32 lanes. In code for HIP, a kernel of 32 lanes may use only 32
-    of them.
-    """
+    """Yield halvings from 16 or 32 lanes. In HIP code, a kernel of 32 lanes may use only 32."""
     for pattern, shift in ((_HALVING_FROM_16, 0), (_DOUBLING_TO_32, -1)):
         for match in pattern.finditer(view.code):
             loop = view.syntax.around(match.start(), "for_statement")

@@ -227,9 +227,7 @@ def _options(call: ast.Call) -> Iterator[Assignment]:
 
 
 def compile_arguments(module: Module, call: ast.Call) -> Iterator[Seen]:
-    """Yield arguments that reach torch's compile under any name: the mode, and the backend
-    cudagraphs.
-    """
+    """Yield arguments of torch's compile under any name: the mode, and the backend cudagraphs."""
     chosen = any(item.arg in {"mode", "backend", None} for item in call.keywords)
     if not chosen or not module.has_settings or not _compiles(module, call):
         return

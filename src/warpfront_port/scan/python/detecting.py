@@ -247,9 +247,7 @@ def _rule_match(module: Module, gates: Gates, sighting: Seen) -> Iterator[Match]
 
 
 def _joined(standing: Standing, sighting: Seen, gates: Gates) -> Standing:
-    """Return the conditions before a value where it is written, and before where it takes
-    effect.
-    """
+    """Return the conditions before a value where it is written and where it takes effect."""
     sides, line = standing.sides & sighting.sides, standing.line
     if sighting.via is None:
         return dataclasses.replace(standing, sides=sides)

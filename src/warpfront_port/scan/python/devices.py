@@ -160,9 +160,7 @@ def _asked_of_a_function(module: Module, node: ast.Call, name: str) -> Iterator[
 
 
 def cuda_version_parsed(module: Module, node: ast.Attribute) -> Iterator[Seen]:
-    """Yield `torch.version.cuda.split(".")`, `Version(torch.version.cuda)`,
-    `torch.version.cuda[:4]`.
-    """
+    """Yield `torch.version.cuda.split(".")`, `Version(torch.version.cuda)` and slices of it."""
     if module.dotted(node) != "torch.version.cuda":
         return
     parent = module.parents[node]
@@ -202,8 +200,7 @@ def _is_for_nvidia(module: Module, node: ast.AST) -> bool:
 
 
 def _asked_before(module: Module, node: ast.AST) -> bool:
-    """Return true after a test of `torch.version.cuda` in the same `and`, or in a try that
-    handles None.
+    """Return true after `torch.version.cuda` in the same `and`, or in a try that handles None.
 
     The gates handle exits and choices by side.
     """
@@ -320,9 +317,7 @@ def home_as_switch(module: Module, node: ast.Name | ast.Attribute) -> Iterator[S
 
 
 def _enclosing_test(module: Module, node: ast.AST) -> ast.AST | None:
-    """Return the whole condition that `node` is an operand of (through and/or/not and None
-    checks).
-    """
+    """Return the whole condition around the operand `node` (and/or/not and None checks)."""
     for parent, child in module.ancestors(node):
         if isinstance(parent, ast.If | ast.IfExp) and child is parent.test:
             worded = isinstance(parent, ast.IfExp) and text_of(parent.body) is not None
@@ -401,9 +396,7 @@ def warp_sizes(module: Module, node: ast.Assign) -> Iterator[Seen]:
 
 
 def patched_packages(module: Module, node: ast.Constant) -> Iterator[Seen]:
-    """Yield files copied over those of an installed package: in commands and sentences about
-    them.
-    """
+    """Yield files copied over those of an installed package, in commands and in sentences."""
     text = node.value
     if not isinstance(text, str) or "site-packages" not in text or node in module.docstrings:
         return
@@ -429,9 +422,7 @@ def copied_over(module: Module, node: ast.Call) -> Iterator[Seen]:
 
 
 def nccl(module: Module, node: ast.Call) -> Iterator[Seen]:
-    """Yield `init_process_group("nccl")`. RCCL accepts it on ROCm; Gaudi's collectives need
-    hccl.
-    """
+    """Yield `init_process_group("nccl")`. RCCL accepts it on ROCm; Gaudi needs hccl."""
     if module.dotted(node.func).split(".")[-1] not in {"init_process_group", "new_group"}:
         return
     for argument in (*node.args[:1], *(i.value for i in node.keywords if i.arg == "backend")):

@@ -87,9 +87,7 @@ def cuda_alone(module: Module, node: ast.Raise | ast.Assert) -> Iterator[Seen]:
 
 
 def toolkit_imports(module: Module, node: ast.ImportFrom) -> Iterator[Seen]:
-    """Yield `from torch.utils.cpp_extension import CUDA_HOME` without an equivalent import for
-    ROCm.
-    """
+    """Yield `from torch.utils.cpp_extension import CUDA_HOME` without an import for ROCm."""
     named = any(alias.name == "CUDA_HOME" for alias in node.names)
     if named and node.module == "torch.utils.cpp_extension" and not knows_hip(module):
         yield Seen(rule="PY047", node=node, what="CUDA_HOME", shift=-1)

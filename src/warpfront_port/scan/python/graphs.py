@@ -71,7 +71,7 @@ def _in_capture(module: Module, call: ast.Call) -> Iterator[Seen]:
 
 
 def rng_beside_capture(module: Module, node: ast.Call) -> Iterator[Seen]:
-    """Yield RNG state read or set in a function that also captures a graph, outside the `with`
+    """Yield RNG state read or set in a function that captures a graph, outside the `with`
     itself.
     """
     if not isinstance(node.func, ast.Attribute) or node.func.attr not in _RNG:

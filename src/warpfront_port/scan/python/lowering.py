@@ -78,9 +78,7 @@ def _edits(root: tree_sitter.Node) -> Iterator[_Edit]:
 
 
 def _declares(node: tree_sitter.Node) -> bool:
-    """Return true if type parameters are those of a `def` or `class`, not of a type that is
-    used.
-    """
+    """Return true if type parameters are those of a `def` or `class`, not of a used type."""
     parent = node.parent
     return parent is not None and parent.type in {"function_definition", "class_definition"}
 

@@ -26,8 +26,7 @@ _SCOPES = (*FUNCTIONS, ast.Lambda, ast.Module)
 class Seen:
     """A node that a rule is about, before its gates are evaluated.
 
-    `via` is where the value takes effect, if at another node; `sides` are those that it takes
-    effect for.
+    `via` is where the value takes effect, if at another node; `sides` are the affected ones.
     """
 
     rule: str
@@ -278,9 +277,7 @@ def _children(node: ast.AST) -> list[ast.AST]:
 
 
 def named_lines(module: Module, pattern: re.Pattern[str]) -> Iterator[tuple[ast.AST, str]]:
-    """Yield the first node of each line with the pattern in its name, or in a text without a
-    space.
-    """
+    """Yield the first node of each line with the pattern in its name or its one-word text."""
     lines: set[int] = set()
     for node in module.nodes:
         name = _named(node)
@@ -311,7 +308,7 @@ def called_name(function: ast.expr) -> str:
 
 
 def last_name(node: ast.AST) -> str:
-    """Return the last part of a dotted expression, or the key of an item: `c` of `a.b.c` and
+    """Return the last part of a dotted expression, or an item's key: `c` of `a.b.c` and
     `a["c"]`.
     """
     if isinstance(node, ast.Attribute):

@@ -103,9 +103,7 @@ class Scopes:
         return None
 
     def bound(self, name: ast.Name) -> Sequence[ast.expr | None]:
-        """Return the values of `name` in the scope that it is read from; None for an unknown
-        one.
-        """
+        """Return the values of `name` in the scope that it is read from; None if unknown."""
         scope = self._scope_of(name)
         return self._names[scope, name.id] if scope is not None else ()
 
@@ -304,9 +302,7 @@ def bindings(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr | None]]:
 def _unpacked(
     target: ast.expr, value: ast.expr | None
 ) -> Iterator[tuple[ast.expr, ast.expr | None]]:
-    """Yield each unpacked name with its value. In `major, minor = capability()` both have the
-    call.
-    """
+    """Yield each unpacked name and its value: both names of `major, minor = f()` have the call."""
     if isinstance(target, ast.Tuple | ast.List):
         pairs = value.elts if isinstance(value, ast.Tuple | ast.List) else ()
         for index, element in enumerate(target.elts):

@@ -65,9 +65,7 @@ _SEEKING = frozenset(
 
 
 def _is_command(module: Module, node: ast.Constant) -> bool:
-    """Return true if the string is (the head of) a command of a call, directly or through one
-    name.
-    """
+    """Return true if the string is (the head of) a call's command, directly or through one name."""
     for parent, child in module.ancestors(node):
         if isinstance(parent, ast.List | ast.Tuple):
             if parent.elts and parent.elts[0] is child:
@@ -153,9 +151,7 @@ def _written(
 
 
 def _is_after_allocation(module: Module, node: ast.AST) -> bool:
-    """Return true if the same function (or the module's top) already allocated on the device
-    above.
-    """
+    """Return true if the same function (or the module's top) allocated on the device above."""
     scope = module.scope(node)
     line = getattr(node, "lineno", 0)
     for inner in ast.walk(scope):

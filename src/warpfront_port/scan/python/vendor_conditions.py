@@ -322,9 +322,7 @@ def _last_name(node: ast.AST) -> str:
 
 
 def _is_device(node: ast.AST) -> bool:
-    """Return true if an expression is a device or its type by its name: `x.device.type`,
-    `dst_device`.
-    """
+    """Return true for a device or its type, by its name: `x.device.type`, `dst_device`."""
     name = _last_name(node)
     owner = node.value if isinstance(node, ast.Attribute) else node
     return "device" in name or (name == "type" and "device" in _last_name(owner))

@@ -59,9 +59,7 @@ def _is_cuda_autocast(dotted: str, node: ast.Call) -> bool:
 
 
 def device_strings(module: Module, node: ast.Constant) -> Iterator[Seen]:
-    """Yield `"cuda"`, `"cuda:0"`, `f"cuda:{rank}"` where they choose a device or are compared
-    with one.
-    """
+    """Yield `"cuda"`, `"cuda:0"`, `f"cuda:{rank}"` where they choose or compare a device."""
     text = node.value
     if not isinstance(text, str) or not (text == "cuda" or text.startswith("cuda:")):
         return
@@ -152,8 +150,7 @@ def _takes_device(module: Module, call: ast.Call, argument: ast.AST) -> bool:
 
 
 def questions(module: Module, node: ast.Call) -> Iterator[Seen]:
-    """Yield `torch.cuda.is_available()` and `torch.cuda.device_count()`: False and 0 on other
-    devices.
+    """Yield `torch.cuda.is_available()` and `.device_count()`: False and 0 on other devices.
 
     A program that names Gaudi itself is excluded.
     """

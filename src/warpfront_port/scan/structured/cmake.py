@@ -126,8 +126,8 @@ def cmake_rule_matches(text: str) -> Iterator[Match]:
 def _is_cudas(text: str, opened: list[bool]) -> bool:
     """Return true if a word is in, or opens, a generator expression that is true for CUDA alone.
 
-    `opened` has that fact for the expressions open before the word, and afterwards for those open
-    after it.
+    `opened` has that fact for each expression open before the word; it is updated to those after
+    it.
     """
     cudas = any(opened)
     for mark in _EXPRESSION.finditer(text):
@@ -177,9 +177,7 @@ def _of_word(word: Word, command: CMakeCommand) -> Iterator[Match]:
 
 
 def _names_devices(text: str) -> bool:
-    """Return true if a value is a list of devices or flags for them. A sentence may name one
-    too.
-    """
+    """Return true for a list of devices or of flags for them. A sentence may name one too."""
     named = GFX.search(text) is not None
     return named and all(part.startswith("-") or GFX.search(part) for part in text.split())
 

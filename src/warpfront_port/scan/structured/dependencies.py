@@ -152,8 +152,7 @@ def _strings(value: object, depth: int = 0) -> Iterator[str]:
 def requirements_rule_matches(text: str, extra: str = "") -> Iterator[Match]:
     """Yield the matches of a requirements or constraints file.
 
-    `extra` is the purpose in the file's name. With an index of ROCm's wheels, torch comes from that
-    index.
+    `extra` is the purpose in the file's name. Torch comes from ROCm's wheel index if there is one.
     """
     rocms = _OF_ROCM.search(text) is not None
     for line in read_lines(text):

@@ -122,11 +122,10 @@ _FOLDER = re.compile(r"\s\./([\w/-]+?)/?(?:\[[^\]]*\])?(?:\s|\Z)")
 
 
 def torchless(requirements: Mapping[str, str]) -> frozenset[str]:
-    """Return the files of requirements, by path, without torch and without packages known to
-    need it.
+    """Return the paths of requirement files without torch and without packages known to need it.
 
     Their names are included where all files of a name are so. "." is included where every one is,
-    except those of examples and the like.
+    apart from those of examples and the like, and there is a manifest.
     """
     needing = {path for path, text in requirements.items() if _NEEDS.search(text)}
     names = {path.rpartition("/")[2] for path in needing}
@@ -171,9 +170,7 @@ def _read(source: SourceText) -> Iterator[Match]:
 
 
 def _purpose(path: PurePosixPath) -> str:
-    """Return the purpose in a file's name: `requirements-cuda.txt` is for cuda, like an extra
-    of that name.
-    """
+    """Return the purpose in a file's name: cuda for `requirements-cuda.txt`, like an extra."""
     match = re.search(
         r"(?i)(cuda|nvidia|gpu|cu\d{2,3}|dev|docs?|readthedocs|lint|typing|mypy)", path.stem
     )

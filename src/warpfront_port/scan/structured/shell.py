@@ -168,9 +168,7 @@ def _keyword(blocks: list[_Block], word: str) -> None:
 
 
 def _case(blocks: list[_Block], words: list[Word], before: str, ending: str) -> None:
-    """Track `case "$VERSION" in`, `cu121)`, `;;`, `esac`, and the sides that reach each
-    pattern's arm.
-    """
+    """Track `case "$VERSION" in`, `cu121)`, `;;`, `esac`, and the sides that reach each arm."""
     first = words[0].text if words else ""
     if first == "case":
         blocks.append(_Block(is_case=True))
@@ -220,9 +218,7 @@ def _commands_of(
 
 
 def _leading(words: list[Word]) -> tuple[tuple[Word, ...], tuple[Word, ...]]:
-    """Return assignments (also of `export` and `env`) and the command after sudo, time and the
-    like.
-    """
+    """Return assignments (also of `export` and `env`) and the command after sudo and the like."""
     index = 0
     assignments: list[Word] = []
     exporting = words[0].text in {"export", "declare", "set", "setenv", "ENV", "local", "readonly"}
@@ -350,8 +346,7 @@ def _packages(command: ShellCommand) -> Iterator[Match]:
 
 
 def _installs(command: ShellCommand, text: str) -> Iterator[Match]:
-    """Yield the packages of `pip install`, `uv pip install`, `uv sync`, and those that may come
-    along.
+    """Yield the packages of `pip install`, `uv pip install`, `uv sync`, and possible others.
 
     AMD SMI's package, which ROCm brings as source, needs nothing.
     """
