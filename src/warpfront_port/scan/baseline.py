@@ -14,9 +14,7 @@ SCHEMA = 2
 
 
 def baseline_text(findings: Iterable[ScanFinding]) -> str:
-    """Return the file's text: sorted, a record for every rule, path and line text, with its
-    count.
-    """
+    """Return the sorted text of the file: a counted record for every rule, path and line text."""
     counts: Counter[tuple[str, str, str, str]] = Counter(
         (finding.path, finding.rule, finding.excerpt, finding.fingerprint) for finding in findings
     )

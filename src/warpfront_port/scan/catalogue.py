@@ -143,7 +143,5 @@ def _read_severities(record: Mapping[str, str], name: str) -> Mapping[str, Sever
 
 
 def _wrong(name: str, message: str) -> ValueError:
-    """Return the error for an invalid rule file: a bug, since the catalogue ships with the
-    program.
-    """
+    """Return the error for an invalid rule file: a bug, as the catalogue ships with the program."""
     return ValueError(f"data/rules/{name} {message}")

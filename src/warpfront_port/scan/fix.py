@@ -132,9 +132,7 @@ def _spelling(view: View, match: Match) -> str:
 
 
 def _literal_mask(view: View, match: Match) -> bool:
-    """Return true if the mask is the literal itself, outside a macro's body, spelled as the
-    first.
-    """
+    """Return true if the mask is the literal, outside a macro's body and spelled as the first."""
     return bool(_spelling(view, match)) and not any(
         directive.start <= match.start < directive.end for directive in view.directives
     )

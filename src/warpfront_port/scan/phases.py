@@ -111,9 +111,7 @@ def _steps(findings: list[ScanFinding], rules: Mapping[str, Rule]) -> Iterable[R
 
 
 def _verification(phase: Phase, remaining: list[str]) -> Phase:
-    """Return the last phase. A scan never proves that a port works: it is open until images
-    pass.
-    """
+    """Return the last phase, open until images pass: a scan never proves that a port works."""
     after = f"after phases {', '.join(remaining)}: " if remaining else ""
     summary = "" if phase.state == "clear" else f"{phase.why}; "
     why = f"{summary}{after}build the image and run `invoke verify` on the target"

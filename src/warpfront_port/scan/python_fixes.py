@@ -69,8 +69,7 @@ class _Change:
 def fix_python(source: SourceText) -> Fix | None:
     """Return the module with its mechanical findings fixed.
 
-    The result is None where there is nothing to do, or if it changes NVIDIA's code or other
-    findings.
+    The result is None without such findings, or if it changes NVIDIA's code or other findings.
     """
     try:
         module = Module(source.path, source.text)

@@ -122,8 +122,7 @@ def device_rule_matches(view: View) -> Iterator[Match]:
 def _libcuxx(view: View) -> Iterator[Match]:
     """Yield names of libcu++.
 
-    In a project with its own `cuda` namespace, a name is libcu++'s only if its headers are
-    included.
+    In a project with its own `cuda` namespace, a name is libcu++'s only with its headers included.
     """
     included = any(_LIBCUXX_HEADER.match(directive.body) for directive in view.included)
     is_redefined = "cuda" in view.context.own_namespaces

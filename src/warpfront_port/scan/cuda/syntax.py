@@ -228,8 +228,7 @@ class Syntax:
         return named and bool(self.function_name(offset))
 
     def call(self, offset: int) -> tuple[Span, tuple[Span, ...]]:
-        """Return the call of the function name at `offset`, up to its closing bracket, and its
-        arguments.
+        """Return the span of the call of the name at `offset`, and those of its arguments.
 
         Both are empty where it is no call. The tree has no call for a variable whose arguments look
         like parameters, or for text that is no C++. The text after it is then parsed alone.
@@ -327,9 +326,7 @@ class Syntax:
         return None
 
     def values(self, name: str, offset: int) -> Iterator[Node]:
-        """Yield the values of a name in the function around `offset`, at its declaration and
-        later.
-        """
+        """Yield a name's values in the function around `offset`, at its declaration and later."""
         function = self.function(offset)
         for place in self.places(name, function) if function else ():
             node = self.around(place, *_STORING)

@@ -129,9 +129,7 @@ class View:
 
     @cached_property
     def narrow_arms(self) -> tuple[Span, ...]:
-        """Return code that waves of 64 lanes never reach: `if (warpSize == 64) {} else { here
-        }`.
-        """
+        """Return code that waves of 64 lanes do not run: `if (warpSize == 64) {} else { here }`."""
         return tuple(self._narrow_arms())
 
     def _narrow_arms(self) -> Iterator[Span]:

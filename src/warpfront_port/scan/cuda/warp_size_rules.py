@@ -142,9 +142,7 @@ def mask_width_doubt(view: View, mask: str, offset: int) -> int | None:
 
 
 def _width(view: View, name: str, offset: int) -> int:
-    """Return the bits of an integer variable or of an array's or pointer's element; 0: not
-    known.
-    """
+    """Return the bits of an integer variable, or of an array's or pointer's element; 0: unknown."""
     declared = view.syntax.declared(name, offset)
     words = set() if declared is None else set(declared.type.replace("std::", "").split())
     if words & _WIDE_WORDS:

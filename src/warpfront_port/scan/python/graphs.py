@@ -71,9 +71,7 @@ def _in_capture(module: Module, call: ast.Call) -> Iterator[Seen]:
 
 
 def rng_beside_capture(module: Module, node: ast.Call) -> Iterator[Seen]:
-    """Yield RNG state read or set in a function that captures a graph, outside the `with`
-    itself.
-    """
+    """Yield RNG state read or set in a function that captures a graph, outside its `with`."""
     if not isinstance(node.func, ast.Attribute) or node.func.attr not in _RNG:
         return
     if not module.dotted(node.func).startswith("torch.cuda."):

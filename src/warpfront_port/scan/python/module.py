@@ -308,9 +308,7 @@ def called_name(function: ast.expr) -> str:
 
 
 def last_name(node: ast.AST) -> str:
-    """Return the last part of a dotted expression, or an item's key: `c` of `a.b.c` and
-    `a["c"]`.
-    """
+    """Return a dotted expression's last part, or an item's key: `c` of `a.b.c` and `a["c"]`."""
     if isinstance(node, ast.Attribute):
         return node.attr
     if isinstance(node, ast.Subscript):

@@ -126,8 +126,7 @@ def cmake_rule_matches(text: str) -> Iterator[Match]:
 def _is_cudas(text: str, opened: list[bool]) -> bool:
     """Return true if a word is in, or opens, a generator expression that is true for CUDA alone.
 
-    `opened` has that fact for each expression open before the word; it is updated to those after
-    it.
+    `opened` has that fact for each expression open before the word, and is updated by it.
     """
     cudas = any(opened)
     for mark in _EXPRESSION.finditer(text):
