@@ -47,8 +47,8 @@ class Rule:
     variables that are written. `distributions` match requirements (normalised; a final `*` matches
     any ending). In C++ and CUDA they are whole `names`, expressions over one name (`families`) or
     the path in an `#include` (`headers`). The other fields there are those of `NameRow`.
-    `detectors` are the modules, below this package, with code that matches. A rule has names, code
-    or both.
+    `detectors` are the modules, below this package, with code that matches. A rule has at least one
+    of names and code.
     """
 
     id: str
