@@ -14,7 +14,7 @@ SCHEMA = 2
 
 
 def baseline_text(findings: Iterable[ScanFinding]) -> str:
-    """The file: sorted, one record for every rule, path and line text, with how often it occurs."""
+    """Return the sorted text of the file: a counted record for every rule, path and line text."""
     counts: Counter[tuple[str, str, str, str]] = Counter(
         (finding.path, finding.rule, finding.excerpt, finding.fingerprint) for finding in findings
     )
@@ -27,8 +27,9 @@ def baseline_text(findings: Iterable[ScanFinding]) -> str:
 
 
 def read_baseline(text: str, name: str) -> Mapping[str, int]:
-    """Fingerprint to how many findings of it are accepted. Raises `MatrixError` for a file that is
-    not a baseline.
+    """Return the number of accepted findings by fingerprint.
+
+    Raises `MatrixError` for a file that is not a baseline.
     """
     try:
         document: Any = json.loads(text)
@@ -49,12 +50,12 @@ def read_baseline(text: str, name: str) -> Mapping[str, int]:
 
 
 def beyond(findings: Iterable[ScanFinding], accepted: Mapping[str, int]) -> tuple[ScanFinding, ...]:
-    """The findings that the baseline does not cover; of equal ones, those further down."""
-    left = Counter(dict(accepted))
+    """Return the findings that the baseline does not cover; of equal ones, those further down."""
+    remaining = Counter(dict(accepted))
     new = []
     for finding in findings:
-        if left[finding.fingerprint] > 0:
-            left[finding.fingerprint] -= 1
+        if remaining[finding.fingerprint] > 0:
+            remaining[finding.fingerprint] -= 1
         else:
             new.append(finding)
     return tuple(new)

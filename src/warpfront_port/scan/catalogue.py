@@ -1,4 +1,4 @@
-"""The rule catalogue: a rule is one file, `data/rules/<ID>.toml`; this reads what it says. Pure."""
+"""The rule catalogue, read from one file for each rule (`data/rules/<ID>.toml`). Pure."""
 
 from __future__ import annotations
 
@@ -29,26 +29,26 @@ _FOR_TESTS = "\n[examples]\n"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One thing that does not carry over.
+    """A construct that does not carry over to another vendor.
 
     `severities` maps a target or a class of targets (`gfx942`, `wave64`, `wave32`, `gfx12`, `rocm`,
-    `hpu`, `cpu`) to a severity. `message` says what is wrong in one line, with `{what}` for the
-    code it is about. `phase` (0 to 8) is the step of a port that deals with it. `structural` rules
-    are about files that no condition guards: gates do not touch them. `of_amd` rules are about code
-    that is written for AMD: in AMD's own arm it is no worse than elsewhere. `consequence` is what
-    comes of an error. Findings of a `cause_by_name` rule are one cause for each name, those of
-    other rules are one cause. `of_a_package` rules are about an import or a program: one that may
-    be missing is a note. A file that names the target has no finding of an `unless_named` rule.
-    Where a claim comes from is in
-    `sources`: public places, or files of torch with its version.
+    `hpu`, `cpu`) to a severity. `message` describes the problem in one line, with `{what}` for the
+    matched code. `phase` (0 to 8) is the step of a port that deals with it. `structural` rules are
+    about files that no condition guards, so gates do not apply to them. `of_amd` rules are about
+    code that is written for AMD; AMD's own arm does not make it worse. `consequence` is the effect
+    of an error. Findings of a `cause_by_name` rule have one cause for each name; those of other
+    rules share one cause. `of_a_package` rules are about an import or a program: an optional one is
+    a note. An `unless_named` rule has no finding in a file that names the target. `sources` are the
+    references of the claims: public places, or files of torch with its version.
 
-    `seen` are the names that are all it takes to see it. In Python `imports` (packages and
-    modules, as they are imported), `dotted` names, imports followed (one covers what is below
-    it), variables of the `environment` that are written, and `environment_prefixes`; of what is
-    required `distributions` (normalised, `*` at the end for whatever follows); in C++ and CUDA
-    whole `names`, and expressions over one name (`families`) or the path in an `#include`
-    (`headers`), with the rest of `NameRow`'s fields. `detectors` are the modules, below this
-    package, whose code sees it: a rule has names, code or both.
+    `seen` are the names that are enough for a match. In Python these are `imports` (packages and
+    modules, as they are imported) and `dotted` names. A dotted name is matched after imports are
+    followed, and covers the names below it. `environment` and `environment_prefixes` match
+    variables that are written. `distributions` match requirements (normalised; a final `*` matches
+    any ending). In C++ and CUDA they are whole `names`, expressions over one name (`families`) or
+    the path in an `#include` (`headers`). The other fields there are those of `NameRow`.
+    `detectors` are the modules, below this package, with code that matches. A rule has at least one
+    of names and code.
     """
 
     id: str
@@ -70,7 +70,7 @@ class Rule:
     detectors: tuple[str, ...] = ()
 
     def severity_for(self, target: ScanTarget) -> Severity:
-        """The severity of the narrowest class of `target` that this rule names; none if none."""
+        """Return the severity of the narrowest class of `target` in this rule; none if none."""
         for name in target.classes:
             if name in self.severities:
                 return self.severities[name]
@@ -78,7 +78,7 @@ class Rule:
 
 
 def rules_by_name(kind: str) -> Mapping[str, str]:
-    """Name to rule, for one of the ways of `seen` that are lists of names."""
+    """Return rules by name, for one of the fields of `seen` that are lists of names."""
     if kind not in _NAMES:
         raise ValueError(f"no names {kind!r}")
     rules = catalogue().values()
@@ -87,7 +87,7 @@ def rules_by_name(kind: str) -> Mapping[str, str]:
 
 @cache
 def catalogue() -> Mapping[str, Rule]:
-    """Every rule by id, in the order of ids. Raises `ValueError` for a file that is none."""
+    """Return every rule by id, in the order of ids. Raises `ValueError` for an invalid file."""
     folder = resources.files("warpfront_port").joinpath("data", "rules")
     files = [file for file in folder.iterdir() if file.name.endswith(".toml")]
     texts = {file.name: file.read_text(encoding="utf-8") for file in files}
@@ -96,8 +96,9 @@ def catalogue() -> Mapping[str, Rule]:
 
 
 def read_rule(text: str, name: str) -> Rule:
-    """The rule that the file `name` of the catalogue holds; its examples and its proof are left
-    unread. Raises `ValueError`, with the file's name, where it holds none.
+    """Return the rule in the file `name` of the catalogue, without its examples and its proof.
+
+    Raises `ValueError`, with the file's name, where the file is not a rule.
     """
     if re.fullmatch(r"[A-Z]{2}\d{3}\.toml", name) is None:
         raise _wrong(name, "has no rule's id for its name, like PY019.toml")
@@ -135,12 +136,12 @@ def _read_seen(records: Iterable[Mapping[str, Any]], name: str) -> tuple[Mapping
 
 def _read_severities(record: Mapping[str, str], name: str) -> Mapping[str, Severity]:
     for target, word in record.items():
-        known = target in CLASSES or target.startswith(("gfx", "gaudi"))
-        if not known or word not in _SEVERITIES:
+        valid = target in CLASSES or target.startswith(("gfx", "gaudi"))
+        if not valid or word not in _SEVERITIES:
             raise _wrong(name, f"has a severity that is none: {target} = {word!r}")
     return MappingProxyType({target: Severity(word) for target, word in record.items()})
 
 
 def _wrong(name: str, message: str) -> ValueError:
-    """The catalogue ships with the program: a wrong record is a bug, not somebody's input."""
+    """Return the error for an invalid rule file: a bug, as the catalogue ships with the program."""
     return ValueError(f"data/rules/{name} {message}")

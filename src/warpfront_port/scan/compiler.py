@@ -8,7 +8,7 @@ from warpfront_port.scan.findings import ScanFinding, Severity
 
 
 def compiler_finding(path: str, line: int, column: int, message: str) -> ScanFinding:
-    """Return an error that a compiler for the target gives at a place of the tree (1-based)."""
+    """Return the finding for a target compiler's error at a place of the tree (1-based)."""
     column = max(column, 1)
     return ScanFinding(
         path=path,

@@ -1,4 +1,4 @@
-"""Which engine reads which file, and one call that scans one file for one target. Pure."""
+"""The engine for each kind of file, and one call that scans one file for one target. Pure."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ BINARIES = frozenset({".cubin", ".fatbin", ".ptx"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """What one scan is about: the target, the rules, and what engines may know. `before` is the
-    root of the tree that this one is an edit of, "" where it is none.
+    """The inputs of one scan: the target, the rules, and the context for engines.
+
+    `before` is the root of the tree that this one is an edit of, "" where it is none.
     """
 
     target: ScanTarget
@@ -29,24 +30,25 @@ class Scope:
 
 
 def is_read(path: PurePosixPath) -> bool:
-    """Whether any engine reads files of this name, or the name alone says enough."""
+    """Return true if any engine reads files of this name, or the name alone is a finding."""
     return path.suffix in BINARIES or any(
         engine.reads(path) for engine in (python, cuda, structured, notebooks)
     )
 
 
 def scan_source(source: SourceText, scope: Scope, before: SourceText | None = None) -> Judged:
-    """One file's findings; with the file that it is an edit of, what that changed for NVIDIA too. A
-    file nested too deeply to be understood is a finding, no crash.
+    """Return one file's findings, with its changes for NVIDIA if it is an edit of `before`.
+
+    A file nested too deeply to be parsed is a finding, not a crash.
     """
     try:
         edited = isolation_rule_matches(before, source) if before is not None else ()
-        source, seen = _seen(source, scope.context)
-        seen = (*seen, *edited)
+        source, matches = _seen(source, scope.context)
+        matches = (*matches, *edited)
     except RecursionError:
-        seen = (Match(rule="SC003", start=0, end=0, what="nested too deeply"),)
+        matches = (Match(rule="SC003", start=0, end=0, what="nested too deeply"),)
     evidence = scope.context.evidence.get(str(source.path))
-    return judge(source, seen, scope.target, scope.rules, evidence=evidence)
+    return judge(source, matches, scope.target, scope.rules, evidence=evidence)
 
 
 def _seen(source: SourceText, context: Context) -> tuple[SourceText, tuple[Match, ...]]:

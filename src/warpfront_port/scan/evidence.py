@@ -44,21 +44,21 @@ def evidence_of(texts: Mapping[str, str]) -> Mapping[str, Evidence]:
 
     `texts` are the sources, builds, lists and scripts of a tree, by relative path with `/`.
     """
-    found: dict[str, Evidence] = {}
+    by_path: dict[str, Evidence] = {}
     for path, text in texts.items():
-        own = _own(path, text)
-        if own is not None:
-            found[path] = own
+        evidence_here = _own(path, text)
+        if evidence_here is not None:
+            by_path[path] = evidence_here
     for path, evidence in (*_listed(texts), *_copies(texts)):
-        if path not in found or (evidence.kind == "amd" and found[path].kind == "left-out"):
-            found[path] = evidence
-    _follow_includes(texts, found)
-    _follow_packages(texts, found)
-    return found
+        if path not in by_path or (evidence.kind == "amd" and by_path[path].kind == "left-out"):
+            by_path[path] = evidence
+    _follow_includes(texts, by_path)
+    _follow_packages(texts, by_path)
+    return by_path
 
 
 def _own(path: str, text: str) -> Evidence | None:
-    """Return what a file shows by itself."""
+    """Return the evidence in a file itself."""
     if path.endswith(".hip"):
         return Evidence(kind="amd", path=path, line=1, reason="a HIP source")
     if _SOURCE.search(path):
@@ -72,12 +72,12 @@ def _own(path: str, text: str) -> Evidence | None:
     return _at(path, text, rocm, "it names ROCm") if rocm else None
 
 
-def _at(path: str, text: str, found: re.Match[str], reason: str) -> Evidence:
-    return Evidence(kind="amd", path=path, line=text.count("\n", 0, found.end()) + 1, reason=reason)
+def _at(path: str, text: str, match: re.Match[str], reason: str) -> Evidence:
+    return Evidence(kind="amd", path=path, line=text.count("\n", 0, match.end()) + 1, reason=reason)
 
 
 def _listed(texts: Mapping[str, str]) -> Iterator[tuple[str, Evidence]]:
-    """Yield what the builds of a tree list for AMD, or for CUDA alone."""
+    """Yield the sources that the builds of a tree list for AMD, or for CUDA alone."""
     sources = _sources_of(texts)
     hip_folders = {
         PurePosixPath(path).parent
@@ -143,8 +143,8 @@ def _named(name: str, folder: PurePosixPath, sources: _Sources) -> Iterator[str]
     if not pattern.strip("*./"):
         return
     last = pattern.rpartition("/")[2]
-    known = sources.paths if "*" in last or "?" in last else sources.by_name.get(last, ())
-    for source in known:
+    candidates = sources.paths if "*" in last or "?" in last else sources.by_name.get(last, ())
+    for source in candidates:
         inside = outside or folder == PurePosixPath(".") or source.startswith(f"{folder}/")
         if inside and (fnmatch(source, pattern) or fnmatch(source, f"*/{pattern}")):
             yield source
@@ -207,21 +207,21 @@ _PART_OF_AMD = re.compile(rf"(?<![A-Za-z])(?i:hip|rocm|roc(?=[a-z])|amd(?:gpu)?)
 _PART_OF_NVIDIA = re.compile(rf"(?<![A-Za-z])(?i:cuda|cu(?=[a-z])|nvidia){_LIBRARY}")
 
 
-def _follow_includes(texts: Mapping[str, str], found: dict[str, Evidence]) -> None:
+def _follow_includes(texts: Mapping[str, str], by_path: dict[str, Evidence]) -> None:
     """Carry evidence along includes: down from sources, and up from a header that maps names."""
     includes, users = _include_graph(texts)
     for path, text in texts.items():
         mapped = _MAPS_CUDA.search(text) if _SOURCE.search(path) else None
         if mapped:
             evidence = _at(path, text, mapped, "a header that gives CUDA's names HIP's meaning")
-            _spread(path, evidence, users, found)
-    for path in [path for path, one in found.items() if one.kind == "amd" and path in includes]:
+            _spread(path, evidence, users, by_path)
+    for path in [path for path, item in by_path.items() if item.kind == "amd" and path in includes]:
         if users.get(path) or not path.endswith((".h", ".hpp", ".cuh")):
-            _spread(path, found[path], includes, found)
+            _spread(path, by_path[path], includes, by_path)
     for path, having in users.items():
         first = min(having)
-        if path not in found and all(_is_left_out(found.get(user)) for user in having):
-            found[path] = found[first]
+        if path not in by_path and all(_is_left_out(by_path.get(user)) for user in having):
+            by_path[path] = by_path[first]
 
 
 def _include_graph(
@@ -248,32 +248,32 @@ def _is_left_out(evidence: Evidence | None) -> bool:
 
 
 def _spread(
-    start: str, evidence: Evidence, edges: Mapping[str, set[str]], found: dict[str, Evidence]
+    start: str, evidence: Evidence, edges: Mapping[str, set[str]], by_path: dict[str, Evidence]
 ) -> None:
     pending = [start]
     visited = {start}
     while pending:
         path = pending.pop()
-        if path not in found or found[path].kind == "left-out":
-            found[path] = evidence
+        if path not in by_path or by_path[path].kind == "left-out":
+            by_path[path] = evidence
         pending += sorted(edges.get(path, set()) - visited)
         visited |= edges.get(path, set())
 
 
-def _follow_packages(texts: Mapping[str, str], found: dict[str, Evidence]) -> None:
-    """Give the modules of a Python package the first branch for ROCm in that package's code."""
-    shown: dict[str, Evidence] = {}
+def _follow_packages(texts: Mapping[str, str], by_path: dict[str, Evidence]) -> None:
+    """Add to the modules of a Python package the first branch for ROCm in that package's code."""
+    by_package: dict[str, Evidence] = {}
     modules = [path for path in texts if path.endswith(".py")]
     packages = {path.rpartition("/")[0] for path in modules if path.endswith("__init__.py")}
     for path in sorted(modules):
         package = _package(path, packages)
         builds = _EXTENSIONS.search(texts[path]) or path.endswith("setup.py")
-        if package and path in found and not builds:
-            shown.setdefault(package, found[path])
+        if package and path in by_path and not builds:
+            by_package.setdefault(package, by_path[path])
     for path in modules:
         package = _package(path, packages)
-        if package in shown and path not in found:
-            found[path] = shown[package]
+        if package in by_package and path not in by_path:
+            by_path[path] = by_package[package]
 
 
 def _package(path: str, packages: set[str]) -> str:

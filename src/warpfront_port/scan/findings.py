@@ -1,4 +1,4 @@
-"""The values of a scan: what an engine sees, and what that means for one target. Pure."""
+"""The values of a scan: matches of an engine, and findings for one target. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final, Literal, get_args
 
 
 class Severity(StrEnum):
-    """How bad a finding is. The words are SARIF's levels, so that no table has to translate."""
+    """The severity of a finding. The words are SARIF's levels, so no table has to translate."""
 
     NONE = "none"
     NOTE = "note"
@@ -19,8 +19,9 @@ class Severity(StrEnum):
     ERROR = "error"
 
     def shifted(self, levels: int) -> Severity:
-        """`levels` worse (or better, where negative). What is no finding stays none, and what is
-        one stays at least a note.
+        """Return the severity `levels` worse (or better, where negative).
+
+        None stays none, and a finding stays at least a note.
         """
         if self is Severity.NONE:
             return self
@@ -29,7 +30,7 @@ class Severity(StrEnum):
 
 
 class Consequence(StrEnum):
-    """What comes of a finding that is an error, on the target."""
+    """The effect of an error on the target."""
 
     BUILD = "build"
     """It does not build or install."""
@@ -42,7 +43,7 @@ class Consequence(StrEnum):
 
 
 class Gate(StrEnum):
-    """What stands between a target and the code of a sighting."""
+    """The kind of condition between a target and the code of a match."""
 
     OPEN = "open"
     """Nothing, or nothing that was recognised."""
@@ -88,22 +89,22 @@ class Evidence:
 
     @property
     def place(self) -> str:
-        """`path:line`."""
+        """Return `path:line`."""
         return f"{self.path}:{self.line}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Match:
-    """What an engine saw, before anybody asks for which target.
+    """A match of a rule in a file, before it is judged for a target.
 
     `start` and `end` are offsets into the source's text, in characters, end exclusive. `what` is
-    the code it is about, for the rule's message (`{what}`). `shift` makes this sighting worse (1)
-    or better (-1) than its rule's severity. `sides` are those that can come to this code: without
-    "amd" it is no finding for AMD, with "amd" alone it is NVIDIA code in AMD's arm ("other" is
-    every device that is neither: CPU, Gaudi). `gate` is one that softens (availability, wrapped,
-    test) or open. `gate_line` is the 1-based line of the condition that decided either, 0 where
-    there is none. `use` is the offset of a use, where `start` is a definition behind several uses.
-    `key` names the cause: matches of one rule with equal keys are one cause; `what` where empty.
+    the matched code, for the rule's message (`{what}`). `shift` makes this match worse (1) or
+    better (-1) than its rule's severity. `sides` are those that can reach this code. Without "amd"
+    it is no finding for AMD; with "amd" alone it is NVIDIA code in AMD's arm. "other" is every
+    device that is neither: CPU, Gaudi. `gate` is one that softens (availability, wrapped, test) or
+    open. `gate_line` is the 1-based line of the condition that decided either, 0 where there is
+    none. `use` is the offset of a use, where `start` is a definition behind several uses. `key`
+    names the cause: matches of one rule with equal keys are one cause; `what` where empty.
     """
 
     rule: str
@@ -120,7 +121,7 @@ class Match:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceText:
-    """One file's text. `path` is relative to the root of the tree, with `/`."""
+    """The text of one file. `path` is relative to the root of the tree, with `/`."""
 
     path: PurePosixPath
     text: str = field(repr=False)
@@ -128,16 +129,16 @@ class SourceText:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """What an engine may know beyond the file it reads.
+    """Facts for engines from outside the file that they read.
 
-    `identifiers` maps a CUDA name to its HIP name, from torch's own hipify tables where torch
-    is there; empty otherwise. `portable_names` are macros and functions that some header of the
-    tree defines for AMD as well. `vendor_macros` are those that its headers define on some
-    sides only: there a number stands for nothing, "unset" is all that is known.
-    `own_namespaces` are the C++ namespaces that it opens. `masks` are macros of its headers that
-    stand for 32 set bits, with path and line. `own_packages` are the Python packages that the tree
-    itself is the source of, `torchless` its files of requirements without torch, and their names
-    where all files of that name are. `evidence` shows by path which files run on AMD already.
+    `identifiers` maps a CUDA name to its HIP name, from torch's own hipify tables where torch is
+    installed; empty without it. `portable_names` are macros and functions that some header of the
+    tree defines for AMD as well. `vendor_macros` are those that its headers define on some sides
+    only; "unset" is all that is known there, and a number has no meaning. `own_namespaces` are the
+    C++ namespaces that the tree opens. `masks` are macros of its headers that have 32 bits set,
+    with path and line. `own_packages` are the Python packages that the tree itself is the source
+    of. `torchless` are its files of requirements without torch, and their names where all files of
+    that name are. `evidence` shows by path which files run on AMD already.
     """
 
     identifiers: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -152,10 +153,12 @@ class Context:
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class ScanFinding:
-    """What one sighting means for one target. Lines and columns are 1-based, columns count
-    characters, the end is exclusive. `excerpt` is the first line of it, white space collapsed.
-    `uses` are lines behind one definition, `taken` is the place (`path:line`) that shows the file
-    to run on AMD already, `cause` what findings of one cause have in common.
+    """The result of one match for one target.
+
+    Lines and columns are 1-based, columns count characters, the end is exclusive. `excerpt` is the
+    first line of the code, white space collapsed. `uses` are lines behind one definition. `taken`
+    is the place (`path:line`) that shows the file to run on AMD already. `cause` is equal for
+    findings of one cause.
     """
 
     path: str
@@ -175,8 +178,10 @@ class ScanFinding:
 
     @property
     def fingerprint(self) -> str:
-        """Stays the same when the line moves or the file is renamed: 20 hex digits over the rule
-        and the line's text. Equal lines share one: whoever compares counts them.
+        """Return 20 hex digits over the rule and the line's text.
+
+        They stay the same when the line moves or the file is renamed. Equal lines share one
+        fingerprint, so comparisons count them.
         """
         facts = f"{self.rule}\0{self.excerpt}"
         return hashlib.sha256(facts.encode("utf-8", "surrogatepass")).hexdigest()[:20]

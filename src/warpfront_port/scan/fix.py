@@ -1,8 +1,8 @@
 """Edits that let AMD through and leave NVIDIA's code as it is: lines put behind a gate. Pure.
 
-Nothing is rewritten in place. What an edit adds is preprocessor lines, and each fixed file is held
-against the file before it: with NVIDIA's macros both must come to the same tokens, or the file is
-left alone. What such an edit cannot settle (PTX, tensor cores, wave sizes) stays a finding.
+Nothing is rewritten in place. An edit adds preprocessor lines, and each fixed file is compared with
+the file before it. With NVIDIA's macros both must yield the same tokens, or the file is unchanged.
+A finding that such an edit cannot settle (PTX, tensor cores, wave sizes) remains.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Fix:
 
     @property
     def patch(self) -> str:
-        """A unified diff that `git apply` takes."""
+        """Return a unified diff that `git apply` takes."""
         lines = difflib.unified_diff(
             self.before.splitlines(keepends=True),
             self.after.splitlines(keepends=True),
@@ -63,15 +63,16 @@ class _Gate:
 
 
 def fix_source(source: SourceText, matches: Iterable[Match]) -> Fix | None:
-    """The file with its mechanical findings behind gates; None where there is nothing to do, or
-    where an edit would not leave NVIDIA the same tokens.
+    """Return the file with its mechanical findings behind gates.
+
+    The result is None where there is nothing to do, or where an edit would change NVIDIA's tokens.
     """
     if "\r" in source.text:
-        return None  # a patch with mixed line ends serves nobody
+        return None  # a patch with mixed line ends does not apply
     view = View(source=source, context=Context())
-    wanted = [match for match in matches if match.rule in FIXABLE and _is_open(match)]
-    gates = _apart(sorted({gate for one in wanted for gate in _mask_gate(view, one)}))
-    masks = [one for one in wanted if one.use < 0 and _literal_mask(view, one)]
+    fixable = [match for match in matches if match.rule in FIXABLE and _is_open(match)]
+    gates = _apart(sorted({gate for finding in fixable for gate in _mask_gate(view, finding)}))
+    masks = [finding for finding in fixable if finding.use < 0 and _literal_mask(view, finding)]
     after = _with_gates(_with_masks(view, masks), gates)
     if masks:
         after = _with_mask_macro(after, _spelling(view, masks[0]))
@@ -82,12 +83,12 @@ def fix_source(source: SourceText, matches: Iterable[Match]) -> Fix | None:
 
 
 def _is_open(match: Match) -> bool:
-    """Whether both come to it; what stands in somebody's arm was looked at by a person."""
+    """Return true if both sides reach the match. Code in one side's arm was already reviewed."""
     return {"amd", "nvidia"} <= match.sides and match.gate is Gate.OPEN and match.shift == 0
 
 
 def _mask_gate(view: View, match: Match) -> Iterator[_Gate]:
-    """The one `#define` of a mask that the file gives everybody 32 lanes with."""
+    """Yield the gate for the one `#define` of a mask that has 32 lanes on every side."""
     name = match.what if match.use >= 0 else ""
     defined = view.macros.get(name, ())
     if len(defined) != 1 or len(view.region(defined[0].start).reach) < len(SIDES):
@@ -99,20 +100,20 @@ def _mask_gate(view: View, match: Match) -> Iterator[_Gate]:
 
 
 def _apart(gates: list[_Gate]) -> list[_Gate]:
-    """Gates that do not overlap; those of neighbouring lines and one kind become one."""
-    kept: list[_Gate] = []
+    """Return gates that do not overlap. Those of neighbouring lines and one kind become one."""
+    gates_apart: list[_Gate] = []
     for gate in gates:
-        previous = kept[-1] if kept else None
+        previous = gates_apart[-1] if gates_apart else None
         if previous is None or gate.first > previous.last + 1:
-            kept.append(gate)
+            gates_apart.append(gate)
         elif gate.first > previous.last and gate.after == previous.after:
-            kept[-1] = _Gate(
+            gates_apart[-1] = _Gate(
                 first=previous.first, last=gate.last, before=previous.before,
                 after=previous.after, rule=previous.rule,
             )  # fmt: skip
         elif gate.first > previous.last:
-            kept.append(gate)
-    return kept
+            gates_apart.append(gate)
+    return gates_apart
 
 
 def _with_gates(text: str, gates: list[_Gate]) -> str:
@@ -126,12 +127,12 @@ def _with_gates(text: str, gates: list[_Gate]) -> str:
 
 
 def _spelling(view: View, match: Match) -> str:
-    found = _FULL_MASK.search(view.source.text, match.start, match.end)
-    return found[0] if found else ""
+    literal = _FULL_MASK.search(view.source.text, match.start, match.end)
+    return literal[0] if literal else ""
 
 
 def _literal_mask(view: View, match: Match) -> bool:
-    """Whether the mask is the literal itself, outside a macro's body and spelled as the first."""
+    """Return true if the mask is the literal, outside a macro's body and spelled as the first."""
     return bool(_spelling(view, match)) and not any(
         directive.start <= match.start < directive.end for directive in view.directives
     )
@@ -148,47 +149,48 @@ def _with_masks(view: View, masks: list[Match]) -> str:
 
 
 def _with_mask_macro(text: str, spelling: str) -> str:
-    """The macro goes above all code, below the last #include there that no condition guards."""
+    """Insert the macro above all code, below the last unconditional #include there."""
     blanked = blank(text)
-    depth, at, done = 0, 0, 0
+    depth, insertion, end = 0, 0, 0
     for directive in blanked.directives:
-        if blanked.code[done : directive.start].strip():
+        if blanked.code[end : directive.start].strip():
             break
         depth += {"if": 1, "ifdef": 1, "ifndef": 1, "endif": -1}.get(directive.name, 0)
         if depth == 0 and directive.name in ("include", "endif", "pragma"):
-            at = text.index("\n", directive.end) + 1
-        done = directive.end
+            insertion = text.index("\n", directive.end) + 1
+        end = directive.end
     macro = (
         f"#if {_ROCM}\n#define {MASK} 0xffffffffffffffffull\n#else\n"
         f"#define {MASK} {spelling}\n#endif\n"
     )
-    return text[:at] + macro + text[at:]
+    return text[:insertion] + macro + text[insertion:]
 
 
 def for_nvidia(text: str) -> tuple[str, ...]:
-    """The words that nvcc's compiler gets to see, as far as that can be known: arms that NVIDIA
-    does not take are gone, what cannot be decided stays with its directives, and `MASK` is what it
-    stands for where it was defined above. Literals come last.
+    """Return the words that nvcc's compiler reads, as far as that can be known.
+
+    Arms that NVIDIA does not take are removed. Undecided ones keep their directives. `MASK` is
+    replaced by its value where it was defined above. Literals come last.
     """
     view = View(source=SourceText(path=PurePosixPath("a.cu"), text=text), context=Context())
     open_chains = [
         chain for chain in view.reaches.chains if any("nvidia" in a.open for a in chain.arms)
     ]
-    asked = {arm.directive.start for chain in open_chains for arm in chain.arms}
-    asked |= {chain.end for chain in open_chains}
+    undecided = {arm.directive.start for chain in open_chains for arm in chain.arms}
+    undecided |= {chain.end for chain in open_chains}
     words: list[str] = []
-    mask, done = [MASK], 0
+    mask, position = [MASK], 0
     last = Directive(name="", body="", start=len(text), end=len(text))
     for directive in (*view.directives, last):
-        reached = "nvidia" in view.region(done).reach
-        for word in _WORD.findall(view.code, done, directive.start) if reached else ():
+        reached = "nvidia" in view.region(position).reach
+        for word in _WORD.findall(view.code, position, directive.start) if reached else ():
             words += mask if word == MASK else (word,)
-        done = directive.end
-        kept = reached and directive.name[:2] not in ("if", "el", "en")
+        position = directive.end
+        retained = reached and directive.name[:2] not in ("if", "el", "en")
         name, _, body = directive.body.partition(" ")
         if directive.name == "define" and name == MASK and reached:
             mask = _WORD.findall(body)
-        elif kept or asked & {directive.start, done}:
+        elif retained or undecided & {directive.start, position}:
             words += (f"#{directive.name}", *_WORD.findall(directive.body))
     spans = (
         literal for literal in view.blanked.literals if "nvidia" in view.region(literal[0]).reach

@@ -1,5 +1,7 @@
-"""What an edit of a tree changed for NVIDIA. A port for AMD keeps its changes behind gates; what
-NVIDIA's devices reach is the same before and after, statement by statement, line by line. Pure.
+"""The changes that an edit of a tree made for NVIDIA. Pure.
+
+A port for AMD keeps its changes behind gates. The code that NVIDIA's devices reach is the same
+before and after, statement by statement, line by line.
 """
 
 from __future__ import annotations
@@ -27,15 +29,16 @@ _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Step:
-    """A statement, or a line of C++, that NVIDIA comes to. `line` is 1-based."""
+    """A statement, or a line of C++, that NVIDIA reaches. `line` is 1-based."""
 
     text: str
     line: int
 
 
 def isolation_rule_matches(before: SourceText, after: SourceText) -> tuple[Match, ...]:
-    """What NVIDIA reaches in `after` and did not in `before`, and where something is gone. A file
-    that cannot be read as its language has no sightings: the other rules say so.
+    """Return code that NVIDIA reaches only in `after`, and the places of removed code.
+
+    A file that cannot be read as its language has no matches, since other rules report it.
     """
     if before.text == after.text:
         return ()
@@ -71,12 +74,12 @@ def _changes(old: Sequence[_Step], new: Sequence[_Step], text: str) -> Iterator[
             yield _rule_match(f"`{gone}`{more} is gone for NVIDIA", line, starts)
 
 
-def _rule_match(what: str, line: int, starts: Sequence[int]) -> Match:
-    return Match(rule=RULE, start=starts[line - 1], end=starts[line], what=what)
+def _rule_match(message: str, line: int, starts: Sequence[int]) -> Match:
+    return Match(rule=RULE, start=starts[line - 1], end=starts[line], what=message)
 
 
 def _lines(source: SourceText) -> list[_Step]:
-    """The code lines of C++ that NVIDIA's compiler sees, without white space and directives."""
+    """Return the C++ lines that NVIDIA's compiler reads, without white space and directives."""
     view = View(source=source, context=Context())
     steps = []
     offset = 0
@@ -100,23 +103,24 @@ def _defined(source: SourceText) -> frozenset[str]:
     return frozenset(node.name for node in ast.walk(tree) if isinstance(node, _DEFINITIONS))
 
 
-def _python_steps(source: SourceText, known: frozenset[str] | None) -> list[_Step]:
-    """The statements that NVIDIA comes to. Definitions that are not `known` (None: all are) are
-    left out: nothing calls them but what is a step itself.
+def _python_steps(source: SourceText, names: frozenset[str] | None) -> list[_Step]:
+    """Return the statements that NVIDIA reaches.
+
+    Definitions outside `names` (None: all are in it) are omitted, since only steps call them.
     """
     module = Module(source.path, source.text)
     reader = _NvidiaReader(Conditions(module))
-    return list(_steps(reader.visit(module.tree).body, reader, known))
+    return list(_steps(reader.visit(module.tree).body, reader, names))
 
 
 class _NvidiaReader(ast.NodeTransformer):
-    """Takes out of a tree what only tells vendors apart, as NVIDIA reads it."""
+    """A transformer that removes vendor tests from a tree, as NVIDIA reads it."""
 
     def __init__(self, conditions: Conditions) -> None:
         self._conditions = conditions
 
     def decided(self, test: ast.expr) -> Truth:
-        """What a test comes to for NVIDIA, where it tells NVIDIA from AMD; else None."""
+        """Return the value of a test on NVIDIA, where it tells NVIDIA from AMD; else None."""
         truths = self._conditions.truths(test)
         return truths["nvidia"] if truths["nvidia"] is not truths["amd"] else None
 
@@ -130,7 +134,7 @@ class _NvidiaReader(ast.NodeTransformer):
     visit_IfExp = visit_If  # noqa: N815 - the name that ast looks for
 
     def visit_List(self, node: ast.List) -> ast.List:
-        """`[a, *[b]]` is `[a, b]`: an element that one vendor alone gets."""
+        """Reduce `[a, *[b]]` to `[a, b]`: an element that one vendor alone gets."""
         self.generic_visit(node)
         elements: list[ast.expr] = []
         for element in node.elts:
@@ -139,7 +143,7 @@ class _NvidiaReader(ast.NodeTransformer):
         return ast.List(elts=elements, ctx=node.ctx)
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
-        """`x and not is_rocm` is `x` for NVIDIA, `x or is_rocm` too."""
+        """Reduce `x and not is_rocm`, and `x or is_rocm`, to `x` for NVIDIA."""
         neutral = isinstance(node.op, ast.And)
         values = [value for value in node.values if self.decided(value) is not neutral]
         self.generic_visit(node)
@@ -149,25 +153,25 @@ class _NvidiaReader(ast.NodeTransformer):
 
 
 def _steps(
-    body: Sequence[ast.stmt], reader: _NvidiaReader, known: frozenset[str] | None
+    body: Sequence[ast.stmt], reader: _NvidiaReader, names: frozenset[str] | None
 ) -> Iterator[_Step]:
     for node in body:
         if isinstance(node, ast.Import | ast.ImportFrom | ast.Pass):
             continue
         if isinstance(node, _DEFINITIONS):
-            if known is None or node.name in known:
+            if names is None or node.name in names:
                 yield _Step(text=_header(node), line=node.lineno)
-                yield from _steps(node.body, reader, known)
+                yield from _steps(node.body, reader, names)
         elif isinstance(node, _Compound):
             yield _Step(text=_header(node), line=node.lineno)
             for block in _blocks(node):
-                yield from _steps(block, reader, known)
+                yield from _steps(block, reader, names)
         elif not _tells_vendors_apart(node, reader):
             yield _Step(text=ast.unparse(node), line=node.lineno)
 
 
 def _header(node: ast.stmt) -> str:
-    """The first line of a compound statement, decorators left out."""
+    """Return the first line of a compound statement, without decorators."""
     lines = ast.unparse(node).splitlines()
     return next((line for line in lines if not line.startswith("@")), "")
 
@@ -180,7 +184,7 @@ def _blocks(node: ast.stmt) -> Iterator[list[ast.stmt]]:
 
 
 def _tells_vendors_apart(node: ast.stmt, reader: _NvidiaReader) -> bool:
-    """`is_rocm = torch.version.hip is not None`: what gates are made of."""
+    """Return true for a statement that gates use: `is_rocm = torch.version.hip is not None`."""
     value = getattr(node, "value", None)
     if not isinstance(node, ast.Assign | ast.AnnAssign) or not isinstance(value, ast.expr):
         return False

@@ -18,9 +18,10 @@ def reads(path: PurePosixPath) -> bool:
 
 
 def as_python(source: SourceText) -> tuple[SourceText, tuple[Match, ...]]:
-    """The code cells as one module, and a sighting for each cell that is no Python. The lines are
-    the cells' lines, one after the other; before each cell stands `# cell N`. Magics, shell lines
-    and what cannot be parsed become comments. Raises `ValueError` for what is no notebook.
+    """Return the code cells as one module, and a match for each cell that is no Python.
+
+    The lines are the cells' lines, one after the other, with `# cell N` before each cell. Magics,
+    shell lines and unparsable lines become comments. Raises `ValueError` for other files.
     """
     document: Any = json.loads(source.text)
     cells = document.get("cells") if isinstance(document, dict) else None
@@ -32,8 +33,8 @@ def as_python(source: SourceText) -> tuple[SourceText, tuple[Match, ...]]:
             continue
         lines = list(_cell_lines(cell.get("source", "")))
         if not _is_python("\n".join(lines)):
-            start, what = len(text), f"cell {number} is no Python"
-            broken.append(Match(rule="SC003", start=start, end=start, what=what))
+            start, message = len(text), f"cell {number} is no Python"
+            broken.append(Match(rule="SC003", start=start, end=start, what=message))
             lines = [f"# {line}" for line in lines]
         text += "\n".join((f"# cell {number}", *lines, ""))
     return SourceText(path=source.path, text=text), tuple(broken)

@@ -1,4 +1,4 @@
-"""What a requirement string means on another vendor. Pure."""
+"""The rules for a requirement string on another vendor. Pure."""
 
 from __future__ import annotations
 
@@ -24,32 +24,32 @@ _POETRY_EXACT = re.compile(r"=?=?\s*\d")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Required:
-    """A rule that a requirement falls under, and how much worse or better than the rule says."""
+    """A rule that applies to a requirement, with a shift from the rule's severity."""
 
     rule: str
     shift: int
 
-    def at(self, start: int, end: int, what: str) -> Match:
-        """Where it stands."""
-        return Match(rule=self.rule, start=start, end=end, what=what, shift=self.shift)
+    def at(self, start: int, end: int, text: str) -> Match:
+        """Return the match at a place."""
+        return Match(rule=self.rule, start=start, end=end, what=text, shift=self.shift)
 
 
 @cache
 def _packages() -> tuple[Mapping[str, str], tuple[tuple[str, str], ...]]:
-    """Exact names, and beginnings from the longest to the shortest."""
+    """Return exact names, and beginnings from the longest to the shortest."""
     pairs = rules_by_name("distributions").items()
     exact = {name: rule for name, rule in pairs if not name.endswith("*")}
-    begun = [(name.rstrip("*"), rule) for name, rule in pairs if name.endswith("*")]
-    return exact, tuple(sorted(begun, key=lambda pair: -len(pair[0])))
+    prefixes = [(name.rstrip("*"), rule) for name, rule in pairs if name.endswith("*")]
+    return exact, tuple(sorted(prefixes, key=lambda pair: -len(pair[0])))
 
 
 def rule_of_package(name: str) -> str:
-    """The rule about a distribution; "" for none."""
-    exact, begun = _packages()
+    """Return the rule about a distribution; "" for none."""
+    exact, prefixes = _packages()
     normal = canonicalize_name(name)
     if normal not in exact and _NAMED_BY_CUDA.search(normal):
         return "DP303"
-    return exact.get(normal) or next((r for start, r in begun if normal.startswith(start)), "")
+    return exact.get(normal) or next((r for start, r in prefixes if normal.startswith(start)), "")
 
 
 _NAMED_BY_CUDA = re.compile(r"-cu(?:da)?-?\d{2,3}(?:-\d)?\Z")
@@ -57,8 +57,9 @@ _NAMED_BY_CUDA = re.compile(r"-cu(?:da)?-?\d{2,3}(?:-\d)?\Z")
 
 
 def read_requirement(text: str, *, extra: str = "") -> Iterator[Required]:
-    """The rules that `torch==2.7.1` and the like fall under. `extra` is the optional group it is
-    in: one for a vendor is meant to be left out elsewhere.
+    """Yield the rules for `torch==2.7.1` and the like.
+
+    `extra` is the optional group of the requirement: a vendor's group is optional on other vendors.
     """
     try:
         requirement = foreign_requirement(text)
@@ -70,16 +71,16 @@ def read_requirement(text: str, *, extra: str = "") -> Iterator[Required]:
         rule = "DP303"
     if not rule or _is_for_other_systems(requirement) or _OTHERS_WHEEL.search(str(requirement)):
         return
-    exact = any(one.operator in {"==", "===", "~="} for one in requirement.specifier)
-    made = _required(name, rule, extra=extra, exact=exact, pinned=bool(requirement.specifier))
-    yield replace(made, shift=made.shift - (name == "cupy"))  # its source builds for ROCm
+    exact = any(clause.operator in {"==", "===", "~="} for clause in requirement.specifier)
+    required = _required(name, rule, extra=extra, exact=exact, pinned=bool(requirement.specifier))
+    yield replace(required, shift=required.shift - (name == "cupy"))  # its source builds for ROCm
 
 
 _OTHERS_WHEEL = re.compile(r"==[\w.]+\+(?:xpu|rocm|cpu)")
 
 
 def _is_for_other_systems(requirement: Requirement) -> bool:
-    """Whether a marker keeps it from Linux on x86, where all of these devices are."""
+    """Return true if a marker excludes Linux on x86, the system of all of these devices."""
     marker = requirement.marker
     if marker is None or "extra" in str(marker):
         return False
@@ -89,8 +90,8 @@ def _is_for_other_systems(requirement: Requirement) -> bool:
 def _systems(
     system: str, platform: str, os_name: str, *machines: str
 ) -> tuple[dict[str, str], ...]:
-    said = {"platform_system": system, "sys_platform": platform, "os_name": os_name}
-    return tuple(said | {"platform_machine": machine} for machine in machines)
+    markers = {"platform_system": system, "sys_platform": platform, "os_name": os_name}
+    return tuple(markers | {"platform_machine": machine} for machine in machines)
 
 
 _LINUX, *_OTHERS = (
@@ -103,7 +104,7 @@ _LINUX, *_OTHERS = (
 def read_poetry(
     name: str, specifier: str, *, extra: str = "", extras: Iterable[str] = ()
 ) -> Iterator[Required]:
-    """The same of a Poetry table's entry: `torch = "2.7.1"`."""
+    """Yield the rules for a Poetry table's entry: `torch = "2.7.1"`."""
     rule = rule_of_package(name)
     if name in _JAX and any(option.startswith("cuda") for option in extras):
         rule = "DP303"
@@ -122,6 +123,6 @@ def _required(name: str, rule: str, *, extra: str, exact: bool, pinned: bool) ->
         shift = -1
     if _VENDOR_EXTRA.match(extra.lower()):
         shift -= 2
-    elif extra:  # what not every extra brings is somebody's choice
+    elif extra:  # an optional requirement is the user's choice
         shift -= 1 if rule == "DP302" or extra in {"all", "full"} else 2
     return Required(rule=rule, shift=shift)

@@ -1,7 +1,6 @@
-"""The steps of a port, 0 to 8, from the findings: which apply to a tree, why, and what
-is left. Pure.
+"""The steps of a port, 0 to 8, from the findings: applicable ones, reasons, and open work. Pure.
 
-The order and the first question (are there kernels?) are seed 004's; a phase that applies and has
+The order and the first question (are there kernels?) are seed 004's. A phase that applies and has
 no finding above a note is clear as far as a static scan can tell.
 """
 
@@ -36,7 +35,7 @@ _LOUD = frozenset({Severity.WARNING, Severity.ERROR})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleShare:
-    """One rule's share of a phase: how many findings, where the first is, and what to do."""
+    """The share of a rule in a phase: its number of findings, the first place, and the fix."""
 
     rule: str
     title: str
@@ -48,8 +47,9 @@ class RuleShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
-    """A phase of the port. `why` says why it is skipped, open or clear; `steps` are what to do,
-    errors before warnings.
+    """A phase of the port. `why` is the reason for its state (skipped, open or clear).
+
+    `steps` are the fixes, errors before warnings.
     """
 
     number: int
@@ -62,7 +62,7 @@ class Phase:
 def plan_port(
     findings: Iterable[ScanFinding], rules: Mapping[str, Rule], paths: Iterable[PurePosixPath]
 ) -> tuple[Phase, ...]:
-    """All nine phases in order, for the tree that holds `paths`."""
+    """Return all nine phases in order, for the tree of `paths`."""
     by_phase: dict[int, list[ScanFinding]] = {}
     for finding in findings:
         by_phase.setdefault(rules[finding.rule].phase, []).append(finding)
@@ -70,8 +70,11 @@ def plan_port(
     phases = [
         _phase(number, by_phase.get(number, []), rules, kernels) for number in range(len(TITLES))
     ]
-    left = [str(phase.number) for phase in phases if phase.state == "open"]
-    return (*phases[:-1], _verification(phases[-1], [one for one in left if one != "8"]))
+    remaining = [str(phase.number) for phase in phases if phase.state == "open"]
+    return (
+        *phases[:-1],
+        _verification(phases[-1], [number for number in remaining if number != "8"]),
+    )
 
 
 def _phase(
@@ -95,28 +98,28 @@ def _phase(
 
 def _steps(findings: list[ScanFinding], rules: Mapping[str, Rule]) -> Iterable[RuleShare]:
     for rule, count in Counter(finding.rule for finding in findings).items():
-        own = [finding for finding in findings if finding.rule == rule]
-        errors = sum(finding.severity is Severity.ERROR for finding in own)
+        of_rule = [finding for finding in findings if finding.rule == rule]
+        errors = sum(finding.severity is Severity.ERROR for finding in of_rule)
         yield RuleShare(
             rule=rule,
             title=rules[rule].title,
             fix=rules[rule].fix,
             errors=errors,
             warnings=count - errors,
-            first=f"{own[0].path}:{own[0].line}",
+            first=f"{of_rule[0].path}:{of_rule[0].line}",
         )
 
 
-def _verification(phase: Phase, left: list[str]) -> Phase:
-    """A scan never proves that a port works: the last phase is open until images say so."""
-    after = f"after phases {', '.join(left)}: " if left else ""
-    found = "" if phase.state == "clear" else f"{phase.why}; "
-    why = f"{found}{after}build the image and run `invoke verify` on the target"
+def _verification(phase: Phase, remaining: list[str]) -> Phase:
+    """Return the last phase, open until images pass: a scan never proves that a port works."""
+    after = f"after phases {', '.join(remaining)}: " if remaining else ""
+    summary = "" if phase.state == "clear" else f"{phase.why}; "
+    why = f"{summary}{after}build the image and run `invoke verify` on the target"
     return Phase(number=8, title=phase.title, state="open", why=why, steps=phase.steps)
 
 
 def phases_text(phases: Iterable[Phase]) -> str:
-    """The plan for people, a phase a paragraph."""
+    """Return the plan as text, a phase a paragraph."""
     lines: list[str] = []
     for phase in phases:
         lines.append(f"phase {phase.number}  {phase.state:<7}  {phase.title}: {phase.why}")

@@ -1,4 +1,4 @@
-"""What a tree consists of: CUDA sources, the way of its build, names to rename. Pure."""
+"""The contents of a tree for a build: CUDA sources, its build method, names to rename. Pure."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ class Renames:
 class Project:
     """A tree as far as its build is concerned.
 
-    `units` are the sources that CUDA's compiler or headers are needed for, tests and examples left
-    out unless there is nothing else. `way` is how the tree can come to AMD, in words, with its
-    place. `tables` says whether hipify's tables were there to tell which names have twins.
+    `units` are the sources that CUDA's compiler or headers are needed for; tests and examples count
+    only if there is nothing else. `way` describes how the tree can be built for AMD, with its
+    place. `tables` is true if hipify's tables were available to find names with twins.
     """
 
     units: tuple[str, ...] = ()
@@ -72,7 +72,7 @@ class Project:
 
 
 def read_project(texts: Mapping[str, str], identifiers: Mapping[str, str]) -> Project:
-    """Return what `texts`, by path, consist of; `identifiers` maps CUDA's names to HIP's."""
+    """Return the contents of `texts`, by path. `identifiers` maps CUDA's names to HIP's."""
     sources = {path: text for path, text in texts.items() if PurePosixPath(path).suffix in _UNIT}
     units = [path for path, text in sources.items() if _is_unit(path, text)]
     product = [path for path in units if not is_aside(PurePosixPath(path))]
@@ -80,7 +80,7 @@ def read_project(texts: Mapping[str, str], identifiers: Mapping[str, str]) -> Pr
     return Project(
         units=tuple(sorted(product or units)),
         way=_way(texts, product or units),
-        renames=tuple(one for one in named if one is not None),
+        renames=tuple(renames for renames in named if renames is not None),
         tables=bool(identifiers),
     )
 
@@ -102,13 +102,13 @@ def _renames(path: str, text: str, identifiers: Mapping[str, str]) -> Renames | 
     if not counts:
         return None
     lacking = {name for name in counts if name not in identifiers} if identifiers else set()
-    own = {name for name in lacking if re.search(rf"(?m)^\s*#\s*define\s+{name}\b", text)}
-    twinless = tuple((name, _line_of(text, name)) for name in sorted(lacking - own))
+    defined = {name for name in lacking if re.search(rf"(?m)^\s*#\s*define\s+{name}\b", text)}
+    twinless = tuple((name, _line_of(text, name)) for name in sorted(lacking - defined))
     return Renames(path=path, names=len(counts), uses=sum(counts.values()), twinless=twinless)
 
 
-def _blank(found: re.Match[str]) -> str:
-    return " " * len(found[0])
+def _blank(match: re.Match[str]) -> str:
+    return " " * len(match[0])
 
 
 def _line_of(text: str, name: str) -> int:

@@ -1,9 +1,9 @@
 """Edits of Python that give AMD another value and leave NVIDIA the one that it has. Pure.
 
-A value becomes a choice by `torch.version.hip`, or by the flag that the module itself has for it,
-an import of flash-attn becomes three tiers there. Each edited file is held against the one before:
-what NVIDIA comes to must be the same tree, and what was found before must be found again unless it
-is what was mended. A file that fails either is left alone.
+A value becomes a choice by `torch.version.hip`, or by the flag that the module itself has for it.
+An import of flash-attn becomes three tiers. Each edited file is compared with the one before. The
+tree that NVIDIA reaches must be the same, and all earlier findings must remain except the fixed
+ones. A file that fails either is unchanged.
 """
 
 from __future__ import annotations
@@ -67,8 +67,9 @@ class _Change:
 
 
 def fix_python(source: SourceText) -> Fix | None:
-    """The module with what is mechanical mended; None where there is nothing to do, or where an
-    edit would change what NVIDIA runs or what else is found.
+    """Return the module with its mechanical findings fixed.
+
+    The result is None without such findings, or if it changes NVIDIA's code or other findings.
     """
     try:
         module = Module(source.path, source.text)
@@ -78,8 +79,8 @@ def fix_python(source: SourceText) -> Fix | None:
         return None
     matches = [match for match in rule_matches(source, Context()) if _is_open(match)]
     changes = _apart({change for match in matches for change in _changes(module, match)})
-    for kept in (changes, *([change] for change in changes if len(changes) > 1)):
-        fix = _fix(source, kept)
+    for subset in (changes, *([change] for change in changes if len(changes) > 1)):
+        fix = _fix(source, subset)
         if fix is not None:
             return fix
     return None
@@ -101,7 +102,7 @@ def _fix(source: SourceText, changes: Sequence[_Change]) -> Fix | None:
 
 
 def _found(source: SourceText) -> Counter[str]:
-    """How often each rule is about code that AMD comes to and that nothing lets be absent."""
+    """Return the number of matches of each rule in code that AMD reaches, not optional code."""
     matches = rule_matches(source, Context())
     places = {
         (match.rule, match.start)
@@ -118,13 +119,13 @@ def _is_open(match: Match) -> bool:
 
 
 def _apart(changes: Iterable[_Change]) -> list[_Change]:
-    kept: list[_Change] = []
+    disjoint: list[_Change] = []
     for change in sorted(changes):
-        if change in kept:
+        if change in disjoint:
             continue
-        if not kept or change.start >= kept[-1].end:
-            kept.append(change)
-    return kept
+        if not disjoint or change.start >= disjoint[-1].end:
+            disjoint.append(change)
+    return disjoint
 
 
 def _changes(module: Module, match: Match) -> Iterator[_Change]:
@@ -153,7 +154,7 @@ def _changes(module: Module, match: Match) -> Iterator[_Change]:
 
 
 def _without_flag(module: Module, node: ast.AST, gate: str, rule: str) -> Iterator[_Change]:
-    """An option of nvcc in a list, which AMD's list does without; torch is imported for that."""
+    """Yield edits that remove an option of nvcc from AMD's list. They need an import of torch."""
     parent = module.parents.get(node)
     if not isinstance(parent, ast.List | ast.Tuple) or node not in parent.elts:
         return
@@ -174,7 +175,7 @@ def _imports_of_torch(node: ast.stmt) -> bool:
 
 
 def _either_home(module: Module, node: ast.AST) -> Iterator[_Change]:
-    """`CUDA_HOME or ROCM_HOME`, imported side by side."""
+    """Yield edits to `CUDA_HOME or ROCM_HOME`, both imported together."""
     start, end = module.span(node)
     if isinstance(node, ast.ImportFrom):
         text = re.sub(r"\bCUDA_HOME\b", "CUDA_HOME, ROCM_HOME", module.text[start:end])
@@ -184,7 +185,7 @@ def _either_home(module: Module, node: ast.AST) -> Iterator[_Change]:
 
 
 def _gate(module: Module, offset: int) -> str:
-    """What asks for AMD where `offset` is: a flag of the module, or torch itself if it is there."""
+    """Return the test for AMD at `offset`: a flag of the module, or of an imported torch."""
     for node in module.tree.body:
         if module.span(node)[0] >= offset:
             break
@@ -203,7 +204,7 @@ def _gate(module: Module, offset: int) -> str:
 
 
 def _value(module: Module, node: ast.AST) -> ast.expr | None:
-    """The expression that is given where a rule points."""
+    """Return the expression of the value at a match."""
     match node:
         case ast.Assign(value=value) | ast.AnnAssign(value=value) | ast.keyword(value=value):
             return value
@@ -219,10 +220,12 @@ def _value(module: Module, node: ast.AST) -> ast.expr | None:
 
 
 def _other(rule: str, value: ast.expr) -> str | None:
-    """The source of what AMD is given instead."""
+    """Return the source of the value for AMD."""
     text = text_of(value)
     if text is not None and rule == "PY010":
-        settings = [one for one in text.split(",") if not re.match(r"\s*max_split_size_mb", one)]
+        settings = [
+            setting for setting in text.split(",") if not re.match(r"\s*max_split_size_mb", setting)
+        ]
         return repr(",".join(settings)) if "=" not in text else None
     if text is not None:
         other = _TEXTS.get(rule, {}).get(text)
@@ -236,12 +239,15 @@ def _inside_text(module: Module, node: ast.AST) -> bool:
 
 
 def _tiers(module: Module, node: ast.ImportFrom, gate: str) -> Iterator[_Change]:
-    """aiter, ROCm's flash-attn, and torch's own attention, where calls ask no more than that."""
+    """Yield an edit that tries aiter, ROCm's flash-attn, and torch's own attention in that order.
+
+    Calls may use no other arguments than these support.
+    """
     names = [(alias.name, alias.asname) for alias in node.names]
     plain = node in module.tree.body and names == [("flash_attn_func", None)]
     calls = module.called.get("flash_attn_func", ())
-    asked = {item.arg for call in calls for item in call.keywords}
-    if plain and calls and asked <= _FLASH_ARGUMENTS and module.imported.get("torch") == "torch":
+    keywords = {item.arg for call in calls for item in call.keywords}
+    if plain and calls and keywords <= _FLASH_ARGUMENTS and module.imported.get("torch") == "torch":
         start, end = module.span(node)
         if module.text[end : end + 1] in ("\n", ""):
             text = _THREE_TIERS.format(gate=gate, line=module.text[start:end])
@@ -249,7 +255,7 @@ def _tiers(module: Module, node: ast.ImportFrom, gate: str) -> Iterator[_Change]
 
 
 def _without_nvml(module: Module, node: ast.AST, gate: str) -> Iterator[_Change]:
-    """NVML is none on AMD, where all that needs it are functions: what they ask stays a finding."""
+    """Yield edits that make NVML None on AMD, if only functions use it. Queries stay findings."""
     match node:
         case ast.Import(names=[ast.alias(name=name, asname=asname)]) if "." not in name:
             bound = asname or name
@@ -265,7 +271,7 @@ def _without_nvml(module: Module, node: ast.AST, gate: str) -> Iterator[_Change]
 
 
 def _runs_when_called(module: Module, node: ast.AST) -> bool:
-    """Whether a node is of a function's body, which nothing runs at import."""
+    """Return true if a node is in a function's body, which does not run at import."""
     while (parent := module.parents.get(node)) is not None:
         if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef) and node in parent.body:
             return True

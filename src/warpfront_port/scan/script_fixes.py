@@ -1,9 +1,8 @@
-"""Edits of scripts and Dockerfiles that give AMD another command and leave NVIDIA the one that
-it has. Pure.
+"""Edits of scripts and Dockerfiles that change a command for AMD and keep NVIDIA's. Pure.
 
-`pip install .` takes the project's requirements with it, and with them PyPI's torch, which is the
-one for CUDA. Where torch is ROCm's the project alone is installed. What is installed from a list
-of requirements is left alone: without its own requirements it would not run.
+`pip install .` installs the project's requirements, and with them PyPI's torch, which is the one
+for CUDA. Where torch is ROCm's the project alone is installed. An install from a list of
+requirements is unchanged: without its own requirements the project would not run.
 """
 
 from __future__ import annotations
@@ -26,14 +25,15 @@ _AFTER = re.compile(r"[^\S\n]*(?:\n|\Z|&&|;|\|\|)")
 
 
 def fixes_scripts(path: PurePosixPath) -> bool:
-    """Whether a file of this name is a script or a Dockerfile."""
+    """Return true if a file of this name is a script or a Dockerfile."""
     return structured.kind_of(path) in ("shell", "dockerfile")
 
 
 def fix_script(source: SourceText, context: Context) -> Fix | None:
-    """The script with its installs of a project behind a question for ROCm's torch; None where
-    there is none, or where an edit would not come to the same for everybody else. What stands in a
-    here-document may be anybody's text.
+    """Return the script with its installs of a project behind a test for ROCm's torch.
+
+    The result is None without an install, or where an edit would change the script on other
+    devices. Text in a here-document is never edited, since it may belong to another program.
     """
     if "<<" in source.text:
         return None

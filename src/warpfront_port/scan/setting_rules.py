@@ -1,8 +1,8 @@
-"""Which rule a setting falls under, by its name and value, whichever file gives it. Pure.
+"""The rules for a setting, by its name and value, in any kind of file. Pure.
 
-A name is what stands before the value: a keyword, an attribute with what it is an attribute of
-(`torch._inductor.config.triton.cudagraphs`), a key with the keys above it, an option of a command
-line, a variable of the environment.
+A name is the text before the value. It is a keyword, an attribute with its owner
+(`torch._inductor.config.triton.cudagraphs`), or a key with the keys above it. It may also be an
+option of a command line or a variable of the environment.
 """
 
 from __future__ import annotations
@@ -47,13 +47,14 @@ class SettingUse:
 
 
 def may_be_setting(name: str) -> bool:
-    """Whether any rule can be about a setting of this name: a quick look before a long one."""
+    """Return true if any rule can be about a setting of this name, as a quick first check."""
     return _NAMES.search(name) is not None
 
 
 def read_setting(name: str, value: str, *, own: bool = False) -> tuple[SettingUse, ...]:
-    """The rules that `name` given `value` falls under. Text that means yes counts as true. `own`
-    is a name of the program's own: one that is called tf32 may be read by nobody.
+    """Return the rules for `name` with `value`. Text that means yes counts as true.
+
+    `own` marks a name of the program's own, such as tf32, which no library may read.
     """
     plain = name.strip("-").replace("-", "_").lower()
     if value.strip().lower() not in _TRUE:

@@ -1,4 +1,4 @@
-"""From what engines saw to what it means for one target: severities, gates, suppressions. Pure."""
+"""Matches of engines judged for one target: severities, gates, suppressions. Pure."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Suppression:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """One file's findings in order, and how many its comments suppressed."""
+    """The findings of one file in order, and the number that its comments suppressed."""
 
     findings: tuple[ScanFinding, ...]
     suppressed: int
@@ -81,14 +81,14 @@ def judge(
     *,
     evidence: Evidence | None = None,
 ) -> Judged:
-    """Return the findings that `rule_matches` of one file come to for `target`, each cause once.
+    """Return the findings for `target` from `rule_matches` of one file, each cause once.
 
-    `evidence` shows that the file runs on AMD already: what it does not disprove is one level
-    lower; what AMD's build leaves out is a note.
+    `evidence` shows that the file runs on AMD already. A finding that does not disprove it is one
+    level lower; code that AMD's build excludes is a note.
     """
     lines = _Lines(source.text)
     suppressions = tuple(read_suppressions(source.text, lines))
-    found: dict[tuple[str, int, int], ScanFinding] = {}
+    by_place: dict[tuple[str, int, int], ScanFinding] = {}
     uses: dict[tuple[str, int, int], set[int]] = {}
     for rule_match in sorted(rule_matches, key=_WORST_LAST):
         rule = rules[rule_match.rule]
@@ -98,28 +98,28 @@ def judge(
         if evidence is not None and target.is_rocm:
             finding = _with_evidence(finding, rule, evidence)
         key = (finding.rule, finding.line, finding.column if finding.rule[:2] != "DP" else 0)
-        found[key] = finding
+        by_place[key] = finding
         if rule_match.use >= 0:
             uses.setdefault(key, set()).add(lines.place(rule_match.use)[0])
     scan_findings: list[ScanFinding] = []
     used: set[Suppression] = set()
-    for key, finding in found.items():
+    for key, finding in by_place.items():
         suppression = _suppressing(finding, suppressions)
         if suppression is None:
             scan_findings.append(replace(finding, uses=tuple(sorted(uses.get(key, ())))))
         else:
             used.add(suppression)
-    suppressed = len(found) - len(scan_findings)
+    suppressed = len(by_place) - len(scan_findings)
     for rule_match in _about_suppressions(suppressions, used, source.text):
-        own = _finding(source, rule_match, target, rules[rule_match.rule], lines)
-        scan_findings += [own] if own is not None else []
+        finding_here = _finding(source, rule_match, target, rules[rule_match.rule], lines)
+        scan_findings += [finding_here] if finding_here is not None else []
     return Judged(findings=tuple(sorted(scan_findings)), suppressed=suppressed)
 
 
 def _with_evidence(finding: ScanFinding, rule: Rule, evidence: Evidence) -> ScanFinding:
     """Return a finding one level lower, with the place that shows why.
 
-    Flags and settings of a build are judged by who reaches them, which is better evidence.
+    Flags and settings of a build are judged by the sides that reach them, which is better evidence.
     """
     if evidence.kind == "left-out":
         return replace(finding, severity=Severity.NOTE, gate=Gate.LEFT_OUT, taken=evidence.place)
@@ -159,8 +159,8 @@ def _finding(
         severity, gate = Severity.NOTE, softer
     line, column = lines.place(rule_match.start)
     end_line, end_column = lines.place(max(rule_match.end, rule_match.start))
-    what = " ".join((rule_match.what or lines.text(line)).split())[:_EXCERPT]
-    excerpt = lines.text(line) if rule_match.end > rule_match.start else what
+    snippet = " ".join((rule_match.what or lines.text(line)).split())[:_EXCERPT]
+    excerpt = lines.text(line) if rule_match.end > rule_match.start else snippet
     return ScanFinding(
         path=str(source.path),
         line=line,
@@ -169,18 +169,18 @@ def _finding(
         end_column=end_column,
         rule=rule.id,
         severity=severity,
-        message=rule.message.replace("{what}", what),
+        message=rule.message.replace("{what}", snippet),
         gate=gate,
         gate_line=rule_match.gate_line if gate is not Gate.OPEN else 0,
         excerpt=excerpt,
-        cause=rule_match.key or (_cause(what) if rule.cause_by_name else ""),
+        cause=rule_match.key or (_cause(snippet) if rule.cause_by_name else ""),
     )
 
 
-def _cause(what: str) -> str:
-    """Return what the places of one cause have in common: the first telling word of the code."""
-    words = _TELLING.findall(what)
-    return next((word for word in words if word not in _COMMON), what[:40])
+def _cause(snippet: str) -> str:
+    """Return the common text of one cause's places: the first distinctive word of the code."""
+    words = _TELLING.findall(snippet)
+    return next((word for word in words if word not in _COMMON), snippet[:40])
 
 
 _TELLING = re.compile(r"-{1,2}[a-zA-Z][\w-]*(?:=\w+)?|[A-Za-z_][\w.]{2,}(?:::\w+)*")
@@ -191,9 +191,7 @@ _COMMON = frozenset(
 
 
 def _of_path(path: str, rule: Rule, target: ScanTarget) -> Gate | None:
-    """What the name of a file says of what is found in it, if it says something. Code says more
-    than its name.
-    """
+    """Return the gate that the name of a file implies, if any. Code overrides the name."""
     if _AUTOMATION.match(path):
         return Gate.AUTOMATION
     if _DOCUMENTATION.search(path):
@@ -225,13 +223,13 @@ def _weighed(rule_match: Match, target: ScanTarget, rule: Rule) -> tuple[Severit
         limit = Severity.NOTE if forgiven else _SOFTENED[rule_match.gate]
         return min(severity, limit, key=order.index), rule_match.gate
     if own_arm and severity is not Severity.NOTE:
-        # Whoever wrote this arm wrote it for AMD: what only may be wrong was a decision there.
+        # The author of this arm wrote it for AMD: code that only may be wrong was a decision.
         return severity if severity is Severity.ERROR else Severity.NOTE, Gate.OWN_ARM
     return severity, Gate.OPEN
 
 
 def read_suppressions(text: str, lines: _Lines | None = None) -> Iterator[Suppression]:
-    """Every suppressing comment of a file. Alone on its line it speaks for the next one too."""
+    """Yield the suppressing comments of a file. Alone on its line, one covers the next too."""
     if "warpfront:" not in text:
         return
     places = lines or _Lines(text)
@@ -262,5 +260,5 @@ def _about_suppressions(
     for suppression in suppressions:
         if suppression not in used:
             rule = "SC002" if suppression.reason else "SC001"
-            what = text[suppression.start : suppression.end]
-            yield Match(rule=rule, start=suppression.start, end=suppression.end, what=what)
+            comment = text[suppression.start : suppression.end]
+            yield Match(rule=rule, start=suppression.start, end=suppression.end, what=comment)

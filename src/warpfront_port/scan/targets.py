@@ -1,4 +1,4 @@
-"""What a scan is for: one target, and the classes of devices it belongs to. Pure."""
+"""The target of a scan, and the classes of devices it belongs to. Pure."""
 
 from __future__ import annotations
 
@@ -27,8 +27,10 @@ CLASSES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanTarget:
-    """`name` as asked for (`gfx942`); `classes` from the narrowest to the widest (`gfx942`,
-    `gfx9`, `wave64`, `rocm`): the first one that a rule has a severity for decides.
+    """A target by the `name` of the request (`gfx942`).
+
+    `classes` run from the narrowest to the widest (`gfx942`, `gfx9`, `wave64`, `rocm`). The first
+    with a severity in a rule decides.
     """
 
     name: str
@@ -40,10 +42,11 @@ class ScanTarget:
 
 
 def read_target(name: str, toolkit: str = "") -> ScanTarget:
-    """The target that `name` means: `gfx942`, `gaudi3`, `hpu`, `cpu`; `toolkit` is the version of
-    ROCm it is built with, where that is known. Raise `NothingSelectedError` for `sm_90`, which the
-    code was written for, and for what is no target; `UndeterminedError` for a vendor's target that
-    no rule is for.
+    """Return the target that `name` means: `gfx942`, `gaudi3`, `hpu`, `cpu`.
+
+    `toolkit` is its version of ROCm, where that is known. Raises `NothingSelectedError` for
+    `sm_90`, which the code was written for, and for an unknown target. Raises `UndeterminedError`
+    for a vendor's target without rules.
     """
     gfx = _GFX.match(name)
     if gfx is not None:
@@ -65,7 +68,7 @@ def read_target(name: str, toolkit: str = "") -> ScanTarget:
 
 
 def _release(toolkit: str) -> tuple[str, ...]:
-    """The class of a ROCm: `rocm6` for 6.4; none where the version is not given."""
+    """Return the class of a ROCm: `rocm6` for 6.4; none where the version is missing."""
     if not toolkit:
         return ()
     major = toolkit.removeprefix("rocm").partition(".")[0]
@@ -77,5 +80,5 @@ def _release(toolkit: str) -> tuple[str, ...]:
 
 
 def has_rules(name: str) -> bool:
-    """Whether there is anything to find for a target: `sm_90` is what the code was written for."""
+    """Return true if any rule applies to a target. The code was written for `sm_90`: none does."""
     return name == "cpu" or bool(_GFX.match(name) or _GAUDI.match(name))

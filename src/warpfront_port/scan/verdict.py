@@ -57,7 +57,7 @@ class Cause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """What a port has to touch: files and causes, and hours as a range with its `basis`."""
+    """The size of a port: files and causes, and hours as a range with its `basis`."""
 
     files: int
     causes: int
@@ -67,7 +67,7 @@ class Size:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """How many files count as AMD's, because of one place (`path:line`) and its reason."""
+    """The number of files that count as AMD's by one place (`path:line`), and its reason."""
 
     files: int
     place: str
@@ -76,8 +76,10 @@ class Taken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The answer for `target`. `reasons` say what was not determined; `compiler` names what
-    compiled the sources, "" for none; `causes` are in the order of consequences.
+    """The answer for `target`.
+
+    `reasons` explain the undetermined parts. `compiler` names the compiler of the sources, "" for
+    none. `causes` are in the order of consequences.
     """
 
     target: str
@@ -95,7 +97,7 @@ class Verdict:
 
     @property
     def line(self) -> str:
-        """The first line of every form: the target, the answer and the number behind it."""
+        """Return the first line of every form: the target, the answer and the number behind it."""
         deciding = next((key for key, answer in _ANSWERS.items() if answer is self.answer), None)
         if deciding is not None:
             return f"{self.target}: {self.answer}: {counted(len(self.of(deciding)), 'cause')}"
@@ -107,7 +109,7 @@ class Verdict:
         return f"{self.target}: {self.answer}, {number} to check"
 
     def reaches(self, gate: str) -> bool:
-        """Whether the verdict fails a gate: `build`, `wrong` or `runtime` alone, or `any`."""
+        """Return true if the verdict fails a gate: `build`, `wrong` or `runtime`, or `any`."""
         if gate == "any":
             return self.answer in _ANSWERS.values()
         return bool(self.of(Consequence(gate)))
@@ -130,8 +132,8 @@ def judge_project(
 ) -> Verdict:
     """Return the verdict on a project from its findings.
 
-    Errors decide, outside of tests and examples; all else that is above a note is a thing to check.
-    `undetermined` are reasons why nothing can be said of some part of it.
+    Errors outside of tests and examples decide; other findings above a note are things to check.
+    `undetermined` are reasons why some part of the project has no verdict.
     """
     listed = [
         finding for finding in findings if finding.severity in (Severity.ERROR, Severity.WARNING)
@@ -149,17 +151,17 @@ def judge_project(
         causes=causes,
         reasons=tuple(undetermined),
         project=project,
-        size=_size(causes, {one.path for one in listed}),
+        size=_size(causes, {listed_finding.path for listed_finding in listed}),
         taken=tuple(taken),
         compiler=compiler,
     )
 
 
 def consequence_of(finding: ScanFinding, rule: Rule, units: Collection[str] = ()) -> Consequence:
-    """Return what comes of one finding: an error of the product decides, the rest is to check.
+    """Return the consequence of one finding: an error of the product decides, the rest is to check.
 
     A build or manifest of a folder decides where `units`, the CUDA sources of the tree, lie below
-    that folder; where there are none it is the one of the root, or a Python module.
+    that folder. Without `units` it is the one of the root, or a Python module.
     """
     path = PurePosixPath(finding.path)
     packaging = rule.id.startswith(("DP", "CT")) and len(path.parts) > 1
@@ -178,19 +180,19 @@ def _causes(
     for finding in findings:
         consequence = consequence_of(finding, rules[finding.rule], units)
         groups.setdefault((consequence, finding.rule, finding.cause), []).append(finding)
-    made = [
+    causes = [
         _cause(consequence, rules[rule], group) for (consequence, rule, _), group in groups.items()
     ]
     order = list(Consequence)
     return sorted(
-        made,
-        key=lambda one: (
-            order.index(one.consequence),
-            _LEVELS[one.severity],
-            one.rule.startswith(("DP", "CT", "SH")),
-            -one.uses,
-            one.rule,
-            one.places,
+        causes,
+        key=lambda cause: (
+            order.index(cause.consequence),
+            _LEVELS[cause.severity],
+            cause.rule.startswith(("DP", "CT", "SH")),
+            -cause.uses,
+            cause.rule,
+            cause.places,
         ),
     )
 
@@ -204,7 +206,10 @@ def _cause(consequence: Consequence, rule: Rule, group: Sequence[ScanFinding]) -
             scan_finding.line,
         ),
     )
-    places = [f"{one.path}:{one.line}" for one in (first, *(g for g in group if g is not first))]
+    places = [
+        f"{finding.path}:{finding.line}"
+        for finding in (first, *(g for g in group if g is not first))
+    ]
     uses = sum(max(len(scan_finding.uses), 1) for scan_finding in group)
     if len(group) == 1:
         places += [f"{first.path}:{line}" for line in first.uses if line != first.line]

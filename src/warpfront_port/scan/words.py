@@ -1,5 +1,6 @@
-"""What rules look for inside one string, whichever file it stands in: allocator settings, compiler
-and linker flags, package indexes. Pure.
+"""Patterns inside one string of any file: allocator settings, flags, package indexes. Pure.
+
+The flags are those of compilers and linkers.
 """
 
 from __future__ import annotations
@@ -40,8 +41,9 @@ NVIDIA_IMAGE = re.compile(
 
 
 def allocator_rules(text: str) -> Iterator[tuple[str, str, int]]:
-    """(rule, what, shift) for a string that is an allocator setting as a whole; a sentence that
-    mentions one is none.
+    """Yield (rule, what, shift) for a string that is an allocator setting as a whole.
+
+    A sentence that mentions one does not match.
     """
     if _SETTING.fullmatch(text.strip()) is None:
         return
@@ -56,19 +58,19 @@ def allocator_rules(text: str) -> Iterator[tuple[str, str, int]]:
 
 
 def index_shift(whole: str) -> int:
-    """How much better an index of CUDA wheels is in a file that names ROCm's as well."""
+    """Return the shift of an index of CUDA wheels: -2 in a file that names ROCm's as well."""
     return -2 if "/whl/rocm" in whole or "/whl/nightly/rocm" in whole else 0
 
 
 def compiler_flag(text: str) -> Iterator[tuple[str, str]]:
-    """(rule, flag) for the first flag that only NVIDIA's compiler or libraries know, if any."""
+    """Yield (rule, flag) for the first flag that only NVIDIA's compiler or libraries know."""
     match = _COMPILER.search(text)
     if match is not None and match.lastgroup is not None:
         yield _RULES[match.lastgroup], match[0].strip()
 
 
 def line_starts(text: str) -> list[int]:
-    """Where lines begin, as Python's parser counts them: at \\n, \\r\\n and \\r only."""
+    """Return the offsets of lines, as Python's parser counts them: at \\n, \\r\\n and \\r only."""
     return [0, *(match.end() for match in _LINE_END.finditer(text))]
 
 
@@ -76,7 +78,7 @@ _LINE_END = re.compile(r"\r\n|\n|\r")
 
 
 def is_aside(path: PurePosixPath) -> bool:
-    """Whether a file lies among examples, benchmarks, tests and the like."""
+    """Return true if a file lies among examples, benchmarks, tests and the like."""
     return not _ASIDE.isdisjoint(part.lower() for part in path.parts[:-1])
 
 

@@ -1,7 +1,7 @@
-"""What an `#if` comes to on NVIDIA, on AMD and without either, as far as that can be known. Pure.
+"""The value of an `#if` on NVIDIA, on AMD and on neither, as far as that can be known. Pure.
 
-A macro is known from `macros.toml` or from a `#define` of the file itself; of everything else both
-answers are possible, and so both arms are reached.
+A macro is known from `macros.toml` or from a `#define` of the file itself. Any other macro may be
+set or unset, so both arms are reached.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ _BASES = {"hex": 16, "bits": 2, "octal": 8, "decimal": 10}
 
 @cache
 def parser() -> tree_sitter.Parser:
-    """Of C++ with CUDA's words, conditions of `#if` too."""
+    """Return the parser of C++ with CUDA's keywords, also used for conditions of `#if`."""
     return tree_sitter.Parser(tree_sitter.Language(tree_sitter_cuda.language()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MacroTable:
-    """What is known of macros before a file is read: by name, then by the first fitting pattern."""
+    """The macros known before a file is read: by name, then by the first fitting pattern."""
 
     names: Mapping[str, Mapping[Side, DocumentInputs]]
     patterns: tuple[tuple[re.Pattern[str], Mapping[Side, DocumentInputs]], ...]
 
     def beside(self, names: Mapping[str, Mapping[Side, DocumentInputs]]) -> MacroTable:
-        """This table and what a tree says of macros, which comes first."""
+        """Return this table with the macros of a tree, which take precedence."""
         if not names:
             return self
         return MacroTable(names=ChainMap(dict(names), dict(self.names)), patterns=self.patterns)
@@ -62,7 +62,7 @@ class MacroTable:
 
 @cache
 def macro_table() -> MacroTable:
-    """The rows of `macros.toml`."""
+    """Return the rows of `macros.toml`."""
     text = resources.files("warpfront_port.scan.cuda").joinpath("macros.toml").read_text("utf-8")
     data = tomllib.loads(text)
     return MacroTable(
@@ -77,7 +77,7 @@ def _sides(row: Mapping[str, DocumentInputs]) -> Mapping[Side, DocumentInputs]:
 
 @dataclass(slots=True, kw_only=True)
 class Macros:
-    """The table, and what the file has defined up to a point; `assumed` overrides both."""
+    """The table, and the macros that the file has defined so far. `assumed` overrides both."""
 
     table: MacroTable
     defined: dict[Side, dict[str, DocumentInputs]] = field(
@@ -93,8 +93,9 @@ class Macros:
         return self.table.known(name, side)
 
     def define(self, name: str, body: str, sides: frozenset[Side]) -> None:
-        """A `#define` that `sides` reach. The others are taken not to have the macro, unless the
-        table or an earlier line says otherwise.
+        """Record a `#define` that `sides` reach.
+
+        On the other sides the macro is unset, unless the table or an earlier line defines it.
         """
         for side in SIDES:
             if side in sides:
@@ -108,7 +109,7 @@ class Macros:
 
 
 def _known(body: str, side: Side, macros: Macros) -> DocumentInputs:
-    """What a `#define` with this body makes of its macro."""
+    """Return the value of a macro from the body of its `#define`."""
     value = evaluated(body[:_MAX_BODY], _operand(side, macros)) if body else NONZERO
     if value is None:
         return "open"
@@ -116,7 +117,7 @@ def _known(body: str, side: Side, macros: Macros) -> DocumentInputs:
 
 
 def integer(literal: str) -> int | None:
-    """The value of an integer literal, with or without suffix; None of anything else."""
+    """Return the value of an integer literal, with or without suffix; None of anything else."""
     match = _INTEGER.fullmatch(literal.replace("'", ""))
     if match is None or match.lastgroup is None:
         return None
@@ -124,13 +125,16 @@ def integer(literal: str) -> int | None:
 
 
 def truth(condition: str, side: Side, macros: Macros) -> bool | None:
-    """Whether the condition of an `#if` holds on a side; None where that is open."""
+    """Return the truth of an `#if` condition on a side; None where it is open."""
     return as_truth(evaluated(condition, _operand(side, macros)))
 
 
 @lru_cache(maxsize=4096)
 def _read(condition: str) -> Node | None:
-    """The expression that a condition is. Each is asked once a side, and many are in many files."""
+    """Return the expression of a condition.
+
+    The cache pays: a condition is evaluated once a side, and many occur in many files.
+    """
     text = _DEFINED.sub(r"defined(\1)", _ASKING.sub("asked()", _GREATER.sub(">0+(", condition)))
     root = parser().parse(f"x = ({text});".encode("ascii", "replace")).root_node
     whole = root.named_children[0].named_children if root.named_child_count == 1 else []
@@ -148,7 +152,7 @@ def as_truth(value: Value) -> bool | None:
 
 
 def named(condition: str) -> frozenset[str]:
-    """The macros that a condition names."""
+    """Return the macros that a condition names."""
     return frozenset(_NAME.findall(condition)) - _WORDS
 
 
@@ -165,8 +169,9 @@ _ARITHMETIC: Final[Mapping[str, Callable[[int, int], int | None]]] = {
 
 
 def evaluated(expression: str, operand: Callable[[str], Value]) -> Value:
-    """What an expression comes to, where names and numbers come to what `operand` says; what is not
-    understood is open.
+    """Return the value of an expression; `operand` gives that of each name and number.
+
+    An expression that cannot be parsed is open.
     """
     return _value(_read(expression), operand, 0)
 
@@ -197,17 +202,17 @@ _SIGNS: Final[Mapping[str, tuple[str, int]]] = {
 
 
 def _operand(side: Side, macros: Macros) -> Callable[[str], Value]:
-    """The value of a number or a macro, or whether one is defined; calls of others are open."""
+    """Return the value of a number or macro, or whether one is defined; other calls are open."""
 
     def value(text: str) -> Value:
         if text in ("true", "false") or not (match := _OPERAND.fullmatch(text)):
             return int(text == "true") if text in ("true", "false") else integer(text)
-        known = macros.known(match[1], side)
+        fact = macros.known(match[1], side)
         if match[1] == text:
-            return NONZERO if known == "set" else known if isinstance(known, int) else _FIXED[known]
-        if known is None or (isinstance(known, int) and match[1] in macros.table.names):
-            return None  # a number of the table is what it compares as, should it be there
-        return int(known != "unset")
+            return NONZERO if fact == "set" else fact if isinstance(fact, int) else _FIXED[fact]
+        if fact is None or (isinstance(fact, int) and match[1] in macros.table.names):
+            return None  # the table's value is only for comparisons
+        return int(fact != "unset")
 
     return value
 
@@ -216,18 +221,18 @@ _OPERAND = re.compile(r"(?:defined\()?([A-Za-z_]\w*)\)?")
 _FIXED: Final[Mapping[DocumentInputs, int | None]] = {"open": None, None: None, "unset": 0}
 
 
-def combine(operator: str, left: Value, right: Value) -> Value:
-    """`left operator right`, open where an open operand decides it."""
+def combine(operator: str, first: Value, second: Value) -> Value:
+    """Return the value of `first operator second`, open where an open operand decides it."""
     if operator in ("||", "or", "&&", "and"):
-        return _logic(operator in ("||", "or"), as_truth(left), as_truth(right))
-    if NONZERO in (left, right) and 0 in (left, right) and operator in ("==", "!="):
+        return _logic(operator in ("||", "or"), as_truth(first), as_truth(second))
+    if NONZERO in (first, second) and 0 in (first, second) and operator in ("==", "!="):
         return int(operator == "!=")
-    if not isinstance(left, int) or not isinstance(right, int) or operator not in _ARITHMETIC:
+    if not isinstance(first, int) or not isinstance(second, int) or operator not in _ARITHMETIC:
         return None
-    return _ARITHMETIC[operator](left, right)
+    return _ARITHMETIC[operator](first, second)
 
 
-def _logic(either: bool, left: bool | None, right: bool | None) -> Value:  # noqa: FBT001 - truths
-    if left is either or right is either:
+def _logic(either: bool, first: bool | None, second: bool | None) -> Value:  # noqa: FBT001 - truths
+    if first is either or second is either:
         return int(either)
-    return None if left is None or right is None else int(not either)
+    return None if first is None or second is None else int(not either)

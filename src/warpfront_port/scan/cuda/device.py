@@ -51,12 +51,13 @@ _CLUSTER_SCOPE = re.compile(
 
 
 def asm_rule_matches(view: View, span: Span) -> Iterator[Match]:
-    """PTX (CU107) in the `asm` whose name lies at `span`.
+    """Yield PTX (CU107) in the `asm` with its name at `span`.
+
     An empty text orders memory on any compiler; GCN's own instructions are ported code.
     """
     node = view.syntax.around(span[0], "gnu_asm_expression")
-    found = view.code.find(";", span[1], span[1] + _FAR) if node is None else node.end_byte
-    whole = (span[0], max(found, span[1]))
+    close = view.code.find(";", span[1], span[1] + _FAR) if node is None else node.end_byte
+    whole = (span[0], max(close, span[1]))
     operands = view.code.find(":", *whole)
     end = operands if operands >= 0 else whole[1]
     template = " ".join(_STRING.findall(view.source.text[span[1] : end]))
@@ -73,8 +74,9 @@ _FAR = 4000
 
 
 def _may_be_ptx(view: View, offset: int) -> bool:
-    """Whether NVIDIA's compiler reads this for a device at all: other processors have dots in the
-    names of their instructions too.
+    """Return true if NVIDIA's compiler reads this for a device.
+
+    Other processors have dots in the names of their instructions too.
     """
     return (
         view.is_cuda
@@ -92,9 +94,9 @@ def _short(template: str) -> str:
 
 
 def memory_rule_matches(view: View, name: str, span: Span) -> Iterator[Match]:
-    """Yield what the use of one name means for memory: CU129, CU170."""
-    whole, given = view.syntax.call(span[0])
-    if not given:
+    """Yield the matches in the memory use of one name: CU129, CU170."""
+    whole, arguments = view.syntax.call(span[0])
+    if not arguments:
         return
     if name in ("alloca", "__builtin_alloca"):
         if view.in_device_code(span[0]):
@@ -103,12 +105,12 @@ def memory_rule_matches(view: View, name: str, span: Span) -> Iterator[Match]:
     text = view.code[slice(*whole)]
     opts_in = "MaxDynamicSharedMemorySize" in text or "MAX_DYNAMIC_SHARED" in text
     if opts_in and view.region(span[0]).reach != {"amd"}:
-        size = number_of(view, view.code[slice(*given[-1])])
+        size = number_of(view, view.code[slice(*arguments[-1])])
         yield rule_match(view, "CU129", whole, shift=int((size or 0) > _LDS_BYTES))
 
 
 def device_rule_matches(view: View) -> Iterator[Match]:
-    """What the text of the file says that no single name does."""
+    """Yield the matches that depend on the whole text of the file, not on a single name."""
     for name, searching in _SEARCHES:
         if name in view.names:
             yield from searching(view)
@@ -118,13 +120,14 @@ def device_rule_matches(view: View) -> Iterator[Match]:
 
 
 def _libcuxx(view: View) -> Iterator[Match]:
-    """Names of `cuda::` that a project which has a namespace of that name may mean itself are only
-    libcu++'s where its headers are.
+    """Yield names of libcu++.
+
+    In a project with its own `cuda` namespace, a name is libcu++'s only with its headers included.
     """
-    included = any(_LIBCUXX_HEADER.match(one.body) for one in view.included)
-    own = "cuda" in view.context.own_namespaces
+    included = any(_LIBCUXX_HEADER.match(directive.body) for directive in view.included)
+    is_redefined = "cuda" in view.context.own_namespaces
     for match in _LIBCUXX.finditer(view.code):
-        if included or not own or _CERTAINLY_LIBCUXX.search(match[0]):
+        if included or not is_redefined or _CERTAINLY_LIBCUXX.search(match[0]):
             words = frozenset(re.findall(r"\w+", match[0]))
             yield rule_match(view, "CU147", match.span(), names=words)
 
@@ -151,30 +154,28 @@ def _shared_memory(view: View) -> Iterator[Match]:
         kind = view.syntax.text(declaration.child_by_field_name("type"))
         for variable in declaration.children_by_field_name("declarator"):
             name, _, bounds = view.syntax.text(variable).partition("[")
-            extents = [number_of(view, one) for one in bounds.rstrip("]").split("][") if bounds]
+            extents = [number_of(view, bound) for bound in bounds.rstrip("]").split("][") if bounds]
             span = (declaration.start_byte, variable.end_byte)
             if extents == [32] and _a_slot_a_warp(view, name, function):
-                what = f"{name}[32], a slot a warp,"
-                yield rule_match(view, "CU114", span, what=what)
+                description = f"{name}[32], a slot a warp,"
+                yield rule_match(view, "CU114", span, what=description)
             size = _SIZES.get(" ".join(kind.split()), 0) if extents else 0
             size *= math.prod(extent or 0 for extent in extents)
             total[function.start_byte] += size
             if size and total[function.start_byte] > _LDS_BYTES:
-                what = f"{total[function.start_byte]} bytes of __shared__"
-                yield rule_match(view, "CU130", span, what=what)
+                description = f"{total[function.start_byte]} bytes of __shared__"
+                yield rule_match(view, "CU130", span, what=description)
 
 
 def _a_slot_a_warp(view: View, name: str, function: Node) -> bool:
-    """Whether a function numbers slots by warps or lanes, or hands them to a reduction."""
+    """Return true if a function numbers slots by warps or lanes, or passes them to a reduction."""
     used = rf"""\b{name}\s*\[\s*(?:w_?id|\w*(?:warp|lane)\w*)\s*\]|
         (?:reduce|shuffle|warp|prefix)\w*\s*(?:<[^;()]{{0,60}}>)?\([^;]{{0,200}}\b{name}\b"""
     return re.search(used, view.syntax.text(function), re.IGNORECASE | re.VERBOSE) is not None
 
 
 def _capabilities(view: View) -> Iterator[Match]:
-    """Comparisons of what a device's properties call major, and arithmetic that makes one number
-    of major and minor.
-    """
+    """Yield comparisons of a device's `major` property, and sums of `major` and `minor`."""
     if _DEVICE_PROPERTIES & view.names or view.is_cuda:
         yield from patterns(view, _CAPABILITY, "CU151")
 

@@ -25,13 +25,11 @@ _COMPILERS = {"__GNUC__", "__clang__", "_MSC_VER", "__OPTIMIZE__"}
 
 
 def guard_rule_matches(view: View) -> Iterator[Match]:
-    """Arms that hang on a macro of NVIDIA's compiler, in chains that AMD comes to and that have
-    no arm for it, or none that was written.
-    """
+    """Yield arms that test NVIDIA's compiler, in chains that AMD reaches without an arm for it."""
     for chain, arm, span in unwritten_arms(view):
         if "amd" in chain.reach:
-            what = f"#{arm.directive.name} {arm.directive.body}"
-            yield rule_match(view, "CU156", span, what=what)
+            condition = f"#{arm.directive.name} {arm.directive.body}"
+            yield rule_match(view, "CU156", span, what=condition)
     for chain in view.reaches.chains:
         yield from (_at(view, "CU155", arm, chain) for arm in chain.arms if _of_old_hip(view, arm))
         if "amd" not in chain.reach or _has_arm_for_amd(chain):
@@ -43,9 +41,7 @@ def guard_rule_matches(view: View) -> Iterator[Match]:
 
 
 def unwritten_arms(view: View) -> Iterator[tuple[ConditionChain, Arm, Span]]:
-    """Arms that ask for AMD behind one for CUDA and hold nothing but a remark that they are still
-    to be written, with where that stands.
-    """
+    """Yield each AMD arm after a CUDA arm with only a to-do comment, and the comment's span."""
     for chain in view.reaches.chains if _TO_DO.search(view.source.text) else ():
         ends = [*(arm.directive.start for arm in chain.arms[2:]), chain.end]
         for before, arm, end in zip(chain.arms, chain.arms[1:], ends, strict=False):
@@ -62,8 +58,9 @@ _TO_DO = re.compile(r"(?i)\btodo\b|fixme|not (?:yet )?(?:implemented|supported)"
 
 
 def _of_old_hip(view: View, arm: Arm) -> bool:
-    """Whether an arm asks for AMD by the name that ROCm 6 took away, and by no other, in a file
-    that does not define it, nor names the flag that does.
+    """Return true if an arm tests for AMD only by the name that ROCm 6 removed.
+
+    The file must neither define that name nor contain the flag that does.
     """
     if "__HIP_PLATFORM_HCC__" in view.macros or "-D__HIP_PLATFORM_HCC__" in view.source.text:
         return False
@@ -74,19 +71,20 @@ _OF_HIP = {"__HIP_PLATFORM_AMD__", "__HIPCC__", "__HIP__", "USE_ROCM", "__HIP_DE
 
 
 def _rule_of(arm: Arm) -> str:
-    """The rule that an arm breaks: it keeps AMD out, or lets AMD in for a wrong reason."""
+    """Return the rule that an arm breaks: it keeps AMD out, or lets AMD in for a wrong reason."""
     reached = "amd" in arm.reach
     if "__CUDA_ARCH__" in arm.macros and (not reached or _is_for_hosts(arm)):
         return "CU123"
     versions = arm.macros & _VERSIONS and arm.macros.isdisjoint(_COMPILERS)
-    # where nothing, or HIP's own number, stands, a bound sends AMD to the arm of old releases
+    # an unset macro, or HIP's own number, satisfies a bound for old releases
     old = "<" in condition_of(arm.directive) and _certain_on_amd(arm)
     return "CU123" if versions and (not reached or old) else ""
 
 
 def _is_for_hosts(arm: Arm) -> bool:
-    """Whether an arm is there because no device is compiled for; with a number beside it, it is for
-    everything but old devices.
+    """Return true if an arm is for host compilation.
+
+    An arm with a bound on the architecture is for every target but old devices.
     """
     condition = condition_of(arm.directive)
     if "||" not in condition and _NOT_ON_DEVICES.search(condition):
@@ -100,14 +98,14 @@ _NOT_ON_DEVICES = re.compile(
 
 
 def _certain_on_amd(arm: Arm) -> bool:
-    """Whether a condition holds on AMD, host and device, and may not hold on NVIDIA."""
+    """Return true if a condition is true on AMD, host and device, and may be false on NVIDIA."""
     condition = condition_of(arm.directive)
     macros = Macros(table=macro_table())
     return truth(condition, "amd", macros) is True and truth(condition, "nvidia", macros) is None
 
 
 def _has_arm_for_amd(chain: ConditionChain) -> bool:
-    """Whether somebody thought of AMD: an arm that it alone gets, or a macro of HIP's."""
+    """Return true if a chain considers AMD: an arm for AMD alone, or a macro of HIP's."""
     return any(arm.reach == {"amd"} for arm in chain.arms) or any(
         "HIP" in name or "ROCM" in name or "AMD" in name for name in chain.macros
     )
@@ -115,6 +113,6 @@ def _has_arm_for_amd(chain: ConditionChain) -> bool:
 
 def _at(view: View, rule: str, arm: Arm, chain: ConditionChain) -> Match:
     directive = arm.directive
-    what = f"#{directive.name} {directive.body}"
+    condition = f"#{directive.name} {directive.body}"
     span = (directive.start, directive.end)
-    return rule_match(view, rule, span, what=what, sides=chain.reach)
+    return rule_match(view, rule, span, what=condition, sides=chain.reach)

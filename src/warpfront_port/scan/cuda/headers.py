@@ -1,5 +1,6 @@
-"""What the headers of a tree tell its other files: names with a meaning on AMD, macros that one
-side alone gets, namespaces of its own. Pure.
+"""Facts of a tree's headers that apply to its other files. Pure.
+
+They are names with a meaning on AMD, macros that one side alone gets, and own namespaces.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ _NAMESPACE = re.compile(r"\bnamespace\s+((?:\w+\s*::\s*)*\w+)\s*\{")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeaderFacts:
-    """Of one file: `reaches` says of each macro that a header defines who gets a definition,
-    `nvidias` are macros with CUDA in their name that are asked for beside one of AMD's, `asked` all
-    that conditions name, `shared` those that AMD's arms lie in, `variables` what a header declares
-    by names of CUDA's form.
+    """The facts of a file that apply to other files.
+
+    `reaches` maps each macro that a header defines to the sides that get a definition. `nvidias`
+    are macros with CUDA in their name that are tested together with one of AMD's. `asked` are all
+    macros that conditions name, `shared` those around AMD's arms.
     """
 
     portable: frozenset[str]
@@ -35,9 +37,9 @@ class HeaderFacts:
 
 
 def facts_of(view: View) -> HeaderFacts:
-    """What other files may take from this one. Macros of a `.cu` are its own business."""
+    """Return the facts of a file that apply to other files. Macros of a `.cu` are private to it."""
     namespaces = frozenset(
-        name.strip() for found in _NAMESPACE.findall(view.code) for name in found.split("::")
+        name.strip() for path in _NAMESPACE.findall(view.code) for name in path.split("::")
     )
     header = view.source.path.suffix.lower() in _HEADERS
     if not _VENDOR.search(view.source.text):
@@ -58,9 +60,10 @@ def facts_of(view: View) -> HeaderFacts:
 
 
 def declared_names(view: View) -> frozenset[str]:
-    """Variables, members, parameters, and types of the driver's, which only those define who load
-    it when they run; a type's name in front tells them from what is used. Where NVIDIA does not
-    come to, a name of CUDA's stands for what is not there.
+    """Return declared variables, members, parameters and types with names of CUDA's form.
+
+    Only code that loads the driver at run time declares the driver's types. A type's name in front
+    tells declarations from uses. Where NVIDIA does not reach, a CUDA name is a stub.
     """
     return frozenset(
         match[0]
@@ -78,31 +81,33 @@ _DECLARED = re.compile(
 
 
 def _nvidias(view: View) -> frozenset[str]:
-    """In `#if X_CUDA ... #elif X_HIP` and in `X_CUDA || X_HIP`, AMD has no X_CUDA: the second would
-    never be asked for.
+    """Return macros that are unset on AMD because AMD has its own.
+
+    In `#if X_CUDA ... #elif X_HIP` and in `X_CUDA || X_HIP`, AMD has no X_CUDA: the second would
+    never be tested.
     """
-    found: set[str] = set()
+    cuda_macros: set[str] = set()
     for chain in view.reaches.chains:
         before: set[str] = set()
         for arm in chain.arms:
             macros = {name for name in arm.macros if _CUDA_NAME.search(name)}
             amd = any(AMD_NAME.search(name) for name in arm.macros)
             if amd and "&&" not in arm.directive.body and "!" not in arm.directive.body:
-                found |= before | macros
+                cuda_macros |= before | macros
             elif len(arm.macros) == 1 and "!" not in arm.directive.body:
                 before |= macros
-    return frozenset(found)
+    return frozenset(cuda_macros)
 
 
 def _shared(view: View) -> frozenset[str]:
-    """Macros that stand together with one of AMD's: around its arm, or in one condition."""
-    found: set[str] = set()
+    """Return macros that occur together with one of AMD's: around its arm, or in one condition."""
+    shared: set[str] = set()
     for region in view.reaches.regions:
         if region.arms and any(map(AMD_NAME.search, region.arms[-1].macros)):
-            found = found.union(*(arm.macros for arm in region.arms[:-1]))
+            shared = shared.union(*(arm.macros for arm in region.arms[:-1]))
             if "&&" in region.arms[-1].directive.body:
-                found |= region.arms[-1].macros
-    return frozenset(found)
+                shared |= region.arms[-1].macros
+    return frozenset(shared)
 
 
 _CUDA_NAME = re.compile(
@@ -112,25 +117,27 @@ _CUDA_NAME = re.compile(
 
 def _macro_reaches(view: View) -> Iterator[tuple[str, Reach]]:
     directives = view.directives
-    guards = {d.body for at, d in enumerate(directives) if is_guard(directives, at)}
+    guards = {d.body for index, d in enumerate(directives) if is_guard(directives, index)}
     for name, defined in view.macros.items():
         if name not in guards:
-            yield name, frozenset().union(*(view.region(one.start).reach for one in defined))
+            yield name, frozenset().union(*(view.region(define.start).reach for define in defined))
 
 
 def vendor_macros(facts: Iterable[HeaderFacts]) -> dict[str, Mapping[Side, DocumentInputs]]:
-    """The macros that no header defines for some side, and those that are asked for beside AMD's,
-    by name: unset there. Those that the table knows stay as they are there.
+    """Return the macros that are unset on some side, by name.
+
+    These are macros that no header defines for that side, and those that are tested together with
+    AMD's. Macros that the table knows keep their value there.
     """
     reaches: dict[str, Reach] = {}
     facts = tuple(facts)
-    asked = frozenset().union(*(fact.asked for fact in facts))
+    tested = frozenset().union(*(fact.asked for fact in facts))
     for fact in facts:
         reaches.update(dict.fromkeys(fact.nvidias - reaches.keys(), frozenset({"nvidia"})))
         for name, reach in fact.reaches.items():
             reaches[name] = reaches.get(name, frozenset()) | reach
-    own = _beside_amds(asked).difference(*(fact.shared for fact in facts))
-    reaches |= dict.fromkeys(own, frozenset({"nvidia"}))
+    nvidia_only = _beside_amds(tested).difference(*(fact.shared for fact in facts))
+    reaches |= dict.fromkeys(nvidia_only, frozenset({"nvidia"}))
     return {
         name: row
         for name, reach in reaches.items()
@@ -138,10 +145,10 @@ def vendor_macros(facts: Iterable[HeaderFacts]) -> dict[str, Mapping[Side, Docum
     }
 
 
-def _beside_amds(asked: Iterable[str]) -> frozenset[str]:
-    """Of macros that are asked for, NVIDIA's halves of pairs: `X_CUDA` beside `X_HIP`."""
-    amds = {one for name in asked if (one := _PART_OF_AMD.sub("@", name)) != name}
-    return frozenset(name for name in asked if _PART_OF_NVIDIA.sub("@", name) in amds)
+def _beside_amds(tested: Iterable[str]) -> frozenset[str]:
+    """Return NVIDIA's halves of pairs among tested macros: `X_CUDA` of `X_CUDA` and `X_HIP`."""
+    amds = {pair for name in tested if (pair := _PART_OF_AMD.sub("@", name)) != name}
+    return frozenset(name for name in tested if _PART_OF_NVIDIA.sub("@", name) in amds)
 
 
 _LIBRARY = "(?=BLAS|FFT|RAND|SOLVER|SPARSE)"
@@ -150,20 +157,20 @@ _PART_OF_NVIDIA = re.compile(rf"(?<=[A-Za-z0-9]_)(?:CU{_LIBRARY}|(?:CUDA|NVIDIA)
 
 
 def _row(name: str, missing: Reach) -> Mapping[Side, DocumentInputs]:
-    """What is known of a macro on each side; nothing where the table says all of it."""
+    """Return the known values of a macro on each side; empty where the table has all of them."""
     table = macro_table()
-    known = {side: table.known(name, side) for side in SIDES}
-    if name in table.names or all(known[side] is not None for side in missing):
+    values = {side: table.known(name, side) for side in SIDES}
+    if name in table.names or all(values[side] is not None for side in missing):
         return {}
     return {
         side: "unset" if value is None else value
-        for side, value in known.items()
+        for side, value in values.items()
         if side in missing or value is not None
     }
 
 
 def narrow_masks(texts: Mapping[str, str]) -> Mapping[str, tuple[str, int]]:
-    """Return the macros of headers that stand for 32 set bits, with path and 1-based line."""
+    """Return the macros of headers with 32 bits set, with path and 1-based line."""
     masks: dict[str, tuple[str, int]] = {}
     for path, text in texts.items():
         for define in _MASK.finditer(text) if path.endswith(tuple(_HEADERS)) else ():

@@ -1,12 +1,12 @@
-"""C, C++, CUDA and HIP text to what a rule can search without being fooled. Pure.
+"""C, C++, CUDA and HIP text with comments and literals blanked, for rules to search. Pure.
 
-`blank` gives code of the same length with comments, the insides of literals and preprocessor lines
-as spaces, so that an offset found in it is an offset of the file. It takes one pass of expressions
-whose alternatives are possessive or atomic: a character is looked at a bounded number of times,
-whatever the text.
+`blank` returns code of the same length with comments, the insides of literals and preprocessor
+lines as spaces. An offset in it is therefore an offset in the file. It takes one pass of
+expressions with possessive or atomic alternatives, so a character is read a bounded number of
+times.
 
-Trigraphs, and identifiers that a backslash splits over two lines, are not put together: compilers
-warn about the first, and nobody writes the second.
+Trigraphs, and identifiers that a backslash splits over two lines, are not joined. Compilers warn
+about the first, and the second is not used in practice by any project.
 """
 
 from __future__ import annotations
@@ -42,8 +42,9 @@ _LITERAL = re.compile(rf"{_STRING}|(?<![0-9A-Fa-f]){_CHARACTER}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Directive:
-    """One preprocessor line, continuation lines joined and comments gone: `name` without the #,
-    `body` after it; `start` and `end` are offsets into the file.
+    """A preprocessor line with continuation lines joined and comments removed.
+
+    `name` is without the #, `body` is the text after it; `start` and `end` are file offsets.
     """
 
     name: str
@@ -64,15 +65,15 @@ class Blanked:
 
 
 def blank(text: str) -> Blanked:
-    """The code of a file, its directives in order, and where its literals are."""
+    """Return the code of a file, its directives in order, and the spans of its literals."""
     parts: list[str] = []
     directives: list[Directive] = []
     literals: list[Span] = []
-    done = 0
+    position = 0
     line_is_empty = True
-    while (match := _HIDING.search(text, done)) is not None:
+    while (match := _HIDING.search(text, position)) is not None:
         start, end = match.span()
-        before = text[done:start]
+        before = text[position:start]
         line_is_empty = not before.rpartition("\n")[2].strip() and (line_is_empty or "\n" in before)
         opening = match[0]
         if opening in ("#", "%:") and line_is_empty:
@@ -87,25 +88,25 @@ def blank(text: str) -> Blanked:
             hidden = opening if len(opening) <= 2 and opening[0] != "/" else spaces(opening)
         line_is_empty = line_is_empty and opening.startswith("/")
         parts += (before, hidden)
-        done = end
-    parts.append(text[done:])
+        position = end
+    parts.append(text[position:])
     return Blanked(code="".join(parts), directives=tuple(directives), literals=tuple(literals))
 
 
 def spaces(text: str) -> str:
-    """As many spaces as `text` has characters; line ends stay."""
+    """Return as many spaces as `text` has characters, with its line ends."""
     if "\n" not in text and "\r" not in text:
         return " " * len(text)
     return _NOT_NEWLINE.sub(" ", text)
 
 
 def quoted(literal: str) -> str:
-    """The literal with spaces between its first and its last character."""
+    """Return the literal with spaces between its first and its last character."""
     return literal[:1] + spaces(literal[1:-1]) + literal[-1:] if len(literal) > 1 else literal
 
 
 def string_end(text: str, start: int) -> int:
-    """Where the string that opens at `start` ends; a raw one knows no escapes."""
+    """Return the end of the string that opens at `start`. A raw one has no escapes."""
     if text[start - 1 : start] == "R":
         prefix = _WORD_BEFORE.search(text, max(0, start - 20), start)
         raw = _CLOSED["R"].match(text, start - 1)
@@ -117,7 +118,7 @@ def string_end(text: str, start: int) -> int:
 
 
 def character_end(text: str, start: int) -> int:
-    """Where the character that opens at `start` ends; the quote in 1'000 opens none."""
+    """Return the end of the character that opens at `start`. The quote in 1'000 opens none."""
     before = _WORD_BEFORE.search(text, max(0, start - 20), start)
     if before is not None and before[0][:1].isdigit():
         return start + 1
@@ -127,7 +128,7 @@ def character_end(text: str, start: int) -> int:
 
 
 def read_directive(text: str, start: int) -> Directive:
-    """The preprocessor line whose # stands at `start`."""
+    """Return the preprocessor line with its # at `start`."""
     match = _CLOSED["#"].match(text, start)
     assert match is not None, "the expression begins with the # that was found"
     line = _SPLICE.sub(" ", without_comments(match[0]))
@@ -137,18 +138,18 @@ def read_directive(text: str, start: int) -> Directive:
 
 
 def blank_directive(text: str, directive: Directive) -> str:
-    """A macro's body is code that some line will become; other directives hold none."""
+    """Blank a directive, except the body of a macro, which is code that some line will become."""
     line = text[directive.start : directive.end]
     if directive.name != "define":
         return spaces(line)
-    code = _LITERAL.sub(lambda found: quoted(found[0]), without_comments(line))
-    return _SPLICE.sub(lambda found: " " + found[0][1:], code)
+    code = _LITERAL.sub(lambda match: quoted(match[0]), without_comments(line))
+    return _SPLICE.sub(lambda match: " " + match[0][1:], code)
 
 
 def without_comments(text: str) -> str:
-    """`text` with its comments as spaces; strings are left alone."""
+    """Return `text` with its comments as spaces. Strings are unchanged."""
     if "/" not in text:
         return text
     return _COMMENT_OR_STRING.sub(
-        lambda found: found[0] if found[0][0] == '"' else spaces(found[0]), text
+        lambda match: match[0] if match[0][0] == '"' else spaces(match[0]), text
     )

@@ -1,4 +1,4 @@
-"""Rules that a name or a header decides, from the catalogue, ready to be asked. Pure."""
+"""Rules that a name or a header decides, from the catalogue, indexed for lookup. Pure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class NameRow:
 
 @cache
 def rows() -> tuple[NameRow, ...]:
-    """The rows of all rules about C++ and CUDA, in the order of rules."""
+    """Return the rows of all rules about C++ and CUDA, in the order of rules."""
     of_code = (rule for rule in catalogue().values() if "cuda" in rule.engines)
     return tuple(_read_row(rule.id, record) for rule in of_code for record in rule.seen)
 
@@ -52,7 +52,7 @@ def _read_row(rule: str, record: Mapping[str, Any]) -> NameRow:
 
 @cache
 def rows_naming(name: str) -> tuple[NameRow, ...]:
-    """The rows that are about an identifier; a repository has thousands of them, not millions."""
+    """Return the rows about an identifier; a repository has thousands of them, not millions."""
     return tuple(
         row
         for row in rows()
@@ -61,5 +61,5 @@ def rows_naming(name: str) -> tuple[NameRow, ...]:
 
 
 def rows_including(header: str) -> tuple[NameRow, ...]:
-    """The rows that are about `header`, the path as an #include writes it."""
-    return tuple(row for row in rows() if any(one.match(header) for one in row.headers))
+    """Return the rows that are about `header`, the path as an #include writes it."""
+    return tuple(row for row in rows() if any(pattern.match(header) for pattern in row.headers))

@@ -1,4 +1,4 @@
-"""Which sides reach which lines: the arms of `#if` chains as regions of a file. Pure."""
+"""The arms of `#if` chains as regions of a file, with the sides that reach each. Pure."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ _MAX_NESTING = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
-    """One arm of a chain: its directive, who gets its lines and who perhaps does, the macros its
-    condition names, and those that it and the arms before it name.
+    """An arm of a chain: its directive, and the sides that get its lines.
+
+    `open` are the sides that may get them, `macros` those of its condition. `tested` are the macros
+    of its condition and of the arms before it.
     """
 
     directive: Directive
@@ -33,7 +35,7 @@ class Arm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConditionChain:
-    """`#if ... #endif`: its arms in order, and who gets to it at all."""
+    """A chain `#if ... #endif`: its arms in order, and the sides that reach it."""
 
     arms: tuple[Arm, ...]
     reach: Reach
@@ -46,7 +48,7 @@ class ConditionChain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Region:
-    """From `start` to the next region: who gets these lines, and the arms they lie in."""
+    """A region from `start` to the next one: the sides that get its lines, and its arms."""
 
     start: int
     reach: Reach
@@ -54,13 +56,13 @@ class Region:
 
     @property
     def tested(self) -> frozenset[str]:
-        """The macros that decide whether these lines are compiled."""
+        """Return the macros that decide whether these lines are compiled."""
         return frozenset().union(*(arm.tested for arm in self.arms))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reaches:
-    """All regions of a file in order (the first starts at 0), and its chains."""
+    """The regions of a file in order (the first starts at 0), and its chains."""
 
     regions: tuple[Region, ...]
     chains: tuple[ConditionChain, ...]
@@ -72,7 +74,7 @@ class Reaches:
 
 @dataclass(slots=True, kw_only=True)
 class _Frame:
-    """An open chain. `taken` says of each side whether an earlier arm was its."""
+    """An open chain. `taken` records for each side whether an earlier arm applied."""
 
     outside: Region
     taken: dict[Side, bool | None]
@@ -81,19 +83,20 @@ class _Frame:
 
 
 def read_reaches(directives: Sequence[Directive], table: MacroTable) -> Reaches:
-    """The regions that these directives make. A stray `#else` or `#endif` changes nothing, an
-    unclosed `#if` runs to the end.
+    """Return the regions that these directives make.
+
+    A stray `#else` or `#endif` changes nothing, an unclosed `#if` runs to the end.
     """
     macros = Macros(table=table)
     regions = [Region(start=0, reach=EVERYWHERE, arms=())]
     chains: list[ConditionChain] = []
     frames: list[_Frame] = []
-    for at, directive in enumerate(directives):
-        here = regions[-1]
+    for index, directive in enumerate(directives):
+        region_before = regions[-1]
         if directive.name in ("if", "ifdef", "ifndef"):
-            frames.append(_opened(directives, at, here))
+            frames.append(_opened(directives, index, region_before))
         if directive.name in _ARMS and frames:
-            regions.append(_next_arm(directives, at, frames[-1], macros))
+            regions.append(_next_arm(directives, index, frames[-1], macros))
         elif directive.name == "endif" and frames:
             frame = frames.pop()
             chains.append(
@@ -103,7 +106,7 @@ def read_reaches(directives: Sequence[Directive], table: MacroTable) -> Reaches:
                 Region(start=directive.end, reach=frame.outside.reach, arms=frame.outside.arms)
             )
         elif directive.name in ("define", "undef"):
-            _learn(directive, here.reach, macros)
+            _learn(directive, region_before.reach, macros)
     return Reaches(
         regions=tuple(regions),
         chains=tuple(chains),
@@ -115,7 +118,7 @@ _ARMS = frozenset({"if", "ifdef", "ifndef", "elif", "elifdef", "elifndef", "else
 
 
 def condition_of(directive: Directive) -> str:
-    """What must hold for the arm that a directive opens."""
+    """Return the condition of the arm that a directive opens."""
     name = directive.body.split(maxsplit=1)[0] if directive.body else ""
     if directive.name in ("ifdef", "elifdef"):
         return f"defined({name})"
@@ -124,24 +127,26 @@ def condition_of(directive: Directive) -> str:
     return "1" if directive.name == "else" else directive.body
 
 
-def _opened(directives: Sequence[Directive], at: int, here: Region) -> _Frame:
-    """hipcc's own macro beside __CUDACC__ says that the file counts on __CUDACC__ being unset
-    there; an include guard's macro is unset for everybody, whatever its name sounds like.
+def _opened(directives: Sequence[Directive], index: int, outside: Region) -> _Frame:
+    """Return the arm that a directive opens.
+
+    A test of hipcc's own macro together with __CUDACC__ implies that the file expects __CUDACC__ to
+    be unset there. An include guard's macro is unset on every side, whatever its name.
     """
     assumed = {}
-    if "__CUDACC__" in directives[at].body:
-        chain = frozenset().union(*(named(condition_of(arm)) for arm in _chain(directives, at)))
+    if "__CUDACC__" in directives[index].body:
+        chain = frozenset().union(*(named(condition_of(arm)) for arm in _chain(directives, index)))
         if chain & {"__HIPCC__", "__HIP__", "__HIP_PLATFORM_AMD__"}:
             assumed["__CUDACC__"] = "tells"
-    if is_guard(directives, at):
-        assumed[directives[at].body] = "guard"
-    return _Frame(outside=here, taken=dict.fromkeys(SIDES, False), assumed=assumed)
+    if is_guard(directives, index):
+        assumed[directives[index].body] = "guard"
+    return _Frame(outside=outside, taken=dict.fromkeys(SIDES, False), assumed=assumed)
 
 
-def _chain(directives: Sequence[Directive], at: int) -> Iterator[Directive]:
-    """The directives of the chain that opens at `at`, without what is nested in it."""
+def _chain(directives: Sequence[Directive], index: int) -> Iterator[Directive]:
+    """Yield the directives of the chain that opens at `index`, without nested chains."""
     depth = 0
-    for directive in directives[at : at + _MAX_NESTING]:
+    for directive in directives[index : index + _MAX_NESTING]:
         if directive.name in ("if", "ifdef", "ifndef"):
             depth += 1
         if depth == 1 and directive.name in _ARMS:
@@ -152,19 +157,19 @@ def _chain(directives: Sequence[Directive], at: int) -> Iterator[Directive]:
                 return
 
 
-def is_guard(directives: Sequence[Directive], at: int) -> bool:
-    """Whether `#ifndef X` is followed by `#define X` with nothing after it."""
-    after = directives[at + 1] if at + 1 < len(directives) else None
+def is_guard(directives: Sequence[Directive], index: int) -> bool:
+    """Return true if `#ifndef X` is followed by `#define X` with nothing after it."""
+    after = directives[index + 1] if index + 1 < len(directives) else None
     return (
-        directives[at].name == "ifndef"
+        directives[index].name == "ifndef"
         and after is not None
         and after.name == "define"
-        and after.body == directives[at].body
+        and after.body == directives[index].body
     )
 
 
-def _next_arm(directives: Sequence[Directive], at: int, frame: _Frame, macros: Macros) -> Region:
-    directive = directives[at]
+def _next_arm(directives: Sequence[Directive], index: int, frame: _Frame, macros: Macros) -> Region:
+    directive = directives[index]
     condition = condition_of(directive)
     reach: set[Side] = set()
     undecided: set[Side] = set()

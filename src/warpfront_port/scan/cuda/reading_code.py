@@ -1,8 +1,8 @@
 """The scanner's engine for C, C++, CUDA and HIP: `reads`, `rule_matches`, `header_facts`. Pure.
 
-A file is blanked once (`lexer`), its `#if` arms are judged once (`preprocessor`), and then one pass
-over its identifiers asks the catalogue and the rules that begin with a name (`lanes`, `device`);
-rules without a name of their own search the code only where a name that they need occurs.
+A file is blanked once (`lexer`), and its `#if` arms are judged once (`preprocessor`). One pass over
+its identifiers then looks up the catalogue and the rules that begin with a name (`warp_size_rules`,
+`device`). Rules without a name search the code only where a needed name occurs.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _LOOKED_AT = _ASM | MASK_NAMES | MEMORY_NAMES
 Seen = set[tuple[str, str, Reach]]
 """Rule, name and who gets there, of what a file has shown already."""
 
-# Code that a generator wrote says the same thing again and again; what comes after these is not
+# Generated code repeats the same finding; matches after the first of these are not
 # looked at closely, so that no file takes minutes.
 _MOST_LOOKED_AT = 4000
 _CUDAS_HEADERS = re.compile(
@@ -54,26 +54,28 @@ _CUDAS_HEADERS = re.compile(
 
 
 def reads(path: PurePosixPath) -> bool:
-    """Whether files of this name are this engine's."""
+    """Return true if this engine reads files of this name."""
     return path.suffix.lower() in SUFFIXES
 
 
 def rule_matches(source: SourceText, context: Context) -> Iterator[Match]:
-    """Everything in `source` that a rule is about, code of every side included."""
+    """Yield the matches of every rule in `source`, code of every side included."""
     view = View(source=source, context=context)
     if _is_cudas_own(view):
         return
-    seen: Seen = set()
-    yield from _included(view, seen)
+    reported: Seen = set()
+    yield from _included(view, reported)
     yield from guard_rule_matches(view)
-    yield from _named(view, seen)
+    yield from _named(view, reported)
     yield from lane_rule_matches(view)
     yield from device_rule_matches(view)
 
 
 def _is_cudas_own(view: View) -> bool:
-    """Whether this is a copy of a header of the toolkit or of NVIDIA's tools: who has it describes
-    CUDA to others (traces its calls, loads it at run time), and AMD's build has its own.
+    """Return true if this is a copy of a header of the toolkit or of NVIDIA's tools.
+
+    A project with a copy describes CUDA to other programs (traces its calls, loads it at run time),
+    and AMD's build has its own.
     """
     name = view.source.path.name
     named = _TOOLS.match(name) or _CUDAS_HEADERS.fullmatch(name)
@@ -89,11 +91,11 @@ _TOOLS = re.compile(r"(?:dcgm|nvml|cupti)\w*\.h\Z")
 
 
 def header_facts(source: SourceText, context: Context | None = None) -> HeaderFacts:
-    """Return what a file tells the other files of its tree: `Context` is made of them."""
+    """Return the facts of a file for the other files of its tree. `Context` is made of them."""
     return facts_of(View(source=source, context=context or Context()))
 
 
-def _included(view: View, seen: Seen) -> Iterator[Match]:
+def _included(view: View, reported: Seen) -> Iterator[Match]:
     for directive in view.directives:
         header = path_of(directive.body) if directive.name.startswith("include") else None
         if header is None:
@@ -101,25 +103,27 @@ def _included(view: View, seen: Seen) -> Iterator[Match]:
         for row in rows_including(str(header)):
             span = (directive.start, directive.end)
             key = (row.rule, "", view.region(directive.start).reach)
-            if row.once_a_file and key in seen:
+            if row.once_a_file and key in reported:
                 continue
-            seen.add(key)
+            reported.add(key)
             yield rule_match(view, row.rule, span, what=str(header), shift=row.shift)
 
 
-def _named(view: View, seen: Seen) -> Iterator[Match]:
+def _named(view: View, reported: Seen) -> Iterator[Match]:
     interesting = {name for name in view.names if name in _LOOKED_AT or rows_naming(name)}
     if not interesting:
         return
     places = [match for match in NAME.finditer(view.code) if match[0] in interesting]
-    own = {place[0] for place in places if is_function(view, place.span())} | declared_names(view)
+    declared = {place[0] for place in places if is_function(view, place.span())} | declared_names(
+        view
+    )
     looked_at = 0
     for place in places:
-        if place[0] not in own:
+        if place[0] not in declared:
             looked_at += 1
             if looked_at <= _MOST_LOOKED_AT:
                 yield from _at_name(view, place[0], place.span())
-            yield from _by_rows(view, place[0], place.span(), seen)
+            yield from _by_rows(view, place[0], place.span(), reported)
 
 
 def _at_name(view: View, name: str, span: Span) -> Iterator[Match]:
@@ -131,18 +135,18 @@ def _at_name(view: View, name: str, span: Span) -> Iterator[Match]:
         yield from memory_rule_matches(view, name, span)
 
 
-def _by_rows(view: View, name: str, span: Span, seen: Seen) -> Iterator[Match]:
+def _by_rows(view: View, name: str, span: Span, reported: Seen) -> Iterator[Match]:
     for row in rows_naming(name):
         key = (row.rule, "" if row.once_a_file else name, view.region(span[0]).reach)
-        if ((row.once or row.once_a_file) and key in seen) or not _fits(view, row, span):
+        if ((row.once or row.once_a_file) and key in reported) or not _fits(view, row, span):
             continue
-        seen.add(key)
+        reported.add(key)
         if not is_definition(view, span):
             yield rule_match(view, row.rule, span, shift=row.shift, names={name})
 
 
 def _fits(view: View, row: NameRow, span: Span) -> bool:
-    """Whether what stands around a name is what its row asks for."""
+    """Return true if the text around a name fits its row."""
     after = view.code[span[1] : span[1] + 8].lstrip()
     if row.scope:
         return after.startswith("::")

@@ -1,8 +1,8 @@
 """C++ and CUDA as a tree: functions, scopes, declarations, arguments of calls. Pure.
 
-The grammar reads code without preprocessor lines, so a file has readings: in each, every `#if` has
-one of its arms, the first that a side gets unless the place that is asked about lies in another.
-Bodies of macros are a reading of their own. Readings are made when a place in them is asked about.
+The grammar reads code without preprocessor lines, so a file has readings. In each reading, every
+`#if` has one of its arms: the first that a side gets, or the one around the requested place. Bodies
+of macros are a reading of their own. A reading is created on the first query of a place in it.
 """
 
 from __future__ import annotations
@@ -62,8 +62,10 @@ _STORING = ("init_declarator", "assignment_expression")
 
 
 class Declaration(NamedTuple):
-    """One declared name: `type` is all that stands in front of the first declarator, `shape` the
-    kinds of declarators around the name, `scope` where it has its meaning.
+    """A declared name.
+
+    `type` is the text in front of the first declarator, `shape` the kinds of declarators around the
+    name. `scope` is where the name is visible.
     """
 
     start: int
@@ -88,8 +90,9 @@ class Syntax:
 
     @cached_property
     def _bytes(self) -> tuple[bytes, bytes]:
-        """The code, and the bodies of macros that close what they open: bytes, one a character.
-        What the grammar does not know is blank.
+        """Return the code, and the bodies of macros with balanced brackets: bytes, one a character.
+
+        Text that the grammar does not know is blank.
         """
         text = bytearray(self.code.encode("ascii", "replace"))
         bodies = bytearray(b" " * len(text))
@@ -121,22 +124,22 @@ class Syntax:
 
     def _side(self, offset: int) -> Side | None:
         reach = self.reaches.at(offset).reach
-        return next((one for one in ("amd", *SIDES) if one in reach), None)
+        return next((side for side in ("amd", *SIDES) if side in reach), None)
 
     def _tree(self, offset: int) -> tree_sitter.Tree | None:
-        """The reading that has `offset`: AMD's where AMD comes to, bodies of macros apart."""
+        """Return the reading with `offset`: AMD's where AMD reaches it, bodies of macros apart."""
         if self._bytes[1][offset : offset + 1].strip():
             return self._of_macros
         side = self._side(offset)
         arms = {arm.directive.start for arm in self.reaches.at(offset).arms}
-        readings = (read for of, shown, read in self._readings if of == side and arms <= shown)
+        readings = (read for of, active, read in self._readings if of == side and arms <= active)
         tree = next(readings, None)
         if tree is None and side is not None and self._parsed <= _MOST_BYTES:
             tree = self._read(side, arms)
         return tree
 
     def _read(self, side: Side, arms: set[int]) -> tree_sitter.Tree | None:
-        """A reading with these arms, and of the other chains the first arm that the side gets."""
+        """Return a reading with these arms, and in other chains the side's first arm."""
         for chain in self.reaches.chains:
             reached = [arm.directive.start for arm in chain.arms if side in arm.reach]
             if reached and arms.isdisjoint(reached):
@@ -151,7 +154,7 @@ class Syntax:
         return tree
 
     def path(self, offset: int) -> Around:
-        """The nodes around `offset`; none once too many were looked at."""
+        """Return the nodes around `offset`; none once the limit of visited nodes is reached."""
         if offset not in self._paths:
             self._paths[offset] = self._path(self._tree(offset), offset)
         return self._paths[offset]
@@ -170,7 +173,7 @@ class Syntax:
         return tuple(reversed(nodes)) if self._steps < _MOST_STEPS else ()
 
     def around(self, offset: int, *kinds: str) -> Node | None:
-        """The innermost node of one of these kinds around `offset`."""
+        """Return the innermost node of one of these kinds around `offset`."""
         return next((node for node in self.path(offset) if node.type in kinds), None)
 
     def text(self, node: Node | None) -> str:
@@ -178,14 +181,15 @@ class Syntax:
 
     @cached_property
     def _specifying(self) -> Mapping[str, list[str]]:
-        """The file's macros for such words in a function's head."""
+        """Return the specifiers that each of the file's macros adds to a function's head."""
         bodies = (directive.body for directive in self.directives if directive.name == "define")
-        found = ((body, _SPECIFIER.findall(body)) for body in bodies if "{" not in body)
-        return {body.split()[0]: sides for body, sides in found if sides}
+        specifiers = ((body, _SPECIFIER.findall(body)) for body in bodies if "{" not in body)
+        return {body.split()[0]: sides for body, sides in specifiers if sides}
 
     def specifiers(self, offset: int) -> frozenset[str]:
-        """`global`, `device`, `host`, of the function around `offset`; a lambda without any has
-        those of the function that it is in.
+        """Return `global`, `device`, `host`, of the function around `offset`.
+
+        A lambda without any has those of its enclosing function.
         """
         for node in self.path(offset):
             if node.type in _FUNCTIONS:
@@ -197,16 +201,16 @@ class Syntax:
         return frozenset()
 
     def specified(self, head: str) -> frozenset[str]:
-        """`global`, `device`, `host`, of a function's head, macros of the file too."""
+        """Return `global`, `device`, `host`, of a function's head, macros of the file too."""
         by_macros = (self._specifying.get(word, ()) for word in _NAME.findall(head))
         return frozenset(_SPECIFIER.findall(head)).union(*by_macros)
 
     def function(self, offset: int) -> Node | None:
-        """The function that is defined around `offset`, not a lambda."""
+        """Return the function that is defined around `offset`, not a lambda."""
         return self.around(offset, "function_definition")
 
     def function_name(self, offset: int) -> str:
-        """The name of the function that is defined and whose head `offset` lies in; else empty."""
+        """Return the name of the function with `offset` in its definition's head; else empty."""
         node = self.function(offset)
         body = None if node is None else node.child_by_field_name("body")
         if body is None or offset >= body.start_byte:
@@ -218,37 +222,39 @@ class Syntax:
         return "" if node is None else self.text(node.children[0])
 
     def defines_function(self, offset: int) -> bool:
-        """Whether the name at `offset` is that of a function which is defined there."""
+        """Return true if the name at `offset` is that of a function defined at that place."""
         inner = self.around(offset, "function_declarator", "parameter_list", "compound_statement")
         named = inner is not None and inner.type == "function_declarator"
         return named and bool(self.function_name(offset))
 
     def call(self, offset: int) -> tuple[Span, tuple[Span, ...]]:
-        """The call whose function's name stands at `offset`, up to its closing bracket, and its
-        arguments, none where it is no call. Where the tree has none (a variable whose arguments
-        look like parameters, text that is no C++), what follows is read by itself.
+        """Return the span of the call of the name at `offset`, and those of its arguments.
+
+        Both are empty where it is no call. The tree has no call for a variable whose arguments look
+        like parameters, or for text that is no C++. The text after it is then parsed alone.
         """
-        found = _called(self.path(offset), offset)
-        if found is None and _MAY_BE_CALL.match(self.code, offset):
+        call_node = _called(self.path(offset), offset)
+        if call_node is None and _MAY_BE_CALL.match(self.code, offset):
             end = self.code.find(";", offset, offset + _PIECE)
             piece = self.code[offset : end if end > 0 else offset + _PIECE]
             tree = self._parse(b" " * offset + piece.encode("ascii", "replace"))
-            found = _called(self._path(tree, offset), offset)
-        given = None if found is None else found.child_by_field_name("arguments")
-        nodes = () if given is None else given.named_children
+            call_node = _called(self._path(tree, offset), offset)
+        arguments = None if call_node is None else call_node.child_by_field_name("arguments")
+        nodes = () if arguments is None else arguments.named_children
         spans = tuple((node.start_byte, node.end_byte) for node in nodes)
-        return (offset, offset if given is None else given.end_byte), spans
+        return (offset, offset if arguments is None else arguments.end_byte), spans
 
     def taker(self, offset: int, kind: str, operators: AbstractSet[str]) -> tuple[str, int]:
-        """What the innermost node of a kind around `offset` is stored to, through casts and these
-        operators: a name and where it stands; none for a member.
+        """Return the name and place that the innermost node of a kind around `offset` is stored to.
+
+        Casts and these operators are followed. The result is None for a member.
         """
         path = tuple(itertools.dropwhile(lambda node: node.type != kind, self.path(offset)))
         for inner, parent in itertools.pairwise(path):
             if parent.type in _STORING:
-                left = parent.children[0]
-                name = _NAME.search(self.code, left.start_byte, left.end_byte)
-                stored = name and inner != left and left.type != "field_expression"
+                destination = parent.children[0]
+                name = _NAME.search(self.code, destination.start_byte, destination.end_byte)
+                stored = name and inner != destination and destination.type != "field_expression"
                 return (name[0], name.start()) if name and stored else ("", -1)
             operator = parent.child_by_field_name("operator")
             called = self.text(parent.child_by_field_name("function"))
@@ -269,7 +275,7 @@ class Syntax:
         return places
 
     def places(self, name: str, within: Node | None = None) -> Sequence[int]:
-        """Where a name occurs, in a node or everywhere; no more than so many."""
+        """Return the offsets of a name, in a node or everywhere, up to a limit."""
         places = self._places.get(name, [])
         if within is not None:
             start, end = within.start_byte, within.end_byte
@@ -277,43 +283,50 @@ class Syntax:
         return places[:_MOST_PLACES]
 
     def declared(self, name: str, offset: int) -> Declaration | None:
-        """What the name means at `offset`: of the scopes around it the innermost that declares it,
-        there the last before `offset`; members of a class may be declared later.
+        """Return the declaration of the name at `offset`.
+
+        It is in the innermost scope around `offset` that declares the name, and the last before
+        `offset` in that scope. Members of a class may be declared later.
         """
         if name not in self._declared:
-            places = (self._declaration(self.path(at)) for at in self.places(name))
+            places = (self._declaration(self.path(start)) for start in self.places(name))
             self._declared[name] = tuple(place for place in places if place is not None)
         side = self._side(offset)
-        seen = (
-            one
-            for one in self._declared[name]
-            if one.scope[0] <= offset < one.scope[1]
-            and (one.start <= offset or one.of_class)
-            and side in self.reaches.at(one.start).reach
+        visible = (
+            candidate
+            for candidate in self._declared[name]
+            if candidate.scope[0] <= offset < candidate.scope[1]
+            and (candidate.start <= offset or candidate.of_class)
+            and side in self.reaches.at(candidate.start).reach
         )
-        return max(seen, key=lambda one: (one.scope[0], one.start), default=None)
+        return max(
+            visible, key=lambda candidate: (candidate.scope[0], candidate.start), default=None
+        )
 
     def _declaration(self, path: Around) -> Declaration | None:
-        for at, (node, parent) in enumerate(itertools.pairwise(path), 1):
+        for depth, (node, parent) in enumerate(itertools.pairwise(path), 1):
             named = parent.children_by_field_name("declarator")
             if named and node not in named:
                 return None
             if named and parent.type in _DECLARING:
                 head = self.code[parent.start_byte : named[0].start_byte]
                 loop = parent.type == "for_range_loop"
-                # a parameter of a type, or of what is only declared, has no scope
+                # a parameter of a type, or of a mere declaration, has no scope
                 ends = _SCOPES | (_DECLARING if parent.type in _PARAMETERS else set())
-                scope = next((one for one in path[at + (not loop) :] if one.type in ends), parent)
+                scope = next(
+                    (ancestor for ancestor in path[depth + (not loop) :] if ancestor.type in ends),
+                    parent,
+                )
                 typed = (head.partition("(")[2] if loop else head).split()
                 span, member = (scope.start_byte, scope.end_byte), scope.type == _CLASS
-                shape = frozenset(one.type for one in path[1:at])
+                shape = frozenset(ancestor.type for ancestor in path[1:depth])
                 return Declaration(path[0].start_byte, " ".join(typed), shape, span, member)
             if not parent.type.endswith(("declarator", "qualified_identifier")):
                 return None
         return None
 
     def values(self, name: str, offset: int) -> Iterator[Node]:
-        """What the function around `offset` gives to a name, at its declaration and later."""
+        """Yield a name's values in the function around `offset`, at its declaration and later."""
         function = self.function(offset)
         for place in self.places(name, function) if function else ():
             node = self.around(place, *_STORING)
@@ -322,6 +335,6 @@ class Syntax:
 
 
 def _called(path: Around, offset: int) -> Node | None:
-    found = next((node for node in path[:6] if node.type == "call_expression"), None)
-    given = None if found is None else found.child_by_field_name("arguments")
-    return found if given is not None and offset < given.start_byte else None
+    call = next((node for node in path[:6] if node.type == "call_expression"), None)
+    arguments = None if call is None else call.child_by_field_name("arguments")
+    return call if arguments is not None and offset < arguments.start_byte else None

@@ -1,4 +1,4 @@
-"""One source file as the rules see it: code, regions, macros, declared types, device code. Pure."""
+"""A source file for rules: code, regions, macros, declared types, device code. Pure."""
 
 from __future__ import annotations
 
@@ -33,15 +33,13 @@ _WIDTH_ASKED = re.compile(
     re.IGNORECASE,
 )
 _WIDE_ARM = re.compile(r"\b(?:\w*W(?:ARP|AVE)\w*|WS)\s*(?:==\s*64|>\s*32)\b")
-# What is further from a name than this belongs to something else.
+# Text further from a name than this belongs to other code.
 NEAR = 400
 
 
 @dataclass(frozen=True, kw_only=True)
 class View:
-    """All that the rules ask of one file, which is read when it is first asked about; properties
-    are worked out then.
-    """
+    """A file with the properties that rules query. Each is computed on first use."""
 
     source: SourceText
     context: Context
@@ -60,7 +58,7 @@ class View:
 
     @cached_property
     def included(self) -> tuple[Directive, ...]:
-        """The lines that include a header."""
+        """Return the lines that include a header."""
         return tuple(directive for directive in self.directives if directive.name == "include")
 
     @cached_property
@@ -75,40 +73,41 @@ class View:
         return tuple(match.start() for match in re.finditer("\n", self.code))
 
     def line(self, offset: int) -> int:
-        """The 1-based line of an offset."""
+        """Return the 1-based line of an offset."""
         return bisect_right(self._lines, offset - 1) + 1
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """Every identifier of the code."""
+        """Return the identifiers of the code."""
         return frozenset(NAME.findall(self.code))
 
     @cached_property
     def names_joined(self) -> str:
-        """The identifiers as one text, in small letters: a cheap answer to "anything like it?"."""
+        """Return the identifiers as one text, in small letters, for a cheap search."""
         return " ".join(sorted(self.names)).lower()
 
     @cached_property
     def macros(self) -> Mapping[str, tuple[Directive, ...]]:
-        """The `#define`s of the file by the name they define."""
-        found: dict[str, list[Directive]] = {}
+        """Return the `#define`s of the file by the name they define."""
+        defines: dict[str, list[Directive]] = {}
         for directive in self.directives:
             name = NAME.match(directive.body) if directive.name == "define" else None
             if name is not None:
-                found.setdefault(name[0], []).append(directive)
-        return {name: tuple(defined) for name, defined in found.items()}
+                defines.setdefault(name[0], []).append(directive)
+        return {name: tuple(defined) for name, defined in defines.items()}
 
     @cached_property
     def portable(self) -> frozenset[str]:
-        """Names that AMD gets another meaning for, from this file or from the tree's headers."""
+        """Return names with another meaning on AMD, from this file or from the tree's headers."""
         return self.context.portable_names | portable_names(self)
 
     @cached_property
     def is_hip(self) -> bool:
-        """Whether the file says that it was ported: its suffix, or HIP's header for everybody."""
+        """Return true if the file is already ported: its suffix, or HIP's header on every side."""
         return self.source.path.suffix == ".hip" or any(
-            _HIP_INCLUDE.match(one.body) and len(self.region(one.start).reach) == len(SIDES)
-            for one in self.included
+            _HIP_INCLUDE.match(directive.body)
+            and len(self.region(directive.start).reach) == len(SIDES)
+            for directive in self.included
         )
 
     @cached_property
@@ -117,7 +116,7 @@ class View:
 
     @cached_property
     def is_cuda(self) -> bool:
-        """Whether this is source for a CUDA compiler: its suffix, its specifiers, or its names."""
+        """Return true for source for a CUDA compiler: its suffix, its specifiers, or its names."""
         return (
             self.source.path.suffix.lower() in (".cu", ".cuh", ".hip")
             or self.is_device_code
@@ -130,7 +129,7 @@ class View:
 
     @cached_property
     def narrow_arms(self) -> tuple[Span, ...]:
-        """What waves of 64 lanes do not come to: `if (warpSize == 64) {} else { here }`."""
+        """Return code that waves of 64 lanes do not run: `if (warpSize == 64) {} else { here }`."""
         return tuple(self._narrow_arms())
 
     def _narrow_arms(self) -> Iterator[Span]:
@@ -146,14 +145,14 @@ class View:
                     yield rest.directive.start, chain.end
 
     def in_device_code(self, offset: int) -> bool:
-        """Whether `offset` lies in a `__global__` or `__device__` function."""
+        """Return true if `offset` is in a `__global__` or `__device__` function."""
         return self.is_device_code and not self.syntax.specifiers(offset) <= {"host"}
 
 
 def inside(spans: tuple[Span, ...], offset: int) -> bool:
-    """Whether `offset` lies in one of `spans`, which are in order and apart."""
-    at = bisect_right(spans, (offset, len(spans) and spans[-1][1])) - 1
-    return at >= 0 and spans[at][0] <= offset < spans[at][1]
+    """Return true if `offset` is in one of `spans`, which are in order and disjoint."""
+    index = bisect_right(spans, (offset, len(spans) and spans[-1][1])) - 1
+    return index >= 0 and spans[index][0] <= offset < spans[index][1]
 
 
 def rule_match(
@@ -166,8 +165,9 @@ def rule_match(
     sides: Iterable[Side] | None = None,
     names: AbstractSet[str] = frozenset(),
 ) -> Match:
-    """What was seen at `span`, with who gets there; `what` is the code there unless given. Where
-    the project gives one of `names` another meaning on AMD, that is its gate.
+    """Return the match at `span`, with the sides that reach it. `what` defaults to the code there.
+
+    Where the project gives one of `names` another meaning on AMD, that is its gate.
     """
     region = view.region(span[0])
     deciding = next((arm for arm in reversed(region.arms) if len(arm.reach) < len(SIDES)), None)
@@ -186,7 +186,7 @@ def rule_match(
 
 
 def patterns(view: View, pattern: re.Pattern[str], rule: str, *, shift: int = 0) -> Iterator[Match]:
-    """What a pattern finds, but where waves of 64 lanes do not come."""
+    """Yield the matches of a pattern, except where waves of 64 lanes do not reach."""
     for match in pattern.finditer(view.code):
         if not inside(view.narrow_arms, match.start()):
             names = frozenset(NAME.findall(match[0]))
@@ -194,26 +194,26 @@ def patterns(view: View, pattern: re.Pattern[str], rule: str, *, shift: int = 0)
 
 
 def is_definition(view: View, span: Span) -> bool:
-    """Whether the name at `span` is the one that a macro or a function there defines."""
+    """Return true if a macro or a function at `span` defines the name."""
     before = view.code[max(0, span[0] - 40) : span[0]]
     return _DEFINE_BEFORE.search(before) is not None or is_function(view, span)
 
 
 def is_function(view: View, span: Span) -> bool:
-    """Whether the name at `span` is that of a function which is defined there."""
+    """Return true if the name at `span` is that of a function defined at that place."""
     called = view.code[span[1] : span[1] + 10].lstrip().startswith("(")
     return called and is_typed(view.code, span[0]) and view.syntax.defines_function(span[0])
 
 
 def is_typed(code: str, start: int) -> bool:
-    """Whether what stands in front of a name may be a type."""
+    """Return true if the text in front of a name may be a type."""
     typed = _TYPE_BEFORE.search(code, max(0, start - NEAR), start)
     return typed is not None and not _NO_TYPE.fullmatch(typed[1] or "")
 
 
 def defines(view: View, name: str) -> bool:
-    """Whether the file defines a function of this name."""
-    return any(is_function(view, (at, at + len(name))) for at in view.syntax.places(name))
+    """Return true if the file defines a function of this name."""
+    return any(is_function(view, (start, start + len(name))) for start in view.syntax.places(name))
 
 
 _DEFINE_BEFORE = re.compile(r"(?:\#|%:)\s*define\s+\Z")
@@ -225,11 +225,13 @@ _NO_TYPE = re.compile(
 
 
 def number_of(view: View, text: str, depth: int = 4) -> int | None:
-    """The value of an expression of integers and of macros of the file that stand for them."""
+    """Return the value of an expression of integers and of the file's macros for integers."""
 
     def operand(name: str) -> Value:
-        own = macro_bodies(view, name)
-        return number_of(view, own[0], depth - 1) if depth and len(own) == 1 else integer(name)
+        bodies = macro_bodies(view, name)
+        return (
+            number_of(view, bodies[0], depth - 1) if depth and len(bodies) == 1 else integer(name)
+        )
 
     value = evaluated(text, operand)
     return value if isinstance(value, int) else None
@@ -241,7 +243,7 @@ def _macro_body(directive: Directive) -> str:
 
 
 def macro_bodies(view: View, name: str, side: Side | None = None) -> tuple[str, ...]:
-    """What the file's `#define`s of a name say it stands for: on every side, or on one."""
+    """Return the bodies of the file's `#define`s of a name: on every side, or on one."""
     return tuple(
         _macro_body(directive)
         for directive in view.macros.get(name, ())
@@ -250,8 +252,10 @@ def macro_bodies(view: View, name: str, side: Side | None = None) -> tuple[str, 
 
 
 def portable_names(view: View) -> frozenset[str]:
-    """Macros and device functions that the file defines for AMD alone: NVIDIA's names among them
-    mean something else there, and other files that include this one are portable in them.
+    """Return macros and device functions that the file defines for AMD alone.
+
+    NVIDIA's names among them have another meaning on AMD. Other files that include this one are
+    portable in them.
     """
     if not _OF_AMD.search(view.source.text):
         return frozenset()
@@ -266,7 +270,7 @@ def portable_names(view: View) -> frozenset[str]:
         for match in _FUNCTION.finditer(view.code)
         if wrapper or view.region(match.start()).reach == {"amd"}
     }
-    # NVIDIA's compiler has these: whoever defines one does it for another.
+    # NVIDIA's compiler has these: a definition is for another compiler.
     intrinsics = {
         name
         for name in view.names
@@ -281,7 +285,7 @@ def portable_names(view: View) -> frozenset[str]:
 
 
 def _is_amds(region: Region) -> bool:
-    """Whether AMD alone comes there, or the arm asks for it by a macro of the project's own."""
+    """Return true if only AMD reaches a region, or its arm tests a project's macro for AMD."""
     arm = region.arms[-1].directive if region.arms else None
     asks = arm is not None and arm.name in {"if", "ifdef", "elif"} and "!" not in arm.body
     return region.reach == {"amd"} or (asks and any(map(AMD_NAME.search, region.arms[-1].macros)))
@@ -301,7 +305,7 @@ _ALIAS = re.compile(
 
 
 def path_of(text: str) -> PurePosixPath | None:
-    """The path in an `#include`; None for a macro."""
+    """Return the path in an `#include`; None for a macro."""
     match = _INCLUDED.match(text)
     return PurePosixPath(match[1]) if match else None
 

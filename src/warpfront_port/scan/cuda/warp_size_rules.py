@@ -94,7 +94,7 @@ _CONSTANT_PLACES = {
 
 
 def mask_rule_matches(view: View, name: str, span: Span) -> Iterator[Match]:
-    """What the use of one warp function says: CU108 to CU112, CU115."""
+    """Yield the matches in the use of one warp function: CU108 to CU112, CU115."""
     if is_definition(view, span) or inside(view.narrow_arms, span[0]):
         return
     if _SYNC.match(name):
@@ -108,10 +108,10 @@ def mask_rule_matches(view: View, name: str, span: Span) -> Iterator[Match]:
 
 
 def _narrow_masks(view: View, name: str, span: Span) -> Iterator[Match]:
-    given = view.syntax.call(span[0])[1]
-    if not given:
+    arguments = view.syntax.call(span[0])[1]
+    if not arguments:
         return
-    mask = view.code[slice(*given[0])]
+    mask = view.code[slice(*arguments[0])]
     shift = mask_width_doubt(view, mask, span[0])
     if shift is None:
         return
@@ -121,15 +121,15 @@ def _narrow_masks(view: View, name: str, span: Span) -> Iterator[Match]:
         match = rule_match(view, "CU108", place, what=mask, shift=shift, names={name, mask})
         yield replace(match, use=span[0], sides=view.region(span[0]).reach)
         return
-    what, whole = f"{name}({mask}, ...)", (span[0], given[0][1])
+    description, whole = f"{name}({mask}, ...)", (span[0], arguments[0][1])
     if mask in view.context.masks:
-        what += " of {}:{}".format(*view.context.masks[mask])
-    match = rule_match(view, "CU108", whole, what=what, shift=shift, names={name, mask})
+        description += " of {}:{}".format(*view.context.masks[mask])
+    match = rule_match(view, "CU108", whole, what=description, shift=shift, names={name, mask})
     yield replace(match, key=mask)
 
 
 def mask_width_doubt(view: View, mask: str, offset: int) -> int | None:
-    """0 where a mask at `offset` certainly has 32 bits, -1 where that is open, None for 64."""
+    """Return 0 if a mask at `offset` certainly has 32 bits, -1 if that is open, None for 64."""
     shared = view.context.masks.get(mask)
     if shared is not None and mask not in view.macros:
         return 0
@@ -142,7 +142,7 @@ def mask_width_doubt(view: View, mask: str, offset: int) -> int | None:
 
 
 def _width(view: View, name: str, offset: int) -> int:
-    """The bits of an integer variable, or of what an array or a pointer holds; 0: not known."""
+    """Return the bits of an integer variable, or of an array's or pointer's element; 0: unknown."""
     declared = view.syntax.declared(name, offset)
     words = set() if declared is None else set(declared.type.replace("std::", "").split())
     if words & _WIDE_WORDS:
@@ -154,8 +154,8 @@ def _narrow_ballots(view: View, name: str, span: Span) -> Iterator[Match]:
     variable, start = view.syntax.taker(span[0], "call_expression", _ON_BITS)
     if variable and _width(view, variable, start) == 32:
         rule = "CU109"
-        what = f"{variable} = {name}()"
-        yield rule_match(view, rule, (start, span[1]), what=what, names={name})
+        description = f"{variable} = {name}()"
+        yield rule_match(view, rule, (start, span[1]), what=description, names={name})
 
 
 _ON_BITS = frozenset("&|^~")
@@ -163,13 +163,13 @@ _OF_NUMBERS = _ON_BITS | set("+-*/%") | {"<<", ">>"}
 
 
 def _narrow_bits(view: View, span: Span) -> Iterator[Match]:
-    whole, given = view.syntax.call(span[0])
-    if not given:
+    whole, arguments = view.syntax.call(span[0])
+    if not arguments:
         return
-    asked = frozenset(_ASKING.findall(view.code, *given[0]))
-    words = _words(view, *given[0])
-    if asked or any(_is_lane_mask(view, word, span[0]) for word in words):
-        yield rule_match(view, "CU111", whole, names=asked)
+    queries = frozenset(_ASKING.findall(view.code, *arguments[0]))
+    words = _words(view, *arguments[0])
+    if queries or any(_is_lane_mask(view, word, span[0]) for word in words):
+        yield rule_match(view, "CU111", whole, names=queries)
 
 
 def _words(view: View, start: int, end: int) -> list[str]:
@@ -182,16 +182,18 @@ _ASKING = re.compile(
 
 
 def _is_lane_mask(view: View, name: str, offset: int, depth: int = 1) -> bool:
-    """Whether the function around `offset` stores what lanes say to a variable: a ballot, or an
-    expression of another such variable. Half of a mask that was taken on purpose is none.
+    """Return true if the function around `offset` stores a lane mask to a variable.
+
+    A lane mask is a ballot, or an expression of another such variable. Half of a mask that was
+    selected on purpose is none.
     """
     for value in view.syntax.values(name, offset):
         span = (value.start_byte, min(value.end_byte, value.start_byte + NEAR))
         if _HALF.search(view.code, *span) or inside(view.narrow_arms, span[0]):
             continue
-        others = _words(view, *span) if depth else ()
+        operands = _words(view, *span) if depth else ()
         if _ASKING.search(view.code, *span) or any(
-            _is_lane_mask(view, word, offset, depth - 1) for word in others if word != name
+            _is_lane_mask(view, word, offset, depth - 1) for word in operands if word != name
         ):
             return True
     return False
@@ -201,11 +203,11 @@ _HALF = re.compile(r">>\s*32\b")
 
 
 def _shuffle_constants(view: View, name: str, span: Span) -> Iterator[Match]:
-    whole, given = view.syntax.call(span[0])
+    whole, arguments = view.syntax.call(span[0])
     lane_at = 2 if name.endswith("_sync") else 1
-    if len(given) <= lane_at:
+    if len(arguments) <= lane_at:
         return
-    numbers = [number_of(view, view.code[slice(*argument)]) for argument in given[lane_at:]]
+    numbers = [number_of(view, view.code[slice(*argument)]) for argument in arguments[lane_at:]]
     if numbers[0] == 31 and name in ("__shfl_sync", "__shfl"):
         yield rule_match(view, "CU113", whole)
     elif len(numbers) > 1 and numbers[1] == 32:
@@ -217,7 +219,7 @@ def _shuffle_constants(view: View, name: str, span: Span) -> Iterator[Match]:
 
 
 def lane_rule_matches(view: View) -> Iterator[Match]:
-    """What the file's arithmetic says of its idea of a warp: CU111, CU113 to CU117."""
+    """Yield the matches of arithmetic with an assumed warp size: CU111, CU113 to CU117."""
     lowered = view.names_joined
     lanes = "lane" in lowered or "shfl" in lowered or "shuffle" in lowered
     if lanes and not _OF_A_CPU.search(view.code):
@@ -235,7 +237,10 @@ def lane_rule_matches(view: View) -> Iterator[Match]:
 
 
 def _shifted_by_lane(view: View) -> Iterator[Match]:
-    """One bit a lane, in a function that asks a warp: elsewhere lanes may be planes, or a CPU's."""
+    """Yield shifts of one bit a lane, in a function that calls a warp function.
+
+    In other functions lanes may be planes, or a CPU's.
+    """
     for match in _SHIFTED_BY_LANE.finditer(view.code):
         function = view.syntax.function(match.start())
         asks = function is not None and _OF_WARPS.search(view.syntax.text(function))
@@ -247,8 +252,9 @@ _OF_WARPS = re.compile(r"\b__(?:shfl|ballot|activemask|syncwarp)|_sync\b")
 
 
 def _warp_size_as_constant(view: View) -> Iterator[Match]:
-    """Where the built-in `warpSize` is a bound of an array, or an argument of a template, or else
-    has to be known to the compiler.
+    """Yield uses of the built-in `warpSize` where a constant is required.
+
+    These are an array bound, a template argument, or another value that the compiler has to know.
     """
     for place in view.syntax.places("warpSize"):
         path = view.syntax.path(place)
@@ -268,13 +274,13 @@ def _is_constant(node: Node, parent: Node) -> bool:
 
 
 def _amd_too(view: View, offset: int) -> Reach:
-    """The sides of a rule about HIP code: being in AMD's arm makes it no worse."""
+    """Return the sides of a rule about HIP code: being in AMD's arm makes it no worse."""
     reach = view.region(offset).reach
     return frozenset(SIDES) if reach == {"amd"} else reach
 
 
 def _halvings(view: View) -> Iterator[Match]:
-    """Where there is code for HIP, a kernel of 32 lanes may mean no more than 32 of them."""
+    """Yield halvings from 16 or 32 lanes. In HIP code, a kernel of 32 lanes may use only 32."""
     for pattern, shift in ((_HALVING_FROM_16, 0), (_DOUBLING_TO_32, -1)):
         for match in pattern.finditer(view.code):
             loop = view.syntax.around(match.start(), "for_statement")
@@ -298,21 +304,21 @@ def _warp_constants(view: View) -> Iterator[Match]:
 
 def _warp_constant(view: View, name: str, value: int | None, span: Span) -> Iterator[Match]:
     region = view.region(span[0])
-    amds, asked = region.reach == {"amd"}, any(map(_ARCH_MACRO.search, region.tested))
-    if value == 32 and not (amds and asked):
+    amds, by_architecture = region.reach == {"amd"}, any(map(_ARCH_MACRO.search, region.tested))
+    if value == 32 and not (amds and by_architecture):
         yield rule_match(view, "CU114", span, what=f"{name} = 32", names={name})
-    elif value == 64 and amds and not asked:
+    elif value == 64 and amds and not by_architecture:
         yield rule_match(view, "CU117", span, what=f"{name} = 64", sides=SIDES)
 
 
 def _lane_arithmetic(view: View) -> Iterator[Match]:
     for match in _LANE_ARITHMETIC.finditer(view.code):
-        left = match["left"]
+        operand = match["left"]
         start = match.start()
         # The variable that the arithmetic is for may be named after lanes or warps.
         variable, _start = view.syntax.taker(match.start("op"), "binary_expression", _OF_NUMBERS)
-        lanes = _OF_LANES.search(variable) and not left.isdigit() and view.in_device_code(start)
-        if _THREAD_NAME.fullmatch(left) or lanes:
+        lanes = _OF_LANES.search(variable) and not operand.isdigit() and view.in_device_code(start)
+        if _THREAD_NAME.fullmatch(operand) or lanes:
             # Right as long as all of the kernel means groups of 32: open, as a constant is.
             yield rule_match(view, "CU114", match.span())
 
@@ -336,9 +342,9 @@ def _after_partial_returns(view: View) -> Iterator[Match]:
             if _is_full(view, match["mask"])
         ]
         for shuffle in shuffles:
-            what = f"{shuffle['name']} after `{returned['condition'].strip()}` returned"
+            description = f"{shuffle['name']} after `{returned['condition'].strip()}` returned"
             first = (shuffles[0].start(), shuffles[0].end())
-            match = rule_match(view, "CU171", first, what=what)
+            match = rule_match(view, "CU171", first, what=description)
             yield replace(match, use=shuffle.start())
 
 
@@ -348,7 +354,7 @@ def _is_full(view: View, mask: str) -> bool:
 
 
 def _is_of_a_thread(view: View, name: str, offset: int, depth: int = 2) -> bool:
-    """Whether a variable's value differs between the threads of a block."""
+    """Return true if a variable's value differs between the threads of a block."""
     if name in {"threadIdx", "laneId", "lane_id"}:
         return True
     for value in view.syntax.values(name, offset) if depth else ():

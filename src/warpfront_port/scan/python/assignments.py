@@ -1,5 +1,5 @@
-"""Settings that Python gives, however that is spelled: assignments, arguments, defaults, items of
-dictionaries, `setattr`, `config.patch`, options of a command line. Pure.
+"""Settings in Python in any form: assignments, arguments, defaults, items of dictionaries,
+`setattr`, `config.patch`, options of a command line. Pure.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ _ENUMS = frozenset({"Enum", "StrEnum", "IntEnum", "Flag"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """`name` is given `value` at `node`; `own` where the name is the program's own, and nothing
-    says yet that a library will read it.
+    """An assignment of `value` to `name` at `node`.
+
+    `own` is true for a name of the program's own that no library is known to read.
     """
 
     name: str
@@ -34,12 +35,12 @@ class Assignment:
 
 
 def _is_amount(node: ast.expr) -> bool:
-    """A number that is no yes: the rate in `{"tf32": 156e12}`."""
+    """Return true for a number that does not mean yes: the rate in `{"tf32": 156e12}`."""
     return isinstance(node, ast.Constant) and node.value not in (0, 1)
 
 
 def settings_given(module: Module, node: ast.AST) -> Iterator[Seen]:
-    """Every setting of a rule that this node gives a value to."""
+    """Yield every setting of a rule that this node assigns."""
     if not module.has_settings:
         return
     for assignment in _assignments(module, node):
@@ -51,16 +52,16 @@ def _judged(module: Module, assignment: Assignment) -> Iterator[Seen]:
         return
     for text in module.scopes.texts(assignment.value):
         for setting_use in read_setting(assignment.name, text.text, own=assignment.own):
-            seen = Seen(
+            sighting = Seen(
                 rule=setting_use.rule, node=text.node, what=setting_use.what, via=assignment.node
             )
-            yield seen if text.node is not assignment.value else replace(seen, via=None)
+            yield sighting if text.node is not assignment.value else replace(sighting, via=None)
     if text_of(assignment.value) is None and not _is_amount(assignment.value):
         for setting_use in read_setting(assignment.name, "true", own=assignment.own):
             sides = Conditions.of(module).true_for(assignment.value)
             if sides:
-                what = module.shown(assignment.node)
-                yield Seen(rule=setting_use.rule, node=assignment.node, what=what, sides=sides)
+                source = module.shown(assignment.node)
+                yield Seen(rule=setting_use.rule, node=assignment.node, what=source, sides=sides)
 
 
 def _assignments(module: Module, node: ast.AST) -> Iterator[Assignment]:
@@ -89,8 +90,8 @@ def _assigned(
     module: Module, target: ast.expr, value: ast.expr, node: ast.AST
 ) -> Iterator[Assignment]:
     if isinstance(target, ast.Tuple | ast.List) and isinstance(value, ast.Tuple | ast.List):
-        for element, its in zip(target.elts, value.elts, strict=False):
-            yield from _assigned(module, element, its, node)
+        for element, item in zip(target.elts, value.elts, strict=False):
+            yield from _assigned(module, element, item, node)
     elif isinstance(target, ast.Name) and not _is_of_an_enum(module, node):
         yield Assignment(name=target.id, value=value, node=node, own=True)
     elif isinstance(target, ast.Attribute):
@@ -102,7 +103,7 @@ def _assigned(
 
 
 def _is_of_an_enum(module: Module, node: ast.AST) -> bool:
-    """A constant of an enumeration names a choice and makes none."""
+    """Return true for a constant of an enumeration, which names a choice and makes none."""
     parent = module.parents.get(node)
     return isinstance(parent, ast.ClassDef) and any(
         module.dotted(base).split(".")[-1] in _ENUMS for base in parent.bases
@@ -112,8 +113,8 @@ def _is_of_an_enum(module: Module, node: ast.AST) -> bool:
 def _attributes(
     module: Module, owner: ast.expr, name: str, value: ast.expr, node: ast.AST
 ) -> Iterator[Assignment]:
-    """An attribute of everything that `owner` may stand for."""
-    owners = {module.dotted(one) for one in (owner, *module.scopes.values(owner))} - {""}
+    """Yield an attribute of every possible value of `owner`."""
+    owners = {module.dotted(base) for base in (owner, *module.scopes.values(owner))} - {""}
     for dotted in sorted(owners, key=len, reverse=True) or [""]:
         full = f"{dotted}.{name}".strip(".")
         if len(owners) < 2 or any(read_setting(full, text) for text in ("true", "tf32")):
@@ -125,7 +126,7 @@ def _attributes(
 def _items(
     module: Module, node: ast.Dict, keys: list[ast.expr | None], values: list[ast.expr]
 ) -> Iterator[Assignment]:
-    """The items of a dictionary; none of one that repeats a model's config.json."""
+    """Yield the items of a dictionary; none of one that repeats a model's config.json."""
     context = _receiver(module, node)
     names = [text_of(key) for key in keys]
     copied = not _OF_A_MODEL.isdisjoint(name for name in names if name)
@@ -138,7 +139,7 @@ _OF_A_MODEL = frozenset({"architectures", "transformers_version"})
 
 
 def _receiver(module: Module, node: ast.Dict) -> str:
-    """`inductor.` before the keys of a dictionary that inductor's settings are given with."""
+    """Return the prefix for keys of a dictionary of settings: `inductor.` for inductor's."""
     parent = module.parents.get(node)
     if isinstance(parent, ast.keyword) and parent.arg == "options":
         return "compile." if _compiles(module, module.parents.get(parent)) else ""
@@ -148,7 +149,7 @@ def _receiver(module: Module, node: ast.Dict) -> str:
 
 
 def _compiles(module: Module, call: ast.AST | None) -> bool:
-    """Whether a call is torch's compile, of the function or of a module's method."""
+    """Return true if a call is torch's compile, of the function or of a module's method."""
     if not isinstance(call, ast.Call):
         return False
     dotted = module.dotted(call.func)
@@ -156,8 +157,8 @@ def _compiles(module: Module, call: ast.AST | None) -> bool:
         return True
     if not isinstance(call.func, ast.Attribute) or call.func.attr != "compile":
         return False
-    made = module.scopes.one(call.func.value)
-    makers = [inner.func for inner in ast.walk(made) if isinstance(inner, ast.Call)]
+    receiver = module.scopes.one(call.func.value)
+    makers = [inner.func for inner in ast.walk(receiver) if isinstance(inner, ast.Call)]
     roots = {module.dotted(maker).split(".")[0] for maker in makers}
     foreign = {name.split(".")[0] for name in module.imported.values()} - {"torch"}
     root = module.dotted(call.func.value).split(".")[0]
@@ -167,7 +168,7 @@ def _compiles(module: Module, call: ast.AST | None) -> bool:
 
 
 def _is_no_model(module: Module, name: str) -> bool:
-    """Whether a class of this module is none of torch's modules."""
+    """Return true if a class of this module is none of torch's modules."""
     bases = module.classes[name].bases if name in module.classes else None
     return bases is not None and not any("Mod" in module.dotted(base) for base in bases)
 
@@ -206,7 +207,7 @@ def _set_by_name(module: Module, call: ast.Call, last: str) -> Iterator[Assignme
 
 
 def _pairs(call: ast.Call, last: str, dotted: str) -> Iterator[Assignment]:
-    """A name and its value as two arguments; of `get` and the like the value is a default."""
+    """Yield a name and its value as two arguments. In `get` and the like the value is a default."""
     place = 1 if last == "getattr" else 0
     if len(call.args) != place + 2:
         return
@@ -217,7 +218,7 @@ def _pairs(call: ast.Call, last: str, dotted: str) -> Iterator[Assignment]:
 
 
 def _options(call: ast.Call) -> Iterator[Assignment]:
-    """`add_argument("--compile-mode", default="reduce-overhead")`."""
+    """Yield `add_argument("--compile-mode", default="reduce-overhead")`."""
     flags = [flag for flag in map(text_of, call.args) if flag is not None]
     default = next((item.value for item in call.keywords if item.arg == "default"), None)
     if default is not None:
@@ -226,7 +227,7 @@ def _options(call: ast.Call) -> Iterator[Assignment]:
 
 
 def compile_arguments(module: Module, call: ast.Call) -> Iterator[Seen]:
-    """What reaches torch's compile under any name: the mode, and the backend cudagraphs."""
+    """Yield arguments of torch's compile under any name: the mode, and the backend cudagraphs."""
     chosen = any(item.arg in {"mode", "backend", None} for item in call.keywords)
     if not chosen or not module.has_settings or not _compiles(module, call):
         return
@@ -240,7 +241,7 @@ def compile_arguments(module: Module, call: ast.Call) -> Iterator[Seen]:
 
 
 def _keywords(module: Module, call: ast.Call) -> Iterator[tuple[str, ast.expr]]:
-    """The keywords of a call, those of dictionaries that it unpacks among them."""
+    """Yield the keywords of a call, including those of unpacked dictionaries."""
     for item in call.keywords:
         if item.arg is not None:
             yield item.arg, item.value

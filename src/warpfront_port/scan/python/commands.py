@@ -24,7 +24,7 @@ _REQUIREMENTS = ("install_requires", "setup_requires", "tests_require")
 
 
 def started(module: Module, node: ast.Call) -> Iterator[Seen]:
-    """`subprocess.run(["pip", "install", "-e", "."])`, `os.system("pip install -e .")`."""
+    """Yield `subprocess.run(["pip", "install", "-e", "."])`, `os.system("pip install -e .")`."""
     if last_name(node.func) not in STARTERS or not node.args:
         return
     for value in module.scopes.values(node.args[0]):
@@ -37,7 +37,7 @@ def started(module: Module, node: ast.Call) -> Iterator[Seen]:
 
 
 def _word(module: Module, node: ast.expr) -> str:
-    """One word of a command, quoted where it needs to be; `_` for what is not known."""
+    """Return one word of a command, quoted where needed, with `_` for an unknown part."""
     if module.dotted(node) == "sys.executable":
         return "python"
     text = next((text.text for text in module.scopes.texts(node)), "_").replace(HOLE, "_")
@@ -47,14 +47,14 @@ def _word(module: Module, node: ast.expr) -> str:
 def _of_command(command: str, node: ast.AST, via: ast.AST) -> Iterator[Seen]:
     rules: set[str] = set()
     for match in script_rule_matches(command, whole=command):
-        wanted = _TAKEN.fullmatch(match.rule) or match.rule in _SETTINGS
-        if wanted and match.rule not in rules:
+        relevant = _TAKEN.fullmatch(match.rule) or match.rule in _SETTINGS
+        if relevant and match.rule not in rules:
             rules.add(match.rule)
             yield Seen(rule=match.rule, node=node, what=match.what, shift=match.shift, via=via)
 
 
 def sessions(module: Module, node: ast.Call) -> Iterator[Seen]:
-    """nox's `session.install("-e", ".")`."""
+    """Yield nox's `session.install("-e", ".")`."""
     function = node.func
     if not isinstance(function, ast.Attribute) or function.attr != "install":
         return
@@ -64,7 +64,7 @@ def sessions(module: Module, node: ast.Call) -> Iterator[Seen]:
 
 
 def setup_requirements(module: Module, node: ast.Call) -> Iterator[Seen]:
-    """`setup(install_requires=[...], extras_require={...}, python_requires=">=3.11")`."""
+    """Yield `setup(install_requires=[...], extras_require={...}, python_requires=">=3.11")`."""
     if last_name(node.func) != "setup":
         return
     for name in _REQUIREMENTS:
@@ -90,11 +90,15 @@ def _required(module: Module, node: ast.AST | None, extra: str, via: ast.AST) ->
 
 
 def script_requirements(module: Module) -> Iterator[Match]:
-    """The dependencies of a script that carries them in a comment (PEP 723)."""
+    """Yield the dependencies in a script's comment (PEP 723)."""
     match = _SCRIPT.search(module.text)
     if match is None:
         return
     plain = re.sub(r"(?m)^# ?", lambda marks: " " * len(marks[0]), match[1])
-    for one in toml_rule_matches(f"[project]\n{plain}"):
+    for requirement_match in toml_rule_matches(f"[project]\n{plain}"):
         moved = match.start(1) - len("[project]\n")
-        yield replace(one, start=one.start + moved, end=one.end + moved)
+        yield replace(
+            requirement_match,
+            start=requirement_match.start + moved,
+            end=requirement_match.end + moved,
+        )

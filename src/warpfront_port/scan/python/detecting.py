@@ -1,7 +1,7 @@
 """The engine for Python source, by `ast`, and for the code cells of notebooks. Pure.
 
-Each rule's detector is a function of one node; what stands around the node (`gates`) is asked only
-about what a detector saw. CUDA inside string literals is handed to the CUDA engine.
+Each rule's detector is a function of one node. The conditions around a node (`gates`) are evaluated
+only for matches. CUDA inside string literals goes to the CUDA engine.
 """
 
 from __future__ import annotations
@@ -105,8 +105,8 @@ _DETECTORS: Mapping[type[ast.AST], tuple[Detector, ...]] = {
         without_cuda.questions,
     ),
 }
-# Rules about how the vendors are told apart: the gate that they are part of does not excuse them.
-# 32 lanes, or a capability, written down where only AMD comes is somebody's answer for its devices.
+# Rules about tests that distinguish vendors: the gate that they are part of does not excuse them.
+# 32 lanes, or a capability, in code for AMD alone is a deliberate value for its devices.
 _DECIDED = frozenset({"PY019", "PY038", "PY055"})
 # Nothing in a module can be a sighting if it has none of these, whatever their case, and none of
 # the tables' names. A search for each is many times as fast as one for all of them by a pattern.
@@ -161,9 +161,9 @@ def reads(path: PurePosixPath) -> bool:
 def rule_matches(
     source: SourceText, context: Context, read_cuda: CudaReader | None = None
 ) -> Iterator[Match]:
-    """Everything in a module that a rule is about. `read_cuda` reads CUDA inside strings.
+    """Yield the matches of every rule in a module.
 
-    What does not parse is one sighting of SC003.
+    `read_cuda` reads CUDA inside strings. A module that does not parse is one match of SC003.
     """
     if not _is_worth_parsing(source.text):
         return
@@ -174,12 +174,12 @@ def rule_matches(
         return
     yield from commands.script_requirements(module)
     gates = Gates(module)
-    said: set[object] = set()
-    for seen in _seen(module, context):
-        for rule_match in _rule_match(module, gates, seen):
-            once = _once(module, seen, rule_match)
-            if once is None or once not in said:
-                said.add(once)
+    reported: set[object] = set()
+    for sighting in _seen(module, context):
+        for rule_match in _rule_match(module, gates, sighting):
+            once = _once(module, sighting, rule_match)
+            if once is None or once not in reported:
+                reported.add(once)
                 yield rule_match
     if read_cuda is not None:
         yield from _inside_strings(module, gates, read_cuda, context)
@@ -193,19 +193,28 @@ def _is_worth_parsing(text: str) -> bool:
 def _seen(module: Module, context: Context) -> Iterator[Seen]:
     for node in module.nodes:
         for detect in _DETECTORS.get(type(node), ()):
-            for seen in detect(module, node):
-                package = seen.what.partition(".")[0] if seen.rule in _OF_PACKAGES else ""
+            for sighting in detect(module, node):
+                package = sighting.what.partition(".")[0] if sighting.rule in _OF_PACKAGES else ""
                 if package not in context.own_packages:
-                    yield seen
+                    yield sighting
 
 
-def _once(module: Module, seen: Seen, rule_match: Match) -> object:
-    """What is said once: a package behind one gate, a dtype in one function; None for the rest."""
-    if seen.rule in _OF_PACKAGES:
-        package = seen.what.split(".", maxsplit=1)[0]
-        return seen.rule, package, rule_match.gate, rule_match.sides, rule_match.shift
-    if seen.rule == "PY037":
-        return seen.rule, seen.what, rule_match.gate, rule_match.sides, module.scope(seen.node)
+def _once(module: Module, sighting: Seen, rule_match: Match) -> object:
+    """Return the key of a match reported once, None for the rest.
+
+    A package behind one gate, and a dtype in one function, are reported once.
+    """
+    if sighting.rule in _OF_PACKAGES:
+        package = sighting.what.split(".", maxsplit=1)[0]
+        return sighting.rule, package, rule_match.gate, rule_match.sides, rule_match.shift
+    if sighting.rule == "PY037":
+        return (
+            sighting.rule,
+            sighting.what,
+            rule_match.gate,
+            rule_match.sides,
+            module.scope(sighting.node),
+        )
     return None
 
 
@@ -217,34 +226,34 @@ def _unreadable(source: SourceText, error: Exception | MemoryError) -> Match:
     return Match(rule="SC003", start=start, end=start, what=reason)
 
 
-def _rule_match(module: Module, gates: Gates, seen: Seen) -> Iterator[Match]:
-    start, end = module.span(seen.node)
-    standing = _joined(gates.standing(seen.node), seen, gates)
-    if seen.rule in _DECIDED and standing.sides == {"amd"}:
+def _rule_match(module: Module, gates: Gates, sighting: Seen) -> Iterator[Match]:
+    start, end = module.span(sighting.node)
+    standing = _joined(gates.standing(sighting.node), sighting, gates)
+    if sighting.rule in _DECIDED and standing.sides == {"amd"}:
         return
     match = Match(
-        rule=seen.rule,
+        rule=sighting.rule,
         start=start,
         end=end,
-        what=seen.what,
-        shift=seen.shift,
+        what=sighting.what,
+        shift=sighting.shift,
         sides=standing.sides,
         gate=standing.gate,
         gate_line=standing.line,
     )
-    if seen.rule in _ABOUT_GATES and standing.gate is Gate.AVAILABILITY:
+    if sighting.rule in _ABOUT_GATES and standing.gate is Gate.AVAILABILITY:
         match = dataclasses.replace(match, gate=Gate.OPEN)
     yield match
 
 
-def _joined(standing: Standing, seen: Seen, gates: Gates) -> Standing:
-    """What stands before a value where it is written, and before where it takes effect."""
-    sides, line = standing.sides & seen.sides, standing.line
-    if seen.via is None:
+def _joined(standing: Standing, sighting: Seen, gates: Gates) -> Standing:
+    """Return the conditions before a value where it is written and where it takes effect."""
+    sides, line = standing.sides & sighting.sides, standing.line
+    if sighting.via is None:
         return dataclasses.replace(standing, sides=sides)
-    there = gates.standing(seen.via)
-    gate = standing.gate if standing.gate is not Gate.OPEN else there.gate
-    return Standing(sides=sides & there.sides, gate=gate, line=line or there.line)
+    effect = gates.standing(sighting.via)
+    gate = standing.gate if standing.gate is not Gate.OPEN else effect.gate
+    return Standing(sides=sides & effect.sides, gate=gate, line=line or effect.line)
 
 
 def _inside_strings(

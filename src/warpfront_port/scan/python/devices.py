@@ -30,7 +30,7 @@ _LAUNCHES = re.compile(r"triton|cuda|kernel|warp|launch|RawKernel|load_inline", 
 
 
 def _calls(module: Module, node: ast.AST, ends: tuple[str, ...]) -> bool:
-    """Whether `node`, or the one value of the name it is, is (built from) such a call."""
+    """Return true if `node`, or the one value of the name it is, is (built from) such a call."""
     for candidate in (node, module.scopes.one(node)):
         inner = candidate
         while isinstance(inner, ast.Subscript | ast.Attribute | ast.Call):
@@ -45,7 +45,7 @@ def _calls(module: Module, node: ast.AST, ends: tuple[str, ...]) -> bool:
 
 
 def comparisons(module: Module, node: ast.Compare) -> Iterator[Seen]:
-    """Device names, compute capabilities and gfx names that are compared."""
+    """Yield compared device names, compute capabilities and gfx names."""
     sides = [node.left, *node.comparators]
     yield from _device_names(module, node, sides)
     yield from _capabilities(module, node, sides)
@@ -83,7 +83,7 @@ def _device_names(module: Module, node: ast.AST, sides: list[ast.expr]) -> Itera
 
 
 def name_prefixes(module: Module, node: ast.Call) -> Iterator[Seen]:
-    """`name.startswith("NVIDIA")`."""
+    """Yield `name.startswith("NVIDIA")`."""
     function = node.func
     if isinstance(function, ast.Attribute) and function.attr in {"startswith", "endswith"}:
         yield from _device_names(module, node, [function.value, *node.args])
@@ -119,8 +119,10 @@ def _capabilities(module: Module, node: ast.Compare, sides: list[ast.expr]) -> I
 
 
 def _is_lower_bound(node: ast.Compare, sides: list[ast.expr]) -> bool:
-    """`>= 8`: every GPU of AMD's answers 9 or more, and so goes where newer ones go; what is for
-    Ampere and later (bfloat16, say) most often is for them too.
+    """Return true for an ordered comparison with a capability below 9, such as `>= 8`.
+
+    Every GPU of AMD's reports 9 or more, and so takes the arm of newer ones. Code for Ampere and
+    later (bfloat16, say) most often fits them too.
     """
     numbers = (node.value for side in filter(_is_number, sides) for node in ast.walk(side)
                if isinstance(node, ast.Constant) and isinstance(node.value, int))  # fmt: skip
@@ -134,7 +136,7 @@ _CODES = 20
 
 
 def capability_queries(module: Module, node: ast.Call) -> Iterator[Seen]:
-    """`current_platform.has_device_capability(90)`."""
+    """Yield `current_platform.has_device_capability(90)`."""
     name = node.func.attr if isinstance(node.func, ast.Attribute) else module.dotted(node.func)
     if re.fullmatch(r"_*has_(?:device_)?(?:cuda_)?capability", name) and any(
         _is_number(argument) for argument in node.args
@@ -143,10 +145,13 @@ def capability_queries(module: Module, node: ast.Call) -> Iterator[Seen]:
 
 
 def _asked_of_a_function(module: Module, node: ast.Call, name: str) -> Iterator[Seen]:
-    """A function of the project may ask for the vendor itself: seen here, or imported."""
+    """Yield a call that tests a capability, unless the project's function tests for ROCm itself.
+
+    A call of an imported function is one level lower, since its code is unknown.
+    """
     if isinstance(node.func, ast.Name):
-        own = "".join(module.source_of(value) for value in module.returned.get(node.func.id, ()))
-        if "version.hip" in own or "is_rocm" in own:
+        source = "".join(module.source_of(value) for value in module.returned.get(node.func.id, ()))
+        if "version.hip" in source or "is_rocm" in source:
             return
         imported = node.func.id in module.imported
         yield Seen(rule="PY019", node=node, what=module.shown(node), shift=-int(imported))
@@ -155,7 +160,7 @@ def _asked_of_a_function(module: Module, node: ast.Call, name: str) -> Iterator[
 
 
 def cuda_version_parsed(module: Module, node: ast.Attribute) -> Iterator[Seen]:
-    """`torch.version.cuda.split(".")`, `Version(torch.version.cuda)`, `torch.version.cuda[:4]`."""
+    """Yield `torch.version.cuda.split(".")`, `Version(torch.version.cuda)` and slices of it."""
     if module.dotted(node) != "torch.version.cuda":
         return
     parent = module.parents[node]
@@ -171,7 +176,7 @@ def cuda_version_parsed(module: Module, node: ast.Attribute) -> Iterator[Seen]:
 
 
 def cuda_version_taken_apart(module: Module, node: ast.Call) -> Iterator[Seen]:
-    """`os.environ.get("X", torch.version.cuda).split(".")`: None where nobody sets X."""
+    """Yield `os.environ.get("X", torch.version.cuda).split(".")`, which is None unless X is set."""
     function = node.func
     if not isinstance(function, ast.Attribute) or function.attr not in _OF_STRINGS:
         return
@@ -185,7 +190,7 @@ def cuda_version_taken_apart(module: Module, node: ast.Call) -> Iterator[Seen]:
 
 
 def _is_for_nvidia(module: Module, node: ast.AST) -> bool:
-    """Whether the test guards what is NVIDIA's own, or the module asks for AMD as well."""
+    """Return true if the test guards NVIDIA's own code, or the module tests for AMD as well."""
     if "version.hip" in module.text:
         return True
     test = next((p for p, _ in module.ancestors(node) if isinstance(p, ast.If)), None)
@@ -195,7 +200,10 @@ def _is_for_nvidia(module: Module, node: ast.AST) -> bool:
 
 
 def _asked_before(module: Module, node: ast.AST) -> bool:
-    """Inside `if torch.version.cuda` (the gates see those that leave or choose by side)."""
+    """Return true after `torch.version.cuda` in the same `and`, or in a try that handles None.
+
+    The gates handle exits and choices by side.
+    """
     for parent, child in module.ancestors(node):
         if isinstance(parent, ast.BoolOp) and isinstance(parent.op, ast.And):
             before = parent.values[: parent.values.index(child)] if child in parent.values else []
@@ -222,8 +230,8 @@ def _names(node: ast.expr) -> Iterator[str]:
 def _is_bare_test(module: Module, node: ast.AST) -> bool:
     parent = module.parents[node]
     if isinstance(parent, ast.Compare):
-        others = [side for side in (parent.left, *parent.comparators) if side is not node]
-        if not all(isinstance(other, ast.Constant) and other.value is None for other in others):
+        operands = [side for side in (parent.left, *parent.comparators) if side is not node]
+        if not all(isinstance(other, ast.Constant) and other.value is None for other in operands):
             return False
         node, parent = parent, module.parents[parent]
     while isinstance(parent, ast.BoolOp):
@@ -234,7 +242,7 @@ def _is_bare_test(module: Module, node: ast.AST) -> bool:
 
 
 def arch_lists(module: Module, node: ast.Call) -> Iterator[Seen]:
-    """`get_arch_list()` whose elements are taken apart at `_`."""
+    """Yield `get_arch_list()` with its elements split at `_`."""
     function = node.func
     if not isinstance(function, ast.Attribute) or function.attr not in {"split", "partition"}:
         return
@@ -256,7 +264,7 @@ def _elements_of_arch_list(module: Module, node: ast.AST) -> bool:
 
 
 def nvml_as_a_test(module: Module, node: ast.Try) -> Iterator[Seen]:
-    """`try: nvmlInit() except: <go on with the CPU>`."""
+    """Yield `try: nvmlInit() except: <go on with the CPU>`."""
     started = [
         inner
         for statement in node.body
@@ -272,17 +280,17 @@ def nvml_as_a_test(module: Module, node: ast.Try) -> Iterator[Seen]:
 
 
 def mock_fallbacks(module: Module, node: ast.Try) -> Iterator[Seen]:
-    """`except Exception:` around a device's start that goes on with the CPU or a mock."""
+    """Yield `except Exception:` around a device's start that goes on with the CPU or a mock."""
     body = "".join(module.source_of(statement) for statement in node.body)
     if not re.search(r"\.to\(|\.cuda\(|cuda|hip\b|rocm", body):
         return
     for handler in node.handlers:
         wide = handler.type is None or module.dotted(handler.type) in {"Exception", "BaseException"}
-        said = "".join(module.source_of(statement) for statement in handler.body)
+        source = "".join(module.source_of(statement) for statement in handler.body)
         gives_up = re.search(
             r"""mock|device\w*\s*=\s*(?:torch\.device\()?["']cpu["']"""
             r"""|return\s+(?:torch\.device\()?["']cpu["']""",
-            said,
+            source,
             re.IGNORECASE,
         )
         raises = any(isinstance(inner, ast.Raise) for inner in ast.walk(handler))
@@ -291,7 +299,7 @@ def mock_fallbacks(module: Module, node: ast.Try) -> Iterator[Seen]:
 
 
 def home_as_switch(module: Module, node: ast.Name | ast.Attribute) -> Iterator[Seen]:
-    """`if CUDA_HOME is not None:` and `if ROCM_HOME:` as the question which build this is."""
+    """Yield `if CUDA_HOME is not None:` and `if ROCM_HOME:` as the question which build this is."""
     if not module.names("CUDA_HOME", "ROCM_HOME"):
         return
     last = module.dotted(node).split(".")[-1]
@@ -309,7 +317,7 @@ def home_as_switch(module: Module, node: ast.Name | ast.Attribute) -> Iterator[S
 
 
 def _enclosing_test(module: Module, node: ast.AST) -> ast.AST | None:
-    """The whole condition that `node` is an operand of (through and/or/not and None checks)."""
+    """Return the whole condition around the operand `node` (and/or/not and None checks)."""
     for parent, child in module.ancestors(node):
         if isinstance(parent, ast.If | ast.IfExp) and child is parent.test:
             worded = isinstance(parent, ast.IfExp) and text_of(parent.body) is not None
@@ -326,7 +334,7 @@ def _enclosing_test(module: Module, node: ast.AST) -> ast.AST | None:
 
 
 def rocm_folder(module: Module, node: ast.Call) -> Iterator[Seen]:
-    """`os.path.exists("/opt/rocm")`."""
+    """Yield `os.path.exists("/opt/rocm")`."""
     name = module.dotted(node.func).split(".")[-1]
     argument = node.args[0] if node.args else None
     if isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Call):
@@ -340,7 +348,7 @@ def rocm_folder(module: Module, node: ast.Call) -> Iterator[Seen]:
 
 
 def libraries(module: Module, node: ast.Call) -> Iterator[Seen]:
-    """`ctypes.CDLL("libcuda.so.1")`."""
+    """Yield `ctypes.CDLL("libcuda.so.1")`."""
     name = module.dotted(node.func).split(".")[-1]
     if name not in {"CDLL", "PyDLL", "WinDLL", "LoadLibrary", "load_library", "dlopen"}:
         return
@@ -350,7 +358,7 @@ def libraries(module: Module, node: ast.Call) -> Iterator[Seen]:
 
 
 def library_choices(module: Module, node: ast.Call) -> Iterator[Seen]:
-    """`torch.backends.cuda.preferred_linalg_library("cusolver")`."""
+    """Yield `torch.backends.cuda.preferred_linalg_library("cusolver")`."""
     name = module.dotted(node.func).split(".")[-1]
     if name in {"preferred_linalg_library", "preferred_blas_library"}:
         text = text_of(node.args[0]) if node.args else text_of(keyword(node, "backend"))
@@ -359,7 +367,7 @@ def library_choices(module: Module, node: ast.Call) -> Iterator[Seen]:
 
 
 def arch_alternatives(module: Module, node: ast.BoolOp) -> Iterator[Seen]:
-    """`"gfx1200" or "gfx1201" in arch`: true whatever `arch` is."""
+    """Yield `"gfx1200" or "gfx1201" in arch`: true whatever `arch` is."""
     if isinstance(node.op, ast.Or) and any(
         (text := text_of(value)) is not None and text.startswith(("gfx", "sm_"))
         for value in node.values[:-1]
@@ -368,7 +376,7 @@ def arch_alternatives(module: Module, node: ast.BoolOp) -> Iterator[Seen]:
 
 
 def core_arithmetic(module: Module, node: ast.BinOp) -> Iterator[Seen]:
-    """`multi_processor_count * 128`: cores or threads of an SM that a CU does not have."""
+    """Yield `multi_processor_count * 128`: cores or threads of an SM that a CU does not have."""
     if not isinstance(node.op, ast.Mult):
         return
     for side, other in ((node.left, node.right), (node.right, node.left)):
@@ -379,7 +387,7 @@ def core_arithmetic(module: Module, node: ast.BinOp) -> Iterator[Seen]:
 
 
 def warp_sizes(module: Module, node: ast.Assign) -> Iterator[Seen]:
-    """`WARP_SIZE = 32` on the host, in a module that launches kernels."""
+    """Yield `WARP_SIZE = 32` on the host, in a module that launches kernels."""
     if isinstance(node.value, ast.Constant) and node.value.value == 32:
         for target in node.targets:
             name = target.id if isinstance(target, ast.Name) else getattr(target, "attr", "")
@@ -388,7 +396,7 @@ def warp_sizes(module: Module, node: ast.Assign) -> Iterator[Seen]:
 
 
 def patched_packages(module: Module, node: ast.Constant) -> Iterator[Seen]:
-    """Files copied over those of an installed package: in commands and sentences about them."""
+    """Yield files copied over those of an installed package, in commands and in sentences."""
     text = node.value
     if not isinstance(text, str) or "site-packages" not in text or node in module.docstrings:
         return
@@ -397,7 +405,7 @@ def patched_packages(module: Module, node: ast.Constant) -> Iterator[Seen]:
 
 
 def copied_over(module: Module, node: ast.Call) -> Iterator[Seen]:
-    """`shutil.copytree(ours, Path(transformers.__file__).parent)`."""
+    """Yield `shutil.copytree(ours, Path(transformers.__file__).parent)`."""
     name = module.dotted(node.func)
     if name not in {"shutil.copytree", "shutil.copy", "shutil.copyfile", "shutil.copy2"}:
         return
@@ -414,7 +422,7 @@ def copied_over(module: Module, node: ast.Call) -> Iterator[Seen]:
 
 
 def nccl(module: Module, node: ast.Call) -> Iterator[Seen]:
-    """`init_process_group("nccl")`: RCCL answers to it on ROCm, Gaudi's collectives to hccl."""
+    """Yield `init_process_group("nccl")`. RCCL accepts it on ROCm; Gaudi needs hccl."""
     if module.dotted(node.func).split(".")[-1] not in {"init_process_group", "new_group"}:
         return
     for argument in (*node.args[:1], *(i.value for i in node.keywords if i.arg == "backend")):

@@ -1,4 +1,4 @@
-"""Rules about what a setup.py (or another module that builds extensions) tells compilers. Pure."""
+"""Rules about compiler options in a setup.py (or another module that builds extensions). Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ASKING = re.compile(
 
 
 def flags(module: Module, node: ast.Constant) -> Iterator[Seen]:
-    """Flags and architectures in string constants."""
+    """Yield flags and architectures in string constants."""
     text = node.value
     if not isinstance(text, str) or len(text) < 3 or node in module.docstrings:
         return
@@ -43,15 +43,19 @@ def flags(module: Module, node: ast.Constant) -> Iterator[Seen]:
     if GFX.search(text):
         yield Seen(rule="BL203", node=node, what=text[:60])
     asking = _ASKING.match(text)
-    around = (module.source_of(one) for one, _ in islice(module.ancestors(node), 3))
-    of_program = any("--version" in one or "which(" in one for one in around)
+    around = (module.source_of(ancestor) for ancestor, _ in islice(module.ancestors(node), 3))
+    of_program = any("--version" in ancestor or "which(" in ancestor for ancestor in around)
     if asking is not None and "PYTORCH_ROCM_ARCH" not in module.text and not of_program:
         yield Seen(rule="BL204", node=node, what=asking[1])
 
 
 def is_said(module: Module, node: ast.AST) -> bool:
-    """Whether a text is only printed, logged or raised."""
-    calls = (last_name(one.func) for one, _ in module.ancestors(node) if isinstance(one, ast.Call))
+    """Return true if a text is only printed, logged or raised."""
+    calls = (
+        last_name(ancestor.func)
+        for ancestor, _ in module.ancestors(node)
+        if isinstance(ancestor, ast.Call)
+    )
     return _SAYING.search(next(calls, "")) is not None
 
 
@@ -68,29 +72,29 @@ def library_places(module: Module, node: ast.Constant) -> Iterator[Seen]:
 
 
 def knows_hip(module: Module) -> bool:
-    """Whether a build asks for ROCm anywhere."""
+    """Return true if a build tests for ROCm anywhere."""
     return _HIP.search(module.text) is not None
 
 
 def cuda_alone(module: Module, node: ast.Raise | ast.Assert) -> Iterator[Seen]:
-    """`raise RuntimeError("... an NVIDIA GPU ...")` in a build that never asks for ROCm."""
-    said = node.exc if isinstance(node, ast.Raise) else node.msg
-    if said is None or not module.builds_extensions or knows_hip(module):
+    """Yield `raise RuntimeError("... an NVIDIA GPU ...")` in a build that never tests for ROCm."""
+    message = node.exc if isinstance(node, ast.Raise) else node.msg
+    if message is None or not module.builds_extensions or knows_hip(module):
         return
-    texts = (text_of(part) or "" for part in ast.walk(said))
+    texts = (text_of(part) or "" for part in ast.walk(message))
     if any(_NVIDIA_ALONE.search(text) for text in texts):
         yield Seen(rule="BL216", node=node, what=module.shown(node, 60))
 
 
 def toolkit_imports(module: Module, node: ast.ImportFrom) -> Iterator[Seen]:
-    """`from torch.utils.cpp_extension import CUDA_HOME`, with nothing of ROCm's beside it."""
+    """Yield `from torch.utils.cpp_extension import CUDA_HOME` without an import for ROCm."""
     named = any(alias.name == "CUDA_HOME" for alias in node.names)
     if named and node.module == "torch.utils.cpp_extension" and not knows_hip(module):
         yield Seen(rule="PY047", node=node, what="CUDA_HOME", shift=-1)
 
 
 def libraries_added(module: Module, node: ast.Constant) -> Iterator[Seen]:
-    """`libraries=["cuda", "cublas"]`, `libraries.append("nccl")`, `ext_libs = ["cublas"]`."""
+    """Yield `libraries=["cuda", "cublas"]`, `libraries.append("nccl")`, `ext_libs = ["cublas"]`."""
     if not module.builds_extensions or not _is_library(node.value):
         return
     for parent, _ in islice(module.ancestors(node), 3):
@@ -105,7 +109,7 @@ def libraries_added(module: Module, node: ast.Constant) -> Iterator[Seen]:
 
 
 def source_globs(module: Module, node: ast.Call) -> Iterator[Seen]:
-    """`glob.glob("csrc/*.cpp")` where torch's hipify writes its files beside the sources."""
+    """Yield `glob.glob("csrc/*.cpp")` where torch's hipify writes its files next to the sources."""
     if last_name(node.func) not in {"glob", "rglob", "iglob"} or not node.args:
         return
     if "CUDAExtension" not in module.text or knows_hip(module):
@@ -115,7 +119,7 @@ def source_globs(module: Module, node: ast.Call) -> Iterator[Seen]:
 
 
 def packaged_data(module: Module, node: ast.keyword) -> Iterator[Seen]:
-    """`include_package_data=True` of a package whose extension is hipified."""
+    """Yield `include_package_data=True` of a package whose extension is hipified."""
     if node.arg != "include_package_data" or not is_true(node.value):
         return
     if "CUDAExtension" in module.text and not knows_hip(module):
@@ -129,7 +133,7 @@ def gencode_lists(module: Module, node: ast.Call) -> Iterator[Seen]:
 
 
 def compiler_versions(module: Module, node: ast.Call) -> Iterator[Seen]:
-    """`subprocess.check_output([CUDA_HOME + "/bin/nvcc", "-V"])`."""
+    """Yield `subprocess.check_output([CUDA_HOME + "/bin/nvcc", "-V"])`."""
     if last_name(node.func) not in STARTERS or not node.args:
         return
     for value in module.scopes.values(node.args[0]):

@@ -1,4 +1,4 @@
-"""What stands between the sides and a node: conditions, early exits, tries, decorators. Pure."""
+"""The conditions, early exits, tries and decorators between the sides and a node. Pure."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _SKIP_AMD = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """Which sides come to a node, through which gate, decided at which line (0: none)."""
+    """The sides that reach a node, the gate, and the line of the decision (0: none)."""
 
     sides: frozenset[Side]
     gate: Gate
@@ -56,7 +56,7 @@ class Standing:
 
 
 class Gates:
-    """Which sides come to the nodes of one module, and through which gate."""
+    """The sides that reach the nodes of one module, with their gates."""
 
     def __init__(self, module: Module) -> None:
         self._module = module
@@ -64,7 +64,7 @@ class Gates:
         self._is_test = is_test(module.path)
 
     def standing(self, node: ast.AST, depth: int = 0) -> Standing:
-        """What stands between the sides and `node`."""
+        """Return the sides that reach `node`, with the gate in front of it."""
         sides, line = self._called_sides(node, depth)
         gate, gate_line = self._file_gate(), 0
         for truths, where in self._demands(node):
@@ -78,8 +78,9 @@ class Gates:
         return Standing(sides=frozenset(sides), gate=gate, line=line or gate_line)
 
     def _called_sides(self, node: ast.AST, depth: int) -> tuple[set[Side], int]:
-        """The sides that come to the calls of the function around `node`, where all its calls are
-        in this module: it is private, or the module is a setup.py.
+        """Return the sides that reach the calls of the function around `node`.
+
+        All its calls must be in this module: it is private, or the module is a setup.py.
         """
         folders = {part.lower() for part in self._module.path.parts[:-1]}
         if folders & _OTHERS:
@@ -104,7 +105,7 @@ class Gates:
         return Gate.AVAILABILITY if _is_nvidia_file(self._module.path) else Gate.OPEN
 
     def _demands(self, node: ast.AST) -> Iterator[tuple[VendorTruths, int]]:
-        """Conditions that have to be true for `node` to run, from the inside out."""
+        """Yield conditions that have to be true for `node` to run, from the inside out."""
         for parent, child in self._module.ancestors(node):
             yield from self._of_parent(parent, child)
             yield from self._of_earlier(parent, child)
@@ -135,8 +136,9 @@ class Gates:
     def _of_cudas_arm(
         self, parent: ast.If | ast.While, child: ast.AST
     ) -> Iterator[tuple[VendorTruths, int]]:
-        """`if CUDA_AVAILABLE: ... elif HIP_AVAILABLE: ...`: what is asked names CUDA, and a later
-        arm is AMD's.
+        """Yield the sides of CUDA's arm in `if CUDA_AVAILABLE: ... elif HIP_AVAILABLE: ...`.
+
+        The test names CUDA, and a later arm is AMD's.
         """
         if child not in parent.body or not parent.orelse:
             return
@@ -151,8 +153,9 @@ class Gates:
     def _of_cases(
         self, subject: ast.expr, cases: list[ast.match_case]
     ) -> Iterator[tuple[VendorTruths, int]]:
-        """`match torch.version.hip: case None: ... case _: ...`: the last of `cases` is entered,
-        the ones before it were not.
+        """Yield the conditions of `match torch.version.hip: case None: ... case _: ...`.
+
+        The last of `cases` is entered, and the ones before it did not match.
         """
         *before, entered = cases
         for case in before:
@@ -174,7 +177,7 @@ class Gates:
                 yield negated(self._conditions.truths(decorator.args[0])), decorator.lineno
 
     def _of_earlier(self, parent: ast.AST, child: ast.AST) -> Iterator[tuple[VendorTruths, int]]:
-        """`if is_rocm: return` and `assert` earlier in the same block."""
+        """Yield `if is_rocm: return` and `assert` earlier in the same block."""
         for name in _BLOCKS:
             block = getattr(parent, name, None)
             if not isinstance(block, list) or child not in block:
@@ -195,7 +198,7 @@ class Gates:
             yield self._conditions.truths(statement.test), statement.lineno
 
     def _availability(self, node: ast.AST) -> int:
-        """The line of the try or test that lets `node` be absent; 0 for none."""
+        """Return the line of the try or test that makes `node` optional; 0 for none."""
         for parent, child in self._module.ancestors(node):
             if isinstance(parent, ast.Try):
                 soft = self._tries(parent, child)
@@ -210,8 +213,8 @@ class Gates:
     def _tries(self, statement: ast.Try, child: ast.AST) -> bool:
         if child in statement.handlers:
             return _is_portable(statement.body)
-        tried = child in (*statement.body, *statement.orelse)
-        return tried and any(_forgives(handler, self._module) for handler in statement.handlers)
+        in_try = child in (*statement.body, *statement.orelse)
+        return in_try and any(_forgives(handler, self._module) for handler in statement.handlers)
 
     def _asks(self, parent: ast.If | ast.IfExp, child: ast.AST) -> bool:
         body = parent.body if isinstance(parent.body, list) else [parent.body]
@@ -221,7 +224,10 @@ class Gates:
 
 
 def is_test(path: PurePosixPath) -> bool:
-    """Test code: a failure there says so itself. conftest.py is not: it decides what tests run."""
+    """Return true for test code, which reports its own failures.
+
+    conftest.py is no test code, since it decides what tests run.
+    """
     if path.name == "conftest.py":
         return False
     folders = {part.lower() for part in path.parts[:-1]}
@@ -245,7 +251,10 @@ def _leaves(block: list[ast.stmt]) -> bool:
 
 
 def _forgives(handler: ast.ExceptHandler, module: Module) -> bool:
-    """Whether the handler goes on without: not by raising, nor by another package of NVIDIA's."""
+    """Return true if the handler continues without the package.
+
+    A handler that raises, or imports another package of NVIDIA's, does not continue.
+    """
     caught = _caught_names(handler.type, module)
     if handler.type is not None and caught.isdisjoint(_CAUGHT):
         return False
@@ -254,7 +263,7 @@ def _forgives(handler: ast.ExceptHandler, module: Module) -> bool:
     if _leaves(handler.body) and not isinstance(handler.body[-1], _EXITS):
         return False  # sys.exit("it is needed")
     handlers = [(node, getattr(node, "handlers", ())) for node in handler.body]
-    sure = (node for node, tried in handlers if not any(_forgives(one, module) for one in tried))
+    sure = (node for node, body in handlers if not any(_forgives(inner, module) for inner in body))
     return not any(imports_nvidia(node) for node in _direct(sure))
 
 
@@ -266,7 +275,7 @@ def _caught_names(kind: ast.expr | None, module: Module) -> set[str]:
 
 
 def _direct(body: Iterable[ast.stmt]) -> Iterator[ast.AST]:
-    """The nodes of `body` that run with it: not those inside functions it defines."""
+    """Yield the nodes of `body` that run with it: not those inside functions it defines."""
     pending: list[ast.AST] = list(body)
     while pending:
         node = pending.pop()
@@ -286,8 +295,9 @@ def _asks_availability(test: ast.expr, module: Module) -> bool:
 
 
 def _is_portable(body: Iterable[ast.stmt]) -> bool:
-    """Whether a try imports, but nothing of NVIDIA's: then its handlers are what comes when the
-    portable choice is not there.
+    """Return true if a try imports, but nothing of NVIDIA's.
+
+    Its handlers then run where the portable choice is not installed.
     """
     nodes = list(_direct(body))
     imports = any(isinstance(node, ast.Import | ast.ImportFrom) for node in nodes)
@@ -295,7 +305,7 @@ def _is_portable(body: Iterable[ast.stmt]) -> bool:
 
 
 def _misses_toolkit(test: ast.expr, module: Module) -> bool:
-    """`CUDA_HOME is None`."""
+    """Return true for `CUDA_HOME is None`."""
     if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.Is):
         return False
     return module.dotted(test.left).split(".")[-1] in _TOOLKITS

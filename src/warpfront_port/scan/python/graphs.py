@@ -17,14 +17,14 @@ _SYNCHRONISING = frozenset({"item", "cpu", "tolist", "nonzero", "numpy", "synchr
 
 
 def capture_bodies(module: Module, node: ast.With) -> Iterator[Seen]:
-    """What may not happen while a graph is captured."""
+    """Yield operations that are not allowed while a graph is captured."""
     calls = (item.context_expr for item in node.items if isinstance(item.context_expr, ast.Call))
     if any(module.dotted(call.func) in _CAPTURES for call in calls):
         yield from _captured(module, node.body, node)
 
 
 def capture_calls(module: Module, node: ast.Call) -> Iterator[Seen]:
-    """The same between `capture_begin()` and `capture_end()` of one block."""
+    """Yield the same operations between `capture_begin()` and `capture_end()` of one block."""
     if not isinstance(node.func, ast.Attribute) or node.func.attr != "capture_begin":
         return
     statement = module.parents.get(node)
@@ -36,7 +36,7 @@ def capture_calls(module: Module, node: ast.Call) -> Iterator[Seen]:
 
 
 def _captured(module: Module, body: Iterable[ast.AST], via: ast.AST) -> Iterator[Seen]:
-    """What is done in statements, and in functions of the module that they call."""
+    """Yield operations in statements, and in functions of the module that they call."""
     for statement in body:
         for call in ast.walk(statement):
             if not isinstance(call, ast.Call) or _asks_whether_capturing(module, call):
@@ -45,7 +45,9 @@ def _captured(module: Module, body: Iterable[ast.AST], via: ast.AST) -> Iterator
             function = module.functions.get(called_name(call.func))
             for inner in ast.walk(function) if function is not None else ():
                 if isinstance(inner, ast.Call) and not _asks_whether_capturing(module, inner):
-                    yield from (replace(seen, via=via) for seen in _in_capture(module, inner))
+                    yield from (
+                        replace(sighting, via=via) for sighting in _in_capture(module, inner)
+                    )
 
 
 def _asks_whether_capturing(module: Module, call: ast.Call) -> bool:
@@ -69,7 +71,7 @@ def _in_capture(module: Module, call: ast.Call) -> Iterator[Seen]:
 
 
 def rng_beside_capture(module: Module, node: ast.Call) -> Iterator[Seen]:
-    """RNG state read or set in a function that also captures a graph, outside the `with` itself."""
+    """Yield RNG state read or set in a function that captures a graph, outside its `with`."""
     if not isinstance(node.func, ast.Attribute) or node.func.attr not in _RNG:
         return
     if not module.dotted(node.func).startswith("torch.cuda."):
@@ -90,7 +92,7 @@ def rng_beside_capture(module: Module, node: ast.Call) -> Iterator[Seen]:
 
 
 def kernels_of_the_hub(module: Module, node: ast.Call) -> Iterator[Seen]:
-    """`get_kernel("varunneal/flash-attention-3")`."""
+    """Yield `get_kernel("varunneal/flash-attention-3")`."""
     if last_name(node.func) == "get_kernel" and node.args:
         texts = (text_of(inner) or "" for inner in ast.walk(module.scopes.one(node.args[0])))
         name = next((text for text in texts if _FLASH_3.search(text)), "")

@@ -16,7 +16,7 @@ _TRITON_WARP = re.compile(r"\b32\s*\*\s*num_warps\b|\bnum_warps\s*\*\s*32\b")
 
 
 def launches(module: Module, node: ast.Call) -> Iterator[Seen]:
-    """`num_warps=32`, `num_ctas=2`: of a launch or a `triton.Config`."""
+    """Yield `num_warps=32`, `num_ctas=2`: of a launch or a `triton.Config`."""
     if not module.names("triton"):
         return
     warps = keyword(node, "num_warps")
@@ -31,23 +31,23 @@ def launches(module: Module, node: ast.Call) -> Iterator[Seen]:
 
 
 def _warps_tried(module: Module, node: ast.AST, name: str) -> Iterator[Seen]:
-    """`for num_warps in [8, 16, 32]` of the comprehension or loop around a configuration."""
+    """Yield `for num_warps in [8, 16, 32]` of the comprehension or loop around a configuration."""
     for around, _ in module.ancestors(node):
         for loop in [around] if isinstance(around, ast.For) else getattr(around, "generators", ()):
             if isinstance(loop.target, ast.Name) and loop.target.id == name:
-                for one in getattr(loop.iter, "elts", ()):
-                    if count := _too_many(one):
-                        yield Seen(rule="PY038", node=one, what=f"{name}={count}")
+                for element in getattr(loop.iter, "elts", ()):
+                    if count := _too_many(element):
+                        yield Seen(rule="PY038", node=element, what=f"{name}={count}")
 
 
 def _too_many(node: ast.expr | None) -> int:
-    """The number of warps that a block of AMD's cannot have; 0 for another, or for none."""
+    """Return the number of warps that a block of AMD's cannot have; 0 for another, or for none."""
     value = node.value if isinstance(node, ast.Constant) else None
     return value if isinstance(value, int) and value >= 32 else 0
 
 
 def warps_assigned(module: Module, node: ast.Assign) -> Iterator[Seen]:
-    """`num_warps = 32`."""
+    """Yield `num_warps = 32`."""
     named = any(
         isinstance(target, ast.Name) and target.id == "num_warps" for target in node.targets
     )
@@ -56,13 +56,13 @@ def warps_assigned(module: Module, node: ast.Assign) -> Iterator[Seen]:
 
 
 def warp_products(module: Module, node: ast.BinOp) -> Iterator[Seen]:
-    """`32 * num_warps`: the lanes of a warp written down."""
+    """Yield `32 * num_warps`: the lanes of a warp written down."""
     if isinstance(node.op, ast.Mult) and _TRITON_WARP.fullmatch(module.source_of(node)):
         yield Seen(rule="PY039", node=node, what=module.source_of(node))
 
 
 def cuda_texts(module: Module) -> Iterator[tuple[int, int, ast.AST]]:
-    """(start, end, node) of the insides of string literals that hold CUDA."""
+    """Yield (start, end, node) of the insides of string literals that contain CUDA."""
     if _CUDA_TEXT.search(module.text) is None:
         return
     for node in module.nodes:

@@ -1,9 +1,9 @@
-"""Python that is newer than the one that runs, overwritten in place so that it is read. Pure.
+"""Syntax newer than the running Python, overwritten in place so that a file parses. Pure.
 
-A grammar that knows it (tree-sitter's) says where the new forms are: type parameters and aliases,
-f-strings that nest their own quotes, t-strings, `except A, B`. Each is overwritten with an older
-form of the same length, so that every place in the tree is a place in the text. What stood inside
-a nested f-string is not read.
+A grammar that knows it (tree-sitter's) finds the new forms: type parameters and aliases, f-strings
+that nest their own quotes, t-strings, `except A, B`. Each is overwritten with an older form of the
+same length, so that every place in the tree is a place in the text. The inside of a nested f-string
+is not read.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ class _Edit(NamedTuple):
 
 
 def parsed(text: str) -> ast.Module:
-    """The tree of Python text, of this Python or of a newer one. Raises what `ast.parse` does of
-    the text as it is.
+    """Return the tree of Python text, of this Python or of a newer one.
+
+    Raises the error of `ast.parse` for the text as it is.
     """
     try:
         return ast.parse(text)
@@ -46,16 +47,16 @@ def _parser() -> tree_sitter.Parser:
 
 
 def _lowered(source: bytes) -> bytes | None:
-    """The text with its new forms overwritten; None where it has none."""
+    """Return the text with its new forms overwritten; None where it has none."""
     edits = sorted(_edits(_parser().parse(source).root_node))
     if not edits:
         return None
-    made, done = [], 0
+    pieces, position = [], 0
     for edit in edits:
-        if edit.start >= done:
-            made += [source[done : edit.start], edit.text]
-            done = edit.end
-    return b"".join([*made, source[done:]])
+        if edit.start >= position:
+            pieces += [source[position : edit.start], edit.text]
+            position = edit.end
+    return b"".join([*pieces, source[position:]])
 
 
 def _edits(root: tree_sitter.Node) -> Iterator[_Edit]:
@@ -77,23 +78,23 @@ def _edits(root: tree_sitter.Node) -> Iterator[_Edit]:
 
 
 def _declares(node: tree_sitter.Node) -> bool:
-    """Whether type parameters are those of a `def` or `class`, not of a type that is used."""
+    """Return true if type parameters are those of a `def` or `class`, not of a used type."""
     parent = node.parent
     return parent is not None and parent.type in {"function_definition", "class_definition"}
 
 
 def _alias(node: tree_sitter.Node) -> Iterator[_Edit]:
-    """`type X[T] = list[T]` becomes `X         = list[T]`."""
-    left = node.child_by_field_name("left")
-    right = node.child_by_field_name("right")
-    if left is not None and right is not None and left.text is not None:
-        name = left.text.partition(b"[")[0].strip()
-        length = right.start_byte - node.start_byte
-        yield _Edit(node.start_byte, right.start_byte, name.ljust(length - 2) + b"= ")
+    """Rewrite `type X[T] = list[T]` to `X = list[T]`."""
+    name_node = node.child_by_field_name("left")
+    value_node = node.child_by_field_name("right")
+    if name_node is not None and value_node is not None and name_node.text is not None:
+        name = name_node.text.partition(b"[")[0].strip()
+        length = value_node.start_byte - node.start_byte
+        yield _Edit(node.start_byte, value_node.start_byte, name.ljust(length - 2) + b"= ")
 
 
 def _caught(node: tree_sitter.Node) -> Iterator[_Edit]:
-    """`except A, B:` becomes `except A| B:`."""
+    """Rewrite `except A, B:` to `except A| B:`."""
     for child in node.children:
         if child.type == "block":
             return
@@ -102,7 +103,7 @@ def _caught(node: tree_sitter.Node) -> Iterator[_Edit]:
 
 
 def _is_nested(node: tree_sitter.Node) -> bool:
-    """Whether an interpolation holds what none could before Python 3.12."""
+    """Return true if an interpolation contains text that is invalid before Python 3.12."""
     string = node.parent
     opening = string.children[0].text if string is not None else None
     text = node.text or b""
@@ -117,6 +118,6 @@ def _blank(text: bytes) -> bytes:
 
 
 def _filler(text: bytes) -> bytes:
-    """Literal text of the same length and lines, each line end escaped."""
+    """Return literal text of the same length and lines, each line end escaped."""
     lines = [b" " * len(line) for line in text.split(b"\n")]
     return b"\n".join([*(line[:-1] + b"\\" for line in lines[:-1]), lines[-1]])

@@ -1,4 +1,4 @@
-"""Rules about what a module imports and names: packages, attributes, dtypes. Pure."""
+"""Rules about the imports and names of a module: packages, attributes, dtypes. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _OCP = frozenset({"torch.float8_e4m3fn", "torch.float8_e5m2"})
 
 
 def of_nvml(module: Module, _root: ast.Module) -> Iterator[Seen]:
-    """What asks NVML in a module that knows no other vendor's library."""
+    """Yield NVML queries in a module that knows no other vendor's library."""
     if "nvml" in module.text and not _OF_AMD.search(module.text):
         for node, name in named_lines(module, _NVML):
             listed = name == "pynvml" and not isinstance(node, ast.Name)
@@ -22,14 +22,15 @@ def of_nvml(module: Module, _root: ast.Module) -> Iterator[Seen]:
 
 
 def _is_kept(module: Module, node: ast.AST) -> bool:
-    """Whether a name is only given what NVML has no part in: `nvml_lock = Lock()`, or what it had:
-    `nvml_power = max(nvml_power)`.
+    """Return true if a name is assigned a value without NVML, or derived from its own value.
+
+    Examples are `nvml_lock = Lock()` and `nvml_power = max(nvml_power)`.
     """
     around = module.parents.get(node)
     if not isinstance(around, ast.Assign) or node not in around.targets:
         return False
-    given = module.source_of(around.value).replace(module.source_of(node), "")
-    return "nvml" not in given.lower()
+    source = module.source_of(around.value).replace(module.source_of(node), "")
+    return "nvml" not in source.lower()
 
 
 _NVML = re.compile(r"nvml_|_(?:py\d?)?nvml|^nvmlDevice|^(?:py)?nvml$|^NVML")
@@ -37,13 +38,13 @@ _OF_AMD = re.compile(r"(?i)amd_?-?smi|rocm|pyrsmi")
 
 
 def imports(module: Module, node: ast.Import) -> Iterator[Seen]:
-    """`import pynvml`, `import numba.cuda`."""
+    """Yield `import pynvml`, `import numba.cuda`."""
     for alias in node.names:
         yield from _imported(module, node, alias.name)
 
 
 def imports_from(module: Module, node: ast.ImportFrom) -> Iterator[Seen]:
-    """`from flash_attn import x`, `from numba import cuda`."""
+    """Yield `from flash_attn import x`, `from numba import cuda`."""
     if node.level:
         return
     package = node.module or ""
@@ -54,12 +55,12 @@ def imports_from(module: Module, node: ast.ImportFrom) -> Iterator[Seen]:
         dotted = f"{package}.{alias.name}"
         if longest_known(dotted, IMPORTS):
             yield from _imported(module, node, dotted)
-        elif known := longest_known(dotted, NAMES):
-            yield Seen(rule=NAMES[known], node=node, what=dotted)
+        elif entry := longest_known(dotted, NAMES):
+            yield Seen(rule=NAMES[entry], node=node, what=dotted)
 
 
 def imports_by_name(module: Module, node: ast.Call) -> Iterator[Seen]:
-    """`importlib.import_module("pynvml")`, `__import__("pynvml")`."""
+    """Yield `importlib.import_module("pynvml")`, `__import__("pynvml")`."""
     name = module.dotted(node.func)
     if node.args and name in {"importlib.import_module", "__import__"}:
         text = text_of(node.args[0])
@@ -67,34 +68,34 @@ def imports_by_name(module: Module, node: ast.Call) -> Iterator[Seen]:
 
 
 def _imported(module: Module, node: ast.AST, name: str) -> Iterator[Seen]:
-    known = longest_known(name, IMPORTS)
-    if known:
-        rule = IMPORTS[known]
+    entry = longest_known(name, IMPORTS)
+    if entry:
+        rule = IMPORTS[entry]
         lazy = -1 if rule in OF_PACKAGES and module.in_function(node) else 0
         # cupy has a build for ROCm
-        better = -2 if known in {"cupy", "cupyx"} else 0
+        better = -2 if entry in {"cupy", "cupyx"} else 0
         yield Seen(rule=rule, node=node, what=name, shift=lazy + better)
 
 
 def attributes(module: Module, node: ast.Attribute) -> Iterator[Seen]:
-    """Dotted names of the table, and fp8 dtypes; each chain once, at its outermost."""
+    """Yield dotted names of the table, and fp8 dtypes; each chain once, at its outermost."""
     if isinstance(module.parents[node], ast.Attribute):
         return
     dotted = module.dotted(node)
     if not dotted or "." not in dotted:
         return
-    known = longest_known(dotted, NAMES)
-    if known and not _is_gcn(module, node, dotted):
+    entry = longest_known(dotted, NAMES)
+    if entry and not _is_gcn(module, node, dotted):
         one_of_many = isinstance(module.parents[node], ast.List | ast.Tuple)
         shift = -1 if one_of_many else 0
-        yield Seen(rule=NAMES[known], node=node, what=dotted, shift=shift)
+        yield Seen(rule=NAMES[entry], node=node, what=dotted, shift=shift)
     elif dotted in _OCP and not _is_compared(module, node):
         mixed = f"{dotted.removeprefix('torch.')}uz" in module.text
         yield Seen(rule="PY037", node=node, what=dotted, shift=-1 if mixed else 0)
 
 
 def _is_gcn(module: Module, node: ast.Attribute, dotted: str) -> bool:
-    """Whether it is assembly of AMD's that Triton is handed: `s_getreg_b32`, `v_exp_f32`."""
+    """Return true if Triton gets assembly of AMD's: `s_getreg_b32`, `v_exp_f32`."""
     call = module.parents[node] if dotted.endswith("inline_asm_elementwise") else None
     return call is not None and _GCN.search(module.source_of(call)) is not None
 
@@ -105,9 +106,7 @@ _GCN = re.compile(
 
 
 def _is_compared(module: Module, node: ast.AST) -> bool:
-    """Asking which dtype a tensor has, what one holds (`torch.finfo`), or listing
-    dtypes, chooses none.
-    """
+    """Return true if a dtype is compared, described (`torch.finfo`) or listed, but not chosen."""
     for parent, _ in module.ancestors(node):
         if isinstance(parent, ast.Compare | ast.Dict | ast.Subscript):
             return True
@@ -123,7 +122,7 @@ def _is_compared(module: Module, node: ast.AST) -> bool:
 
 
 def device_names(module: Module, node: ast.Call) -> Iterator[Seen]:
-    """`torch.device("hip")`, `x.to("rocm")`: devices that no PyTorch has."""
+    """Yield `torch.device("hip")`, `x.to("rocm")`: devices that no PyTorch has."""
     dotted = module.dotted(node.func)
     method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
     if dotted != "torch.device" and method != "to":
@@ -135,7 +134,7 @@ def device_names(module: Module, node: ast.Call) -> Iterator[Seen]:
 
 
 def rocm_version(module: Module, node: ast.Attribute) -> Iterator[Seen]:
-    """`torch.version.rocm` without asking whether it is there."""
+    """Yield `torch.version.rocm` without a test of its existence."""
     if module.dotted(node) != "torch.version.rocm":
         return
     if 'hasattr(torch.version, "rocm")' not in module.text.replace("'", '"'):

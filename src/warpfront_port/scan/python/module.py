@@ -1,4 +1,4 @@
-"""One parsed Python module: names to dotted names, nodes to parents and offsets. Pure."""
+"""A parsed Python module: names to dotted names, nodes to parents and offsets. Pure."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ _SCOPES = (*FUNCTIONS, ast.Lambda, ast.Module)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """A node that a rule is about, before anybody looked at what stands around it. `via` is where
-    what is written there takes effect, if elsewhere; `sides` are those that it takes effect for.
+    """A node that a rule is about, before its gates are evaluated.
+
+    `via` is where the value takes effect, if at another node; `sides` are the affected ones.
     """
 
     rule: str
@@ -37,7 +38,7 @@ class Seen:
 
 
 class Module:
-    """What the rules ask of one module.
+    """The properties of one module that rules query.
 
     `nodes` are all nodes, parents before children, in source order. Raises `SyntaxError`,
     `ValueError` (null bytes) or `RecursionError` (nesting deeper than the interpreter reads).
@@ -70,7 +71,7 @@ class Module:
         return nodes
 
     def _imported_names(self) -> dict[str, str]:
-        """Local name to dotted name, over all scopes: `nvtx` -> `torch.cuda.nvtx`."""
+        """Return local name to dotted name, over all scopes: `nvtx` -> `torch.cuda.nvtx`."""
         names: dict[str, str] = {}
         for node in self.nodes:
             if isinstance(node, ast.Import):
@@ -84,11 +85,11 @@ class Module:
         return names
 
     def dotted(self, node: ast.AST) -> str:
-        """`torch.cuda.is_available` for that expression, imports followed; "" for others."""
-        known = self._dotted.get(node)
-        if known is None:
-            known = self._dotted[node] = self._spelled(node)
-        return known
+        """Return `torch.cuda.is_available` for that expression, imports followed; "" for others."""
+        cached = self._dotted.get(node)
+        if cached is None:
+            cached = self._dotted[node] = self._spelled(node)
+        return cached
 
     def _spelled(self, node: ast.AST) -> str:
         parts: list[str] = []
@@ -104,14 +105,17 @@ class Module:
         return ".".join(reversed(parts)) if parts[-1] else ""
 
     def _of_call(self, call: ast.Call, *, last: bool) -> str:
-        """`getattr(torch, "compile")` is the attribute; other calls are `name()`, before a dot."""
+        """Return the dotted name of a call.
+
+        `getattr(torch, "compile")` is the attribute; other calls are `name()`, before a dot.
+        """
         if called_name(call.func) == "getattr" and len(call.args) >= 2:
             name = text_of(call.args[1])
             return f"{self.dotted(call.args[0])}.{name}" if name else ""
         return "" if last else f"{self.dotted(call.func)}()"
 
     def _of_name(self, node: ast.Name) -> str:
-        """What was imported under the name, or what it is an alias of."""
+        """Return the dotted name imported under the name, or the one that it is an alias of."""
         if node.id in self.imported:
             return self.imported[node.id]
         value = self.scopes.one(node) if node.id in self.scopes.aliases else node
@@ -123,14 +127,14 @@ class Module:
         return node.id
 
     def ancestors(self, node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
-        """(parent, child on the way to it), from the inside out."""
+        """Yield (parent, child on the way to it), from the inside out."""
         while node in self.parents:
             parent = self.parents[node]
             yield parent, node
             node = parent
 
     def scope(self, node: ast.AST) -> ast.AST:
-        """The innermost function (or the module) that `node` runs in."""
+        """Return the innermost function (or the module) that `node` runs in."""
         return next(
             (parent for parent, _ in self.ancestors(node) if isinstance(parent, _SCOPES)), self.tree
         )
@@ -139,7 +143,7 @@ class Module:
         return not isinstance(self.scope(node), ast.Module)
 
     def span(self, node: ast.AST) -> tuple[int, int]:
-        """Offsets of `node` in the text, in characters."""
+        """Return the offsets of `node` in the text, in characters."""
         line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
         end_line = getattr(node, "end_lineno", None) or line
         end_column = getattr(node, "end_col_offset", None) or column
@@ -163,12 +167,12 @@ class Module:
         return self.text[start:end]
 
     def shown(self, node: ast.AST, longest: int = 80) -> str:
-        """The source of `node` on one line, the beginning of it where it is long."""
+        """Return the source of `node` on one line, truncated where it is long."""
         return " ".join(self.source_of(node).split())[:longest]
 
     @cached_property
     def docstrings(self) -> frozenset[ast.AST]:
-        """Strings that stand alone as statements: nobody's values."""
+        """Return strings that are whole statements, and so no values."""
         return frozenset(
             node.value
             for node in self.nodes
@@ -177,67 +181,67 @@ class Module:
 
     @cached_property
     def scopes(self) -> Scopes:
-        """What the expressions of the module may stand for."""
+        """Return the possible values of the module's expressions."""
         return Scopes(self)
 
     @cached_property
     def classes(self) -> dict[str, ast.ClassDef]:
-        """The classes that the module defines, by name."""
+        """Return the classes that the module defines, by name."""
         return {node.name: node for node in self.nodes if isinstance(node, ast.ClassDef)}
 
     @cached_property
     def functions(self) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef]:
-        """The functions and methods that the module defines, by name."""
+        """Return the functions and methods that the module defines, by name."""
         return {node.name: node for node in self.nodes if isinstance(node, FUNCTIONS)}
 
     def block_of(self, statement: ast.AST) -> list[ast.AST]:
-        """The statements that `statement` is one of."""
+        """Return the list of statements that contains `statement`."""
         fields = ast.iter_fields(self.parents.get(statement, self.tree))
         lists = (value for _, value in fields if isinstance(value, list))
         return next((value for value in lists if statement in value), [])
 
     @cached_property
     def returned(self) -> dict[str, tuple[ast.expr, ...]]:
-        """Function name to what it returns, in source order."""
-        found: dict[str, tuple[ast.expr, ...]] = {}
+        """Return the values that each function returns, in source order."""
+        by_function: dict[str, tuple[ast.expr, ...]] = {}
         for node in self.nodes:
             if isinstance(node, ast.Return) and node.value is not None:
                 scope = self.scope(node)
                 if isinstance(scope, FUNCTIONS):
-                    found[scope.name] = (*found.get(scope.name, ()), node.value)
-        return found
+                    by_function[scope.name] = (*by_function.get(scope.name, ()), node.value)
+        return by_function
 
     @cached_property
     def called(self) -> dict[str, tuple[ast.Call, ...]]:
-        """Name to the calls of it in this module, as a function or a method of self."""
-        found: dict[str, tuple[ast.Call, ...]] = {}
+        """Return the calls of each name in this module, as a function or a method of self."""
+        by_function: dict[str, tuple[ast.Call, ...]] = {}
         for node in self.nodes:
             if isinstance(node, ast.Call):
                 name = called_name(node.func)
                 if name:
-                    found[name] = (*found.get(name, ()), node)
-        return found
+                    by_function[name] = (*by_function.get(name, ()), node)
+        return by_function
 
     def names(self, *words: str) -> bool:
-        """Whether the text has any of these words, which are looked for once."""
+        """Return true if the text has any of these words. The search is cached."""
         if words not in self._named:
             self._named[words] = any(word in self.text for word in words)
         return self._named[words]
 
     @cached_property
     def has_settings(self) -> bool:
-        """Whether the module can give any of the settings that rules are about."""
+        """Return true if the module can assign any of the settings that rules are about."""
         lower = self.text.lower()
         return any(word in lower for word in SETTING_WORDS)
 
     @cached_property
     def knows_gaudi(self) -> bool:
-        """Whether the module names Gaudi's device, or asks for whichever accelerator there is."""
+        """Return true if the module names Gaudi's device, or uses any available accelerator."""
         return re.search(r"\bhpu\b|habana|torch\.accelerator", self.text) is not None
 
     @cached_property
     def builds_extensions(self) -> bool:
-        """Whether the module is one that builds extensions."""
+        """Return true if the module builds extensions."""
         return (
             not self.modules.isdisjoint({"setuptools", "distutils", "skbuild"})
             or "cpp_extension" in self.text
@@ -246,7 +250,7 @@ class Module:
 
     @cached_property
     def modules(self) -> frozenset[str]:
-        """Top-level packages that the module imports anywhere."""
+        """Return top-level packages that the module imports anywhere."""
         names: set[str] = set()
         for node in self.nodes:
             if isinstance(node, ast.Import):
@@ -257,8 +261,8 @@ class Module:
 
 
 def _children(node: ast.AST) -> list[ast.AST]:
-    """The children in source order, without operators and contexts: those are values of their
-    parent, shared between nodes.
+    """Return the children in source order, without operators and contexts: those are values of
+    their parent, shared between nodes.
     """
     children: list[ast.AST] = []
     for name in node._fields:
@@ -273,7 +277,7 @@ def _children(node: ast.AST) -> list[ast.AST]:
 
 
 def named_lines(module: Module, pattern: re.Pattern[str]) -> Iterator[tuple[ast.AST, str]]:
-    """The first node of each line whose name, or text without a space, the pattern is found in."""
+    """Yield the first node of each line with the pattern in its name or its one-word text."""
     lines: set[int] = set()
     for node in module.nodes:
         name = _named(node)
@@ -295,7 +299,7 @@ def _named(node: ast.AST) -> str:
 
 
 def called_name(function: ast.expr) -> str:
-    """The name of a function, or of a method of self; "" for what else is called."""
+    """Return the name of a function, or of a method of self; "" for other calls."""
     if isinstance(function, ast.Name):
         return function.id
     if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):
@@ -304,7 +308,7 @@ def called_name(function: ast.expr) -> str:
 
 
 def last_name(node: ast.AST) -> str:
-    """The last part of a dotted expression, or the key of an item: `c` of `a.b.c` and `a["c"]`."""
+    """Return a dotted expression's last part, or an item's key: `c` of `a.b.c` and `a["c"]`."""
     if isinstance(node, ast.Attribute):
         return node.attr
     if isinstance(node, ast.Subscript):
@@ -313,7 +317,7 @@ def last_name(node: ast.AST) -> str:
 
 
 def text_of(node: ast.AST | None) -> str | None:
-    """The string that a constant is."""
+    """Return the string that a constant is."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
     return None
@@ -324,5 +328,5 @@ def is_true(node: ast.AST | None) -> bool:
 
 
 def keyword(call: ast.Call, name: str) -> ast.expr | None:
-    """The value of the keyword argument `name`."""
+    """Return the value of the keyword argument `name`."""
     return next((item.value for item in call.keywords if item.arg == name), None)

@@ -1,8 +1,8 @@
-"""What the expressions of a module may stand for, scope by scope. Pure.
+"""The possible values of a module's expressions, scope by scope. Pure.
 
-A name stands for what its own scope gives it, or the next scope outside that gives it anything; a
-parameter for its default and for what calls in the module hand over; a call of the module's own
-function for what that returns. Text that is put together keeps `HOLE` where nothing is known.
+A name has the values of its own scope, or of the next enclosing scope that assigns it. A parameter
+has its default and the arguments of calls in the module. A call of the module's own function has
+the function's return values. Composed text contains `HOLE` for each unknown part.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _BINDING = (
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _SCOPES = (*_FUNCTIONS, ast.Lambda, ast.ClassDef, ast.Module)
 _SAME = frozenset({"lower", "upper", "strip", "casefold", "rstrip", "lstrip"})
-# What a call with a default gives: which positional argument it is, and which keywords.
+# Calls that take a default: the index of its positional argument.
 _DEFAULTS = {
     "get": 1, "getenv": 1, "pop": 1, "setdefault": 1, "getattr": 2, "field": 9, "Field": 0,
     "Option": 0, "Argument": 0,
@@ -62,8 +62,8 @@ class Scopes:
         self._bound = frozenset(name for _, name in self._names)
         self.aliases = frozenset(
             name
-            for (_, name), given in self._names.items()
-            if len(given) == 1 and isinstance(given[0], ast.Attribute | ast.Call)
+            for (_, name), assigned in self._names.items()
+            if len(assigned) == 1 and isinstance(assigned[0], ast.Attribute | ast.Call)
         )
 
     def _bind(self, node: ast.AST, target: ast.expr, value: ast.expr | None) -> None:
@@ -81,7 +81,7 @@ class Scopes:
             self._parameters.setdefault(node, []).append(argument)
 
     def _chain(self, node: ast.AST) -> tuple[ast.AST, ...]:
-        """The scopes around `node`, from the innermost out."""
+        """Return the scopes around `node`, from the innermost out."""
         inner = node
         parents = self._module.parents
         while inner in parents:
@@ -94,7 +94,7 @@ class Scopes:
         return (inner,) if isinstance(node, ast.expr | ast.stmt) and inner is node else ()
 
     def _scope_of(self, name: ast.Name) -> ast.AST | None:
-        """The scope that gives `name` what it is here; a class's names are its own body's only."""
+        """Return the scope that defines `name` here. A class's names are its own body's only."""
         if name.id not in self._bound:
             return None
         for place, scope in enumerate(self._chain(name)):
@@ -103,41 +103,41 @@ class Scopes:
         return None
 
     def bound(self, name: ast.Name) -> Sequence[ast.expr | None]:
-        """What the scope that `name` is read from gives it; None for what cannot be followed."""
+        """Return the values of `name` in the scope that it is read from; None if unknown."""
         scope = self._scope_of(name)
         return self._names[scope, name.id] if scope is not None else ()
 
     def one(self, node: ast.AST) -> ast.AST:
-        """The one expression that a name (or an attribute of self) was given, else `node`."""
-        given: Sequence[ast.expr | None] = ()
+        """Return the one expression assigned to a name (or an attribute of self), else `node`."""
+        values: Sequence[ast.expr | None] = ()
         if isinstance(node, ast.Name):
-            given = () if self._is_parameter(node) else self.bound(node)
+            values = () if self._is_parameter(node) else self.bound(node)
         elif isinstance(node, ast.Attribute) and _is_self(node.value):
-            given = self._attributes.get(node.attr, ())
-        return given[0] if len(given) == 1 and given[0] is not None else node
+            values = self._attributes.get(node.attr, ())
+        return values[0] if len(values) == 1 and values[0] is not None else node
 
     def values(self, node: ast.AST | None, depth: int = 0) -> tuple[ast.expr, ...]:
-        """The expressions that `node` may stand for, names and choices followed."""
-        found: list[ast.expr] = []
-        self._follow(node, depth, set(), found)
-        return tuple(found)
+        """Return the possible expressions of `node`, names and choices followed."""
+        results: list[ast.expr] = []
+        self._follow(node, depth, set(), results)
+        return tuple(results)
 
     def _follow(
-        self, node: ast.AST | None, depth: int, met: set[ast.AST], found: list[ast.expr]
+        self, node: ast.AST | None, depth: int, met: set[ast.AST], results: list[ast.expr]
     ) -> None:
-        """Each expression is followed once: names that are made of each other have no end."""
-        over = depth > _DEPTH or len(found) >= _MOST
+        """Follow each expression once, since names that are made of each other have no end."""
+        over = depth > _DEPTH or len(results) >= _MOST
         if over or not isinstance(node, ast.expr) or node in met:
             return
         met.add(node)
         further = self._further(node, depth)
         if further is None:
-            found.append(node)
+            results.append(node)
         for inner in further or ():
-            self._follow(inner, depth + 1, met, found)
+            self._follow(inner, depth + 1, met, results)
 
     def _further(self, node: ast.expr, depth: int) -> Iterable[ast.expr | None] | None:
-        """Where to go on looking; None where `node` is what it is."""
+        """Return the expressions to follow next; None where `node` is a value itself."""
         further: Iterable[ast.expr | None] | None = None
         match node:
             case ast.Name():
@@ -167,18 +167,18 @@ class Scopes:
         return self._attributes.get(node.attr) if owned else None
 
     def _items(self, table: ast.expr, key: ast.expr, depth: int) -> list[ast.expr] | None:
-        found: list[ast.expr] = []
+        items: list[ast.expr] = []
         for value in self.values(table, depth + 1):
             if isinstance(value, ast.Dict):
-                found += [
+                items += [
                     item
                     for name, item in zip(value.keys, value.values, strict=True)
                     if not isinstance(key, ast.Constant)
                     or (isinstance(name, ast.Constant) and name.value == key.value)
                 ]
             elif isinstance(value, ast.List | ast.Tuple):
-                found += value.elts
-        return found or None
+                items += value.elts
+        return items or None
 
     def _called(self, call: ast.Call) -> Iterable[ast.expr | None] | None:
         name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
@@ -187,8 +187,8 @@ class Scopes:
             return (call.func.value,)
         if name in _DEFAULTS:
             place = _DEFAULTS[name]
-            given = [item.value for item in call.keywords if item.arg == "default"]
-            return [*given, *call.args[place : place + 1]] or None
+            defaults = [item.value for item in call.keywords if item.arg == "default"]
+            return [*defaults, *call.args[place : place + 1]] or None
         return self._module.returned.get(name)
 
     def _is_parameter(self, name: ast.Name) -> bool:
@@ -196,7 +196,7 @@ class Scopes:
         return scope is not None and name.id in self._parameters.get(scope, ())
 
     def _handed_over(self, name: ast.Name) -> Iterator[ast.expr]:
-        """What calls in this module give to the parameter that `name` is."""
+        """Yield the arguments of this module's calls for the parameter `name`."""
         scope = self._scope_of(name)
         names = self._parameters.get(scope, []) if scope is not None else []
         if name.id in names and isinstance(scope, _FUNCTIONS):
@@ -204,7 +204,7 @@ class Scopes:
                 yield from _argument(call, name.id, names.index(name.id))
 
     def texts(self, node: ast.AST | None, depth: int = 0) -> tuple[Text, ...]:
-        """The strings that `node` may be."""
+        """Return the strings that `node` may be."""
         texts: list[Text] = []
         for value in self.values(node, depth):
             if isinstance(value, ast.Constant):
@@ -220,12 +220,12 @@ class Scopes:
                 yield from self._product(parts, depth)
             case ast.FormattedValue(value=value):
                 yield from self._pieces(value, depth)
-            case ast.BinOp(op=ast.Add(), left=left, right=right):
-                made = list(self._product((left, right), depth))
-                yield from (text for text in made if text.strip(HOLE))
-            case ast.BinOp(op=ast.Mod(), left=left, right=right):
-                pieces = right.elts if isinstance(right, ast.Tuple) else [right]
-                yield from self._filled(left, _FORMATTED, pieces, depth)
+            case ast.BinOp(op=ast.Add(), left=first, right=second):
+                joined = list(self._product((first, second), depth))
+                yield from (text for text in joined if text.strip(HOLE))
+            case ast.BinOp(op=ast.Mod(), left=first, right=second):
+                pieces = second.elts if isinstance(second, ast.Tuple) else [second]
+                yield from self._filled(first, _FORMATTED, pieces, depth)
             case ast.Call(func=ast.Attribute(attr="format", value=base), args=pieces):
                 yield from self._filled(base, _BRACES, pieces, depth)
             case ast.Call(func=ast.Attribute(attr="join", value=base), args=[listed]):
@@ -244,8 +244,8 @@ class Scopes:
 
     def _product(self, parts: Sequence[ast.expr], depth: int) -> Iterator[str]:
         pieces = [tuple(self._pieces(part, depth)) for part in parts]
-        made = itertools.product(*pieces)
-        yield from ("".join(one) for one in itertools.islice(made, _MOST))
+        combinations = itertools.product(*pieces)
+        yield from ("".join(combination) for combination in itertools.islice(combinations, _MOST))
 
     def _filled(
         self, template: ast.expr, hole: re.Pattern[str], pieces: Sequence[ast.expr], depth: int
@@ -262,7 +262,7 @@ def _is_self(node: ast.AST) -> bool:
 
 
 def parameters(arguments: ast.arguments) -> Iterator[tuple[str, ast.expr | None]]:
-    """Every parameter with its default, in order, `self` left out."""
+    """Yield every parameter with its default, in order, without `self`."""
     positional = [*arguments.posonlyargs, *arguments.args]
     missing = len(positional) - len(arguments.defaults)
     defaults: list[ast.expr | None] = [None] * missing + list(arguments.defaults)
@@ -280,8 +280,9 @@ def _argument(call: ast.Call, name: str, place: int) -> Iterator[ast.expr]:
 
 
 def bindings(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr | None]]:
-    """(target, value) for every name or attribute that a statement binds; None for a value that is
-    not written there.
+    """Yield (target, value) for every name or attribute that a statement binds.
+
+    The value is None where the statement does not contain it.
     """
     if isinstance(node, ast.Assign):
         for target in node.targets:
@@ -301,7 +302,7 @@ def bindings(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr | None]]:
 def _unpacked(
     target: ast.expr, value: ast.expr | None
 ) -> Iterator[tuple[ast.expr, ast.expr | None]]:
-    """`major, minor = capability()` gives both names the call."""
+    """Yield each unpacked name and its value: both names of `major, minor = f()` have the call."""
     if isinstance(target, ast.Tuple | ast.List):
         pairs = value.elts if isinstance(value, ast.Tuple | ast.List) else ()
         for index, element in enumerate(target.elts):

@@ -30,29 +30,29 @@ _ALLOCATES = frozenset({"cuda", "empty_cache", "memory_allocated", "set_device",
 
 
 def strings(module: Module, node: ast.Constant) -> Iterator[Seen]:
-    """Allocator settings, programs and flags in string constants that are somebody's value."""
+    """Yield allocator settings, programs and flags in string constants that are used as values."""
     text = node.value
     if not isinstance(text, str) or len(text) < 3 or node in module.docstrings:
         return
     if ":" in text and ALLOCATOR.search(text):
-        for rule, what, shift in allocator_rules(text):
-            yield Seen(rule=rule, node=node, what=what, shift=shift)
+        for rule, snippet, shift in allocator_rules(text):
+            yield Seen(rule=rule, node=node, what=snippet, shift=shift)
     started = _STARTED.match(text)
     if started is not None and _is_command(module, node):
         shift = -2 if _AMDS_PROGRAMS.search(module.text) else 0
         yield Seen(rule=_PROGRAMS[started[1]], node=node, what=started[1], shift=shift)
-    given = _COMPILER_FLAG.match(text) and not (
+    is_flag = _COMPILER_FLAG.match(text) and not (
         module.builds_extensions or _is_sought(module, node)
     )
-    if given or _NVRTC.fullmatch(text):
+    if is_flag or _NVRTC.fullmatch(text):
         yield Seen(rule="BL201", node=node, what=text[:60])
 
 
 def _is_sought(module: Module, node: ast.Constant) -> bool:
-    """Whether a text is what is looked for, or taken away."""
+    """Return true if a text is searched for, or removed."""
     match module.parents.get(node):
-        case ast.Compare(left=left, ops=[ast.In() | ast.NotIn()]):
-            return left is node
+        case ast.Compare(left=operand, ops=[ast.In() | ast.NotIn()]):
+            return operand is node
         case ast.Call(func=ast.Attribute(attr=name), args=[first, *_]):
             return first is node and name in _SEEKING
         case _:
@@ -65,7 +65,7 @@ _SEEKING = frozenset(
 
 
 def _is_command(module: Module, node: ast.Constant) -> bool:
-    """Whether the string is (the head of) what a call starts, directly or through one name."""
+    """Return true if the string is (the head of) a call's command, directly or through one name."""
     for parent, child in module.ancestors(node):
         if isinstance(parent, ast.List | ast.Tuple):
             if parent.elts and parent.elts[0] is child:
@@ -82,14 +82,14 @@ def _is_command(module: Module, node: ast.Constant) -> bool:
 
 
 def environment_assignments(module: Module, node: ast.Assign) -> Iterator[Seen]:
-    """`os.environ["CUDA_VISIBLE_DEVICES"] = ...`, `env["..."] = ...`."""
+    """Yield `os.environ["CUDA_VISIBLE_DEVICES"] = ...`, `env["..."] = ...`."""
     for target in node.targets:
         if isinstance(target, ast.Subscript) and _is_environment(module, target.value):
             yield from _written(module, node, text_of(target.slice), node.value)
 
 
 def environment_calls(module: Module, node: ast.Call) -> Iterator[Seen]:
-    """`os.environ.setdefault("X", ...)`, `os.putenv("X", ...)`, `monkeypatch.setenv`."""
+    """Yield `os.environ.setdefault("X", ...)`, `os.putenv("X", ...)`, `monkeypatch.setenv`."""
     if not isinstance(node.func, ast.Attribute):
         return
     method = node.func.attr
@@ -105,7 +105,7 @@ def environment_calls(module: Module, node: ast.Call) -> Iterator[Seen]:
 
 
 def environment_tables(module: Module, node: ast.Dict) -> Iterator[Seen]:
-    """`env={"CUDA_VISIBLE_DEVICES": "0"}`, `env = {**os.environ, "X": ...}`."""
+    """Yield `env={"CUDA_VISIBLE_DEVICES": "0"}`, `env = {**os.environ, "X": ...}`."""
     if not any(starmap(_is_about_environment, islice(module.ancestors(node), 2))):
         return
     for key, value in zip(node.keys, node.values, strict=True):
@@ -135,8 +135,8 @@ def _written(
     if name is None:
         return
     for text in module.scopes.texts(value):
-        for found, what, shift in allocator_rules(text.text.replace(HOLE, "0")):
-            yield Seen(rule=found, node=text.node, what=what, shift=shift, via=node)
+        for rule_id, snippet, shift in allocator_rules(text.text.replace(HOLE, "0")):
+            yield Seen(rule=rule_id, node=text.node, what=snippet, shift=shift, via=node)
         for setting_use in read_setting(name, text.text):
             yield Seen(rule=setting_use.rule, node=node, what=setting_use.what)
     rule = ENVIRONMENT.get(name) or next(
@@ -151,7 +151,7 @@ def _written(
 
 
 def _is_after_allocation(module: Module, node: ast.AST) -> bool:
-    """Whether the same function (or the module's top) already allocated on the device above."""
+    """Return true if the same function (or the module's top) allocated on the device above."""
     scope = module.scope(node)
     line = getattr(node, "lineno", 0)
     for inner in ast.walk(scope):

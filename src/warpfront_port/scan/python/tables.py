@@ -17,7 +17,7 @@ NVIDIA_PACKAGES = frozenset(name.split(".")[0] for name in IMPORTS)
 
 
 def imports_nvidia(node: ast.AST) -> bool:
-    """Whether a node imports a package of NVIDIA's."""
+    """Return true if a node imports a package of NVIDIA's."""
     if isinstance(node, ast.Import):
         return any(alias.name.split(".")[0] in NVIDIA_PACKAGES for alias in node.names)
     if isinstance(node, ast.ImportFrom):
@@ -26,7 +26,7 @@ def imports_nvidia(node: ast.AST) -> bool:
 
 
 def longest_known(dotted: str, table: Mapping[str, str]) -> str:
-    """The longest prefix of `dotted`, at its dots, that the table has; "" for none."""
+    """Return the longest prefix of `dotted`, at its dots, that the table has; "" for none."""
     while dotted and dotted not in table:
         dotted = dotted.rpartition(".")[0]
     return dotted

@@ -1,8 +1,7 @@
-"""What a Python condition comes to on NVIDIA, on AMD and on neither, as far as that can
-be known. Pure.
+"""The value of a Python condition on NVIDIA, on AMD and on neither, as far as known. Pure.
 
-Three values: True, False, and None for what cannot be told from the source, which means that both
-arms are reached.
+There are three values: True, False, and None for a condition that the source does not decide. None
+means that both arms are reached.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _NEITHER: Final[VendorTruths] = {"nvidia": False, "amd": False, "other": None}
 _MAYBE_GPU: Final[VendorTruths] = {"nvidia": None, "amd": None, "other": False}
 _GPU: Final[VendorTruths] = {"nvidia": True, "amd": True, "other": False}
 
-# What dotted names are. `torch.cuda` answers on both vendors: ROCm reuses it
+# Values of dotted names. `torch.cuda` works on both vendors: ROCm reuses it
 # (https://docs.pytorch.org/docs/stable/notes/hip.html).
 _FACTS: Final[Mapping[str, VendorTruths]] = {
     "torch.version.hip": _AMD,
@@ -95,21 +94,21 @@ class Conditions:
 
     @classmethod
     def of(cls, module: Module) -> Conditions:
-        """The conditions of `module`, the same each time."""
-        known = module.memo.setdefault("conditions", cls(module))
-        return known if isinstance(known, cls) else cls(module)
+        """Return the conditions of `module`, cached."""
+        conditions = module.memo.setdefault("conditions", cls(module))
+        return conditions if isinstance(conditions, cls) else cls(module)
 
     def true_for(self, value: ast.expr) -> frozenset[Side]:
-        """The sides on which `value` is certainly true, whichever of its values it has."""
+        """Return the sides on which every possible value of `value` is certainly true."""
         value = cast("ast.expr", self._module.scopes.one(value))
         if isinstance(value, ast.IfExp):
-            asked = self.truths(value.test)
+            condition = self.truths(value.test)
             yes, no = self.true_for(value.body), self.true_for(value.orelse)
             return frozenset(
                 side
                 for side in SIDES
-                if (asked[side] is not False and side in yes)
-                or (asked[side] is not True and side in no)
+                if (condition[side] is not False and side in yes)
+                or (condition[side] is not True and side in no)
             )
         return frozenset(
             side
@@ -120,7 +119,7 @@ class Conditions:
         )
 
     def truths(self, test: ast.expr, depth: int = 0) -> VendorTruths:
-        """What `test` comes to on every side."""
+        """Return the value of `test` on every side."""
         self._terms += 1
         if depth > _DEPTH or self._terms > _MAX_TERMS * (1 + len(self._module.nodes) // 50):
             return UNKNOWN
@@ -144,50 +143,50 @@ class Conditions:
         return self.truths(table, depth + 1)
 
     def _chosen(self, test: ast.IfExp, depth: int) -> VendorTruths:
-        asked = self.truths(test.test, depth + 1)
+        condition = self.truths(test.test, depth + 1)
         yes, no = self.truths(test.body, depth + 1), self.truths(test.orelse, depth + 1)
         return {
-            side: yes[side] if asked[side] else no[side] if asked[side] is False else None
+            side: yes[side] if condition[side] else no[side] if condition[side] is False else None
             for side in SIDES
         }
 
     def _compared(self, test: ast.Compare, depth: int) -> VendorTruths:
         if len(test.ops) != 1:
             return UNKNOWN
-        left, operator, right = test.left, test.ops[0], test.comparators[0]
-        if isinstance(right, ast.Constant) and (
-            right.value is None or right.value in (True, False)
+        subject, operator, reference = test.left, test.ops[0], test.comparators[0]
+        if isinstance(reference, ast.Constant) and (
+            reference.value is None or reference.value in (True, False)
         ):
-            # What we know of names is as true as the name: a string, or None.
-            expected = isinstance(operator, ast.Is | ast.Eq) == bool(right.value)
-            known = self.truths(left, depth + 1)
-            return known if expected else negated(known)
+            # The values of names are truths of the name itself: a string, or None.
+            expected = isinstance(operator, ast.Is | ast.Eq) == bool(reference.value)
+            truths = self.truths(subject, depth + 1)
+            return truths if expected else negated(truths)
         if isinstance(operator, ast.Eq | ast.In):
-            return self._worded(left, right)
+            return self._worded(subject, reference)
         if isinstance(operator, ast.NotEq | ast.NotIn):
-            return negated(self._worded(left, right))
+            return negated(self._worded(subject, reference))
         return UNKNOWN
 
-    def _worded(self, left: ast.expr, right: ast.expr) -> VendorTruths:
-        """`x == "hip"`, `"gfx942" in arch`, `backend in ("cuda", "hip")`."""
-        words = [word for node in (left, right) for word in _words(node)]
+    def _worded(self, subject: ast.expr, reference: ast.expr) -> VendorTruths:
+        """Return the value of `x == "hip"`, `"gfx942" in arch`, `backend in ("cuda", "hip")`."""
+        words = [word for node in (subject, reference) for word in _words(node)]
         if words and all(_AMD_TEXT.match(word) for word in words):
             loose = any(word.lower().startswith("gfx") for word in words)
             return _MAYBE_AMD if loose else _AMD
         if words and all(_NVIDIA_TEXT.match(word) for word in words):
             return _NVIDIA
-        if words == ["cuda"] and _BACKEND_NAME.match(_last_name(left)):
+        if words == ["cuda"] and _BACKEND_NAME.match(_last_name(subject)):
             return _NVIDIA
-        if words and all(word.startswith("cuda") for word in words) and _is_device(left):
+        if words and all(word.startswith("cuda") for word in words) and _is_device(subject):
             return _MAYBE_GPU
         return UNKNOWN
 
     def matched(self, subject: ast.expr, pattern: ast.pattern) -> VendorTruths:
-        """Whether a `case` fits: a constant, one of several, or anything."""
+        """Return true if a `case` fits: a constant, one of several, or anything."""
         match pattern:
             case ast.MatchSingleton(value=value):
-                known = self.truths(subject)
-                return known if value else negated(known)
+                truths = self.truths(subject)
+                return truths if value else negated(truths)
             case ast.MatchValue(value=value):
                 return self._worded(subject, value)
             case ast.MatchOr(patterns=patterns):
@@ -206,19 +205,25 @@ class Conditions:
             return _HOMES[dotted]
         if name == "is_cuda" and isinstance(node, ast.Attribute):
             return _MAYBE_GPU
-        known = self._defined(node, depth)
-        said = _by_convention(name)
-        return {side: said[side] if known[side] is None else known[side] for side in SIDES}
+        defined = self._defined(node, depth)
+        conventional = _by_convention(name)
+        return {
+            side: conventional[side] if defined[side] is None else defined[side] for side in SIDES
+        }
 
     def _defined(self, node: ast.Name | ast.Attribute, depth: int) -> VendorTruths:
-        """Return what a name's definition comes to, where it tells vendors apart.
+        """Return the value of a name's definition, where it tells vendors apart.
 
-        A value that is the same for every vendor decides nothing: a caller or another module may
-        set a parameter or a module's flag otherwise.
+        A value that is the same for every vendor decides nothing, since a caller or another module
+        may change a parameter or a module's flag.
         """
         value = self._module.scopes.one(node)
         if value is node and isinstance(node, ast.Name):
-            bound = [one for one in self._module.scopes.bound(node) if not _names(one, node.id)]
+            bound = [
+                candidate
+                for candidate in self._module.scopes.bound(node)
+                if not _names(candidate, node.id)
+            ]
             value = bound[0] if len(bound) == 1 and bound[0] is not None else node
         if value is node or not isinstance(value, ast.expr):
             return UNKNOWN
@@ -237,8 +242,8 @@ class Conditions:
         if dotted in _FACTS:
             return _FACTS[dotted]
         if dotted == "hasattr" and len(call.args) == 2:
-            asked = f"{self._module.dotted(call.args[0])}.{text_of(call.args[1])}"
-            return _ATTRIBUTES.get(asked, UNKNOWN)
+            attribute = f"{self._module.dotted(call.args[0])}.{text_of(call.args[1])}"
+            return _ATTRIBUTES.get(attribute, UNKNOWN)
         if dotted in _ENVIRONMENT or dotted.endswith(_SEEKING):
             return _of_variable(call) if dotted in _ENVIRONMENT and self._asks else UNKNOWN
         name = _last_name(call.func)
@@ -247,22 +252,22 @@ class Conditions:
         return self._returned(name, depth)
 
     def _returned(self, name: str, depth: int) -> VendorTruths:
-        """What a function of the module says, or what one of this name says everywhere."""
+        """Return the result of a function of the module, or of this name by convention."""
         returned = self._module.returned.get(name, ())
-        known = self.truths(returned[0], depth + 1) if len(returned) == 1 else UNKNOWN
-        if known != UNKNOWN:
-            return known
+        truths = self.truths(returned[0], depth + 1) if len(returned) == 1 else UNKNOWN
+        if truths != UNKNOWN:
+            return truths
         return _MAYBE_NVIDIA if _NVIDIA_CALL.match(name) else _by_convention(name)
 
 
 def _names(value: ast.expr | None, name: str) -> bool:
-    """Whether a name is given something made of itself: `X = X.strip()`."""
+    """Return true if a name is assigned a value made of itself: `X = X.strip()`."""
     nodes = ast.walk(value) if value is not None else ()
     return any(isinstance(node, ast.Name) and node.id == name for node in nodes)
 
 
 def _of_variable(call: ast.Call) -> VendorTruths:
-    """`os.getenv("CUDA_VERSION")`: set by nobody who builds for AMD."""
+    """Return the value of `os.getenv("CUDA_VERSION")`, which is unset in builds for AMD."""
     name = text_of(call.args[0]) if call.args else None
     default = call.args[1] if len(call.args) > 1 else ast.Constant(None)
     if not isinstance(default, ast.Constant) or default.value or name is None:
@@ -276,7 +281,7 @@ _SEEKING = ("hasattr", "find_spec", "exists", "isdir", "isfile")
 _ENVIRONMENT = frozenset({"os.getenv", "os.environ.get"})
 _OF_CUDA = re.compile(r"CUDA_(?:VERSION|HOME|PATH)\Z|CUDACXX\Z|NVCC")
 _OF_ROCM = re.compile(r"ROCM_(?:VERSION|HOME|PATH)\Z|HIP_(?:VERSION|HOME|PATH)\Z|HIPCC")
-# Of a build that asks for ROCm too: torch looks for the home of its own vendor alone.
+# For a build that tests for ROCm too: torch finds the home of its own vendor alone.
 _HOMES: Final[Mapping[str, VendorTruths]] = {
     "torch.utils.cpp_extension.CUDA_HOME": _MAYBE_NVIDIA,
     "torch.utils.cpp_extension.ROCM_HOME": _MAYBE_AMD,
@@ -284,7 +289,7 @@ _HOMES: Final[Mapping[str, VendorTruths]] = {
 
 
 def _begun(call: ast.Call) -> VendorTruths:
-    """`arch.startswith("gfx9")`, `device.startswith("cuda")`."""
+    """Return the value of `arch.startswith("gfx9")`, `device.startswith("cuda")`."""
     words = _words(call.args[0])
     owner = call.func.value if isinstance(call.func, ast.Attribute) else call.func
     if words and _is_device(owner) and all(word.startswith("cuda") for word in words):
@@ -293,7 +298,7 @@ def _begun(call: ast.Call) -> VendorTruths:
 
 
 def _by_convention(name: str) -> VendorTruths:
-    """What a flag of this name means everywhere it is used: `is_rocm`, `_is_hip`, `USE_ROCM`."""
+    """Return the conventional meaning of a flag's name: `is_rocm`, `_is_hip`, `USE_ROCM`."""
     for pattern, truths in (
         (_EXACT_AMD, _AMD),
         (_EXACT_NVIDIA, _NVIDIA),
@@ -317,7 +322,7 @@ def _last_name(node: ast.AST) -> str:
 
 
 def _is_device(node: ast.AST) -> bool:
-    """Whether an expression is a device or its type by its name: `x.device.type`, `dst_device`."""
+    """Return true for a device or its type, by its name: `x.device.type`, `dst_device`."""
     name = _last_name(node)
     owner = node.value if isinstance(node, ast.Attribute) else node
     return "device" in name or (name == "type" and "device" in _last_name(owner))

@@ -1,4 +1,4 @@
-"""Rules for Intel Gaudi, and what of them holds on a CPU: `torch.cuda` is not there. Pure."""
+"""Rules for Intel Gaudi, some also for a CPU: `torch.cuda` is not available. Pure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _HARMLESS = frozenset({"is_available", "device_count", "is_initialized", "is_bf1
 
 
 def device_calls(module: Module, node: ast.Call) -> Iterator[Seen]:
-    """`.cuda()`, `torch.cuda.*()`, `device="cuda"`, events, AMP and custom extensions."""
+    """Yield `.cuda()`, `torch.cuda.*()`, `device="cuda"`, events, AMP and custom extensions."""
     dotted = module.dotted(node.func)
     if isinstance(node.func, ast.Attribute) and node.func.attr == "cuda" and not node.keywords:
         if dotted not in {"torch.cuda", "numba.cuda"}:
@@ -59,9 +59,7 @@ def _is_cuda_autocast(dotted: str, node: ast.Call) -> bool:
 
 
 def device_strings(module: Module, node: ast.Constant) -> Iterator[Seen]:
-    """`"cuda"`, `"cuda:0"`, `f"cuda:{rank}"`: where a device is chosen, and where one is asked
-    whether it is CUDA's.
-    """
+    """Yield `"cuda"`, `"cuda:0"`, `f"cuda:{rank}"` where they choose or compare a device."""
     text = node.value
     if not isinstance(text, str) or not (text == "cuda" or text.startswith("cuda:")):
         return
@@ -79,7 +77,7 @@ def device_strings(module: Module, node: ast.Constant) -> Iterator[Seen]:
 
 
 def _whole(module: Module, node: ast.AST) -> tuple[ast.AST, ast.AST]:
-    """The expression whose value the string is (a part of), and what that stands in."""
+    """Return the expression that has the string as (a part of) its value, and its parent."""
     for parent, child in module.ancestors(node):
         part = isinstance(parent, ast.JoinedStr | ast.Attribute)
         part = part or (isinstance(parent, ast.BinOp) and not isinstance(parent.op, ast.BitOr))
@@ -90,7 +88,7 @@ def _whole(module: Module, node: ast.AST) -> tuple[ast.AST, ast.AST]:
 
 
 def _is_said(module: Module, parent: ast.AST) -> bool:
-    """Whether the text is for people: logged, printed, raised."""
+    """Return true if the text is for people: logged, printed, raised."""
     if not isinstance(parent, ast.Call):
         return False
     name = last_name(parent.func)
@@ -108,8 +106,9 @@ def _is_asked(module: Module, whole: ast.AST, parent: ast.AST) -> bool:
 
 
 def _choice(module: Module, node: ast.AST, whole: ast.AST, parent: ast.AST) -> int | None:
-    """How sure it is that a device is chosen here: 0, or -1 where a caller may say otherwise; None
-    where nothing says so.
+    """Return the certainty that this chooses a device.
+
+    The result is 0, or -1 where a caller may choose another, or None where no choice is visible.
     """
     beside = False
     while isinstance(parent, ast.IfExp | ast.BoolOp | ast.NamedExpr):
@@ -139,7 +138,7 @@ def _choice(module: Module, node: ast.AST, whole: ast.AST, parent: ast.AST) -> i
 
 
 def _takes_device(module: Module, call: ast.Call, argument: ast.AST) -> bool:
-    """Whether what a call is given at the place of `argument` is a device."""
+    """Return true if the parameter for `argument` is a device."""
     if module.dotted(call.func) == "torch.device" or last_name(call.func) == "to":
         return True
     function = module.functions.get(last_name(call.func))
@@ -147,12 +146,13 @@ def _takes_device(module: Module, call: ast.Call, argument: ast.AST) -> bool:
         return False
     names = (name for name, _ in parameters(function.args))
     places = zip(names, call.args, strict=False)
-    return any(given is argument and _DEVICE_NAME.match(name) for name, given in places)
+    return any(passed is argument and _DEVICE_NAME.match(name) for name, passed in places)
 
 
 def questions(module: Module, node: ast.Call) -> Iterator[Seen]:
-    """`torch.cuda.is_available()` and `torch.cuda.device_count()`: no, and 0, where the device is
-    another one. A program that names Gaudi itself was told.
+    """Yield `torch.cuda.is_available()` and `.device_count()`: False and 0 on other devices.
+
+    A program that names Gaudi itself is excluded.
     """
     dotted = module.dotted(node.func)
     if dotted not in _QUESTIONS or module.knows_gaudi:
@@ -169,7 +169,7 @@ def questions(module: Module, node: ast.Call) -> Iterator[Seen]:
 
 
 def device_attributes(module: Module, node: ast.Attribute) -> Iterator[Seen]:
-    """`tensor.is_cuda`, and functions of torch.cuda that are handed on."""
+    """Yield `tensor.is_cuda`, and functions of torch.cuda that are passed as values."""
     parent = module.parents[node]
     called = isinstance(parent, ast.Call) and parent.func is node
     if node.attr == "is_cuda" and not called and isinstance(node.ctx, ast.Load):
@@ -188,7 +188,7 @@ def _is_mixed_precision(module: Module, argument: ast.keyword) -> bool:
 
 
 def hpu_without_bridge(module: Module, node: ast.Constant) -> Iterator[Seen]:
-    """`"hpu"` as a device in a module that never loads habana_frameworks: the first one."""
+    """Yield `"hpu"` as a device in a module that never loads habana_frameworks: the first one."""
     if node.value != "hpu" or "habana_frameworks" in module.text:
         return
     parent = module.parents[node]

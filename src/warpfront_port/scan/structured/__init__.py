@@ -1,4 +1,4 @@
-"""The engine for what is neither Python nor C. Pure."""
+"""The engine for files that are neither Python nor C. Pure."""
 
 from warpfront_port.scan.structured.formats import (
     kind_of,

@@ -24,7 +24,7 @@ _LIBRARY = re.compile(r"CUDA::\w+|\$\{CUDA_\w*LIBRAR\w*\}|\$\{CUDA_CUBLAS\w*\}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CMakeCommand:
-    """One command, name in small letters, and who comes to it."""
+    """A command, name in small letters, and the sides that reach it."""
 
     name: str
     start: int
@@ -39,7 +39,7 @@ class _Arm:
 
 
 def read_cmake(text: str) -> Iterator[CMakeCommand]:
-    """The commands of CMake text in order, `if` and its like left out."""
+    """Yield the commands of CMake text in order, without `if` and its like."""
     arms: list[_Arm] = []
     for name, start, arguments in _raw_commands(text):
         condition = " ".join(word.text for word in arguments)
@@ -60,23 +60,23 @@ def read_cmake(text: str) -> Iterator[CMakeCommand]:
 
 
 def _narrow(arm: _Arm, condition: str) -> None:
-    """Who comes to the arm with this condition, and who is left for the ones after it."""
+    """Set the sides that reach the arm with this condition, and those that reach later arms."""
     both = " OR " in condition or " AND " in condition
     negated = condition.startswith("NOT ")
-    asked: frozenset[Side] | None = None
+    sides: frozenset[Side] | None = None
     if _HIP_ON_NVIDIA.search(condition):
         condition = "NVIDIA"
     if _AMD.search(condition) and not _NVIDIA.search(condition):
-        asked = frozenset({"amd"})
+        sides = frozenset({"amd"})
     elif _NVIDIA.search(condition) and not _AMD.search(condition):
-        asked = frozenset({"nvidia"})
-    if asked is None:
+        sides = frozenset({"nvidia"})
+    if sides is None:
         arm.sides = arm.left
         return
-    here = frozenset(SIDES) - asked if negated else asked
-    arm.sides = arm.left & here
+    reached = frozenset(SIDES) - sides if negated else sides
+    arm.sides = arm.left & reached
     if not both:
-        arm.left = arm.left - here
+        arm.left = arm.left - reached
 
 
 _HIP_ON_NVIDIA = re.compile(r"(?i)HIP_PLATFORM\W*\s+(?:STREQUAL|MATCHES)\s+\W*(?:nvcc|nvidia)")
@@ -103,17 +103,17 @@ def _raw_commands(text: str) -> Iterator[tuple[str, int, tuple[Word, ...]]]:
 
 
 def builds_hip(text: str) -> bool:
-    """Whether CMake text has a build for AMD: HIP as a language, or its package."""
+    """Return true if CMake text has a build for AMD: HIP as a language, or its package."""
     return _HIP_ARM.search(text) is not None
 
 
 def cmake_rule_matches(text: str) -> Iterator[Match]:
-    """Everything in CMake text that a rule is about."""
+    """Yield the matches of every rule in CMake text."""
     has_hip = builds_hip(text)
     for command in read_cmake(text):
-        for rule, what, shift in _of_command(command, has_hip=has_hip):
+        for rule, snippet, shift in _of_command(command, has_hip=has_hip):
             end = command.arguments[-1].end if command.arguments else command.start
-            yield _rule_match(rule, command, (command.start, end + 1), what, shift)
+            yield _rule_match(rule, command, (command.start, end + 1), snippet, shift)
         if command.name not in {"message", "option", "string", "add_subdirectory", "include"}:
             cudas: list[bool] = []
             for word in command.arguments:
@@ -124,8 +124,9 @@ def cmake_rule_matches(text: str) -> Iterator[Match]:
 
 
 def _is_cudas(text: str, opened: list[bool]) -> bool:
-    """Whether a word lies in, or opens, a generator expression that holds for CUDA alone: `opened`
-    says so of those that are open before it, and after it of those that are open then.
+    """Return true if a word is in, or opens, a generator expression that is true for CUDA alone.
+
+    `opened` has that fact for each expression open before the word, and is updated by it.
     """
     cudas = any(opened)
     for mark in _EXPRESSION.finditer(text):
@@ -144,18 +145,18 @@ _FOR_CUDA = re.compile(r"(?i)\$<COMPILE_LANG\w*:CUDA|\$(?:<BOOL:)?\$?\{?\w*CUDA\
 def _of_command(command: CMakeCommand, *, has_hip: bool) -> Iterator[tuple[str, str, int]]:
     words = [word.text for word in command.arguments]
     first = words[0] if words else ""
-    shown = f"{command.name}({_words(command)[:60]})"
+    snippet = f"{command.name}({_words(command)[:60]})"
     better = -1 if has_hip else 0
     if command.name == "find_package" and first in {"CUDA", "CUDAToolkit", "CUDNN"}:
-        yield "BL205", shown, better if "REQUIRED" in words else -1
+        yield "BL205", snippet, better if "REQUIRED" in words else -1
     elif (
         (command.name == "enable_language" and "CUDA" in words)
         or (command.name == "project" and "CUDA" in words[1:])
         or command.name in {"cuda_add_library", "cuda_add_executable"}
     ):
-        yield "BL205", shown, better
+        yield "BL205", snippet, better
     elif command.name == "set" and first == "CMAKE_CUDA_ARCHITECTURES":
-        yield "BL205", shown, -1
+        yield "BL205", snippet, -1
 
 
 def _words(command: CMakeCommand) -> str:
@@ -175,12 +176,14 @@ def _of_word(word: Word, command: CMakeCommand) -> Iterator[Match]:
 
 
 def _names_devices(text: str) -> bool:
-    """Whether a value is a list of devices or flags for them; a sentence may name one too."""
+    """Return true for a list of devices or of flags for them. A sentence may name one too."""
     named = GFX.search(text) is not None
     return named and all(part.startswith("-") or GFX.search(part) for part in text.split())
 
 
 def _rule_match(
-    rule: str, command: CMakeCommand, span: tuple[int, int], what: str, shift: int = 0
+    rule: str, command: CMakeCommand, span: tuple[int, int], snippet: str, shift: int = 0
 ) -> Match:
-    return Match(rule=rule, start=span[0], end=span[1], what=what, shift=shift, sides=command.sides)
+    return Match(
+        rule=rule, start=span[0], end=span[1], what=snippet, shift=shift, sides=command.sides
+    )

@@ -23,7 +23,7 @@ _KEY = re.compile(r"([A-Za-z_][\w.-]*)\s*=\s*(.*)")
 
 
 class _Finder:
-    """Where the strings of a TOML document stand: each asked for once, in order."""
+    """The places of the strings of a TOML document, each requested once, in order."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -40,7 +40,7 @@ class _Finder:
 
 
 def toml_rule_matches(text: str) -> Iterator[Match]:
-    """Requirements, package indexes and the Python bound of a TOML file."""
+    """Yield requirements, package indexes and the Python bound of a TOML file."""
     try:
         document: dict[str, Any] = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
@@ -68,7 +68,7 @@ def toml_rule_matches(text: str) -> Iterator[Match]:
 
 
 def _explicit(document: Mapping[str, Any]) -> Iterator[str]:
-    """The indexes of uv's that nothing comes from but what names them."""
+    """Yield uv's indexes that only packages which name them use."""
     indexes = _table(document, "tool", "uv").get("index")
     for index in indexes if isinstance(indexes, list) else ():
         if isinstance(index, dict) and index.get("explicit"):
@@ -85,7 +85,7 @@ def _table(document: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
 def _groups(
     document: Mapping[str, Any], project: Mapping[str, Any]
 ) -> Iterator[tuple[str, list[str]]]:
-    """(name of the extra or "", requirement strings)."""
+    """Yield (name of the extra or "", requirement strings)."""
     yield "", _texts(project.get("dependencies"))
     yield "", _texts(_table(document, "build-system").get("requires"))
     for name, value in _table(project, "optional-dependencies").items():
@@ -132,7 +132,7 @@ def _of_poetry(finder: _Finder, text: str, poetry: Mapping[str, Any]) -> Iterato
 def _settings(
     value: Mapping[str, Any], above: str = "", depth: int = 0
 ) -> Iterator[tuple[str, str]]:
-    """(name with the tables above it, value as text) for every plain value."""
+    """Yield (name with the tables above it, value as text) for every plain value."""
     for key, inner in value.items():
         name = f"{above}.{key}".strip(".")
         if isinstance(inner, dict) and depth < 20:
@@ -150,31 +150,32 @@ def _strings(value: object, depth: int = 0) -> Iterator[str]:
 
 
 def requirements_rule_matches(text: str, extra: str = "") -> Iterator[Match]:
-    """A requirements or constraints file; `extra` is what its name says it is for. With an index
-    of ROCm's wheels torch comes from there.
+    """Yield the matches of a requirements or constraints file.
+
+    `extra` is the purpose in the file's name. Torch comes from ROCm's wheel index if there is one.
     """
     rocms = _OF_ROCM.search(text) is not None
     for line in read_lines(text):
         option, value = line.option
-        said = without_options(value or line.text)
-        if option in INDEXES and CUDA_INDEX.search(said):
-            yield Required(rule="DP314", shift=0).at(*_on_line(line, said), said)
+        requirement = without_options(value or line.text)
+        if option in INDEXES and CUDA_INDEX.search(requirement):
+            yield Required(rule="DP314", shift=0).at(*_on_line(line, requirement), requirement)
         elif not option:
-            for required in read_requirement(said, extra=extra):
+            for required in read_requirement(requirement, extra=extra):
                 if not (rocms and required.rule == "DP302"):
-                    yield required.at(*_on_line(line, said), said)
+                    yield required.at(*_on_line(line, requirement), requirement)
 
 
 _OF_ROCM = re.compile(r"(?m)^(?:-i|--index-url)[=\s]\S*/rocm")
 
 
-def _on_line(line: RequirementLine, what: str) -> tuple[int, int]:
-    start = line.at + max(line.source.find(what), 0)
-    return start, start + len(what)
+def _on_line(line: RequirementLine, snippet: str) -> tuple[int, int]:
+    start = line.at + max(line.source.find(snippet), 0)
+    return start, start + len(snippet)
 
 
 def cfg_rule_matches(text: str) -> Iterator[Match]:
-    """setup.cfg: install_requires and the extras."""
+    """Yield the matches of setup.cfg: install_requires and the extras."""
     offset, section, key = 0, "", ""
     for line in text.splitlines(keepends=True):
         bare = line.strip()
@@ -185,8 +186,8 @@ def cfg_rule_matches(text: str) -> Iterator[Match]:
             key = pair[1]
             bare = pair[2].strip()
         extra = key if section == "options.extras_require" else ""
-        wanted = extra or (section == "options" and key in {"install_requires", "setup_requires"})
-        if wanted and header is None:
+        relevant = extra or (section == "options" and key in {"install_requires", "setup_requires"})
+        if relevant and header is None:
             for required in read_requirement(bare, extra=extra):
                 start = offset + line.find(bare)
                 yield required.at(start, start + len(bare), bare)

@@ -29,52 +29,52 @@ class Instruction:
 
 
 def read_instructions(text: str) -> Iterator[Instruction]:
-    """The instructions of a Dockerfile, continuation lines and here-documents with them."""
-    at = 0
-    while at < len(text):
-        match = _INSTRUCTION.match(text, at)
+    """Yield the instructions of a Dockerfile, including continuation lines and here-documents."""
+    offset = 0
+    while offset < len(text):
+        match = _INSTRUCTION.match(text, offset)
         if match is None:
-            at = _line_end(text, at)
+            offset = _line_end(text, offset)
             continue
-        end = _instruction_end(text, at)
+        end = _instruction_end(text, offset)
         start = match.end("name")
         yield Instruction(name=match["name"].upper(), body=_body(text[start:end]), start=start)
-        at = end
+        offset = end
 
 
-def _line_end(text: str, at: int) -> int:
-    end = text.find("\n", at)
+def _line_end(text: str, offset: int) -> int:
+    end = text.find("\n", offset)
     return len(text) if end < 0 else end + 1
 
 
-def _instruction_end(text: str, at: int) -> int:
-    end = _line_end(text, at)
+def _instruction_end(text: str, offset: int) -> int:
+    end = _line_end(text, offset)
     while end < len(text):
-        line = text[at:end]
+        line = text[offset:end]
         if line.rstrip("\r\n \t").endswith("\\") or _COMMENT_LINE.fullmatch(line):
-            at, end = end, _line_end(text, end)
+            offset, end = end, _line_end(text, end)
             continue
         break
-    heredoc = _HEREDOC.search(text, at, end)
+    heredoc = _HEREDOC.search(text, offset, end)
     while heredoc is not None and end < len(text):
-        at, end = end, _line_end(text, end)
-        if text[at:end].strip() == heredoc[1]:
+        offset, end = end, _line_end(text, end)
+        if text[offset:end].strip() == heredoc[1]:
             break
     return end
 
 
 def _body(text: str) -> str:
-    """Comment lines between continued lines are no part of it; lengths stay."""
+    """Return the body without comment lines between continued lines; lengths stay."""
     lines = text.splitlines(keepends=True)
-    kept = lines[:1]
+    body = lines[:1]
     for line in lines[1:]:
         comment = _COMMENT_LINE.fullmatch(line)
-        kept.append(" " * (len(line) - 2) + "\\\n" if comment and len(line) > 2 else line)
-    return "".join(kept)
+        body.append(" " * (len(line) - 2) + "\\\n" if comment and len(line) > 2 else line)
+    return "".join(body)
 
 
 def dockerfile_rule_matches(text: str) -> Iterator[Match]:
-    """Everything in a Dockerfile that a rule is about."""
+    """Yield the matches of every rule in a Dockerfile."""
     stages: set[str] = set()
     for instruction in read_instructions(text):
         body, start = instruction.body, instruction.start
@@ -120,5 +120,5 @@ def _variables(instruction: Instruction) -> Iterator[Match]:
             yield _rule_match("BL203", word.start, pair[0].strip())
 
 
-def _rule_match(rule: str, start: int, what: str) -> Match:
-    return Match(rule=rule, start=start, end=start + len(what), what=what[:100])
+def _rule_match(rule: str, start: int, snippet: str) -> Match:
+    return Match(rule=rule, start=start, end=start + len(snippet), what=snippet[:100])

@@ -1,4 +1,4 @@
-"""The engine for what is neither Python nor C: dependencies, containers, builds, scripts. Pure."""
+"""The engine for dependencies, containers, builds and scripts: neither Python nor C. Pure."""
 
 from __future__ import annotations
 
@@ -49,8 +49,9 @@ _SUFFIXES: Mapping[str, Kind] = {
 
 
 def kind_of(path: PurePosixPath) -> Kind | None:
-    """What a file of this name is; None for what this engine does not read. Lock files are no
-    source: they say what an installer chose.
+    """Return the kind of a file by its name; None for one that this engine does not read.
+
+    Lock files are no source: they record an installer's choice.
     """
     name = path.name
     if _LOCKS.fullmatch(name):
@@ -76,30 +77,33 @@ def kind_of(path: PurePosixPath) -> Kind | None:
 
 
 def reads(path: PurePosixPath) -> bool:
-    """Whether files of this name are this engine's."""
+    """Return true if this engine reads files of this name."""
     return kind_of(path) is not None
 
 
 def rule_matches(source: SourceText, context: Context) -> Iterator[Match]:
-    """Everything in `source` that a rule is about."""
-    for one in _read(source):
-        taken = source.text[one.start : one.end] if one.rule == "DP318" else ""
-        if not taken or not _brings_no_torch(taken, source.text, context.torchless):
-            yield one
+    """Yield the matches of every rule in `source`."""
+    for match in _read(source):
+        command = source.text[match.start : match.end] if match.rule == "DP318" else ""
+        if not command or not _brings_no_torch(command, source.text, context.torchless):
+            yield match
 
 
 def _brings_no_torch(command: str, text: str, torchless: frozenset[str]) -> bool:
-    """Whether all that an install step takes comes without torch: files of requirements, of which
-    `text` may say the path, and the project itself.
+    """Return true if nothing in an install step requires torch.
+
+    The step may install files of requirements, with a path in `text`, and the project itself.
     """
     files = _LISTED.findall(command)
     folder = _FOLDER.search(command)
     if folder is not None and any(f"{folder[1]}/{name}" in torchless for name in _MANIFESTS):
         return True
-    own = _PROJECTS.search(command) is not None
-    if own and "." not in torchless:
+    has_project = _PROJECTS.search(command) is not None
+    if has_project and "." not in torchless:
         return False
-    return (own or bool(files)) and all(_is_torchless(file, text, torchless) for file in files)
+    return (has_project or bool(files)) and all(
+        _is_torchless(file, text, torchless) for file in files
+    )
 
 
 def _is_torchless(listed: str, text: str, torchless: frozenset[str]) -> bool:
@@ -118,22 +122,23 @@ _FOLDER = re.compile(r"\s\./([\w/-]+?)/?(?:\[[^\]]*\])?(?:\s|\Z)")
 
 
 def torchless(requirements: Mapping[str, str]) -> frozenset[str]:
-    """The files of requirements, by path, that name neither torch nor what is known to need it, and
-    their names where that is so of all files of a name; "." where it is so of every
-    one but those of examples and the like.
+    """Return the paths of requirement files without torch and without packages known to need it.
+
+    Their names are included where all files of a name are so. "." is included where every one is,
+    apart from those of examples and the like, and there is a manifest.
     """
     needing = {path for path, text in requirements.items() if _NEEDS.search(text)}
     names = {path.rpartition("/")[2] for path in needing}
-    found = set(requirements) - needing
-    found |= {path.rpartition("/")[2] for path in found} - names
+    paths = set(requirements) - needing
+    paths |= {path.rpartition("/")[2] for path in paths} - names
     alone = all(is_aside(PurePosixPath(path)) for path in needing) and not _MANIFESTS.isdisjoint(
         requirements
     )
-    return frozenset(found | ({"."} if alone else set()))
+    return frozenset(paths | ({"."} if alone else set()))
 
 
 def lists_requirements(path: PurePosixPath) -> bool:
-    """Whether a file of this name says what is to be installed with a project."""
+    """Return true if a file of this name lists requirements of a project."""
     return kind_of(path) == "requirements" or path.name in _MANIFESTS
 
 
@@ -165,7 +170,7 @@ def _read(source: SourceText) -> Iterator[Match]:
 
 
 def _purpose(path: PurePosixPath) -> str:
-    """`requirements-cuda.txt` is for cuda, as an extra of that name would be."""
+    """Return the purpose in a file's name: cuda for `requirements-cuda.txt`, like an extra."""
     match = re.search(
         r"(?i)(cuda|nvidia|gpu|cu\d{2,3}|dev|docs?|readthedocs|lint|typing|mypy)", path.stem
     )

@@ -20,25 +20,25 @@ _PROGRAMS = {"pip": "pip", "pip3": "pip", "python": "python", "python3": "python
 
 
 def make_rule_matches(text: str) -> Iterator[Match]:
-    """Everything in a makefile that a rule is about; comments are left out."""
+    """Yield the matches in a makefile, without its comments."""
     yield from _nvcc_alone(text)
     for match in re.finditer(r"(?m)^[^#\n]+", text):
         for word in re.finditer(r"\S+", match[0]):
             start = match.start() + word.start()
-            found = Word(text=word[0], start=start, end=start + len(word[0]))
-            yield from word_rule_matches(found, None)
+            variable = Word(text=word[0], start=start, end=start + len(word[0]))
+            yield from word_rule_matches(variable, None)
     for match in _VARIABLE.finditer(text):
-        given = Word(text=match[2], start=match.start(2), end=match.end(2))
-        yield from variable_rule_matches(match[1], match[2].strip(), given)
+        assigned = Word(text=match[2], start=match.start(2), end=match.end(2))
+        yield from variable_rule_matches(match[1], match[2].strip(), assigned)
     for match in _RECIPE.finditer(text):
         recipe = re.sub(r"(?m)^\t[@-]", "\t ", _REFERENCE.sub(_as_word, match[0]))
-        for one in script_rule_matches(recipe, match.start(), whole=text):
-            if one.rule.startswith("DP3") or one.rule in ("HP609", "CT402"):
-                yield one
+        for rule_match in script_rule_matches(recipe, match.start(), whole=text):
+            if rule_match.rule.startswith("DP3") or rule_match.rule in ("HP609", "CT402"):
+                yield rule_match
 
 
 def _as_word(reference: re.Match[str]) -> str:
-    """A reference to a variable as a word of its length: `$(PIP)` is pip."""
+    """Return a reference to a variable as a word of its length: `$(PIP)` is pip."""
     program = _PROGRAMS.get(reference[1].lower())
     filler = "_" if program is None else " "
     return (program or "").ljust(len(reference[0]), filler)

@@ -1,7 +1,6 @@
 """Files of names and values: JSON, INI, .env and systemd's units. Pure.
 
-They are read for the settings that they give and the commands that they hold, pair by pair; what a
-file is otherwise about is not asked.
+Their settings and commands are read pair by pair, whatever the purpose of the file.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _INTERESTING = re.compile(r"(?i)alloc_conf|torchinductor|\bpip\b|/whl/cu|" + "|"
 
 
 def pair_rule_matches(text: str, *, form: Literal["json", "lines"]) -> Iterator[Match]:
-    """What the pairs of JSON text give, or those of a file that has one a line."""
+    """Yield the matches in pairs of JSON text, or of a file with one pair a line."""
     if _INTERESTING.search(text) is None:
         return
     for match in _FORMS[form].finditer(text):

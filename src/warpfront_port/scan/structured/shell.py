@@ -76,7 +76,7 @@ _HOLDING = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Word:
-    """One word of a command; quotes are gone from `text`, offsets are into the whole text."""
+    """A word of a command. `text` is without quotes, offsets are into the whole text."""
 
     text: str
     start: int
@@ -85,7 +85,7 @@ class Word:
 
 @dataclass(frozen=True, kw_only=True)
 class ShellCommand:
-    """A simple command: assignments before it, its words, and who comes to it."""
+    """A simple command: assignments before it, its words, and the sides that reach it."""
 
     words: tuple[Word, ...]
     assignments: tuple[Word, ...] = ()
@@ -104,7 +104,7 @@ class ShellCommand:
 
 @dataclass(slots=True, kw_only=True)
 class _Block:
-    """One `if` or `case`: its condition while it is read, then who comes to the arm in hand."""
+    """An open `if` or `case`: its condition while it is read, then the sides of the current arm."""
 
     condition: str = ""
     reading: bool = True
@@ -115,13 +115,14 @@ class _Block:
 
 
 def read_commands(text: str, offset: int = 0, depth: int = 0) -> Iterator[ShellCommand]:
-    """The simple commands of shell text, those inside `$(...)` too. `offset` is where the text
-    stands in its file.
+    """Yield the simple commands of shell text, those inside `$(...)` too.
+
+    `offset` is the place of the text in its file.
     """
     blocks: list[_Block] = []
     before = ""
-    for found, ending in _split(text, offset):
-        words = found
+    for split_words, ending in _split(text, offset):
+        words = split_words
         while words and words[0].text in _KEYWORDS:
             _keyword(blocks, words[0].text)
             words = words[1:]
@@ -167,7 +168,7 @@ def _keyword(blocks: list[_Block], word: str) -> None:
 
 
 def _case(blocks: list[_Block], words: list[Word], before: str, ending: str) -> None:
-    """`case "$VERSION" in`, `cu121)`, `;;`, `esac`: who comes to the arm that a pattern opens."""
+    """Track `case "$VERSION" in`, `cu121)`, `;;`, `esac`, and the sides that reach each arm."""
     first = words[0].text if words else ""
     if first == "case":
         blocks.append(_Block(is_case=True))
@@ -217,7 +218,7 @@ def _commands_of(
 
 
 def _leading(words: list[Word]) -> tuple[tuple[Word, ...], tuple[Word, ...]]:
-    """Assignments (also of `export` and `env`) and what is run behind sudo, time and the like."""
+    """Return assignments (also of `export` and `env`) and the command after sudo and the like."""
     index = 0
     assignments: list[Word] = []
     exporting = words[0].text in {"export", "declare", "set", "setenv", "ENV", "local", "readonly"}
@@ -233,8 +234,9 @@ def _leading(words: list[Word]) -> tuple[tuple[Word, ...], tuple[Word, ...]]:
 
 
 def command_rule_matches(command: ShellCommand, *, whole: str, building: bool) -> Iterator[Match]:
-    """What rules say of one command. `whole` is the file's text; `building` whether the command
-    runs in an image build.
+    """Yield the matches in one command.
+
+    `whole` is the file's text; `building` is true if the command runs in an image build.
     """
     for word in command.assignments:
         match = _ASSIGNMENT.fullmatch(word.text)
@@ -269,14 +271,14 @@ def _see(
 def variable_rule_matches(
     name: str, value: str, word: Word, *, command: ShellCommand | None = None
 ) -> Iterator[Match]:
-    """What rules say of `NAME=value`, in ENV, export, compose's environment and CI's env."""
+    """Yield the matches in `NAME=value`, in ENV, export, compose's environment and CI's env."""
     if name in _PATHS and "/cuda" in value:
         yield _see("CT406", word, command, what=f"{name}={value}"[:80])
     elif name.startswith("TORCHINDUCTOR_MAX_AUTOTUNE") and value not in {"0", ""}:
         yield _see("PY002", word, command, what=name)
     if ALLOCATOR.search(value):
-        for rule, what, shift in allocator_rules(value):
-            yield _see(rule, word, command, what=what, shift=shift)
+        for rule, snippet, shift in allocator_rules(value):
+            yield _see(rule, word, command, what=snippet, shift=shift)
     if "\n" not in value and CUDA_INDEX.search(value):
         yield _see("DP314", word, command, what=value[:80])
     for setting_use in read_setting(name, value.strip("\"' ")):
@@ -286,7 +288,7 @@ def variable_rule_matches(
 def option_rule_matches(
     words: Sequence[Word], command: ShellCommand | None = None
 ) -> Iterator[Match]:
-    """Settings that options give: `--mode x`, `--mode=x`, and `model.mode=x` of Hydra."""
+    """Yield settings in options: `--mode x`, `--mode=x`, and `model.mode=x` of Hydra."""
     for index, word in enumerate(words):
         name, equals, value = word.text.partition("=")
         if not equals and word.text.startswith("--") and index + 1 < len(words):
@@ -297,7 +299,7 @@ def option_rule_matches(
 
 
 def word_rule_matches(word: Word, command: ShellCommand | None) -> Iterator[Match]:
-    """Flags, indexes and images in one word."""
+    """Yield flags, indexes and images in one word."""
     if "-" in word.text or "arch" in word.text:
         nvccs = command is not None and any("nvcc" in word.text.lower() for word in command.words)
         for rule, flag in compiler_flag(word.text):
@@ -325,9 +327,9 @@ def _containers(command: ShellCommand) -> Iterator[Match]:
             yield _see("CT402", word, command, what=word.text)
         variable = _ASSIGNMENT.fullmatch(following)
         if word.text in {"-e", "--env"} and variable is not None:
-            given = command.words[index + 1]
+            argument = command.words[index + 1]
             name, value = variable.groups()
-            yield from variable_rule_matches(name, value, given, command=command)
+            yield from variable_rule_matches(name, value, argument, command=command)
         if NVIDIA_IMAGE.fullmatch(word.text) and not word.text.startswith(("/", ".", "-")):
             yield _see("CT401", word, command)
 
@@ -344,8 +346,9 @@ def _packages(command: ShellCommand) -> Iterator[Match]:
 
 
 def _installs(command: ShellCommand, text: str) -> Iterator[Match]:
-    """`pip install`, `uv pip install`, `uv sync`: what is named, and what may come along. AMD SMI's
-    package, which ROCm brings as source, needs nothing.
+    """Yield the packages of `pip install`, `uv pip install`, `uv sync`, and possible others.
+
+    AMD SMI's package, which ROCm brings as source, needs nothing.
     """
     texts = command.texts
     syncs = command.name == "uv" and "sync" in texts
@@ -381,7 +384,7 @@ _BESIDE = 60
 def _named_packages(
     command: ShellCommand, befores: tuple[str, ...], arguments: tuple[Word, ...]
 ) -> Iterator[Match]:
-    """Requirements on the command line. With an index of its own, torch comes from there."""
+    """Yield requirements on the command line. With an index of its own, torch comes from there."""
     indexed = any(word.text.startswith(_INDEXES) or "whl/rocm" in word.text for word in arguments)
     for before, word in zip(befores, arguments, strict=False):
         if before in _WITH_VALUE or word.text.startswith("-"):
@@ -392,7 +395,7 @@ def _named_packages(
 
 
 def _copies(command: ShellCommand) -> Iterator[Match]:
-    """`cp -r ours/* .venv/lib/python3.11/site-packages/transformers/`."""
+    """Yield `cp -r ours/* .venv/lib/python3.11/site-packages/transformers/`."""
     copies = command.name in {"cp", "rsync", "install", "mv"} and len(command.words) > 2
     if copies and "site-packages/" in command.words[-1].text:
         yield _see("PY060", command.words[-1], command)
@@ -404,7 +407,7 @@ _BESIDE_PACKAGE = re.compile(r"\b\w+\.__file__[^\n]{0,200}\bcp\s+-\w+")
 def script_rule_matches(
     text: str, offset: int = 0, *, whole: str, building: bool = False
 ) -> Iterator[Match]:
-    """Everything that rules say of shell text that stands at `offset` of the text `whole`."""
+    """Yield the matches in shell text at `offset` of the text `whole`."""
     for command in read_commands(text, offset):
         yield from command_rule_matches(command, whole=whole, building=building)
     for match in _BESIDE_PACKAGE.finditer(text) if "__file__" in text else ():

@@ -35,7 +35,7 @@ _NODE_LIMIT = 100_000
 
 
 class _Document:
-    """One YAML text, walked once. A node that many names stand for is looked at once."""
+    """A YAML text, walked once. A node with several names is visited once."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -80,7 +80,7 @@ class _Document:
             yield self._rule_match("DP314", value, text[:80], index_shift(self.text))
 
     def _named_variable(self, node: yaml.MappingNode) -> Iterator[Match]:
-        """Kubernetes' `name: X` beside `value: y`."""
+        """Yield the matches in Kubernetes' `name: X` with `value: y`."""
         pairs = {key.value: value for key, value in node.value if isinstance(key, yaml.ScalarNode)}
         name, value = pairs.get("name"), pairs.get("value")
         if isinstance(name, yaml.ScalarNode) and isinstance(value, yaml.ScalarNode):
@@ -117,21 +117,21 @@ class _Document:
     def _word(self, node: yaml.ScalarNode) -> Word:
         return Word(text=node.value, start=node.start_mark.index, end=node.end_mark.index)
 
-    def _rule_match(self, rule: str, node: yaml.Node, what: str, shift: int = 0) -> Match:
+    def _rule_match(self, rule: str, node: yaml.Node, snippet: str, shift: int = 0) -> Match:
         start, end = node.start_mark.index, node.end_mark.index
-        return Match(rule=rule, start=start, end=end, what=what, shift=shift)
+        return Match(rule=rule, start=start, end=end, what=snippet, shift=shift)
 
 
 def yaml_rule_matches(text: str) -> Iterator[Match]:
-    """Everything in YAML text that a rule is about. Templates that are no YAML are passed over."""
+    """Yield the matches of every rule in YAML text. Templates that are no YAML are skipped."""
     if _INTERESTING.search(text) is None:
         return
     try:
         roots = list(yaml.compose_all(text, Loader=_LOADER))
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         if "{{" not in text and "{%" not in text:
-            what = str(getattr(error, "problem", "") or type(error).__name__)
-            yield Match(rule="SC003", start=0, end=0, what=what)
+            message = str(getattr(error, "problem", "") or type(error).__name__)
+            yield Match(rule="SC003", start=0, end=0, what=message)
         return
     document = _Document(text)
     for root in roots:
