@@ -1,5 +1,5 @@
-"""The command of the checks: `python -m warpfront_checks SESSION... --claims FILE --results
-FOLDER`.
+"""The command of the checks: `python -m warpfront_checks SESSION... --claims
+FILE --results FOLDER`.
 
 Exits 0 only if everything planned was checked and passed, 1 if not, 2 if it could not begin.
 Several sessions run in parallel (`parallel_sessions`), each in a process of its own. `python -m
@@ -65,8 +65,8 @@ def main(arguments: list[str]) -> int:
 
 
 def _run_sessions(options: argparse.Namespace, claims: Claims) -> int:
-    """Run one session in this process or several as forks of it; return whether all of them
-    passed.
+    """Run one session in this process or several as forks of it; return whether all
+    of them passed.
     """
     options.results.mkdir(parents=True, exist_ok=True)
     effort = parsed_effort(options)

@@ -160,8 +160,8 @@ class CheckOptions:
 
 
 def read_effort(*, quick: bool, profile: str, seeds: str | int, run: str) -> CheckOptions:
-    """Return the effort that options ask for. Raise `ValueError` with what is wrong with one of
-    them.
+    """Return the effort that options ask for. Raise `ValueError` with what is wrong with
+    one of them.
     """
     named = _read_run(run) or secrets.token_hex(4)
     return CheckOptions(
@@ -266,8 +266,8 @@ EFFORT_OPTIONS = (
 
 
 def current_profile(name: str) -> str:
-    """Return a profile's name of today. Results and commands written before may have its old
-    one.
+    """Return a profile's name of today. Results and commands written before may have
+    its old one.
     """
     document = json.loads(PROFILES.read_text(encoding="utf-8"))
     profiles: Mapping[str, Mapping[str, object]] = document["profiles"]

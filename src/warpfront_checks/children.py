@@ -1,9 +1,9 @@
 """Work in child processes, an item at a time: a crash or a hang costs its own item only.
 
-The child is a module whose `main` calls `serve`: it reports the start of an item and its result. A
-child that dies or takes too long is ended with its group, and another continues with the rest. It
-is a Python of its own, or a fork of this one or of its fork server. A fork need not import torch
-again.
+The child is a module whose `main` calls `serve`: it reports the start of an item and its
+result. A child that dies or takes too long is ended with its group, and another continues with
+the rest. It is a Python of its own, or a fork of this one or of its fork server. A fork need
+not import torch again.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ START_SECONDS = 240.0
 
 @dataclass(frozen=True, kw_only=True)
 class Returned:
-    """The result of an item: the child's own document, or the end of the child that worked on
-    it.
+    """The result of an item: the child's own document, or the end of the child that
+    worked on it.
     """
 
     item: Any
@@ -169,8 +169,8 @@ class _Fork(Adopted):
 def _one_child(
     begin: Callable[..., Child], items: Sequence[Any], places: Iterator[int], seconds: float
 ) -> Iterator[Returned]:
-    """Yield results until no index remains, or until the child ends over an item, which is the
-    last.
+    """Yield results until no index remains, or until the child ends over an item, which
+    is the last.
     """
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
         job, paths = Path(name) / "job.json", {pipe: Path(name) / pipe for pipe in _PIPES}
@@ -192,8 +192,8 @@ def _one_child(
 def _dealt(
     items: Sequence[Any], places: Iterator[int], writing: Any
 ) -> Iterator[Callable[..., Returned]]:
-    """Write each index to the child when the iterator reaches it; yield constructors of its
-    results.
+    """Write each index to the child when the iterator reaches it; yield constructors
+    of its results.
     """
     for place in places:
         writing.write(b"%d\n" % place)

@@ -33,8 +33,8 @@ BUILDS = {"nvidia": "cuda", "amd": "rocm", "gaudi": "hpu", "intel": "xpu"}
 
 
 def judge_presence(claims: Claims, facts: TorchFacts, hardware: Hardware) -> CheckFinding | None:
-    """Return None if torch can compute on the claimed device, else the finding for every check
-    of it.
+    """Return None if torch can compute on the claimed device, else the finding for every
+    check of it.
 
     `failed`: torch is built for something else, or devices that this user may open are present and
     torch sees none. `unavailable`: no such device, it may not be opened, a variable hides it, or it
@@ -65,8 +65,8 @@ def judge_presence(claims: Claims, facts: TorchFacts, hardware: Hardware) -> Che
 def judge_reality(
     claims: Claims, facts: TorchFacts, hardware: Hardware, answering: Answering
 ) -> CheckFinding | None:
-    """Return None if hardware is known to be behind the claimed device, else a finding with the
-    doubt.
+    """Return None if hardware is known to be behind the claimed device, else a finding
+    with the doubt.
 
     `emulated`: something takes the place of the device. `undetermined`: the evidence cannot be read
     in this process; a container without /sys, gVisor and WSL2 end so, and never as `emulated`.
@@ -96,8 +96,8 @@ def judge_reality(
 
 
 def _signs(facts: TorchFacts, kernel: KernelView, answering: Answering) -> Iterator[str]:
-    """Return the signs of an emulation: each by itself shows that something other than the
-    hardware answers.
+    """Return the signs of an emulation: each by itself shows that something other than
+    the hardware answers.
     """
     yield from (f"an emulator is in this process: {emulator}" for emulator in answering.emulators)
     yield from answering.foreign
@@ -118,8 +118,8 @@ def _signs(facts: TorchFacts, kernel: KernelView, answering: Answering) -> Itera
 
 
 def _sees_sys(kernel: KernelView) -> bool:
-    """Return whether an absent driver and board are absent from the machine, and not just
-    hidden.
+    """Return whether an absent driver and board are absent from the machine, and
+    not just hidden.
     """
     return not {"/sys/bus", "/proc"} & {*kernel.unseen} and kernel.lists_pci
 
@@ -146,8 +146,8 @@ def _doubts(
 
 
 def _other_arch(facts: TorchFacts, kernel: KernelView) -> str:
-    """Return the archs of the kernel's topology (AMD's only names them), if torch's is none of
-    them.
+    """Return the archs of the kernel's topology (AMD's only names them), if torch's is
+    none of them.
     """
     archs = {board.rpartition(" ")[2] for board in kernel.boards if board.startswith("kfd ")}
     return "" if not archs or facts.devices[0].arch in archs else ", ".join(sorted(archs))

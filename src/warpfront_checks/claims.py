@@ -62,8 +62,8 @@ class Claims:
 
 
 def read_claims(path: Path) -> Claims:
-    """Return the claims in a file. Raise `ClaimsError` naming the file and what is wrong with
-    it.
+    """Return the claims in a file. Raise `ClaimsError` naming the file and what is
+    wrong with it.
     """
     try:
         document = json.loads(path.read_text(encoding="utf-8"))

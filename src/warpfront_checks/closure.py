@@ -30,8 +30,8 @@ _UNREADABLE = (
 
 @dataclass(frozen=True, kw_only=True)
 class Closure:
-    """Requirements that are not met, lines that could not be read, and the distributions
-    reached.
+    """Requirements that are not met, lines that could not be read, and
+    the distributions reached.
     """
 
     conflicts: tuple[str, ...]

@@ -33,9 +33,9 @@ _FP8_LARGEST = {
 
 
 def probe_dtypes(device: str) -> dict[str, str]:
-    """Return per dtype `computed`, or the device's error instead. fp8 has two entries a format:
-    `stored` (numbers up to its largest survive the way there and back) and `matmul` (scaled
-    product).
+    """Return per dtype `computed`, or the device's error instead. fp8 has two entries a
+    format: `stored` (numbers up to its largest survive the way there and back) and
+    `matmul` (scaled product).
     """
     answers = {name: _tried(_probe_product, name, device) for name in _PLAIN}
     for name in _FP8:

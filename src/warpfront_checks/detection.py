@@ -29,9 +29,9 @@ _DEVICE_TYPES = {"cuda": "cuda", "rocm": "cuda", "hpu": "hpu", "xpu": "xpu", "cp
 @dataclass(frozen=True, kw_only=True)
 class Detection:
     """The machine (`hardware`) and torch's view of it (`facts`, None without torch; `no_torch`
-    is the reason). `dtypes` are the probes on the device, `disagreements` the differences of the
-    two views. `reality` is the outcome of the check `device` with its reason ("" where torch sees
-    no device).
+    is the reason). `dtypes` are the probes on the device, `disagreements` the differences of
+    the two views. `reality` is the outcome of the check `device` with its reason ("" where
+    torch sees no device).
     """
 
     hardware: Hardware

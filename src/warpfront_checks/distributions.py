@@ -43,8 +43,8 @@ TOOLBOX = Path(__file__).resolve().parents[2] / "toolbox"
 
 @dataclass(frozen=True, kw_only=True)
 class Conflicts:
-    """Conflicts, lines that could not be read, and the number of distributions that were looked
-    at.
+    """Conflicts, lines that could not be read, and the number of distributions that
+    were looked at.
     """
 
     conflicts: tuple[str, ...]
@@ -86,8 +86,8 @@ def version_differences(installed: Installed, claimed: Mapping[str, str]) -> lis
 
 
 def same_version(first: str, second: str) -> bool:
-    """Return whether two versions are equal as published: case and the separators of a local
-    label aside.
+    """Return whether two versions are equal as published: case and the separators of a
+    local label aside.
     """
     return _canonical(first) == _canonical(second)
 
@@ -113,8 +113,8 @@ def _stands_for(name: str, rivals: Iterable[str], installed: Installed) -> bool:
 
 
 def foreign_toolkit(installed: Installed, toolkit: str, version: str) -> list[str]:
-    """Return distributions of another vendor's toolkit than the claimed one (`cuda`, `rocm`,
-    `synapseai`, `cpu`).
+    """Return distributions of another vendor's toolkit than the claimed one (`cuda`,
+    `rocm`, `synapseai`, `cpu`).
     """
     names = installed.versions
     nvidia = [name for name in names if name.startswith(_NVIDIA_PREFIXES)]

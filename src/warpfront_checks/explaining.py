@@ -305,8 +305,8 @@ print('failed:', any(row.fault for row in rows))"""
 
 
 def _golden_root(match: re.Match[str], place: str, seed: str) -> Root:
-    """Return a case of the golden suite; its inputs are made by its own number, or that of
-    `devices`.
+    """Return a case of the golden suite; its inputs are made by its own number, or
+    that of `devices`.
     """
     body = f"""require_full_precision()
 name, dtype = case, getattr(torch, dtype)
@@ -477,8 +477,8 @@ class Shaken:
             self._follow(module, other)
 
     def _follow(self, module: str, name: str) -> None:
-        """Follow a name of a module: its own, one of another module of ours, or one of a
-        library.
+        """Follow a name of a module: its own, one of another module of ours, or one
+        of a library.
         """
         if name in _definitions(module):
             self._need(module, name)

@@ -92,8 +92,8 @@ def _bytes(path: Path) -> bytes | None:
 
 
 def _given_environment() -> dict[str, str]:
-    """Return the environment of this process at its start; the image's .pth has put channels
-    back since.
+    """Return the environment of this process at its start; the image's .pth has put
+    channels back since.
     """
     started = sys.modules.get(f"{PACKAGE}.startup")
     return {**os.environ, **getattr(started, "given", {})}

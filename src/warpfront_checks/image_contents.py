@@ -188,8 +188,8 @@ def packages_in(status: str) -> Iterator[Package]:
 
 
 def with_licences(package: Package, copyright_text: str) -> Package:
-    """Return the package with the licences of a machine-readable copyright file, in their own
-    spelling.
+    """Return the package with the licences of a machine-readable copyright file, in
+    their own spelling.
     """
     if not _MACHINE_READABLE.match(copyright_text):
         return package
@@ -225,8 +225,8 @@ def found_in(metadata: str, carried: Iterable[EmbeddedComponent] = ()) -> FoundD
 
 
 def carried_by(bill: object) -> Iterator[EmbeddedComponent]:
-    """Yield the components of a CycloneDX document, however deep, by their purls:
-    `pkg:cargo/aes@0.8.4`.
+    """Yield the components of a CycloneDX document, however deep, by
+    their purls: `pkg:cargo/aes@0.8.4`.
     """
     pending: list[Any] = [bill]
     while pending:
@@ -342,8 +342,8 @@ def _listed(path: Path) -> Iterator[EmbeddedComponent]:
 
 
 def _control_fields(block: str) -> dict[str, str]:
-    """Return the wanted fields of a paragraph; the first of each counts, lines that go on do
-    not.
+    """Return the wanted fields of a paragraph; the first of each counts, lines that go
+    on do not.
     """
     fields: dict[str, str] = {}
     for line in block.split("\n"):

@@ -15,8 +15,8 @@ from warpfront_checks.torch_devices import read_arch_list, rocm_release
 
 def stack_facts(installed: Installed, policy: Policy | None) -> dict[str, object]:
     """Return versions as installed, not as planned. `toolkit` is name and version as in a
-    matrix (`cuda13.0`), "" for a CPU build; `protected` are the guard's distributions, None without
-    one.
+    matrix (`cuda13.0`), "" for a CPU build; `protected` are the guard's distributions,
+    None without one.
     """
     torch: Any = importlib.import_module("torch")
     return {

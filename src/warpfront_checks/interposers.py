@@ -108,8 +108,8 @@ def preloads(environment: Mapping[str, str], file: Path = _PRELOAD_FILE) -> Iter
 
 
 def emulators(environment: Mapping[str, str], files: Iterable[str]) -> Iterator[str]:
-    """Return the names of known emulators: a library in the process, or a variable of its
-    launcher.
+    """Return the names of known emulators: a library in the process, or a variable
+    of its launcher.
     """
     yield from dict.fromkeys(file for file in files if _EMULATORS.match(Path(file).name))
     yield from (name for name in sorted(environment) if _EMULATOR_VARIABLES.match(name))
@@ -129,8 +129,8 @@ def foreign_entry_points(
 def kernel_apart(
     vendor: str, environment: Mapping[str, str]
 ) -> tuple[KernelView | None, tuple[str, ...]]:
-    """Return the kernel's view of a process without preloaded libraries and emulators'
-    variables.
+    """Return the kernel's view of a process without preloaded libraries
+    and emulators' variables.
     """
     variables = {
         name: value
@@ -191,8 +191,8 @@ def _mapped() -> tuple[str, ...] | None:
 
 def _definers(vendor: str, maps: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Return (file, symbol) for each mapped file that defines an entry point of the vendor's
-    driver. Each loaded library is queried by its own handle, for torch opens the driver's with
-    local names.
+    driver. Each loaded library is queried by its own handle, for torch opens the driver's
+    with local names.
     """
     for path in maps:
         try:

@@ -34,8 +34,8 @@ def form_fault(tensor: Tensor | None, shape: torch.Size | None, dtype: torch.dty
 
 
 def place_fault(places: Sequence[str], device: str) -> str:
-    """Return a fault if not all results were on the device, else ""; no result counts as no
-    device.
+    """Return a fault if not all results were on the device, else ""; no result counts
+    as no device.
     """
     wrong = [place for place in places if place != device] if places else ["no device"]
     return f"on {wrong[0]}, expected on {device}" if wrong else ""
@@ -110,8 +110,8 @@ def rms_fault(
     errors: int = 0,
 ) -> tuple[float, str]:
     """Return the device's root mean square error over the CPU's in the same dtype, or over one
-    rounding (for few independent errors also of the sums behind them, see `Budgeted`) if that is
-    larger.
+    rounding (for few independent errors also of the sums behind them, see `Budgeted`) if
+    that is larger.
     """
     allowed = max(_rms(same_dtype - exact), rounding_unit(dtype) * _rms(exact))
     if walk is not None and (errors or exact.numel()) < FEW_NUMEL:

@@ -84,8 +84,8 @@ def group_of(name: str) -> str:
 
 
 def find_archives(site_packages: Path) -> tuple[Path, ...]:
-    """Return the archives of installed packages, where HIP looks: `.kpack` next to their
-    libraries.
+    """Return the archives of installed packages, where HIP looks: `.kpack` next
+    to their libraries.
     """
     archives = {*site_packages.glob("*/.kpack/*.kpack"), *site_packages.glob("*/*/.kpack/*.kpack")}
     return tuple(sorted(archives))
@@ -129,9 +129,9 @@ def missing_code(archives: Iterable[Archive], accepted: Iterable[str]) -> list[s
 
 
 def incomplete_variants(archives: Iterable[Archive], target: str) -> list[str]:
-    """Return a sentence for each feature variant (`gfx90a:xnack-`) whose archives have fewer
-    code objects than those of the plain target. HIP takes the most specific one first
-    (ROCm/TheRock#7081).
+    """Return a sentence for each feature variant (`gfx90a:xnack-`) whose archives have
+    fewer code objects than those of the plain target. HIP takes the most specific
+    one first (ROCm/TheRock#7081).
     """
     plain: dict[str, int] = {}
     variants: dict[tuple[str, str], int] = {}

@@ -158,8 +158,8 @@ def _claimed_checks(
 
 
 def match_policies(claims: Claims) -> CheckFinding:
-    """Check the environment against the image's runtime policies; a mere advice is only
-    reported.
+    """Check the environment against the image's runtime policies; a mere advice
+    is only reported.
     """
     wrong = []
     for policy in claims.policies:
@@ -313,9 +313,9 @@ def find_duplicates(claims: Claims, installed: Installed) -> CheckFinding:
 
 
 def find_foreign_toolkit(claims: Claims, installed: Installed) -> CheckFinding:
-    """Check only the libraries that torch itself needs: other packages may bring libraries that
-    it has no use for. xgboost brings NCCL, and the guard lets such libraries come if they overwrite
-    nothing.
+    """Check only the libraries that torch itself needs: other packages may bring libraries
+    that it has no use for. xgboost brings NCCL, and the guard lets such libraries come if
+    they overwrite nothing.
     """
     name, version = claims.toolkit or (_toolkit_of(claims), "")
     reachable = closure_conflicts(installed, ("torch", *IMPORT_NAMES)).checked
@@ -327,8 +327,8 @@ def find_foreign_toolkit(claims: Claims, installed: Installed) -> CheckFinding:
 
 
 def cover_target(claims: Claims) -> CheckFinding:
-    """Check that torch has code that the target can run. The list is compiled in, so no device
-    is needed.
+    """Check that torch has code that the target can run. The list is compiled in, so no
+    device is needed.
     """
     listed = read_arch_list(importlib.import_module("torch"))
     serving = [arch for arch in claims.archs if arch in listed]
@@ -372,8 +372,8 @@ def find_device_code(claims: Claims, installed: Installed) -> CheckFinding:
 
 
 def check_dependencies(claims: Claims, installed: Installed) -> CheckFinding:
-    """Run `pip check` of the image's Python; use our own reading without pip, or if only torch
-    is ours.
+    """Run `pip check` of the image's Python; use our own reading without pip, or if only
+    torch is ours.
     """
     complaints = pip_conflicts() if claims.image else None
     if complaints is not None:

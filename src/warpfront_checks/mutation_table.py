@@ -37,8 +37,8 @@ def draw(documents: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _overlooked(documents: Sequence[Mapping[str, Any]]) -> str:
-    """Return the share of the seeded faults that each profile lets pass; nothing if none was
-    seeded.
+    """Return the share of the seeded faults that each profile lets pass; nothing if
+    none was seeded.
     """
     totals: Counter[tuple[str, str]] = Counter()
     overlooked: Counter[tuple[str, str]] = Counter()

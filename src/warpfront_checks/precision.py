@@ -19,8 +19,8 @@ REQUIRED = {
 
 
 def tested_dtypes(device: str) -> tuple[str, ...]:
-    """Return the floating types that are judged here: those that must be computed, and those
-    that are.
+    """Return the floating types that are judged here: those that must be computed, and
+    those that are.
     """
     required = REQUIRED[device]
     return tuple(n for n, dtype in DTYPES.items() if n in required or not probe(dtype, device))

@@ -85,8 +85,8 @@ def failed(reason: str, /, **details: object) -> CheckFinding:
 
 
 def judged(faults: Sequence[str], reason: str = "", /, **details: object) -> CheckFinding:
-    """Return passed if nothing is wrong; else failed by the first fault, and the number of
-    others.
+    """Return passed if nothing is wrong; else failed by the first fault, and the
+    number of others.
     """
     if not faults:
         return passed(reason, **details)

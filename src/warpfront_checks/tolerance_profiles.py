@@ -1,5 +1,5 @@
-"""Tolerances of other projects, for comparison with our own bounds: the verdict of each on a
-result.
+"""Tolerances of other projects, for comparison with our own bounds: the verdict of each
+on a result.
 
 `strict`, the default, is the bounds of `operations.py`. The others are one pair of numbers for a
 dtype, whatever the operation and its size (`profiles.json`, with sources).

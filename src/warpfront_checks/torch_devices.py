@@ -1,7 +1,7 @@
 """The build of torch and the devices that it sees: two separate facts, and no judgement.
 
-The machine without torch is the subject of `hardware`, the presence of a claimed device that of
-`claimed_device`.
+The machine without torch is the subject of `hardware`, the presence of a claimed device
+that of `claimed_device`.
 """
 
 from __future__ import annotations
@@ -113,8 +113,8 @@ def read_facts(torch: Any) -> TorchFacts:
 
 def build_of(torch: Any) -> str:
     """Return the vendor that torch was compiled for. A ROCm build also answers to `torch.cuda`,
-    so `hip` comes first. `torch.hip` exists in no build, and device names are no evidence: some are
-    empty.
+    so `hip` comes first. `torch.hip` exists in no build, and device names are no evidence:
+    some are empty.
     """
     if getattr(torch.version, "hip", None):
         return "rocm"
@@ -143,8 +143,8 @@ def rocm_release(torch: Any) -> str:
 def read_arch_list(torch: Any) -> tuple[str, ...]:
     """Return the architectures torch was compiled for, read without a device.
 
-    `torch.cuda.get_arch_list()` answers nothing where no device is; the build's own flags are
-    always there.
+    `torch.cuda.get_arch_list()` answers nothing where no device is; the build's own flags
+    are always there.
     """
     if build_of(torch) == "xpu":
         return tuple(torch.xpu.get_arch_list())
@@ -217,8 +217,8 @@ def _cuda_device(torch: Any, index: int) -> Device:
 
 
 def _lanes(arch: str) -> tuple[int, int]:
-    """Return (threads in step, fp32 lanes of what torch counts as a multiprocessor); 0 where
-    unknown.
+    """Return (threads in step, fp32 lanes of what torch counts as a multiprocessor);
+    0 where unknown.
     """
     table, family = device_table(), gfx_family(arch)
     if not family:

@@ -77,8 +77,8 @@ def draw_counts(results: Path) -> str:
 
 
 def draw_refused(results: Path) -> str:
-    """Return the table of correct results that each profile refuses, over all tensors, a column
-    per run.
+    """Return the table of correct results that each profile refuses, over all tensors, a
+    column per run.
     """
     all_opinions = [_opinions(_sessions(results / folder)) for folder in RUNS.values()]
     heads = " | ".join(f"refused of the {name}'s" for name in RUNS)

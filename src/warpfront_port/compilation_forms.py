@@ -18,8 +18,8 @@ _ORDER = (Outcome.PASSED, Outcome.FAILED, Outcome.UNAVAILABLE, Outcome.ERROR, Ou
 
 
 def compilation_text(compiled: Compilation, rules: Mapping[str, Rule]) -> str:
-    """Return one line per source with its messages below it, hipify's findings, and counts of
-    outcomes.
+    """Return one line per source with its messages below it, hipify's findings, and
+    counts of outcomes.
     """
     verification = compiled.verification
     lines = [f"compile for {verification.target} in {compiled.place}"]

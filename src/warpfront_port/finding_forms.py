@@ -257,7 +257,9 @@ def verdict_markdown(verdict: Verdict) -> str:
 
 
 def annotation_lines(findings: Iterable[ScanFinding], rules: Mapping[str, Rule]) -> str:
-    """Return GitHub's workflow commands, errors first, as many as it shows
+    """Return GitHub's workflow
+    commands, errors first, as
+    many as it shows
     (https://docs.github.com/en/actions/reference/workflows-and-actions/workflow-commands).
     """
     ordered = sorted(findings, key=lambda finding: (_ORDER[finding.severity], finding))

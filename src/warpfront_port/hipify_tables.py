@@ -1,5 +1,5 @@
-"""The mapping of CUDA to HIP names by torch itself, read from the tables of an installed torch.
-Edge.
+"""The mapping of CUDA to HIP names by torch itself, read from the tables of an
+installed torch. Edge.
 
 torch is not imported: the file is read as text, and only its literal tables are used.
 """
@@ -16,8 +16,8 @@ _TABLES = Path("utils", "hipify", "cuda_to_hip_mappings.py")
 
 
 def read_identifiers() -> Mapping[str, str]:
-    """Return CUDA name to HIP name (`cudaMalloc` -> `hipMalloc`); empty where no torch is
-    installed.
+    """Return CUDA name to HIP name (`cudaMalloc` -> `hipMalloc`); empty where no
+    torch is installed.
     """
     path = _installed_tables()
     if path is None:

@@ -570,8 +570,8 @@ def test_two_sums_that_the_cpu_got_right_by_luck_are_no_measure() -> None:
     exact = torch.tensor([0.9, -0.7], dtype=torch.float64)
     lucky, usual, walk = exact + 6e-6, exact + 7e-5, torch.full_like(exact, 5e-5)
     told = partial(rms_fault, "output", exact=exact, same_dtype=lucky, dtype=torch.float32)
-    assert told(found=usual, walk=walk)[1] == ""
-    assert "times what the CPU's" in told(found=exact * 1.01, walk=walk)[1]
+    assert told(tensor=usual, walk=walk)[1] == ""
+    assert "times what the CPU's" in told(tensor=exact * 1.01, walk=walk)[1]
     found, right, cpu, once = (x.repeat(8) for x in (usual, exact, lucky, walk))
     refused = rms_fault("output", found, right, cpu, torch.float32, walk=once)
     assert "times what the CPU's" in refused[1]
@@ -593,10 +593,10 @@ def test_one_sum_after_the_other_may_walk_where_the_cpu_was_lucky() -> None:
         for term in (x * y).flatten():
             walked = walked + term
         told = partial(rms_fault, "output", exact=exact, same_dtype=exact, dtype=torch.float32)
-        ratio, fault = told(found=walked.double(), walk=budgeted.output.walk)
+        ratio, fault = told(tensor=walked.double(), walk=budgeted.output.walk)
         assert fault == ""
         largest = max(largest, ratio)
-        assert told(found=exact + 1e-3 * exact.abs().clamp(min=10), walk=budgeted.output.walk)[1]
+        assert told(tensor=exact + 1e-3 * exact.abs().clamp(min=10), walk=budgeted.output.walk)[1]
     assert largest < 2, "8 are allowed"
 
 

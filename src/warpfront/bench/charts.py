@@ -40,8 +40,8 @@ def charts_of(comparison: Comparison, sides: Sequence[Sequence[Run] | Bench]) ->
 def roofline_of(bench: Bench, name: str = "roofline.svg") -> Mapping[str, str]:
     """Return the reached rates of operations over their arithmetic intensity (operations per byte).
 
-    The roofs are the device's peaks, one per dtype. The result is empty where no operation counts
-    both.
+    The roofs are the device's peaks, one per dtype. The result is empty where no
+    operation counts both.
     """
     counted = [
         result for result in bench.results if result.flops and result.bytes and flop_rate(result)
@@ -76,8 +76,8 @@ def _plain(axis: Any) -> None:
 
 
 def _steps(axes: Any, comparison: Comparison, sides: Sequence[Sequence[Run]]) -> None:
-    """Draw every step pale and the settled ones strong; the axis is logarithmic only for wide
-    ranges.
+    """Draw every step pale and the settled ones strong; the axis is logarithmic only
+    for wide ranges.
     """
     plotted: list[float] = []
     for letter, side, colour, runs in (

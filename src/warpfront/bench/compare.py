@@ -147,8 +147,8 @@ def _compare_serving(
 
 
 def _measured_pairs(comparison: Comparison, a: Groups, b: Groups) -> Comparison:
-    """Compare runs in pairs, the first of A with the first of B, so that changes between nights
-    cancel.
+    """Compare runs in pairs, the first of A with the first of B, so that changes
+    between nights cancel.
     """
     if len(a) != len(b) or len(a) < FEWEST_RUNS or not all((*a, *b)):
         reason = f"{len(a)} and {len(b)} runs; pairs need {FEWEST_RUNS} of each side, settled"
@@ -244,8 +244,8 @@ def verdict_of(times: Interval, noise: float) -> ComparisonOutcome:
 
 
 def _side_findings(name: str, runs: Sequence[Run], side: Side) -> Iterable[Remark]:
-    """Yield the remarks on a side's runs; of several, with the number of runs that each applies
-    to.
+    """Yield the remarks on a side's runs; of several, with the number of runs that
+    each applies to.
     """
     counts: Counter[str] = Counter()
     for run, summary in zip(runs, side.summaries, strict=True):

@@ -1,11 +1,11 @@
-"""Nightly benches, a line each in a file that only grows, and the lasting changes of their
-times. Pure.
+"""Nightly benches, a line each in a file that only grows, and the lasting changes of
+their times. Pure.
 
 Nights are independent of each other, so a change is tested by permutations of all of them. The
-statistic is the largest difference of ranks before and after a night, weighted by their numbers
-(Pettitt's test, without its blindness at both ends). Holm's correction covers all operations of a
-file: of files without a change, at most the share `FALSE_ALARMS` names an operation (a test checks
-it).
+statistic is the largest difference of ranks before and after a night, weighted by their
+numbers (Pettitt's test, without its blindness at both ends). Holm's correction covers all
+operations of a file: of files without a change, at most the share `FALSE_ALARMS` names an
+operation (a test checks it).
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class Night:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shift:
-    """A lasting change of an operation's time from the night `at` on, when the image was
-    `image_digest`.
+    """A lasting change of an operation's time from the night `at` on, when the
+    image was `image_digest`.
 
     Seconds are medians of the nights before and after.
     """

@@ -57,8 +57,8 @@ def _document(value: Run | Bench | Comparison) -> dict[str, Any]:
 
 
 def read_records(text: str) -> tuple[Run | Bench, ...]:
-    """Return the runs and benches of a document; none where it is no document of ours. Raise
-    `NoRecordError`.
+    """Return the runs and benches of a document; none where it is no document of
+    ours. Raise `NoRecordError`.
     """
     try:
         document = _cleaned(json.loads(text, parse_constant=refuse_constant))
@@ -77,8 +77,8 @@ def _is_ours(document: object) -> bool:
 
 
 def _cleaned(value: Any) -> Any:
-    """Return text without terminal controls, and integers that fit a float: a record may come
-    from anywhere.
+    """Return text without terminal controls, and integers that fit a float: a record may
+    come from anywhere.
     """
     if isinstance(value, str):
         return _NOT_TEXT.sub("\N{REPLACEMENT CHARACTER}", value)
@@ -112,8 +112,8 @@ def first_wrong(error: ValidationError) -> str:
 
 
 def _has_sound_times(record: Run | Bench) -> bool:
-    """Return whether the times can be divided by: in a record written by hand, they may be
-    anything.
+    """Return whether the times can be divided by: in a record written by hand, they
+    may be anything.
     """
     if isinstance(record, Run):
         times = [

@@ -246,8 +246,8 @@ class ComparisonOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """A fact in which two sides differ, with the value of each; `refused` where it makes them
-    unlike work.
+    """A fact in which two sides differ, with the value of each; `refused` where it makes
+    them unlike work.
     """
 
     name: str
@@ -366,8 +366,8 @@ class Training:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """The timings of `bench` in one image, on one device. `environment` is the result of
-    `detect`.
+    """The timings of `bench` in one image, on one device. `environment` is the
+    result of `detect`.
     """
 
     cell_id: str

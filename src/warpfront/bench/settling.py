@@ -119,8 +119,8 @@ def levels_of(run: Run, metric: Metric) -> tuple[Level, ...]:
 
 
 def _begun(values: Sequence[float]) -> int:
-    """Return the first index after compilation and autotuning, which are far from all later
-    steps.
+    """Return the first index after compilation and autotuning, which are far from
+    all later steps.
     """
     if len(values) < 2 * FEWEST_STEPS:
         return settled_from(values)
@@ -189,8 +189,8 @@ def _middle(values: Iterable[float | None]) -> float | None:
 
 
 def _slow(values: Sequence[float]) -> int:
-    """Count the steps of profilers, checkpoints and evaluations: they stay, and are no part of
-    a median.
+    """Count the steps of profilers, checkpoints and evaluations: they stay, and are no part
+    of a median.
     """
     limit = SLOW * median(values) if values else 0.0
     return sum(value > limit for value in values)

@@ -29,8 +29,8 @@ def byte_rate(measurement: Measurement) -> float | None:
 def share_of_peak(measurement: Measurement) -> float | None:
     """Return the share of the peak that bounds an operation by its formula.
 
-    The bound is the arithmetic where it is counted, else the memory. None where the device's peak
-    is unknown.
+    The bound is the arithmetic where it is counted, else the memory. None where the device's
+    peak is unknown.
     """
     flops, moved = flop_rate(measurement), byte_rate(measurement)
     if measurement.peak is None:

@@ -260,8 +260,8 @@ def ranks(values: Sequence[float]) -> list[float]:
 
 
 def _strongest(ranks: Sequence[float]) -> tuple[float, int]:
-    """Return the largest sum of ranks up to a point, weighted as in Pettitt's test, and that
-    point.
+    """Return the largest sum of ranks up to a point, weighted as in Pettitt's test,
+    and that point.
     """
     sums = list(accumulate(ranks))[:-1]
     peak = max(range(len(sums)), key=lambda index: abs(sums[index])) if sums else 0

@@ -1,5 +1,5 @@
-"""The results of a `bench` session, which are foreign text, as a record that belongs to an
-image. Pure.
+"""The results of a `bench` session, which are foreign text, as a record that belongs to
+an image. Pure.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ _KEEPERS = frozenset({"nvidia-persiste", "nv-fabricmanage", "nv-hostengine", "dc
 
 
 def device_holders(proc: Path = Path("/proc")) -> Mapping[int, str]:
-    """Return the names of processes with an open device, by pid: root sees all, others their
-    own.
+    """Return the names of processes with an open device, by pid: root sees all,
+    others their own.
     """
     holders = {}
     for folder in proc.iterdir():
@@ -64,8 +64,8 @@ def _holds_device(folder: Path) -> bool:
 
 
 def _is_device(path: str) -> bool:
-    """Return whether a path is a device. `/dev/nvidiactl` is open in processes that only list
-    devices, too.
+    """Return whether a path is a device. `/dev/nvidiactl` is open in processes that only
+    list devices, too.
     """
     if path.startswith(_NVIDIA):
         return path.removeprefix(_NVIDIA).isdigit()

@@ -4,8 +4,8 @@ wait in vain. Edge.
 GitHub: https://docs.github.com/en/rest/actions/workflow-jobs, .../self-hosted-runners,
 .../actions/workflow-runs and https://docs.github.com/en/rest/issues/issues. GitLab:
 https://docs.gitlab.com/api/jobs/, .../api/issues/ and .../api/runners/. The permissions of a job's
-token are in https://docs.gitlab.com/ci/jobs/fine_grained_permissions/ (the jobs of a pipeline: from
-18.0 on).
+token are in https://docs.gitlab.com/ci/jobs/fine_grained_permissions/ (the jobs of a pipeline:
+from 18.0 on).
 """
 
 from __future__ import annotations
@@ -170,9 +170,9 @@ class GitHubApi(ForgeApi):
     def jobs(self) -> tuple[Job, ...]:
         """Return the latest attempt of each job. A called workflow's job is `caller / name`.
 
-        GitHub's own `filter=latest` has listed the jobs of the last attempt alone since 2025-05, so
-        that those which were not run again seemed to be none
-        (https://github.com/r-universe-org/help/issues/607).
+        GitHub's own `filter=latest` has listed the jobs of the last attempt
+        alone since 2025-05, so that those which were not run again seemed to
+        be none (https://github.com/r-universe-org/help/issues/607).
         """
         latest: dict[str, int] = {}
         attempts: list[tuple[int, Job]] = []

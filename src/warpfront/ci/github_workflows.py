@@ -189,8 +189,8 @@ def _compat(flow: Flow, actions: Actions) -> dict[str, Any]:
 def _by_clock(
     name: str, cron: str, powers: tuple[str, ...], flow: Flow, actions: Actions
 ) -> dict[str, Any]:
-    """Return a workflow of one job on a hosted machine, which runs ci/<name>.sh at these times
-    (UTC).
+    """Return a workflow of one job on a hosted machine, which runs ci/<name>.sh at
+    these times (UTC).
     """
     machine = dataclasses.replace(
         flow.runners[0], trust="hosted", labels=(_HOSTED,), group="", scale_set=False
@@ -441,8 +441,8 @@ def _whole(flow: Flow, job: Job, actions: Actions) -> dict[str, Any]:
 
 
 def _condition(flow: Flow, job: Job) -> str:
-    """Return the condition of a job at the end of a run: always, or where it may write, of runs
-    that publish.
+    """Return the condition of a job at the end of a run: always, or where it may write, of
+    runs that publish.
     """
     if job.wanted:
         return f"{_NIGHTS.format(wanted=job.wanted)} && {_may_publish(flow)}"
@@ -480,8 +480,8 @@ def _runs_on(runner: Runner) -> object:
 
 def _for_anybody(runner: Runner) -> object:
     """Return the machine of jobs that every request starts: a fork's on GitHub's own machine,
-    if all of the table's are ours. A skipped job would count as passed: a required check that is
-    skipped does.
+    if all of the table's are ours. A skipped job would count as passed: a required check
+    that is skipped does.
     """
     machine = _runs_on(runner)
     if runner.trust == "hosted":
@@ -522,8 +522,8 @@ class _Steps:
         return steps
 
     def _python(self) -> list[dict[str, Any]]:
-        """Return the step that installs Python where a machine may lack ours: hosted ones, and
-        pods.
+        """Return the step that installs Python where a machine may lack ours: hosted
+        ones, and pods.
         """
         bare = [
             runner for runner in self.job.runners if runner.trust == "hosted" or runner.scale_set
@@ -621,8 +621,8 @@ class _Steps:
         }
 
     def _leave_images(self) -> dict[str, Any]:
-        """Return the step that uploads, for a day, images that other machines verify and no
-        registry gets.
+        """Return the step that uploads, for a day, images that other machines verify and
+        no registry gets.
         """
         inputs: dict[str, object] = {
             "name": f"{IMAGES}-${{{{ matrix.name }}}}",

@@ -126,8 +126,8 @@ def _too_much(jobs: Mapping[str, Any], text: str, limits: Limits) -> str:
 
 def _crowded(jobs: int, limits: Limits) -> str:
     """Return why a pipeline has too many jobs, "" if it has not. The project's plan sets the
-    limit, which no job can read. A pipeline with more fails as a whole, and with it the job that
-    started it.
+    limit, which no job can read. A pipeline with more fails as a whole, and with it the job
+    that started it.
     """
     if jobs <= limits.jobs_per_pipeline:
         return ""
@@ -220,8 +220,8 @@ def _spread(flow: Flow, job: Job, work: Work, *, row: str, channel: str) -> dict
 
 
 def _whole(flow: Flow, job: Job, digest: str) -> dict[str, Any]:
-    """Return the job at the end of a run: with all artifacts of the jobs before, and the
-    parent's plan.
+    """Return the job at the end of a run: with all artifacts of the jobs before, and
+    the parent's plan.
     """
     variables, logs_in = _login(flow, job)
     conditions: dict[str, Any] = {}

@@ -41,9 +41,9 @@ def leave(store: Path, cells: Iterable[str], prefix: str, into: Path) -> tuple[s
 
 
 def handed_over(*folders: Path) -> dict[Path, str]:
-    """Return the artifacts below `folders`, each with its name. An artifact is a folder with a
-    manifest, one level down, or two where a CI service put a folder of the artifact's name around
-    it.
+    """Return the artifacts below `folders`, each with its name. An artifact is a folder with
+    a manifest, one level down, or two where a CI service put a folder of the artifact's
+    name around it.
     """
     manifests = [
         path
@@ -92,8 +92,8 @@ def _place(path: Path, content: bytes) -> str:
 
 
 def merge(folders: Iterable[Path], store: Path) -> tuple[str, ...]:
-    """Merge the artifacts in `folders` into `store`, and return the names of the files that it
-    has now.
+    """Merge the artifacts in `folders` into `store`, and return the names of the files that
+    it has now.
 
     Raises `HandoverError` before anything is written where a file differs from its manifest or is
     in none. So do two artifacts with different files of one name.
@@ -124,8 +124,8 @@ def _replace(store: Path, name: str, content: bytes) -> None:
 
 
 def read_handover(folder: Path) -> Mapping[str, bytes]:
-    """Return the files of a job's artifact, by path below a build folder. All of it is
-    untrusted.
+    """Return the files of a job's artifact, by path below a build folder. All of
+    it is untrusted.
     """
     manifest = read_json(folder / MANIFEST)
     files = _files_of(manifest, folder)

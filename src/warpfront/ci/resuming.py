@@ -1,5 +1,5 @@
-"""Remaining work of a run that broke off: failures of infrastructure, and cells that never ran.
-Pure.
+"""Remaining work of a run that broke off: failures of infrastructure, and cells that
+never ran. Pure.
 """
 
 from __future__ import annotations

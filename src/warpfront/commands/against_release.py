@@ -48,8 +48,8 @@ def kept_standing(store: Store, cell_id: str, target: str) -> NightStanding | No
 def hold_against_release(
     workspace: Workspace, cell_id: str, row: Runner, watch: Watch, *, target: str
 ) -> Sequence[object]:
-    """Return the timings of the cell's image and their comparison, or a failure if they are
-    worse.
+    """Return the timings of the cell's image and their comparison, or a failure if
+    they are worse.
     """
     matrix, requirements = workspace.matrix, workspace.requirements
     folders, compat = workspace.folders, workspace.material.compat

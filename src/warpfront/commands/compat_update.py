@@ -73,8 +73,8 @@ def read_indexes(
         recorded = before.indexes[url].wheels if url in before.indexes else {}
 
         def wanted(name: str, versions: Collection[Version]) -> frozenset[Version]:
-            """Return the releases to read: the wanted ones, and all recorded ones however many
-            are newer.
+            """Return the releases to read: the wanted ones, and all recorded ones however
+            many are newer.
             """
             return wanted_releases(table, name, versions) | {*map(Version, recorded.get(name, {}))}
 

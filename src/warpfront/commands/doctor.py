@@ -173,8 +173,8 @@ def examine_drivers(
 
 
 def examine_hardware(hardware: Hardware) -> Iterator[Observation]:
-    """Yield this machine's accelerators as their drivers report them, whatever the engine may
-    pass on.
+    """Yield this machine's accelerators as their drivers report them, whatever the engine
+    may pass on.
     """
     kinds: dict[tuple[str, str, str], list[Accelerator]] = {}
     for accelerator in hardware.accelerators:

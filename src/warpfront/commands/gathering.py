@@ -54,8 +54,8 @@ def kept_plan(root: Path) -> Schedule | None:
 
 
 def taken(root: Path) -> dict[Path, str]:
-    """Return the artifacts in this folder, downloaded or written by local jobs, each with its
-    name.
+    """Return the artifacts in this folder, downloaded or written by local jobs, each
+    with its name.
     """
     return handed_over(root / HANDOVER, root / LEFT)
 

@@ -149,8 +149,8 @@ def _source(name: str, identity: FileIdentity, chosen: Format, evidence: str) ->
 
 
 def _document(path: Path) -> str | None:
-    """Return the text of a file that begins as JSON or a table does, unless it is too large to
-    be one.
+    """Return the text of a file that begins as JSON or a table does, unless it is too large
+    to be one.
 
     TensorBoard's event files become a table. Raise `InputError` without the extra that reads them.
     """
@@ -224,8 +224,8 @@ def _watched(path: Path, name: str, watch: Watch) -> Iterator[Line]:
 
 
 def read_side(where: str, watch: Watch) -> list[Run] | Bench:
-    """Return one side of a comparison: the last bench of a name, or else its runs. Raise
-    `InputError`.
+    """Return one side of a comparison: the last bench of a name, or else its
+    runs. Raise `InputError`.
     """
     measured = read_any(where, watch)
     benches = [run for run in measured if isinstance(run, Bench)]
@@ -267,8 +267,8 @@ def add_nights(file: Path, where: str, watch: Watch, *, runner: str = "") -> Non
 
 
 def read_nights_of(file: Path, watch: Watch) -> tuple[Night, ...]:
-    """Return the nights of a file; the number of unreadable lines is printed. Raise
-    `InputError`.
+    """Return the nights of a file; the number of unreadable lines is
+    printed. Raise `InputError`.
     """
     text = read_text(file, missing_ok=True)
     if text is None:

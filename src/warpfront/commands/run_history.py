@@ -70,8 +70,8 @@ class _Git:
         self._environment = {**_WHO, **login, "GIT_TERMINAL_PROMPT": "0"}
 
     def fetched(self, branch: str) -> tuple[str, Mapping[str, str]]:
-        """Return (commit, text by file) at the branch's end; "" where there is no such branch
-        yet.
+        """Return (commit, text by file) at the branch's end; "" where there is no
+        such branch yet.
         """
         listed = self._git("ls-remote", "--heads", "origin", f"refs/heads/{branch}")
         commit = listed.split()[0] if listed.strip() else ""

@@ -216,8 +216,8 @@ def _attestations(
 
 
 def _requires(verifications: Iterable[Verification]) -> Mapping[str, tuple[str, ...]]:
-    """Return the requirements of each distribution in the image, as the session `load` read
-    them.
+    """Return the requirements of each distribution in the image, as the session
+    `load` read them.
     """
     for verification in verifications:
         try:

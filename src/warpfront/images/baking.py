@@ -142,8 +142,8 @@ def _with_usable_base(
 
 
 def _reused(item: Prepared, image: StoredImage, store: Store, engine: Engine) -> BuiltImage:
-    """Return an existing image under the cell's own reference, which may have moved on in
-    between.
+    """Return an existing image under the cell's own reference, which may have moved
+    on in between.
     """
     if item.cell.local_reference not in image.references:
         engine.tag(image.id, item.cell.local_reference)
@@ -490,7 +490,7 @@ def build_secrets(site: Site) -> tuple[str, ...]:
 
 
 def _familiar(reference: str) -> str:
-    """Return the form under which BuildKit looks a `FROM` up among the named contexts: Docker's
-    own.
+    """Return the form under which BuildKit looks a `FROM` up among the named
+    contexts: Docker's own.
     """
     return reference.removeprefix("docker.io/").removeprefix("library/")

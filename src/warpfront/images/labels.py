@@ -156,8 +156,8 @@ def _tag_differences(
 def _target_differences(
     cell: Cell, labels: Mapping[str, str], facts: Mapping[str, object]
 ) -> Iterator[str]:
-    """Yield differences between the label's targets, the matrix's targets and torch's own arch
-    list.
+    """Yield differences between the label's targets, the matrix's targets and torch's
+    own arch list.
     """
     archs = facts.get("archs")
     listed = set(map(str, archs)) if isinstance(archs, list) else set()

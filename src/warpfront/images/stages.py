@@ -82,8 +82,8 @@ class Stages:
 
 
 def stages_of(dockerfile: str) -> Stages | None:
-    """Return the stages of a rendered Dockerfile; None where layers cannot stand in for one of
-    them.
+    """Return the stages of a rendered Dockerfile; None where layers cannot stand in for
+    one of them.
     """
     for line in _SLIMS:
         dockerfile = dockerfile.replace(line, "")

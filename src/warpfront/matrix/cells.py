@@ -665,8 +665,8 @@ def _cell(
 
 
 def _installs_torch(point: Point) -> bool:
-    """Return true if torch comes from an index. A base with torch has its companions, too; none
-    is replaced.
+    """Return true if torch comes from an index. A base with torch has its companions, too;
+    none is replaced.
     """
     return VENDORS[point.vendor].torch_from == "index"
 

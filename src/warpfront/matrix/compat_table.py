@@ -1,5 +1,5 @@
-"""The compat table: the rows that people write, with their sources, and what references in it lead
-nowhere. Pure.
+"""The compat table: the rows that people write, with their sources, and what references in it
+lead nowhere. Pure.
 
 The contents of an index are not written here but read: `warpfront.matrix.index_contents`.
 """

@@ -387,8 +387,8 @@ def _companion_of(torch: str, name: str, pypi: Releases) -> str:
 
 
 def contradictions(table: Table, contents: Contents) -> tuple[str, ...]:
-    """Return a sentence for each value of a row that an index contradicts. `table` is without
-    evidence.
+    """Return a sentence for each value of a row that an index contradicts. `table`
+    is without evidence.
     """
     lines: list[str] = []
     for release in table.releases:

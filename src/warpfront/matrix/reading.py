@@ -50,8 +50,8 @@ class Matrix:
 
 
 def read_matrix(text: str, *, path: str, compat: Compat) -> Matrix:
-    """Return `text` as a matrix. Raise `MatrixError` with every problem of the file and its
-    line.
+    """Return `text` as a matrix. Raise `MatrixError` with every problem of the file
+    and its line.
     """
     document, written = read_checked(text, path=path, into=MatrixText)
     points, problems = expand_points(written, document)

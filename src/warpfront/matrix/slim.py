@@ -37,8 +37,8 @@ def slim_recipes() -> Mapping[str, SlimRecipe]:
 
 
 def removed(names: Iterable[str], targets: Iterable[str]) -> tuple[str, ...]:
-    """Return the globs of these recipes, as far as they are known, for an image that is for
-    `targets`.
+    """Return the globs of these recipes, as far as they are known, for an image that
+    is for `targets`.
     """
     other_targets = sorted(set(VENDORS["amd"].known_targets) - set(targets))
     globs: set[str] = set()

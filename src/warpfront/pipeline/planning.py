@@ -183,8 +183,8 @@ def _is_built(item: Prepared | Blocked | Failed | None) -> bool:
 
 
 def _unfetchable(prepared: _Items, house: Wheelhouse, watch: Watch) -> dict[str, Blocked]:
-    """Return the cells to build whose wheels are neither in the wheelhouse nor reachable from
-    here.
+    """Return the cells to build whose wheels are neither in the wheelhouse nor
+    reachable from here.
     """
     site = site_when_needed()
     blocked: dict[str, Blocked] = {}

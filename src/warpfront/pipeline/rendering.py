@@ -19,8 +19,8 @@ from warpfront.wheels.site import site_when_needed
 def render(
     workspace: Workspace, selection: Selection, watch: Watch, *, locked: bool = False
 ) -> Mapping[str, RenderedImage | Blocked | Failed]:
-    """Render the build contexts of the selected cells and their parents into
-    build/<cell>/context/.
+    """Render the build contexts of the selected cells and their
+    parents into build/<cell>/context/.
     """
     matrix, requirements = workspace.matrix, workspace.requirements
     folders, material = workspace.folders, workspace.material

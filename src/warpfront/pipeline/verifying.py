@@ -128,8 +128,8 @@ def verify(
     options: RunOptions | None = None,
     library: Library | None = None,
 ) -> tuple[Verified, ...]:
-    """Run the checks, inside each selected cell's image, on each of its targets (or the
-    selected one).
+    """Run the checks, inside each selected cell's image, on each of its targets (or
+    the selected one).
 
     `selftest` also seeds faults into every check there, each of which has to be caught. With a
     `library`, its architectures and nothing else, which is no verification of the image.

@@ -98,8 +98,8 @@ def states_by_target(cell: Cell, jobs: Mapping[str, str] | None) -> Mapping[str,
 def verification_payload(
     evidence: Evidence, verdict: Admission, registry_image: RegistryImage
 ) -> Referrer:
-    """Return all verifications of an image as one document, with the findings that the channel
-    let pass.
+    """Return all verifications of an image as one document, with the findings that the
+    channel let pass.
     """
     ordered = [evidence.verifications[name] for name in sorted(evidence.verifications)]
     payload = {
@@ -130,8 +130,8 @@ def attached_evidence(
     registry: Registry, repository: str, cell: Cell, registry_image: RegistryImage
 ) -> Evidence:
     """Return the evidence attached to an image in a registry. The last of several verifications
-    of one target counts. Unreadable documents count as nothing, since anybody who may push may
-    attach them.
+    of one target counts. Unreadable documents count as nothing, since anybody who may push
+    may attach them.
     """
     by_target: dict[str, tuple[Verification, str]] = {}
     for descriptor in registry.referrers(repository, registry_image.digest):

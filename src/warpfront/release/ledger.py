@@ -1,5 +1,5 @@
-"""The steps of a publish run: the facts that a rerun, a rollback and a reader of the release
-need. Words.
+"""The steps of a publish run: the facts that a rerun, a rollback and a reader of the
+release need. Words.
 
 A ledger is written after every step, so that a killed run leaves a record of its steps. A rerun
 still queries the registry: a ledger records actions, the registry has the present state.
@@ -24,8 +24,8 @@ NOT_PUBLIC = (CANDIDATE_PREFIX, "sha256-")
 
 
 def is_candidate(reference: str) -> bool:
-    """Return whether an image has a candidate's name, under which it is pushed before it is
-    proven.
+    """Return whether an image has a candidate's name, under which it is pushed before
+    it is proven.
     """
     return reference.rpartition("/")[2].partition(":")[2].startswith(CANDIDATE_PREFIX)
 
@@ -187,8 +187,8 @@ class Pruning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Yank:
-    """A withdrawn digest: `moved` has the new digest of each alias, `kept` the reason why one
-    stays.
+    """A withdrawn digest: `moved` has the new digest of each alias, `kept` the reason
+    why one stays.
     """
 
     repository: str

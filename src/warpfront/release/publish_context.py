@@ -464,8 +464,8 @@ def not_to_be_named(
 
 
 def run_name(now: str) -> str:
-    """Return a run's name, `20261122T120000-1a2b3c`: it sorts by time, and no two runs share
-    one.
+    """Return a run's name, `20261122T120000-1a2b3c`: it sorts by time, and no two
+    runs share one.
     """
     digits = now.partition("+")[0].replace("-", "").replace(":", "")
     return f"{digits}-{uuid.uuid4().hex[:6]}"
@@ -484,8 +484,8 @@ def open_publish_context(
     trust: str = "",
 ) -> Iterator[PublishContext]:
     """Return the context for the registry of the channel, or of the `project`. The signer signs
-    by `key`, or by the one that COSIGN_KEY names. `trust` is another public key whose signatures
-    count, too.
+    by `key`, or by the one that COSIGN_KEY names. `trust` is another public key whose
+    signatures count, too.
     """
     # Its HTTP takes longer to load than a plan to make.
     from warpfront.release.origin_claims import read_origins  # noqa: PLC0415

@@ -67,8 +67,8 @@ def _other_workflow(origin: Origin, project: Project, by: str) -> Iterator[str]:
 
 
 def _address(repository: str) -> str:
-    """Return the address in lower case: CI services ignore case in the names of owners and
-    repositories.
+    """Return the address in lower case: CI services ignore case in the names of
+    owners and repositories.
     """
     return repository.rstrip("/").removesuffix(".git").lower()
 

@@ -216,9 +216,9 @@ class Attester:
     def sign(
         self, publication: Publication, documents: tuple[Referrer, ...], *, anew: bool
     ) -> Publication:
-        """Attest each statement and SBOM, and sign the digest with all that is attached to it,
-        if there is a signer. A digest that is `anew` in the registry is not checked for a
-        signature.
+        """Attest each statement and SBOM, and sign the digest with all that is attached to
+        it, if there is a signer. A digest that is `anew` in the registry is not checked
+        for a signature.
         """
         if self.signer is None:
             return publication
@@ -409,8 +409,8 @@ def _working_ahead(
     that are sent, as those that come back will be judged; attach the documents, and sign.
 
     Each step runs again in its place, and does the missing part then. No failure here counts,
-    except an answer that did not come, for which no run waits twice. A run that is stopped does not
-    wait.
+    except an answer that did not come, for which no run waits twice. A run that is stopped
+    does not wait.
     """
     stopped = threading.Event()
 

@@ -85,8 +85,8 @@ def _signing(cosign: Cosign, verb: str, form: Iterable[str]) -> list[str]:
 
 def verify_command(cosign: Cosign, reference: str, annotations: Mapping[str, str]) -> Command:
     """Return the command that verifies a digest's signature, with these annotations. Without a
-    key, everyone can sign, so only one workflow of the project counts, at a ref that may publish.
-    Raises `SignatureError`.
+    key, everyone can sign, so only one workflow of the project counts, at a ref that may
+    publish. Raises `SignatureError`.
     """
     argv = [cosign.program, "verify"]
     if cosign.key == KEYLESS:
@@ -118,8 +118,8 @@ def find_cosign(
     *,
     identity: KeylessIdentity | None = None,
 ) -> Cosign:
-    """Return this machine's cosign, and the public half of `key` in `folder`. Raises
-    `SignatureError`.
+    """Return this machine's cosign, and the public half of `key` in
+    `folder`. Raises `SignatureError`.
     """
     if which("cosign", path=environment.get("PATH", "")) is None:
         raise SignatureError("cosign: there is no such program", hint=_GET)
@@ -140,8 +140,8 @@ def find_cosign(
 
 
 def trusting(run: Run, public_key: str, environment: Mapping[str, str]) -> Cosign:
-    """Return the cosign that verifies another party's signatures, by their public key. It
-    cannot sign.
+    """Return the cosign that verifies another party's signatures, by their public key.
+    It cannot sign.
     """
     if not Path(public_key).is_file():
         raise SignatureError(f"{public_key}: no such public key", hint="`cosign public-key` has it")

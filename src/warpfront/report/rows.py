@@ -75,8 +75,8 @@ class CellFacts:
 
 
 def report_rows(facts: Iterable[CellFacts], *, target: str = "") -> tuple[ReportRow, ...]:
-    """Return a row for every cell and every target it serves, or `target` only where a cell
-    serves it.
+    """Return a row for every cell and every target it serves, or `target` only where a
+    cell serves it.
     """
     return tuple(
         _row(fact, served)
@@ -119,8 +119,8 @@ def _current(fact: CellFacts, target: str, build: BuiltImage | None) -> Verifica
 
 
 def _published(publication: Publication | Blocked | Failed | None, build: BuiltImage | None) -> str:
-    """Return the tags of this image and no older one, with the bytes that went and those there
-    already.
+    """Return the tags of this image and no older one, with the bytes that went and
+    those there already.
     """
     if (
         not isinstance(publication, Publication)

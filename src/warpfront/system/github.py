@@ -1,5 +1,5 @@
-"""GitHub's data for a job, and a job's outputs for GitHub: the one reader of its environment.
-Edge.
+"""GitHub's data for a job, and a job's outputs for GitHub: the one reader of
+its environment. Edge.
 """
 
 from __future__ import annotations

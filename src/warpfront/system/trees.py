@@ -191,8 +191,8 @@ def _regular(entry: os.DirEntry[str], path: str) -> Iterator[TreeFile | UnreadFi
 
 
 def read_text(root: Path, file: TreeFile) -> str | UnreadFile:
-    """Return the text of a file of the tree, or why there is none: too large, binary, minified,
-    refused.
+    """Return the text of a file of the tree, or why there is none: too large,
+    binary, minified, refused.
 
     UTF-8 with or without a mark, what a Python file's coding line names, else Latin-1: the rules
     look for ASCII words.

@@ -126,8 +126,8 @@ def unread_verification(
 def read_session(
     document: object | None, *, session: str, target: str, ended: str = ""
 ) -> tuple[CheckResult, ...]:
-    """Return the checks of one results file, and an error for each that was planned and is not
-    there.
+    """Return the checks of one results file, and an error for each that was planned and
+    is not there.
     """
     suffix = f": {ended}" if ended else ""
     if document is None:
@@ -198,8 +198,8 @@ def _nox_results(report: object) -> dict[str, str]:
 
 
 def verification_document(verification: Verification) -> dict[str, object]:
-    """Return the verification as JSON values, with its outcome for programs that read nothing
-    else.
+    """Return the verification as JSON values, with its outcome for programs that
+    read nothing else.
     """
     return {
         "schema": VERIFICATION_SCHEMA,

@@ -24,8 +24,8 @@ _BUFFER_BYTES = 1 << 16
 
 
 def read_remote_requires(url: str, transport: Transport) -> tuple[str, ...] | None:
-    """Return `Requires-Dist` of the wheel at `url`; None where its server gives no ranges, or
-    no wheel.
+    """Return `Requires-Dist` of the wheel at `url`; None where its server gives no ranges,
+    or no wheel.
     """
     members = read_small_members(url, transport, ("METADATA",)) or {}
     return requires_of(members["METADATA"]) if "METADATA" in members else None

@@ -100,8 +100,8 @@ def without_options(text: str) -> str:
 
 
 def wheel_name(path: str) -> str:
-    """Return the distribution of a wheel, by the file name at the end of a path or URL; "" for
-    others.
+    """Return the distribution of a wheel, by the file name at the end of a path or URL;
+    "" for others.
     """
     try:
         return str(parse_wheel_filename(path.rpartition("/")[2].replace("%2B", "+"))[0])

@@ -55,8 +55,8 @@ def _pip() -> tuple[str, ...]:
 
 
 def read_pip_configuration(text: str) -> Mapping[str, str]:
-    """Return the output of `pip config list` as option -> value; the environment over `install`
-    over `global`.
+    """Return the output of `pip config list` as option -> value; the environment over
+    `install` over `global`.
     """
     sections: dict[str, dict[str, str]] = {"global": {}, "install": {}, ":env:": {}}
     for line in text.splitlines():

@@ -170,8 +170,8 @@ def project_url(index_url: str, name: str) -> str:
 
 
 def local_path(source: str) -> Path | None:
-    """Return the path of a `file://` URL or a plain path; None for what is reached over the
-    network.
+    """Return the path of a `file://` URL or a plain path; None for what is reached
+    over the network.
     """
     parts = urlsplit(source)
     if parts.scheme == "file":

@@ -68,8 +68,8 @@ class Transport:
     def open(
         self, url: str, headers: Mapping[str, str] | None = None, *, method: str = "GET"
     ) -> requests.Response | NoAnswer:
-        """Return the streaming answer to `url` (status 200 or 206), or why there is none. One
-        try.
+        """Return the streaming answer to `url` (status 200 or 206), or why there is
+        none. One try.
         """
         try:
             response = self._session.request(
@@ -97,8 +97,8 @@ class Transport:
         self, url: str, *, enough_bytes: int = _PAGE_LIMIT_BYTES
     ) -> tuple[str, str, str] | NoAnswer:
         """Return (final URL, content type, text) of an index page, or why there is none. One
-        try. Of a page longer than `enough_bytes` only the beginning, where that is below the usual
-        limit.
+        try. Of a page longer than `enough_bytes` only the beginning, where that is below
+        the usual limit.
         """
         answer = self.open(url, {"Accept": _ACCEPT})
         if isinstance(answer, NoAnswer):

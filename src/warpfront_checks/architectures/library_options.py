@@ -87,8 +87,8 @@ def add_library_options(parser: argparse.ArgumentParser) -> None:
 
 
 def parsed_library(options: argparse.Namespace) -> Library:
-    """Return the options of a command line that `add_library_options` extended. Raise
-    `ValueError`.
+    """Return the options of a command line that `add_library_options`
+    extended. Raise `ValueError`.
     """
     return read_library(
         **{name: getattr(options, name) for name in (o.attribute for o in LIBRARY_OPTIONS)}

@@ -178,8 +178,8 @@ def spread(fed_model: FedModel, device: str) -> ModeOutcome:
 
 
 def _two_places(fed_model: FedModel, device: str) -> dict[int | str, int]:
-    """Return two devices where there are two; else the device and the host, or the host and the
-    disk.
+    """Return two devices where there are two; else the device and the host, or the host
+    and the disk.
     """
     half = 2 * fed_model.built.parameters
     if device == "cpu":

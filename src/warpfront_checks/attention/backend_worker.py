@@ -94,8 +94,8 @@ class _CaseInputs:
 def expected(
     inputs: Sequence[Tensor], cotangent: Tensor, allowed: Tensor | None, arithmetic: Arithmetic
 ) -> tuple[Budgeted, ...]:
-    """Return the output's budget and each gradient's; of heads that several queries share,
-    their sum.
+    """Return the output's budget and each gradient's; of heads that several queries
+    share, their sum.
     """
     q, k, v = inputs
     group = q.shape[1] // k.shape[1]

@@ -28,8 +28,8 @@ def main(arguments: list[str]) -> int:
 
 
 def read_nvml_state(library: Any, uuid: str = "") -> dict[str, float]:
-    """Read the state of the device of this UUID, or of the only one. Raise OSError if it is
-    unavailable.
+    """Read the state of the device of this UUID, or of the only one. Raise OSError if
+    it is unavailable.
     """
     if code := library.nvmlInit_v2():
         raise OSError(f"nvmlInit returned {code}")

@@ -32,8 +32,8 @@ class TimedDevice(Protocol):
     clock: Clock
 
     def make(self, case: TimedCase) -> Work:
-        """Make the work of a case. Raise torch's own errors, and `LookupError` for impossible
-        cases.
+        """Make the work of a case. Raise torch's own errors, and `LookupError`
+        for impossible cases.
         """
         ...
 
@@ -95,8 +95,8 @@ class Timing:
             self.notes.append(f"not still after {warmed.repetitions} repetitions of warming up")
 
     def document(self, peak: Peak | None) -> dict[str, Any]:
-        """Return the document for a record. A case that failed later has no times: half of them
-        are none.
+        """Return the document for a record. A case that failed later has no times: half of
+        them are none.
         """
         case, was_timed = self.case, self.outcome == TIMED
         return {

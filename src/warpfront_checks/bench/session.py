@@ -166,8 +166,8 @@ class TorchBench:
 
     def kernel(self, work: Work) -> str | None:
         """Return the device's own name where it is one, on the CPU torch's of the operation.
-        Who waits for a core does so in whatever operation it was: on the CPU the least of three
-        times counts.
+        Who waits for a core does so in whatever operation it was: on the CPU the least of
+        three times counts.
         """
         runs = [self._spent_by_name(work) for _ in range(1 if self.device == "cuda" else 3)]
         spent = {name: min(run.get(name, most) for run in runs) for name, most in runs[0].items()}

@@ -1,7 +1,7 @@
 """The table of timed cases: shapes, and the work and bytes that follow from them. No torch.
 
-A case's id is `op/shape/dtype/direction`, the same on every device, so that records can be
-compared.
+A case's id is `op/shape/dtype/direction`, the same on every device, so that records
+can be compared.
 """
 
 from __future__ import annotations
@@ -112,8 +112,8 @@ TINY, SEED = PRESETS["tiny"], PRESETS["seed"]
 
 
 def cases_of(preset: Preset, dtypes: Iterable[str] = ()) -> tuple[TimedCase, ...]:
-    """Return every case of a preset but the training step, each dtype in turn; copies have no
-    dtype.
+    """Return every case of a preset but the training step, each dtype in turn; copies
+    have no dtype.
     """
     return (
         *(case for dtype in (dtypes or preset.dtypes) for case in _typed(preset, dtype)),

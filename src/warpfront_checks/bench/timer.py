@@ -31,8 +31,8 @@ class Clock(Protocol):
     """A device's clock."""
 
     def first(self, work: Work) -> float:
-        """Return seconds on the host until the very first call is over: loading, searching,
-        compiling.
+        """Return seconds on the host until the very first call is over:
+        loading, searching, compiling.
         """
         ...
 

@@ -150,8 +150,8 @@ def constrained(operation: Operation, assignment: Assignment, draw: random.Rando
 
 
 def _narrowed(operation: Operation, assignment: Assignment) -> Assignment:
-    """Return the choices that 16 bits change: representable values, and sums that stay exact in
-    them.
+    """Return the choices that 16 bits change: representable values, and sums that stay
+    exact in them.
     """
     narrowed: Assignment = {}
     if "few" in operation.values:

@@ -17,9 +17,9 @@ OVER = 1e300
 @dataclass(frozen=True, kw_only=True)
 class Bound:
     """The largest error of an element. It is the sum of `ulps` units in the last place of the
-    expected value, of `slack` (one number, or one per element), and of `roundings`. Those are of
-    the dtype `unit` times the largest expected number and `least`. Integers and booleans have to be
-    equal.
+    expected value, of `slack` (one number, or one per element), and of `roundings`. Those
+    are of the dtype `unit` times the largest expected number and `least`. Integers and
+    booleans have to be equal.
     """
 
     ulps: float = 0.0
@@ -76,9 +76,9 @@ def judge(actual: Tensor, expected: Tensor, bound: Bound) -> Verdict:
 
 
 def _off(actual: Tensor, expected: Tensor, bound: Bound) -> tuple[Tensor, Tensor]:
-    """Return the error of each element and its bound. The error is infinite where one side is
-    infinite or NaN and the other is not; beyond the dtype's largest number both its ends are
-    correct.
+    """Return the error of each element and its bound. The error is infinite where one side
+    is infinite or NaN and the other is not; beyond the dtype's largest number both its
+    ends are correct.
     """
     narrow = actual.dtype
     values, rounded = actual.double(), expected.to(narrow).double()

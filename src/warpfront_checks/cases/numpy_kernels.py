@@ -228,8 +228,8 @@ def _embedding_grad(
 def _windows(
     x: Array, kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
 ) -> Array:
-    """Return a view of the inputs of each position of a window: batch, channels, out...,
-    kernel...
+    """Return a view of the inputs of each position of a window: batch,
+    channels, out..., kernel...
     """
     dims = len(kernel)
     reach = [d * (k - 1) + 1 for k, d in zip(kernel, dilation, strict=True)]

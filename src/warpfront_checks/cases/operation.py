@@ -29,10 +29,10 @@ class Operation:
     Alternatives of other ranks are parted by `|`; `code` fits all of them.
 
     `usual` and `most` are sizes: an axis's size while another varies, and its largest. Results are
-    exact, or off by `roundings` of the largest number and of `least`. `fit` maps drawn numbers into
-    the domain of the call. `changes` means that the call may change `a`. `halves` is False where
-    rounding in 16 bits decides a result, `doubles` where torch computes float64 with constants of
-    float32.
+    exact, or off by `roundings` of the largest number and of `least`. `fit` maps drawn numbers
+    into the domain of the call. `changes` means that the call may change `a`. `halves` is False
+    where rounding in 16 bits decides a result, `doubles` where torch computes float64 with
+    constants of float32.
     """
 
     name: str

@@ -108,9 +108,9 @@ Try = Callable[[CaseContext], Iterator[Answer]]
 @dataclass(frozen=True, kw_only=True)
 class Hazard:
     """A row: its name, its function, its dtypes. `devices` are the kinds of device that it
-    applies to (default: all); `needed_bytes` is the memory that it needs there. It runs with the
-    first seed, or with `each_seed` under every one. Each seed then covers another of `turns`
-    variants.
+    applies to (default: all); `needed_bytes` is the memory that it needs there. It runs
+    with the first seed, or with `each_seed` under every one. Each seed then covers another
+    of `turns` variants.
     """
 
     name: str

@@ -33,8 +33,8 @@ def _log_probabilities(a: Numbers) -> Numbers:
 def _loss(
     a: Numbers, target: Numbers, weight: Numbers, smoothing: float, reduction: str
 ) -> tuple[Numbers, Numbers]:
-    """Return the loss and its gradient, by the definition. Classes are axis 1 of (n, classes,
-    places).
+    """Return the loss and its gradient, by the definition. Classes are axis 1 of
+    (n, classes, places).
     """
     classes = a.shape[1]
     logs, counted = _log_probabilities(a), target != IGNORED
@@ -180,8 +180,8 @@ def _padded_rows(ground: CaseContext) -> Iterator[Answer]:
 
 
 def _bag_slopes(mode: str, weight: Numbers, index: Numbers, grad_output: Numbers) -> Numbers:
-    """Return each row's part of the output's gradient: all of it, its share, or where it is the
-    largest.
+    """Return each row's part of the output's gradient: all of it, its share, or where it
+    is the largest.
     """
     slope = np.zeros_like(weight)
     for bag, places in enumerate(np.split(index, [3, 3, 5])):

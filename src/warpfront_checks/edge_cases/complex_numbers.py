@@ -78,8 +78,8 @@ def _call(name: str, ground: CaseContext) -> Iterator[Answer]:
 
 
 def _derivatives(ground: CaseContext) -> Iterator[Answer]:
-    """Check gradients by the definition that torch states: for real results, the conjugate of
-    the derivative.
+    """Check gradients by the definition that torch states: for real results, the conjugate
+    of the derivative.
     """
     x, y = _pair(ground)
     a, b = (array(z.to(torch.complex128)) for z in (x, y))

@@ -450,8 +450,8 @@ def _whole_quotients(ground: CaseContext) -> Iterator[Answer]:
 
 
 def _beyond_the_range(ground: CaseContext) -> Iterator[Answer]:
-    """Check sums that leave float16's range on the way to a result within it: 16 bits are added
-    wider.
+    """Check sums that leave float16's range on the way to a result within it: 16 bits
+    are added wider.
     """
     x = torch.full((3, 4099), 60.0).double()
     x[1] *= -1

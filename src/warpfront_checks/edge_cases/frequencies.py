@@ -62,8 +62,8 @@ ACROSS: dict[str, Pair] = {
 
 
 def _part(x: Tensor) -> Tensor:
-    """Return the same numbers as columns of a wider table: rows begin at even and at odd
-    offsets.
+    """Return the same numbers as columns of a wider table: rows begin at even and
+    at odd offsets.
     """
     beside = x[..., :1] * 5
     return torch.cat([beside, x, beside, beside], -1)[..., 1:-2]

@@ -110,8 +110,8 @@ def record_hazards(claims: Claims, recorder: Recorder, effort: CheckOptions | No
 
 
 def claimed_classes(device: str, recorder: Recorder) -> list[HazardClass]:
-    """Return the classes that can run on the device, and report the others to the recorder with
-    a reason.
+    """Return the classes that can run on the device, and report the others to the recorder
+    with a reason.
     """
     obstacles = {hazard.name: _obstacle(hazard, device) for hazard in HAZARDS}
     for name, reason in obstacles.items():
@@ -162,8 +162,8 @@ def judge_rows(
     dtypes: Sequence[str],
     effort: CheckOptions,
 ) -> ClassTally:
-    """Judge rows of a class in their dtypes. A row that raises is a fault, and the others still
-    run.
+    """Judge rows of a class in their dtypes. A row that raises is a fault, and the
+    others still run.
     """
     judged = ClassTally()
     for row in rows:

@@ -173,8 +173,8 @@ def _drawn(ground: CaseContext) -> Iterator[Answer]:
 
 
 def _pictures(ground: CaseContext) -> Iterator[Answer]:
-    """Check images of one plane: more images than 2^31 / 64, and more elements together than
-    2^31.
+    """Check images of one plane: more images than 2^31 / 64, and more elements
+    together than 2^31.
     """
     count = EDGE // 64 + 5
     x = torch.zeros(count, 1, 8, 8, device=ground.device, dtype=torch.float16)

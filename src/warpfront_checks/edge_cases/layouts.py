@@ -36,8 +36,8 @@ def _shifted(x: Tensor) -> Tensor:
 
 
 def _spread(x: Tensor) -> Tensor:
-    """Return a view of every second element of the last axis of something wider, with other
-    numbers between.
+    """Return a view of every second element of the last axis of something wider, with
+    other numbers between.
     """
     wide = x.new_full((*x.shape[:-1], 2 * x.shape[-1]), 99.0)
     wide[..., ::2] = x

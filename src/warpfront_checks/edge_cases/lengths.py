@@ -41,8 +41,8 @@ def _many(ground: CaseContext, on_the_device: int, on_the_cpu: int) -> int:
 
 
 def _products(ground: CaseContext) -> Iterator[Answer]:
-    """Check products with K of many thousands: the sum is exact in any order and in any number
-    of parts.
+    """Check products with K of many thousands: the sum is exact in any order and in any
+    number of parts.
     """
     for k in (8192, 16_385, 65_536):
         a, b = ground.few(17, k), ground.few(k, 33)
@@ -142,8 +142,8 @@ def _scans(ground: CaseContext) -> Iterator[Answer]:
 
 
 def _orders(ground: CaseContext) -> Iterator[Answer]:
-    """Check permutations: no two numbers are equal, so values and indices have one correct
-    order.
+    """Check permutations: no two numbers are equal, so values and indices have
+    one correct order.
     """
     for count in (1025, 4097, 65_537, _many(ground, 2_000_003, 300_001)):
         x = torch.randperm(count, generator=ground.generator)
@@ -474,8 +474,8 @@ NORMED_PLANES: Mapping[str, tuple[Callable[..., Tensor], tuple[tuple[int, ...], 
 
 
 def _normed_rows(name: str, ground: CaseContext) -> Iterator[Answer]:
-    """Check gradients of a norm's weight and bias: sums over thousands of rows, the last ones
-    included.
+    """Check gradients of a norm's weight and bias: sums over thousands of rows, the
+    last ones included.
     """
     call, shapes = {**NORMED_ROWS, **NORMED_PLANES}[name]
     tensors = [ground.whole(*shape) for shape in shapes]
@@ -483,8 +483,8 @@ def _normed_rows(name: str, ground: CaseContext) -> Iterator[Answer]:
 
 
 def _pairs(ground: CaseContext) -> Iterator[Answer]:
-    """Check pdist of thousands of points: the pair of a distance is computed from its index
-    among millions.
+    """Check pdist of thousands of points: the pair of a distance is computed from its
+    index among millions.
     """
     x = ground.whole(4001, 2, most=9)
     expected = functional.pdist(x)
@@ -492,8 +492,8 @@ def _pairs(ground: CaseContext) -> Iterator[Answer]:
 
 
 def _many_heads(ground: CaseContext) -> Iterator[Answer]:
-    """Check batches times heads beyond a grid: all keys are equal, so that each output is a
-    plain mean.
+    """Check batches times heads beyond a grid: all keys are equal, so that each output is
+    a plain mean.
     """
     count = GRID + 5
     v = ground.whole(count, 1, 4, 8)

@@ -33,8 +33,8 @@ def _kind(ground: CaseContext, x: Tensor, *, complex_too: bool) -> Tensor:
 
 
 def _plain(ground: CaseContext, batch: tuple[int, ...], n: int, *, complex_too: bool) -> Tensor:
-    """Return a matrix far from singular: its diagonal outweighs the rest, in an order that
-    requires pivoting.
+    """Return a matrix far from singular: its diagonal outweighs the rest, in an order
+    that requires pivoting.
     """
     x = _drawn(ground, *batch, n, n) / n + torch.eye(n, dtype=torch.float64) * 2
     return _kind(ground, x.roll(1, -1), complex_too=complex_too)
@@ -147,8 +147,8 @@ def _halves(
 
 
 def _deficient(ground: CaseContext, batch: tuple[int, ...], n: int, *, complex_too: bool) -> Tensor:
-    """Return matrices of half the rank, with a row and a column of zeros where there are more
-    than two.
+    """Return matrices of half the rank, with a row and a column of zeros where there are
+    more than two.
     """
     rank = n // 2
     x = _drawn(ground, *batch, n, rank) @ _drawn(ground, *batch, rank, n)

@@ -103,8 +103,8 @@ TERNARY: Mapping[str, Called] = {
 
 
 def _foreach_layouts(ground: CaseContext) -> Iterator[Answer]:
-    """Check lists of tables that are transposed, strided and contiguous, with operands in other
-    layouts.
+    """Check lists of tables that are transposed, strided and contiguous, with operands
+    in other layouts.
     """
     tables = [ground.index(16, 12, 18).double() / 8 + 0.5 for _ in range(2)]
     binary: Called = lambda call, x, y: call(x, y)  # noqa: E731
@@ -171,8 +171,8 @@ def _stepped(
 
 
 def _roundings(ground: CaseContext, expected: Tensor) -> float:
-    """Return the bound for roots and quotients of three steps: 64 roundings of the largest
-    number.
+    """Return the bound for roots and quotients of three steps: 64 roundings of
+    the largest number.
     """
     return 64 * ground.eps * (1 + float(expected.abs().max()) if expected.numel() else 1)
 

@@ -110,8 +110,8 @@ def _as(x: torch.Tensor, numbers: Any) -> Numbers:
 
 
 def _wrapping(ground: CaseContext) -> Iterator[Answer]:
-    """Check integers beyond their range, which wrap around, and quotients, which round towards
-    minus infinity.
+    """Check integers beyond their range, which wrap around, and quotients, which round
+    towards minus infinity.
     """
     for dtype, numbers in (
         (torch.int8, np.int8),

@@ -166,8 +166,8 @@ NOT_OF_NOTHING = ("softmax has NaN", "log_softmax has NaN", "logsumexp")
 
 
 def _alike(name: str, ground: CaseContext) -> Iterator[Answer]:
-    """Reduce one number repeated many times: the initial value of a reduction must not be its
-    result.
+    """Reduce one number repeated many times: the initial value of a reduction must not
+    be its result.
     """
     function, numbers = {**REDUCTIONS, **OF_ALL}[name]
     for number in ALIKE:
@@ -297,8 +297,8 @@ def _products(ground: CaseContext) -> Iterator[Answer]:
 
 
 def _windows(ground: CaseContext) -> Iterator[Answer]:
-    """Check a NaN in an image: it reaches maxima and sums of the windows around it, and no
-    others.
+    """Check a NaN in an image: it reaches maxima and sums of the windows around it,
+    and no others.
     """
     x = ground.whole(2, 3, 12, 12)
     # AVX-512 takes channels of 16 bits in pairs: of an odd one, a neighbour's number times zero.
@@ -501,8 +501,8 @@ def _signed(ground: CaseContext) -> Iterator[Answer]:
 
 
 def _dropped(drop: Callable[[Tensor], Tensor], ground: CaseContext) -> Iterator[Answer]:
-    """Check that dropped or overwritten elements leave no trace in the result, whatever their
-    value.
+    """Check that dropped or overwritten elements leave no trace in the result,
+    whatever their value.
     """
     x = ground.whole(9, 9)
     for special in SPECIAL:

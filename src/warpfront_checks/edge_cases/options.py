@@ -239,8 +239,8 @@ def _bags(
 
 
 def _by_labels(x: Tensor, *, blank: int, reduction: str, zero_infinity: bool) -> Tensor:
-    """Return the loss of targets of two labels, of one twice, of none, and one longer than its
-    input.
+    """Return the loss of targets of two labels, of one twice, of none, and one longer
+    than its input.
     """
     targets = torch.tensor([[1, 2, 0], [2, 2, 1], [1, 1, 1], [2, 1, 2]], device=x.device)
     targets = torch.where(targets == blank, 3, targets)
@@ -379,8 +379,8 @@ PLACED: Mapping[str, WithOptions] = {
 
 
 def _distances(x: Tensor, y: Tensor, *, p: float) -> Tensor:
-    """Return distances, of which one is zero: of a point from itself. There is no kernel for 16
-    bits.
+    """Return distances, of which one is zero: of a point from itself. There is no kernel
+    for 16 bits.
     """
     x, y = (t.float() if t.dtype.itemsize < 4 else t for t in (x, y))
     return torch.cdist(x, torch.cat([x[:1].detach(), y]), p=p)

@@ -224,8 +224,8 @@ def _several(actual: Any) -> tuple[Tensor, ...]:
 
 
 def _answer(label: str, actual: Tensor, expected: Tensor, ground: CaseContext) -> Answer:
-    """Return an answer: integers are exact, and a sum of a row in 16 bits is rounded at each
-    step.
+    """Return an answer: integers are exact, and a sum of a row in 16 bits is rounded
+    at each step.
     """
     if not expected.is_floating_point():
         return Answer(label, actual, array(expected))

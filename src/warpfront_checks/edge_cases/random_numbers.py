@@ -197,8 +197,8 @@ def _distribution(name: str, ground: CaseContext) -> Iterator[Answer]:
 
 
 def _independent(samples: list[Numbers], coarse: float) -> Iterator[Answer]:
-    """Check standardised numbers: uncorrelated among themselves, with the next call, and with
-    another seed.
+    """Check standardised numbers: uncorrelated among themselves, with the next call, and
+    with another seed.
     """
     z, following, other = samples
     count = len(z)
@@ -341,8 +341,8 @@ def _permutations(ground: CaseContext) -> Iterator[Answer]:
 
 
 def _dropped(ground: CaseContext) -> Iterator[Answer]:
-    """Check that backward drops the elements that forward dropped, and no others; survivors are
-    scaled.
+    """Check that backward drops the elements that forward dropped, and no others;
+    survivors are scaled.
     """
     for share in (0.1, 0.5, 0.9):
         _seeded(ground)

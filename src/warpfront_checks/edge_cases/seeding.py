@@ -25,8 +25,8 @@ Wrong = Callable[..., Any]
 
 @dataclass(frozen=True)
 class KernelFault:
-    """A wrong kernel. `operators` are overloads of aten; `like` names its model, if there is
-    one.
+    """A wrong kernel. `operators` are overloads of aten; `like` names its model, if
+    there is one.
     """
 
     name: str
@@ -50,8 +50,8 @@ class WrongKernels(list[KernelFault]):
         like: str = "",
         devices: tuple[str, ...] = ("cpu", "cuda"),
     ) -> Callable[[Wrong], Wrong]:
-        """Enter the decorated kernel, which this row of the class, or each of several, has to
-        catch.
+        """Enter the decorated kernel, which this row of the class, or each of several,
+        has to catch.
         """
         row_names = (rows,) if isinstance(rows, str) else rows
 
@@ -86,8 +86,8 @@ def seeded(fault: KernelFault, device: str, *, everywhere: bool = False) -> Iter
 
 
 def operators_of(fault: KernelFault, device: str) -> tuple[str, ...]:
-    """Return those of its operators that the device has kernels for: attention has others on
-    each.
+    """Return those of its operators that the device has kernels for: attention has
+    others on each.
     """
     has = torch._C._dispatch_has_kernel_for_dispatch_key
     keys = (KEYS[device], "CompositeExplicitAutograd")
@@ -140,8 +140,8 @@ def fits(fault: KernelFault, device: str) -> bool:
 def seed_kernel_faults(
     faults: Sequence[KernelFault], device: str, ledger: MutationTally, seed: int = 0
 ) -> None:
-    """Seed each fault in turn: its row must pass without it, and fail with it, in one of its
-    turns.
+    """Seed each fault in turn: its row must pass without it, and fail with it, in one
+    of its turns.
     """
     clean_faults: dict[tuple[object, ...], list[str]] = {}
     for fault in faults:

@@ -44,8 +44,8 @@ def _turned(x: Tensor) -> Tensor:
 
 
 def _products(ground: CaseContext) -> Iterator[Answer]:
-    """Check products of integers, which are exact: plain and transposed, with a bias and
-    without.
+    """Check products of integers, which are exact: plain and transposed, with a
+    bias and without.
     """
     for m, k, n in _shapes(ground):
         a, b, c = ground.whole(m, k, most=2), ground.whole(k, n, most=2), ground.whole(n)
@@ -188,8 +188,8 @@ def _windows() -> Iterator[Window]:
 
 
 def _pixels_and_taps() -> Iterator[Window]:
-    """Return windows of images that are one pixel wide, and filters longer than a wavefront has
-    lanes.
+    """Return windows of images that are one pixel wide, and filters longer than a
+    wavefront has lanes.
     """
     for places in ((1, 1), (1, 7), (7, 1)):
         yield Window(places=places, kernel=(3, 3), padding=1)
@@ -277,8 +277,8 @@ Step = Callable[[Tensor, Tensor], Tensor]
 
 
 def _columns(window: Window, x: Tensor, w: Tensor) -> tuple[Step, Step]:
-    """Return the inputs of each place of a window, as slices: its sum over them, and the way
-    back.
+    """Return the inputs of each place of a window, as slices: its sum over them, and
+    the way back.
     """
     pad = [window.padding] * 2 * len(window.kernel)
     padded = tuple(n + 2 * window.padding for n in x.shape[2:])

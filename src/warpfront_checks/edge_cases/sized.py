@@ -137,8 +137,8 @@ def _numbers(of: Sized, ground: CaseContext, shape: tuple[int, ...]) -> Tensor:
 def _called(
     of: Sized, sizes: Mapping[str, int], numbers: Sequence[Tensor], ground: CaseContext
 ) -> list[Tensor]:
-    """Return the output, and the gradient of each tensor; the output's gradient is the same
-    each time.
+    """Return the output, and the gradient of each tensor; the output's gradient is the
+    same each time.
     """
     leaves = [x.detach().requires_grad_(of.backward) for x in numbers]
     output = of.call(SimpleNamespace(**sizes), *leaves)

@@ -27,8 +27,8 @@ Numbers = Any
 
 
 def _running(ground: CaseContext) -> Iterator[Answer]:
-    """Check mean, variance (without bias) and count after three batches, then evaluation with
-    them.
+    """Check mean, variance (without bias) and count after three batches, then
+    evaluation with them.
     """
     shapes = ((4, 5, 7, 9), (16, 33), (3, 6, 17))
     for shape, momentum, last in product(shapes, (0.1, None, 1.0), (False, True)):
@@ -381,8 +381,8 @@ def _unscaled(ground: CaseContext) -> Iterator[Answer]:
 
 
 def _recurrent(kind: str, ground: CaseContext) -> Iterator[Answer]:
-    """Check two layers in both directions with initial states, against the same in float64 on
-    the CPU.
+    """Check two layers in both directions with initial states, against the same in float64
+    on the CPU.
     """
     kwargs = {"num_layers": 2, "bidirectional": True, "batch_first": True}
     exact, device_module = ground.module(lambda: getattr(nn, kind)(7, 9, **kwargs))
@@ -466,8 +466,8 @@ def _many_at_once(kind: str, ground: CaseContext) -> Iterator[Answer]:
 
 
 def _recurred(net: Any, x: Tensor, state: Any, *, states: bool) -> list[Tensor]:
-    """Return output and last states, and in training the gradients of the input and of every
-    parameter.
+    """Return output and last states, and in training the gradients of the input and
+    of every parameter.
     """
     if isinstance(state, tuple):
         state = tuple(tensor.to(x) for tensor in state)

@@ -37,8 +37,8 @@ def _positive(ground: CaseContext, n: int) -> Tensor:
 
 
 def _broken(ground: CaseContext, n: int) -> Tensor:
-    """Return a row with NaN among its numbers, one with both infinities, and one of infinity
-    alone.
+    """Return a row with NaN among its numbers, one with both infinities, and one
+    of infinity alone.
     """
     x = ground.whole(3, n, most=40)
     x[0, :: max(n // 3, 1)] = math.nan
@@ -195,8 +195,8 @@ def _ignored(name: str, ground: CaseContext) -> Iterator[Answer]:
 
 
 def _neighbours(x: Tensor, y: Tensor) -> Tensor:
-    """Return the next number of the dtype towards y, from its bits: they count up away from
-    zero.
+    """Return the next number of the dtype towards y, from its bits: they count up
+    away from zero.
     """
     whole = torch.int32 if x.dtype == torch.float32 else torch.int16
     bits = x.view(whole)

@@ -169,8 +169,8 @@ def _mode(a: Numbers) -> Numbers:
 
 
 def _operands(ground: CaseContext, kind: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Return operands of random bits, then the ends of the range, and small numbers, which are
-    frequent.
+    """Return operands of random bits, then the ends of the range, and small numbers,
+    which are frequent.
     """
     info = torch.iinfo(kind)
     integers = torch.randint(-(2**62), 2**62, (2, COUNT // 7 * 7), generator=ground.generator)

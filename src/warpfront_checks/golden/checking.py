@@ -124,8 +124,8 @@ def _way(name: str, ours: Budgeted, theirs: Budgeted, computed: Tensor, vector: 
 
 
 def _share(error: Tensor, bound: Tensor) -> float:
-    """Return the largest share of its bound that any element uses; what is not finite uses all
-    of it.
+    """Return the largest share of its bound that any element uses; what is not finite uses
+    all of it.
     """
     tiny = torch.finfo(torch.float64).smallest_normal
     shares = error.abs() / bound.expand_as(error).clamp(min=tiny)

@@ -109,8 +109,8 @@ def make_golden(path: Path, claims: Claims, hardware: Hardware, dtypes: tuple[st
 
 
 def read_golden(path: Path) -> Golden:
-    """Return a golden file by the path of its tensors. Raise `GoldenError` unless every hash is
-    right.
+    """Return a golden file by the path of its tensors. Raise `GoldenError` unless every
+    hash is right.
     """
     manifest = _read_manifest(path.with_suffix(".json"))
     try:

@@ -88,8 +88,8 @@ def _checks(
 
 
 def complete(golden: Golden, device: str) -> CheckFinding:
-    """Check that the file has every case of the suite in every dtype that this device must
-    compute.
+    """Check that the file has every case of the suite in every dtype that this
+    device must compute.
     """
     entries = set(golden.entries())
     required = [(case.name, dtype) for case in CASES for dtype in REQUIRED[device]]

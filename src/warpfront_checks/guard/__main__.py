@@ -124,8 +124,8 @@ def _explain(options: argparse.Namespace, places: Places) -> int:
 
 
 def _given_environment() -> dict[str, str]:
-    """Return the environment this process was started with: the .pth has put channels back
-    since.
+    """Return the environment this process was started with: the .pth has put
+    channels back since.
     """
     started = sys.modules.get("warpfront_guard.startup")
     return {**os.environ, **getattr(started, "given", {})}

@@ -92,8 +92,8 @@ def metadata_in(location: Path) -> list[str]:
 
 def libraries(manifest: Manifest, location: str) -> dict[str, list[str]]:
     """Return file name -> paths of the sealed libraries of that name, below the real
-    `location`. Extension modules are omitted: they are loaded by their whole path, and many have
-    one name.
+    `location`. Extension modules are omitted: they are loaded by their whole path, and many
+    have one name.
     """
     found: dict[str, list[str]] = {}
     for path in _paths(manifest):

@@ -143,8 +143,8 @@ def is_foreign(
 
 
 def _is_taken(data: bytes, text: bytes, source: str) -> bool:
-    """Return whether this Python would run byte code with such a header, and not compile the
-    source.
+    """Return whether this Python would run byte code with such a header, and not
+    compile the source.
     """
     flags = int.from_bytes(data[4:8], "little")
     if data[:4] != _EXTERNAL.MAGIC_NUMBER or flags & ~(_HASHED | _CHECKED):

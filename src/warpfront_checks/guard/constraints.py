@@ -1,5 +1,5 @@
-"""Constraints for pip and uv: exact versions of the protected distributions, impossible ones of
-the sentinels.
+"""Constraints for pip and uv: exact versions of the protected distributions, impossible ones
+of the sentinels.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def needs(policy: Policy) -> list[str]:
 
 
 def constraint_lines(policy: Policy) -> list[str]:
-    """Return the constraints for pip and uv, without hashes: with one, pip demands hashes of
-    everything.
+    """Return the constraints for pip and uv, without hashes: with one, pip demands
+    hashes of everything.
     """
     forbidden = [sentinel(name, why) for name, why in policy.forbidden().items()]
     return [*pins(policy), *forbidden]
@@ -56,8 +56,8 @@ def needs_text(policy: Policy) -> str:
 
 
 def overrides_text(policy: Policy) -> str:
-    """Return the exact versions alone, for `uv pip install --override` with a package that
-    requires others.
+    """Return the exact versions alone, for `uv pip install --override` with a package
+    that requires others.
     """
     return _file(policy, "Overrides that keep this image's torch", pins(policy))
 

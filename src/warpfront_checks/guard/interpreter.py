@@ -50,8 +50,8 @@ def interpreter_problems(
 
 
 def _identity(path: str) -> str:
-    """Return the target of a link, or the beginning of a file: a script in the place of an
-    interpreter.
+    """Return the target of a link, or the beginning of a file: a script in the place
+    of an interpreter.
     """
     try:
         return f"a link to {os.readlink(path)}"  # noqa: PTH115

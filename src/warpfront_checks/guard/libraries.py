@@ -1,6 +1,6 @@
 """Native shadows: a library of the stack's names that the dynamic loader takes from another
-folder, by LD_LIBRARY_PATH, LD_PRELOAD, an RPATH or the system's configuration. No Python sees it
-happen.
+folder, by LD_LIBRARY_PATH, LD_PRELOAD, an RPATH or the system's configuration. No Python
+sees it happen.
 """
 
 from __future__ import annotations

@@ -44,8 +44,8 @@ def indented(text: str) -> str:
 
 
 def other_guards(path: Iterable[str], ours: str) -> Iterator[str]:
-    """Return the entries of the path with a package or module by the guard's name that is not
-    in `ours`.
+    """Return the entries of the path with a package or module by the guard's name that is
+    not in `ours`.
     """
     finder = sys.modules["_frozen_importlib_external"].PathFinder
     for entry in dict.fromkeys(path):

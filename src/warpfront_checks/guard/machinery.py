@@ -1,6 +1,6 @@
 """A comparison of this process's import system with the interpreter's own. Its frozen modules
-are run again, and each function, class and constant of the living ones is compared with the new
-one.
+are run again, and each function, class and constant of the living ones is compared with
+the new one.
 
 Loaded at the first import of torch, and by `verify` into a new interpreter as text, so it imports
 built-in modules alone.

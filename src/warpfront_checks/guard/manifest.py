@@ -133,9 +133,9 @@ def size_differences(
     since: int = 0,
     written: list[tuple[str, str]] | None = None,
 ) -> Iterator[tuple[str, str]]:
-    """Yield (path, what is wrong) for the files that make a difference at import: there, and as
-    large as they were. Those with a ctime from `since` on are added to `written`, each with its
-    sha256.
+    """Yield (path, what is wrong) for the files that make a difference at import: there, and
+    as large as they were. Those with a ctime from `since` on are added to `written`, each
+    with its sha256.
     """
     location = str(manifest.location)
     for name in names:

@@ -40,8 +40,8 @@ def installed(location: Path) -> dict[str, list[Distribution]]:
 
 
 def _name_of(distribution: Distribution) -> str:
-    """Read the name from the text: importlib.metadata's answer for a missing field differs
-    between Pythons.
+    """Read the name from the text: importlib.metadata's answer for a missing field
+    differs between Pythons.
     """
     text = distribution.read_text("METADATA") or distribution.read_text("PKG-INFO") or ""
     for line in text.splitlines():
@@ -133,8 +133,8 @@ def is_small(status: Status) -> bool:
 def differences(
     manifest: Manifest, names: Iterable[str], *, doubted: Doubted = always
 ) -> Iterator[tuple[str, str]]:
-    """Yield (path, what is wrong) for every file: by its size, and by its hash where its status
-    is `doubted`.
+    """Yield (path, what is wrong) for every file: by its size, and by its hash where its
+    status is `doubted`.
     """
     for name in names:
         files, hashed = manifest.files.get(name, {}), []

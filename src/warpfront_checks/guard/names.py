@@ -47,8 +47,8 @@ def sentinels(toolkit: str, protected: Iterable[str]) -> dict[str, str]:
 
 
 def triton_shims(protected: Mapping[str, str]) -> tuple[Shim, ...]:
-    """Return the shim for `triton` where the stack's own has another name; packages ask for
-    that one.
+    """Return the shim for `triton` where the stack's own has another name; packages ask
+    for that one.
     """
     real = _other_tritons(protected)
     if not real or "triton" in protected:
@@ -85,8 +85,8 @@ def default_policy(site_packages: Path, there: Iterable[str]) -> Policy:
 
 
 def read_toolkit(version_file: Path) -> str:
-    """Return the toolkit that a torch was built with, from its `version.py`, without importing
-    it.
+    """Return the toolkit that a torch was built with, from its `version.py`,
+    without importing it.
     """
     try:
         text = version_file.read_text(encoding="utf-8")

@@ -16,8 +16,8 @@ from .refusal import explanation, going_back, stopped
 
 
 class _Listener(logging.Handler):
-    """A handler that stores pip's messages about conflicts; pip writes them for people, in no
-    other form.
+    """A handler that stores pip's messages about conflicts; pip writes them for people, in
+    no other form.
     """
 
     def __init__(self) -> None:

@@ -15,8 +15,8 @@ PTH_NAME = "00_warpfront_guard.pth"
 @dataclass(frozen=True, kw_only=True)
 class Places:
     """The files of one guard. `site_packages` is the folder of the interpreter that is
-    protected; `standard_library` that of the one which environments are made from, None if that one
-    is unprotected.
+    protected; `standard_library` that of the one which environments are made from, None if
+    that one is unprotected.
 
     The manifest is outside of it: an install that overwrites torch rewrites RECORD too.
     """

@@ -1,5 +1,5 @@
-"""The policy of a guard: the protected distributions, in a file written by `render` or by
-`adopt`.
+"""The policy of a guard: the protected distributions, in a file written by `render`
+or by `adopt`.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _INDEX = re.compile(r"(?:(?!['\"`$\\])[\x21-\x7e])*\Z")
 
 
 class GuardError(Exception):
-    """The guard cannot do the requested work; the message names the problem, the file and the
-    next step.
+    """The guard cannot do the requested work; the message names the problem, the file and
+    the next step.
     """
 
 
@@ -94,8 +94,8 @@ class Policy:
 
     def is_relaxed(self, name: str) -> bool:
         """Return whether this name of the stack may have any version. torch takes its
-        libraries, triton and companions along: another torch loads others, and has no use for this
-        one's.
+        libraries, triton and companions along: another torch loads others, and has no use
+        for this one's.
         """
         return name in self.relaxed or "torch" in self.relaxed
 

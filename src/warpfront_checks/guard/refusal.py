@@ -60,8 +60,8 @@ class Demand:
 def read_demands(
     text: str, policy: Policy, overrides: Mapping[str, str] | None = None
 ) -> list[Demand]:
-    """Return the demands on guarded names in the output of pip or uv, in order, once each. Both
-    wrap lines.
+    """Return the demands on guarded names in the output of pip or uv, in order, once each.
+    Both wrap lines.
 
     uv shows a demand as it is after our constraint has narrowed it. For a name outside the image
     the shown text is the demand. For a name in the image it is met, and is only in the same
@@ -100,8 +100,8 @@ def _wanted(match: re.Match[str]) -> str:
 
 
 def _overlap(wanted: str, needed: str) -> bool:
-    """Return whether some version meets both, tried with those that they name and their
-    successors.
+    """Return whether some version meets both, tried with those that they name
+    and their successors.
     """
     try:
         requirement = read_requirement(wanted)
@@ -150,9 +150,9 @@ def stopped(releases: Releases, name: str, number: str) -> str:
 
 
 def unusable(releases: Releases, installs: Mapping[str, str]) -> str:
-    """Return lines about distributions of an install (name -> version) that the stack cannot
-    work with; "" for none. A constraint enforces it for pip; uv takes no range together with
-    hashes.
+    """Return lines about distributions of an install (name -> version) that the stack
+    cannot work with; "" for none. A constraint enforces it for pip; uv takes no range
+    together with hashes.
     """
     lines: list[str] = []
     for need in map(read_requirement, needs(releases.policy)):

@@ -18,8 +18,8 @@ LABELS = "dev.warpfront"
 
 def relax(reasons: Mapping[str, str], places: Places) -> list[str]:
     """Record for each name why it may change, or why its demands on the stack may go unmet;
-    returns what to tell. Raise `GuardError`, and has written nothing, without a reason or the right
-    to write.
+    returns what to tell. Raise `GuardError`, and has written nothing, without a reason or
+    the right to write.
     """
     before = read_policy(places.policy)
     policy, told = before, []

@@ -47,10 +47,10 @@ def seal(
     policy: Policy, places: Places, *, python: str, manifest: Manifest | None = None
 ) -> Policy:
     """Write constraints, channels, shims, programs and manifest; return the policy with the
-    adopted distributions. `python` is the interpreter of the programs. `manifest` lists the files
-    of this stack's wheels; without one every file is read. Raise `GuardError`, with nothing
-    written, if the stack is not as policy and manifest require or one of the files may not be
-    written.
+    adopted distributions. `python` is the interpreter of the programs. `manifest` lists the
+    files of this stack's wheels; without one every file is read. Raise `GuardError`, with
+    nothing written, if the stack is not as policy and manifest require or one of the files
+    may not be written.
     """
     there = installed(places.site_packages)
     policy = _adopted(policy, there, places)
@@ -96,8 +96,8 @@ def seal(
 
 def _renew_tops(manifest: Manifest) -> None:
     """Make the folders of the sealed files newer than the seal. The files may be in the layer
-    that the running container writes to: there a write renews no folder, so an import has to look
-    at each.
+    that the running container writes to: there a write renews no folder, so an import has to
+    look at each.
     """
     for path in sorted(manifest.location / top for top in manifest.tops()):
         status = path.stat()
@@ -220,8 +220,8 @@ def program_text(places: Places, python: str, module: str) -> str:
 
 
 def _compile(library: Path) -> None:
-    """Compile byte code that is valid whatever the files' times are: the guard runs at every
-    start.
+    """Compile byte code that is valid whatever the files' times are: the guard runs
+    at every start.
     """
     compileall.compile_dir(
         library, quiet=2, invalidation_mode=py_compile.PycInvalidationMode.CHECKED_HASH

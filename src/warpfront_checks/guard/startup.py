@@ -110,8 +110,8 @@ class JudgedLoader(WrappedLoader):
     """
 
     def _judge(self, spec: "Any") -> None:
-        """Raise `ImportError` for a package that is not as sealed. Later code finds no trace of
-        this loader.
+        """Raise `ImportError` for a package that is not as sealed. Later code finds no trace
+        of this loader.
         """
         spec.loader = self._real
         _watch(spec.name).judge(spec, home=_HOME)

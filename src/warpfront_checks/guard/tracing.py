@@ -1,5 +1,5 @@
-"""The dynamic loader's choice of libraries for the stack in an environment, without running any
-of it.
+"""The dynamic loader's choice of libraries for the stack in an environment, without running
+any of it.
 """
 
 from __future__ import annotations

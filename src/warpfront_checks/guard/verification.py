@@ -194,8 +194,8 @@ def _before(location: str) -> Iterator[str]:
 
 
 def _holds(place: str, package: str) -> bool:
-    """Return False for a folder that this user may not look into: another user's home shadows
-    nothing.
+    """Return False for a folder that this user may not look into: another user's
+    home shadows nothing.
     """
     try:
         spec = PathFinder.find_spec(package, [place])

@@ -176,16 +176,16 @@ def _refusal_of(name: str, spec: ModuleSpec | None, folder: Path, early: Sequenc
 
 
 def _say(text: str) -> None:
-    """Write to stderr or not at all: `print` would take stdout in the place of a stderr that is
-    None.
+    """Write to stderr or not at all: `print` would take stdout in the place of a stderr
+    that is None.
     """
     if sys.stderr is not None:
         print(f"warpfront guard: {text}", file=sys.stderr)
 
 
 def _is_elsewhere(manifest: Manifest) -> bool:
-    """Return whether this is an environment that does not see the image's packages: a user's
-    own.
+    """Return whether this is an environment that does not see the image's packages:
+    a user's own.
     """
     location = os.path.realpath(manifest.location)
     return all(os.path.realpath(entry) != location for entry in sys.path)
@@ -246,8 +246,8 @@ def import_problems(name: str, spec: ModuleSpec | None, stack: Stack) -> Iterato
 
 
 def _interpreter_problems(stack: Stack) -> Iterator[str]:
-    """Return the faults of the importers of the stack: interpreter, import system, and guard
-    itself.
+    """Return the faults of the importers of the stack: interpreter, import system,
+    and guard itself.
     """
     if "interpreter" in _seen:
         return
@@ -293,8 +293,8 @@ def _shortened(lines: list[str]) -> list[str]:
 
 
 def _tell_of_needs(stack: Stack) -> None:
-    """Report needs that the stack cannot work with; refuse none: most of torch runs without
-    sympy.
+    """Report needs that the stack cannot work with; refuse none: most of torch
+    runs without sympy.
     """
     policy, needed = stack.policy, stack.policy.needed()
     there = _versions_beside(stack.manifest)

@@ -22,8 +22,8 @@ _DEVICE_HEAPS = {"1", "2"}
 
 
 def read_amd(reader: MachineReader) -> Detected:
-    """Return devices in the kernel's order, which is the runtime's; where KFD shows none, the
-    tools'.
+    """Return devices in the kernel's order, which is the runtime's; where KFD shows
+    none, the tools'.
     """
     devices = _kfd_devices(reader)
     source, named = _ask_tools(reader)
@@ -168,8 +168,8 @@ def _read_rocm_smi(text: str) -> Iterator[_Row]:
 
 
 def _read_rocminfo(text: str) -> Iterator[_Row]:
-    """Yield the agents whose device type is GPU. Only `Name:` is an arch: ISA lines say `gfx`
-    too.
+    """Yield the agents whose device type is GPU. Only `Name:` is an arch: ISA lines
+    say `gfx` too.
     """
     for agent in re.split(r"(?m)^Agent \d+", text)[1:]:
         fields: dict[str, str] = {}

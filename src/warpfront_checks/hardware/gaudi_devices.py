@@ -15,8 +15,8 @@ _PCI_VENDOR = "0x1da3"
 
 
 def read_gaudi(reader: MachineReader) -> Detected:
-    """Return devices from hl-smi; where it does not answer, unnamed ones from the kernel's
-    nodes.
+    """Return devices from hl-smi; where it does not answer, unnamed ones from
+    the kernel's nodes.
     """
     answer = reader.run(_QUERY)
     rows = _read_query(answer.text)

@@ -213,8 +213,8 @@ def _derived(
 
 
 def _gradients_found(call: Call, layer: nn.Module, passed: Pass) -> dict[str, Tensor]:
-    """Return the device's gradients of one layer's inputs and parameters, by the names of
-    `_replay`.
+    """Return the device's gradients of one layer's inputs and parameters, by the
+    names of `_replay`.
     """
     gradients = {f"gradient of {name}": gradient for name, gradient in call.gradients_in.items()}
     for name, _ in layer.named_parameters():

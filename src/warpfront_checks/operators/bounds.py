@@ -30,8 +30,8 @@ C_RULE = 4.0
 
 
 def spacing(values: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return the distance between neighbours of `dtype` at float64 values: one unit in the last
-    place.
+    """Return the distance between neighbours of `dtype` at float64 values: one unit in
+    the last place.
     """
     eps, smallest = float(torch.finfo(dtype).eps), float(torch.finfo(dtype).smallest_normal)
     finite = torch.where(values.isfinite(), values.abs(), torch.ones_like(values))
@@ -102,8 +102,8 @@ class Elementwise(Called):
         cotangent: Tensor,
         arithmetic: Arithmetic,
     ) -> tuple[Budgeted, ...]:
-        """Return budgets of local derivatives on inputs broadcast to the output's shape, then
-        summed back.
+        """Return budgets of local derivatives on inputs broadcast to the output's shape,
+        then summed back.
         """
         wide = [x.expand(cotangent.shape).detach().clone() for x in inputs]
         leaves = [wide[i].requires_grad_() for i in floats]

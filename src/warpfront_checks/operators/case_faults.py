@@ -65,8 +65,8 @@ class Subject:
 
 
 def seed_faults(subject: Subject, seed: int, ledger: MutationTally) -> None:
-    """Seed every fault into one subject. A failed clean run is recorded as a miss too, as
-    `clean`.
+    """Seed every fault into one subject. A failed clean run is recorded as a miss
+    too, as `clean`.
     """
     case = next(iter(subject.cases(seed)))
     try:
@@ -146,8 +146,8 @@ def _differs(clean: Computed, outcome: Computed) -> bool:
 
 
 def seed_property_faults(chosen: Sequence[Operator], device: str, ledger: MutationTally) -> None:
-    """Seed a wrong derivative, a device that never returns the same result twice, and one that
-    leaks memory.
+    """Seed a wrong derivative, a device that never returns the same result twice, and one
+    that leaks memory.
     """
     steady = [operator for operator in chosen if operator.name != "dropout"]
     computeds: list[Computed] = []

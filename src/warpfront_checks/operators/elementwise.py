@@ -22,8 +22,8 @@ Layout = tuple[str, tuple[int, ...], "View | None"]
 
 
 def layouts(maker: Maker) -> Iterator[Layout]:
-    """Yield shapes and strides that kernels treat differently: name, shape to send, view to
-    take.
+    """Yield shapes and strides that kernels treat differently: name, shape to send,
+    view to take.
     """
     yield "67x129", (67, 129), None
     for size in maker.edges:
@@ -38,8 +38,8 @@ def layouts(maker: Maker) -> Iterator[Layout]:
 
 
 def _over(operation: Operation, *makes: str, special: bool = True, backward: bool = True) -> Cases:
-    """Return cases of an operation in every layout; `makes` name the maker's method for each
-    input.
+    """Return cases of an operation in every layout; `makes` name the maker's method
+    for each input.
     """
 
     def cases(maker: Maker) -> Iterator[Case]:
@@ -63,8 +63,8 @@ def _broadcast(operation: Operation, maker: Maker, makes: Sequence[str], *, back
 
 
 def _specials(operation: Operation, maker: Maker, arity: int) -> Iterator[Case]:
-    """Return a case of each special number with each other one; derivatives there are not
-    defined.
+    """Return a case of each special number with each other one; derivatives there
+    are not defined.
     """
     special = maker.special()
     grids = torch.meshgrid(*([special] * arity), indexing="ij") if arity > 1 else (special,)

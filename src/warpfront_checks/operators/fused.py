@@ -204,8 +204,8 @@ def _carried_back(x: Tensor, leaves: Sequence[Tensor], loose: Tensor) -> list[Te
 
 
 def _rounded(budgeted: Budgeted, arithmetic: Arithmetic) -> Budgeted:
-    """Return the budget about the exact result: an exact operation's bound is zero about the
-    rounded one.
+    """Return the budget about the exact result: an exact operation's bound is zero about
+    the rounded one.
     """
     half = spacing(budgeted.reference, arithmetic.dtype) / 2
     return replace(budgeted, bound=budgeted.bound + half)

@@ -19,8 +19,8 @@ SIGMAS = 6.0
 def _moved(
     function: Callable[..., Tensor], *shapes: tuple[int, ...], inputs: int = 1, strides: bool = True
 ) -> Cases:
-    """Return cases of an exact operation; strides are compared unless its result is always
-    dense.
+    """Return cases of an exact operation; strides are compared unless its result
+    is always dense.
     """
     operation = Moved(function=function)
 
@@ -53,8 +53,8 @@ def _gather(maker: Maker) -> Iterator[Case]:
 
 
 def _embedding(maker: Maker) -> Iterator[Case]:
-    """Return cases of rows looked up many times: the gradient of each is a sum of scattered
-    rows.
+    """Return cases of rows looked up many times: the gradient of each is a sum
+    of scattered rows.
     """
     for width in (65, *maker.edges):
         index = maker.indices(9, 2, 17)
@@ -68,8 +68,8 @@ def _embedding(maker: Maker) -> Iterator[Case]:
 
 
 def _scattered(method: str) -> Cases:
-    """Return cases of rows or elements added at repeated indices, by the device's atomic
-    additions.
+    """Return cases of rows or elements added at repeated indices, by the
+    device's atomic additions.
     """
 
     def cases(maker: Maker) -> Iterator[Case]:
@@ -124,9 +124,9 @@ def _topk(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _dropout(maker: Maker) -> Iterator[Case]:
-    """Return cases of dropout. At p = 0 nothing is dropped; at p = 1/2 the survivors are
-    doubled and about half survive. Their selection is the device's own random stream: never
-    compared.
+    """Return cases of dropout. At p = 0 nothing is dropped; at p = 1/2 the survivors
+    are doubled and about half survive. Their selection is the device's own random
+    stream: never compared.
     """
     yield from _moved(
         lambda x: functional.dropout(x, p=0.0, training=True), (67, 65), strides=False

@@ -17,8 +17,8 @@ Terms = Callable[..., "tuple[Tensor, Sequence[Tensor]]"]
 
 
 def _group_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Apply group norm. x, weight and bias come with their groups as an axis: (batch, groups,
-    channels, ...).
+    """Apply group norm. x, weight and bias come with their groups as an axis: (batch,
+    groups, channels, ...).
     """
     flat = functional.group_norm(x.flatten(1, 2), x.shape[1], weight.flatten(), bias.flatten())
     return flat.reshape(x.shape)
@@ -149,8 +149,8 @@ def _kl_div(x: Tensor, t: Tensor) -> tuple[Tensor, Sequence[Tensor]]:
 
 
 def _classes(function: Callable[..., Tensor], *, normalised: bool) -> Cases:
-    """Return cases of losses over classes: cross entropy from logits, negative likelihood from
-    their logarithms.
+    """Return cases of losses over classes: cross entropy from logits, negative likelihood
+    from their logarithms.
     """
 
     def cases(maker: Maker) -> Iterator[Case]:

@@ -190,8 +190,8 @@ def systematic_growth(readings: Sequence[int], least: int) -> int:
 
 
 def _resident_bytes() -> int:
-    """Return the process's resident bytes, after malloc has returned unused memory (glibc's
-    alone can).
+    """Return the process's resident bytes, after malloc has returned unused memory
+    (glibc's alone can).
     """
     give_back = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if give_back is not None:

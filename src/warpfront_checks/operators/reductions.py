@@ -24,8 +24,8 @@ def _along(
     empty: bool = True,
     long: bool = True,
 ) -> Cases:
-    """Return cases over the last, the first and a strided axis; `operation` takes axis and
-    length.
+    """Return cases over the last, the first and a strided axis; `operation` takes
+    axis and length.
     """
 
     def cases(maker: Maker) -> Iterator[Case]:
@@ -146,8 +146,8 @@ def _log_softmax(axis: int, length: float) -> Operation:
 
 
 def _near_one(maker: Maker) -> Iterator[Case]:
-    """Yield cases whose products of up to a thousand factors stay within float16's range; of
-    few integers.
+    """Yield cases whose products of up to a thousand factors stay within float16's range;
+    of few integers.
     """
     make = _along(_prod, "positive", long=False)
     for case in make(maker):

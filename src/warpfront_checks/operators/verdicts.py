@@ -29,8 +29,8 @@ WITHOUT_BASELINE = frozenset({"random", "fused"})
 @dataclass(frozen=True, kw_only=True)
 class Expectation:
     """The expected results of a case: budgets from float64 (none for integers, which are
-    compared with the CPU bit for bit). The CPU's run in the same dtype is None where it has no such
-    kernel.
+    compared with the CPU bit for bit). The CPU's run in the same dtype is None where it has
+    no such kernel.
     """
 
     cotangent: Tensor | None
@@ -40,8 +40,8 @@ class Expectation:
 
 
 def expect(case: Case, dtype: torch.dtype, device: str, seed: int) -> Expectation:
-    """Return the float64 reference from the case's own numbers, and the CPU's result in the
-    same dtype.
+    """Return the float64 reference from the case's own numbers, and the CPU's result in
+    the same dtype.
     """
     exact_inputs = [x.double() if x.is_floating_point() else x for x in case.tensors]
     inputs = [x.detach() for x in case.inputs(exact_inputs)]
@@ -92,8 +92,8 @@ def judge_case(
 
 def _alone(case: Case, dtype: torch.dtype, device: str) -> bool:
     """Return whether the CPU's error in the same dtype is no baseline for the device: see
-    `WITHOUT_BASELINE`. It is none either where the device rounds every addition, which the CPU may
-    not.
+    `WITHOUT_BASELINE`. It is none either where the device rounds every addition, which the
+    CPU may not.
     """
     kind, arithmetic = case.operation.kind, Arithmetic(dtype=dtype, device=device)
     rounded = {arithmetic.rounding_of(kind), arithmetic.rounding_of(f"{kind} output")}
@@ -117,8 +117,8 @@ def _same_dtype(case: Case, cotangent: Tensor | None) -> Computed | None:
 
 
 def lacks_kernel(error: Exception) -> bool:
-    """Return whether an error means that torch has no kernel for a dtype or a device, not that
-    one broke.
+    """Return whether an error means that torch has no kernel for a dtype or a device, not
+    that one broke.
     """
     text = str(error)
     return isinstance(error, NotImplementedError) or any(

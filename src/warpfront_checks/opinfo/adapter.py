@@ -1,9 +1,9 @@
 """The only module that touches `torch.testing._internal`: private, so any version may move it.
 
 It uses `op_db`. Of an entry it uses `name`, `variant_test_name`, `supported_dtypes`,
-`supported_backward_dtypes`, `sample_inputs_func`, and the entry as a function. Of a sample it uses
-`input`, `args`, `kwargs`, `output_process_fn_grad`. `DatabaseMoved` names the part that a torch
-lacks.
+`supported_backward_dtypes`, `sample_inputs_func`, and the entry as a function. Of a sample it
+uses `input`, `args`, `kwargs`, `output_process_fn_grad`. `DatabaseMoved` names the part that
+a torch lacks.
 """
 
 from __future__ import annotations

@@ -75,8 +75,8 @@ def _inverse(order: Sequence[int]) -> list[int]:
 
 
 def widen(x: Tensor) -> Tensor:
-    """Return the same numbers in float64, or complex128; differentiable tensors stay
-    differentiable.
+    """Return the same numbers in float64, or complex128; differentiable
+    tensors stay differentiable.
     """
     if not _differentiable(x):
         return x
@@ -194,8 +194,8 @@ def judge_results(
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """The limits of one tensor against its reference. `rms` and `element` are in units of the
-    allowed error.
+    """The limits of one tensor against its reference. `rms` and `element` are in units of
+    the allowed error.
     """
 
     numeric: bool
@@ -343,9 +343,9 @@ def disturbed(
 def wrong_dtypes(
     actual: Computed, exact: Computed, peer: Computed | None, dtype: torch.dtype
 ) -> tuple[str, ...]:
-    """Return faults of results of another kind than the reference's (integer, real, complex),
-    or of another dtype than the CPU's. Where the CPU has no such kernel, the tested dtype is
-    expected.
+    """Return faults of results of another kind than the reference's (integer, real,
+    complex), or of another dtype than the CPU's. Where the CPU has no such kernel, the
+    tested dtype is expected.
     """
     if len(actual.all) != len(exact.all):
         return (f"{len(actual.all)} results, expected {len(exact.all)}",)

@@ -1,5 +1,5 @@
-"""Expected results of a sample of the database: float64 on the CPU; and the exclusions. Needs
-torch.
+"""Expected results of a sample of the database: float64 on the CPU; and the
+exclusions. Needs torch.
 """
 
 from __future__ import annotations
@@ -133,8 +133,8 @@ class Expected:
 def expect_sample(
     entry: Entry, sample: Sample, dtype: torch.dtype, seed: int, *, backward: bool
 ) -> Expected | None:
-    """Return the expected results, or None if the reference, float64 on the CPU, refuses the
-    sample.
+    """Return the expected results, or None if the reference, float64 on the CPU,
+    refuses the sample.
     """
     whole = not (dtype.is_floating_point or dtype.is_complex)
     if whole and any(isinstance(x, float) for x in (*sample.args, *sample.kwargs.values())):

@@ -87,8 +87,8 @@ def _long(x: Tensor, length: int, generator: Generator) -> Tensor:
 
 
 def _broken(x: Tensor, generator: Generator) -> Tensor:
-    """Replace some numbers by NaN, infinities or zeros, of bytes by large ones; never all of a
-    table.
+    """Replace some numbers by NaN, infinities or zeros, of bytes by large ones; never all
+    of a table.
     """
     broken = x.detach().clone(memory_format=torch.contiguous_format)
     planted = BROKEN if x.is_floating_point() else ENDS if x.dtype == torch.uint8 else ()

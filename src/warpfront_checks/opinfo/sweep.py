@@ -65,8 +65,8 @@ UNREAD = "torch's operator database could not be read: see `database`"
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep:
-    """A pass over the database: a dtype, a direction, a device, and a number of samples per
-    entry.
+    """A pass over the database: a dtype, a direction, a device, and a number of
+    samples per entry.
     """
 
     dtype: str
@@ -228,8 +228,8 @@ def _finding(
 
 
 def _sweeps(device: str, effort: CheckOptions, run: Execute) -> list[Sweep]:
-    """Return the sweeps: float32 first; 16 bits where the device computes them; in a quick run
-    float32 forward.
+    """Return the sweeps: float32 first; 16 bits where the device computes them; in a quick
+    run float32 forward.
     """
     directions = [
         (dtype, direction) for dtype in tested_dtypes(device) for direction in ("", BACKWARD)

@@ -58,8 +58,8 @@ def table() -> Mapping[str, Any]:
 
 
 def starts() -> Mapping[str, str]:
-    """Return files that run code at every start of Python and are known, each with its text's
-    pattern.
+    """Return files that run code at every start of Python and are known, each with
+    its text's pattern.
     """
     document: Mapping[str, Any] = json.loads(TABLE.read_text(encoding="utf-8"))["starts"]
     return {name: str(entry["text"]) for name, entry in document.items()}

@@ -100,8 +100,8 @@ def _bundles(data: mmap.mmap, start: int, end: int) -> Iterator[tuple[bytes, str
 
 
 def _entries(bundle: bytes) -> Iterator[tuple[str, int]]:
-    """Yield (architecture, bytes) of each AMD entry of an offload bundle; none of what is no
-    bundle.
+    """Yield (architecture, bytes) of each AMD entry of an offload bundle; none of what
+    is no bundle.
     """
     if not bundle.startswith(_BUNDLE):
         return
@@ -119,9 +119,9 @@ def _entries(bundle: bytes) -> Iterator[tuple[str, int]]:
 
 
 def _unpacked(data: mmap.mmap, position: int, end: int) -> tuple[bytes, str, int]:
-    """Return the beginning of the bundle in a compressed one, or why it cannot be unpacked, and
-    where it ends. The version of its head gives the width of its sizes; the first is its own
-    length.
+    """Return the beginning of the bundle in a compressed one, or why it cannot be unpacked,
+    and where it ends. The version of its head gives the width of its sizes; the first is
+    its own length.
     """
     version, method = struct.unpack_from("<HH", data, position + 4)
     form = {1: "<IQ", 2: "<IIQ", 3: "<QQQ"}.get(version, "")
@@ -143,8 +143,8 @@ def _unpacked(data: mmap.mmap, position: int, end: int) -> tuple[bytes, str, int
 
 
 def _zstd(packed: bytes) -> bytes:
-    """Return the first bytes, by Python 3.14's own module, else by `zstandard` where it is
-    installed.
+    """Return the first bytes, by Python 3.14's own module, else by `zstandard` where
+    it is installed.
     """
     try:
         module = importlib.import_module("compression.zstd")

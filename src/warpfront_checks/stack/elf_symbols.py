@@ -42,8 +42,8 @@ _MAPS = Path("/proc/self/maps")
 
 @dataclass(frozen=True, kw_only=True)
 class MissingLibraries:
-    """The libraries and symbols that a file lacks: `said` is the loader's own error, "" if it
-    loads.
+    """The libraries and symbols that a file lacks: `said` is the loader's own error, ""
+    if it loads.
     """
 
     said: str
@@ -87,8 +87,8 @@ def loaded_files() -> frozenset[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Dynamic:
-    """The dynamic section of an ELF file: the libraries that it needs, and the folders to
-    search first.
+    """The dynamic section of an ELF file: the libraries that it needs, and the folders
+    to search first.
     """
 
     machine: str = ""
@@ -100,9 +100,9 @@ class Dynamic:
 @dataclass(frozen=True, kw_only=True)
 class LoaderPaths:
     """The folders in which the loader of an image looks for libraries. `packaged` are the names
-    of all libraries that installed distributions bring. A package may load them before by ctypes,
-    as torch does, or import the package that has them. `driver` is a pattern of the libraries of
-    the host.
+    of all libraries that installed distributions bring. A package may load them before by
+    ctypes, as torch does, or import the package that has them. `driver` is a pattern of the
+    libraries of the host.
     """
 
     folders: tuple[str, ...] = ()
@@ -175,8 +175,8 @@ def lacking_libraries(
 
 
 def _family(path: Path) -> tuple[str, str]:
-    """Return the folder, and the name without what tells alternatives apart: devices and
-    versions.
+    """Return the folder, and the name without what tells alternatives apart:
+    devices and versions.
     """
     return str(path.parent), re.sub(r"\d+", "*", _ALTERNATIVE.sub("*", path.name))
 
@@ -225,8 +225,8 @@ def _caught(handler: ast.ExceptHandler) -> Iterator[str]:
 
 
 def _imported(node: ast.AST) -> Iterator[str]:
-    """Yield the last parts of the names of what a statement imports, and of the modules it
-    comes from.
+    """Yield the last parts of the names of what a statement imports, and of the modules
+    it comes from.
     """
     for child in ast.walk(node):
         if isinstance(child, ast.Import | ast.ImportFrom):
@@ -302,8 +302,8 @@ def _dynamic(data: bytes | mmap.mmap) -> Dynamic:
 
 def read_elf(data: bytes) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return (needed libraries, symbols that another file has to define) of a 64-bit
-    little-endian ELF file. Return nothing for any other file, nor for one that is cut short or
-    inconsistent.
+    little-endian ELF file. Return nothing for any other file, nor for one that is cut
+    short or inconsistent.
     """
     try:
         symbols = tuple(_wanted(data)) if data[:6] == b"\x7fELF\x02\x01" else ()

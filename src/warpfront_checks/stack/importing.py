@@ -1,11 +1,11 @@
-"""A program that imports modules as their users would, in a process of its own, and reports the
-results.
+"""A program that imports modules as their users would, in a process of its own, and
+reports the results.
 
-`python importing.py NUMBER`: the request comes by stdin, and the report goes to the file that is
-open as NUMBER. Started by its path, so that no module of ours is importable with the image's
-packages. It writes the whole report before the process ends; if a library kills the process, the
-report so far remains. A library finds no file of ours to write to, and the word of a report is in
-none.
+`python importing.py NUMBER`: the request comes by stdin, and the report goes to the file that
+is open as NUMBER. Started by its path, so that no module of ours is importable with the image's
+packages. It writes the whole report before the process ends; if a library kills the process,
+the report so far remains. A library finds no file of ours to write to, and the word of a report
+is in none.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ def main(request: Mapping[str, Any], told_to: int) -> None:
 
 
 def _facts(torch: Any) -> dict[str, object]:
-    """Return the version of this torch and the devices it sees. Looking for devices starts no
-    context.
+    """Return the version of this torch and the devices it sees. Looking for devices
+    starts no context.
     """
     hpu = getattr(torch, "hpu", None)
     counts = {"cuda": torch.cuda.device_count(), "hpu": hpu.device_count() if hpu else 0}
@@ -117,8 +117,8 @@ def _owners() -> Mapping[str, list[str]]:
 
 
 def _compiled(name: str, imports: list[str]) -> dict[str, object]:
-    """Return whether compiled code is in this process: a module of an extension's file, or a
-    library.
+    """Return whether compiled code is in this process: a module of an extension's file,
+    or a library.
     """
     if name.startswith("file:"):
         pattern, files = name.removeprefix("file:"), _files(imports)
@@ -150,9 +150,9 @@ def _first_lacking(files: set[str]) -> dict[str, object]:
 
 def _extensions(request: Mapping[str, Any], say: Callable[[str], None]) -> dict[str, object]:
     """Return the compiled files of these packages that are in this process. To `diagnose`,
-    return too why each other Python extension would not load, and the missing libraries of the
-    rest: a plug-in is loaded later, or never. Loading an extension runs its code: `say` is called
-    before.
+    return too why each other Python extension would not load, and the missing libraries of
+    the rest: a plug-in is loaded later, or never. Loading an extension runs its code: `say`
+    is called before.
     """
 
     def lacking(path: Path) -> dict[str, object]:
@@ -213,8 +213,8 @@ def _lacking(path: Path) -> dict[str, object]:
 
 
 def _symbols() -> Any:
-    """Return `elf_symbols`, loaded by its file in the same folder: it is of no package in this
-    process.
+    """Return `elf_symbols`, loaded by its file in the same folder: it is of no package
+    in this process.
     """
     spec = importlib.util.spec_from_file_location("_warpfront_elf", _OWN / "elf_symbols.py")
     assert spec is not None

@@ -249,8 +249,8 @@ def _listed(names: Collection[str]) -> str:
 
 
 def told_of_numpy(error: str, facts: Mapping[str, object]) -> str:
-    """Return the way out for a module whose import failed, if numpy is why; else the error
-    itself.
+    """Return the way out for a module whose import failed, if numpy is why; else
+    the error itself.
     """
     try:
         numpy = importlib.metadata.version("numpy")

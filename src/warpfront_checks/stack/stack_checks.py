@@ -1,6 +1,6 @@
 """The `stack` session: the behaviour of other people's packages in an image. Imports and
-commands run in child processes as their users would start them, without network, each within its
-time.
+commands run in child processes as their users would start them, without network, each
+within its time.
 
 An import that works proves little: LMCache without its C++ operations runs in Python, bitsandbytes
 without its library fails at the first call. So the compiled code has to be in the process, and no
@@ -124,8 +124,8 @@ def same_results(recorder: Recorder, before: Mapping[Path, bytes]) -> CheckFindi
 def checks_of(
     entry: Mapping[str, Any], claims: Claims, reports: list[tuple[str, ImportReport]]
 ) -> Iterator[Check]:
-    """Return the checks of one entry; reports of its processes are added to `told` when they
-    run.
+    """Return the checks of one entry; reports of its processes are added to `told`
+    when they run.
     """
     name = str(entry["name"])
     if entry.get("needs") == "device" and claims.device == "cpu":
@@ -203,8 +203,8 @@ def imported(
     diagnose: Claims | None = None,
     seconds: float = SECONDS,
 ) -> ImportReport:
-    """Return the report of a process that imports these; with claims it diagnoses every
-    extension.
+    """Return the report of a process that imports these; with claims it
+    diagnoses every extension.
     """
     request = {
         "imports": list(modules),
@@ -311,8 +311,8 @@ def why_not(facts: Mapping[str, Any]) -> str:
 
 def extensions_load(import_report: ImportReport) -> CheckFinding:
     """Check a package without a description: every extension that it brings for this Python
-    loads, and the libraries that its plug-ins need are present. An extension with an alternative
-    may fail.
+    loads, and the libraries that its plug-ins need are present. An extension with an
+    alternative may fail.
     """
     lost = [name for name, facts in import_report.imports.items() if facts.get("error")]
     if import_report.ending or lost or "extensions" not in import_report.said:
@@ -339,8 +339,8 @@ def extensions_load(import_report: ImportReport) -> CheckFinding:
 
 
 def no_fallback(import_report: ImportReport, package: Description) -> CheckFinding:
-    """Check that no output of the import, and no object in its place, shows a slower or emptier
-    fallback.
+    """Check that no output of the import, and no object in its place, shows a slower
+    or emptier fallback.
     """
     lost = [name for name, facts in import_report.imports.items() if facts.get("error")]
     if import_report.ending or lost:

@@ -172,8 +172,8 @@ def _results(
 def _over_processes(
     root: Path, files: Sequence[TreeFile], scope: Scope, processes: int
 ) -> Iterator[list[_FileResult]]:
-    """Yield results chunk by chunk, as they finish. A file that ends its process costs that
-    file only.
+    """Yield results chunk by chunk, as they finish. A file that ends its process costs
+    that file only.
     """
     tree_files: list[TreeFile] = []
     with _pool(processes, scope) as pool:
@@ -255,8 +255,8 @@ def _scan_file(root: Path, file: TreeFile, scope: Scope) -> _FileResult:
 
 
 def _before(file: TreeFile, scope: Scope) -> SourceText | None:
-    """Return the earlier text of a file; None for a new one, and for one that cannot be read as
-    text.
+    """Return the earlier text of a file; None for a new one, and for one that cannot be
+    read as text.
     """
     if not scope.before or not (Path(scope.before) / file.path).is_file():
         return None
@@ -338,8 +338,8 @@ def verdict_of(scanned: Scan, new: Iterable[ScanFinding]) -> Verdict:
 
 
 def _undetermined(scanned: Scan) -> Iterator[str]:
-    """Yield the reasons for parts of a tree without a verdict: sources not compiled, files not
-    read.
+    """Yield the reasons for parts of a tree without a verdict: sources not compiled,
+    files not read.
     """
     by_reason: dict[str, list[str]] = {}
     for unit, reason in scanned.uncompiled.items():

@@ -153,8 +153,8 @@ def _planned_image(
 
 
 def only_cell(cells: tuple[Cell, ...], selection: Selection) -> Cell:
-    """Return the selected cell. Raise `NothingSelectedError` where the options name several
-    images.
+    """Return the selected cell. Raise `NothingSelectedError` where the options
+    name several images.
     """
     chosen = select(cells, selection)
     if len(chosen) > 1:
@@ -207,8 +207,8 @@ def try_in(
 
 
 def _asked(repo: Path) -> tuple[DeclaredRequirement, ...]:
-    """Return the requirements of the project's own files; none if it has no file that can be
-    read.
+    """Return the requirements of the project's own files; none if it has no file that
+    can be read.
     """
     try:
         return tuple(requirement for file in read_files(repo, ()) for requirement in file.asked)
@@ -276,8 +276,8 @@ class _Trying:
         )
 
     def _by_hand(self) -> tuple[str, ...]:
-        """Return the command that runs the program in the image, with the user's own folder and
-        devices.
+        """Return the command that runs the program in the image, with the user's own
+        folder and devices.
         """
         places = [
             f"{_REPO}/{answer.folder}".removesuffix("/.") for answer in self.found if answer.folder
@@ -366,8 +366,8 @@ class _Trying:
         return self._newer(answer, provided.name)
 
     def _newer(self, answer: MissAnswer, name: str) -> MissAnswer:
-        """Return the version in an index of a package that the image lacks, which keeps its
-        torch.
+        """Return the version in an index of a package that the image lacks, which
+        keeps its torch.
         """
         try:
             lock = self._lock_of([*self.found, answer])
@@ -440,8 +440,8 @@ class _Trying:
         return wheel_of(wheel_path, sha256)
 
     def _need(self, name: str) -> VersionDemand | None:
-        """Return the versions of `name` that the image's distributions accept, by their own
-        metadata.
+        """Return the versions of `name` that the image's distributions accept, by
+        their own metadata.
         """
         inside = self._inside()
         stack = Stack(held={}, answered={}, foreign={})
@@ -476,8 +476,8 @@ class _Trying:
         return f"{self.cell.id}-try"
 
     def _lock_of(self, miss_answers: list[MissAnswer]) -> WheelLock:
-        """Return the lock that `lock` would make of a child image with the requirements of
-        these answers.
+        """Return the lock that `lock` would make of a child image with the requirements
+        of these answers.
         """
         texts = tuple(
             answer.requirement
@@ -579,8 +579,8 @@ class _Trying:
 
 
 def _read_inside(text: str) -> tuple[Distribution, ...]:
-    """Return the last line of a container's output as distributions. Raise `WheelError` for any
-    other.
+    """Return the last line of a container's output as distributions. Raise `WheelError`
+    for any other.
     """
     lines = text.strip().splitlines()
     try:

@@ -1,7 +1,7 @@
 """The line of the source that a line of ptxas' input was made from. Pure.
 
-PTX that nvcc writes with `-lineinfo` names files (`.file 1 "a.cu"`) and positions (`.loc 1 7 5`):
-https://docs.nvidia.com/cuda/parallel-thread-execution/#debugging-directives
+PTX that nvcc writes with `-lineinfo` names files (`.file 1 "a.cu"`) and positions (`.loc 1
+7 5`): https://docs.nvidia.com/cuda/parallel-thread-execution/#debugging-directives
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ _FUNCTION = re.compile(r"(?:Entry f|F)unction '(\w+)'")
 
 
 def place_of_line(ptx: str, line: int) -> Place | None:
-    """Return the source position of line `line` (1-based) of `ptx`: the last one named before
-    it.
+    """Return the source position of line `line` (1-based) of `ptx`: the last one
+    named before it.
     """
     return _last_place(ptx, ptx.splitlines()[:line])
 

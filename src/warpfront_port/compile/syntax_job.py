@@ -5,9 +5,9 @@ as well as on a host. A forced include maps the CUDA names that the sources use 
 of shim headers replaces CUDA's headers: diagnostics have the project's own lines.
 
 JOB is JSON: `target` (gfx942), `root` (folder), `units` (paths below it), `names` and `headers`
-(tables of torch's hipify, CUDA to HIP; may be empty), `torch` and `python` (their `include` folders
-or ""), `jobs`, `seconds` (limit of one pass), `cache` (a folder or ""). RESULTS gets one JSON
-document.
+(tables of torch's hipify, CUDA to HIP; may be empty), `torch` and `python` (their `include`
+folders or ""), `jobs`, `seconds` (limit of one pass), `cache` (a folder or ""). RESULTS gets
+one JSON document.
 """
 
 from __future__ import annotations

@@ -67,8 +67,8 @@ class DeclaredRequirement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Include:
-    """Another file that a file names, relative to it: a requirements file, constraints or a
-    project's folder.
+    """Another file that a file names, relative to it: a requirements file, constraints or
+    a project's folder.
 
     `extras` are those of the project to include. An `optional` file may be absent. `group` and
     `part` are as in `Asked`.

@@ -1,5 +1,5 @@
-"""The packages behind a line: which lines to resolve, and whose demands lead back to which
-line. Pure.
+"""The packages behind a line: which lines to resolve, and whose demands lead back to
+which line. Pure.
 """
 
 from __future__ import annotations
@@ -98,8 +98,8 @@ def rehearsed_lines(
 ) -> tuple[str, ...]:
     """Return the lines to try on the stack as it is installed.
 
-    Lines that are findings already are skipped or lose their versions, so that they hide no other
-    finding.
+    Lines that are findings already are skipped or lose their versions, so that they hide
+    no other finding.
     """
     lines: list[str] = []
     for declared_requirement in followed_lines(declared_requirements, stack, local):

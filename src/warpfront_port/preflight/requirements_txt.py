@@ -34,8 +34,8 @@ _EXTRAS = re.compile(r"^(.*?)(\[[^]]*\])?$")
 
 
 def read_requirements(text: str, *, path: str, kind: Kind = Kind.REQUIREMENT) -> FileRequirements:
-    """Return the requirements of the file. Raise `InputError` with file:line where pip would
-    refuse too.
+    """Return the requirements of the file. Raise `InputError` with file:line where pip
+    would refuse too.
     """
     check_text(text, path=path)
     declared_requirements: list[DeclaredRequirement] = []
@@ -63,8 +63,8 @@ def read_requirements(text: str, *, path: str, kind: Kind = Kind.REQUIREMENT) ->
 
 
 def _read_option(line: RequirementLine, *, path: str) -> DeclaredRequirement | Include | str:
-    """Read an option's line; "" for options that name nothing to install (`--pre`,
-    `--no-binary`).
+    """Read an option's line; "" for options that name nothing to
+    install (`--pre`, `--no-binary`).
     """
     name, value = line.option
     if not name:

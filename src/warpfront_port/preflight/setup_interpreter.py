@@ -177,8 +177,8 @@ Values = Mapping[str, Any]
 
 
 class SetupInterpreter:
-    """A run of a setup.py; `calls` are the keyword arguments of each call of `setup()`, with
-    its line.
+    """A run of a setup.py; `calls` are the keyword arguments of each call of `setup()`,
+    with its line.
 
     The key "**" is for arguments whose names are unknown. Variables of the environment are unset;
     `reads_environment` is whether any was read.

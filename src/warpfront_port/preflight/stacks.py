@@ -77,8 +77,8 @@ class CellStack:
 def stacks_of(
     cells: Iterable[Cell], locks: Mapping[str, WheelLock], compat: Compat
 ) -> tuple[CellStack, ...]:
-    """Return one stack for all cells with the same vendor, toolkit, Python and torch, in matrix
-    order.
+    """Return one stack for all cells with the same vendor, toolkit, Python and torch,
+    in matrix order.
 
     Without a lock of any cell, the libraries that torch brings are not known and not judged.
     """

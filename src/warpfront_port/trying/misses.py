@@ -1,8 +1,8 @@
 """The modules that a program did not find, from the traceback that it ended with. Pure.
 
-Only the last exception counts: a library may try an import and do without it. Python prints a chain
-of exceptions in one piece, the first above, so that "install einops" after a failed import is still
-that import.
+Only the last exception counts: a library may try an import and do without it. Python prints a
+chain of exceptions in one piece, the first above, so that "install einops" after a failed import
+is still that import.
 """
 
 from __future__ import annotations

@@ -38,9 +38,9 @@ class Miss:
 class MissAnswer:
     """An answer to a miss: a requirement that brings it, or the refusal with its reason.
 
-    `requirement` at its `version` keeps the image's torch, and adds `brings` more wheels. `folder`
-    is the project's own folder with the module. `replaces` is the newer version that lacks the
-    module.
+    `requirement` at its `version` keeps the image's torch, and adds `brings` more wheels.
+    `folder` is the project's own folder with the module. `replaces` is the newer version that
+    lacks the module.
     """
 
     miss: Miss
@@ -56,8 +56,8 @@ class MissAnswer:
 
     @property
     def line(self) -> str:
-        """Return the line of a requirements file: the chosen version, or the releases that have
-        the module.
+        """Return the line of a requirements file: the chosen version, or the releases that
+        have the module.
         """
         return self.requirement if self.replaces else f"{self.requirement_name}=={self.version}"
 

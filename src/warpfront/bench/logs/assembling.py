@@ -227,8 +227,8 @@ class RunAssembler:
         return usual > 1 < count and count >= _USUAL * (self._parts.total() - 2)
 
     def _whole(self, placed_step: _PlacedStep) -> _PlacedStep:
-        """Return a step of several parts with the time of them all; of a single odd part, with
-        the first's.
+        """Return a step of several parts with the time of them all; of a single odd part,
+        with the first's.
         """
         if placed_step.parts == 1 or not self._accumulates():
             return placed_step._replace(parts=1)
@@ -394,8 +394,8 @@ def _with_intervals(steps: list[Step]) -> list[Step]:
 
 
 def _from_zero(steps: list[Step]) -> list[Step]:
-    """Count the first line from the start of the run, where lines count the steps since the
-    line before.
+    """Count the first line from the start of the run, where lines count the steps since
+    the line before.
     """
     first, second = (*steps, None, None)[:2]
     if first and second and first.steps == 1 < second.steps == first.step:

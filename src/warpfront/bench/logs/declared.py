@@ -140,8 +140,8 @@ class LineRule:
         return self.applies(line) and (self.begin is None or self.begin.search(line) is not None)
 
     def named(self, line: str) -> Iterator[tuple[str, dict[str, str]]]:
-        """Yield the text before each beginning, and the names with their values up to the next
-        beginning.
+        """Yield the text before each beginning, and the names with their values up to
+        the next beginning.
         """
         if self.begin is None:
             yield line, self._pairs(line)
@@ -248,8 +248,8 @@ def _read(name: str) -> Declaration:
 
 
 def _extended(document: dict[str, Any]) -> dict[str, Any]:
-    """Return a variant: its own step lines before those of the format that it extends, which
-    are quiet.
+    """Return a variant: its own step lines before those of the format that it extends,
+    which are quiet.
     """
     file = resources.files("warpfront").joinpath("data", "logs", f"{document['extends']}.toml")
     base = tomllib.loads(file.read_text("utf-8"))
@@ -321,8 +321,8 @@ class DeclaredReader:
                 yield from self._setting(target, text)
 
     def _setting(self, target: Target, text: str, *, firm: bool = False) -> Iterator[Fact]:
-        """Yield the facts of the run that a name sets. Remember the epochs and the number of
-        steps.
+        """Yield the facts of the run that a name sets. Remember the epochs and the
+        number of steps.
         """
         name, is_set = target.field, text.strip() not in _UNSET
         if name in _TEXTS or name == "vendor":
@@ -343,8 +343,8 @@ class DeclaredReader:
             yield Setting(name, value if is_real else round(value), firm)
 
     def _line(self, rule: LineRule, named: Mapping[str, str], rank: str) -> Iterator[Fact]:
-        """Yield the facts of one step's line: settings, its step, and the names that are not
-        read.
+        """Yield the facts of one step's line: settings, its step, and the names that
+        are not read.
         """
         figures: dict[str, float] = {}
         is_no_loss = False
@@ -369,8 +369,8 @@ class DeclaredReader:
             yield from self._logged(rule, step, figures, rank, is_no_loss=is_no_loss)
 
     def _position(self, rule: LineRule, figures: dict[str, float]) -> int | None:
-        """Return the step of a line: its own, the epoch's and the count's, or that of the line
-        before.
+        """Return the step of a line: its own, the epoch's and the count's, or that of
+        the line before.
         """
         count, total, epoch = (figures.pop(name, None) for name in ("count", "total", "epoch"))
         step = figures.pop("step", None)

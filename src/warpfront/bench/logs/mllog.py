@@ -194,8 +194,8 @@ class MllogReader:
         return "samples" if is_samples else "steps"
 
     def _by_loss(self, name: str, place: float, time: float | None) -> tuple[float | None, int]:
-        """Return seconds and step of a line with a loss alone, by the clock since the line
-        before.
+        """Return seconds and step of a line with a loss alone, by the clock since
+        the line before.
         """
         is_samples = name == "samples_count" or (place >= self._batch and not place % self._batch)
         samples = int(place if is_samples else place * self._batch)

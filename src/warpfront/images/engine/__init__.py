@@ -36,8 +36,8 @@ __all__ = [
 
 
 def connect(environment: Mapping[str, str]) -> Engine:
-    """Return the engine to use: see `engine.docker.connect`. Raise `EngineError` when there is
-    none.
+    """Return the engine to use: see `engine.docker.connect`. Raise `EngineError` when
+    there is none.
     """
     from warpfront.images.engine import embedded  # noqa: PLC0415 - it imports this module
 

@@ -136,8 +136,8 @@ def recipe_digest(bootstrap: Bootstrap) -> str:
 
 
 def bootstrap_rootfs(bootstrap: Bootstrap, cache: Path, on_line: Line) -> Path:
-    """Return a tar of a Debian root file system in the cache; whole or absent, made once per
-    recipe.
+    """Return a tar of a Debian root file system in the cache; whole or absent, made
+    once per recipe.
     """
     tar = cache / "bases" / f"{recipe_digest(bootstrap)}.tar"
     if tar.is_file():
@@ -158,8 +158,8 @@ def bootstrap_rootfs(bootstrap: Bootstrap, cache: Path, on_line: Line) -> Path:
 
 
 def apt_sources(bootstrap: Bootstrap, mirror: str, security: str) -> str:
-    """Return the `sources.list` of a Debian suite, with its updates and security fixes if it
-    has any.
+    """Return the `sources.list` of a Debian suite, with its updates and security fixes if
+    it has any.
     """
     suite = bootstrap.suite
     lines = [f"{mirror} {suite} main"]

@@ -82,8 +82,8 @@ _NAMED_CONTEXT_PROBE = "FROM scratch\nCOPY --from=probe / /\n"
 
 
 def connect(environment: Mapping[str, str]) -> DockerEngine:
-    """Return the engine that the user's own docker command would use, else the embedded one if
-    it runs.
+    """Return the engine that the user's own docker command would use, else the embedded one
+    if it runs.
 
     DOCKER_HOST, the current docker context, /var/run/docker.sock, our own socket: the first that is
     there. What was named and does not answer is an `EngineError`, never passed over.
@@ -176,8 +176,8 @@ class DockerEngine:
         return tuple(image for image in listed if name in image.labels)
 
     def _listed(self, label: str) -> Sequence[Mapping[str, Any]]:
-        """Return the engine's list, with retries: listing fails if an image is removed
-        meanwhile.
+        """Return the engine's list, with retries: listing fails if an image
+        is removed meanwhile.
         """
         rows: Sequence[Mapping[str, Any]]
         for attempt in reversed(range(_LISTINGS)):
@@ -758,8 +758,8 @@ def _device_requests(devices: DeviceAccess) -> list[DeviceRequest]:
 
 
 def _find_buildx(environment: Mapping[str, str], cache: Path) -> tuple[str, ...]:
-    """Return `docker buildx` if that answers, else a standalone docker-buildx: the user's or
-    ours.
+    """Return `docker buildx` if that answers, else a standalone docker-buildx: the
+    user's or ours.
     """
     package_tree = packages.unpacked("engine", cache)
     for argv in (

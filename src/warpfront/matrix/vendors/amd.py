@@ -66,15 +66,15 @@ class Amd(Vendor):
         return target in self.known_targets or _TARGET.match(target) is not None
 
     def accepted_archs(self, target: str) -> tuple[str, ...]:
-        """Return the target itself, then its generic family: there is no other forward
-        compatibility.
+        """Return the target itself, then its generic family: there is no
+        other forward compatibility.
         """
         family = _FAMILY.get(target)
         return (target, family) if family else (target,)
 
     def has_device_wheels(self, toolkit: Toolkit | None) -> bool:
-        """Return true from ROCm 7.14 on: `rocm-sdk-device-gfx942` (ROCm/TheRock @89553ce,
-        docs/packaging/python_packaging.md).
+        """Return true from ROCm 7.14 on: `rocm-sdk-device-gfx942`
+        (ROCm/TheRock @89553ce, docs/packaging/python_packaging.md).
         """
         return toolkit is not None and Version(toolkit.version) >= _FIRST_WITH_DEVICE_WHEELS
 

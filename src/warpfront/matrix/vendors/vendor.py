@@ -70,8 +70,8 @@ class Vendor(Protocol):
         return ()
 
     def shipped_archs(self, entries: tuple[str, ...]) -> frozenset[str]:
-        """Return a compat table's arch list (`12.0+PTX`, `gfx90a`) as `get_arch_list()` would
-        say it.
+        """Return a compat table's arch list (`12.0+PTX`, `gfx90a`) as `get_arch_list()`
+        would say it.
         """
         return frozenset(entries)
 

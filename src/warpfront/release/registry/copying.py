@@ -132,8 +132,8 @@ def _blobs_of(manifest: RegistryManifest) -> tuple[Descriptor, ...]:
 def _copy_blobs(
     source: Repository, target: Repository, blobs: Sequence[Descriptor], mount_from: Sequence[str]
 ) -> tuple[BlobTransfer, ...]:
-    """Copy several blobs at once. If one fails, or the caller is stopped, the others read no
-    further.
+    """Copy several blobs at once. If one fails, or the caller is stopped, the others
+    read no further.
     """
     stop = threading.Event()
 

@@ -292,8 +292,8 @@ class Exchange:
         return is_loopback(urlsplit(url).netloc) and self.origin.startswith("http://")
 
     def _speaks_tls(self) -> bool:
-        """Return whether the registry on this machine speaks TLS: by a handshake, without a
-        request.
+        """Return whether the registry on this machine speaks TLS: by a handshake,
+        without a request.
         """
         parts = urlsplit(f"//{self.host}")
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

@@ -326,8 +326,8 @@ class LayoutRegistry:
 
 
 def parts_of(document: Document) -> tuple[Descriptor, ...]:
-    """Return the parts that have to exist before it: config and layers, or the children of an
-    index.
+    """Return the parts that have to exist before it: config and layers, or the children
+    of an index.
     """
     if isinstance(document, ImageManifest):
         return (document.config, *document.layers)

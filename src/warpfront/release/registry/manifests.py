@@ -157,8 +157,8 @@ def as_object(descriptor: Descriptor) -> dict[str, Any]:
 
 
 def referrer_of(manifest: RegistryManifest) -> Descriptor:
-    """Return an artifact's entry in a list of referrers: with its type and annotations. Raises
-    `ValueError`.
+    """Return an artifact's entry in a list of referrers: with its type and
+    annotations. Raises `ValueError`.
     """
     document = read_document(manifest)
     return Descriptor(

@@ -1,9 +1,9 @@
 """Upload of a blob into a repository: whole or in pieces, resumed after a cut, begun anew where
 that cannot be. Edge.
 
-A registry without chunked uploads gets the blob at once; a piece that is too large makes later ones
-smaller. After a failure the registry's own count of bytes is read; the number of sent bytes proves
-nothing.
+A registry without chunked uploads gets the blob at once; a piece that is too large makes later
+ones smaller. After a failure the registry's own count of bytes is read; the number of sent
+bytes proves nothing.
 """
 
 from __future__ import annotations
@@ -166,8 +166,8 @@ class Upload:
             self._begin()
 
     def _close(self) -> None:
-        """Send the last request: with the digest, and with all bytes where they were not sent
-        before.
+        """Send the last request: with the digest, and with all bytes where they were
+        not sent before.
         """
         count = self._source.size_bytes if self._whole else 0
         url = _with_digest(self._location, self._source.digest)

@@ -1,7 +1,7 @@
 """Licences from a package's own words, and their conditions for redistribution. Pure.
 
-Words are data (`data/licences.toml`). Anything that they do not state for certain is unknown, never
-guessed.
+Words are data (`data/licences.toml`). Anything that they do not state for certain is
+unknown, never guessed.
 """
 
 from __future__ import annotations

@@ -42,8 +42,8 @@ class Part:
 
     @property
     def ref(self) -> str:
-        """Return the unique reference of a part: one that several wheels bundle is there
-        several times.
+        """Return the unique reference of a part: one that several wheels bundle is
+        there several times.
         """
         return f"{self.within}!{self.purl}" if self.within else self.purl
 
@@ -69,8 +69,8 @@ class Bill:
 
     @property
     def purl(self) -> str:
-        """Return the purl of the image without its digest: a document about it is attached to
-        that.
+        """Return the purl of the image without its digest: a document about it is
+        attached to that.
         """
         return _purl("oci", "", self.name.rpartition("/")[2], self.tag, {})
 
@@ -86,8 +86,8 @@ def bill_of(
     source: str,
 ) -> Bill:
     """Return the bill of a cell's image: `contents` are those that `load` listed in it, `base`
-    is its base, `roots` are the image's own requirements (`roots_of`), `created` and `source` its
-    labels'.
+    is its base, `roots` are the image's own requirements (`roots_of`), `created` and
+    `source` its labels'.
     """
     own_urls = {index.url for index in cell.own_indexes}
     distributions = {

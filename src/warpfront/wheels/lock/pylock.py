@@ -117,8 +117,8 @@ def variant_rule(cell: Cell) -> VariantRule | None:
 
 
 def dump_lock(lock: WheelLock) -> str:
-    """Return `lock` as the text of `pylock.<cell>.toml`: sorted, and the same bytes on every
-    machine.
+    """Return `lock` as the text of `pylock.<cell>.toml`: sorted, and the same bytes
+    on every machine.
     """
     patched = {wheel.package for wheel in lock.patched}
     document = Pylock(
@@ -258,8 +258,8 @@ def gone_back(before: WheelLock, after: WheelLock) -> tuple[str, ...]:
 
 
 def difference(lock: WheelLock, parent: WheelLock) -> tuple[LockedWheel, ...]:
-    """Return the wheels that `lock` adds to its parent's. A child never changes what its parent
-    has.
+    """Return the wheels that `lock` adds to its parent's. A child never changes what
+    its parent has.
     """
     wheels = {wheel.name: wheel for wheel in lock.wheels}
     for theirs in parent.wheels:
@@ -578,8 +578,8 @@ def _read_python(document: Pylock, path: str) -> str:
 
 
 def _without_labels(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the document with the names that `packaging` knows: the labels of variants are
-    read apart.
+    """Return the document with the names that `packaging` knows: the labels of variants
+    are read apart.
     """
     packages = raw.get("packages")
     if not isinstance(packages, list):

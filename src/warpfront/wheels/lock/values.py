@@ -97,10 +97,10 @@ class Distribution:
 class UnmetDemand:
     """A demand on the torch stack that is not met in a cell.
 
-    `chain` are the packages from the image's own requirement to the one that demands (`vllm
-    0.11.0`, `xformers 0.0.32`); empty if the image's own requirement demands it. `asker` is the
-    name of the last. `wanted` is the demand, `instead` the state of the cell (like `torch
-    2.13.0+cpu`).
+    `chain` are the packages from the image's own requirement to the one that demands
+    (`vllm 0.11.0`, `xformers 0.0.32`); empty if the image's own requirement demands it.
+    `asker` is the name of the last. `wanted` is the demand, `instead` the state of the
+    cell (like `torch 2.13.0+cpu`).
     """
 
     asker: str
@@ -178,9 +178,9 @@ class PatchedWheel:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WheelLock:
     """All wheels of a cell, its parents' included. `inputs_digest` is `LockInputs.digest` at
-    the time of locking. `relaxed` are the packages with waived demands on the torch stack, `builds`
-    those built against it, `patched` those that differ from their authors'; those of the parents
-    included.
+    the time of locking. `relaxed` are the packages with waived demands on the torch stack,
+    `builds` those built against it, `patched` those that differ from their authors'; those
+    of the parents included.
     """
 
     cell_id: str

@@ -47,8 +47,8 @@ class VersionDemand:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stack:
     """A cell's torch stack: `held` maps name to version, `answered` maps name to version of the
-    shim in its place, and forbidden names map to a reason. `needs` are the stack's demands on other
-    distributions.
+    shim in its place, and forbidden names map to a reason. `needs` are the stack's demands
+    on other distributions.
     """
 
     held: Mapping[str, str]
@@ -242,8 +242,8 @@ class _Walk:
                     self._waiting.append(node)
 
     def _applies(self, requirement: Requirement, asker: _Node | None) -> bool:
-        """Return true if its marker is true: for an extra's node because of the extra, else
-        without one.
+        """Return true if its marker is true: for an extra's node because of the extra,
+        else without one.
         """
         if requirement.marker is None:
             return asker is None or asker[1] == ""

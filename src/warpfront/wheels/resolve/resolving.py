@@ -425,8 +425,8 @@ class _Resolving:
 
     def _fitting_extras(self, distributions: Iterable[Distribution], stack: Stack) -> str:
         """Return a requirement of the image with an extra for another release of a toolkit
-        (`jax[cuda13]` for `jax[cuda12]`) that would leave the stack as it is; "" where there is
-        none.
+        (`jax[cuda13]` for `jax[cuda12]`) that would leave the stack as it is; "" where
+        there is none.
         """
         requires = {
             distribution.name: " ".join(distribution.requires) for distribution in distributions

@@ -167,8 +167,8 @@ class VariantPages:
         files: Iterable[Link],
         transport: Transport,
     ) -> TakenVariant | None:
-        """Return the best by build number, then by label, then by platform, as PEP 825 orders
-        them.
+        """Return the best by build number, then by label, then by platform, as PEP
+        825 orders them.
         """
         rule = self._inputs.variants
         assert rule is not None

@@ -77,8 +77,8 @@ def archive_commit(url: str, commit: str, target: Path, *, subdirectory: str, ru
 
 
 def unpack(archive: Path, folder: Path) -> Path:
-    """Return the one project in an archive, in `folder`: an sdist's own folder, or all of our
-    own tar.
+    """Return the one project in an archive, in `folder`: an sdist's own folder, or all of
+    our own tar.
     """
     with storing(folder):
         folder.mkdir(parents=True, exist_ok=True)

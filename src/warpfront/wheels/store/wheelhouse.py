@@ -640,8 +640,8 @@ def _one_at_a_time(on_progress: Progress) -> Progress:
 
 @contextlib.contextmanager
 def _locked(path: Path, stop: threading.Event) -> Iterator[FileIO | None]:
-    """Yield `path` open for appending and ours alone; None when another process finished it
-    meanwhile.
+    """Yield `path` open for appending and ours alone; None when another process
+    finished it meanwhile.
     """
     while True:
         with path.open("ab+", buffering=0) as stream:
@@ -697,8 +697,8 @@ def _verify(wheel: LockedWheel, part: FileIO, source: str) -> None:
 
 
 def _linked(link: Link, wheel: LockedWheel, target: Path) -> bool:
-    """Make `target` a hard link to a local file with the right bytes; return false if it cannot
-    be.
+    """Make `target` a hard link to a local file with the right bytes; return false if
+    it cannot be.
     """
     source = local_path(link.url)
     if source is None:

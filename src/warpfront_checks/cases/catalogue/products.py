@@ -258,8 +258,8 @@ ATTENTION: tuple[Operation, ...] = (
 
 
 def _recurrent(name: str, gates: int) -> Operation:
-    """Return the record of a recurrent layer: steps, sequences, inputs and states, with both
-    biases.
+    """Return the record of a recurrent layer: steps, sequences, inputs and states,
+    with both biases.
     """
     state = "(b[None], b[None])" if name == "lstm" else "b[None]"
     weights = "[w.flatten(0, 1) for w in (c, d, e, f)]"

@@ -1,9 +1,9 @@
 """C, C++, CUDA and HIP text with comments and literals blanked, for rules to search. Pure.
 
-`blank` returns code of the same length with comments, the insides of literals and preprocessor
-lines as spaces. An offset in it is therefore an offset in the file. It takes one pass of
-expressions with possessive or atomic alternatives, so a character is read a bounded number of
-times.
+`blank` returns code of the same length with comments, the insides of literals and
+preprocessor lines as spaces. An offset in it is therefore an offset in the file. It takes one
+pass of expressions with possessive or atomic alternatives, so a character is read a bounded
+number of times.
 
 Trigraphs, and identifiers that a backslash splits over two lines, are not joined. Compilers warn
 about the first, and the second is not used in practice by any project.
