@@ -536,7 +536,7 @@ EACH: Mapping[str, Mapping[str, Sized]] = {
     "lists": LISTS,
 }
 # The case engine crosses these with sizes on the CPU (`cases.session.SEEN_ON`).
-CROSSED = ("products", "convolutions")
+CROSSED = ("products",)
 SIZES = HazardClass(
     name="sizes",
     asks="is an operation right whichever of its sizes is one, odd, whole tiles or long",

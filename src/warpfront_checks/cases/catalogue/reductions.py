@@ -31,17 +31,18 @@ REDUCTIONS: tuple[Operation, ...] = (
     _sum("trace", "torch.trace(a)", "m n"),
     _nearly("mean", "torch.mean(a, {dim}, keepdim={keepdim})", out=True, least=0.0, **KEPT),
     _nearly("mean of all", "torch.mean(a)", least=0.0, total=True),
+    # Quarters only: each factor is a float32, so that equal ones round alike in no sum of errors.
     _nearly(
         "prod",
         "torch.prod(1 + a / 2 ** 20, {dim}, keepdim={keepdim})",
-        values=("normal", "quarters"),
+        values=("quarters",),
         halves=False,
         **KEPT,
     ),
     _nearly(
         "prod of all",
         "torch.prod(1 + a / 2 ** 20)",
-        values=("normal", "quarters"),
+        values=("quarters",),
         halves=False,
         total=True,
     ),
@@ -57,7 +58,7 @@ REDUCTIONS: tuple[Operation, ...] = (
     _nearly(
         "cumprod",
         "torch.cumprod(1 + a / 2 ** 20, {dim})",
-        values=("normal", "quarters"),
+        values=("quarters",),
         halves=False,
         dim=DIM,
     ),
