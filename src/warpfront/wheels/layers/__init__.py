@@ -1,1 +1,0 @@
-"""Image layers made from single wheels; needs the extra `layers`. Words."""
