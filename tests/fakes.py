@@ -183,6 +183,9 @@ class FakeEngine:
     def content(self, image_id: str) -> Path | None:
         return self.contents.get(image_id)
 
+    def adopt(self, blobs: Iterable[Path]) -> None:
+        """It is sent them."""
+
     def export(self, reference: str, folder: Path) -> str:
         self._answer()
         image = self.image(reference)

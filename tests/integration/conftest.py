@@ -40,6 +40,7 @@ CPU_IMAGE = "localhost/warpfront/torch:2.13.0-cpu-py3.11"
 LONGEST = (
     "guard_suite",
     "faults",
+    "spreading",
     "reproducible",
     "layers",
     "cpu_path",

@@ -12,7 +12,7 @@ from typing import Literal
 
 import yaml
 
-from warpfront.images.bake import CACHE_VARIABLE
+from warpfront.matrix.nodes import CACHE_VARIABLE
 from warpfront.matrix.project_values import CiOptions
 from warpfront.matrix.runners import Runner
 

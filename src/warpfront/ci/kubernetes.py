@@ -1,5 +1,5 @@
 """Machines of a cluster, from the same table: a scale set of GitHub's runners for each row that is
-one, and pods of BuildKit for them. Pure.
+one, and pods of BuildKit for builders. Pure.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ def kubernetes_files(
     templates: Mapping[str, str],
     *,
     source: str,
+    pods: int,
 ) -> dict[str, str]:
-    """Return values of the chart `gha-runner-scale-set` for each scale set, and manifests of
-    BuildKit; by path. https://github.com/actions/actions-runner-controller
+    """Return values of the chart `gha-runner-scale-set` for each scale set, and manifests of so
+    many `pods` of BuildKit; by path. https://github.com/actions/actions-runner-controller
     """
     sets = [runner for runner in runners if runner.scale_set]
     text = templates["scale-set.values.yaml"]
@@ -33,8 +34,10 @@ def kubernetes_files(
         + filled(text, **_values(runner_set, images, source))
         for runner_set in sets
     }
-    if sets:
-        manifests = filled(templates["buildkit.yaml"], buildkit=images["buildkit"])
+    if sets or pods:
+        manifests = filled(
+            templates["buildkit.yaml"], buildkit=images["buildkit"], pods=str(max(pods, 1))
+        )
         files[f"{FOLDER}/buildkit.yaml"] = HEADER + manifests
     return files
 

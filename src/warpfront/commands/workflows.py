@@ -33,7 +33,7 @@ from warpfront.wheels.site import read_site
 
 REQUIREMENTS = "ci/requirements.txt"
 _PROJECT = "pyproject.toml"
-# What jobs need beyond the base install: layers in zstd, a cell's `project:`, and SBOMs.
+# What jobs need beyond the base install: `build --layers`, a cell's `project:`, and SBOMs.
 _EXTRAS = ("layers", "port", "publish")
 _PACKAGE = f"warpfront[{','.join(_EXTRAS)}]"
 _BACKEND = "hatchling>=1.27"
@@ -63,7 +63,7 @@ def ci_files(workspace: Workspace, lock: Lock | None = None) -> Mapping[str, str
     path = install.source if install.kind == "requirements" else REQUIREMENTS
     files |= _unless_foreign(robot_files(texts, requirements=path), root)
     source = matrix.project.source
-    files |= kubernetes_files(flow.runners, pinned_images(), texts, source=source)
+    files |= kubernetes_files(flow.runners, pinned_images(), texts, source=source, pods=0)
     if any(runner.trust == "self-hosted" for runner in flow.runners):
         files |= machine_scripts(source, texts)
     old = sorted((root / FOLDER).glob(f"{MAIN}-*.yml"))

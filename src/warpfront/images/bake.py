@@ -16,8 +16,6 @@ SEALED_CONTEXT = "sealed"
 CA_SECRET = "ca"  # noqa: S105 - the name of a BuildKit secret, not its value
 PROXIES_SECRET = "proxies"  # noqa: S105 - as above
 PROXIES_VARIABLE = "WARPFRONT_PROXIES"
-CACHE_VARIABLE = "WARPFRONT_BUILD_CACHE"
-"""A repository: BuildKit keeps the steps of each image there, under a tag of its cell's own."""
 PLATFORMS: Mapping[str, str] = {"x86_64": "linux/amd64", "aarch64": "linux/arm64"}
 
 

@@ -11,7 +11,6 @@ from time import monotonic
 from warpfront.errors import BuildFailedError, EngineError, FailureKind, StoreError, WheelError
 from warpfront.images.bake import (
     CA_SECRET,
-    CACHE_VARIABLE,
     PROXIES_SECRET,
     PROXIES_VARIABLE,
     SEALED_CONTEXT,
@@ -37,6 +36,7 @@ from warpfront.images.registry_ping import registry_reachable
 from warpfront.images.sealed import is_sealed, write_manifest
 from warpfront.images.tools import CellInputs, Tools
 from warpfront.matrix.cell import BaseSource, Cell
+from warpfront.matrix.nodes import CACHE_VARIABLE
 from warpfront.matrix.selection import leaves, with_parents
 from warpfront.step_results import Blocked, Failed
 from warpfront.system.attempt import attempt
@@ -69,8 +69,13 @@ def _output(engine: Engine) -> str:
     return _OUTPUT
 
 
-def build_cells(inputs: CellInputs, tools: Tools, watch: Watch) -> Mapping[str, Built]:
-    """Return an image, built or reused, or an error for each cell id; every cell has a lock."""
+def build_cells(
+    inputs: CellInputs, tools: Tools, watch: Watch, *, layers: bool = False
+) -> Mapping[str, Built]:
+    """Return an image, built or reused, or an error for each cell id; every cell has a lock.
+
+    `layers`: compose images from one layer per wheel, if the engine keeps layers.
+    """
     cells, locks, material = inputs.cells, inputs.locks, inputs.material
     engine, folders = tools.engine, tools.folders
     results = dict[str, Built](unrunnable(cells, engine))
@@ -89,7 +94,7 @@ def build_cells(inputs: CellInputs, tools: Tools, watch: Watch) -> Mapping[str, 
         else:
             to_build.append(item)
     if to_build:
-        results |= _Building(inputs, tools, watch).build(to_build)
+        results |= _Building(inputs, tools, watch, layers=layers).build(to_build)
     by_id = {cell.id: cell for cell in cells}
     for cell_id, result in results.items():
         if isinstance(result, BuiltImage):
@@ -172,8 +177,9 @@ def _built_before(cell: Cell, image: StoredImage, store: Store) -> BuiltImage | 
 class _Building:
     """A bake: its files, its run and its results."""
 
-    def __init__(self, inputs: CellInputs, tools: Tools, watch: Watch) -> None:
+    def __init__(self, inputs: CellInputs, tools: Tools, watch: Watch, *, layers: bool) -> None:
         matrix, folders = inputs.matrix, tools.folders
+        self._layers = layers
         self._cells = matrix.cells
         self._requirements = inputs.material.requirements
         self._project = matrix.project
@@ -202,11 +208,13 @@ class _Building:
         fetched = self._each(items, self._fetch_one, failed)
         for item in fetched:
             self._store.log_path(item.cell.id).unlink(missing_ok=True)
+        # Making a layer also measures the wheel, which the guard's manifest uses.
+        composed = self._composed(fetched) if fetched else {}
         ready = self._each(fetched, self._seal_one, failed)
         if not ready:
             return failed
         by_id = {item.cell.id: item for item in ready}
-        targets = [self._target(item, by_id) for item in ready]
+        targets = [self._target(item, by_id, composed) for item in ready]
         folder = self._store.folder / ".bake"
         file = folder / "bake.json"
         write_json(file, bake_file(targets))
@@ -277,18 +285,47 @@ class _Building:
     def _sealed_folder(self, cell: Cell) -> Path:
         return self._store.cell_folder(cell.id) / "sealed"
 
+    def _composed(self, items: list[Prepared]) -> Mapping[str, dict[str, str]]:
+        """Return the contexts of images composed of layers, if the engine stores layers."""
+        if not (self._layers and self._engine.features().containerd_store):
+            return {}
+        # Imported here: layers need the extra `layers`.
+        from warpfront.images.composing import Composer  # noqa: PLC0415
+        from warpfront.wheels.layers.layer_store import LayerStore  # noqa: PLC0415
+
+        return Composer(
+            store=self._store,
+            layers=LayerStore(self._cache / "layers", self._wheelhouse),
+            watch=self._watch,
+            contexts=lambda item: {
+                **self._base_contexts(item, {}),
+                TOOLS_CONTEXT: str(self._tools()),
+            },
+            secrets=self._secrets,
+            request=lambda file, targets, folder: dataclasses.replace(
+                self._request(file, items), targets=targets, leaves=targets, writable=(folder,)
+            ),
+            on_step=self._on_step,
+            adopt=self._engine.adopt,
+        ).composed(items)
+
     def _secrets(self, item: Prepared) -> tuple[str, ...]:
         needs_network = bool(item.cell.compiler and item.cell.compiler.apt)
         return build_secrets(self._site) if needs_network else ()
 
-    def _target(self, item: Prepared, building: Mapping[str, Prepared]) -> BakeTarget:
+    def _target(
+        self,
+        item: Prepared,
+        building: Mapping[str, Prepared],
+        composed: Mapping[str, dict[str, str]],
+    ) -> BakeTarget:
         cell = item.cell
         self._store.write_context(cell.id, item.rendered.context)
         self._store.save(cell.id, "render", item.rendered)
         return BakeTarget(
             name=cell.id,
             context=str(self._store.context_folder(cell.id)),
-            contexts=self._contexts(item, building),
+            contexts=self._contexts(item, building, composed.get(cell.id)),
             tag=cell.local_reference,
             labels=image_labels(
                 cell,
@@ -305,8 +342,14 @@ class _Building:
             moment=self._provenance.created,
         )
 
-    def _contexts(self, item: Prepared, building: Mapping[str, Prepared]) -> dict[str, str]:
-        contexts = self._base_contexts(item, building)
+    def _contexts(
+        self,
+        item: Prepared,
+        building: Mapping[str, Prepared],
+        composed: dict[str, str] | None,
+    ) -> dict[str, str]:
+        # BuildKit wants to know of every name that stages name, also of those that it leaves out.
+        contexts = {**self._base_contexts(item, building), **(composed or {})}
         if item.rendered.wheels:
             contexts[WHEELS_CONTEXT] = str(self._wheels_view(item))
             contexts[TOOLS_CONTEXT] = str(self._tools())

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from warpfront.errors import BlockedError, RenderError
 from warpfront.images.built import RenderedImage
-from warpfront.images.byte_code import BYTE_CODE_FILES
 from warpfront.images.protection import GUARD_ENVIRONMENT, POLICY, RELAXED
 from warpfront.images.slimming import slim_files
+from warpfront.images.stages import BYTE_CODE_FILES
 from warpfront.matrix.cell import ENVIRONMENT_PYTHON, Cell, Compiler
 from warpfront.matrix.device_variables import device_fault
 from warpfront.system.digests import frozen

@@ -1,5 +1,7 @@
 """Removal of the files of `slim:` in a RUN: a program mounted for the step that installs, and
 its globs. Pure.
+
+Layers of wheels are made without those files (`wheels.streamed`); both ways give the same files.
 """
 
 from __future__ import annotations

@@ -490,6 +490,23 @@ class InstallText:
     requirements: Annotated[str, *_path] | None = None
 
 
+@strict_dataclass
+class NodeText:
+    """An entry of `builders:`, engines for parallel builds: by `host` (as DOCKER_HOST), by
+    docker `context`, or a builder of `buildx` (remote, in Kubernetes), whose images come to this
+    machine's engine; without any, this machine's own. `room_gb` bounds what is built there at once,
+    `cache` is a repository for BuildKit's steps.
+    """
+
+    host: Annotated[str, Field(pattern=r"^(unix|ssh|tcp)://\S+$")] | None = None
+    context: Label | None = None
+    buildx: Label | None = None
+    machine: MachineName = DEFAULT_MACHINE
+    slots: Annotated[int, Field(ge=1, le=64)] = 1
+    room_gb: Annotated[int, Field(ge=1, le=100_000)] = 100
+    cache: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9./:_-]*$")] | None = None
+
+
 def _kind_of_index(value: object) -> str:
     return "address" if isinstance(value, str) else "own"
 
@@ -515,6 +532,7 @@ class MatrixText:
     runners: Mapping[Name, RunnerText] = field(default_factory=dict)
     ci: CiText = field(default_factory=CiText)
     install: InstallText | None = None
+    builders: Mapping[Name, NodeText] = field(default_factory=dict)
     indexes: Mapping[IndexName, IndexText] = field(default_factory=dict)
     allow_builds: tuple[PackageName, ...] = ()
     allow_variants: tuple[PackageName, ...] = ()

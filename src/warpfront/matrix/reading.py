@@ -13,6 +13,7 @@ from warpfront.matrix.compat import Compat
 from warpfront.matrix.expansion import expand_points
 from warpfront.matrix.install import Install, make_install
 from warpfront.matrix.language import MatrixText
+from warpfront.matrix.nodes import BuildNode, make_nodes
 from warpfront.matrix.project_values import (
     AllowedVulnerability,
     Channel,
@@ -37,6 +38,7 @@ class Matrix:
     compilers: tuple[CompilerBase, ...] = ()
     channels: tuple[Channel, ...] = ()
     runners: tuple[Runner, ...] = ()
+    nodes: tuple[BuildNode, ...] = ()
     ci: CiOptions = field(default_factory=CiOptions)
     install: Install | None = None
     maintenance: Maintenance = field(default_factory=Maintenance)
@@ -60,8 +62,9 @@ def read_matrix(text: str, *, path: str, compat: Compat) -> Matrix:
     maker.make(points)
     channels, misread = read_channels(written, document, tuple(maker.cells))
     runners, wrong_runners = make_runners(written, document)
+    nodes, wrong_nodes = make_nodes(written, document)
     install, wrong_install = make_install(written.install, document)
-    wrong = (*wrong_runners, *wrong_install)
+    wrong = (*wrong_runners, *wrong_nodes, *wrong_install)
     every_problem = sorted({*problems, *maker.problems, *misread, *wrong})
     if every_problem:
         raise MatrixError(tuple(every_problem))
@@ -82,6 +85,7 @@ def read_matrix(text: str, *, path: str, compat: Compat) -> Matrix:
         compilers=tuple(maker.compilers),
         channels=channels,
         runners=runners,
+        nodes=nodes,
         ci=CiOptions(
             unchecked=written.ci.unchecked,
             notify=written.ci.notify,

@@ -22,8 +22,10 @@ def build(
     watch: Watch,
     *,
     locks: Mapping[str, Locked] | None = None,
+    layers: bool = False,
 ) -> Mapping[str, Built]:
-    """Return images of the selected cells and their parents, built or reused.
+    """Images for the selected cells and their parents, built or reused. `layers`: put
+    together of layers that each wheel has once for all images, where the engine takes them.
 
     `locks` are the results of the steps before, read from images/locks/ if none are given.
     """
@@ -40,5 +42,5 @@ def build(
             return bad
         inputs = CellInputs(cells=cells, locks=complete, matrix=matrix, material=material)
         tools = Tools(engine=connect(environment()), folders=folders, site=site_when_needed())
-        built = build_cells(inputs, tools, watch)
+        built = build_cells(inputs, tools, watch, layers=layers)
     return {**bad, **built}

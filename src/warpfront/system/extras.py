@@ -11,6 +11,8 @@ EXTRAS = {
     "tree_sitter": "port",
     "tree_sitter_cuda": "port",
     "tree_sitter_python": "port",
+    "installer": "layers",
+    "isal": "layers",
     "zstandard": "layers",
     "matplotlib": "charts",
     "packageurl": "publish",

@@ -72,6 +72,31 @@ def test_a_machine_has_one_name_whatever_the_engine_calls_it(said: str, machine:
     assert engine.machine == machine
 
 
+@pytest.mark.parametrize(
+    ("own", "elsewhere", "linked"), [(True, False, 1), (False, False, 0), (True, True, 0)]
+)
+def test_only_an_engine_of_our_own_that_builds_itself_is_given_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, own: bool, elsewhere: bool, linked: int
+) -> None:
+    class Client:
+        def info(self) -> dict[str, str]:
+            return {"DockerRootDir": str(tmp_path / "data")}
+
+        def close(self) -> None: ...
+
+    given: list[tuple[object, ...]] = []
+    monkeypatch.setattr(room, "link_blobs", lambda *files, mounted: given.append((*files, mounted)))
+    client: Any = Client()
+    again: Any = functools.partial(Client)
+    host = embedded.EnginePlace(state=tmp_path).host if own else "unix:///var/run/docker.sock"
+    engine = room.DockerEngine(client, host, build_environment={}, cache=Path(), again=again)
+    monkeypatch.setitem(vars(engine), "builds_elsewhere", elsewhere)
+    engine.adopt([tmp_path / "abc"])
+    data = tmp_path / "data"
+    folder = data / "containerd" / "daemon" / room._CONTENT / "blobs" / "sha256"
+    assert given == [([tmp_path / "abc"], folder, data)] * linked
+
+
 PLAIN = ["name=seccomp,profile=builtin", "name=cgroupns"]
 ME = f"{os.getuid()}:{os.getgid()}"
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from rendering import render
 
 from warpfront.errors import RenderError
-from warpfront.images.byte_code import BYTE_CODE_FILES
 from warpfront.images.protection import GUARD_ENVIRONMENT
 from warpfront.images.render import Templates, requirements_text
+from warpfront.images.stages import BYTE_CODE_FILES
 from warpfront.matrix.cell import Compiler
 
 IN_A_WORD = set(string.ascii_letters + string.digits + "._:/@+=,%~-")

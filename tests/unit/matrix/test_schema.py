@@ -70,7 +70,7 @@ def examples() -> list[Any]:
     return found
 
 
-OTHER_KEYS = {"indexes", "allow_variants", "maintenance", "ci"}
+OTHER_KEYS = {"indexes", "builders", "allow_variants", "maintenance", "ci"}
 
 
 def in_a_matrix(example: str, reader: Callable[[str], Any]) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib.machinery
 import importlib.util
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -66,6 +67,44 @@ def noop(scripts_folder: None) -> Any:
 def cold(scripts_folder: None) -> Any:
     _ = scripts_folder
     return _script("bench-cold")
+
+
+@pytest.fixture(scope="module")
+def layers(scripts_folder: None) -> Any:
+    _ = scripts_folder
+    return _script("bench-layers")
+
+
+def test_an_engines_disk_counts_a_link_once_and_tells_what_is_unpacked(
+    layers: Any, tmp_path: Path
+) -> None:
+    kept = tmp_path / "data" / "containerd" / "daemon"
+    packed, unpacked = kept / "io.containerd.content.v1", kept / "io.containerd.snapshotter.v1.o"
+    for folder in (packed, unpacked):
+        folder.mkdir(parents=True)
+    (packed / "blob").write_bytes(os.urandom(100_000))
+    (packed / "again").hardlink_to(packed / "blob")
+    (unpacked / "file").write_bytes(os.urandom(300_000))
+    alone = layers.snapshot_bytes(tmp_path)
+    assert 300_000 <= alone < 310_000
+    assert 400_000 <= layers.disk_bytes(tmp_path) < 420_000
+
+
+def test_costs_are_medians_beside_the_named_design(layers: Any) -> None:
+    def cost(seconds: float, mebibytes: int) -> Any:
+        size = mebibytes << 20
+        return layers.Cost(
+            processor_seconds=seconds,
+            seconds=1.0,
+            disk_bytes=size,
+            snapshot_bytes=size // 2,
+            packed_bytes=size // 4,
+        )
+
+    costs = {"ours": [cost(7, 4), cost(99, 8), cost(7, 8)], "theirs": [cost(10, 16)]}
+    text = layers.cost_table(costs, "theirs")
+    assert "| ours | 7.0 | 0.70 | 1 | 8 | 4 | 2 |" in text
+    assert "| theirs | 10.0 | 1.00 | 1 | 16 | 8 | 4 |" in text
 
 
 def test_contenders_take_turns_and_each_turn_is_prepared(benchmark: Any) -> None:

@@ -117,16 +117,26 @@ def build(
     json: Json = False,
     dry_run: DryRun = False,
     locked: Locked = False,
+    layers: Annotated[
+        bool,
+        Option("put together of layers made once for each wheel, where the engine keeps such"),
+    ] = False,
+    spread: Annotated[bool, Option("on every engine of `builders:` at once")] = False,
 ) -> None:
     """Build images of the selected cells, reusing those whose content exists."""
     from warpfront import pipeline
 
     workspace = workspace_here()
+    if spread and not dry_run:
+        from warpfront.commands.spreading import spread as build_on_all
+
+        finish(build_on_all(workspace, cells, display), json=json)
+        return
     if dry_run:
         print_plan(pipeline.plan(workspace, cells, display), json=json)
         return
     locks = complete_locks(workspace, cells, display, locked=locked)
-    results = pipeline.build(workspace, cells, display, locks=locks)
+    results = pipeline.build(workspace, cells, display, locks=locks, layers=layers)
     finish(results, json=json)
 
 

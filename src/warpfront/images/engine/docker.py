@@ -50,6 +50,7 @@ from warpfront.images.engine import (
     packages,
 )
 from warpfront.images.engine.line_splitter import LineSplitter
+from warpfront.images.engine.linking import link_blobs
 from warpfront.images.engine.rootfs import image_archive
 from warpfront.images.engine.transfers import STALL_SECONDS, Transfer
 from warpfront.matrix.devices import DeviceAccess, HostDevices
@@ -269,6 +270,14 @@ class DockerEngine:
             (place / _CONTENT for place in places if os.access(place / _CONTENT / blob, os.R_OK)),
             None,
         )
+
+    def adopt(self, blobs: Iterable[Path]) -> None:
+        with self._translated():
+            root = Path(str(self._client.info().get("DockerRootDir", "")))
+        # Only an engine of our own: in another's folders we have no business.
+        if embedded.EnginePlace(state=root.parent).host == self._host and not self.builds_elsewhere:
+            folder = root / "containerd" / "daemon" / _CONTENT / "blobs" / "sha256"
+            link_blobs(blobs, folder, mounted=root)
 
     def export(self, reference: str, folder: Path) -> str:
         aside = folder.with_suffix(".tar")

@@ -147,6 +147,11 @@ class Engine(Protocol):
         engine itself may.
         """
 
+    def adopt(self, blobs: Iterable[Path]) -> None:
+        """Take blobs, each in a file that its digest names, without reading them: the caller
+        has hashed them. An engine that cannot receives them when a build needs them.
+        """
+
     def export(self, reference: str, folder: Path) -> str:
         """Return the image as an OCI layout in a new `folder`; the digest by which that has it."""
 

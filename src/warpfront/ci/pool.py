@@ -1,0 +1,138 @@
+"""Assignment of images to builders: a chain goes to the builder with its layers from last time,
+by its fingerprint alone. It goes to another only where a builder would be idle. Pure.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from warpfront.matrix.nodes import BuildNode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """A chain of images that one builder makes, parents first. `fingerprint` is the digest of
+    its base; `size_bytes` is the room that it takes while it is built. `made_on` is the node that
+    has all of it already, from before.
+    """
+
+    name: str
+    machine: str
+    fingerprint: str
+    size_bytes: int
+    cells: tuple[str, ...]
+    made_on: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """Builders and what they have to do. `waiting` goes from the largest; `running` maps a load to
+    the node that has it. Who is `lost` gets nothing more.
+    """
+
+    nodes: tuple[BuildNode, ...]
+    waiting: tuple[Load, ...]
+    running: Mapping[Load, BuildNode] = field(default_factory=dict)
+    lost: frozenset[str] = frozenset()
+
+    @property
+    def living(self) -> tuple[BuildNode, ...]:
+        return tuple(node for node in self.nodes if node.name not in self.lost)
+
+    def begin(self) -> tuple[Pool, tuple[tuple[Load, BuildNode], ...]]:
+        """Return the pool after every possible start, and the started loads with their nodes."""
+        pool, assignments = self, []
+        while assignment := pool._next():
+            load, node = assignment
+            assignments.append(assignment)
+            pool = dataclasses.replace(
+                pool,
+                waiting=tuple(
+                    waiting_load for waiting_load in pool.waiting if waiting_load is not load
+                ),
+                running={**pool.running, load: node},
+            )
+        return pool, tuple(assignments)
+
+    def end(self, load: Load) -> Pool:
+        """Return the pool after a load was built, or failed for a reason that is its own."""
+        remaining = {other: node for other, node in self.running.items() if other != load}
+        return dataclasses.replace(self, running=remaining)
+
+    def lose(self, node: BuildNode) -> Pool:
+        """Return the pool without a node whose engine is gone: its loads wait again,
+        for the others.
+        """
+        back = [load for load, other in self.running.items() if other == node]
+        remaining = {load: other for load, other in self.running.items() if other != node}
+        return dataclasses.replace(
+            self,
+            waiting=_largest_first([*self.waiting, *back]),
+            running=remaining,
+            lost=self.lost | {node.name},
+        )
+
+    def _next(self) -> tuple[Load, BuildNode] | None:
+        """Return the next load and its node: first each node's own; then, for an idle node, the
+        load that is furthest from its turn.
+        """
+        free = [node for node in self.living if self._is_free(node)]
+        if not free:
+            return None
+        for load in self.waiting:
+            home = self._home(load)
+            if home in free and self._has_room(home, load):
+                return load, home
+        idle = [node for node in free if node not in self.running.values()]
+        moving = [load for load in self.waiting if not self._owner(load)]
+        for load in reversed(moving):
+            for node in preference(load.fingerprint, idle):
+                if self._has_room(node, load):
+                    return load, node
+        return None
+
+    def _owner(self, load: Load) -> BuildNode | None:
+        """Return the node that has it already, and can look it up in no time."""
+        return next((node for node in self.living if node.name == load.made_on), None)
+
+    def _home(self, load: Load) -> BuildNode | None:
+        if owner := self._owner(load):
+            return owner
+        able = (node for node in self.living if _could(node, load))
+        return next(iter(preference(load.fingerprint, able)), None)
+
+    def _is_free(self, node: BuildNode) -> bool:
+        return sum(busy == node for busy in self.running.values()) < node.slots
+
+    def _has_room(self, node: BuildNode, load: Load) -> bool:
+        used_bytes = sum(
+            running.size_bytes for running, other in self.running.items() if other == node
+        )
+        return _could(node, load) and used_bytes + load.size_bytes <= node.room_bytes
+
+
+def make_pool(nodes: Iterable[BuildNode], loads: Iterable[Load]) -> Pool:
+    """Return a pool in which nothing has begun."""
+    return Pool(nodes=tuple(nodes), waiting=_largest_first(loads))
+
+
+def preference(fingerprint: str, nodes: Iterable[BuildNode]) -> list[BuildNode]:
+    """Return the nodes in the order of preference for a fingerprint: the highest random weight
+    first. A node that joins or leaves then moves only its own loads (Thaler and Ravishankar, 1998).
+    """
+
+    def weight(node: BuildNode) -> bytes:
+        return hashlib.sha256(f"{fingerprint}\0{node.name}".encode()).digest()
+
+    return sorted(nodes, key=weight, reverse=True)
+
+
+def _could(node: BuildNode, load: Load) -> bool:
+    return node.machine == load.machine and load.size_bytes <= node.room_bytes
+
+
+def _largest_first(loads: Iterable[Load]) -> tuple[Load, ...]:
+    return tuple(sorted(loads, key=lambda load: (-load.size_bytes, load.name)))

@@ -1,0 +1,228 @@
+"""spreading: chains of images on several engines at once, each by a child process of its own; what
+an engine had that went away is built on the others.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+
+from warpfront.ci.changes import CellState
+from warpfront.ci.flow import LEFT
+from warpfront.ci.pool import Load, Pool, make_pool
+from warpfront.commands.dispatching import fingerprint
+from warpfront.commands.gathering import gather
+from warpfront.errors import EngineError, InputError
+from warpfront.images.built import BuiltImage
+from warpfront.images.engine import connect
+from warpfront.matrix.cell import Cell, Selection
+from warpfront.matrix.nodes import BUILDER_VARIABLE, BuildNode
+from warpfront.matrix.selection import selected_with_parents
+from warpfront.pipeline.workspace import Workspace
+from warpfront.step_results import Blocked, Failed
+from warpfront.system.digests import digest_of
+from warpfront.system.process import Command, Run, environment, run, stop_all
+from warpfront.system.progress import Watch
+from warpfront.system.store import Store
+from warpfront.wheels.project_folders import IMAGES_FOLDER, Folders
+
+_FOLDER = ".builders"
+_LAYERS_TO_UNPACKED = 3
+"""What a chain takes while it is built beside what its wheels take packed: docs/performance.md."""
+PLACED = "build-placed"
+"""Its file in build/<cell>/, which goes where the build's own goes."""
+Answers = Callable[[BuildNode], bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """The builder of an image, and the ids of its chain at that time."""
+
+    cell_id: str
+    builder: str
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ChildEnd:
+    """A child's end: which load, where, how."""
+
+    load: Load
+    node: BuildNode
+    code: int
+    said: str
+
+
+def spread(
+    workspace: Workspace, selection: Selection, watch: Watch, *, answers: Answers | None = None
+) -> Mapping[str, BuiltImage | Blocked | Failed]:
+    """Build every selected cell and its parents, each on one of the builders; return results by
+    cell. `answers` tests a builder's engine.
+    """
+    matrix, folders = workspace.matrix, workspace.folders
+    requirements, material = workspace.requirements, workspace.material
+    nodes, answers = matrix.nodes, answers or answering
+    if not nodes:
+        hint = "docs/scale.md has the table to begin with"
+        raise InputError("matrix.yaml has no `builders:`", hint=hint)
+    chosen = selected_with_parents(matrix.cells, selection)
+    current = fingerprint(chosen, requirements, material, folders)
+    pool = make_pool(nodes, _loads(chosen, current.cells, folders.store))
+    for node in nodes:
+        if not answers(node):
+            watch.say(f"builder {node.name} does not answer, and gets nothing")
+            pool = pool.lose(node)
+    return _Spreading(folders=folders, watch=watch, answers=answers).all(pool)
+
+
+def answering(node: BuildNode) -> bool:
+    """Return true if a builder's engine answers and buildx knows the builder. One in a cluster may
+    have to start first.
+    """
+    try:
+        engine = connect({**environment(), **node.environment})
+        engine.features()
+    except EngineError:
+        return False
+    if BUILDER_VARIABLE not in node.environment:
+        return True
+    words = (*engine.buildx, "inspect", "--bootstrap", node.environment[BUILDER_VARIABLE])
+    return run(Command(argv=words, environment=engine.build_environment)).returncode == 0
+
+
+def _loads(
+    cells: Iterable[Cell], states: Mapping[str, CellState], store: Store
+) -> tuple[Load, ...]:
+    roots: dict[str, str] = {}
+    chains: dict[str, list[Cell]] = {}
+    for cell in cells:  # parents come before children
+        roots[cell.id] = roots.get(cell.parent, cell.id) if cell.parent else cell.id
+        chains.setdefault(roots[cell.id], []).append(cell)
+    return tuple(_load(root, chain, states, store) for root, chain in chains.items())
+
+
+def _load(root: str, chain: Iterable[Cell], states: Mapping[str, CellState], store: Store) -> Load:
+    """Its fingerprint is that of every image in it: a child that changed is work, too."""
+    chain = tuple(chain)
+    fingerprint = digest_of([states[cell.id].fingerprint for cell in chain])
+    before: Placed | None = store.load(root, PLACED, (Placed,))
+    is_current = before is not None and before.fingerprint == fingerprint
+    return Load(
+        name=root,
+        machine=chain[0].machine,
+        fingerprint=fingerprint,
+        size_bytes=_LAYERS_TO_UNPACKED * max(states[cell.id].size_bytes for cell in chain),
+        cells=tuple(cell.id for cell in chain),
+        made_on=before.builder if before is not None and is_current else "",
+    )
+
+
+@dataclass(kw_only=True)
+class _Spreading:
+    """A single run of many children."""
+
+    folders: Folders
+    watch: Watch
+    answers: Answers
+    run: Run = run
+
+    def all(self, pool: Pool) -> Mapping[str, BuiltImage | Blocked | Failed]:
+        results: dict[str, BuiltImage | Blocked | Failed] = {}
+        slots = sum(node.slots for node in pool.nodes)
+        with ThreadPoolExecutor(slots, thread_name_prefix="builder") as threads:
+            going: set[Future[_ChildEnd]] = set()
+            try:
+                while True:
+                    pool, started = pool.begin()
+                    going |= {threads.submit(self._child, load, node) for load, node in started}
+                    if not going:
+                        break
+                    finished, going = wait(going, return_when=FIRST_COMPLETED)
+                    for future in finished:
+                        pool = self._after(future.result(), pool, results)
+            except BaseException:
+                threads.shutdown(wait=False, cancel_futures=True)
+                stop_all()
+                raise
+        for load in pool.waiting:
+            reason = f"no builder that answers is a {load.machine} with room for it"
+            hint = "`builders:` of matrix.yaml; docs/scale.md"
+            results |= _failed(load, reason, EngineError.exit_code, hint)
+        return results
+
+    def _after(
+        self, end: _ChildEnd, pool: Pool, results: dict[str, BuiltImage | Blocked | Failed]
+    ) -> Pool:
+        """Process the end of a child. The load of a lost engine is returned; any other end is
+        the load's own result.
+        """
+        load, node = end.load, end.node
+        if node.name in pool.lost:
+            return pool
+        # Whatever the child made of it: what an engine's end looks like to a client is a race.
+        if end.code != 0 and not self.answers(node):
+            self.watch.say(f"builder {node.name} is gone: its images are built by the others")
+            return pool.lose(node)
+        results |= self._brought(end)
+        return pool.end(load)
+
+    def _child(self, load: Load, node: BuildNode) -> _ChildEnd:
+        """Run the same job as a CI machine, in a separate folder."""
+        self.watch.say(f"{load.name}: on {node.name}")
+        folder = self._folder_for(load, node)
+        words = ("job", "--step", "build", "--name", load.name, "--cells", " ".join(load.cells))
+        completed = self.run(
+            Command(
+                argv=(sys.executable, "-m", "invoke", *words, "--retries", "0"),
+                cwd=folder,
+                environment=dict(node.environment),
+            )
+        )
+        return _ChildEnd(
+            load=load, node=node, code=completed.returncode, said=completed.stderr[-2000:]
+        )
+
+    def _folder_for(self, load: Load, node: BuildNode) -> Path:
+        """Return a copy of the project for a child, without results of builds."""
+        root = self.folders.root
+        folder = self._folder(load, node)
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        # Copied, for a lock or a list that a link of the folder leads to is outside the project.
+        shutil.copytree(root / IMAGES_FOLDER, folder / IMAGES_FOLDER, symlinks=True)
+        for name in ("matrix.yaml", "tasks.py", "pyproject.toml", "src", ".git"):
+            if (root / name).exists():
+                (folder / name).symlink_to(root / name)
+        return folder
+
+    def _brought(self, end: _ChildEnd) -> dict[str, BuiltImage | Blocked | Failed]:
+        """Copy the results of a child to this project, and return where each image is."""
+        store, load = self.folders.store, end.load
+        folder = self._folder(load, end.node) / LEFT / load.name
+        if not folder.is_dir():
+            return _failed(load, end.said.strip() or "it said nothing", end.code)
+        for cell in load.cells:
+            store.drop(cell, "build")
+        gather([folder], store)
+        brought = {}
+        for cell in load.cells:
+            brought[cell] = store.load(cell, "build", (BuiltImage, Blocked, Failed))
+            where = Placed(cell_id=cell, builder=end.node.name, fingerprint=load.fingerprint)
+            store.save(cell, PLACED, where)
+        return brought
+
+    def _folder(self, load: Load, node: BuildNode) -> Path:
+        return self.folders.store.folder / _FOLDER / node.name / load.name
+
+
+def _failed(
+    load: Load, reason: str, code: int, hint: str = ""
+) -> dict[str, BuiltImage | Blocked | Failed]:
+    return {
+        cell: Failed(cell_id=cell, step="build", reason=reason, hint=hint, exit_code=code)
+        for cell in load.cells
+    }

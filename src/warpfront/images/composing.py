@@ -1,0 +1,214 @@
+"""Images composed of one layer per wheel, in place of the stage that installs wheels. Path.
+
+The rendered Dockerfile is still what is built. Its stage `environment` is built once for a base.
+The wheels' layers follow, then their byte code, compiled once for that base and set of wheels. The
+stage `installed` is all that, by a named context, so that the step that compiles has nothing to do.
+BuildKit builds on the image on which it compiled byte code, so that it unpacks no layer twice.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from warpfront.errors import BuildFailedError, StoreError, WarpfrontError
+from warpfront.images.bake import BakeTarget, bake_file
+from warpfront.images.engine.buildx import BakeRequest, BuildStep, bake, forget_steps
+from warpfront.images.layered_manifest import config_on, manifest_on
+from warpfront.images.preparing import Prepared
+from warpfront.images.stages import (
+    COMPILER,
+    EMPTY_STAGE,
+    WHEELS_STAGE,
+    Stages,
+    byte_code_context,
+    stages_of,
+)
+from warpfront.system.digests import digest_of
+from warpfront.system.progress import Watch
+from warpfront.system.store import Store, read_text, storing, write_json
+from warpfront.system.tree_files import ImageFile
+from warpfront.wheels.layers.layer_sets import Wheels, bytecode_sets, layer_sets
+from warpfront.wheels.layers.layer_store import Layer, LayerStore
+from warpfront.wheels.lock.values import LockedWheel
+from warpfront.wheels.uv_program import uv_version
+
+_MOMENT = "1980-01-01T00:00:00+00:00"
+_OUTPUT = "type=oci,tar=false,oci-mediatypes=true,compression=zstd,dest="
+
+Request = Callable[[Path, tuple[str, ...], Path], BakeRequest]
+"""How to bake these targets of this file, which may write below that folder."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Composer:
+    """Parts of a build that compose images: `contexts` are those of the first stage, `request` is
+    its bake, `adopt` gives blobs to the engine, if it accepts them.
+    """
+
+    store: Store
+    layers: LayerStore
+    watch: Watch
+    contexts: Callable[[Prepared], dict[str, str]]
+    secrets: Callable[[Prepared], tuple[str, ...]]
+    request: Request
+    on_step: Callable[[BuildStep], None]
+    adopt: Callable[[Iterable[Path]], None]
+
+    def composed(self, items: Iterable[Prepared]) -> Mapping[str, dict[str, str]]:
+        """Return by cell id the named context in place of an image's wheels. Images whose
+        Dockerfile has to run as it is, or whose wheels do not go into layers, have none.
+        """
+        contexts = {}
+        for item in items:
+            stages = stages_of(item.rendered.files["Dockerfile"])
+            if stages is not None and item.rendered.wheels:
+                try:
+                    contexts[item.cell.id] = {WHEELS_STAGE: self._context(item, stages)}
+                except StoreError:
+                    raise
+                except WarpfrontError as error:
+                    # An error of a layer is also one of the build, which then reports it;
+                    # or it does not, and the image is built.
+                    reason = f"its wheels are installed by RUN: {error.message}"
+                    self.watch.say(f"{item.cell.id}: {reason}")
+        return contexts
+
+    def _context(self, item: Prepared, stages: Stages) -> str:
+        cell, sets = item.cell, layer_sets(item.rendered.wheels)
+        self.layers.refuse_clash(item.rendered.wheels)
+        self.watch.step(cell.id, "makes layers of its wheels")
+        layers = self.layers.layers(
+            sets,
+            python=cell.python,
+            slim=cell.slim,
+            on_progress=self.watch.advance,
+            say=self.watch.say,
+        )
+        base = self._environment(item, stages)
+        sizes = [sum(self._sources(item, wheels).values()) for wheels in sets]
+        compiled = self._byte_code(item, base, layers, bytecode_sets(sets, sizes))
+        return self._standing_on(self._joined(base, [*layers, *compiled]))
+
+    def _standing_on(self, manifest: str) -> str:
+        """Return the named context of a manifest; the engine is sent its layers unless
+        it adopts them.
+        """
+        self.adopt(self.layers.proven(manifest))
+        return self.layers.name(manifest)
+
+    def _joined(self, base: str, layers: Sequence[Layer]) -> str:
+        """Return the manifest of a base with layers on it."""
+        manifest = self.layers.read(base)
+        config = config_on(
+            self.layers.read(manifest["config"]["digest"]),
+            [(layer.diff_id, layer.wheels) for layer in layers],
+            created=_MOMENT,
+        )
+        blobs = [(layer.digest, layer.size_bytes) for layer in layers]
+        digest, _ = self.layers.write(manifest_on(manifest, blobs, self.layers.write(config)))
+        return digest
+
+    def _environment(self, item: Prepared, stages: Stages) -> str:
+        """Return the manifest of the stage below the wheels, built once for all that
+        begin with it.
+        """
+        assets = {name: file.identity for name, file in item.rendered.assets.items()}
+        base = [item.base.identity, item.base.recipe, item.cell.machine]
+        key = digest_of([stages.before, base, uv_version(), assets])
+        record = self.layers.root / "made" / f"environment-{key}.json"
+        environment = (read_text(record, missing_ok=True) or "").strip().strip('"')
+        if environment and self._is_there(environment):
+            return environment
+        digest = self._built(item, item.rendered.context, self.contexts(item), stage=EMPTY_STAGE)
+        write_json(record, digest)
+        return digest
+
+    def _is_there(self, digest: str) -> bool:
+        """Return true if a manifest and all its blobs are in the store, by size."""
+        if not self.layers.blob(digest).is_file():
+            return False
+        manifest = self.layers.read(digest)
+        parts = [manifest["config"], *manifest["layers"]]
+        paths = [(self.layers.blob(part["digest"]), part["size"]) for part in parts]
+        return all(path.is_file() and path.stat().st_size == size for path, size in paths)
+
+    def _byte_code(
+        self, item: Prepared, base: str, layers: Sequence[Layer], sets: Sequence[Wheels]
+    ) -> list[Layer]:
+        """Return the layers of the byte code of `sets`, by the Python of `base`: those that are
+        not here are compiled on the layers that were `made` of all wheels.
+        """
+        way = [byte_code_context([()]), base, *item.cell.slim]
+        keys = {wheels: digest_of([way, _named(wheels)]) for wheels in sets}
+        stored = {wheels: self.layers.kept(key) for wheels, key in keys.items()}
+        absent = [wheels for wheels in sets if stored[wheels] is None]
+        if absent:
+            texts = byte_code_context([self._sources(item, wheels) for wheels in absent])
+            files = {name: ImageFile(content=text.encode()) for name, text in texts.items()}
+            lower = self._joined(base, layers)
+            contexts = {WHEELS_STAGE: self._standing_on(lower)}
+            manifest = self.layers.read(self._built(item, files, contexts, lower=lower))
+            diff_ids = self.layers.read(manifest["config"]["digest"])["rootfs"]["diff_ids"]
+            blobs = list(zip(manifest["layers"], diff_ids, strict=True))[-len(absent) :]
+            for wheels, (blob, diff_id) in zip(absent, blobs, strict=True):
+                layer = Layer(
+                    digest=blob["digest"],
+                    diff_id=diff_id,
+                    size_bytes=blob["size"],
+                    wheels=("byte code of", *_named(wheels)),
+                )
+                stored[wheels] = self.layers.keep(keys[wheels], layer)
+        return [layer for layer in stored.values() if layer]
+
+    def _sources(self, item: Prepared, wheels: Sequence[LockedWheel]) -> dict[str, int]:
+        return self.layers.sources(wheels, slim=item.cell.slim)
+
+    def _built(
+        self,
+        item: Prepared,
+        files: Mapping[str, ImageFile],
+        contexts: Mapping[str, str],
+        *,
+        stage: str = "",
+        lower: str = "",
+    ) -> str:
+        """Build `files` and return the manifest, all of it in the store. `lower`: the manifest
+        that they are built on, if it is there already.
+        """
+        cell, folder = item.cell, self.store.folder / ".bake"
+        with storing(self.layers.root):
+            aside = Path(tempfile.mkdtemp(prefix=".aside-", dir=self.layers.root))
+        try:
+            target = BakeTarget(
+                name=cell.id,
+                context=str(self.store.write_context(cell.id, files)),
+                contexts=contexts,
+                tag="",
+                labels={},
+                machine=cell.machine,
+                output=f"{_OUTPUT}{aside}",
+                secrets=self.secrets(item),
+                moment=_MOMENT,
+                stage=stage,
+            )
+            if lower:
+                self.layers.lend(lower, aside)
+            write_json(folder / "layers.json", bake_file([target]))
+            request = self.request(folder / "layers.json", (cell.id,), aside)
+            answer = bake(request, self.on_step)[cell.id]
+            if answer.error:
+                raise BuildFailedError(answer.error)
+            self.layers.take(aside)
+            if lower:  # else stored twice: as a result of these steps, and as layers
+                forget_steps(request, COMPILER)
+            return answer.digest
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+
+
+def _named(wheels: Iterable[LockedWheel]) -> tuple[str, ...]:
+    return tuple(f"{wheel.name}=={wheel.version} {wheel.sha256[:12]}" for wheel in wheels)

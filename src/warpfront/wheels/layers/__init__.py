@@ -1,0 +1,1 @@
+"""Image layers made from single wheels; needs the extra `layers`. Words."""

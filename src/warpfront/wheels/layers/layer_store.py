@@ -1,0 +1,303 @@
+"""The layer store: each wheel's layer, made once for all images that have it. Edge.
+
+    <root>/blobs/sha256/<digest>     layers, bases and the manifests that join them
+    <root>/made/<key>.json           layer of each set of wheels
+
+It is an OCI image layout, so that a build can start from it; a blob that was changed since is made
+again. Each hash proves one thing: the wheel's, read again before its layer is made, that it is the
+locked one; a file's, that RECORD and the guard's manifest are true; the tar's, that it is the
+image's diff id; the blob's, that an engine that adopts it by a link has the manifest's content.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from dataclasses import asdict, dataclass
+from functools import partial
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import zstandard
+
+from warpfront.errors import WheelError
+from warpfront.system.digests import digest_of
+from warpfront.system.progress import Line
+from warpfront.system.store import exclusive, read_text, storing, write_json, write_text
+from warpfront.wheels.layers.streamed import (
+    SITE_PACKAGES,
+    Streamed,
+    first_clash,
+    has_headers,
+    sources,
+    stream_wheels,
+)
+from warpfront.wheels.lock.values import LockedWheel
+from warpfront.wheels.store.unpacked import keep_unpacked, stays
+from warpfront.wheels.store.wheelhouse import Wheelhouse, known_intact, note_intact, sha256_of
+
+_LAYOUT = '{"imageLayoutVersion":"1.0.0"}'
+_ASIDE = ".aside-"
+# Version of the packing rules. isal inflates only, and inflated bytes are always the same.
+_RULES = "2"
+
+Progress = Callable[[str, int, int], None]
+_Stream = Callable[..., Streamed]  # `stream_wheels`, with its progress bound
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layer:
+    """A blob of the store. `digest` and `diff_id` are `sha256:...`, of the packed tar and of
+    the tar; `wheels` are those in it (`torch==2.13.0`).
+    """
+
+    digest: str
+    diff_id: str
+    size_bytes: int
+    wheels: tuple[str, ...]
+
+
+class _LayerStopped(Exception):  # noqa: N818 - no error: another layer failed, or Ctrl-C
+    """Stop this layer; nothing of it stays."""
+
+
+class LayerStore:
+    """A folder of layers. Safe for several processes at once: one makes, the others wait."""
+
+    def __init__(self, root: Path, wheelhouse: Wheelhouse) -> None:
+        self.root = root
+        self._wheelhouse = wheelhouse
+        self._hashed: set[str] = set()
+
+    def layers(
+        self,
+        sets: Sequence[Sequence[LockedWheel]],
+        *,
+        python: str,
+        slim: Sequence[str] = (),
+        on_progress: Progress,
+        say: Line,
+    ) -> tuple[Layer, ...]:
+        """Return the layer of each set of wheels, in their order; those that are not here are
+        made, as many at once as there are cores. `slim` are globs of what they are without. Raise
+        `WheelError` and `StoreError`.
+        """
+        keys = [self._key(wheels, python, slim) for wheels in sets]
+        layers = {key: self._made(key) for key in keys}
+        if None in layers.values():
+            with exclusive(self.root, say, name=".making.lock"):
+                self._sweep()
+                layers = {
+                    key: self._made(key) for key in keys
+                }  # another may have made it meanwhile
+                absent = {k: s for k, s in zip(keys, sets, strict=True) if layers[k] is None}
+                stream = partial(stream_wheels, python=python, slim=slim)
+                layers |= self._make(absent, stream, on_progress)
+        return tuple(layer for key in keys if (layer := layers[key]))
+
+    def refuse_clash(self, wheels: Iterable[LockedWheel]) -> None:
+        """Raise `WheelError` where two of `wheels` write a file with different content."""
+        clash = first_clash(self._wheelhouse.present(wheel) for wheel in wheels)
+        if clash:
+            raise WheelError(clash)
+
+    def sources(self, wheels: Iterable[LockedWheel], *, slim: Iterable[str] = ()) -> dict[str, int]:
+        """Return the sources of byte code: path below site-packages -> bytes."""
+        sizes: dict[str, int] = {}
+        for wheel in wheels:
+            sizes |= sources(self._wheelhouse.present(wheel))
+        stays_in = stays(slim)
+        return {path: size for path, size in sizes.items() if stays_in(path)}
+
+    def kept(self, key: str) -> Layer | None:
+        """Return the stored layer of a caller's key, if it is unchanged."""
+        return self._made(key)
+
+    def keep(self, key: str, layer: Layer) -> Layer:
+        """Remember which of the blobs here `key` came to."""
+        write_json(self._record(key), asdict(layer))
+        return layer
+
+    def blob(self, digest: str) -> Path:
+        return self.root / "blobs" / "sha256" / digest.removeprefix("sha256:")
+
+    def read(self, digest: str) -> Any:
+        """Return a blob that is a JSON document."""
+        return json.loads(read_text(self.blob(digest)) or "")
+
+    def write(self, document: Mapping[str, object]) -> tuple[str, int]:
+        """Keep a JSON document as a blob; its digest and size."""
+        text = json.dumps(document, separators=(",", ":"), sort_keys=True)
+        digest = f"sha256:{sha256(text.encode()).hexdigest()}"
+        write_text(self.blob(digest), text)
+        return digest, len(text.encode())
+
+    def take(self, folder: Path) -> None:
+        """Move the blobs of another layout in here. They are what their names say: BuildKit wrote
+        them, and reads them against their digests.
+        """
+        with storing(self.root):
+            for blob in (folder / "blobs" / "sha256").iterdir():
+                place = self.blob(blob.name)
+                place.parent.mkdir(parents=True, exist_ok=True)
+                if not (place.exists() and place.samefile(blob)):
+                    blob.replace(place)
+
+    def lend(self, manifest: str, folder: Path) -> None:
+        """Links to the layers of a manifest, in a layout that is about to be written: BuildKit
+        sends nothing that is there.
+        """
+        with storing(folder):
+            for part in self.read(manifest)["layers"]:
+                place = folder / "blobs" / "sha256" / self.blob(part["digest"]).name
+                place.parent.mkdir(parents=True, exist_ok=True)
+                place.hardlink_to(self.blob(part["digest"]))
+
+    def proven(self, manifest: str) -> tuple[Path, ...]:
+        """Return the layers of a manifest that are what their names say: this process
+        hashed them, as it wrote them or now. Size and time would not do for who takes
+        them without hashing.
+        """
+        paths = [self.blob(part["digest"]) for part in self.read(manifest)["layers"]]
+        with storing(self.root):
+            unread = [path for path in paths if path.name not in self._hashed]
+            self._hashed |= {wheel.name for wheel in unread if sha256_of(wheel) == wheel.name}
+        return tuple(path for path in paths if path.name in self._hashed)
+
+    def name(self, digest: str) -> str:
+        """Return the name of the manifest `digest` as a named context."""
+        write_text(self.root / "oci-layout", _LAYOUT)
+        write_json(self.root / "index.json", {"schemaVersion": 2, "manifests": []})
+        return f"oci-layout://{self.root.resolve()}@{digest}"
+
+    def _key(self, wheels: Sequence[LockedWheel], python: str, slim: Sequence[str]) -> str:
+        headers = any(has_headers(self._wheelhouse.present(wheel)) for wheel in wheels)
+        where = [SITE_PACKAGES, python if headers else ""]
+        maker = [_RULES, zstandard.ZSTD_VERSION, version("installer")]
+        facts = [[[wheel.filename, wheel.sha256] for wheel in wheels], where, maker]
+        return digest_of([*facts, list(slim)] if slim else facts)
+
+    def _made(self, key: str) -> Layer | None:
+        """Return the existing layer, if its blob is unchanged."""
+        text = read_text(self._record(key), missing_ok=True)
+        if text is None:
+            return None
+        with contextlib.suppress(ValueError, TypeError, KeyError):
+            facts = json.loads(text)
+            layer = Layer(**{**facts, "wheels": tuple(facts["wheels"])})
+            if self._is_whole(layer):
+                return layer
+        return None
+
+    def _is_whole(self, layer: Layer) -> bool:
+        path = self.blob(layer.digest)
+        with storing(self.root):
+            if not path.is_file() or path.stat().st_size != layer.size_bytes:
+                return False
+            if known_intact(path):
+                return True
+            if f"sha256:{sha256_of(path)}" != layer.digest:
+                return False
+            note_intact(path)
+            return True
+
+    def _make(
+        self, absent: Mapping[str, Sequence[LockedWheel]], stream: _Stream, on_progress: Progress
+    ) -> dict[str, Layer | None]:
+        """Largest first; the first failure, or Ctrl-C, ends the others where they are."""
+        ordered = sorted(absent, key=lambda key: -sum(wheel.size_bytes for wheel in absent[key]))
+        going = [True]
+        with ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="layer") as pool:
+            try:
+                futures = {
+                    key: pool.submit(self._make_one, key, absent[key], stream, on_progress, going)
+                    for key in ordered
+                }
+                wait(futures.values(), return_when=FIRST_EXCEPTION)
+            finally:
+                going.clear()
+                pool.shutdown(wait=False, cancel_futures=True)
+        raised = [future.exception() for future in futures.values() if not future.cancelled()]
+        for error in raised:
+            if error is not None and not isinstance(error, _LayerStopped):
+                raise error
+        return {key: future.result() for key, future in futures.items()}
+
+    def _make_one(
+        self,
+        key: str,
+        wheels: Sequence[LockedWheel],
+        stream: _Stream,
+        on_progress: Progress,
+        going: list[bool],
+    ) -> Layer:
+        paths = self._read(wheels)
+        label = wheels[0].filename if len(wheels) == 1 else f"{len(wheels)} wheels"
+
+        def went_on(done_bytes: int) -> None:
+            if not going:
+                raise _LayerStopped
+            on_progress(f"layer of {label}", done_bytes, 0)
+
+        streamed = self._streamed(paths, stream, went_on)
+        for path in paths:
+            keep_unpacked(path, streamed.measured[path.name])
+        note_intact(self.blob(streamed.digest))
+        return self.keep(key, _layer(streamed, wheels))
+
+    def _read(self, wheels: Sequence[LockedWheel]) -> list[Path]:
+        """Return the paths of wheels after all bytes were read: no installer checks their
+        hashes once there is a layer, and size and time do not show who wrote a file.
+        """
+        paths = [self._wheelhouse.present(wheel) for wheel in wheels]
+        for wheel, path in zip(wheels, paths, strict=True):
+            if sha256_of(path) != wheel.sha256:
+                raise WheelError(f"{wheel.filename} is not what its lock says: its hash is another")
+        return paths
+
+    def _streamed(
+        self,
+        paths: Sequence[Path],
+        stream: _Stream,
+        on_bytes: Callable[[int], None],
+    ) -> Streamed:
+        """Written aside, hashed on the way, and moved under its name."""
+        with storing(self.root):
+            self.blob("").mkdir(parents=True, exist_ok=True)
+            handle, aside = tempfile.mkstemp(prefix=_ASIDE, dir=self.root)
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    completed = stream(paths, file, on_bytes=on_bytes)
+                Path(aside).chmod(0o444)
+                Path(aside).replace(self.blob(completed.digest))
+                self._hashed.add(completed.digest)
+            finally:
+                Path(aside).unlink(missing_ok=True)
+        return completed
+
+    def _record(self, key: str) -> Path:
+        return self.root / "made" / f"{key}.json"
+
+    def _sweep(self) -> None:
+        """Remove files of a killed maker: only the owner of the lock runs here. A folder may
+        belong to a process that takes layers out of BuildKit without the lock.
+        """
+        with storing(self.root):
+            for path in self.root.glob(f"{_ASIDE}*"):
+                if not path.is_dir():
+                    path.unlink(missing_ok=True)
+
+
+def _layer(streamed: Streamed, wheels: Iterable[LockedWheel]) -> Layer:
+    return Layer(
+        digest=f"sha256:{streamed.digest}",
+        diff_id=f"sha256:{streamed.diff_id}",
+        size_bytes=streamed.size_bytes,
+        wheels=tuple(f"{wheel.name}=={wheel.version}" for wheel in wheels),
+    )

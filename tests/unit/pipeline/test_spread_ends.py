@@ -1,0 +1,50 @@
+"""What is made of a child's end: who is gone gives back what it had, whatever the child said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from releases import Quiet
+
+from warpfront.ci.pool import Load, make_pool
+from warpfront.commands import spreading
+from warpfront.matrix.nodes import BuildNode
+from warpfront.step_results import Failed
+from warpfront.system.confinement import inside_root
+from warpfront.system.process import Command, Completed
+from warpfront.system.store import Store
+from warpfront.wheels.project_folders import Folders
+
+NODES = tuple(
+    BuildNode(name=name, machine="x86_64", slots=1, room_bytes=100) for name in ("one", "two")
+)
+LOAD = Load(name="cell", machine="x86_64", fingerprint="f", size_bytes=1, cells=("cell",))
+
+
+@pytest.mark.parametrize("code", [7, 10, 1])
+@pytest.mark.parametrize("there", [True, False], ids=["still there", "gone"])
+def test_a_failure_is_the_loads_own_only_where_its_engine_still_answers(
+    tmp_path: Path, code: int, *, there: bool
+) -> None:
+    begun: list[Path] = []
+    lock = Path("images", "locks", "pylock.cell.toml")
+    (tmp_path / lock).parent.mkdir(parents=True)
+    (tmp_path / lock).touch()
+
+    def child(command: Command) -> Completed:
+        assert command.cwd is not None
+        assert inside_root(command.cwd / lock, command.cwd)
+        begun.append(command.cwd)
+        return Completed(command=command, returncode=code, stdout="", stderr="it broke")
+
+    run = spreading._Spreading(
+        folders=Folders(root=tmp_path, cache=tmp_path / "cache", store=Store(tmp_path / "build")),
+        watch=Quiet(),
+        answers=lambda _node: there,
+        run=child,
+    )
+    found = run.all(make_pool(NODES, [LOAD]))["cell"]
+    assert isinstance(found, Failed)
+    assert len(begun) == (1 if there else len(NODES))
+    assert ("no builder that answers" in found.reason) is not there

@@ -1,0 +1,48 @@
+"""Large wheels have layers of their own, and an image stays far below 127."""
+
+from __future__ import annotations
+
+from warpfront.wheels.layers.layer_sets import (
+    ALONE_BYTES,
+    MOST_ALONE,
+    bytecode_sets,
+    layer_sets,
+)
+from warpfront.wheels.lock.values import LockedWheel
+
+
+def a_wheel(name: str, size_bytes: int) -> LockedWheel:
+    return LockedWheel(
+        name=name, version="1", filename=f"{name}.whl", sha256="0", size_bytes=size_bytes, index=""
+    )
+
+
+LARGE = [a_wheel(name, ALONE_BYTES) for name in ("torch", "nvidia-cublas")]
+SMALL = [a_wheel(name, ALONE_BYTES - 1) for name in ("sympy", "jinja2")]
+
+
+def test_small_wheels_share_a_layer_and_large_ones_do_not() -> None:
+    jinja2, sympy, cublas, torch = SMALL[1], SMALL[0], LARGE[1], LARGE[0]
+    expected = ((jinja2, sympy), (cublas,), (torch,))
+    assert layer_sets([*LARGE, *SMALL]) == expected
+    assert layer_sets(reversed([*LARGE, *SMALL])) == expected, "whatever the order"
+    assert layer_sets(LARGE) == ((cublas,), (torch,))
+    assert layer_sets([]) == ()
+
+
+def test_the_largest_are_alone_where_there_are_too_many() -> None:
+    wheels = [a_wheel(f"rocm-{index:03}", ALONE_BYTES + index) for index in range(MOST_ALONE + 60)]
+    together, *alone = layer_sets(wheels)
+    assert len(alone) == MOST_ALONE
+    assert len(together) == 60
+    assert min(one.size_bytes for (one,) in alone) > max(one.size_bytes for one in together)
+
+
+def test_byte_code_of_the_most_sources_is_alone_and_where_there_is_none_it_is_not_compiled() -> (
+    None
+):
+    small, cublas, torch = layer_sets([*LARGE, *SMALL])
+    assert bytecode_sets((small, cublas, torch), (100, 0, 101)) == (small, torch)
+    assert bytecode_sets((small, cublas, torch), (3, 1, 2)) == ((*cublas, *torch), small)
+    assert bytecode_sets((small, cublas, torch), (0, 0, 5)) == (torch,)
+    assert bytecode_sets((small, cublas, torch), (0, 0, 0)) == ()
