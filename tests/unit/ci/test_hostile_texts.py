@@ -22,7 +22,9 @@ from warpfront.pipeline.workspace import open_workspace
 
 MARK = "pwned"
 MATRIX: dict[str, Any] = {
-    "install": {"wheel": "https://example.test/warpfront-0.1.0-py3-none-any.whl", "sha256": "ab" * 32},
+    "install": {
+        "wheel": "https://example.test/warpfront-0.1.0-py3-none-any.whl", "sha256": "ab" * 32,
+    },
     "project": {
         "name": "mine", "source": "https://github.com/me/mine", "licenses": "Apache-2.0",
         "repository": "ghcr.io/me", "branch": "main", "release_tags": "v",

@@ -85,4 +85,4 @@ def test_what_failed_and_is_not_tried_again_is_no_success(
     with pytest.raises(Exit) as ended:
         task(None)
     assert ended.value.code == NotVerifiedError.exit_code
-    assert f"not tried again: {row.cell_id}" in capsys.readouterr().err + ended.value.message
+    assert f"not tried again: {row.cell_id}" in f"{capsys.readouterr().err}{ended.value.message}"
