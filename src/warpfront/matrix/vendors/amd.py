@@ -144,6 +144,11 @@ class Amd(Vendor):
             environment=frozen({"PYTORCH_ROCM_ARCH": target}),
         )
 
+    def emulated_version(self, target: str) -> int | None:
+        """Return the kernel's `gfx_target_version`, which rocJITsu's configurations have."""
+        versions = (gfx.gfx_target_version for gfx in ALL_TARGETS if gfx.name == target)
+        return next(versions, None)
+
     def device_access(self, host: HostDevices) -> DeviceAccess | None:
         """CDI where the engine knows devices, else /dev/kfd and each render node.
 
