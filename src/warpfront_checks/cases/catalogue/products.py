@@ -108,9 +108,13 @@ STEPS = {"stride": (1, 2), "dilation": (1, 2)}
 
 
 def _convolved(dims: int) -> str:
-    """Return a call whose padding makes every window fit, whatever the sizes."""
+    """Return a call whose padding makes every window fit, whatever the sizes.
+
+    The last tap of the first window lies on the first number. Where no window has a number of an
+    image of one place, oneDNN before 3.14 ends the process (pytorch#195394, oneDNN#5942).
+    """
     taps = ("{t}", "{s}", "{r}")[:dims][::-1]
-    padding = ", ".join(f"{tap} - 1 + ({{dilation}} - 1) * {tap}" for tap in taps)
+    padding = ", ".join(f"({tap} - 1) * {{dilation}}" for tap in taps)
     return (
         f"F.conv{dims}d(a, b, c, stride={{stride}}, padding=({padding},), dilation={{dilation}},"
         " groups={groups})"
