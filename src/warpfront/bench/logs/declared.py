@@ -62,6 +62,8 @@ _LOOKS_MEASURED = re.compile(
     r"tok|loss(?! scale)|/s\b|/sec|per.sec|throughput|flops?\b|\btime|tps|samples", re.IGNORECASE
 )
 _CLOCK = re.compile(r"(?:(\d{1,4}) days?, )?(?:(\d{1,4}):)?(\d{1,2}):(\d{2}(?:\.\d{1,6})?)")
+_PART = "part"
+"""The unit of names whose values add up to their field."""
 _SCALES = {"ms": 1e-3, "us": 1e-6, "ns": 1e-9, "tera": 1e12, "giga": 1e9, "GiB": 2.0**30}
 
 
@@ -359,6 +361,8 @@ class DeclaredReader:
                 value = target.value(text)
                 is_no_loss = is_no_loss or (target.field == "loss" and is_no_number(text))
                 if value is not None and abs(value) < _LARGEST:
+                    if target.unit == _PART:
+                        value += figures.pop(target.field, 0.0)
                     figures.setdefault(target.field, value)
                     if target.field == "memory_bytes":
                         yield from _memory_kind(name)
