@@ -101,6 +101,14 @@ class Target:
     field: str
     unit: str
 
+    def joined(self, earlier: float | None, value: float) -> float:
+        """Return the value of a field whose name stands in a line again: parts add up, else the
+        first counts.
+        """
+        if earlier is None:
+            return value
+        return earlier + value if self.unit == _PART else earlier
+
     def value(self, text: str) -> float | None:
         if self.unit in _UNITS:
             return _UNITS[self.unit](text)
@@ -361,9 +369,8 @@ class DeclaredReader:
                 value = target.value(text)
                 is_no_loss = is_no_loss or (target.field == "loss" and is_no_number(text))
                 if value is not None and abs(value) < _LARGEST:
-                    if target.unit == _PART:
-                        value += figures.pop(target.field, 0.0)
-                    figures.setdefault(target.field, value)
+                    earlier = figures.get(target.field)
+                    figures[target.field] = target.joined(earlier, value)
                     if target.field == "memory_bytes":
                         yield from _memory_kind(name)
             else:
