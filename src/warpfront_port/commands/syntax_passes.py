@@ -24,7 +24,7 @@ from warpfront_port.commands.compiling import CompilerPlace, compiler_place
 from warpfront_port.compile import syntax_job
 from warpfront_port.compile.syntax_pass import read_results, units_to_compile, with_syntax
 from warpfront_port.finding_forms import Scan
-from warpfront_port.hipify_tables import read_identifiers
+from warpfront_port.scan.hipify_names import hipify_names
 
 PLACES = ("auto", "host", "matrix", "none")
 _SECONDS = 180.0
@@ -78,8 +78,8 @@ def _job(units: list[str], request: SyntaxRequest, root: str, cache: str) -> dic
         "target": request.target,
         "root": root,
         "units": units,
-        "names": dict(read_identifiers()),
-        "headers": {},
+        "names": dict(hipify_names().twins),
+        "headers": dict(hipify_names().headers),
         "torch": _torch_headers(),
         "python": sysconfig.get_paths()["include"],
         "jobs": os.cpu_count() or 1,

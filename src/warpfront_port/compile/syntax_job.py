@@ -5,7 +5,7 @@ as well as on a host. A forced include maps the CUDA names that the sources use 
 of shim headers replaces CUDA's headers: diagnostics have the project's own lines.
 
 JOB is JSON: `target` (gfx942), `root` (folder), `units` (paths below it), `names` and `headers`
-(tables of torch's hipify, CUDA to HIP; may be empty), `torch` and `python` (their `include`
+(hipify's tables, CUDA to HIP), `torch` and `python` (their `include`
 folders or ""), `jobs`, `seconds` (limit of one pass), `cache` (a folder or ""). RESULTS gets
 one JSON document.
 """
@@ -29,7 +29,6 @@ from pathlib import Path
 SCHEMA = 1
 LACKS = "warpfront: the environment lacks "
 _CODE = {".cu", ".cuh", ".h", ".hh", ".hpp", ".hxx", ".inl", ".c", ".cc", ".cpp", ".cxx", ".in"}
-_SUBST = re.compile(r'subst\("([^"]+)", "([^"]+)", "[^"]+"\)')
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]([^<>\"\n]+)[>\"]", re.MULTILINE)
 _STANDARD = re.compile(
@@ -172,23 +171,6 @@ class Tree:
         return f"-std=c++{max([17, *named])}"
 
 
-def perl_tables() -> tuple[dict[str, str], dict[str, str]]:
-    """Return names and headers, CUDA to HIP, of a hipify-perl that is installed here."""
-    script = shutil.which("hipify-perl") or next(
-        map(str, Path("/opt").glob("rocm*/bin/hipify-perl")), ""
-    )
-    text = Path(script).read_text("utf-8", "replace") if script else ""
-    text = text[text.find("sub simpleSubstitutions") :]  # before it are those to rocBLAS and MIOpen
-    names: dict[str, str] = {}
-    headers: dict[str, str] = {}
-    for cuda, hip in _SUBST.findall(text):
-        if _NAME.fullmatch(cuda):
-            names.setdefault(cuda, hip)
-        elif "/" in cuda or cuda.endswith((".h", ".hpp", ".cuh")):
-            headers.setdefault(cuda, hip)
-    return names, headers
-
-
 def write_shims(
     folder: Path, tree: Tree, names: Mapping[str, str], headers: Mapping[str, str], torch: str
 ) -> Path:
@@ -296,9 +278,8 @@ def run_job(job: Mapping[str, object]) -> dict[str, object]:
         return {"schema": SCHEMA, "compiler": "", "units": [], "hip": {}}
     root = Path(str(job["root"]))
     tree = Tree(root)
-    perl_names, perl_headers = perl_tables()
-    names = {**_mapping(job["names"]), **perl_names}
-    headers = {**_mapping(job["headers"]), **perl_headers, **_HEADERS}
+    names = _mapping(job["names"])
+    headers = {**_mapping(job["headers"]), **_HEADERS}
     units = [str(unit) for unit in job["units"]]  # type: ignore[attr-defined]
     with tempfile.TemporaryDirectory(prefix="warpfront-syntax-") as scratch:
         folder = Path(scratch)

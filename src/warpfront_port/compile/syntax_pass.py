@@ -152,5 +152,5 @@ def units_to_compile(scan: Scan) -> Sequence[str]:
     return [
         unit
         for unit in scan.project.units
-        if (evidence := scan.evidence.get(unit)) is None or evidence.kind == "amd"
+        if (evidence := scan.evidence.get(unit)) is None or evidence.kind != "left-out"
     ]
