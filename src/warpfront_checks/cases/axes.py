@@ -20,6 +20,7 @@ SIZES: Mapping[str, tuple[int, int]] = {
     "usual": (3, 9),
     "one": (1, 1),
     "zero": (0, 0),
+    "below a wave": (10, 63),
     "tile": (64, 64),
     "past a wave": (65, 127),
     "past a small block": (257, 1023),
@@ -27,12 +28,23 @@ SIZES: Mapping[str, tuple[int, int]] = {
     "past many blocks": (4097, 8191),
     "past a grid": (65_537, 66_535),
 }
-FORMS = ("contiguous", "transposed", "reversed", "offset", "gaps", "window", "expanded", "last")
+FORMS = (
+    "contiguous",
+    "transposed",
+    "reversed",
+    "offset",
+    "gaps",
+    "window",
+    "expanded",
+    "last",
+    "some of the last",
+)
 HALVES = ("float16", "bfloat16")
 # The largest size of rounded results in 16 bits: some kernels add up in the dtype itself.
 HALF_SIZE, HALF_NUMBERS = 127, 4000
 # Numbers of more bits than 16-bit types have.
 LONG_VALUES = ("wide", "sparse", "distinct")
+SHORTER = {"wide": "few", "sparse": "few", "normal": "quarters"}
 CANDIDATES = 6
 CALM = ("size ", "memory ", "values", "dtype", "destination", "gradient")
 QUICK_CASES = 3
@@ -104,7 +116,15 @@ def axes_of(operation: Operation, dtypes: tuple[str, ...]) -> dict[str, list[Any
 
 
 def _forms(dims: int) -> list[str]:
-    least = {"transposed": 2, "reversed": 3, "last": 3, "window": 2, "gaps": 1, "expanded": 1}
+    least = {
+        "transposed": 2,
+        "reversed": 3,
+        "last": 3,
+        "some of the last": 3,
+        "window": 2,
+        "gaps": 1,
+        "expanded": 1,
+    }
     return [form for form in FORMS if dims >= least.get(form, 0)]
 
 
@@ -238,8 +258,9 @@ def build(operation: Operation, assignment: Assignment, device: str) -> Case:
             values = INDEX.format(below=below, shape="{shape}")
         values = {"?": "truth", "%": "permutation"}.get(mark[:1], values)
         floating = mark in {"", "!"}
-        if values in LONG_VALUES[:2] and assignment[f"memory {name}"] == "expanded":
-            values = "few"
+        if assignment[f"memory {name}"] == "expanded":
+            # Equal numbers all round alike; sums of these do not round.
+            values = SHORTER.get(values, values)
         arguments.append(
             _laid_out(
                 Argument(
@@ -260,6 +281,7 @@ def build(operation: Operation, assignment: Assignment, device: str) -> Case:
     return Case(
         operation=operation.name,
         code=code,
+        definition=operation.definition.format(**lengths, **options) or code,
         arguments=tuple(arguments),
         dtype=assignment["dtype"],
         device=device,
@@ -269,10 +291,16 @@ def build(operation: Operation, assignment: Assignment, device: str) -> Case:
         fed="few" if operation.exact else "quarters",
         changes=operation.changes,
         ulps=operation.ulps,
-        roundings=operation.roundings + operation.walk * _terms(operation, assignment, arguments),
+        roundings=_roundings(operation, assignment, arguments),
         least=operation.least,
         labels=labels,
     )
+
+
+def _roundings(operation: Operation, assignment: Assignment, arguments: list[Argument]) -> float:
+    if assignment["dtype"] in HALVES and operation.half_roundings:
+        return operation.half_roundings
+    return operation.roundings + operation.walk * _terms(operation, assignment, arguments)
 
 
 def _terms(operation: Operation, assignment: Assignment, arguments: list[Argument]) -> int:
@@ -307,11 +335,12 @@ def _laid_out(argument: Argument, form: str) -> Argument:
         "transposed": [*axes[:-2], *axes[-2:][::-1]],
         "reversed": axes[::-1],
         "last": [0, *axes[2:], 1],
+        "some of the last": [0, *axes[2:], 1],
     }.get(form, axes)
-    room = 3 if form == "window" else 0
+    roomy = {"window": axes, "some of the last": [1]}.get(form, [])
     strides, step = [0] * len(shape), 2 if form == "gaps" else 1
     for axis in reversed(order):
         strides[axis] = step
-        step *= shape[axis] + room
-    offset = {"offset": 3, "window": 5}.get(form, 0)
+        step *= shape[axis] + 3 * (axis in roomy)
+    offset = {"offset": 3, "window": 5, "some of the last": 2}.get(form, 0)
     return replace(argument, strides=tuple(strides), offset=offset)

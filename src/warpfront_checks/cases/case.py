@@ -95,11 +95,12 @@ def _first(argument: Argument) -> str:
 class Case:
     """A call. `destination` is "" (a new result), "in place" or "out". `out` and `fed` are the
     layouts of the output tensor and of the output's gradient. The bound is `ulps` units in the last
-    place, and `roundings` of the largest number and of `least`.
+    place, and `roundings` of the largest number and of `least`. `definition` is the reference.
     """
 
     operation: str
     code: str
+    definition: str
     arguments: tuple[Argument, ...]
     dtype: str
     device: str = "cpu"
@@ -127,7 +128,7 @@ class Case:
     def oracle(self) -> list[str]:
         """Return the statements of the reference: float64 on the CPU, contiguous."""
         lines = [f"{leave.name}.requires_grad_()" for leave in self.leaves]
-        return [*lines, f"right = {self.code}", *self._gradients("right", "rights", "")]
+        return [*lines, f"right = {self.definition}", *self._gradients("right", "rights", "")]
 
     def sent(self) -> list[str]:
         return [

@@ -15,6 +15,7 @@ import torch
 
 Array = np.ndarray[Any, Any]
 KINDS = {
+    torch.complex128: np.complex128,
     torch.float64: np.float64,
     torch.float32: np.float32,
     torch.int64: np.int64,
@@ -447,7 +448,30 @@ REDUCED: Mapping[str, Callable[..., Any]] = {
     "any": np.any,
     "all": np.all,
 }
+_NORMS = ("backward", "ortho", "forward")
+
+
+def _c2c(x: Array, dim: Sequence[int], norm: int, forward: bool) -> Array:
+    # Of a forward transform numpy's "forward" divides by n, of a backward one its "backward".
+    names = _NORMS if forward else _NORMS[::-1]
+    transform = np.fft.fftn if forward else np.fft.ifftn
+    return transform(x, axes=tuple(dim), norm=names[norm])  # type: ignore[call-overload]
+
+
+def _r2c(x: Array, dim: Sequence[int], norm: int, onesided: bool) -> Array:
+    whole = _c2c(x, dim, norm, forward=True)
+    return whole.take(range(x.shape[dim[-1]] // 2 + 1), dim[-1]) if onesided else whole
+
+
+def _c2r(x: Array, dim: Sequence[int], norm: int, last: int) -> Array:
+    return np.fft.irfftn(x, [x.shape[i] for i in dim[:-1]] + [last], dim, _NORMS[::-1][norm])
+
+
 NUMPY: Mapping[str, Callable[..., Any]] = {
+    "eye": lambda n, m=None, dtype=torch.float64: np.eye(n, m, dtype=KINDS[dtype]),
+    "_fft_c2c": _c2c,
+    "_fft_r2c": _r2c,
+    "_fft_c2r": _c2r,
     **{name: getattr(np, name) for name in SAME.split()},
     **{name: getattr(np, f"arc{name[1:]}") for name in ARCS.split()},
     **{name: _each(getattr(math, name)) for name in ("erf", "erfc")},

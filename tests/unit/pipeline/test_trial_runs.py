@@ -187,6 +187,9 @@ def test_what_would_move_torch_or_has_no_wheel_is_refused_with_the_reason(place:
     assert "xformers 0.0.1 -> torch==2.9.0, but this cell holds torch 2.13.0+cpu" in (
         moved.found[0].refusal
     )
+    assert moved.found[0].hint.startswith(
+        "by its METADATA none of the 1 newest of xformers accepts torch 2.13.0+cpu"
+    )
     built = place.tried(Program("flash_attn"))
     assert "flash-attn has no wheel for this image" in built.found[0].refusal
     assert "flash-attn has no kernels for the CPU" in built.found[0].hint

@@ -18,7 +18,7 @@ from warpfront.cli.tasks.showing import (
     raise_failure,
     workspace_here,
 )
-from warpfront.errors import InputError, StaleError
+from warpfront.errors import InputError, NotVerifiedError, StaleError
 from warpfront.matrix.cell import Selection
 from warpfront.step_results import Blocked, Failed
 from warpfront_checks.guard.visible import terminal_of
@@ -469,3 +469,5 @@ def resume(
             results += pipeline.verify(workspace, chosen, display, effort=effort)
     print_report(pipeline.report(workspace, cells), json=json)
     raise_failure(results)
+    if failed := [f"{row.cell_id} on {row.target}" for row in remaining_works.refused]:
+        raise NotVerifiedError(f"failed before and not tried again: {', '.join(failed)}")

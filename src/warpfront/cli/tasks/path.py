@@ -156,6 +156,10 @@ class Running:
     fresh: Annotated[
         bool, Option("run every session, also those that an interrupted run has proven")
     ] = False
+    emulate: Annotated[
+        str,
+        Option("folder of AMD's emulator rocJITsu: run load, numerics, golden and devices in it"),
+    ] = ""
 
 
 @command

@@ -21,7 +21,7 @@ _choice = partial(
 POSITIVE = "{x}.abs() + 0.5"
 
 EXACT = "abs ceil floor round trunc neg sign sgn square frac logical_not nan_to_num"
-ROUNDED = "sin cos tan tanh atan asinh sinh cosh erf erfc exp exp2 expm1 sigmoid deg2rad"
+ROUNDED = "sin cos tanh atan asinh sinh cosh erf erfc exp exp2 expm1 sigmoid deg2rad"
 # Each with a map of numbers between -2 and 2 into its domain, away from its poles.
 FITTED: Mapping[str, str] = {
     "rad2deg i0": "{x}",
@@ -31,6 +31,8 @@ FITTED: Mapping[str, str] = {
     "acosh": "{x}.abs() + 1.5",
 }
 UNARY = (
+    # No eighth is near a pole; a normal number may be.
+    _function("tan", "torch.tan(a)", EACH, values=("eighths", "non-finite", "zeros")),
     # Near 0 its derivative is a difference.
     _function("sinc", "torch.sinc(a)", EACH, values=("eighths",)),
     *(

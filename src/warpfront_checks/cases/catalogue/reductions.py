@@ -31,11 +31,12 @@ REDUCTIONS: tuple[Operation, ...] = (
     _sum("trace", "torch.trace(a)", "m n"),
     _nearly("mean", "torch.mean(a, {dim}, keepdim={keepdim})", out=True, least=0.0, **KEPT),
     _nearly("mean of all", "torch.mean(a)", least=0.0, total=True),
-    # Quarters only: each factor is a float32, so that equal ones round alike in no sum of errors.
+    # Each factor is a float32, and each product rounds once: half an eps a factor.
     _nearly(
         "prod",
         "torch.prod(1 + a / 2 ** 20, {dim}, keepdim={keepdim})",
         values=("quarters",),
+        walk=0.5,
         halves=False,
         **KEPT,
     ),
@@ -43,6 +44,7 @@ REDUCTIONS: tuple[Operation, ...] = (
         "prod of all",
         "torch.prod(1 + a / 2 ** 20)",
         values=("quarters",),
+        walk=0.5,
         halves=False,
         total=True,
     ),
@@ -59,6 +61,7 @@ REDUCTIONS: tuple[Operation, ...] = (
         "cumprod",
         "torch.cumprod(1 + a / 2 ** 20, {dim})",
         values=("quarters",),
+        walk=0.5,
         halves=False,
         dim=DIM,
     ),
@@ -325,6 +328,7 @@ REDUCTIONS: tuple[Operation, ...] = (
         "m n | b m n",
         ord=("fro", 1, -1, math.inf),
         backward=False,
+        total=True,
     ),
     rounded("diff", "torch.diff(a, dim={dim})", LINES, dim=DIM, walk=0.0),
 )
