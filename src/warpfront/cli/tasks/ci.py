@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from warpfront.cli.display import Display
 from warpfront.cli.tasks.declaring import Chosen, DryRun, HowMuch, Json, Option, command
 from warpfront.cli.tasks.showing import (
+    complete_locks,
     print_json,
     print_report,
     print_result,
@@ -340,6 +341,15 @@ class _JobOptions:
     row: Runner | None
 
 
+def _built(workspace: Workspace, cell: str, display: Display) -> Sequence[object]:
+    """Return the results of `build` for a cell by its committed lock."""
+    from warpfront import pipeline
+
+    cells = Selection(only=cell)
+    locks = complete_locks(workspace, cells, display, locked=True)
+    return tuple(pipeline.build(workspace, cells, display, locks=locks).values())
+
+
 def _act(
     workspace: Workspace, job_request: JobRequest, display: Display, job_options: _JobOptions
 ) -> Act:
@@ -356,8 +366,7 @@ def _act(
     by_id = {cell.id: cell for cell in workspace.matrix.cells}
 
     def build(cell: str) -> Sequence[object]:
-        results = pipeline.build(workspace, Selection(only=cell), display, locked=True).values()
-        step_results = tuple(results)
+        step_results = _built(workspace, cell, display)
         if not job_options.to:
             return step_results
         return send_candidates(step_results, workspace.matrix, job_options.to, store, display)
@@ -452,7 +461,7 @@ def resume(
         return
     results: list[object] = []
     for cell in remaining_works.build:
-        results += pipeline.build(workspace, Selection(only=cell), display, locked=True).values()
+        results += _built(workspace, cell, display)
     missing = {result.cell_id for result in results if isinstance(result, Failed | Blocked)}
     for cell, target in remaining_works.verify:
         if cell not in missing:
