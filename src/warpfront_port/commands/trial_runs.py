@@ -39,7 +39,6 @@ from warpfront.matrix.devices import DeviceAccess
 from warpfront.matrix.reading import Matrix
 from warpfront.matrix.selection import select, with_parents
 from warpfront.matrix.vendors import VENDORS
-from warpfront.pipeline.locking import resolve_by_uv
 from warpfront.pipeline.workspace import Workspace
 from warpfront.step_results import Blocked, Failed
 from warpfront.system.foreign import clean_json
@@ -52,6 +51,7 @@ from warpfront.wheels.lock.reading import fresh_locks
 from warpfront.wheels.lock.values import Distribution, LockedWheel, LockInputs, WheelLock
 from warpfront.wheels.project_folders import Folders
 from warpfront.wheels.requirements import RequirementList
+from warpfront.wheels.resolve.by_uv import resolve_by_uv
 from warpfront.wheels.resolve.candidates import OlderRelease, release_with_module
 from warpfront.wheels.resolve.choice import wheel_of
 from warpfront.wheels.resolve.demands import Stack, VersionDemand, needs_of, stack_of

@@ -20,13 +20,13 @@ from warpfront.images.engine import RunRequest
 from warpfront.images.labels import CONTENT_HASH
 from warpfront.matrix.cell import ENVIRONMENT_PYTHON, Selection, WheelIndex
 from warpfront.matrix.devices import DeviceAccess
-from warpfront.pipeline.locking import resolve_by_uv
 from warpfront.step_results import Blocked
 from warpfront.system import process
 from warpfront.system.progress import Line, Watch
 from warpfront.system.store import Store
 from warpfront.wheels.lock.pylock import lock_inputs
 from warpfront.wheels.project_folders import Folders
+from warpfront.wheels.resolve.by_uv import resolve_by_uv
 from warpfront.wheels.resolve.choice import wheel_of
 from warpfront.wheels.sources import Site
 from warpfront_port.commands import trial_runs
