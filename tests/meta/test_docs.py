@@ -242,6 +242,20 @@ def test_the_page_of_commands_has_the_help_of_each(request: pytest.FixtureReques
     assert text_of("docs/commands.md") == commands_page()
 
 
+def test_the_page_of_verdicts_has_every_command_and_no_other() -> None:
+    listed = names(first_column("docs/verdicts.md", "## What each command"))
+    commands = {word for name in listed for word in name.split()[:1]}
+    others = {"load", "golden", "warpfront-guard", "device", "libraries", "numpy", "user", "stack"}
+    programs = {name for name in commands if name not in others and not name.startswith("-")}
+    owners: dict[str, str] = {}
+    for one in declared_in((*MODULES, *installed_modules())):
+        if isinstance(one, Command):
+            old = [name for name in one.formerly if "--" not in name]
+            owners |= dict.fromkeys((one.words[0], *old), one.words[0])
+    assert programs - {"required", "add", "docs"} - set(owners) == set()
+    assert set(owners.values()) <= {owners[name] for name in programs & set(owners)}
+
+
 _LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 _PATH = re.compile(r"`((?:src|tests|scripts|docs|images)/[\w./-]*\w)`")
 _TESTED = re.compile(r"pytest (?:-q )?(tests/[\w./-]*\w)")

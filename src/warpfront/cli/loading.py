@@ -18,7 +18,7 @@ from warpfront.system.extras import registered
 MODULES: Mapping[str, tuple[str, ...]] = {
     "warpfront.cli.tasks.project": ("init", "completion"),
     "warpfront.cli.tasks.path": (
-        *("plan", "lock", "render", "build", "verify", "report"),
+        *("plan", "lock", "build-wheels", "render", "build", "verify", "report"),
         "explain",
     ),
     "warpfront.cli.tasks.releasing": ("publish", "release", "why"),

@@ -26,7 +26,18 @@ from warpfront.matrix.nearest import nearest
 
 WIDTH = 80
 # In the order of the way of an image; `--help` lists them first.
-PATH = ("init", "add", "plan", "lock", "render", "build", "verify", "publish", "report")
+PATH = (
+    "init",
+    "add",
+    "plan",
+    "lock",
+    "build-wheels",
+    "render",
+    "build",
+    "verify",
+    "publish",
+    "report",
+)
 OLD = "__old"  # ends the name of a parameter that is an old spelling of another
 
 

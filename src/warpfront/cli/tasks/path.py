@@ -20,6 +20,7 @@ from warpfront.cli.tasks.declaring import (
     command,
 )
 from warpfront.cli.tasks.showing import (
+    complete_locks,
     finish,
     print_json,
     print_plan,
@@ -66,7 +67,10 @@ def lock(
     locked: Locked = False,
     refresh: Annotated[bool, "make locks anew even if they are current"] = False,
 ) -> None:
-    """Pin every wheel of every cell by hash, in images/locks/."""
+    """Pin every wheel of every cell by hash, in images/locks/.
+
+    Builds nothing: wheels that have to be built are left to `build-wheels`.
+    """
     from warpfront import pipeline
 
     workspace = workspace_here()
@@ -75,6 +79,14 @@ def lock(
         return
     results = pipeline.lock(workspace, cells, display, locked=locked, refresh=refresh)
     finish(results, json=json)
+
+
+@command(example="build-wheels --image devel")
+def build_wheels(display: Display, cells: Chosen, *, json: Json = False) -> None:
+    """Build the wheels that no index has, and complete their locks."""
+    from warpfront import pipeline
+
+    finish(pipeline.build_wheels(workspace_here(), cells, display), json=json)
 
 
 @command(example="render --target cpu")
@@ -93,7 +105,8 @@ def render(
     if dry_run:
         print_plan(pipeline.plan(workspace, cells, display), json=json)
         return
-    finish(pipeline.render(workspace, cells, display, locked=locked), json=json)
+    locks = complete_locks(workspace, cells, display, locked=locked)
+    finish(pipeline.render(workspace, cells, display, locks=locks), json=json)
 
 
 @command(example="build --target gfx942")
@@ -122,7 +135,8 @@ def build(
     if dry_run:
         print_plan(pipeline.plan(workspace, cells, display), json=json)
         return
-    results = pipeline.build(workspace, cells, display, locked=locked, layers=layers)
+    locks = complete_locks(workspace, cells, display, locked=locked)
+    results = pipeline.build(workspace, cells, display, locks=locks, layers=layers)
     finish(results, json=json)
 
 
@@ -141,12 +155,13 @@ class Running:
     user: Annotated[str, "UID  uid or uid:gid of the checks (yours)"] = ""
     fresh: Annotated[bool, "run every session, also those proven before an interruption"] = False
 
+    emulate: Annotated[str, "DIR  run sessions in AMD's emulator rocJITsu of this folder"] = ""
+
     def options(self) -> RunOptions:
         from warpfront.pipeline.verifying import RunOptions
 
-        return RunOptions(
-            again=self.repeat, limit_seconds=self.limit_seconds, user=self.user, fresh=self.fresh
-        )
+        own = {name: value for name, value in vars(self).items() if name != "repeat"}
+        return RunOptions(again=self.repeat, **own)
 
 
 @command(example="verify --target cpu")

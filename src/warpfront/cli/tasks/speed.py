@@ -312,6 +312,7 @@ def compare_stacks(
     shown: ComparisonForms,
     *,
     folder: Annotated[str, "DIR  folder of benchmark_{cuda,rocm}_*.json"] = "output",
+    allow_undetermined: AllowUndetermined = False,
 ) -> None:
     """Compare results of TensorPrimat, model by model: CUDA with ROCm.
 
@@ -319,11 +320,12 @@ def compare_stacks(
     """
     from warpfront.commands import measurements
 
-    every = list(measurements.compare_layout(Path(folder), asked.terms(), display))
+    every, unpaired = measurements.compare_layout(Path(folder), asked.terms(), display)
     for comparison in every:
         _show(comparison, shown)
     for comparison in every:
-        _raise(comparison)
+        _raise(comparison, allow_undetermined=allow_undetermined)
+    require_determined(unpaired, allow_undetermined=allow_undetermined, hint="run it on both")
 
 
 def _charts(

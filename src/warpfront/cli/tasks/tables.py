@@ -55,7 +55,7 @@ def check(
 def propose(
     display: Display, *, json: Json = False, allow_undetermined: AllowUndetermined = False
 ) -> None:
-    """Open a pull request with the contents of the indexes, in a job of GitHub."""
+    """Open a pull or merge request with the contents, in a job of CI."""
     _read(display, "propose", json=json, allow_undetermined=allow_undetermined)
 
 
