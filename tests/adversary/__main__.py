@@ -79,7 +79,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--parts", action="store_true", help="take the guard apart, too")
     parser.add_argument("--no-suite", action="store_true", help="the parts alone")
     parser.add_argument("--workers", type=int, default=2, help="cases at a time")
-    parser.add_argument("--page", action="store_true", help="write docs/results/guard-suite.md alone")
+    parser.add_argument(
+        "--page", action="store_true", help="write docs/results/guard-suite.md alone"
+    )
     options = parser.parse_args()
     options.image = options.image or ["cpu", "rocm"]
     return options
