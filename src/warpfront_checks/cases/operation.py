@@ -52,7 +52,6 @@ class Operation:
     roundings: float = 0.0
     walk: float = 0.0
     half_roundings: float = 0.0
-    total: bool = False
     least: float = 0.0
     fit: str = "{x}"
     backward: bool = True

@@ -128,6 +128,14 @@ BINARY = (
     _of_two(
         "rsub", "torch.rsub(a, 3, alpha={alpha})", EACH, alpha=(1, -2.5), in_place=False, out=False
     ),
+    _of_two(
+        "pow of a number",
+        "torch.pow(a, {power})",
+        EACH,
+        power=(0, 1, 2, 3, 4),
+        values=("eighths", "normal"),
+        least=8.0,
+    ),
     _of_two("hypot", "torch.hypot(a, b)", TWO, fit=POSITIVE, values=("eighths", "normal")),
     *(
         _of_two(n, f"torch.{n}(a, b)", TWO, fit=POSITIVE, values=("eighths", "normal"))
@@ -152,7 +160,7 @@ BINARY = (
             n,
             f"torch.{n}(a, b.abs() + 1)",
             TWO,
-            values=("small", "equal"),
+            values=("small", "equal", "wide"),
             backward=False,
         )
         for n in ("fmod", "remainder", "floor_divide")
@@ -212,6 +220,7 @@ _ACTIVE: Mapping[str, Mapping[str, tuple[object, ...]]] = {
     "softsign": {},
     "tanhshrink": {},
 }
+PASSING = {"relu", "relu6", "hardtanh", "threshold"}
 KINKED = {"relu", "relu6", "hardtanh", "threshold", "hardshrink", "softshrink", "hardsigmoid"}
 _activation = partial(
     rounded,
@@ -228,7 +237,9 @@ ACTIVATIONS = (
             + "".join(f", {key}={{{key}}}" for key in options)
             + ")",
             # At a kink rounding in 16 bits decides on which side a number is.
-            values=("eighths", "zeros") if name in KINKED else ("normal", "eighths", "zeros"),
+            values=("eighths", "zeros", *["non-finite"] * (name in PASSING))
+            if name in KINKED
+            else ("normal", "eighths", "zeros"),
             doubles=name not in {"hardsigmoid", "hardswish"},
             **options,
         )
@@ -305,7 +316,7 @@ COMPLEX_CALLS = (
     _complex("complex where", "torch.where(a.real > 0, a, b)", "m n, m n", out=False),
     *(
         _far(f"complex {n}, far", f"torch.{n}(a)", EACH, floats=False, kinds=tuple(COMPLEX))
-        for n in ("abs", "angle", "sqrt")
+        for n in ("abs", "angle")
     ),
 )
 CAST = tuple(
