@@ -7,17 +7,29 @@ from functools import partial
 
 from warpfront_checks.cases.case import COMPLEX, INTEGERS
 from warpfront_checks.cases.catalogue.record import moved, rounded
-from warpfront_checks.cases.operation import Operation
+from warpfront_checks.cases.operation import FEW_CASES, Operation
 
 EACH = "m n | m | a k b | a b c d e | "
 TWO = "m n, m n | m, m | a k b, a k b | a k b, a 1 b | m n, n | m n, m 1 | m n,  | b c y x, c 1 1"
 NUMBERS = ("eighths", "normal", "non-finite", "zeros")
 # By library documentation fewer than 16 units in the last place.
 _function = partial(
-    rounded, values=NUMBERS, ulps=16.0, roundings=16.0, walk=0.0, least=1.0, out=True, in_place=True
+    rounded,
+    cases=FEW_CASES,
+    values=NUMBERS,
+    ulps=16.0,
+    roundings=16.0,
+    walk=0.0,
+    least=1.0,
+    out=True,
+    in_place=True,
 )
 _choice = partial(
-    moved, values=("eighths", "non-finite", "zeros", "equal"), out=True, in_place=True
+    moved,
+    cases=FEW_CASES,
+    values=("eighths", "non-finite", "zeros", "equal"),
+    out=True,
+    in_place=True,
 )
 POSITIVE = "{x}.abs() + 0.5"
 
@@ -66,7 +78,13 @@ COMPARED = "eq ne lt le gt ge logical_and logical_or logical_xor"
 CHOSEN = "maximum minimum fmax fmin"
 INTEGERS_OF_TWO = "bitwise_and bitwise_or bitwise_xor"
 _integer = partial(
-    moved, shapes=TWO, backward=False, values=("small",), floats=False, kinds=INTEGERS
+    moved,
+    cases=FEW_CASES,
+    shapes=TWO,
+    backward=False,
+    values=("small",),
+    floats=False,
+    kinds=INTEGERS,
 )
 # Two operands: of another shape each, and of numbers away from the discontinuities.
 # A broadcast operand has a sum as its gradient.
