@@ -1,13 +1,22 @@
-"""The steps from a scan to a port: the order of the work, and patches for mechanical changes."""
+"""The steps from a scan to a port: the order of the work, and patches for mechanical changes.
+
+An edit of C++ or CUDA is offered only where a compiler for the target, if one is at hand, gives no
+error after it that it did not give before.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from warpfront.system.store import storing, write_text
 from warpfront.system.trees import Tree, list_tree, read_text
 from warpfront_port.commands.scanning import torchless_of
+from warpfront_port.finding_forms import Scan
 from warpfront_port.scan import cuda, python
 from warpfront_port.scan.catalogue import catalogue
 from warpfront_port.scan.findings import Context, ScanFinding, SourceText
@@ -54,6 +63,35 @@ def _fix_of(source: SourceText, context: Context) -> Fix | None:
     if fixes_scripts(source.path):
         return fix_script(source, context)
     return fix_source(source, cuda.rule_matches(source, Context()))
+
+
+def compiled_fixes(
+    root: Path, fixes: Iterable[Fix], scan: Scan, compiled: Callable[[Path, Scan], Scan]
+) -> tuple[tuple[Fix, ...], int]:
+    """Return the fixes that a compiler takes, and the number of those that it refuses.
+
+    `compiled` compiles the sources of a scan below another root. A refused edit of a header may
+    show in any source, so that one new error refuses every edit of C++ and CUDA.
+    """
+    listed = tuple(fixes)
+    code = [fix for fix in listed if cuda.reads(fix.path)]
+    if not code or not scan.compiler:
+        return listed, 0
+    bare = replace(scan, findings=(), compiled=(), uncompiled=dict.fromkeys(scan.project.units, ""))
+    with tempfile.TemporaryDirectory(prefix="warpfront-fix-") as folder:
+        copy = Path(folder) / "tree"
+        with storing(copy):
+            shutil.copytree(root, copy, symlinks=True, ignore=shutil.ignore_patterns(".git"))
+        write_fixes(copy, code)
+        after = compiled(copy, bare)
+    lost = set(scan.compiled) - set(after.compiled)
+    if not lost and not _errors(after) - _errors(scan):
+        return listed, 0
+    return tuple(fix for fix in listed if fix not in code), len(code)
+
+
+def _errors(scan: Scan) -> Counter[tuple[str, str]]:
+    return Counter((f.path, f.message) for f in scan.findings if f.rule == "CC701")
 
 
 def write_fixes(root: Path, fixes: Iterable[Fix]) -> int:

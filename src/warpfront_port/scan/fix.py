@@ -8,6 +8,7 @@ A finding that such an edit cannot settle (PTX, tensor cores, wave sizes) remain
 from __future__ import annotations
 
 import difflib
+import io
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -40,8 +41,8 @@ class Fix:
     def patch(self) -> str:
         """Return a unified diff that `git apply` takes."""
         lines = difflib.unified_diff(
-            self.before.splitlines(keepends=True),
-            self.after.splitlines(keepends=True),
+            io.StringIO(self.before, newline="\n").readlines(),
+            io.StringIO(self.after, newline="\n").readlines(),
             f"a/{self.path}",
             f"b/{self.path}",
         )

@@ -315,7 +315,8 @@ def scan(
         _print_phases(scan_request, result)
     if fix or apply:
         patch = "" if forms.dry_run else fix
-        display.say(_fixed(scan_request, patch, apply=apply and not forms.dry_run))
+        wanted = apply and not forms.dry_run
+        display.say(_fixed(scan_request, patch, result, compiler, display, apply=wanted))
     _raise_verdict(verdict, fail_on, allow_undetermined=allow_undetermined)
 
 
@@ -481,7 +482,15 @@ def _print_phases(scan_request: ScanRequest, scanned: Scan) -> None:
     print(phases_text(order), end="")
 
 
-def _fixed(scan_request: ScanRequest, patch: str, *, apply: bool) -> str:
+def _fixed(
+    scan_request: ScanRequest,
+    patch: str,
+    scanned: Scan,
+    compiler: str,
+    display: Display,
+    *,
+    apply: bool,
+) -> str:
     """Write what is mechanical as a patch, or into the tree; what was done, in words."""
     from warpfront.system.store import write_text
     from warpfront_port.commands import port_work
@@ -489,12 +498,23 @@ def _fixed(scan_request: ScanRequest, patch: str, *, apply: bool) -> str:
     fixes = port_work.fixes_of(
         scan_request.repo, exclude=scan_request.exclude, vendored=scan_request.vendored
     )
+    fixes, refused = port_work.compiled_fixes(
+        scan_request.repo,
+        fixes,
+        scanned,
+        lambda root, bare: _compiled_by(
+            dataclasses.replace(scan_request, repo=root), compiler, display
+        )(bare),
+    )
     if patch:
         write_text(Path(patch), "".join(fix.patch for fix in fixes))
     if apply:
         port_work.write_fixes(scan_request.repo, fixes)
     places = sum(len(fix.rules) for fix in fixes)
-    return f"--fix {'changed' if apply else 'could change'} {places} places in {len(fixes)} files"
+    by = f"compiled by {scanned.compiler}" if scanned.compiler else "not compiled"
+    held_back = f"; {refused} files refused by the compiler" if refused else ""
+    verb = "changed" if apply else "could change"
+    return f"--fix {verb} {places} places in {len(fixes)} files, {by}{held_back}"
 
 
 def _raise_verdict(verdict: Verdict, gate: str, *, allow_undetermined: bool) -> None:
