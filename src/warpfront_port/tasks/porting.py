@@ -278,7 +278,7 @@ def scan(
     scanned: Scanned,
     *,
     everything: Annotated[bool, Option("list every cause, place and fix")] = False,
-    phases: Annotated[bool, Option("also put the findings in the order of a port")] = False,
+    phases: Annotated[bool, Option("does nothing any more: causes stand by consequence")] = False,
     allow_undetermined: AllowUndetermined = False,
     fail_on: Annotated[
         str, Option("which verdict ends with 15: build, wrong, runtime or any (the default)")
@@ -312,7 +312,7 @@ def scan(
     verdict = scanning.verdict_of(result, new)
     _show_verdict(verdict, result, new, forms, everything=everything)
     if phases:
-        _print_phases(scan_request, result)
+        display.say("--phases goes with the next release: the answer has causes by consequence")
     if fix or apply:
         patch = "" if forms.dry_run else fix
         wanted = apply and not forms.dry_run
@@ -467,19 +467,6 @@ def _show_verdict(
         print(finding_forms.scan_summary(scanned, new), end="")
     if forms.annotations:
         print(finding_forms.annotation_lines(new, rules), end="")
-
-
-def _print_phases(scan_request: ScanRequest, scanned: Scan) -> None:
-    from warpfront_port.commands import port_work
-    from warpfront_port.scan.phases import phases_text
-
-    order = port_work.phases_of(
-        scan_request.repo,
-        scanned.findings,
-        exclude=scan_request.exclude,
-        vendored=scan_request.vendored,
-    )
-    print(phases_text(order), end="")
 
 
 def _fixed(

@@ -10,8 +10,8 @@ import pytest
 
 from warpfront_port.commands.port_work import compiled_fixes, fixes_of
 from warpfront_port.commands.scanning import scan_tree
+from warpfront_port.compile.syntax_pass import read_results
 from warpfront_port.finding_forms import Scan
-from warpfront_port.scan.compiler import compiler_finding
 from warpfront_port.scan.targets import read_target
 
 MASKS = "__device__ float f(float v) { return __shfl_xor_sync(0xffffffff, v, 1); }\n"
@@ -35,8 +35,9 @@ def takes_all(_root: Path, bare: Scan) -> Scan:
 
 def refuses(root: Path, bare: Scan) -> Scan:
     assert (root / "k.cu").read_text() != MASKS
-    error = compiler_finding("k.cu", 1, 1, "a new error")
-    return replace(bare, compiled=("k.cu",), findings=(error,))
+    unit = {"unit": "k.cu", "codes": [1, 0], "output": "/src/k.cu:1:1: error: a new error"}
+    found = read_results({"units": [unit]}, "/src").findings
+    return replace(bare, compiled=("k.cu",), findings=found)
 
 
 def loses_the_unit(_root: Path, bare: Scan) -> Scan:
