@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 
 from warpfront_port.compile.diagnostics import Diagnostic, Place, read_diagnostics
 from warpfront_port.finding_forms import Scan
-from warpfront_port.scan.compiler import compiler_finding
 from warpfront_port.scan.findings import Gate, ScanFinding, Severity
 
+REFUSED = "CC701"
+"""The rule of a compiler's errors."""
 LACKS = "warpfront: the environment lacks "
 _NOT_FOUND = re.compile(r"'([^']+)' file not found")
 _CUDAS = re.compile(
@@ -107,7 +108,19 @@ def _finding(place: Place, message: str, root: str, names: Mapping[str, str]) ->
     plain = _QUOTED.sub(lambda m: f"'{names.get(m[1], m[1])}", message)
     plain = re.sub(r"; did you mean '[^']*'\?", "", plain)
     path = place.path.removeprefix(f"{root}/")
-    return compiler_finding(path, place.line, place.column, plain)
+    column = max(place.column, 1)
+    return ScanFinding(
+        path=path,
+        line=place.line,
+        column=column,
+        end_line=place.line,
+        end_column=column + 1,
+        rule=REFUSED,
+        severity=Severity.ERROR,
+        message=plain[:300],
+        excerpt=plain[:200],
+        cause=re.sub(r"<[^>]*>", "", plain)[:160],
+    )
 
 
 def with_syntax(scan: Scan, result: SyntaxResult) -> Scan:

@@ -40,8 +40,10 @@ class Fix:
     def patch(self) -> str:
         """Return a unified diff that `git apply` takes."""
         lines = difflib.unified_diff(
-            _lines(self.before),
-            _lines(self.after),
+            io.StringIO(self.before, newline="
+").readlines(),
+            io.StringIO(self.after, newline="
+").readlines(),
             quoted_path(f"a/{self.path}"),
             quoted_path(f"b/{self.path}"),
         )
