@@ -22,6 +22,7 @@ from warpfront_checks.edge_cases import (  # noqa: E402
     hazard_checks,
     hazard_page,
     kernel_faults,
+    linear_systems,
 )
 from warpfront_checks.edge_cases import stateful_ops as kept_state  # noqa: E402
 from warpfront_checks.edge_cases.answers import (  # noqa: E402
@@ -420,3 +421,14 @@ def test_a_kernel_that_reads_slices_as_if_they_were_whole_is_seen(operator: str)
         faults = judge_rows(one, rows, "cpu", ("float32",), CheckOptions()).faults
     assert faults
     assert all("output of slices" in each for each in faults)
+
+
+@pytest.mark.parametrize("complex_too", [False, True])
+@pytest.mark.parametrize("matrix", ["_plain", "_positive"])
+def test_a_system_is_well_conditioned_whatever_the_seed(matrix: str, *, complex_too: bool) -> None:
+    for seed in (45732286, *range(20)):
+        ground = CaseContext(device="cpu", dtype=torch.float32, seed=seed)
+        ground.generator.manual_seed(seed)
+        for n in (1, 3, 65):
+            system = getattr(linear_systems, matrix)(ground, (2, 3), n, complex_too=complex_too)
+            assert torch.linalg.cond(system).max() < linear_systems.CONDITION * 1.001

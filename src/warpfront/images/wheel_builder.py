@@ -12,7 +12,7 @@ import os
 import tempfile
 import tomllib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -25,13 +25,19 @@ from warpfront.system.digests import digest_of
 from warpfront.system.process import run
 from warpfront.system.progress import Line
 from warpfront.system.store import place_program, read_text, write_json
-from warpfront.wheels.lock.values import LockedWheel, LockInputs, PatchedWheel, WheelBuild
+from warpfront.wheels.lock.values import (
+    LockedWheel,
+    LockInputs,
+    PatchedWheel,
+    UnbuiltWheel,
+)
 from warpfront.wheels.resolve.choice import wheel_of
 from warpfront.wheels.resolve.resolution import Sdist
 from warpfront.wheels.sources import Site
 from warpfront.wheels.store.archives import archive_commit, archive_folder, unpack
 from warpfront.wheels.store.rebuilding import Patching, patched_wheel, relabelled_wheel
 from warpfront.wheels.store.sdists import pure_builder
+from warpfront.wheels.store.source_metadata import metadata_wheel
 from warpfront.wheels.store.tools import install_tools, installed_in
 from warpfront.wheels.store.wheelhouse import Build, Wheelhouse, sha256_of
 from warpfront.wheels.uv_program import uv_binary, uv_version
@@ -50,7 +56,8 @@ Builder = Callable[[tuple[str, ...]], tuple[Engine, str]]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WheelBuilder:
     """Maker of wheels for `inputs`. `root` is the project's folder, `cache` has tools and
-    earlier builds. `python` is the interpreter of the image to build in.
+    earlier builds. `python` is the interpreter of the image to build in. Without a `builder` only
+    earlier builds are used: for others there is a wheel of metadata alone, and an `UnbuiltWheel`.
     """
 
     inputs: LockInputs
@@ -58,41 +65,38 @@ class WheelBuilder:
     cache: Path
     wheelhouse: Wheelhouse
     site: Site
-    builder: Builder
+    builder: Builder | None
     on_line: Line
     python: str = ENVIRONMENT_PYTHON
 
-    def from_source(self, source: Source) -> tuple[LockedWheel, WheelBuild | None]:
+    def from_source(self, source: Source) -> tuple[LockedWheel, Recipe | UnbuiltWheel | None]:
         sdist = self.archived(source)
         name = self._name(source)
         recipe = next((build for build in self.inputs.builds if build.package == name), None)
         if recipe is not None:
             return self.from_sdist(sdist, recipe)
-        return self._pure(sdist, name), None
+        return self._pure(sdist, name)
 
-    def from_sdist(self, sdist: Sdist, recipe: Recipe) -> tuple[LockedWheel, WheelBuild]:
+    def from_sdist(self, sdist: Sdist, recipe: Recipe) -> tuple[LockedWheel, Recipe | UnbuiltWheel]:
         key = ["container", sdist.sha256, *self._where, recipe.package]
         key += [list(recipe.tools), list(recipe.apt), list(recipe.environment)]
         key += self._patched_by(recipe.package)
         record = self.cache / "crafted" / f"{digest_of(key)}.json"
-        tools = self._tools(recipe.tools)
         recorded = self._known(record, sdist)
+        if recorded is None and self.builder is None:
+            return self._unbuilt(sdist, recipe.package)
+        tools = self._tools(recipe.tools)
         if recorded is None:
             build = self._patching(self.container_build(recipe, tools), recipe.package)
             recorded = self._kept(record, sdist, build)
-        return recorded, WheelBuild(
-            package=recorded.name,
-            tools=installed_in(tools),
-            apt=recipe.apt,
-            environment=recipe.environment,
-            extensions=recipe.extensions,
-        )
+        return recorded, replace(recipe, package=recorded.name, tools=installed_in(tools))
 
-    def container_build(self, recipe: Recipe | WheelBuild, tools: Path) -> Build:
+    def container_build(self, recipe: Recipe, tools: Path) -> Build:
         """Builds sources in the cell's own container with a folder of tools."""
 
         def build(sdist: Path, folder: Path) -> Path:
             self.on_line(f"{self.inputs.cell_id}: building {recipe.package} in its container")
+            assert self.builder is not None
             engine, image = self.builder(recipe.apt)
             folder.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(prefix="warpfront-") as name:
@@ -142,7 +146,7 @@ class WheelBuilder:
                 hint=f"invoke lock --only {self.inputs.cell_id}",
             )
 
-    def restore(self, wheel: LockedWheel, source: Source | None, build: WheelBuild | None) -> None:
+    def restore(self, wheel: LockedWheel, source: Source | None, build: Recipe | None) -> None:
         """Build a wheel again by its lock. Raise `WheelError` for other bytes."""
         if source is not None:
             self.archived(source)
@@ -189,12 +193,30 @@ class WheelBuilder:
         stack = [list(inputs.stack_requirements), list(inputs.parent)]
         return [inputs.machine, inputs.python, inputs.glibc, *stack]
 
-    def _pure(self, sdist: Sdist, name: str) -> LockedWheel:
+    def _unbuilt(self, sdist: Sdist, name: str) -> tuple[LockedWheel, UnbuiltWheel]:
+        """Return a wheel of what the sources state before they are built, and its description."""
+        with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
+            wheel, stated_by = metadata_wheel(sdist.path, name, Path(folder))
+            stored, sha256 = self.wheelhouse.keep(wheel)
+        stand_in = wheel_of(stored, sha256, sdist=sdist)
+        return stand_in, UnbuiltWheel(
+            package=name,
+            version=stand_in.version,
+            sdist=sdist.path.name,
+            sdist_sha256=sdist.sha256,
+            index=sdist.index,
+            source=sdist.source,
+            metadata_from=stated_by,
+        )
+
+    def _pure(self, sdist: Sdist, name: str) -> tuple[LockedWheel, UnbuiltWheel | None]:
         key = digest_of(["pure", sdist.sha256, *self._patched_by(name)])
         record = self.cache / "crafted" / f"{key}.json"
         recorded = self._known(record, sdist)
+        if recorded is None and self.builder is None:
+            return self._unbuilt(sdist, name)
         build = self._patching(pure_builder(self.site, run), name)
-        return recorded or self._kept(record, sdist, build)
+        return recorded or self._kept(record, sdist, build), None
 
     def _patches(self, name: str) -> tuple[Patch, ...]:
         return tuple(
@@ -256,7 +278,7 @@ class WheelBuilder:
         )
 
     def _request(
-        self, image: str, recipe: Recipe | WheelBuild, *, tools: Path, source: Path, out: Path
+        self, image: str, recipe: Recipe, *, tools: Path, source: Path, out: Path
     ) -> RunRequest:
         uv = place_program(uv_binary(), self.cache / "tools" / f"uv-{uv_version()}")
         path = f"{_TOOLS}/bin:/opt/venv/bin:/usr/local/bin:/usr/bin:/bin"

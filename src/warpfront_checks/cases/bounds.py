@@ -54,14 +54,18 @@ class Verdict:
 
 def judge(actual: Tensor, expected: Tensor, bound: Bound) -> Verdict:
     """Compare a result of any device with its float64 oracle on the CPU."""
-    actual = actual.detach().cpu()
+    actual = actual.detach().cpu().resolve_conj().resolve_neg()
+    expected = expected.detach().resolve_conj().resolve_neg()
     if actual.shape != expected.shape:
         fault = f"shape {tuple(actual.shape)}, expected {tuple(expected.shape)}"
         return Verdict(fault=fault, share=OVER)
     if not actual.numel():
         return Verdict()
     if actual.is_complex() or expected.is_complex():
-        actual, expected = (torch.view_as_real(x.to(torch.complex128)) for x in (actual, expected))
+        actual, expected = (
+            torch.view_as_real(x if x.is_complex() else x.to(torch.complex128))
+            for x in (actual, expected)
+        )
     if not actual.is_floating_point():
         wrong = actual != expected
         return _worst(actual, expected, wrong) if bool(wrong.any()) else Verdict()

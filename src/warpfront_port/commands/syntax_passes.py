@@ -21,6 +21,7 @@ from warpfront.pipeline.workspace import Workspace
 from warpfront.system.process import Command, environment, stream
 from warpfront.system.progress import Watch
 from warpfront.system.store import write_json
+from warpfront.wheels.site import site_when_needed
 from warpfront_port.commands.compiling import CompilerPlace, compiler_place
 from warpfront_port.compile import syntax_job
 from warpfront_port.compile.syntax_pass import read_results, units_to_compile, with_syntax
@@ -143,7 +144,15 @@ def _place_of(request: SyntaxRequest, workspace: Workspace, watch: Watch) -> Com
     if request.where == "auto" and not exists:
         return None
     try:
-        return compiler_place(workspace, Selection(), request.target, watch)
+        return compiler_place(
+            workspace.matrix,
+            Selection(),
+            request.target,
+            workspace.folders,
+            engine=connect(environment()),
+            site=site_when_needed(),
+            watch=watch,
+        )
     except WarpfrontError:
         if request.where == "auto":
             return None

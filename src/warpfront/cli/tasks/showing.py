@@ -17,20 +17,33 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from warpfront.cli.display import Display
+    from warpfront.images.cell_locks import Locked
     from warpfront.images.plan import PlannedCell
+    from warpfront.matrix.cell import Selection
     from warpfront.pipeline.workspace import Workspace
     from warpfront.report.rows import ReportRow
+    from warpfront.system.progress import Watch
 
 
 def workspace_here(display: Display | None = None) -> Workspace:
-    """Return the project in this folder; its warnings go to `display`, if any."""
-    from warpfront.pipeline.workspace import open_workspace
+    """Return the project in this folder or above it; its warnings go to `display`, if any."""
+    from warpfront.pipeline.workspace import find_workspace
 
-    workspace = open_workspace(Path.cwd())
+    workspace = find_workspace(Path.cwd())
     if display:
         for warning in workspace.matrix.warnings:
             display.say(f"warning: {warning}")
     return workspace
+
+
+def complete_locks(
+    workspace: Workspace, cells: Selection, watch: Watch, *, locked: bool
+) -> Mapping[str, Locked]:
+    """Return the results of `lock` and then `build-wheels`."""
+    from warpfront import pipeline
+
+    locks = pipeline.lock(workspace, cells, watch, locked=locked)
+    return pipeline.build_wheels(workspace, cells, watch, locks=locks)
 
 
 def finish(results: Mapping[str, object], *, json: bool) -> None:
@@ -115,3 +128,8 @@ def _show(table: Table) -> None:
     with console.capture() as captured:
         console.print(Visible(table))
     print("\n".join(line.rstrip() for line in captured.get().splitlines()))
+
+
+def counted(count: int, noun: str) -> str:
+    """Return `1 finding`, `2 findings`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -16,7 +16,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePath
 from typing import Any
 
-import tomli_w
 from packaging.pylock import (
     Package,
     PackageSdist,
@@ -32,14 +31,15 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 from packaging.version import Version
 
 from warpfront.errors import LockError
-from warpfront.matrix.cell import NO_VARIANT, Cell, Patch, Source, Variant, VariantRule
+from warpfront.matrix.cell import NO_VARIANT, Cell, Patch, Recipe, Source, Variant, VariantRule
 from warpfront.matrix.vendors import VENDORS
+from warpfront.system.toml import dump_toml
 from warpfront.wheels.lock.values import (
     LockedWheel,
     LockInputs,
     PatchedWheel,
     RelaxedPackage,
-    WheelBuild,
+    UnbuiltWheel,
     WheelLock,
 )
 from warpfront.wheels.requirements import RequirementList
@@ -53,6 +53,9 @@ from warpfront.wheels.resolve.variants import (
 )
 
 SCHEMA = 1
+UNBUILT = "unbuilt"
+"""In the place of the sha256 of a wheel that does not exist yet."""
+
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -138,7 +141,7 @@ def dump_lock(lock: WheelLock) -> str:
             wheel = variants[package["name"]]
             package["wheels"][0]["path"] = wheel.filename
             package["variants-json"] = variant_document(wheel.variant)
-    return tomli_w.dumps(document)
+    return dump_toml(document)
 
 
 def read_lock(text: str, *, path: str) -> WheelLock:
@@ -172,6 +175,7 @@ def read_lock(text: str, *, path: str) -> WheelLock:
         relaxed=tuple(_read_relaxed(table, path)),
         builds=tuple(_read_builds(table, path)),
         patched=tuple(_read_patched(table, path)),
+        unbuilt=tuple(_read_unbuilt(table, path)),
     )
 
 
@@ -211,7 +215,7 @@ def staleness(lock: WheelLock, inputs: LockInputs) -> str:
         return f"it has {unwanted}"
     if lock.inputs_digest == inputs.digest:
         wrong = misplaced(lock.wheels, inputs)
-        return f"it claims {wrong}" if wrong else ""
+        return f"it claims {wrong}" if wrong else waits_for(lock)
     if lock.python != inputs.python:
         return f"it was made for Python {lock.python}, the matrix says {inputs.python}"
     return (
@@ -222,6 +226,12 @@ def staleness(lock: WheelLock, inputs: LockInputs) -> str:
         or _relaxed_otherwise(lock, inputs)
         or f"its inputs changed ({lock.inputs_digest[:12]} -> {inputs.digest[:12]})"
     )
+
+
+def waits_for(lock: WheelLock) -> str:
+    """Describe the wheels of a lock that are to be built; "" for a complete lock."""
+    names = ", ".join(map(str, lock.unbuilt))
+    return f"to be built: {names}" if names else ""
 
 
 def foreign_wheel(wheels: Iterable[LockedWheel], machine: str) -> str:
@@ -403,10 +413,20 @@ def _own_document(lock: WheelLock) -> dict[str, Any]:
         document["patched"] = {
             package.package: _patched_document(package) for package in sorted(lock.patched)
         }
+    if lock.unbuilt:
+        document["unbuilt"] = {
+            wheel.package: _unbuilt_document(wheel) for wheel in sorted(lock.unbuilt)
+        }
     return document
 
 
-def _build_document(build: WheelBuild) -> dict[str, Any]:
+def _unbuilt_document(wheel: UnbuiltWheel) -> dict[str, Any]:
+    fields = dataclasses.asdict(wheel)
+    del fields["package"]
+    return {**{key: value for key, value in fields.items() if value}, "sha256": UNBUILT}
+
+
+def _build_document(build: Recipe) -> dict[str, Any]:
     every = {
         "tools": list(build.tools),
         "apt": list(build.apt),
@@ -520,18 +540,27 @@ def _read_relaxed(document: Mapping[str, Any], path: str) -> Iterator[RelaxedPac
         )
 
 
-def _read_builds(document: Mapping[str, Any], path: str) -> Iterator[WheelBuild]:
+def _read_builds(document: Mapping[str, Any], path: str) -> Iterator[Recipe]:
     tables = document.get("builds", {})
     if not isinstance(tables, Mapping):
         raise LockError(f"{path}: [tool.warpfront] builds is no table", hint=_RELOCK)
     for package, table in sorted(tables.items()):
-        yield WheelBuild(
+        yield Recipe(
             package=package,
             tools=_texts(table, "tools", path),
             apt=_texts(table, "apt", path),
             environment=tuple(sorted(dict(table.get("environment", {})).items())),
             extensions=_texts(table, "extensions", path),
         )
+
+
+def _read_unbuilt(document: Mapping[str, Any], path: str) -> Iterator[UnbuiltWheel]:
+    for package, table in sorted(dict(document.get("unbuilt", {})).items()):
+        try:
+            fields = {key: str(value) for key, value in table.items() if key != "sha256"}
+            yield UnbuiltWheel(package=package, **fields)
+        except (TypeError, AttributeError) as error:
+            raise LockError(f"{path}: unbuilt.{package}: {error!r}", hint=_RELOCK) from error
 
 
 def _read_patched(document: Mapping[str, Any], path: str) -> Iterator[PatchedWheel]:
