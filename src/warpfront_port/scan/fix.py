@@ -40,10 +40,8 @@ class Fix:
     def patch(self) -> str:
         """Return a unified diff that `git apply` takes."""
         lines = difflib.unified_diff(
-            io.StringIO(self.before, newline="
-").readlines(),
-            io.StringIO(self.after, newline="
-").readlines(),
+            _lines(self.before),
+            _lines(self.after),
             quoted_path(f"a/{self.path}"),
             quoted_path(f"b/{self.path}"),
         )

@@ -188,7 +188,7 @@ def test_cmake_configures_a_cuda_project_without_cuda(tmp_path: Path) -> None:
     assert syntax_job.configure(compiler, root, str(MODULES), tmp_path / "b").reason
 
 
-def test_an_error_directive_counts_where_the_build_was_configured(tmp_path: Path) -> None:
+def test_an_error_directive_counts_where_the_build_was_configured() -> None:
     unit = {"unit": "k.cu", "codes": [1, 1], "output": '/src/k.cu:1:2: error: "define WIDTH"\n'}
     alone = read_results({"compiler": "c", "units": [unit]}, "/src")
     assert alone.findings == ()
