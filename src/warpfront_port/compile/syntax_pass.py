@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -49,11 +50,12 @@ def read_results(document: Mapping[str, object], root: str) -> SyntaxResult:
     compiled: list[str] = []
     uncompiled: dict[str, str] = {}
     listed, reached = document.get("units"), document.get("reached")
+    sort = functools.partial(_sort, root=root, names=names, configured=bool(reached))
     for entry in listed if isinstance(listed, list) else ():
         unit, errors, lacking = str(entry["unit"]), list[ScanFinding](), list[str]()
         for diagnostic in read_diagnostics(str(entry["output"])):
             if diagnostic.severity == "error":
-                _sort(diagnostic, root, names, errors, lacking)
+                sort(diagnostic, errors, lacking)
         if 124 in entry["codes"]:
             lacking.append("the compiler took longer than its limit")
         if any(entry["codes"]) and not errors and not lacking:
@@ -75,15 +77,23 @@ def read_results(document: Mapping[str, object], root: str) -> SyntaxResult:
 
 def _sort(
     diagnostic: Diagnostic,
-    root: str,
-    names: Mapping[str, str],
     errors: list[ScanFinding],
     lacking: list[str],
+    *,
+    root: str,
+    names: Mapping[str, str],
+    configured: bool,
 ) -> None:
-    """Add a diagnostic to the project's errors, or to what the environment lacks."""
+    """Add a diagnostic to the project's errors, or to what the environment lacks.
+
+    An `#error` of a project that was not configured may be about what its build defines.
+    """
     if LACKS in diagnostic.message:
         header = diagnostic.message.partition(LACKS)[2].strip("\"' ")
         lacking.append(f"the toolchain has no {header}")
+        return
+    if diagnostic.message.startswith('"') and not configured:
+        lacking.append(f"#error {diagnostic.message[:80]}, and no build was configured")
         return
     place = _place_in(diagnostic, root)
     missing = _NOT_FOUND.search(diagnostic.message)

@@ -186,3 +186,12 @@ def test_cmake_configures_a_cuda_project_without_cuda(tmp_path: Path) -> None:
     assert f"{tmp_path}/build/inc" in options
     (root / "CMakeLists.txt").write_text("project(p CXX)\nfind_package(NotHere REQUIRED)\n")
     assert syntax_job.configure(compiler, root, str(MODULES), tmp_path / "b").reason
+
+
+def test_an_error_directive_counts_where_the_build_was_configured() -> None:
+    unit = {"unit": "k.cu", "codes": [1, 1], "output": '/src/k.cu:1:2: error: "define WIDTH"\n'}
+    alone = read_results({"compiler": "c", "units": [unit]}, "/src")
+    assert alone.findings == ()
+    assert alone.uncompiled["k.cu"].startswith('#error "define WIDTH"')
+    built = read_results({"compiler": "c", "units": [unit], "reached": ["k.cu"]}, "/src")
+    assert [finding.line for finding in built.findings] == [1]
