@@ -39,7 +39,7 @@ from warpfront.matrix.cell import Selection, SourceTree
 from warpfront.verify.results import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from warpfront.pipeline.workspace import Workspace
     from warpfront_port.commands.compiling import CompileRequest
@@ -82,6 +82,10 @@ def preflight(
         tuple[str, ...],
         Option("a dependency group to install as well; may be given several times"),
     ] = (),
+    fits: Annotated[
+        tuple[str, ...],
+        Option("only say which release of this package fits which cell; several times"),
+    ] = (),
     allow_undetermined: AllowUndetermined = False,
 ) -> None:
     """Say what in a project would replace the torch of which cells.
@@ -89,6 +93,7 @@ def preflight(
     And what to write instead. Builds nothing.
     """
     from warpfront.system.store import write_text
+    from warpfront_port.commands.preflighting import fitting_releases
     from warpfront_port.commands.preflighting import preflight as examine_project
     from warpfront_port.preflight.parts import Parts
     from warpfront_port.preflight.report import (
@@ -97,6 +102,10 @@ def preflight(
         preflight_text,
     )
 
+    if fits:
+        fitting = fitting_releases(workspace_here(), cells, fits)
+        print_result(fitting, _fitting_text(fitting), json=json)
+        return
     result = examine_project(
         workspace_here(),
         cells,
@@ -115,6 +124,13 @@ def preflight(
         result.unknown,
         allow_undetermined=allow_undetermined,
         hint="--allow-undetermined accepts this; the reasons are printed above",
+    )
+
+
+def _fitting_text(fitting: Mapping[str, tuple[str, ...]]) -> str:
+    return "".join(
+        f"{title}\n{''.join(f'  {text}{chr(10)}' for text in texts)}"
+        for title, texts in fitting.items()
     )
 
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from warpfront.cli.display import Display
 from warpfront.cli.tasks.declaring import AllowUndetermined, Json, Option, command
 from warpfront.cli.tasks.showing import print_result, workspace_here
-
-if TYPE_CHECKING:
-    from warpfront.pipeline.workspace import Workspace
 
 
 @command
@@ -22,9 +19,6 @@ def compat(
     propose: Annotated[
         bool, Option("open a pull or merge request with their contents (in a job of CI)")
     ] = False,
-    fits: Annotated[
-        str, Option("only say which releases of common packages accept this torch, as last read")
-    ] = "",
     allow_undetermined: AllowUndetermined = False,
 ) -> None:
     """Read the wheel indexes of the compat table and say what changed.
@@ -47,9 +41,6 @@ def compat(
     from warpfront.wheels.site import site_when_needed
 
     workspace = workspace_here()
-    if fits:
-        _print_fitting(workspace, fits, json=json)
-        return
     root, cells = workspace.folders.root, workspace.matrix.cells
     index_update = read_indexes(
         packaged_rows(),
@@ -71,12 +62,3 @@ def compat(
         allow_undetermined=allow_undetermined,
         hint="what was written of these indexes is as it was; run it where they answer",
     )
-
-
-def _print_fitting(workspace: Workspace, torch: str, *, json: bool) -> None:
-    from warpfront.matrix.compat import packaged_rows
-    from warpfront.matrix.index_evidence import fitting_packages
-
-    accepted = fitting_packages(packaged_rows(), workspace.material.compat.contents, torch)
-    lines = (f"{name} {version or 'none accepts it'}\n" for name, version in accepted.items())
-    print_result(accepted, "".join(lines), json=json)
