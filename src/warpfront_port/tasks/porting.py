@@ -132,6 +132,24 @@ def preflight(
     )
 
 
+@command("port fits", example="port fits vllm,xformers --target sm_90")
+def fits(
+    packages: Annotated[str, "names on an index, separated by commas"],
+    cells: Chosen,
+    *,
+    json: Json = False,
+) -> None:
+    """List which release of a package accepts the torch of which cell.
+
+    By the metadata of its newest releases; nothing is built.
+    """
+    from warpfront_port.commands.preflighting import fitting_releases
+
+    fitting = fitting_releases(workspace_here(), cells, packages.split(","))
+    lines = ([title, *(f"  {text}" for text in texts)] for title, texts in fitting.items())
+    print_result(fitting, "".join(f"{line}\n" for part in lines for line in part), json=json)
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TrialOptions:
     """Options of a trial: its program, and the files made of its result."""
