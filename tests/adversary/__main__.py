@@ -1,5 +1,5 @@
-"""Run the adversarial suite in real images; write docs/results/guard-suite.json and the table in
-docs/results/guard-suite.md. Exits with 1 if anything came out other than tests/adversary/cases.toml expects.
+"""Run the adversarial suite in real images; write docs/results/guard-suite.json and guard-suite.md.
+Exits with 1 if anything came out other than tests/adversary/cases.toml expects.
 
 The CPU image and a ROCm image of stand-ins take minutes each; the CUDA image has to be built first,
 and takes longer. What is not run keeps its place in the results, with its day and the guard that

@@ -25,6 +25,7 @@ from warpfront.images.built import BuiltImage
 from warpfront.images.engine import Engine, StoredImage
 from warpfront.images.engine.buildx import Baked, BakeRequest, BuildStep, bake, local_context
 from warpfront.images.labels import CONTENT_HASH, image_labels
+from warpfront.images.plan import CONTENT
 from warpfront.images.preparing import Prepared, prepare_build
 from warpfront.images.sealed import is_sealed, write_manifest
 from warpfront.images.tools import CellInputs, Tools
@@ -73,7 +74,8 @@ def build_cells(
     engine, folders = tools.engine, tools.folders
     results: dict[str, Built] = {}
     to_build = []
-    for cell_id, item in prepare_build(inputs, tools, watch).items():
+    prepared = prepare_build(inputs, tools, watch)
+    for cell_id, item in prepared.items():
         if not isinstance(item, Prepared):
             results[cell_id] = item
         elif item.image is not None:
@@ -87,6 +89,8 @@ def build_cells(
         if isinstance(result, BuiltImage):
             cell, lock = by_id[cell_id], locks[cell_id]
             results[cell_id] = within_budget(cell, result, lock, folders.store, folders.wheelhouse)
+            if isinstance(item := prepared[cell_id], Prepared):
+                folders.store.save(cell_id, CONTENT, item.record)
         folders.store.save(cell_id, "build", results[cell_id])
     return results
 

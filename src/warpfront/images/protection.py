@@ -44,10 +44,11 @@ def guard_policy(cell: Cell, lock: WheelLock, compat: Compat) -> Policy:
     companions = _absent_companions(cell, protected, compat)
     if vendor.torch_from == "base":
         adopted, packages = stack_patterns(toolkit), sentinels(toolkit, ())
-        return Policy(cell=cell.id, title=cell.title, adopt=adopted, sentinels=packages)
+        return Policy(cell=cell.id, title="", adopt=adopted, sentinels=packages)
     return Policy(
         cell=cell.id,
-        title=cell.title,
+        # The id names the image; a title in here would make every image anew with its text.
+        title="",
         index=cell.index.url if cell.index else "",
         protected=protected,
         companions=companions,

@@ -16,7 +16,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePath
 from typing import Any
 
-import tomli_w
 from packaging.pylock import (
     Package,
     PackageSdist,
@@ -34,6 +33,7 @@ from packaging.version import Version
 from warpfront.errors import LockError
 from warpfront.matrix.cell import NO_VARIANT, Cell, Patch, Recipe, Source, Variant, VariantRule
 from warpfront.matrix.vendors import VENDORS
+from warpfront.system.toml import dump_toml
 from warpfront.wheels.lock.values import (
     LockedWheel,
     LockInputs,
@@ -141,7 +141,7 @@ def dump_lock(lock: WheelLock) -> str:
             wheel = variants[package["name"]]
             package["wheels"][0]["path"] = wheel.filename
             package["variants-json"] = variant_document(wheel.variant)
-    return tomli_w.dumps(document)
+    return dump_toml(document)
 
 
 def read_lock(text: str, *, path: str) -> WheelLock:
