@@ -34,7 +34,7 @@ _REFUSED: Final = frozenset({"refused", "accepted", "accepted_on", "refused_from
 _AT_RUN_TIME: Final = frozenset({"at_run_time", "seen", "accepted"})
 _ID = re.compile(r"[A-Z]{2}\d{3}")
 # They mend what others saw.
-_NO_DETECTORS = frozenset({"fix", "python_fixes", "script_fixes"})
+_NO_DETECTORS = frozenset({"fix", "python_fixes"})
 
 
 @cache
@@ -98,10 +98,11 @@ def _problems_of_proof(proof: Mapping[str, Any]) -> Iterator[str]:
 
 @cache
 def detectors() -> Mapping[str, set[str]]:
-    """The modules below `warpfront_port.scan` whose code says the id of a rule, by rule."""
+    """The modules of the scan and its compiler whose code says the id of a rule, by rule."""
     found: dict[str, set[str]] = {}
-    for file in sorted(SCAN.rglob("*.py")):
-        module = ".".join(file.relative_to(SCAN).with_suffix("").parts)
+    for file in (*sorted(SCAN.rglob("*.py")), *(SCAN.parent / "compile").glob("syntax_pass.py")):
+        base = SCAN if file.is_relative_to(SCAN) else SCAN.parent
+        module = ".".join(file.relative_to(base).with_suffix("").parts)
         if module not in _NO_DETECTORS:
             for rule in ids_said(ast.parse(file.read_text(encoding="utf-8"))):
                 found.setdefault(rule, set()).add(module)

@@ -28,7 +28,7 @@ from warpfront_port.compile.syntax_pass import read_results, units_to_compile, w
 from warpfront_port.finding_forms import Scan
 from warpfront_port.scan.hipify_names import hipify_names
 
-_MODULES = Path(str(resources.files("warpfront_port").joinpath("data", "cmake")))
+MODULES = Path(str(resources.files("warpfront_port").joinpath("data", "cmake")))
 PLACES = ("auto", "host", "matrix", "none")
 _SECONDS = 180.0
 _JOB, _RESULTS, _CACHE, _SOURCE, _TORCH, _PYTHON = (
@@ -87,7 +87,7 @@ def _job(
     flags = scan.project.product.flags
     return {
         "flags": {unit: [word.replace(here, root) for word in flags[unit]] for unit in flags},
-        "modules": str(_MODULES),
+        "modules": str(MODULES),
         "target": request.target,
         "root": root,
         "units": units,
@@ -178,7 +178,7 @@ def _in_image(
         (folder / "results").mkdir()
         job = _job(units, scan, request, _SOURCE, _CACHE)
         job |= {"torch": _TORCH if torch else "", "python": _PYTHON, "modules": f"{_JOB}/cmake"}
-        shutil.copytree(_MODULES, folder / "job" / "cmake")
+        shutil.copytree(MODULES, folder / "job" / "cmake")
         write_json(folder / "job" / "job.json", job)
         shutil.copy(str(syntax_job.__file__), folder / "job" / "syntax_job.py")
         binds = [
