@@ -102,9 +102,7 @@ class Target:
     unit: str
 
     def joined(self, earlier: float | None, value: float) -> float:
-        """Return the value of a field whose name stands in a line again: parts add up, else the
-        first counts.
-        """
+        """Return a field after a further name of it: parts add up, else the first counts."""
         if earlier is None:
             return value
         return earlier + value if self.unit == _PART else earlier
