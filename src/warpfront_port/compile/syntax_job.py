@@ -207,7 +207,8 @@ def configure(compiler: Compiler, root: Path, modules: str, folder: Path) -> Con
     options = [f"-D{name}={value}" for name, value in values.items()]
     code, text = _run([cmake, "-S", str(root), "-B", str(build), *generator, *options], 180)
     headers = (p for p in build.rglob("*.h*") if "CMakeFiles" not in p.parts) if code != 127 else ()
-    folders = sorted({str(path.parent) for path in headers})
+    # an include names a made header by its name, or by its folder too
+    folders = sorted({str(folder) for path in headers for folder in path.parents[:2]})
     commands = build / "compile_commands.json"
     if code or not commands.is_file():
         error = re.search(r"CMake Error[^\n]*\n(?:\s*\n)?\s*([^\n]+)", text)
