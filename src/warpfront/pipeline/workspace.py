@@ -36,10 +36,10 @@ class Workspace:
     folders: Folders
 
 
-def find_workspace(folder: Path) -> Workspace:
-    """Return the project of `folder`, or of the nearest folder above it that has a matrix.yaml."""
+def root_of(folder: Path) -> Path:
+    """Return `folder`, or the nearest folder above it, if that has a matrix.yaml."""
     above = (folder, *folder.parents)
-    return open_workspace(next((one for one in above if (one / MATRIX_FILE).is_file()), folder))
+    return next((one for one in above if (one / MATRIX_FILE).is_file()), folder)
 
 
 def open_workspace(root: Path, *, build: Path | None = None) -> Workspace:

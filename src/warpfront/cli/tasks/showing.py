@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 def workspace_here(display: Display | None = None) -> Workspace:
     """Return the project in this folder or above it; its warnings go to `display`, if any."""
-    from warpfront.pipeline.workspace import find_workspace
+    from warpfront.pipeline.workspace import open_workspace
 
-    workspace = find_workspace(Path.cwd())
+    workspace = open_workspace(project_root())
     if display:
         for warning in workspace.matrix.warnings:
             display.say(f"warning: {warning}")
@@ -44,6 +44,13 @@ def complete_locks(
 
     locks = pipeline.lock(workspace, cells, watch, locked=locked)
     return pipeline.build_wheels(workspace, cells, watch, locks=locks)
+
+
+def project_root() -> Path:
+    """Return this folder, or the nearest above it that has a matrix.yaml."""
+    from warpfront.pipeline.workspace import root_of
+
+    return root_of(Path.cwd())
 
 
 def finish(results: Mapping[str, object], *, json: bool) -> None:
