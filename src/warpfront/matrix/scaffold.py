@@ -83,18 +83,33 @@ def new_project(folder: Path, *, name: str, vendors: str, base: str, registry: s
         hint = nearest(base, yaml.safe_load(bases))
         raise NothingSelectedError(f"--base {base}: no such base", hint=hint)
     python = str(yaml.safe_load(bases)[base]["python"])
-    text = files[MATRIX_FILE]
-    for key, value in (("NAME", name), ("REGISTRY", registry), ("BASE", base), ("PYTHON", python)):
-        text = text.replace(f"@{key}@", value)
-    text = text.replace("@BASE_BLOCK@", "\n".join(f"  {line}" for line in block))
-    head, rows = text.split("rows:\n", 1)
-    made = f"{head}rows:\n  - vendor: cpu\n"
+    # The template is a matrix of its own, with the first base and a row for the CPU.
+    text, first = files[MATRIX_FILE], yaml.safe_load(files[MATRIX_FILE])
+    old_base = first["defaults"]["base"]
+    for old, new in (
+        (_indented(editing.block_of(bases, old_base)), _indented(block)),
+        (f'python: "{first["defaults"]["python"]}"', f'python: "{python}"'),
+        (f"base: {old_base}", f"base: {base}"),
+        (first["project"]["name"], name),
+        (first["project"]["repository"], registry),
+    ):
+        text = text.replace(old, new)
+    head, after = text.split(_FIRST_ROW, 1)
+    made = f"{head}{_FIRST_ROW}"
     for entry in filter(None, vendors.split(",")):
         row, _, torch = entry.partition("==")
         vendor, _, toolkit = row.partition(":")
         made = with_row(made, vendor, toolkit, python, torch)
-    made = made.replace("rows:\n  - vendor: cpu\n\n", "rows:\n")
-    return Edit(files={**files, MATRIX_FILE: f"{made}\n{rows.lstrip()}"})
+    made = f"{head}{made.removeprefix(head + _FIRST_ROW).lstrip()}"
+    made = made.replace("rows:\n-", "rows:\n  -")
+    return Edit(files={**files, MATRIX_FILE: f"{made}{after}"})
+
+
+def _indented(lines: tuple[str, ...]) -> str:
+    return "\n".join(f"  {line}" for line in lines)
+
+
+_FIRST_ROW = '  - vendor: cpu\n    targets: [x86_64]\n    torch: "2.13.0"\n'
 
 
 def with_row(text: str, vendor: str, toolkit: str, python: str, torch: str = "") -> str:

@@ -38,6 +38,7 @@ from warpfront.errors import (
     UnavailableError,
 )
 from warpfront.matrix.cell import Selection, SourceTree
+from warpfront.system.sizes import counted
 from warpfront.verify.results import Outcome
 
 if TYPE_CHECKING:
@@ -502,7 +503,8 @@ def _fixed(scan_request: ScanRequest, patch: str, *, apply: bool) -> str:
     if apply:
         port_work.write_fixes(scan_request.repo, fixes)
     places = sum(len(fix.rules) for fix in fixes)
-    return f"--fix {'changed' if apply else 'could change'} {places} places in {len(fixes)} files"
+    verb = "changed" if apply else "could change"
+    return f"--fix {verb} {counted(places, 'place')} in {counted(len(fixes), 'file')}"
 
 
 def _raise_verdict(verdict: Verdict, gate: str, *, allow_undetermined: bool) -> None:

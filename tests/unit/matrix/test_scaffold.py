@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from warpfront.commands.project_edits import add_image, add_python, add_row
+from warpfront.commands.project_edits import add_image, add_python, add_row, project_from
 from warpfront.errors import InputError, MatrixError, NothingSelectedError, StoreError
 from warpfront.matrix.editing import with_item
+from warpfront.matrix.nearest import nearest
 from warpfront.matrix.scaffold import Edit, make_project, new_project
 from warpfront.pipeline.workspace import open_workspace
+from warpfront.wheels.lock.reading import read_locks
+from warpfront.wheels.lock.state import NEVER_BUILT
 
 
 def test_a_new_project_reads_and_has_a_cell_with_a_template(tmp_path: Path) -> None:
@@ -156,3 +159,63 @@ def test_a_list_in_lines_gets_a_line() -> None:
     assert with_item(text, ("defaults", "images"), "app") == text.replace(
         "    - torch # one\n", "    - torch # one\n    - app\n"
     )
+
+
+def test_a_missing_requirements_file_is_a_problem_of_its_image_alone(tmp_path: Path) -> None:
+    make_project(tmp_path)
+    list(add_image(tmp_path, "app", parent="torch", requirements="").write(tmp_path, dry_run=False))
+    (tmp_path / "images/app/requirements.txt").unlink()
+    workspace = open_workspace(tmp_path)
+    cells = workspace.matrix.cells
+    states = read_locks(cells, workspace.requirements, workspace.folders)
+    torch, app = (states[cell.id].reason for cell in cells)
+    assert torch == NEVER_BUILT
+    assert app.startswith("images/app/requirements.txt: no such file")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("MI300X", "did you mean `gfx942`? That is the target of MI300X"),
+        ("NVIDIA H100", "did you mean `sm_90`? That is the target of NVIDIA H100"),
+        ("MI100", "MI100 is gfx908, and there are: sm_90, gfx942"),
+        ("gfx94", "did you mean `gfx942`?"),
+    ],
+)
+def test_a_product_stands_for_its_target(name: str, said: str) -> None:
+    assert nearest(name, ["sm_90", "gfx942"]) == said
+
+
+DOCKERFILE = """\
+FROM nvidia/cuda:13.0.1-devel-ubuntu22.04
+ENV A=1
+RUN apt-get update && \\
+    pip install torch==2.4.0 --index-url https://a.test 'peft[x]==0.1'
+COPY requirements.txt /tmp/
+RUN pip3 install -r /tmp/requirements.txt
+CMD ["python", "t.py"]
+"""
+
+
+def test_a_dockerfile_becomes_a_row_and_an_image_and_what_was_not_read_is_listed(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "requirements.txt").write_text("einops\ntorchvision\n")
+    (tmp_path / "Dockerfile").write_text(DOCKERFILE)
+    facts = {"name": "a", "vendors": "", "base": "debian-12", "registry": "r.test/a"}
+    lines = list(
+        project_from(tmp_path, tmp_path / "Dockerfile", **facts).write(tmp_path, dry_run=False)
+    )
+    cells = open_workspace(tmp_path).matrix.cells
+    assert [(str(cell.toolkit), cell.image) for cell in cells] == [
+        ("cuda13.0", "torch"),
+        ("cuda13.0", "app"),
+    ]
+    assert (tmp_path / "images/app/requirements.txt").read_text() == "peft[x]==0.1\neinops\n"
+    assert [line for line in lines if line.startswith("not read")] == [
+        "not read: 2: ENV A=1",
+        "not read: 3: RUN apt-get update",
+        'not read: 7: CMD ["python", "t.py"]',
+        "not read: torch==2.4.0: torch is the row's",
+        "not read: torchvision: torch is the row's",
+    ]

@@ -23,22 +23,26 @@ def init(
     vendors: Annotated[str, "ROWS  rows to begin with: cpu,nvidia:13.0,amd"] = "",
     base: Annotated[str, "base of the images: debian-12 or debian-13"] = "",
     registry: Annotated[str, "HOST/PATH  registry of published images"] = "",
+    from_: Annotated[str, "FILE  a GPU Dockerfile: its row, and an image with its packages"] = "",
 ) -> None:
     """Make a new project in this folder.
 
     Writes matrix.yaml, templates, README, tasks.py and noxfile.py, if none
     exists. On a terminal it asks for what no option names.
     """
+    from warpfront.commands.project_edits import project_from
     from warpfront.matrix.scaffold import new_project
 
     here = Path.cwd()
-    edit = new_project(
-        here,
-        name=name or _project_name(here),
-        vendors=vendors or _answer("rows: cpu, nvidia:13.0, amd, ...", "cpu==2.13.0"),
-        base=base or _answer("base: debian-12 (Python 3.11) or debian-13 (3.13)", "debian-12"),
-        registry=registry or _answer("registry of published images", "ghcr.io/my"),
-    )
+    if not vendors and not from_:
+        vendors = _answer("rows: cpu, nvidia:13.0, amd, ...", "cpu==2.13.0")
+    facts = {
+        "name": name or _project_name(here),
+        "vendors": vendors,
+        "base": base or _answer("base: debian-12 (Python 3.11), debian-13 (3.13)", "debian-12"),
+        "registry": registry or _answer("registry of published images", "ghcr.io/my"),
+    }
+    edit = project_from(here, Path(from_), **facts) if from_ else new_project(here, **facts)
     _say(display, edit.write(here, dry_run=dry_run))
     display.say("next: `warpfront plan`, then `warpfront build`")
 
