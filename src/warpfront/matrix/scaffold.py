@@ -109,7 +109,7 @@ def _indented(lines: tuple[str, ...]) -> str:
     return "\n".join(f"  {line}" for line in lines)
 
 
-_FIRST_ROW = '  - vendor: cpu\n    targets: [x86_64]\n    torch: "2.13.0"\n'
+_FIRST_ROW = '  - vendor: cpu\n    targets: x86_64\n    torch: "2.13.0"\n'
 
 
 def with_row(text: str, vendor: str, toolkit: str, python: str, torch: str = "") -> str:

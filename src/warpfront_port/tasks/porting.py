@@ -133,6 +133,24 @@ def preflight(
     )
 
 
+@command("port fits", example="port fits vllm,xformers --target sm_90")
+def fits(
+    packages: Annotated[str, "names on an index, separated by commas"],
+    cells: Chosen,
+    *,
+    json: Json = False,
+) -> None:
+    """List which release of a package accepts the torch of which cell.
+
+    By the metadata of its newest releases; nothing is built.
+    """
+    from warpfront_port.commands.preflighting import fitting_releases
+
+    fitting = fitting_releases(workspace_here(), cells, packages.split(","))
+    lines = ([title, *(f"  {text}" for text in texts)] for title, texts in fitting.items())
+    print_result(fitting, "".join(f"{line}\n" for part in lines for line in part), json=json)
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TrialOptions:
     """Options of a trial: its program, and the files made of its result."""
@@ -285,7 +303,7 @@ def scan(
     all_: Annotated[
         bool, Option("list every cause, place and fix", formerly=("everything",))
     ] = False,
-    phases: Annotated[bool, "also order the findings as phases of a port"] = False,
+    phases: Annotated[bool, Option("does nothing any more", hidden=True)] = False,
     allow_undetermined: AllowUndetermined = False,
     fail_on: Annotated[
         str,
@@ -317,10 +335,11 @@ def scan(
     verdict = scanning.verdict_of(result, new)
     _show_verdict(verdict, result, new, forms, everything=all_)
     if phases:
-        _print_phases(scan_request, result)
+        display.say("--phases goes with the next release: the answer has causes by consequence")
     if fix or apply:
         patch = "" if forms.dry_run else fix
-        display.say(_fixed(scan_request, patch, apply=apply and not forms.dry_run))
+        wanted = apply and not forms.dry_run
+        display.say(_fixed(scan_request, patch, result, compiler, display, apply=wanted))
     _raise_verdict(verdict, fail_on, allow_undetermined=allow_undetermined)
 
 
@@ -358,15 +377,19 @@ def fix_tree(
     apply: Annotated[bool, "change the files themselves"] = False,
     exclude: Exclude = "",
     vendored: Annotated[bool, "also change submodules and third-party folders"] = False,
+    compiler: Compiler = "auto",
 ) -> None:
     """Make the mechanical changes of a port: vendor code goes behind gates.
 
-    The code for NVIDIA stays byte for byte. Without --out and --apply, the
-    places are only counted.
+    The code for NVIDIA stays byte for byte. Each edit is compiled where a HIP
+    compiler is at hand. Without --out and --apply, the places are only counted.
     """
+    from warpfront_port.commands import scanning
+
     request = _scan_request(Selection(), Scanned(repo=repo, exclude=exclude, vendored=vendored))
-    patch = "" if dry_run else out
-    display.say(_fixed(request, patch, apply=apply and not dry_run))
+    scanned, _ = scanning.scan(request, display, _compiled_by(request, compiler, display))
+    patch, wanted = "" if dry_run else out, apply and not dry_run
+    display.say(_fixed(request, patch, scanned, compiler, display, apply=wanted))
 
 
 @command(
@@ -477,20 +500,15 @@ def _show_verdict(
         print(finding_forms.annotation_lines(new, rules), end="")
 
 
-def _print_phases(scan_request: ScanRequest, scanned: Scan) -> None:
-    from warpfront_port.commands import port_work
-    from warpfront_port.scan.phases import phases_text
-
-    order = port_work.phases_of(
-        scan_request.repo,
-        scanned.findings,
-        exclude=scan_request.exclude,
-        vendored=scan_request.vendored,
-    )
-    print(phases_text(order), end="")
-
-
-def _fixed(scan_request: ScanRequest, patch: str, *, apply: bool) -> str:
+def _fixed(
+    scan_request: ScanRequest,
+    patch: str,
+    scanned: Scan,
+    compiler: str,
+    display: Display,
+    *,
+    apply: bool,
+) -> str:
     """Write what is mechanical as a patch, or into the tree; what was done, in words."""
     from warpfront.system.store import write_text
     from warpfront_port.commands import port_work
@@ -498,13 +516,24 @@ def _fixed(scan_request: ScanRequest, patch: str, *, apply: bool) -> str:
     fixes = port_work.fixes_of(
         scan_request.repo, exclude=scan_request.exclude, vendored=scan_request.vendored
     )
+    fixes, refused = port_work.compiled_fixes(
+        scan_request.repo,
+        fixes,
+        scanned,
+        lambda root, bare: _compiled_by(
+            dataclasses.replace(scan_request, repo=root), compiler, display
+        )(bare),
+    )
     if patch:
         write_text(Path(patch), "".join(fix.patch for fix in fixes))
     if apply:
         port_work.write_fixes(scan_request.repo, fixes)
     places = sum(len(fix.rules) for fix in fixes)
+    by = f"compiled by {scanned.compiler}" if scanned.compiler else "not compiled"
+    held_back = f"; {refused} files refused by the compiler" if refused else ""
     verb = "changed" if apply else "could change"
-    return f"--fix {verb} {counted(places, 'place')} in {counted(len(fixes), 'file')}"
+    done = f"{verb} {counted(places, 'place')} in {counted(len(fixes), 'file')}"
+    return f"--fix {done}, {by}{held_back}"
 
 
 def _raise_verdict(verdict: Verdict, gate: str, *, allow_undetermined: bool) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Literal
 
 from warpfront.cli.display import Display
 from warpfront.cli.tasks.declaring import (
@@ -13,10 +13,6 @@ from warpfront.cli.tasks.declaring import (
     command,
 )
 from warpfront.cli.tasks.showing import print_result, workspace_here
-
-if TYPE_CHECKING:
-    from warpfront.pipeline.workspace import Workspace
-
 
 compat_group = Group(
     name="compat",
@@ -59,16 +55,6 @@ def propose(
     _read(display, "propose", json=json, allow_undetermined=allow_undetermined)
 
 
-@command("compat fits", example="compat fits 2.13.0")
-def fits(
-    torch: Annotated[str, "a version of torch"],
-    *,
-    json: Json = False,
-) -> None:
-    """List releases of common packages that accept a torch, as last read."""
-    _print_fitting(workspace_here(), torch, json=json)
-
-
 def _read(display: Display, mode: Mode, *, json: bool, allow_undetermined: bool) -> None:
     from warpfront.ci.forge_api import forge_api
     from warpfront.commands.compat_update import (
@@ -106,12 +92,3 @@ def _read(display: Display, mode: Mode, *, json: bool, allow_undetermined: bool)
         allow_undetermined=allow_undetermined,
         hint="what was written of these indexes is as it was; run it where they answer",
     )
-
-
-def _print_fitting(workspace: Workspace, torch: str, *, json: bool) -> None:
-    from warpfront.matrix.compat import packaged_rows
-    from warpfront.matrix.index_evidence import fitting_packages
-
-    accepted = fitting_packages(packaged_rows(), workspace.material.compat.contents, torch)
-    lines = (f"{name} {version or 'none accepts it'}\n" for name, version in accepted.items())
-    print_result(accepted, "".join(lines), json=json)

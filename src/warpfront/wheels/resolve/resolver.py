@@ -141,10 +141,11 @@ class UvResolver:
             alone = self._compiled(inputs.stack_requirements, NO_TERMS)
             stack_is_silent = isinstance(alone, Contradiction)
         if stack_is_silent or pypi_is_silent:
+            explanation = " ".join(resolution.explanation.split())
             raise BlockedError(
                 f"{inputs.cell_id}: out of reach: "
                 + "; ".join(f"{url} ({reason})" for url, reason in silent.items()),
-                hint=f"nothing else here has it: {resolution.explanation}",
+                hint=f"no other source here has it. Without the index, uv concludes: {explanation}",
             )
         return resolution
 
