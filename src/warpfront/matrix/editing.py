@@ -99,10 +99,11 @@ def row_lines(
                 == Supported()
             ]
             if targets:
+                listed = f"[{', '.join(targets)}]"
                 return (
                     f"- vendor: {vendor}",
                     *([f'  toolkit: "{toolkit}"'] if toolkit else []),
-                    f"  targets: [{', '.join(targets)}]",
+                    f"  targets: {listed if len(targets) > 1 else targets[0]}",
                     f'  torch: "{release.torch}"',
                     *(["  index: pypi"] if index == "pypi" else []),
                 )
