@@ -119,12 +119,12 @@ def _complete(
     """Return an option's choices, or its values in the matrix here if it selects cells."""
     from warpfront.errors import WarpfrontError  # noqa: PLC0415 - only a shell needs it
     from warpfront.matrix.selection import values_of  # noqa: PLC0415
-    from warpfront.pipeline.workspace import find_workspace  # noqa: PLC0415
+    from warpfront.pipeline.workspace import open_workspace, root_of  # noqa: PLC0415
 
     values: Iterable[str] = choices
     if name in {"target", "vendor", "image", "only"}:
         try:
-            cells = find_workspace(Path.cwd()).matrix.cells
+            cells = open_workspace(root_of(Path.cwd())).matrix.cells
         except WarpfrontError:
             return []
         values = dict.fromkeys(value for cell in cells for value in values_of(cell, name))

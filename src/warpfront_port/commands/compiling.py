@@ -31,6 +31,7 @@ from warpfront.report.junit import junit_xml
 from warpfront.system.foreign import read_regular, regular_files, remove_tree
 from warpfront.system.process import environment, run
 from warpfront.system.progress import Watch
+from warpfront.system.sizes import counted
 from warpfront.system.store import Store, exclusive, write_json, write_text
 from warpfront.system.trees import Tree, list_tree
 from warpfront.system.trees import read_text as read_source
@@ -496,7 +497,9 @@ def _left_check(scan_findings: tuple[ScanFinding, ...]) -> CheckResult:
         session="static",
         name=LEFT,
         outcome=Outcome.FAILED if errors else Outcome.PASSED,
-        reason=f"{len(errors)} errors{first}" if errors else f"{len(scan_findings)} warnings",
+        reason=f"{counted(len(errors), 'error')}{first}"
+        if errors
+        else counted(len(scan_findings), "warning"),
         seconds=0.0,
         details={
             "findings": [

@@ -38,6 +38,7 @@ from warpfront.errors import (
     UnavailableError,
 )
 from warpfront.matrix.cell import Selection, SourceTree
+from warpfront.system.sizes import counted
 from warpfront.verify.results import Outcome
 
 if TYPE_CHECKING:
@@ -531,7 +532,8 @@ def _fixed(
     by = f"compiled by {scanned.compiler}" if scanned.compiler else "not compiled"
     held_back = f"; {refused} files refused by the compiler" if refused else ""
     verb = "changed" if apply else "could change"
-    return f"--fix {verb} {places} places in {len(fixes)} files, {by}{held_back}"
+    done = f"{verb} {counted(places, 'place')} in {counted(len(fixes), 'file')}"
+    return f"--fix {done}, {by}{held_back}"
 
 
 def _raise_verdict(verdict: Verdict, gate: str, *, allow_undetermined: bool) -> None:

@@ -310,7 +310,7 @@ def test_a_written_baseline_is_used_by_the_next_scan(tmp_path: Path) -> None:
     listener = Listener()
     _, left = scan(ScanRequest(repo=tmp_path, target=MI300X, write_baseline=True), listener)
     assert left == ()
-    assert "1 findings are accepted" in listener.said[0]
+    assert "1 finding accepted" in listener.said[0]
     a_tree(tmp_path, b__py="import cupy\n")
     found, left = scan(ScanRequest(repo=tmp_path, target=MI300X), listener)
     assert (len(found.findings), [finding.rule for finding in left]) == (2, ["PY035"])

@@ -30,6 +30,7 @@ from warpfront.cli.tasks.showing import (
 from warpfront.errors import InputError, NotVerifiedError, StaleError
 from warpfront.matrix.cell import Selection
 from warpfront.step_results import Blocked, Failed
+from warpfront.system.sizes import counted
 from warpfront_checks.guard.visible import terminal_of
 
 if TYPE_CHECKING:
@@ -302,7 +303,7 @@ def merge(
     else:
         names = list(gather(folders, workspace.folders.store))
     verb = "would merge" if dry_run else "merged"
-    display.say(f"{verb} {len(names)} files of {len(folders)} hand-overs")
+    display.say(f"{verb} {counted(len(names), 'file')} of {counted(len(folders), 'artifact')}")
 
 
 @command("ci run", formerly=("job",), example="ci run --step verify --cells CELL --on sm_90")

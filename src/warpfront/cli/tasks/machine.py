@@ -8,10 +8,11 @@ from typing import Annotated
 
 from warpfront.cli.display import Display
 from warpfront.cli.tasks.declaring import Chosen, DryRun, Group, Json, Option, command
-from warpfront.cli.tasks.showing import counted, print_result, workspace_here
+from warpfront.cli.tasks.showing import print_result, workspace_here
 from warpfront.errors import EngineError
 from warpfront.system.foreign import remove_tree
 from warpfront.system.process import environment
+from warpfront.system.sizes import counted
 from warpfront.verify.results import Outcome
 
 CACHE_FOLDERS = ("views", "tools", "toolbox", "layers", "wheelhouse")

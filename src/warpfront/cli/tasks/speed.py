@@ -26,6 +26,7 @@ from warpfront.determination import require_determined
 from warpfront.errors import CommandFailedError, InputError, NotComparableError, SlowerError
 from warpfront.matrix.nearest import nearest
 from warpfront.step_results import Failed
+from warpfront.system.sizes import counted
 from warpfront_checks.bench.options import BENCH_OPTIONS, BenchEffort, read_bench_effort
 from warpfront_checks.bench.timed_cases import SUITES
 
@@ -291,7 +292,7 @@ def nights(
     allowed = float("inf") if max_slower == _NO_NUMBER else 1 + _share(max_slower, "--max-slower")
     if slower := [shift for shift in shifts if shift.ratio > allowed]:
         worst = max(slower, key=lambda shift: shift.ratio)
-        message = f"{len(slower)} operations became slower for good, {worst.case} the most"
+        message = f"{counted(len(slower), 'operation')} slower for good, {worst.case} the most"
         raise SlowerError(message, hint=f"since {worst.at}, image {worst.image_digest or 'none'}")
     require_determined(
         too_few_nights(history),
