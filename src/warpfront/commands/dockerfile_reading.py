@@ -1,6 +1,4 @@
-"""The row and requirements that a GPU Dockerfile asks for, and the lines without a place in a
-matrix. Pure.
-"""
+"""The row and requirements that a GPU Dockerfile asks for, and its other lines. Pure."""
 
 from __future__ import annotations
 
