@@ -37,8 +37,9 @@ class Judged:
         return cls(name="raised", verdict=Verdict(fault=fault, share=1e300))
 
 
-# In words: a refusal of a memory format is loud, and no wrong number.
-LAYOUT_REFUSED = re.compile(r"memory format|(must|has to|should) be contiguous", re.IGNORECASE)
+# In words: a refusal of a memory format, or of a size for want of a block's memory, is loud, and no
+# wrong number.
+REFUSED = re.compile(r"memory format|(must|has to|should) be contiguous|shared ?mem", re.IGNORECASE)
 
 
 def execute(lines: list[str], names: dict[str, Any]) -> None:
@@ -82,7 +83,7 @@ def run_case(case: Case, oracle: Oracle | None = None) -> Iterator[Judged]:
         try:
             execute(case.call(), names)
         except (RuntimeError, NotImplementedError) as error:
-            if lacks_kernel(error) or LAYOUT_REFUSED.search(str(error)):
+            if lacks_kernel(error) or REFUSED.search(str(error)):
                 raise LackingError(str(error).strip().splitlines()[0]) from error
             raise
     actual, gradients = listed(names["found"]), list(names.get("gradients", ()))

@@ -129,7 +129,7 @@ def _judge(operation: Operation, assignment: Assignment, device: str, tally: Tal
         tally.largest = max(tally.largest, 0.0 if each.verdict.fault else each.verdict.share)
         if not each.verdict.fault:
             continue
-        if thread := _known(operation, each.name, device):
+        if thread := _known(operation, f"{each.name}: {each.verdict.fault} {_label(case)}", device):
             tally.known[thread] = tally.known.get(thread, 0) + 1
             continue
         tally.faults.append(f"{_label(case)}: {each.name}: {each.verdict.fault}")
@@ -144,10 +144,10 @@ def _label(case: Case) -> str:
     return f"{case.code} [{crossed}]"
 
 
-def _known(operation: Operation, name: str, device: str) -> str:
+def _known(operation: Operation, label: str, device: str) -> str:
     major, minor = torch.__version__.split(".")[:2]
     torch_version = (int(major), int(minor))
-    return next((d.thread for d in operation.known if d.covers(name, device, torch_version)), "")
+    return next((d.thread for d in operation.known if d.covers(label, device, torch_version)), "")
 
 
 def _shown(
