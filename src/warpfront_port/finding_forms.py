@@ -26,6 +26,7 @@ class Scan:
     `findings` are in the order of path and line; `unread` are the files and folders that were not
     read; `evidence` shows by path which files run on AMD already. `compiled` are the units that a
     compiler for the target accepted or refused, `uncompiled` maps the others to the reason.
+    `unconfigured` is why CMake did not configure the project, "" where it did or was not run.
     """
 
     target: str
@@ -39,6 +40,7 @@ class Scan:
     compiled: tuple[str, ...] = ()
     uncompiled: Mapping[str, str] = field(default_factory=dict)
     compiler: str = ""
+    unconfigured: str = ""
 
 
 PLACES_SHOWN = 3
@@ -120,6 +122,8 @@ def _compiled_lines(verdict: Verdict, scan: Scan) -> Iterator[str]:
         yield f"compiled: {len(scan.compiled)} of {plural(units, 'CUDA source')} by {scan.compiler}"
     elif units:
         yield f"compiled: none of {plural(units, 'CUDA source')}"
+    if scan.unconfigured:
+        yield f"not configured: {scan.unconfigured}"
     if verdict.project.product.basis:
         yield f"reached: {plural(units, 'CUDA source')}, by {verdict.project.product.basis}"
 

@@ -134,7 +134,7 @@ def _read(
             reading.feed(line.number, line.text, whole=line.whole)
     runs = reading.runs(source, log_facts)
     if not runs:
-        raise InputError(f"{name}: no step in what {chosen.name} writes", hint=evidence)
+        raise InputError(f"{name}: no step with a time in what {chosen.name} writes", hint=evidence)
     return runs
 
 

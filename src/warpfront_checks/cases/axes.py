@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from warpfront_checks.cases.case import INDEX, LAYOUTS, NAMES, Argument, Case
+from warpfront_checks.cases.case import COMPLEX, INDEX, INTEGERS, LAYOUTS, NAMES, Argument, Case
 from warpfront_checks.cases.operation import Operation
 
 # Size classes: inclusive bounds. Kernels switch at powers of two, so odd sizes lie between them.
@@ -45,6 +45,7 @@ HALVES = ("float16", "bfloat16")
 HALF_SIZE, HALF_NUMBERS = 127, 4000
 # Numbers of more bits than 16-bit types have.
 LONG_VALUES = ("wide", "sparse", "distinct")
+ENDLESS = ("non-finite", "masked", "far")
 SHORTER = {"wide": "few", "sparse": "few", "normal": "quarters"}
 CANDIDATES = 6
 CALM = ("size ", "memory ", "values", "dtype", "destination", "gradient")
@@ -105,8 +106,10 @@ def axes_of(operation: Operation, dtypes: tuple[str, ...]) -> dict[str, list[Any
     axes["dtype"] = [
         name
         for name in dtypes
-        if (operation.halves or name not in HALVES) and (operation.doubles or name != "float64")
-    ]
+        if operation.floats
+        and (operation.halves or name not in HALVES)
+        and (operation.doubles or name != "float64")
+    ] + [name for name in operation.kinds if COMPLEX.get(name) != "float64" or "float64" in dtypes]
     put = ["", *["in place"] * operation.in_place, *["out"] * operation.out]
     axes["destination"] = put
     axes["layout"] = list(LAYOUTS) if operation.strided else ["contiguous"]
@@ -143,14 +146,7 @@ def _candidate(axes: Mapping[str, list[Any]], draw: random.Random) -> Assignment
 def constrained(operation: Operation, assignment: Assignment, draw: random.Random) -> Assignment:
     """Return an assignment that can be computed and has an oracle that bounds it."""
     half = assignment["dtype"] in HALVES
-    if half:
-        assignment |= _narrowed(operation, assignment)
-    if assignment["destination"]:
-        assignment["gradient"] = "none"
-        if assignment["destination"] == "in place" and assignment["memory a"] == "expanded":
-            assignment["memory a"] = "contiguous"
-    if assignment["values"] == "non-finite":
-        assignment["gradient"] = "none"
+    assignment = _reconciled(operation, assignment, draw)
     rank = assignment.setdefault("rank", 0)
     names = operation.sizes(rank)
     for name in set(operation.sizes()) - set(names):
@@ -170,12 +166,38 @@ def constrained(operation: Operation, assignment: Assignment, draw: random.Rando
     return assignment | {"lengths": lengths}
 
 
+def _reconciled(operation: Operation, assignment: Assignment, draw: random.Random) -> Assignment:
+    """Return choices of values, destination and gradient that go together."""
+    if assignment["dtype"] in HALVES:
+        assignment |= _narrowed(operation, assignment)
+    if assignment["destination"]:
+        assignment["gradient"] = "none"
+        if assignment["destination"] == "in place" and assignment["memory a"] == "expanded":
+            assignment["memory a"] = "contiguous"
+    if assignment["dtype"] in (*INTEGERS, "bool"):
+        assignment |= {"gradient": "none", "values": _integers(operation, assignment, draw)}
+    if assignment["dtype"] in COMPLEX and assignment["values"] in ENDLESS:
+        assignment["values"] = operation.values[0]
+    if assignment["values"] in ENDLESS:
+        assignment["gradient"] = "none"
+    return assignment
+
+
+def _integers(operation: Operation, assignment: Assignment, draw: random.Random) -> str:
+    """Return numbers for an integer dtype: of an order no two alike, else over its range."""
+    if assignment["dtype"] == "bool":
+        return "small"
+    if "distinct" in operation.values:
+        return "neighbours"
+    return draw.choice(("small", "bits", "ends"))
+
+
 def _narrowed(operation: Operation, assignment: Assignment) -> Assignment:
     """Return the choices that 16 bits change: representable values, and sums that stay
     exact in them.
     """
     narrowed: Assignment = {}
-    if "few" in operation.values:
+    if "few" in operation.values and assignment["values"] not in ENDLESS:
         narrowed["values"] = "few"
     elif assignment["values"] in LONG_VALUES:
         short = (value for value in operation.values if value not in LONG_VALUES)
@@ -294,6 +316,7 @@ def build(operation: Operation, assignment: Assignment, device: str) -> Case:
         ulps=operation.ulps,
         roundings=_roundings(operation, assignment, arguments),
         least=operation.least,
+        relative=assignment["values"] == "far",
         labels=labels,
     )
 
@@ -327,7 +350,7 @@ def _laid_out(argument: Argument, form: str) -> Argument:
     if form not in _forms(len(shape)) or form == "contiguous" or not math.prod(shape):
         return argument
     if form == "expanded":
-        if argument.values in {"permutation", "distinct"}:
+        if argument.values in {"permutation", "distinct", "neighbours"}:
             return argument
         axis = max(axes, key=lambda i: (shape[i] > 1, -i))
         unexpanded = tuple(1 if i == axis else n for i, n in enumerate(shape))

@@ -48,6 +48,8 @@ def _together(*values: Any) -> tuple[Any, ...]:
     kind = np.result_type(*[x.dtype for x in with_axes])
     floating = any(isinstance(x, float) or _is_float(x) for x in values)
     kind = np.result_type(kind, np.float64) if floating and kind.kind in "biu" else kind
+    if kind.kind == "b" and any(type(x) is int for x in values):
+        kind = np.dtype(np.int64)
     return tuple(np.asarray(x).astype(kind) for x in values)
 
 
@@ -127,6 +129,7 @@ def _sorted(x: Array, *rest: Any, **kwargs: Any) -> Any:
 def _running(function: Callable[..., Any]) -> Callable[..., Any]:
     def call(x: Array, dim: int, *, dtype: Any = None) -> Any:
         x = x if dtype is None else x.astype(KINDS[dtype])
+        x = x.astype(np.int64) if x.dtype.kind in "bu" else x
         return function(x, axis=dim) if x.ndim else x
 
     return call
@@ -394,7 +397,10 @@ def _div(x: Any, y: Any, *, rounding_mode: Any = None) -> Any:
     if rounding_mode is None:
         return np.true_divide(x, y)
     if x.dtype.kind in "iu":
-        return NotImplemented
+        quotient = np.floor_divide(x, y)
+        # numpy rounds down: toward 0 is one more where a negative quotient has a remainder.
+        up = (x % y != 0) & ((x < 0) != (y < 0)) & (rounding_mode == "trunc")
+        return quotient + up.astype(quotient.dtype)
     return np.floor(x / y) if rounding_mode == "floor" else np.trunc(x / y)
 
 
@@ -488,6 +494,7 @@ NUMPY: Mapping[str, Callable[..., Any]] = {
     "mul": _binary(np.multiply),
     "div": _div,
     "pow": _pow,
+    "floor_divide": lambda x, y: _div(x, y, rounding_mode="floor"),
     **{
         name: _binary(getattr(np, twin))
         for name, twin in {

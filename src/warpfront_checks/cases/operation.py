@@ -32,7 +32,8 @@ class Operation:
     `usual` and `most` are sizes: an axis's size while another varies, and its largest. Results are
     exact, or off by `roundings` of the largest number and of `least` (`half_roundings` in 16 bits,
     whose sums are float32's). `fit` maps drawn numbers
-    into the domain of the call. `changes` means that the call may change `a`. `halves` is False
+    into the domain of the call. `kinds` are dtypes besides the floating ones, or instead of them
+    where `floats` is False. `changes` means that the call may change `a`. `halves` is False
     where rounding in 16 bits decides a result, `doubles` where torch computes float64 with
     constants of float32.
     """
@@ -56,6 +57,8 @@ class Operation:
     fit: str = "{x}"
     backward: bool = True
     halves: bool = True
+    floats: bool = True
+    kinds: Sequence[str] = ()
     doubles: bool = True
     strided: bool = True
     changes: bool = False

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from warpfront_checks.cases.bounds import Bound, Verdict, judge
-from warpfront_checks.cases.case import Case
+from warpfront_checks.cases.case import COMPLEX, Case
 from warpfront_checks.cases.oracle import oracle_for
 from warpfront_checks.operators.verdicts import lacks_kernel
 
@@ -105,7 +105,9 @@ def _outputs(case: Case, actual: list[Tensor], expected: list[Tensor]) -> Iterat
         yield Judged(name="results", verdict=Verdict(fault=fault, share=1e300))
         return
     if case.destination == "in place":
-        expected = [x if x.is_floating_point() else x.double() for x in expected]
+        kind = getattr(torch, case.dtype)
+        wide = torch.float64 if kind.is_floating_point else kind
+        expected = [x if x.is_floating_point() or x.is_complex() else x.to(wide) for x in expected]
     for place, (mine, reference) in enumerate(zip(actual, expected, strict=True)):
         name = f"result {place}" if len(actual) > 1 else "result"
         if fault := _form(case, mine, reference):
@@ -118,14 +120,18 @@ def _form(case: Case, mine: Tensor, expected: Tensor) -> str:
     """Return how a result is of another device or dtype than it should be, or nothing."""
     if mine.device.type != case.device:
         return f"on {mine.device.type}, expected on {case.device}"
-    kind = getattr(torch, case.dtype) if expected.dtype == torch.float64 else expected.dtype
-    fixed = f"torch.{expected.dtype}".removeprefix("torch.") in case.code or "dtype=" in case.code
+    wide = str(expected.dtype).removeprefix("torch.")
+    kind = getattr(torch, case.narrowed.get(wide, wide))
+    fixed = f"torch.{wide}" in case.code or "dtype=" in case.code
     return "" if mine.dtype == kind or fixed else f"{mine.dtype}, expected {kind}"
 
 
 def _judged(case: Case, actual: Tensor, expected: Tensor) -> Verdict:
-    unit = getattr(torch, case.dtype)
+    unit = getattr(torch, COMPLEX.get(case.dtype, case.dtype))
     bound = Bound(ulps=case.ulps, roundings=case.roundings, least=case.least, unit=unit)
+    if case.relative:
+        slack = case.roundings * case.least * torch.finfo(unit).eps
+        bound = Bound(ulps=case.ulps, slack=slack)
     return judge(actual, expected.detach(), bound)
 
 

@@ -43,6 +43,8 @@ def read_names(text: str) -> HipifyNames:
                 (headers if "." in cuda else twins)[cuda] = hip
             case [name] if not line.startswith("#"):
                 twins[name] = _regular(name)
+            case _:
+                pass
     return HipifyNames(twins, headers, frozenset(twinless))
 
 

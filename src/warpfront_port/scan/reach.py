@@ -13,7 +13,7 @@ import posixpath
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from pathlib import PurePosixPath
 
@@ -32,6 +32,8 @@ class Product:
     `code` are the reached sources and headers, `packages` the folders of the distribution's Python
     packages. `others` are the folders of other distributions. `basis` is the file that lists the
     sources, "" for none. `flags` are the options of a source, from compile_commands.json.
+    `unreached` are sources that a configured build leaves out. `installs` is true if the root is a
+    distribution of Python.
     """
 
     code: frozenset[str] | None = None
@@ -39,11 +41,13 @@ class Product:
     others: tuple[str, ...] = ()
     basis: str = ""
     flags: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    unreached: frozenset[str] = frozenset()
+    installs: bool = False
 
     def has(self, path: str) -> bool:
         """Return true if findings at `path` decide for the tree."""
-        if SOURCE.search(path) and self.code is not None:
-            return path in self.code
+        if SOURCE.search(path) and (self.code is not None or path in self.unreached):
+            return path in (self.code or ()) and path not in self.unreached
         if _depth(path, self.others) > _depth(path, self.packages or ()):
             return False
         if path.endswith((".py", ".pyi")) and self.packages is not None and "/" in path:
@@ -58,20 +62,21 @@ def _depth(path: str, folders: Iterable[str]) -> int:
 
 def read_product(texts: Mapping[str, str], commands: Mapping[str, tuple[str, ...]]) -> Product:
     """Return what the root's build reaches. `commands` are sources and options of a build."""
+    installs = bool(_BUILDS & texts.keys())
     others: tuple[str, ...] = ()
     packages: tuple[str, ...] | None = None
-    if _BUILDS & texts.keys():
+    if installs:
         folders = {path.rpartition("/")[0] for path in texts if path.rpartition("/")[2] in _BUILDS}
         others = tuple(sorted(folders - {""}))
         packages = tuple(_packages(texts)) or None
-    plain = Product(packages=packages, others=others)
+    plain = Product(packages=packages, others=others, installs=installs)
     listed, basis = (set(commands) & texts.keys(), "compile_commands.json") if commands else (
         _listed(texts, plain)
     )  # fmt: skip
     if not listed:
         return plain
     code = frozenset(followed(listed, include_graph(texts)[0]))
-    return Product(code=code, packages=packages, others=others, basis=basis, flags=commands)
+    return replace(plain, code=code, basis=basis, flags=commands)
 
 
 def _packages(texts: Mapping[str, str]) -> Iterator[str]:
@@ -86,7 +91,7 @@ def _packages(texts: Mapping[str, str]) -> Iterator[str]:
 def _listed(texts: Mapping[str, str], product: Product) -> tuple[set[str], str]:
     """Return the sources that the distribution's Python builds list, and the first such build."""
     sources, listed, basis = sources_of(texts), set[str](), ""
-    for path, text in texts.items() if _BUILDS & texts.keys() else ():
+    for path, text in texts.items() if product.installs else ():
         if path.endswith(".py") and EXTENSIONS.search(text) and product.has(path):
             folder = PurePosixPath(path).parent
             here = {

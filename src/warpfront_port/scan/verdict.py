@@ -161,10 +161,12 @@ def consequence_of(finding: ScanFinding, rule: Rule, project: Project) -> Conseq
     """Return the consequence of one finding: an error of the product decides, the rest is to check.
 
     The product is what the root's build reaches, without tests and examples. A build or manifest
-    of a folder decides where CUDA sources of the product lie below that folder.
+    of a folder decides where CUDA sources of the product lie below that folder. A conda environment
+    decides only where the root installs nothing by itself.
     """
     path = PurePosixPath(finding.path)
-    packaging = rule.id.startswith(("DP", "CT")) and len(path.parts) > 1
+    conda = path.suffix in {".yml", ".yaml"} and project.product.installs
+    packaging = rule.id.startswith(("DP", "CT")) and (len(path.parts) > 1 or conda)
     if finding.severity is not Severity.ERROR or is_aside(path) or packaging:
         return Consequence.CHECK
     if not project.product.has(finding.path):

@@ -103,19 +103,29 @@ def test_a_run_that_loadgen_calls_invalid_says_so() -> None:
     assert read_one(text.replace(": VALID", ": INVALID")).succeeded is False
 
 
-@pytest.mark.parametrize(
-    "prefix",
-    [
-        "2026-01-01T00:00:00.000000000Z ",
-        "[rank0]:",
-        "[1,0]<stdout>:",
-        "(main pid=7) ",
-        "\x1b[36m[default0]:\x1b[0m",
-        "node-1: ",
-    ],
+PREFIXES = (
+    "2026-01-01T00:00:00.000000000Z ",
+    "[rank0]:",
+    "[1,0]<stdout>:",
+    "(main pid=7) ",
+    "\x1b[36m[default0]:\x1b[0m",
+    "node-1: ",
 )
+PREFIXED = [name for name in BY_HAND if name not in {"trainer-state", "olmo"}]
+
+
 @pytest.mark.parametrize(
-    "name", [name for name in BY_HAND if name not in {"trainer-state", "olmo"}]
+    ("prefix", "name"),
+    [
+        pytest.param(
+            prefix,
+            name,
+            # Every format and every prefix, each with some of the others.
+            marks=[] if (place - turn) % 3 == 0 else pytest.mark.exhaustive,
+        )
+        for turn, prefix in enumerate(PREFIXES)
+        for place, name in enumerate(PREFIXED)
+    ],
 )
 def test_prefixes_and_colours_of_launchers_change_no_figure(prefix: str, name: str) -> None:
     text = re.sub(r"(?m)^(?=.)", prefix, SAMPLES[name])
@@ -299,6 +309,18 @@ def test_rank_prefixes_have_to_differ_before_lines_are_other_ranks() -> None:
             1.2345,
         ),
         ("step:3 - actor/pg_loss:np.float64(0.25) - timing_s/step:12.5", "verl", 12.5, 0.25),
+        (
+            "step:3 - timing/gen:10.0 - timing/ref:2.5 - timing/testing:9.0 - actor/pg_loss:0.25",
+            "verl",
+            12.5,
+            0.25,
+        ),
+        (
+            "step:3 - train/loss:0.25 - train/lr(1e-3):0.002 - train/time(s):12.5",
+            "verl",
+            12.5,
+            0.25,
+        ),
         (
             "[INFO|DP=0|PP=0|TP=0]: iteration: 5 / 9 | time_per_iteration_ms: 1.5K | lm_loss: 4.5",
             "nanotron",

@@ -110,7 +110,7 @@ def test_a_format_that_is_named_is_taken_and_an_unknown_one_is_not(tmp_path: Pat
     assert read_all(str(path), Display(io.StringIO()), form="nemo")[0].steps[0].seconds == 6.0
     with pytest.raises(InputError, match="unknown"):
         read_all(str(path), Display(io.StringIO()), form="none")
-    with pytest.raises(InputError, match="no step in what torchtitan writes"):
+    with pytest.raises(InputError, match="no step with a time in what torchtitan writes"):
         read_all(str(path), Display(io.StringIO()), form="torchtitan")
 
 

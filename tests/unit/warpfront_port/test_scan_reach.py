@@ -89,3 +89,9 @@ def test_the_nearest_header_of_a_name_is_the_one_that_is_included() -> None:
     product = read_product(texts, {})
     assert product.code == {"csrc/k.cu", "csrc/u.h"}
     assert product.basis == "setup.py"
+
+
+def test_a_conda_environment_beside_an_installable_root_is_a_thing_to_check(tmp_path: Path) -> None:
+    environment = "name: x\ndependencies:\n  - cudatoolkit=11.3\n"
+    assert "will not build" in line(tmp_path, {"a.py": "", "environment.yml": environment})
+    assert "runs as it is" in line(tmp_path, {"pyproject.toml": "[project]\nname = 'p'\n"})
