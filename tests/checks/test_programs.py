@@ -16,6 +16,10 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed; runs inside the built image")
 
 from claimed import CPU  # noqa: E402
+from warpfront_checks.operators import trials  # noqa: E402
+from warpfront_checks.operators.cases import execute_case  # noqa: E402
+from warpfront_checks.operators.fused import execute_compiled  # noqa: E402
+from warpfront_checks.operators.table import operators  # noqa: E402
 
 from warpfront_checks import detection  # noqa: E402
 from warpfront_checks import forkserver as nursery  # noqa: E402
@@ -31,10 +35,6 @@ from warpfront_checks.forkserver import open_nursery  # noqa: E402
 from warpfront_checks.hardware import read_hardware  # noqa: E402
 from warpfront_checks.hardware.recording import Recorded  # noqa: E402
 from warpfront_checks.models import modes  # noqa: E402
-from warpfront_checks.operators import trials  # noqa: E402
-from warpfront_checks.operators.cases import execute_case  # noqa: E402
-from warpfront_checks.operators.fused import execute_compiled  # noqa: E402
-from warpfront_checks.operators.table import operators  # noqa: E402
 from warpfront_checks.results import Check, Recorder, passed, write_json  # noqa: E402
 
 RECORDINGS = Path(__file__).parents[1] / "detect"

@@ -9,6 +9,7 @@ from warpfront_checks.cases.catalogue.images import IMAGES
 from warpfront_checks.cases.catalogue.losses import LOSSES
 from warpfront_checks.cases.catalogue.moves import MOVES
 from warpfront_checks.cases.catalogue.norms import NORMS
+from warpfront_checks.cases.catalogue.patterns import PATTERNS
 from warpfront_checks.cases.catalogue.products import (
     ATTENTION,
     CONVOLUTIONS,
@@ -29,6 +30,7 @@ TOPICS: Mapping[str, tuple[Operation, ...]] = {
     "norms": NORMS,
     "losses": LOSSES,
     "images": IMAGES,
+    "patterns": PATTERNS,
 }
 CATALOGUE: Mapping[str, Operation] = {
     operation.name: operation for topic in TOPICS.values() for operation in topic
