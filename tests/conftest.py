@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+import fixed_seeds
 import hypothesis
 import pytest
 from hypothesis.internal.conjecture import providers
@@ -39,7 +40,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     gc.disable()
     sweeps = bool(config.getoption("--exhaustive"))
-    if not sweeps:
+    if sweeps:
+        fixed_seeds.draw_anew()
+    else:
         _try_no_constants_of_ours()
     # A change is judged by the same examples twice; sweeps look for others.
     hypothesis.settings.register_profile(

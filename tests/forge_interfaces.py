@@ -16,6 +16,9 @@ Their rules, and where each is from:
 * GitLab lists bare lists, 100 entries a page at most, and leaves retried jobs out.
   https://docs.gitlab.com/api/jobs/#list-pipeline-jobs, https://docs.gitlab.com/api/issues/,
   https://docs.gitlab.com/api/runners/#list-projects-runners
+* GitLab makes a commit of actions on a branch, which `force` sets anew from `start_branch`;
+  `update` is for a file that is there, `create` for one that is not.
+  https://docs.gitlab.com/api/commits/
 * A job's token of GitLab reads the jobs of a pipeline from 18.0 on, and neither issues nor runners:
   https://docs.gitlab.com/ci/jobs/fine_grained_permissions/. The rest answers 401 or 404.
 """
@@ -53,9 +56,14 @@ class ForgeInterface:
     hooks: list[Any] = field(default_factory=list)
     refs: dict[str, str] = field(default_factory=lambda: {"heads/main": "c0ffee"})
     files: dict[str, str] = field(default_factory=dict)
+    written: dict[str, str] = field(default_factory=dict)
     pulls: list[dict[str, Any]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     address: str = ""
+
+    def action_for(self, action: dict[str, str]) -> str:
+        """GitLab refuses `create` of a file that is on the start branch, and `update` of none."""
+        return "update" if action["file_path"] in self.files else "create"
 
     def repository(  # noqa: C901, PLR0911 - a case for each address
         self, verb: str, parts: list[str], query: dict[str, str], body: Any
@@ -145,9 +153,11 @@ class ForgeInterface:
             case _:
                 return 404, {}
 
-    def gitlab(  # noqa: PLR0911 - a return for each address
+    def gitlab(  # noqa: C901, PLR0911, PLR0912 - a case for each address
         self, verb: str, path: str, query: dict[str, str], body: Any
     ) -> Answer:
+        if path == "/projects/7":
+            return 200, {"default_branch": "main"}
         parts = path.removeprefix("/projects/7/").split("/")
         match [verb, *parts]:
             case ["GET", "pipelines", "1234", "jobs"]:
@@ -170,6 +180,30 @@ class ForgeInterface:
                 return 200, self.issues[int(number) - 1]
             case ["POST", "issues", _, "notes"]:
                 return 201, {}
+            case ["GET", "repository", "tree"]:
+                return 200, page([{"path": one} for one in self.files], query)
+            case ["POST", "repository", "commits"]:
+                branch = f"heads/{body['branch']}"
+                if branch in self.refs and not body["force"]:
+                    return 400, {}
+                self.refs[branch] = self.refs[f"heads/{body['start_branch']}"]
+                (action,) = body["actions"]
+                self.written[action["file_path"]] = action["content"]
+                return (201 if action["action"] == self.action_for(action) else 400), {}
+            case ["GET", "merge_requests"]:
+                found = [
+                    one for one in self.pulls if one["source_branch"] == query["source_branch"]
+                ]
+                return 200, page([one for one in found if one["state"] == query["state"]], query)
+            case ["POST", "merge_requests"]:
+                number = len(self.pulls) + 1
+                self.pulls.append(
+                    {**body, "iid": number, "state": "opened", "web_url": f"mr/{number}"}
+                )
+                return 201, self.pulls[-1]
+            case ["PUT", "merge_requests", number]:
+                self.pulls[int(number) - 1] |= body
+                return 200, self.pulls[int(number) - 1]
             case _:
                 return 404, {}
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from fixed_seeds import run_options
 from standins import stand_in_wheel
 from warm_start import Forked, fork_invoke
 
@@ -131,7 +132,7 @@ class Project:
 
     def invoke(self, *arguments: str, timeout: float = 300.0, **changes: str) -> Ended:
         folder, environment = self._output(), {**self.environment, **changes}
-        child = fork_invoke(arguments, self.root, environment, folder)
+        child = fork_invoke(_seeded(arguments), self.root, environment, folder)
         return Running(child=child, folder=folder).wait(timeout)
 
     def nox(self, *arguments: str, timeout: float = 300.0) -> Ended:
@@ -140,13 +141,14 @@ class Project:
     def verify(self, sessions: tuple[str, ...], *arguments: str, timeout: float = 300.0) -> Ended:
         """`invoke verify` of these sessions alone, which no option of it can say."""
         program = ONLY.format(sessions=sessions)
-        return self._start("-c", program, "verify", *arguments).wait(timeout)
+        return self._start("-c", program, *_seeded(("verify", *arguments))).wait(timeout)
 
     def start(self, *arguments: str, **changes: str) -> Running:
-        return self._start("-m", "invoke", *arguments, **changes)
+        return self._start("-m", "invoke", *_seeded(arguments), **changes)
 
     def start_nox(self, *arguments: str) -> Running:
-        return self._start("-m", "nox", "--session", "verify", "--", *arguments)
+        seeded = (*run_options(), *arguments)
+        return self._start("-m", "nox", "--session", "verify", "--", *seeded)
 
     def _output(self) -> Path:
         # A project of a test goes with its folder; this repository's own tree stays clean.
@@ -177,6 +179,12 @@ class Project:
         """(session, check) -> (outcome, reason) of a verification."""
         checks = self.result(cell_id, f"verify-{target}")["checks"]
         return {(c["session"], c["name"]): (c["outcome"], c["reason"]) for c in checks}
+
+
+def _seeded(words: tuple[str, ...]) -> tuple[str, ...]:
+    """Return a command line of invoke with the seeds of tests where it runs checks."""
+    checks = words[:1] == ("verify",) or (words[:1] == ("job",) and "verify" in words)
+    return (words[0], *run_options(), *words[1:]) if checks else words
 
 
 def unique_image() -> str:

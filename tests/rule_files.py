@@ -3,7 +3,7 @@
 `[examples]`: `hit` has what the rule is about, `near` looks like it and has not, `gated` has it
 where the target does not come. A gate does not touch what is structural: there the third is
 suppressed with a reason, or optional. `path` is the file's name where that matters, `target` whom
-the scan is for (gfx942 else); `identifiers` says what hipify's tables know. `near_path` and the
+the scan is for (gfx942 else). `near_path` and the
 like are of one example alone. A rule that no one file can show names the test that shows it,
 `elsewhere`.
 
@@ -28,7 +28,7 @@ RULES = ROOT / "src" / "warpfront_port" / "data" / "rules"
 SCAN = ROOT / "src" / "warpfront_port" / "scan"
 KINDS = ("hit", "near", "gated")
 _OF_EACH = {f"{kind}_{word}" for kind in KINDS for word in ("path", "target")}
-_OF_ALL = {"path", "target", "identifiers"}
+_OF_ALL = {"path", "target"}
 _EXAMPLES: Final = frozenset({*KINDS, *_OF_EACH, *_OF_ALL})
 _REFUSED: Final = frozenset({"refused", "accepted", "accepted_on"})
 _AT_RUN_TIME: Final = frozenset({"at_run_time", "seen", "accepted", "unknown_before"})

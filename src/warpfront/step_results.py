@@ -7,7 +7,9 @@ from typing import Literal
 
 from warpfront.errors import FailureKind, kind_of_exit
 
-StepName = Literal["plan", "lock", "render", "build", "verify", "bench", "publish", "report"]
+StepName = Literal[
+    "plan", "lock", "build-wheels", "render", "build", "verify", "bench", "publish", "report"
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

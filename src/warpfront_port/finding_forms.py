@@ -11,7 +11,7 @@ from warpfront.system.markdown import markdown_text
 from warpfront.system.tree_files import UnreadFile
 from warpfront_port.scan.catalogue import Rule
 from warpfront_port.scan.findings import Consequence, Evidence, Gate, ScanFinding, Severity
-from warpfront_port.scan.project import Project, Renames
+from warpfront_port.scan.project import Project
 from warpfront_port.scan.verdict import Cause, Taken, Verdict, VerdictAnswer, consequence_of
 from warpfront_port.scan.verdict import counted as plural
 
@@ -26,6 +26,7 @@ class Scan:
     `findings` are in the order of path and line; `unread` are the files and folders that were not
     read; `evidence` shows by path which files run on AMD already. `compiled` are the units that a
     compiler for the target accepted or refused, `uncompiled` maps the others to the reason.
+    `unconfigured` is why CMake did not configure the project, "" where it did or was not run.
     """
 
     target: str
@@ -39,6 +40,7 @@ class Scan:
     compiled: tuple[str, ...] = ()
     uncompiled: Mapping[str, str] = field(default_factory=dict)
     compiler: str = ""
+    unconfigured: str = ""
 
 
 PLACES_SHOWN = 3
@@ -120,6 +122,10 @@ def _compiled_lines(verdict: Verdict, scan: Scan) -> Iterator[str]:
         yield f"compiled: {len(scan.compiled)} of {plural(units, 'CUDA source')} by {scan.compiler}"
     elif units:
         yield f"compiled: none of {plural(units, 'CUDA source')}"
+    if scan.unconfigured:
+        yield f"not configured: {scan.unconfigured}"
+    if verdict.project.product.basis:
+        yield f"reached: {plural(units, 'CUDA source')}, by {verdict.project.product.basis}"
 
 
 def _cause_lines(cause: Cause, *, everything: bool) -> Iterator[str]:
@@ -133,32 +139,14 @@ def _cause_lines(cause: Cause, *, everything: bool) -> Iterator[str]:
 
 
 def _rename_lines(project: Project, *, everything: bool) -> Iterator[str]:
-    """Yield one line a file about names that only have to be renamed; the names without twin."""
-    if not project.renames:
-        return
+    """Yield one line about names that only have to be renamed, and one a file on request."""
     names, uses = sum(r.names for r in project.renames), sum(r.uses for r in project.renames)
-    lacking = [rename for rename in project.renames if rename.twinless]
-    renames = (
-        "" if project.tables else "; whether all have twins in HIP is not determined (no tables)"
-    )
-    twins = f"; {len(lacking)} files name some that hipify's tables lack" if lacking else ""
-    if project.tables and not lacking:
-        twins = ", all have twins in HIP"
-    yield ""
-    yield (
-        f"names: {plural(names, 'CUDA name')} ({uses} uses) in "
-        f"{plural(len(project.renames), 'file')}{twins}{renames}"
-    )
-    for rename in project.renames if everything else lacking[:CAUSES_SHOWN]:
-        yield f"  {_rename_line(rename)}"
-
-
-def _rename_line(renames: Renames) -> str:
-    if not renames.twinless:
-        return f"{renames.path}: {renames.names} names"
-    listed = ", ".join(f"{name} (line {line})" for name, line in renames.twinless[:4])
-    more = f", ... {len(renames.twinless) - 4} more" if len(renames.twinless) > 4 else ""
-    return f"{renames.path}: {renames.names} names, without twin: {listed}{more}"
+    if names:
+        files = plural(len(project.renames), "file")
+        yield ""
+        yield f"names: {plural(names, 'CUDA name')} ({uses} uses) in {files}, all have twins in HIP"
+    for rename in project.renames if everything else ():
+        yield f"  {rename.path}: {plural(rename.names, 'name')} ({rename.uses} uses)"
 
 
 def verdict_json(verdict: Verdict) -> dict[str, object]:
@@ -186,7 +174,9 @@ def verdict_json(verdict: Verdict) -> dict[str, object]:
 
 def taken_of(evidence: Mapping[str, Evidence]) -> tuple[Taken, ...]:
     """Return the number of files behind each place of evidence, largest first."""
-    places = Counter((item.place, item.reason) for item in evidence.values() if item.kind == "amd")
+    places = Counter(
+        (item.place, item.reason) for item in evidence.values() if item.kind != "left-out"
+    )
     ordered = sorted(places.items(), key=lambda item: (-item[1], item[0]))
     return tuple(Taken(files=n, place=place, reason=reason) for (place, reason), n in ordered)
 
@@ -295,7 +285,7 @@ def totals(findings: Iterable[ScanFinding]) -> dict[str, int]:
 
 
 def findings_json(
-    findings: Iterable[ScanFinding], rules: Mapping[str, Rule]
+    findings: Iterable[ScanFinding], rules: Mapping[str, Rule], project: Project
 ) -> list[dict[str, object]]:
     """Return one object per finding, in their order."""
     return [
@@ -310,7 +300,7 @@ def findings_json(
             "message": finding.message,
             "gate": finding.gate.value,
             "gate_line": finding.gate_line,
-            "consequence": consequence_of(finding, rules[finding.rule]).value,
+            "consequence": consequence_of(finding, rules[finding.rule], project).value,
             "uses": list(finding.uses),
             "taken": finding.taken,
             "excerpt": finding.excerpt,

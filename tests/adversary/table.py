@@ -1,4 +1,4 @@
-"""The suite's results as docs/guard.md and docs/results/guard-suite.json show them."""
+"""The suite's results as docs/results/guard-suite.md and guard-suite.json show them."""
 
 from __future__ import annotations
 

@@ -158,6 +158,22 @@ def test_the_oracle_calls_no_kernel_of_these_topics() -> None:
     assert called <= {"randint", "full_like", "scalar_tensor", "iota", "addbmm", "_trilinear"}
 
 
+def test_long_filters_reach_an_image_of_one_place_in_some_window() -> None:
+    """Where none does, oneDNN before 3.14 ends the process (pytorch#195394)."""
+    operation = CATALOGUE["conv1d of long filters"]
+    first = next(iter(assignments_of(operation, DTYPES, 0)))
+    for taps, stride, dilation in itertools.product((1, 2, 64, 131), (1, 2), (1, 2)):
+        assignment = first | {
+            "lengths": {"b": 1, "c": 1, "x": 1, "o": 1, "t": taps},
+            "option stride": stride,
+            "option dilation": dilation,
+        }
+        names = names_of() | {name: torch.ones(1, 1, 1) for name in "ac"}
+        names |= {"b": torch.ones(1, 1, taps), "c": torch.zeros(1)}
+        execute([f"right = {build(operation, assignment, 'cpu').code}"], names)
+        assert names["right"].any()
+
+
 def test_another_seed_has_other_sizes_and_other_crossings() -> None:
     seen = [
         {

@@ -13,14 +13,13 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed; runs inside the built image")
 
-from claimed import CPU  # noqa: E402
 from kernels.kernel import WrongKernel, seeded  # noqa: E402
 
 from warpfront_checks.cases.catalogue import CATALOGUE  # noqa: E402
 from warpfront_checks.cases.known import KnownDefect  # noqa: E402
 from warpfront_checks.cases.session import check_name  # noqa: E402
 from warpfront_checks.check_options import CheckOptions  # noqa: E402
-from warpfront_checks.edge_cases import hazard_checks  # noqa: E402
+from warpfront_checks.edge_cases import hazard_checks, linear_systems  # noqa: E402
 from warpfront_checks.edge_cases import stateful_ops as kept_state  # noqa: E402
 from warpfront_checks.edge_cases.answers import (  # noqa: E402
     Answer,
@@ -33,7 +32,7 @@ from warpfront_checks.edge_cases.hazard_checks import class_named, judge_rows  #
 from warpfront_checks.edge_cases.hazard_table import HAZARDS  # noqa: E402
 from warpfront_checks.edge_cases.narrow_types import _decoded  # noqa: E402
 from warpfront_checks.edge_cases.sized import answers_of, exactly  # noqa: E402
-from warpfront_checks.results import Check, CheckFinding, Recorder, passed  # noqa: E402
+from warpfront_checks.results import Recorder  # noqa: E402
 
 QUICK = CheckOptions(quick=True, seeds=(0,))
 ON_THE_CPU = [one for one in HAZARDS if any(not row.devices for row in one.hazards)]
@@ -186,38 +185,6 @@ def test_what_was_seen_on_one_vendor_says_nothing_of_anothers_kernels(
         assert ("triangles" in systems) == right
 
 
-def test_where_there_are_cores_classes_begin_before_the_operations_and_are_told_after_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    told: list[str] = []
-
-    def begin(find: str, asked: Any, effort: CheckOptions, *, lanes: int) -> list[Check]:
-        told.append(f"{lanes} lanes")
-        assert effort is QUICK
-        if find == "cases.session:find_operation":
-            assert asked["mm, cases"] == {"name": "mm", "device": "cpu"}
-        else:
-            assert find == "edge_cases.hazard_checks:find_class"
-            assert asked["order"] == {"name": "order", "device": "cpu"}
-        return [Check(name=name, find=find_it) for name in asked]
-
-    def find_it() -> CheckFinding:
-        told.append("class")
-        return passed()
-
-    monkeypatch.setattr(hazard_checks, "lanes_for", lambda _: 3)
-    monkeypatch.setattr(hazard_checks, "begin_checks", begin)
-    monkeypatch.setattr(hazard_checks, "record_operators", lambda *_: told.append("operations"))
-    recorder = Recorder(session="operators", target="cpu", folder=tmp_path)
-    hazard_checks.record_beside_operators(CPU, recorder, QUICK)
-    assert told[:4] == ["3 lanes", "3 lanes", "operations", "class"]
-    claimed = [one.name for one in HAZARDS if one.name not in {"more than 2^31", "streams"}]
-    classes = [name for name in recorder.planned if not name.endswith(", cases")]
-    assert sorted(classes) == sorted(claimed)
-    assert recorder.planned[: len(hazard_checks.LONG)] == hazard_checks.LONG
-    assert recorder.finish()
-
-
 @pytest.mark.parametrize(
     ("found", "right", "said"),
     [
@@ -352,3 +319,14 @@ def test_a_kernel_that_reads_slices_as_if_they_were_whole_is_seen(operator: str)
         faults = judge_rows(one, rows, "cpu", ("float32",), CheckOptions()).faults
     assert faults
     assert all("output of slices" in each for each in faults)
+
+
+@pytest.mark.parametrize("complex_too", [False, True])
+@pytest.mark.parametrize("matrix", ["_plain", "_positive"])
+def test_a_system_is_well_conditioned_whatever_the_seed(matrix: str, *, complex_too: bool) -> None:
+    for seed in (45732286, *range(20)):
+        ground = CaseContext(device="cpu", dtype=torch.float32, seed=seed)
+        ground.generator.manual_seed(seed)
+        for n in (1, 3, 65):
+            system = getattr(linear_systems, matrix)(ground, (2, 3), n, complex_too=complex_too)
+            assert torch.linalg.cond(system).max() < linear_systems.CONDITION * 1.001

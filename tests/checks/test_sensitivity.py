@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed; runs inside the built image")
@@ -44,4 +46,25 @@ def test_eigenvectors_whose_gradient_amplifies_a_rounding_are_right_and_a_thousa
     (gradient,) = found.gradients
     assert gradient is not None
     gradient.data.mul_(1.001)
+    assert expected.judge(found, "cpu").faults
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"), [("masked.var", "complex64"), ("masked.std", "float16")]
+)
+def test_a_gradient_that_cancels_or_underflows_on_the_way_is_right_and_more_is_not(
+    name: str, dtype: str
+) -> None:
+    """Here g is mostly imaginary, or g / count is subnormal: no rounding of an input shows it."""
+    entry = next(one for one in load_database() if one.name == name)
+    kind = getattr(torch, dtype)
+    samples = samples_for(entry, kind, device="cpu", how="backward", quick=False)
+    expected = expect_sample(entry, sample := next(samples), kind, 202561462, backward=True)
+    assert expected is not None
+    found = execute_entry(entry, sample, expected.cotangents, "cpu")
+    assert expected.judge(found, "cpu").faults == ()
+    assert replace(expected, sensitivities=expected.sensitivities[:1]).judge(found, "cpu").faults
+    (gradient,) = found.gradients
+    assert gradient is not None
+    gradient.data.mul_(1.5 if dtype == "float16" else 1.01)
     assert expected.judge(found, "cpu").faults

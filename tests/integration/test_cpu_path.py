@@ -107,7 +107,7 @@ def test_the_image_is_verified_from_the_inside_and_reported(
     assert {check["outcome"] for check in verified["checks"]} == {"passed"}
     effort = verified["environment"]["effort"]
     assert (effort["quick"], effort["profile"], effort["seeds"]) == (True, "strict", 1)
-    assert effort["drawn"][0] >= 2**16, "seeds of its own, from the run's id"
+    assert effort["drawn"][0] >= 2**16, "seeds that development has not used"
     assert verified["environment"]["user"].partition(":")[0] == UNKNOWN
     (row,) = own_project.invoke("report", *THE_CELL, "--json").expect(0).json
     assert (row["cell_id"], row["target"], row["verify"]) == (CELL_ID, TARGET, "passed")

@@ -99,3 +99,39 @@ def test_the_import_names_what_changed(adopted: str, mark: str, words: str) -> N
     assert "warpfront guard: torch: the torch stack of this image (torch 2.13.0+cpu)" in said
     assert words in said
     assert "code 1" in said
+
+
+SEALED_IN_PLACE = """
+rm -r /opt/warpfront/lib/warpfront_guard && cp -r /guard /opt/warpfront/lib/warpfront_guard
+site=/opt/venv/lib/python3.11/site-packages
+seal() {
+  PYTHONPATH=/opt/warpfront/lib /opt/venv/bin/python3 -m warpfront_guard install \\
+    --policy /opt/warpfront/guard/policy.json > /dev/null
+}
+imported() {
+  python3 -c 'import sys, torch; print(sorted(sys.modules["warpfront_guard.fast_path"].vouched))'
+  echo code $?
+}
+seal; echo @sealed; imported
+echo '#' >> $site/torch/version.py; echo @edited; imported
+seal; echo @again; imported
+echo '#' >> $site/torch/version.py; echo @edited_again; imported
+"""
+
+
+def test_what_is_sealed_in_place_takes_the_fast_path_unless_its_layer_had_written_to_it(
+    cpu_image: str, client: docker.DockerClient, offered: Path
+) -> None:
+    said = client.containers.run(
+        cpu_image,
+        ["bash", "-c", SEALED_IN_PLACE],
+        mounts=[Mount("/guard", str(offered / "guard"), type="bind", read_only=True)],
+        network_mode="none",
+        stderr=True,
+        remove=True,
+    ).decode()
+    assert "'torch'" in after(said, "sealed")
+    assert "torch/version.py: 315 bytes instead of 313" in after(said, "edited")
+    assert "'torch'" not in after(said, "again")
+    assert "code 0" in after(said, "again")
+    assert "torch/version.py: 317 bytes instead of 315" in after(said, "edited_again")

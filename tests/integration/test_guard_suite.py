@@ -1,7 +1,7 @@
 """The adversarial suite in the guarded CPU image: the representatives of each way with today's pip
 and today's uv, and the guard with one part taken out at a time. With --exhaustive every case, with
-the oldest pip too, in a ROCm image of stand-ins as well; the results are written to docs/results
-and docs/guard.md.
+the oldest pip too, in a ROCm image of stand-ins as well; the results are written to
+docs/results/guard-suite.json and guard-suite.md.
 
 WARPFRONT_GUARD_IMAGES ("cpu rocm cuda") says on which images: CUDA's takes twenty minutes, 20 GB.
 """

@@ -117,7 +117,26 @@ def project(
 
 
 @pytest.fixture(scope="module")
-def built(project: Project) -> dict[str, Any]:
+def locked(project: Project) -> str:
+    """Lock by steps: first without building anything, then with the wheels that were built."""
+    said = project.invoke("lock").expect(0).said
+    assert "to be built: far-lib 0.1, local-lib 0.1, warp-add" in said
+    assert "next: invoke build-wheels --only" in said
+    refused = project.invoke("lock", "--locked").expect(4).said
+    assert "and --locked forbids to change locks" in refused
+    path = next((project.root / "images" / "locks").glob("*test*.toml"))
+    before = path.read_text("utf-8")
+    assert before.count('sha256 = "unbuilt"') == 3
+    project.invoke("build-wheels", timeout=900).expect(0)
+    text = path.read_text("utf-8")
+    assert "unbuilt" not in text
+    project.invoke("lock", "--locked").expect(0)
+    return text
+
+
+@pytest.fixture(scope="module")
+def built(project: Project, locked: str) -> dict[str, Any]:
+    assert locked
     answers = project.invoke("build", "--json", timeout=900).expect(0).json
     images = yaml.safe_load((project.root / "matrix.yaml").read_text("utf-8"))["images"]
     (app,) = [name for name, image in images.items() if "parent" in image]

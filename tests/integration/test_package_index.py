@@ -25,10 +25,10 @@ from warpfront.images.engine import Engine
 from warpfront.images.wheel_builder import WheelBuilder
 from warpfront.matrix.cell import Source, WheelIndex
 from warpfront.matrix.vendors import VENDORS
-from warpfront.pipeline.locking import resolve_by_uv
 from warpfront.system import process
 from warpfront.wheels.lock.pylock import dump_lock, read_lock, read_written_lock
 from warpfront.wheels.lock.values import LockInputs, WheelLock
+from warpfront.wheels.resolve.by_uv import resolve_by_uv
 from warpfront.wheels.resolve.index_rules import PYPI
 from warpfront.wheels.rocm import rocm_wheel
 from warpfront.wheels.site import read_site

@@ -17,6 +17,7 @@ from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.wait import WebDriverWait
 
 from warpfront.commands.paging import _files
 from warpfront.matrix.cell import Toolkit
@@ -240,6 +241,9 @@ def test_filters_add_up_and_stand_in_the_address(page: webdriver.Chrome) -> None
 
 def test_a_click_shows_the_reason_as_text_and_escape_closes_it(page: webdriver.Chrome) -> None:
     tile = page.find_element(By.CSS_SELECTOR, "button.tile")
+    # Rows get their height when they are first seen: a click waits until the page is still.
+    script(page, "document.querySelector('button.tile').scrollIntoView({block: 'center'})")
+    page.execute_async_script("requestAnimationFrame(() => requestAnimationFrame(arguments[0]))")
     tile.click()
     dialog = page.find_element(By.ID, "details")
     assert dialog.is_displayed()
@@ -249,6 +253,16 @@ def test_a_click_shows_the_reason_as_text_and_escape_closes_it(page: webdriver.C
     assert not dialog.is_displayed()
     # Where it was opened, one goes on.
     assert page.switch_to.active_element == tile
+
+
+def test_a_command_is_copied_or_selected(page: webdriver.Chrome) -> None:
+    button = page.find_element(By.CSS_SELECTOR, "button.copy")
+    script(page, "document.querySelector('button.copy').scrollIntoView({block: 'center'})")
+    page.execute_async_script("requestAnimationFrame(() => requestAnimationFrame(arguments[0]))")
+    button.click()
+    WebDriverWait(page, 10).until(lambda _: button.text in {"copied", "selected"})
+    if button.text == "selected":
+        assert script(page, "return String(getSelection())") == button.get_attribute("data-copy")
 
 
 def test_it_can_be_walked_by_keyboard(page: webdriver.Chrome) -> None:

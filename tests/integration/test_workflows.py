@@ -13,6 +13,7 @@ import action_standins
 import pytest
 import yaml
 from acting import REPOSITORY_NAME, commit, with_forge
+from fixed_seeds import run_options
 from projects import REPOSITORY, Project, cell_id, copy_project, small_project, unique_image
 from standins import Index
 
@@ -36,8 +37,12 @@ H100 = {"labels": "h100", "trust": "self-hosted", "vendor": "nvidia", "targets":
 REAL = 'exec "$PYTHON" "$@"\n'
 # act ends a whole run with the first called workflow that fails; a forge goes on.
 GOING_ON = 'case "$*" in *" job "*) "$PYTHON" "$@" || echo "ENDED WITH $?"; exit 0 ;; esac\n'
-# Nobody waits for everything in a test of how jobs follow one another.
-QUICK = 'case "$*" in *"--step verify"*) set -- "$@" --quick ;; esac\n'
+
+
+def checking(*options: str) -> str:
+    """Return the line that gives jobs which verify these options and the seeds of tests."""
+    words = " ".join((*options, *run_options()))
+    return f'case "$*" in *"--step verify"*) set -- "$@" {words} ;; esac\n'
 
 
 def pull_request(
@@ -299,7 +304,12 @@ def test_a_cell_that_fails_makes_the_required_check_red(
     add_runners(root, ubuntu=UBUNTU)
     Project(root=root, environment=alone).invoke("lock").expect(0)
     forge = with_forge(
-        root, tmp_path / "forge", GOING_ON + REAL, installs=False, logs_in=False, **alone
+        root,
+        tmp_path / "forge",
+        checking() + GOING_ON + REAL,
+        installs=False,
+        logs_in=False,
+        **alone,
     )
     ran = forge.run("pull_request", pull_request()).expect(1)
     assert ran.jobs["required"] == "failed"
@@ -324,7 +334,7 @@ def test_the_cpu_cell_goes_from_plan_to_green(
     (root / "matrix.yaml").write_text(yaml.safe_dump(matrix, sort_keys=False), encoding="utf-8")
     add_runners(root, ubuntu=UBUNTU)
     forge = with_forge(
-        root, tmp_path / "forge", QUICK + REAL, installs=False, logs_in=False, **here
+        root, tmp_path / "forge", checking("--quick") + REAL, installs=False, logs_in=False, **here
     )
     ran = forge.run("merge_group", {"merge_group": {"base_sha": ""}}, timeout=1500).expect(0)
     assert set(ran.jobs.values()) == {"succeeded"}

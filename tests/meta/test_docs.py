@@ -219,6 +219,14 @@ def test_every_task_is_somewhere_in_the_docs() -> None:
     assert "warpfront init" in said
 
 
+def test_the_page_of_verdicts_has_every_command_and_no_other() -> None:
+    listed = names(first_column("docs/verdicts.md", "## What each command"))
+    commands = {word for name in listed for word in name.split()[:1]}
+    others = {"load", "golden", "warpfront-guard", "device", "libraries", "numpy", "user", "stack"}
+    programs = {name for name in commands if name not in others and not name.startswith("-")}
+    assert programs - {"required"} == set(namespace.task_names)
+
+
 _LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 _PATH = re.compile(r"`((?:src|tests|scripts|docs|images)/[\w./-]*\w)`")
 _TESTED = re.compile(r"pytest (?:-q )?(tests/[\w./-]*\w)")

@@ -103,16 +103,32 @@ def test_the_folder_shows_the_steps_and_nothing_else() -> None:
     files = {path.stem for path in FOLDER.glob("*.py")}
     assert files == {path.stem for path in STEPS.values()} | {"__init__", "workspace"}
     for name, path in STEPS.items():
-        assert takers(ast.parse(path.read_text())) == [name]
-        assert getattr(pipeline, name).__name__ == name
+        function = name.replace("-", "_")
+        assert takers(ast.parse(path.read_text())) == [function]
+        assert getattr(pipeline, function).__name__ == function
 
 
-def test_what_steps_share_calls_no_step_and_is_given_no_workspace() -> None:
-    for name, path in SOURCES.items():
-        if name.startswith("within/"):
-            text = path.read_text()
-            assert takers(ast.parse(text)) == []
-            assert not [step for step in STEPS.values() if f"pipeline.{step.stem} " in text], name
+def steps_imported(text: str) -> set[str]:
+    """Return the steps whose module, or whose function by `pipeline`, a module imports."""
+    names = {node.module for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom)}
+    own = {f"warpfront.pipeline.{path.stem}": step for step, path in STEPS.items()}
+    return {step for module, step in own.items() if module in names} | {
+        f"pipeline.{node.attr}"
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Attribute) and getattr(node.value, "id", "") == "pipeline"
+    }
+
+
+def test_a_step_calls_no_other_step() -> None:
+    """Neither does the code that steps share: what runs several is a command."""
+    root = FOLDER.parent
+    shared = [
+        path for name in ("images", "wheels", "verify") for path in (root / name).rglob("*.py")
+    ]
+    for path in (*STEPS.values(), *shared):
+        assert steps_imported(path.read_text()) == set(), path
+    assert steps_imported("from warpfront.pipeline.locking import lock") == {"lock"}
+    assert steps_imported("pipeline.build(workspace)") == {"pipeline.build"}
 
 
 @pytest.mark.parametrize("name", SOURCES)

@@ -40,7 +40,9 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """A change of one file (its path in the repository, its whole text) as a pull request."""
+    """A change of one file (its path in the repository, its whole text) as a pull request, which
+    GitLab calls a merge request.
+    """
 
     branch: str
     path: str
@@ -57,7 +59,7 @@ class Line:
     headers: Mapping[str, str] = field(repr=False)
     hints: Mapping[int, str] = field(default_factory=dict)
 
-    def ask(self, verb: str, path: str, body: object | None = None, **query: object) -> Any:
+    def ask(self, verb: str, path: str, body: object | None = None, /, **query: object) -> Any:
         """Return the JSON of an answer. Raises `InputError` where another try changes nothing, else
         `UnavailableError` for an answer that is none.
         """
@@ -83,7 +85,7 @@ class Line:
             raise UnavailableError(f"{url}: HTTP {status}", hint="it may pass; try again")
         return document
 
-    def pages(self, path: str, inside: str = "", **query: object) -> Iterator[Mapping[str, Any]]:
+    def pages(self, path: str, inside: str = "", /, **query: object) -> Iterator[Mapping[str, Any]]:
         """Yield every entry of a listing; `inside` is the key with the entries."""
         for page in range(1, _PAGES + 1):
             document = self.ask("GET", path, per_page=_PAGE, page=page, **query)
@@ -126,6 +128,9 @@ class ForgeApi(ABC):
 
     @abstractmethod
     def serves(self, labels: tuple[str, ...]) -> bool | None: ...
+
+    @abstractmethod
+    def propose(self, change: Proposal) -> str: ...
 
     def tell(self, title: str, text: str) -> str:
         """Update the open issue, or open it. Return its address."""
@@ -294,6 +299,32 @@ class GitLabApi(ForgeApi):
         """Return whether a machine with these tags is online, of all that the project may use."""
         tags = ",".join(labels)
         return any(True for _ in self.line.pages("runners", status="online", tag_list=tags))
+
+    def propose(self, change: Proposal) -> str:
+        """Put one file onto a branch of its own, at the end of the default branch, and open or
+        update the merge request of that branch. Return its address.
+        https://docs.gitlab.com/api/commits/ and .../api/merge_requests/.
+        """
+        base = str(self.line.ask("GET", "").get("default_branch", ""))
+        folder = change.path.rpartition("/")[0]
+        files = self.line.pages("repository/tree", path=folder, ref=base)
+        is_known = any(file.get("path") == change.path for file in files)
+        action = {"action": "update" if is_known else "create", "file_path": change.path}
+        commit = {
+            "branch": change.branch,
+            "start_branch": base,
+            "force": True,
+            "commit_message": change.title,
+            "actions": [{**action, "content": change.text}],
+        }
+        self.line.ask("POST", "repository/commits", commit)
+        fields = {"title": change.title, "description": change.body}
+        ends = {"source_branch": change.branch, "target_branch": base}
+        for page in self.line.pages("merge_requests", state="opened", **ends):
+            self.line.ask("PUT", f"merge_requests/{page['iid']}", fields)
+            return str(page.get("web_url", ""))
+        opened = self.line.ask("POST", "merge_requests", {**fields, **ends})
+        return str(opened.get("web_url", ""))
 
 
 def github_line(base: str, token: str, hints: Mapping[int, str] | None = None) -> Line:

@@ -18,6 +18,9 @@ PARENT = ".gitlab/warpfront.yml"
 CHILD = f"{LEFT}/plan/gitlab.yml"
 _PLANNED = "planned"
 _REQUEST = '$CI_PIPELINE_SOURCE == "merge_request_event"'
+_SCHEDULE = '$CI_PIPELINE_SOURCE == "schedule"'
+COMPAT = "COMPAT"
+"""The variable of the schedule that reads the wheel indexes, once a week."""
 _NOTIFIED = frozenset({"merged", "nightly", "release"})
 
 
@@ -33,7 +36,7 @@ def _rules(flow: Flow) -> tuple[tuple[str, str], ...]:
         (f'{request} && $CI_MERGE_REQUEST_EVENT_TYPE == "merge_train"', "merge_queue"),
         (f"{request} && $CI_MERGE_REQUEST_LABELS =~ /(^|,){LABEL}(,|$)/", "labelled"),
         (request, "pull_request"),
-        ('$CI_PIPELINE_SOURCE == "schedule"', "nightly"),
+        (_SCHEDULE, "nightly"),
         *(((tag, "release"),) if refs.releases else ()),
         (pushed, "merged"),
     )
@@ -55,6 +58,7 @@ def gitlab_files(flow: Flow) -> dict[str, str]:
     """Return the files that the project's own .gitlab-ci.yml includes."""
     plan = next(job for job in flow.jobs if job.name == "plan")
     rules = _rules(flow)
+    weekly = {"if": f"{_SCHEDULE} && ${COMPAT}"}
     since = {"SINCE": "$CI_MERGE_REQUEST_DIFF_BASE_SHA"}
     merged = {"SINCE": "$CI_COMMIT_BEFORE_SHA"}
     document = {
@@ -63,11 +67,14 @@ def gitlab_files(flow: Flow) -> dict[str, str]:
             "stage": "plan",
             **_machine(plan.runner, plan.minutes),
             "rules": [
-                {
-                    "if": rule,
-                    "variables": {"SCOPE": scope, **(merged if scope == "merged" else since)},
-                }
-                for rule, scope in rules
+                {**weekly, "when": "never"},
+                *(
+                    {
+                        "if": rule,
+                        "variables": {"SCOPE": scope, **(merged if scope == "merged" else since)},
+                    }
+                    for rule, scope in rules
+                ),
             ],
             "variables": {"GIT_DEPTH": "0"},
             "script": ["ci/setup.sh", plan.script],
@@ -76,12 +83,18 @@ def gitlab_files(flow: Flow) -> dict[str, str]:
         "cells": {
             "stage": "cells",
             "needs": ["plan"],
-            "rules": [{"if": rule} for rule, _ in rules],
+            "rules": [{**weekly, "when": "never"}, *({"if": rule} for rule, _ in rules)],
             "trigger": {
                 "include": [{"artifact": CHILD, "job": "plan"}],
                 "strategy": "depend",
             },
             "variables": {"PARENT_PIPELINE": "$CI_PIPELINE_ID"},
+        },
+        "compat": {
+            "stage": "plan",
+            **_machine(plan.runner, plan.minutes),
+            "rules": [weekly],
+            "script": ["ci/setup.sh", "ci/compat.sh"],
         },
     }
     return {PARENT: HEADER + yaml_text(document)}

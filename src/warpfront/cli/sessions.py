@@ -171,7 +171,7 @@ def _chosen(options: argparse.Namespace) -> list[str]:
 
 
 _SELECTING = ("target", "vendor", "image", "only")
-_OF_CONTAINERS = ("again", "limit-seconds", "user", "fresh")
+_OF_CONTAINERS = ("again", "limit-seconds", "user", "fresh", "emulate")
 
 
 def _bench(session: nox.Session) -> None:
@@ -557,6 +557,9 @@ def _verify_parser() -> argparse.ArgumentParser:
     parser.add_argument("--user", default="", metavar="UID", help="uid or uid:gid in images")
     parser.add_argument(
         "--fresh", action="store_true", help="run every session, also those proven before"
+    )
+    parser.add_argument(
+        "--emulate", default="", metavar="FOLDER", help="of AMD's emulator: sessions run in it"
     )
     parser.add_argument(
         "--selftest", action="store_true", help="also seed faults into every check, and catch them"

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from warpfront.ci.forge_api import ForgeApi, GitHubApi, Proposal
+from warpfront.ci.forge_api import ForgeApi, Proposal
 from warpfront.errors import InputError, StaleError, without_secrets
 from warpfront.matrix.compat_table import Table
 from warpfront.matrix.index_contents import Contents, IndexContents, Releases
@@ -134,14 +134,14 @@ def refuse_stale(update: Update, root: Path) -> None:
 
 def propose_update(update: Update, root: Path, api: ForgeApi | None) -> str:
     """Open or update the pull request with the contents, where they are not what is committed.
-    Return what was done. Raise `InputError` outside of a job of GitHub's.
+    Return what was done. Raise `InputError` outside of a job of CI.
     """
     path, text = contents_path(root), dump_contents(update.contents)
     if read_text(path, missing_ok=True) == text:
         return "nothing changed, nothing is proposed"
-    if not isinstance(api, GitHubApi):
+    if api is None:
         raise InputError(
-            "no interface for pull requests: `--propose` is for a job of GitHub's with API_TOKEN",
+            "no interface for pull requests: `--propose` is for a job of CI with API_TOKEN",
             hint="`invoke compat --update`, and commit the result",
         )
     lines = update_text(update).splitlines()

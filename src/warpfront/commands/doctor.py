@@ -113,7 +113,8 @@ def _examine_machines(cells: tuple[Cell, ...], machine: str) -> Iterator[Observa
 
 def _examine_network(cells: tuple[Cell, ...], watch: Watch) -> Iterator[Observation]:
     site = read_site(run)
-    bases = {cell.base.name: cell.base for cell in cells}
+    named = (cell.base for cell in cells if cell.base.digest or cell.base.unpinned)
+    bases = {base.name: base for base in named}
     for name, base in sorted(bases.items()):
         watch.step("doctor", f"asking the registry of {name}")
         reason = registry_reachable(base.reference)

@@ -134,7 +134,7 @@ def _read(
             reading.feed(line.number, line.text, whole=line.whole)
     runs = reading.runs(source, log_facts)
     if not runs:
-        raise InputError(f"{name}: no step in what {chosen.name} writes", hint=evidence)
+        raise InputError(f"{name}: no step with a time in what {chosen.name} writes", hint=evidence)
     return runs
 
 
@@ -299,19 +299,23 @@ def write_layout(runs: Iterable[Run], folder: Path) -> list[Path]:
     return written
 
 
-def compare_layout(folder: Path, terms: ComparisonTerms, watch: Watch) -> Iterator[Comparison]:
-    """TensorPrimat's folder: by model, what ran on CUDA against what ran on ROCm."""
+def compare_layout(
+    folder: Path, terms: ComparisonTerms, watch: Watch
+) -> tuple[list[Comparison], list[str]]:
+    """Return, of TensorPrimat's folder, CUDA against ROCm by model, and a sentence for each model
+    that ran on one of them only.
+    """
     runs = read_all(str(folder), watch)
-    pairs = 0
+    compared, unpaired = list[Comparison](), list[str]()
     for model in sorted({run.model or "" for run in runs}):
         cuda, rocm = (_of(runs, model, vendor) for vendor in ("nvidia", "amd"))
         if cuda and rocm:
-            pairs += 1
-            yield compare_runs((f"cuda {model}", cuda), (f"rocm {model}", rocm), terms)
+            compared.append(compare_runs((f"cuda {model}", cuda), (f"rocm {model}", rocm), terms))
         else:
-            watch.say(f"{model}: on one of CUDA and ROCm only")
-    if not pairs:
+            unpaired.append(f"{model}: on one of CUDA and ROCm only")
+    if not compared:
         raise NotComparableError(f"{folder}: no model that ran on both CUDA and ROCm")
+    return compared, unpaired
 
 
 def _of(runs: Sequence[Run], model: str, vendor: str) -> list[Run]:

@@ -25,13 +25,20 @@ from warpfront.system.digests import digest_of
 from warpfront.system.process import run
 from warpfront.system.progress import Line
 from warpfront.system.store import place_program, read_text, write_json
-from warpfront.wheels.lock.values import LockedWheel, LockInputs, PatchedWheel, WheelBuild
+from warpfront.wheels.lock.values import (
+    LockedWheel,
+    LockInputs,
+    PatchedWheel,
+    UnbuiltWheel,
+    WheelBuild,
+)
 from warpfront.wheels.resolve.choice import wheel_of
 from warpfront.wheels.resolve.resolution import Sdist
 from warpfront.wheels.sources import Site
 from warpfront.wheels.store.archives import archive_commit, archive_folder, unpack
 from warpfront.wheels.store.rebuilding import Patching, patched_wheel, relabelled_wheel
 from warpfront.wheels.store.sdists import pure_builder
+from warpfront.wheels.store.source_metadata import metadata_wheel
 from warpfront.wheels.store.tools import install_tools, installed_in
 from warpfront.wheels.store.wheelhouse import Build, Wheelhouse, sha256_of
 from warpfront.wheels.uv_program import uv_binary, uv_version
@@ -50,7 +57,8 @@ Builder = Callable[[tuple[str, ...]], tuple[Engine, str]]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WheelBuilder:
     """Maker of wheels for `inputs`. `root` is the project's folder, `cache` has tools and
-    earlier builds. `python` is the interpreter of the image to build in.
+    earlier builds. `python` is the interpreter of the image to build in. Without a `builder` only
+    earlier builds are used: for others there is a wheel of metadata alone, and an `UnbuiltWheel`.
     """
 
     inputs: LockInputs
@@ -58,25 +66,29 @@ class WheelBuilder:
     cache: Path
     wheelhouse: Wheelhouse
     site: Site
-    builder: Builder
+    builder: Builder | None
     on_line: Line
     python: str = ENVIRONMENT_PYTHON
 
-    def from_source(self, source: Source) -> tuple[LockedWheel, WheelBuild | None]:
+    def from_source(self, source: Source) -> tuple[LockedWheel, WheelBuild | UnbuiltWheel | None]:
         sdist = self.archived(source)
         name = self._name(source)
         recipe = next((build for build in self.inputs.builds if build.package == name), None)
         if recipe is not None:
             return self.from_sdist(sdist, recipe)
-        return self._pure(sdist, name), None
+        return self._pure(sdist, name)
 
-    def from_sdist(self, sdist: Sdist, recipe: Recipe) -> tuple[LockedWheel, WheelBuild]:
+    def from_sdist(
+        self, sdist: Sdist, recipe: Recipe
+    ) -> tuple[LockedWheel, WheelBuild | UnbuiltWheel]:
         key = ["container", sdist.sha256, *self._where, recipe.package]
         key += [list(recipe.tools), list(recipe.apt), list(recipe.environment)]
         key += self._patched_by(recipe.package)
         record = self.cache / "crafted" / f"{digest_of(key)}.json"
-        tools = self._tools(recipe.tools)
         recorded = self._known(record, sdist)
+        if recorded is None and self.builder is None:
+            return self._unbuilt(sdist, recipe.package)
+        tools = self._tools(recipe.tools)
         if recorded is None:
             build = self._patching(self.container_build(recipe, tools), recipe.package)
             recorded = self._kept(record, sdist, build)
@@ -93,6 +105,7 @@ class WheelBuilder:
 
         def build(sdist: Path, folder: Path) -> Path:
             self.on_line(f"{self.inputs.cell_id}: building {recipe.package} in its container")
+            assert self.builder is not None
             engine, image = self.builder(recipe.apt)
             folder.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(prefix="warpfront-") as name:
@@ -189,12 +202,30 @@ class WheelBuilder:
         stack = [list(inputs.stack_requirements), list(inputs.parent)]
         return [inputs.machine, inputs.python, inputs.glibc, *stack]
 
-    def _pure(self, sdist: Sdist, name: str) -> LockedWheel:
+    def _unbuilt(self, sdist: Sdist, name: str) -> tuple[LockedWheel, UnbuiltWheel]:
+        """Return a wheel of what the sources state before they are built, and its description."""
+        with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
+            wheel, stated_by = metadata_wheel(sdist.path, name, Path(folder))
+            stored, sha256 = self.wheelhouse.keep(wheel)
+        stand_in = wheel_of(stored, sha256, sdist=sdist)
+        return stand_in, UnbuiltWheel(
+            package=name,
+            version=stand_in.version,
+            sdist=sdist.path.name,
+            sdist_sha256=sdist.sha256,
+            index=sdist.index,
+            source=sdist.source,
+            metadata_from=stated_by,
+        )
+
+    def _pure(self, sdist: Sdist, name: str) -> tuple[LockedWheel, UnbuiltWheel | None]:
         key = digest_of(["pure", sdist.sha256, *self._patched_by(name)])
         record = self.cache / "crafted" / f"{key}.json"
         recorded = self._known(record, sdist)
+        if recorded is None and self.builder is None:
+            return self._unbuilt(sdist, name)
         build = self._patching(pure_builder(self.site, run), name)
-        return recorded or self._kept(record, sdist, build)
+        return recorded or self._kept(record, sdist, build), None
 
     def _patches(self, name: str) -> tuple[Patch, ...]:
         return tuple(

@@ -32,6 +32,7 @@ from warpfront.matrix.compat import Combination, Compat, Contradicted, Unknown
 from warpfront.matrix.device_variables import device_fault
 from warpfront.matrix.expansion import CELL_LIMIT, Point
 from warpfront.matrix.language import (
+    BOOTSTRAPPED,
     DEFAULT_MACHINE,
     UNPINNED,
     BaseText,
@@ -273,6 +274,8 @@ class CellMaker:
                 hint = f'{field_name}: "{value}", or what has {ours}: docs/matrix.md, Pythons'
                 self._problem(where, message, hint)
         where = ("bases", name, "digest")
+        if base.digest == BOOTSTRAPPED and base.bootstrap is None:
+            self._problem(where, f"base `{name}` has no `bootstrap:`", "say how it is made")
         if base.digest != UNPINNED:
             return
         if base.reason is None:
@@ -543,7 +546,7 @@ def _base(name: str, text: BaseText) -> Base:
     return Base(
         name=name,
         reference=text.reference,
-        digest="" if text.digest == UNPINNED else text.digest,
+        digest="" if text.digest in {UNPINNED, BOOTSTRAPPED} else text.digest,
         python=text.python,
         interpreter=text.interpreter,
         glibc=text.glibc,

@@ -27,6 +27,7 @@ from warpfront.matrix.project_values import Allowance, NotifyWay
 from warpfront.system.document import strict_dataclass
 
 UNPINNED = "unpinned"
+BOOTSTRAPPED = "bootstrap"
 DEFAULT_MACHINE: Literal["x86_64"] = "x86_64"
 _SHOWN = 60
 _REQUIREMENT = (
@@ -91,7 +92,8 @@ _reference = _form(
     longest=300,
 )
 _digest = _form(
-    rf"sha256:[0-9a-f]{{64}}|{UNPINNED}", f"a digest (sha256: and 64 hex digits), or `{UNPINNED}`"
+    rf"sha256:[0-9a-f]{{64}}|{UNPINNED}|{BOOTSTRAPPED}",
+    f"a digest (sha256: and 64 hex digits), `{UNPINNED}` or `{BOOTSTRAPPED}`",
 )
 _interpreter = _form(r"(?:/[A-Za-z0-9._/-]+/)?python3(?:\.[0-9]{1,2})?", "a Python command")
 _package = _form(
@@ -225,7 +227,9 @@ class BootstrapText:
 
 @strict_dataclass
 class BaseText:
-    """`bases.*:`; `digest: unpinned` needs a `reason`, and blocks building."""
+    """`bases.*:`; `digest: unpinned` needs a `reason`, and blocks building; `digest: bootstrap` is
+    a base that no registry has.
+    """
 
     reference: Annotated[str, *_reference]
     digest: Annotated[str, *_digest]

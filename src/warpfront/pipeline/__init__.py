@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from warpfront.pipeline.building import build
+    from warpfront.pipeline.building_wheels import build_wheels
     from warpfront.pipeline.locking import lock
     from warpfront.pipeline.planning import plan
     from warpfront.pipeline.publishing import publish
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 STEPS = {
     "plan": "planning",  # what would happen to each selected cell, and why; changes nothing
     "lock": "locking",  # every wheel of every selected cell, pinned by hash, in images/locks/
+    "build-wheels": "building_wheels",  # those that no index has, in the images they are for
     "render": "rendering",  # the build context of every selected cell, in build/<cell>/context/
     "build": "building",  # the images, parents first, reusing those whose content exists
     "verify": "verifying",  # the checks, run inside each image
@@ -32,6 +34,7 @@ __all__ = [
     "STEPS",
     "Workspace",
     "build",
+    "build_wheels",
     "lock",
     "open_workspace",
     "plan",
@@ -45,4 +48,5 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{STEPS.get(name, 'workspace')}"), name)
+    module = STEPS.get(name.replace("_", "-"), "workspace")
+    return getattr(import_module(f"{__name__}.{module}"), name)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from warpfront.images.baking import Built, build_cells
-from warpfront.images.builders import builders
+from warpfront.images.cell_locks import Locked, locked_before, split_locks
 from warpfront.images.engine import connect
 from warpfront.images.tools import CellInputs, Tools
 from warpfront.matrix.cell import Selection
 from warpfront.matrix.selection import selected_with_parents
-from warpfront.pipeline.locking import LockTools, lock_cells, split_locks
 from warpfront.pipeline.workspace import Workspace
 from warpfront.system.process import environment
 from warpfront.system.progress import Watch
@@ -22,27 +21,26 @@ def build(
     selection: Selection,
     watch: Watch,
     *,
-    locked: bool = False,
+    locks: Mapping[str, Locked] | None = None,
     layers: bool = False,
 ) -> Mapping[str, Built]:
     """Images for the selected cells and their parents, built or reused. `layers`: put
     together of layers that each wheel has once for all images, where the engine takes them.
+
+    `locks` are the results of the steps before, read from images/locks/ if none are given.
     """
     matrix, requirements = workspace.matrix, workspace.requirements
     folders, material = workspace.folders, workspace.material
-    site, chain = site_when_needed(), selected_with_parents(matrix.cells, selection)
-    build_in = builders(matrix, material, folders, site=site, watch=watch)
-    lock_tools = LockTools(folders=folders, builder_of=build_in, site=site)
+    chain = selected_with_parents(matrix.cells, selection)
+    known = locked_before(chain, requirements, folders) if locks is None else locks
+    complete, bad = split_locks(known)
     with folders.store.exclusive(watch.say):
-        results = lock_cells(chain, requirements, lock_tools, watch, locked=locked)
-        locks, bad = split_locks(results)
         for cell_id, result in bad.items():
             folders.store.save(cell_id, "build", result)
-        cells = [cell for cell in chain if cell.id in locks]
+        cells = tuple(cell for cell in chain if cell.id in complete)
         if not cells:
             return bad
-        engine = connect(environment())
-        inputs = CellInputs(cells=tuple(cells), locks=locks, matrix=matrix, material=material)
-        tools = Tools(engine=engine, folders=folders, site=site)
+        inputs = CellInputs(cells=cells, locks=complete, matrix=matrix, material=material)
+        tools = Tools(engine=connect(environment()), folders=folders, site=site_when_needed())
         built = build_cells(inputs, tools, watch, layers=layers)
     return {**bad, **built}

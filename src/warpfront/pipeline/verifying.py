@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import os
 import re
+import secrets
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,9 +46,16 @@ from warpfront.verify.containers import (
     result_in,
     run_told,
 )
+from warpfront.verify.emulation import (
+    EMULATED_SESSIONS,
+    DispatchLog,
+    Emulator,
+    as_leads,
+    find_emulator,
+)
 from warpfront.verify.flips import together
 from warpfront.verify.image_claims import image_claims, tried
-from warpfront.verify.results import CheckResult, Outcome, Verification
+from warpfront.verify.results import EMULATOR, CheckResult, Outcome, Verification
 from warpfront.verify.resuming import (
     Attempt,
     attempt_key,
@@ -87,16 +95,20 @@ class RunOptions:
     """Options of a verification's container.
 
     `again` is the number of runs, with other seeds each; `limit_seconds` ends each run; `user` is
-    `uid` or `uid:gid`, the caller's own if empty; `fresh` continues no interrupted run.
+    `uid` or `uid:gid`, the caller's own if empty; `fresh` continues no interrupted run. `emulate`
+    is the folder of an emulator, in which each session runs, in a container of its own.
     """
 
     again: int = 1
     limit_seconds: int = int(TIME_LIMIT_SECONDS)
     user: str = ""
     fresh: bool = False
+    emulate: str = ""
 
     def __post_init__(self) -> None:
         """Raise `InputError` for what no container can be run with."""
+        if self.emulate and self.again > 1:
+            raise InputError("--again does not apply to --emulate", hint="leave it out")
         for name, value in (("again", self.again), ("limit-seconds", self.limit_seconds)):
             if value < 1:
                 raise InputError(f"--{name} {value} is not a number from 1 on", hint=f"--{name} 3")
@@ -145,6 +157,8 @@ def verify(
         matrix=matrix,
         material=material,
     )
+    if selftest and options and options.emulate:
+        raise InputError("--selftest does not apply to --emulate", hint="leave it out")
     sessions = sessions_with(selftest=selftest)
     plan = CheckPlan(
         target=selection.target,
@@ -215,6 +229,7 @@ def verify_images(
             continue
         cell = image.cell
         stack = ("stack",) if "load" in plan.sessions and tried(cell) else ()
+        sessions = EMULATED_SESSIONS if plan.options.emulate else plan.sessions
         for target in targets_of(cell, plan.target):
             verifying = CellVerification(
                 cell=cell,
@@ -222,7 +237,7 @@ def verify_images(
                 built=image.built,
                 folders=tools.folders,
                 toolbox=image.toolbox,
-                sessions=(*plan.sessions, *stack),
+                sessions=(*sessions, *stack),
                 effort=plan.effort,
                 options=plan.options,
             )
@@ -317,6 +332,8 @@ class CellVerification:
             watch.step(self.cell.id, "")
 
     def _run(self, engine: Engine, host: HostDevices, watch: Watch) -> Verified:
+        if self.options.emulate:
+            return self._run_emulated(engine, watch)
         whole = self._is_quick and self._has_whole()
         if not whole:
             self.folders.store.drop(self.cell.id, self.name)
@@ -341,6 +358,50 @@ class CellVerification:
             self.folders.store.save(self.cell.id, self.name, verification)
         watch.say(f"{self.cell.id} on {self.target}: log in {self.folder / 'output.log'}")
         return verification
+
+    def _run_emulated(self, engine: Engine, watch: Watch) -> Verification:
+        """Run each session in the emulator, in a container of its own with its own limit. A result
+        of hardware for this very image stays in the store.
+        """
+        emulator = find_emulator(Path(self.options.emulate), self.cell.vendor, self.target)
+        prepare_folder(self.folder, self.claims, self.options.user_and_group)
+        write_json(self.folder / "emulator.json", emulator.config)
+        parts = [self._emulated(name, emulator, engine, watch) for name in self.sessions]
+        verification = sealed(
+            dataclasses.replace(
+                parts[0],
+                sessions=self.sessions,
+                checks=tuple(check for part in parts for check in part.checks),
+                seconds=round(sum(part.seconds for part in parts), 2),
+                environment={
+                    **{key: value for part in parts for key, value in part.environment.items()},
+                    EMULATOR: emulator.document(),
+                    "effort": self.effort.document(),
+                },
+            ),
+            ended=now(),
+        )
+        write_text(self.folder / "junit.xml", junit_xml((verification,)))
+        if self._has_whole():
+            watch.say(f"{self.cell.id} on {self.target}: the result of hardware stays in place")
+        else:
+            self.folders.store.save(self.cell.id, self.name, verification)
+        return verification
+
+    def _emulated(
+        self, session: str, emulator: Emulator, engine: Engine, watch: Watch
+    ) -> Verification:
+        """Return the checks of one session, with the check that the emulator computed in it."""
+        log = DispatchLog(canary=f"warpfront_canary_{secrets.token_hex(4)}")
+        started, config = monotonic(), self.folder / "emulator.json"
+        request = emulator.around(
+            self._request(DeviceAccess(), (session,), self.effort), config, log.canary
+        )
+        result, output = run_told(engine, request, watch, self.cell.id, also=log.add)
+        write_text(self.folder / f"output-{session}.log", output.text)
+        part = self._read_results(result, {}, monotonic() - started, (session,))
+        proof = log.check(session, emulator, output.text.splitlines()[-3:])
+        return dataclasses.replace(part, checks=(proof, *as_leads(part.checks)))
 
     @property
     def _is_quick(self) -> bool:
@@ -370,7 +431,7 @@ class CellVerification:
         request = self._request(access or DeviceAccess(), sessions, effort)
         result, output = run_told(engine, request, watch, self.cell.id)
         write_text(self.folder / "output.log", output.text)
-        verification = self._read_results(result, proven, monotonic() - started)
+        verification = self._read_results(result, proven, monotonic() - started, self.sessions)
         if attempt and result.timed_out:
             watch.say(
                 f"{self.cell.id} on {self.target}: the next verify continues with the sessions that"
@@ -469,7 +530,11 @@ class CellVerification:
         )
 
     def _read_results(
-        self, result: RunResult, proven: Mapping[str, object], seconds: float
+        self,
+        result: RunResult,
+        proven: Mapping[str, object],
+        seconds: float,
+        sessions: tuple[str, ...],
     ) -> Verification:
         results = self.folder / "results"
         return read_verification(
@@ -480,7 +545,7 @@ class CellVerification:
             content_hash=self.built.content_hash,
             files={
                 name: proven[name] if name in proven else result_in(results / f"{name}.json")
-                for name in self.sessions
+                for name in sessions
             },
             nox_report=result_in(results / "nox.json"),
             ended=ending_of(result, limit_seconds=self.limit_seconds),

@@ -12,7 +12,7 @@ def describe(result: object) -> str:
     """Return a locked, rendered or built result in words."""
     match result:
         case WheelLock():
-            return f"locked, {len(result.wheels)} wheels, {readable_size(result.size_bytes)}"
+            return _locked(result)
         case RenderedImage():
             return f"rendered {', '.join(result.context)}"
         case BuiltImage(reused=True):
@@ -24,6 +24,13 @@ def describe(result: object) -> str:
             return _published(result)
         case _:
             return str(result)
+
+
+def _locked(lock: WheelLock) -> str:
+    if lock.unbuilt:
+        names = ", ".join(map(str, lock.unbuilt))
+        return f"to be built: {names}\n    next: invoke build-wheels --only {lock.cell_id}"
+    return f"locked, {len(lock.wheels)} wheels, {readable_size(lock.size_bytes)}"
 
 
 def _published(public: Publication) -> str:

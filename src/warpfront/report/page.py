@@ -23,6 +23,8 @@ MOST_LISTED = 200
 """Failures that are written out below the grid."""
 MOST_TRENDS = 200
 MOST_FOLDERS = 20
+MOST_SUMMED = 5
+"""Tags, causes and changes of the summary."""
 STATES: Mapping[str, str] = {
     "failed": "✕",
     "error": "!",
@@ -73,6 +75,23 @@ class Tile:
             return f"{self.row.build}, and never verified with this content"
         lock = "its lock is fresh" if self.row.lock == "fresh" else f"its lock: {self.row.lock}"
         return f"never built; {lock}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """The first screen: what can be pulled, what is proven, what is stuck, what changed.
+
+    `pull` has the tags and the reference of an image, `proven` the passed and all rows of a vendor,
+    `stuck` a cause and its number of rows, `changed` a row with its state before and now, `new` the
+    number of rows that the run before lacks. `since` is the time of that run, or empty.
+    """
+
+    pull: tuple[tuple[str, str], ...]
+    proven: tuple[tuple[str, int, int], ...]
+    stuck: tuple[tuple[str, int], ...]
+    changed: tuple[tuple[str, str, str], ...]
+    new: int
+    since: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,10 +146,13 @@ def page_html(
         for number, (cell, row) in enumerate(rows)
     )
     rank = list(STATES)
-    wrong = [entry for entry in entries if entry.state not in {"quick", "passed"}]
+    wrong = sorted(
+        (entry for entry in entries if entry.state not in {"quick", "passed"}),
+        key=lambda entry: rank.index(entry.state),
+    )
     counts = Counter(entry.state for entry in entries)
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
-    runs, trends = tuple(past), tuple(trends)
+    runs, trends, pages = tuple(past), tuple(trends), tuple(published)
     changed = defaultdict(list)
     for trend in trends:
         if trend.change is not None:
@@ -143,16 +165,47 @@ def page_html(
         states=STATES,
         counts={state: counts[state] for state in rank if counts[state]},
         total=len(entries),
-        wrong=sorted(wrong, key=lambda entry: rank.index(entry.state)),
+        summary=_summary(entries, wrong, runs, pages),
+        wrong=wrong,
         most=MOST_LISTED,
+        most_summed=MOST_SUMMED,
         vendors=_vendors(entries),
         trends=trends,
         most_trends=MOST_TRENDS,
         trend_size=(WIDTH, HEIGHT),
-        published=[_published(tag_page) for tag_page in published],
+        published=[_published(tag_page) for tag_page in pages],
         entries=[
             _facts(entry, runs, changed[entry.row.cell_id, entry.row.target]) for entry in entries
         ],
+    )
+
+
+def _summary(
+    entries: tuple[Tile, ...],
+    wrong: Iterable[Tile],
+    runs: tuple[PastRun, ...],
+    pages: Iterable[TagPage],
+) -> Summary:
+    of_vendor: dict[str, list[Tile]] = defaultdict(list)
+    for entry in entries:
+        of_vendor[entry.cell.vendor].append(entry)
+    states = runs[-1].states if runs else {}
+    keys = {(entry.row.cell_id, entry.row.target): entry.state for entry in entries}
+    changed = (
+        (f"{cell_id} on {target}", states[cell_id, target], now)
+        for (cell_id, target), now in keys.items()
+        if states.get((cell_id, target), now) != now
+    )
+    return Summary(
+        pull=tuple((", ".join(page.tags), page.now.reference) for page in pages),
+        proven=tuple(
+            (vendor, sum(tile.state == "passed" for tile in tiles), len(tiles))
+            for vendor, tiles in of_vendor.items()
+        ),
+        stuck=tuple(Counter(tile.why or tile.state for tile in wrong).most_common()),
+        changed=tuple(changed),
+        new=sum(key not in states for key in keys),
+        since=runs[-1].made if runs else "",
     )
 
 

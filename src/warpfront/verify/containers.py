@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 
 from warpfront.errors import FailureKind, NotVerifiedError, StoreError
@@ -81,16 +82,21 @@ class Output:
 
 
 def run_told(
-    engine: Engine, request: RunRequest, watch: Watch, cell_id: str
+    engine: Engine,
+    request: RunRequest,
+    watch: Watch,
+    cell_id: str,
+    also: Callable[[str], None] = lambda _line: None,
 ) -> tuple[RunResult, Output]:
-    """Run a container to its end, with each line and the last counts of its checks to `watch`.
-    Return how it ended, and what it printed.
+    """Run a container to its end, with each line and the last counts of its checks to `watch`, and
+    each line to `also`. Return how it ended, and what it printed.
     """
     output, counts = Output(), ""
 
     def heard(line: str) -> None:
         nonlocal counts
         output.add(line)
+        also(line)
         if line.startswith(PROGRESS):
             counts = f"{line.removeprefix(PROGRESS)}; "
         watch.line(cell_id, counts + line.removeprefix(PROGRESS))

@@ -27,7 +27,7 @@ from warpfront.errors import (
     WheelError,
 )
 from warpfront.step_results import Blocked, Failed
-from warpfront.verify.results import Outcome, Verification
+from warpfront.verify.results import EMULATOR, Outcome, Verification
 from warpfront.verify.verdict import outcome_of
 
 _BY_EXIT_CODE: dict[int, Callable[[str], WarpfrontError]] = {
@@ -78,7 +78,11 @@ def failure_of(results: Iterable[object]) -> WarpfrontError | None:
             f"{len(failed)} of {count} failed: {_names(result.cell_id for result in failed)}"
         )
     if any(outcome_of(result) not in _OF_DEVICES for result in bad):
-        return NotVerifiedError(f"not verified: {_names(_name(result) for result in bad)}")
+        leads = any(EMULATOR in result.environment for result in bad)
+        return NotVerifiedError(
+            f"not verified: {_names(_name(result) for result in bad)}",
+            hint="a failure in an emulator is a lead: try it on hardware" if leads else "",
+        )
     if blocked:
         return BlockedError(
             f"{len(blocked)} of {count} blocked: {_names(result.cell_id for result in blocked)}",

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
 
+EMULATOR = "emulator"
+"""The key of the emulator in the environment of a verification."""
+
 
 class Outcome(StrEnum):
     """The result of a check, a session or a verification. Only `PASSED` is a pass.

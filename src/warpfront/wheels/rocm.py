@@ -15,10 +15,7 @@ build_tools/packaging/promote_packages.py (`--multi-arch-targets`, over PKG-INFO
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -28,11 +25,11 @@ from packaging.requirements import Requirement
 
 from warpfront.errors import LockError
 from warpfront.wheels.store.archives import unpack
+from warpfront.wheels.store.wheel_files import write_wheel
 
 ROCM: Final = "rocm"
 _DEVICE = "rocm-sdk-device-"
 _EVERY_DEVICE, _OWN_DEVICE = "device-all", "device"
-_EPOCH = (1980, 1, 1, 0, 0, 0)
 _LINUX = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix"}
 
 
@@ -51,12 +48,8 @@ def rocm_wheel(sdist: Path, folder: Path, targets: tuple[str, ...]) -> Path:
     entry_points = root / "src" / f"{ROCM}.egg-info" / "entry_points.txt"
     if entry_points.is_file():
         content[f"{info}/entry_points.txt"] = entry_points.read_bytes()
-    content[f"{info}/METADATA"] = _narrowed(metadata, targets, sdist.name).encode()
-    content[f"{info}/WHEEL"] = (
-        b"Wheel-Version: 1.0\nGenerator: warpfront\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-    )
-    content[f"{info}/RECORD"] = _record(content, f"{info}/RECORD")
-    return _written(content, folder / f"{ROCM}-{metadata.version}-py3-none-any.whl")
+    narrowed = _narrowed(metadata, targets, sdist.name).encode()
+    return write_wheel(content, narrowed, folder, name=ROCM, version=str(metadata.version))
 
 
 def _metadata(root: Path, name: str) -> Metadata:
@@ -116,22 +109,3 @@ def _is_for(demand: Requirement, extra: str) -> bool:
         return marker.evaluate({**_LINUX, "extra": extra})
     except UndefinedComparison:  # of a system's name and a number: it is false everywhere
         return False
-
-
-def _record(content: Mapping[str, bytes], record_path: str) -> bytes:
-    lines = [f"{path},sha256={_digest(data)},{len(data)}" for path, data in content.items()]
-    return ("\n".join([*lines, f"{record_path},,"]) + "\n").encode()
-
-
-def _digest(data: bytes) -> str:
-    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
-
-
-def _written(content: Mapping[str, bytes], path: Path) -> Path:
-    """Uncompressed: two machines' zlib need not make the same bytes of the same file."""
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
-        for member, data in content.items():
-            entry = zipfile.ZipInfo(member, _EPOCH)
-            entry.external_attr = 0o100644 << 16
-            archive.writestr(entry, data)
-    return path

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from warpfront_checks.cases.case import INDEX, LAYOUTS, NAMES, Argument, Case
+from warpfront_checks.cases.case import COMPLEX, INDEX, INTEGERS, LAYOUTS, NAMES, Argument, Case
 from warpfront_checks.cases.operation import NUMBERS, Operation
 
 # Size classes: inclusive bounds. Kernels switch at powers of two, so odd sizes lie between them.
@@ -20,6 +20,7 @@ SIZES: Mapping[str, tuple[int, int]] = {
     "usual": (3, 9),
     "one": (1, 1),
     "zero": (0, 0),
+    "below a wave": (10, 63),
     "tile": (64, 64),
     "past a wave": (65, 127),
     "past a small block": (257, 1023),
@@ -27,12 +28,24 @@ SIZES: Mapping[str, tuple[int, int]] = {
     "past many blocks": (4097, 8191),
     "past a grid": (65_537, 66_535),
 }
-FORMS = ("contiguous", "transposed", "reversed", "offset", "gaps", "window", "expanded", "last")
+FORMS = (
+    "contiguous",
+    "transposed",
+    "reversed",
+    "offset",
+    "gaps",
+    "window",
+    "expanded",
+    "last",
+    "some of the last",
+)
 HALVES = ("float16", "bfloat16")
 # The largest size of rounded results in 16 bits: some kernels add up in the dtype itself.
 HALF_SIZE, HALF_NUMBERS = 127, 4000
 # Numbers of more bits than 16-bit types have.
 LONG_VALUES = ("wide", "sparse", "distinct")
+ENDLESS = ("non-finite", "masked", "far")
+SHORTER = {"wide": "few", "sparse": "few", "normal": "quarters"}
 CANDIDATES = 6
 CALM = ("size ", "memory ", "values", "dtype", "destination", "gradient")
 QUICK_CASES = 3
@@ -92,8 +105,10 @@ def axes_of(operation: Operation, dtypes: tuple[str, ...]) -> dict[str, list[Any
     axes["dtype"] = [
         name
         for name in dtypes
-        if (operation.halves or name not in HALVES) and (operation.doubles or name != "float64")
-    ]
+        if operation.floats
+        and (operation.halves or name not in HALVES)
+        and (operation.doubles or name != "float64")
+    ] + [name for name in operation.kinds if COMPLEX.get(name) != "float64" or "float64" in dtypes]
     put = ["", *["in place"] * operation.in_place, *["out"] * operation.out]
     axes["destination"] = put
     axes["layout"] = list(LAYOUTS) if operation.strided else ["contiguous"]
@@ -104,7 +119,15 @@ def axes_of(operation: Operation, dtypes: tuple[str, ...]) -> dict[str, list[Any
 
 
 def _forms(dims: int) -> list[str]:
-    least = {"transposed": 2, "reversed": 3, "last": 3, "window": 2, "gaps": 1, "expanded": 1}
+    least = {
+        "transposed": 2,
+        "reversed": 3,
+        "last": 3,
+        "some of the last": 3,
+        "window": 2,
+        "gaps": 1,
+        "expanded": 1,
+    }
     return [form for form in FORMS if dims >= least.get(form, 0)]
 
 
@@ -122,14 +145,7 @@ def _candidate(axes: Mapping[str, list[Any]], draw: random.Random) -> Assignment
 def constrained(operation: Operation, assignment: Assignment, draw: random.Random) -> Assignment:
     """Return an assignment that can be computed and has an oracle that bounds it."""
     half = assignment["dtype"] in HALVES
-    if half:
-        assignment |= _narrowed(operation, assignment)
-    if assignment["destination"]:
-        assignment["gradient"] = "none"
-        if assignment["destination"] == "in place" and assignment["memory a"] == "expanded":
-            assignment["memory a"] = "contiguous"
-    if assignment["values"] == "non-finite":
-        assignment["gradient"] = "none"
+    assignment = _reconciled(operation, assignment, draw)
     rank = assignment.setdefault("rank", 0)
     names = operation.sizes(rank)
     for name in set(operation.sizes()) - set(names):
@@ -149,12 +165,38 @@ def constrained(operation: Operation, assignment: Assignment, draw: random.Rando
     return assignment | {"lengths": lengths}
 
 
+def _reconciled(operation: Operation, assignment: Assignment, draw: random.Random) -> Assignment:
+    """Return choices of values, destination and gradient that go together."""
+    if assignment["dtype"] in HALVES:
+        assignment |= _narrowed(operation, assignment)
+    if assignment["destination"]:
+        assignment["gradient"] = "none"
+        if assignment["destination"] == "in place" and assignment["memory a"] == "expanded":
+            assignment["memory a"] = "contiguous"
+    if assignment["dtype"] in (*INTEGERS, "bool"):
+        assignment |= {"gradient": "none", "values": _integers(operation, assignment, draw)}
+    if assignment["dtype"] in COMPLEX and assignment["values"] in ENDLESS:
+        assignment["values"] = operation.values[0]
+    if assignment["values"] in ENDLESS:
+        assignment["gradient"] = "none"
+    return assignment
+
+
+def _integers(operation: Operation, assignment: Assignment, draw: random.Random) -> str:
+    """Return numbers for an integer dtype: of an order no two alike, else over its range."""
+    if assignment["dtype"] == "bool":
+        return "small"
+    if "distinct" in operation.values:
+        return "neighbours"
+    return draw.choice(("small", "bits", "ends"))
+
+
 def _narrowed(operation: Operation, assignment: Assignment) -> Assignment:
     """Return the choices that 16 bits change: representable values, and sums that stay
     exact in them.
     """
     narrowed: Assignment = {}
-    if "few" in operation.values:
+    if "few" in operation.values and assignment["values"] not in ENDLESS:
         narrowed["values"] = "few"
     elif assignment["values"] in LONG_VALUES:
         short = (value for value in operation.values if value not in LONG_VALUES)
@@ -238,8 +280,9 @@ def build(operation: Operation, assignment: Assignment, device: str) -> Case:
             values = INDEX.format(below=below, shape="{shape}")
         values = {"?": "truth", "%": "permutation"}.get(mark[:1], values)
         floating = mark in {"", "!"}
-        if values in LONG_VALUES[:2] and assignment[f"memory {name}"] == "expanded":
-            values = "few"
+        if assignment[f"memory {name}"] == "expanded":
+            # Equal numbers all round alike; sums of these do not round.
+            values = SHORTER.get(values, values)
         arguments.append(
             _laid_out(
                 Argument(
@@ -260,6 +303,7 @@ def build(operation: Operation, assignment: Assignment, device: str) -> Case:
     return Case(
         operation=operation.name,
         code=code,
+        definition=operation.definition.format(**lengths, **options) or code,
         arguments=tuple(arguments),
         dtype=assignment["dtype"],
         device=device,
@@ -269,10 +313,17 @@ def build(operation: Operation, assignment: Assignment, device: str) -> Case:
         fed="few" if operation.exact else "quarters",
         changes=operation.changes,
         ulps=operation.ulps,
-        roundings=operation.roundings + operation.walk * _terms(operation, assignment, arguments),
+        roundings=_roundings(operation, assignment, arguments),
         least=operation.least,
+        relative=assignment["values"] == "far",
         labels=labels,
     )
+
+
+def _roundings(operation: Operation, assignment: Assignment, arguments: list[Argument]) -> float:
+    if assignment["dtype"] in HALVES and operation.half_roundings:
+        return operation.half_roundings
+    return operation.roundings + operation.walk * _terms(operation, assignment, arguments)
 
 
 def _terms(operation: Operation, assignment: Assignment, arguments: list[Argument]) -> int:
@@ -298,7 +349,7 @@ def _laid_out(argument: Argument, form: str) -> Argument:
     if form not in _forms(len(shape)) or form == "contiguous" or not math.prod(shape):
         return argument
     if form == "expanded":
-        if argument.values in {"permutation", "distinct"}:
+        if argument.values in {"permutation", "distinct", "neighbours"}:
             return argument
         axis = max(axes, key=lambda i: (shape[i] > 1, -i))
         unexpanded = tuple(1 if i == axis else n for i, n in enumerate(shape))
@@ -307,11 +358,12 @@ def _laid_out(argument: Argument, form: str) -> Argument:
         "transposed": [*axes[:-2], *axes[-2:][::-1]],
         "reversed": axes[::-1],
         "last": [0, *axes[2:], 1],
+        "some of the last": [0, *axes[2:], 1],
     }.get(form, axes)
-    room = 3 if form == "window" else 0
+    roomy = {"window": axes, "some of the last": [1]}.get(form, [])
     strides, step = [0] * len(shape), 2 if form == "gaps" else 1
     for axis in reversed(order):
         strides[axis] = step
-        step *= shape[axis] + room
-    offset = {"offset": 3, "window": 5}.get(form, 0)
+        step *= shape[axis] + 3 * (axis in roomy)
+    offset = {"offset": 3, "window": 5, "some of the last": 2}.get(form, 0)
     return replace(argument, strides=tuple(strides), offset=offset)

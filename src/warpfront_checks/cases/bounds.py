@@ -70,7 +70,10 @@ def judge(actual: Tensor, expected: Tensor, bound: Bound) -> Verdict:
     if not actual.numel():
         return Verdict()
     if actual.is_complex() or expected.is_complex():
-        actual, expected = (torch.view_as_real(x.to(torch.complex128)) for x in (actual, expected))
+        actual, expected = (
+            torch.view_as_real(x if x.is_complex() else x.to(torch.complex128))
+            for x in (actual, expected)
+        )
     if not actual.is_floating_point():
         wrong = actual != expected
         return _worst(actual, expected, wrong) if bool(wrong.any()) else Verdict()

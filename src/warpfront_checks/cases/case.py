@@ -5,6 +5,7 @@ executes the same statements that the script has.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 # Numbers on the CPU in float64, by a generator `g`: each expression has a shape and a dtype.
@@ -29,11 +30,30 @@ VALUES = {
     "zeros": "torch.zeros({shape}).double()",
     "non-finite": "torch.tensor([float('nan'), float('inf'), -float('inf'), 0.0, -0.0, 1.5, -2.0])"
     ".double()[torch.randint(0, 7, {shape}, generator=g)]",
+    # Rows of logits: some far from 0, half of the numbers masked.
+    "masked": "torch.where(torch.rand({shape}, generator=g) < 0.5, -math.inf, "
+    "torch.randint(-8, 9, {shape}, generator=g).double() / 4)",
+    "shifted": "(torch.randn({shape}, generator=g, dtype=torch.float64) + 1000 *"
+    " torch.randint(-30, 31, (1,), generator=g)).to(torch.{dtype}).double()",
+    "away": "torch.randint(-4, 5, {shape}, generator=g).double() + 4096",
+    # Over the range of the dtype.
+    "far": "(torch.randn({shape}, generator=g, dtype=torch.float64) * 2.0 **"
+    " torch.randint(-{far}, {far} + 1, {shape}, generator=g)).to(torch.{dtype}).double()",
+    # Of integers alone.
+    "bits": "torch.randint(-2**62, 2**62, {shape}, generator=g).to(torch.{dtype})",
+    "ends": "torch.tensor([n for k in (0, 1, 2, 7) for n in (torch.iinfo(torch.{dtype}).max - k,"
+    " torch.iinfo(torch.{dtype}).min + k, k)])[torch.randint(0, 12, {shape}, generator=g)]",
+    "neighbours": "torch.iinfo(torch.{dtype}).max"
+    " - torch.randperm({numel}, generator=g).view({shape})",
     "truth": "torch.randint(0, 3, {shape}, generator=g) > 0",
     "permutation": "torch.rand({shape}, generator=g).argsort(-1)",
 }
 INDEX = "torch.randint(0, {below}, {shape}, generator=g)"
 NAMES = "abcdefgh"
+INTEGERS = ("int64", "int32", "int16", "int8", "uint8")
+# The dtype of the parts.
+COMPLEX = {"complex64": "float32", "complex128": "float64"}
+FAR = {"float16": 12, "float64": 900}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,9 +79,17 @@ class Argument:
         return self.offset + 1 + sum((n - 1) * step for n, step in pairs)
 
     def draw(self, dtype: str) -> str:
-        fields = {"shape": self.drawn, "numel": math.prod(self.drawn), "dtype": dtype}
-        text = VALUES.get(self.values, self.values).format(**fields)
+        real = COMPLEX.get(dtype, dtype)
+        fields = {"shape": self.drawn, "numel": math.prod(self.drawn), "dtype": real}
+        text = VALUES.get(self.values, self.values).format(**fields, far=FAR.get(real, 100))
         text = self.fit.format(x=f"({text})") if self.floating and self.fit != "{x}" else text
+        if self.floating and dtype in COMPLEX:
+            text = f"torch.complex({text}, {text})"
+        elif self.floating and dtype == "bool":
+            text = f"({text}) > 0"
+        elif self.floating and dtype in INTEGERS:
+            absolute = ".abs()" if dtype == "uint8" and self.values == "small" else ""
+            text = f"({text}){absolute}.to(torch.{dtype})"
         return text if self.drawn == self.shape else f"({text}).expand({self.shape})"
 
     def send(self, dtype: str, device: str) -> str:
@@ -95,11 +123,12 @@ def _first(argument: Argument) -> str:
 class Case:
     """A call. `destination` is "" (a new result), "in place" or "out". `out` and `fed` are the
     layouts of the output tensor and of the output's gradient. The bound is `ulps` units in the last
-    place, and `roundings` of the largest number and of `least`.
+    place, and `roundings` of the largest number and of `least`. `definition` is the reference.
     """
 
     operation: str
     code: str
+    definition: str
     arguments: tuple[Argument, ...]
     dtype: str
     device: str = "cpu"
@@ -111,6 +140,7 @@ class Case:
     ulps: float = 0.0
     roundings: float = 0.0
     least: float = 0.0
+    relative: bool = False
     labels: tuple[tuple[str, object], ...] = field(default=(), compare=False)
 
     @property
@@ -127,7 +157,7 @@ class Case:
     def oracle(self) -> list[str]:
         """Return the statements of the reference: float64 on the CPU, contiguous."""
         lines = [f"{leave.name}.requires_grad_()" for leave in self.leaves]
-        return [*lines, f"right = {self.code}", *self._gradients("right", "rights", "")]
+        return [*lines, f"right = {self.definition}", *self._gradients("right", "rights", "")]
 
     def sent(self) -> list[str]:
         return [
@@ -141,7 +171,8 @@ class Case:
             return [self.code_in_place, "found = a"]
         if self.destination == "out":
             return [f"out = {self._outs()}", f"{self.code[:-1]}, out=out)", "found = out"]
-        send = f".to({self.device!r}, torch.{self.dtype})"
+        kind = "found.dtype" if self.dtype in COMPLEX else f"torch.{self.dtype}"
+        send = f".to({self.device!r}, {kind})"
         return [f"found = {self.code}", *self._gradients("found", "gradients", send)]
 
     @property
@@ -150,6 +181,13 @@ class Case:
         name, _, rest = self.code.partition("(")
         name = name.rpartition(".")[2]
         return f"a.{name}_({rest.removeprefix('a').removeprefix(', ')}"
+
+    @property
+    def narrowed(self) -> Mapping[str, str]:
+        """Return the dtype that a result has on the device, by that of the oracle."""
+        if self.dtype in INTEGERS:
+            return {}
+        return {"float64": COMPLEX.get(self.dtype, self.dtype), "complex128": self.dtype}
 
     def _outs(self) -> str:
         """Return the memory that results are put into; it is laid out like an argument."""
@@ -163,7 +201,8 @@ class Case:
             "transposed": "torch.ones(({x}.numel(),), dtype={kind}, device={device!r})"
             ".view({x}.shape[::-1]).permute(tuple(range({x}.dim()))[::-1])",
         }[self.layout]
-        kind = f"torch.{self.dtype} if x.is_floating_point() else x.dtype"
+        kind = f"{{{', '.join(f'torch.{a}: torch.{b}' for a, b in self.narrowed.items())}}}"
+        kind = f"{kind}.get(x.dtype, x.dtype)"
         expression = lay.format(x="x", kind=kind, device=self.device)
         several = "[right] if isinstance(right, torch.Tensor) else right"
         return f"[{expression} for x in ({several})]; out = out[0] if len(out) == 1 else tuple(out)"
@@ -178,6 +217,8 @@ class Case:
                 shape="tuple(right.shape)", dtype=self.dtype, numel=""
             )
             lines = [f"fed = {expression}"]
+            if self.dtype in COMPLEX:
+                lines = [f"fed = ({expression}) * (1 + 2j if right.is_complex() else 1)"]
         back = _FED[self.layout].format(x=f"fed{send}") if send else "fed"
         grad = f"torch.autograd.grad({name}, [{leaves}], {back}, allow_unused=True)"
         return [*lines, f"{results} = {grad}"]

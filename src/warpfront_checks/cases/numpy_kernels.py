@@ -15,6 +15,7 @@ import torch
 
 Array = np.ndarray[Any, Any]
 KINDS = {
+    torch.complex128: np.complex128,
     torch.float64: np.float64,
     torch.float32: np.float32,
     torch.int64: np.int64,
@@ -47,6 +48,8 @@ def _together(*values: Any) -> tuple[Any, ...]:
     kind = np.result_type(*[x.dtype for x in with_axes])
     floating = any(isinstance(x, float) or _is_float(x) for x in values)
     kind = np.result_type(kind, np.float64) if floating and kind.kind in "biu" else kind
+    if kind.kind == "b" and any(type(x) is int for x in values):
+        kind = np.dtype(np.int64)
     return tuple(np.asarray(x).astype(kind) for x in values)
 
 
@@ -126,6 +129,7 @@ def _sorted(x: Array, *rest: Any, **kwargs: Any) -> Any:
 def _running(function: Callable[..., Any]) -> Callable[..., Any]:
     def call(x: Array, dim: int, *, dtype: Any = None) -> Any:
         x = x if dtype is None else x.astype(KINDS[dtype])
+        x = x.astype(np.int64) if x.dtype.kind in "bu" else x
         return function(x, axis=dim) if x.ndim else x
 
     return call
@@ -393,7 +397,10 @@ def _div(x: Any, y: Any, *, rounding_mode: Any = None) -> Any:
     if rounding_mode is None:
         return np.true_divide(x, y)
     if x.dtype.kind in "iu":
-        return NotImplemented
+        quotient = np.floor_divide(x, y)
+        # numpy rounds down: toward 0 is one more where a negative quotient has a remainder.
+        up = (x % y != 0) & ((x < 0) != (y < 0)) & (rounding_mode == "trunc")
+        return quotient + up.astype(quotient.dtype)
     return np.floor(x / y) if rounding_mode == "floor" else np.trunc(x / y)
 
 
@@ -447,7 +454,30 @@ REDUCED: Mapping[str, Callable[..., Any]] = {
     "any": np.any,
     "all": np.all,
 }
+_NORMS = ("backward", "ortho", "forward")
+
+
+def _c2c(x: Array, dim: Sequence[int], norm: int, forward: bool) -> Array:
+    # Of a forward transform numpy's "forward" divides by n, of a backward one its "backward".
+    names = _NORMS if forward else _NORMS[::-1]
+    transform = np.fft.fftn if forward else np.fft.ifftn
+    return transform(x, axes=tuple(dim), norm=names[norm])  # type: ignore[call-overload]
+
+
+def _r2c(x: Array, dim: Sequence[int], norm: int, onesided: bool) -> Array:
+    whole = _c2c(x, dim, norm, forward=True)
+    return whole.take(range(x.shape[dim[-1]] // 2 + 1), dim[-1]) if onesided else whole
+
+
+def _c2r(x: Array, dim: Sequence[int], norm: int, last: int) -> Array:
+    return np.fft.irfftn(x, [x.shape[i] for i in dim[:-1]] + [last], dim, _NORMS[::-1][norm])
+
+
 NUMPY: Mapping[str, Callable[..., Any]] = {
+    "eye": lambda n, m=None, dtype=torch.float64: np.eye(n, m, dtype=KINDS[dtype]),
+    "_fft_c2c": _c2c,
+    "_fft_r2c": _r2c,
+    "_fft_c2r": _c2r,
     **{name: getattr(np, name) for name in SAME.split()},
     **{name: getattr(np, f"arc{name[1:]}") for name in ARCS.split()},
     **{name: _each(getattr(math, name)) for name in ("erf", "erfc")},
@@ -464,6 +494,7 @@ NUMPY: Mapping[str, Callable[..., Any]] = {
     "mul": _binary(np.multiply),
     "div": _div,
     "pow": _pow,
+    "floor_divide": lambda x, y: _div(x, y, rounding_mode="floor"),
     **{
         name: _binary(getattr(np, twin))
         for name, twin in {

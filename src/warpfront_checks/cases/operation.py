@@ -26,17 +26,21 @@ class Operation:
     arguments between commas. `@n` before a shape draws indices below the size n, `?` booleans, `%`
     orders of the last axis, `!` numbers that have no gradient.
 
-    Alternatives of other ranks are parted by `|`; `code` fits all of them.
+    `definition` is the expression of the reference (default: `code`), where the call's own kernels
+    have no independent oracle. Alternatives of other ranks are parted by `|`; `code` fits all.
 
     `usual` and `most` are sizes: an axis's size while another varies, and its largest. Results are
-    exact, or off by `roundings` of the largest number and of `least`. `fit` maps drawn numbers
-    into the domain of the call. `changes` means that the call may change `a`. `halves` is False
+    exact, or off by `roundings` of the largest number and of `least` (`half_roundings` in 16 bits,
+    whose sums are float32's). `fit` maps drawn numbers
+    into the domain of the call. `kinds` are dtypes besides the floating ones, or instead of them
+    where `floats` is False. `changes` means that the call may change `a`. `halves` is False
     where rounding in 16 bits decides a result, `doubles` where torch computes float64 with
     constants of float32.
     """
 
     name: str
     code: str
+    definition: str = ""
     shapes: str = "m n"
     options: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     usual: Mapping[str, int] = field(default_factory=dict)
@@ -47,11 +51,14 @@ class Operation:
     ulps: float = 1.0
     roundings: float = 0.0
     walk: float = 0.0
+    half_roundings: float = 0.0
     total: bool = False
     least: float = 0.0
     fit: str = "{x}"
     backward: bool = True
     halves: bool = True
+    floats: bool = True
+    kinds: Sequence[str] = ()
     doubles: bool = True
     strided: bool = True
     changes: bool = False

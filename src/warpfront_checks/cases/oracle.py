@@ -121,7 +121,7 @@ _PLACES = {"layout", "device", "pin_memory", "memory_format", "non_blocking"}
 
 
 def _array(x: Any) -> Any:
-    return x.detach().numpy() if isinstance(x, Tensor) else x
+    return x.detach().resolve_conj().resolve_neg().numpy() if isinstance(x, Tensor) else x
 
 
 def _tensor(x: Any) -> Any:

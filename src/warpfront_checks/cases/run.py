@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from warpfront_checks.cases.bounds import Bound, Verdict, judge
-from warpfront_checks.cases.case import Case
+from warpfront_checks.cases.case import COMPLEX, Case
 from warpfront_checks.cases.oracle import oracle_for
 
 REFUSALS = (RuntimeError, TypeError, ValueError, IndexError, AttributeError)
@@ -145,7 +145,8 @@ def compared(
     for leaf, mine, reference in zip(case.leaves, gradients, rights, strict=True):
         none = torch.zeros(leaf.shape, dtype=torch.float64)
         pair = [none if x is None else x for x in (mine, reference)]
-        fault = "" if mine is None else _form(case, mine, none, fixed=False)
+        both = mine is not None and reference is not None
+        fault = _form(case, mine, reference, "") if both else ""
         verdict = Verdict(fault=fault, share=1e300) if fault else _judged(case, *pair)
         yield Judged(name=f"gradient of {leaf.name}", verdict=verdict)
 
@@ -156,28 +157,35 @@ def _outputs(case: Case, actual: list[Tensor], expected: list[Tensor]) -> Iterat
         yield Judged(name="results", verdict=Verdict(fault=fault, share=1e300))
         return
     if case.destination == "in place":
-        expected = [x if x.is_floating_point() else x.double() for x in expected]
+        kind = getattr(torch, case.dtype)
+        wide = torch.float64 if kind.is_floating_point else kind
+        expected = [x if x.is_floating_point() or x.is_complex() else x.to(wide) for x in expected]
     for place, (mine, reference) in enumerate(zip(actual, expected, strict=True)):
         name = f"result {place}" if len(actual) > 1 else "result"
-        if fault := _form(case, mine, reference):
+        if fault := _form(case, mine, reference, case.code):
             yield Judged(name=name, verdict=Verdict(fault=fault, share=1e300))
         else:
             yield Judged(name=name, verdict=_judged(case, mine, reference))
 
 
-def _form(case: Case, mine: Tensor, expected: Tensor, *, fixed: bool | None = None) -> str:
-    """Return how a result is of another device or dtype than it should be, or nothing."""
+def _form(case: Case, mine: Tensor, expected: Tensor, code: str) -> str:
+    """Return how a result is of another device or dtype than it should be, or nothing. A dtype
+    that the code names is the result's.
+    """
     if mine.device.type != case.device:
         return f"on {mine.device.type}, expected on {case.device}"
-    kind = getattr(torch, case.dtype) if expected.dtype == torch.float64 else expected.dtype
-    if fixed is None:
-        fixed = str(expected.dtype) in case.code or "dtype=" in case.code
-    return "" if mine.dtype == kind or fixed else f"{mine.dtype}, expected {kind}"
+    wide = str(expected.dtype).removeprefix("torch.")
+    kind = getattr(torch, case.narrowed.get(wide, wide))
+    kind = expected.dtype if f"torch.{wide}" in code else kind
+    return "" if mine.dtype == kind else f"{mine.dtype}, expected {kind}"
 
 
 def _judged(case: Case, actual: Tensor, expected: Tensor) -> Verdict:
-    unit = getattr(torch, case.dtype)
+    unit = getattr(torch, COMPLEX.get(case.dtype, case.dtype))
     bound = Bound(ulps=case.ulps, roundings=case.roundings, least=case.least, unit=unit)
+    if case.relative:
+        slack = case.roundings * case.least * torch.finfo(unit).eps
+        bound = Bound(ulps=case.ulps, slack=slack)
     return judge(actual, expected.detach(), bound)
 
 

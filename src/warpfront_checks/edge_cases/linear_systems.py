@@ -16,6 +16,7 @@ from warpfront_checks.edge_cases.answers import Answer, CaseContext, HazardClass
 BATCHES = ((), (3,), (2, 3), (70,))
 SIZES = (1, 3, 17, 33, 65)
 MANY = 65_600
+CONDITION = 3.0
 Matrix = Callable[..., Tensor]
 
 
@@ -26,24 +27,28 @@ def _drawn(ground: CaseContext, *shape: int) -> Tensor:
 
 def _kind(ground: CaseContext, x: Tensor, *, complex_too: bool) -> Tensor:
     """Return the numbers rounded as on the device, in float64 or complex128."""
-    if not complex_too:
-        return x.to(ground.dtype).double()
-    turned = torch.complex(x, _drawn(ground, *x.shape) * 0.5)
-    return turned.to(ground.complex).to(torch.complex128)
+    return _rounded(ground, torch.complex(x, _drawn(ground, *x.shape) * 0.5) if complex_too else x)
 
 
-def _plain(ground: CaseContext, batch: tuple[int, ...], n: int, *, complex_too: bool) -> Tensor:
-    """Return a matrix far from singular: its diagonal outweighs the rest, in an order
-    that requires pivoting.
+def _unitary(ground: CaseContext, batch: tuple[int, ...], n: int, *, complex_too: bool) -> Tensor:
+    shape = (*batch, n, n, 2) if complex_too else (*batch, n, n)
+    x = torch.randn(shape, generator=ground.generator, dtype=torch.float64)
+    return torch.linalg.qr(torch.view_as_complex(x) if complex_too else x).Q
+
+
+def _conditioned(
+    ground: CaseContext, batch: tuple[int, ...], n: int, *, complex_too: bool, positive: bool
+) -> Tensor:
+    """Return matrices of singular values from 1 to CONDITION between unitary factors.
+
+    Whatever the seed, such a system has the condition number CONDITION at most. The factors are
+    dense, so that an elimination has to exchange rows.
     """
-    x = _drawn(ground, *batch, n, n) / n + torch.eye(n, dtype=torch.float64) * 2
-    return _kind(ground, x.roll(1, -1), complex_too=complex_too)
-
-
-def _positive(ground: CaseContext, batch: tuple[int, ...], n: int, *, complex_too: bool) -> Tensor:
-    x = _kind(ground, _drawn(ground, *batch, n, n), complex_too=complex_too)
-    whole = x @ x.mH / n + torch.eye(n, dtype=x.dtype)
-    return _rounded(ground, (whole + whole.mH) / 2)
+    left = _unitary(ground, batch, n, complex_too=complex_too)
+    right = left if positive else _unitary(ground, batch, n, complex_too=complex_too)
+    sizes = 1 + (CONDITION - 1) * (_drawn(ground, *batch, 1, n) + 1) / 2
+    whole = (left * sizes) @ right.mH
+    return _rounded(ground, (whole + whole.mH) / 2 if positive else whole)
 
 
 def _narrow(ground: CaseContext, x: Tensor) -> Tensor:
@@ -200,6 +205,8 @@ def _asked(
                 yield Answer(where, actual, expected, slack=slack * size)
 
 
+_plain = partial(_conditioned, positive=False)
+_positive = partial(_conditioned, positive=True)
 TABLE: dict[str, Any] = {
     "systems": partial(_asked, _plain, _solved, complex_too=False),
     "complex systems": partial(_asked, _plain, _solved, complex_too=True),

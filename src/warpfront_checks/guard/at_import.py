@@ -36,6 +36,11 @@ def at_import(
     """
     unrelaxed = [name for name in manifest.files if not policy.is_relaxed(name)]
     held = replace(manifest, files={name: manifest.files[name] for name in unrelaxed})
+    # A shim has metadata alone, and comes with the seal's own layer.
+    shims = {shim.name for shim in policy.shims}
+    loaded = replace(
+        held, files={name: held.files[name] for name in unrelaxed if name not in shims}
+    )
     location = os.path.realpath(manifest.location)
     document = {
         "policy": texts[0].encode(),
@@ -44,7 +49,7 @@ def at_import(
         "versions": dict(sorted(manifest.versions.items())),
         "packages": dict(sorted(held.packages().items())),
         "modules": dict(sorted(_modules(held).items())),
-        "tops": sorted(held.tops()),
+        "tops": sorted(loaded.tops()),
         "shared": sorted({top.partition("/")[0] for top in held.tops() if "/" in top}),
         "metadata": sorted(top for top in manifest.tops() if top.endswith(METADATA)),
         "libraries": dict(sorted(libraries(held, location).items())),

@@ -52,7 +52,7 @@ def look_at(name: str, spec: "Any", home: str, early: "Sequence[str]") -> bool:
     if (
         is_sealed(name, spec)
         and location in sys.path
-        and file_system(location) == "overlay"
+        and mount_of(location)[0] == "overlay"
         and is_unwritten(location, document["tops"], since)
         and is_unwritten(location, document["shared"], sys.maxsize)
         and _has_harmless_entries(document, since)
@@ -109,24 +109,25 @@ def mapped() -> "list[str]":
     return [*{line[5]: 0 for line in lines if "x" in line[1] and line[5:] and line[5][0] == "/"}]
 
 
-def file_system(location: str) -> str:
-    """Return the kind of the innermost mount that contains a folder; "mixed" if something is
-    mounted below it, whose times are unrelated to the seal.
+def mount_of(location: str) -> "tuple[str, str]":
+    """Return kind and mount point of the innermost mount that contains a folder. The kind is
+    "mixed" if something is mounted below it, whose times are unrelated to the seal.
     """
     try:
         with open(_MOUNTS, encoding="utf-8", errors="replace") as file:  # noqa: PTH123 - as above
             mounts = [line.split() for line in file]
     except OSError:
-        return ""
+        return "", ""
     real = os.path.realpath(location)
     if any(fields[4].startswith(f"{real}/") for fields in mounts):
-        return "mixed"
+        return "mixed", ""
     kinds = {
         fields[4]: fields[fields.index("-") + 1]
         for fields in mounts
         if fields[4] == "/" or f"{real}/".startswith(f"{fields[4]}/")
     }
-    return kinds.get(max(kinds, key=len, default=""), "")
+    point = max(kinds, key=len, default="")
+    return kinds.get(point, ""), point
 
 
 def name_and_version(entry: str) -> "tuple[str, str]":

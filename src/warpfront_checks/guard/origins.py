@@ -15,7 +15,7 @@ from typing import Any
 
 from .at_import import read_at_import
 from .bytecode import OTHER, cached_beside, is_foreign, read_sealed
-from .fast_path import file_system
+from .fast_path import mount_of
 from .manifest import (
     EXTENSION_SUFFIXES,
     Manifest,
@@ -194,6 +194,6 @@ def read_stack(folder: Path) -> Stack:
         manifest=Manifest(
             location=Path(location), versions=document["versions"], files=document["files"]
         ),
-        since=0 if file_system(location) == "mixed" else status.st_ctime_ns,
+        since=0 if mount_of(location)[0] == "mixed" else status.st_ctime_ns,
         document=document,
     )

@@ -7,6 +7,7 @@ import json
 import os
 import py_compile
 import shutil
+import struct
 from collections.abc import Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -16,6 +17,7 @@ from pathlib import Path
 from .at_import import at_import, made_again, metadata_in
 from .bytecode import bytecode_text
 from .channels import channel_files
+from .fast_path import mount_of
 from .interpreter import interpreter_facts
 from .loading import by_file
 from .manifest import Manifest, manifest_text, packages_text, read_manifest
@@ -36,6 +38,7 @@ from .policy import GuardError, Policy
 from .shims import INSTALLER, shim_files
 from .writing import write_files
 
+_BIRTH = 0x800  # STATX_BTIME
 _PROGRAM = """\
 #!{python}
 {load}
@@ -58,9 +61,9 @@ def seal(
     _compare(policy, there, places)
     shims = {path: text for shim in policy.shims for path, text in shim_files(shim).items()}
     programs = program_files(places, python)
-    in_place = manifest is None
+    in_place, began = None, layer_began(places.site_packages)
     if manifest is None:
-        manifest = measure(places.site_packages, policy.protected)
+        in_place = manifest = measure(places.site_packages, policy.protected)
     else:
         manifest = _as_installed(manifest, policy, there, places)
     manifest = _with_shims(manifest, policy)
@@ -90,18 +93,38 @@ def seal(
     )
     _compile(places.library)
     if in_place:
-        _renew_tops(manifest)
+        _renew_tops(in_place, began)
     return policy
 
 
-def _renew_tops(manifest: Manifest) -> None:
-    """Make the folders of the sealed files newer than the seal. The files may be in the layer
-    that the running container writes to: there a write renews no folder, so an import has to
-    look at each.
+def _renew_tops(manifest: Manifest, began: int) -> None:
+    """Make the folders that this layer had already written to newer than the seal. In the layer
+    that a container writes to, a write renews no folder that is in it, so an import has to look
+    at each file below. The first write to any other folder renews it.
     """
     for path in sorted(manifest.location / top for top in manifest.tops()):
         status = path.stat()
-        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+        if status.st_ctime_ns >= began:
+            os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def layer_began(location: Path) -> int:
+    """Return when the layer that this container writes to was made, in nanoseconds; 0 where that
+    is not known. On overlayfs it is the birth of the root folder, which Python's `stat` lacks.
+    """
+    kind, point = mount_of(str(location))
+    try:
+        import ctypes  # noqa: PLC0415 - not in every Python
+
+        statx, facts = ctypes.CDLL(None).statx, ctypes.create_string_buffer(256)
+    except (ImportError, AttributeError, OSError):
+        return 0
+    failed = statx(-100, os.fsencode(point), 0, _BIRTH, facts)  # AT_FDCWD
+    (known,) = struct.unpack_from("I", facts, 0)
+    seconds, nanoseconds = struct.unpack_from("qI", facts, 80)
+    if kind != "overlay" or failed or not known & _BIRTH:
+        return 0
+    return int(seconds) * 10**9 + int(nanoseconds)
 
 
 def policy_text(policy: Policy) -> str:

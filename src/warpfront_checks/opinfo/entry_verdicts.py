@@ -12,7 +12,7 @@ import itertools
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import torch
@@ -146,11 +146,46 @@ class Saturated(TorchDispatchMode):  # type: ignore[misc]
         return dispatch
 
 
+class RoundedSteps(TorchDispatchMode):  # type: ignore[misc]
+    """A mode that rounds the result of each step of a float64 call to a dtype, up or down by
+    chance (Monte Carlo arithmetic: D. S. Parker, UCLA CSD-970002, 1997).
+
+    Results that the dtype represents, such as selected or copied numbers, stay as they are.
+    """
+
+    def __init__(self, dtype: torch.dtype, seed: int) -> None:
+        super().__init__()
+        self.real = torch.empty(0, dtype=dtype).real.dtype
+        self.generator = torch.Generator().manual_seed(seed)
+
+    def __torch_dispatch__(
+        self, operator: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        dispatch = operator(*args, **(kwargs or {}))
+        aliases = [result.alias_info for result in operator._schema.returns]  # noqa: SLF001
+        if any(alias is not None and not alias.is_write for alias in aliases):
+            return dispatch
+        for x in tensors_in(dispatch):
+            wide = x.dtype in {torch.float64, torch.complex128}
+            if wide and x.layout == torch.strided and x.numel() and not x._is_zerotensor():  # noqa: SLF001 - it has no other name
+                self._round(x.data)
+        return dispatch
+
+    def _round(self, x: Tensor) -> None:
+        numbers = torch.view_as_real(x.resolve_conj()) if x.is_complex() else x
+        down = numbers.to(self.real).double()
+        noise = torch.rand(down.shape, generator=self.generator, dtype=torch.float64) - 0.5
+        step = 2 * (rounding_unit(self.real) * numbers.abs() + floor_of(self.real))
+        rounded = (numbers + noise * step).to(self.real).double()
+        rounded = torch.where((down == numbers) | ~numbers.isfinite(), numbers, rounded)
+        x.copy_(torch.view_as_complex(rounded) if x.is_complex() else rounded)
+
+
 def judge_results(
     actual: Computed,
     exact: Computed,
     same_dtype: Computed | None,
-    sensitivity: Callable[[], tuple[Computed, ...]],
+    sensitivities: Sequence[Callable[[], tuple[Computed, ...]]],
     *,
     saturated: Callable[[], Computed | None] = lambda: None,
     device: str,
@@ -158,16 +193,16 @@ def judge_results(
     profile: str = STRICT,
     times: float = 1.0,
 ) -> CaseVerdict:
-    """Judge one call, by `times` the bounds. `sensitivity` returns the exact results from
-    inputs off by one rounding. `saturated` returns the results if every step overflows where the
-    dtype does. Both are called only where an error has to be explained.
+    """Judge one call, by `times` the bounds. Each of `sensitivities` returns the exact results
+    off by one rounding of the inputs, or of the steps. `saturated` returns the results if every
+    step overflows where the dtype does. They are called only where an error has to be explained.
     """
     forms = [None if x is None else (x.shape, None) for x in exact.all]
     faults = list(structure_faults(actual, forms, device))
     if faults:
         return CaseVerdict(faults=tuple(faults))
     rms, element, tallies = 0.0, 0.0, []
-    moved: tuple[Computed, ...] | None = None
+    moved = [cache(sensitivity) for sensitivity in sensitivities]
     for i, (x, reference) in enumerate(zip(actual.all, exact.all, strict=True)):
         if x is None or reference is None or not x.numel():
             continue
@@ -176,9 +211,9 @@ def judge_results(
         if limits.wrong and limits.numeric:
             reached = saturated()
             limits = limits.but_overflow(x, reference, reached.all[i] if reached else None)
-        if limits.exceeded and limits.numeric:
-            moved = sensitivity() if moved is None else moved
-            limits = limits.eased([results.all[i] for results in moved], reference)
+        for sensitivity in moved if limits.numeric else ():
+            if limits.exceeded:
+                limits = limits.eased([results.all[i] for results in sensitivity()], reference)
         rms, element = max(rms, limits.rms), max(element, limits.element)
         complaints = list(limits.faults())
         if limits.numeric and x.dtype == unit_dtype:

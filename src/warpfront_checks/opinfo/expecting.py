@@ -19,6 +19,7 @@ from warpfront_checks.executing import Computed, tensors_in
 from warpfront_checks.judge import CaseVerdict
 from warpfront_checks.opinfo.adapter import Entry, Sample
 from warpfront_checks.opinfo.entry_verdicts import (
+    RoundedSteps,
     Saturated,
     convert_sample,
     cotangents_for,
@@ -95,7 +96,7 @@ class Expected:
 
     exact: Computed
     same_dtype: Callable[[], Computed | None]
-    sensitivity: Callable[[], tuple[Computed, ...]]
+    sensitivities: tuple[Callable[[], tuple[Computed, ...]], ...]
     saturated: Callable[[], Computed | None]
     cotangents: list[torch.Tensor] | None
     dtype: torch.dtype
@@ -121,7 +122,7 @@ class Expected:
             computed,
             self.exact,
             baseline,
-            self.sensitivity,
+            self.sensitivities,
             saturated=self.saturated,
             device=device,
             unit_dtype=torch.float32 if exact else self.dtype,
@@ -153,13 +154,20 @@ def expect_sample(
     def same_dtype() -> Computed | None:
         return _attempt(entry, sample, cotangents)
 
-    def sensitivity() -> tuple[Computed, ...]:
+    def inputs_moved() -> tuple[Computed, ...]:
         # Forward kernels for 16 bits compute in float32; a backward is composed of several, with
         # the results between them rounded.
         inside = dtype if backward else torch.float32
         move = partial(disturbed, wide, raised, inside, by_matrix=entry.by_matrix)
         attempt = (_attempt(entry, *move(draw)) for draw in range(seed, seed + DRAWS))
         return tuple(results for results in attempt if results is not None)
+
+    def steps_rounded() -> tuple[Computed, ...]:
+        attempts = []
+        for draw in range(seed, seed + DRAWS):
+            with RoundedSteps(dtype, draw):
+                attempts.append(_attempt(entry, wide, raised))
+        return tuple(results for results in attempts if results is not None)
 
     def saturated() -> Computed | None:
         with Saturated(float(torch.finfo(dtype if dtype.is_floating_point else torch.float32).max)):
@@ -169,7 +177,8 @@ def expect_sample(
         saturated=saturated,
         exact=exact,
         same_dtype=same_dtype,
-        sensitivity=sensitivity,
+        # A forward kernel is one step; a backward has many.
+        sensitivities=(inputs_moved, steps_rounded) if backward else (inputs_moved,),
         cotangents=cotangents,
         dtype=dtype,
     )

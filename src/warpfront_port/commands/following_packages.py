@@ -23,6 +23,7 @@ from warpfront.system.progress import Watch
 from warpfront.wheels.lock.values import Distribution, UnmetDemand
 from warpfront.wheels.requirement_lines import requirement_name
 from warpfront.wheels.resolve.candidates import why_hidden, why_no_candidate
+from warpfront.wheels.resolve.demands import Stack, unmet_demands
 from warpfront.wheels.resolve.resolution import Contradiction, Terms
 from warpfront.wheels.resolve.resolver import rehearsed
 from warpfront_port.preflight import rule_texts
@@ -43,6 +44,9 @@ from warpfront_port.preflight.stacks import CellStack
 
 MOST_RESOLUTIONS = 60
 """The most calls of uv for one stack while lines are dropped."""
+
+NEWEST_RELEASES = 24
+"""The releases of a package that are looked through for one that fits."""
 
 _SHOWN_CHARACTERS = 300
 
@@ -212,13 +216,23 @@ class Following:
             for name, version in installations.items()
             if name not in {*self.stack.stack.held, *self.stack.stack.excluded}
         ]
-        demands = unmet(self.asked, lines, distributions, self.stack)
         return [
-            (replace(line, condition=self._condition(demand)), breach_from(demand, self.stack))
-            if self._condition(demand)
-            else (line, breach_from(demand, self.stack))
-            for line, demand in demands
+            (
+                replace(line, condition=self._condition(demand) or line.condition),
+                self._breach(demand),
+            )
+            for line, demand in unmet(self.asked, lines, distributions, self.stack)
         ]
+
+    def _breach(self, demand: UnmetDemand) -> Breach:
+        """Return the breach by a demand, with the release of its package that would fit."""
+        breach = breach_from(demand, self.stack)
+        if breach.rule != rule_texts.MOVED_BY_DEPENDENCY:
+            return breach
+        text = fitting_text(
+            self.index, demand.asker, self.stack.stack, self.stack.python, self.stack.inputs.machine
+        )
+        return replace(breach, why="\n".join(filter(None, (breach.why, text))))
 
     def _condition(self, demand: UnmetDemand) -> str:
         """Return the package whose condition decides on a demand; "" where none does."""
@@ -274,6 +288,30 @@ class Following:
             text = why_hidden(requirement, self.index.versions(requirement.name))
             if text:
                 yield f"{declared_requirement.where}: {text}"
+
+
+def fitting_text(index: MetadataIndex, name: str, stack: Stack, python: str, machine: str) -> str:
+    """Return which of the newest releases of a package accepts the stack, by its own METADATA; ""
+    where no index has a release of it.
+    """
+    offered = {offer.version for offer in index.offers(name) if not offer.version.is_prerelease}
+    newest = sorted(offered, reverse=True)[:NEWEST_RELEASES]
+
+    def accepts(version: Version) -> bool:
+        requires = index.requires(name, str(version))
+        release = Distribution(name=name, version=str(version), requires=requires)
+        is_read = (name, str(version)) not in index.unread
+        return is_read and not unmet_demands(
+            (release,), (name,), stack, python=python, machine=machine, has_shims=False
+        )
+
+    torch = f"torch {stack.held.get('torch', '')}".strip()
+    fitting = next((version for version in newest if accepts(version)), None)
+    if not newest:
+        return ""
+    if fitting is None:
+        return f"by its METADATA none of the {len(newest)} newest of {name} accepts {torch}"
+    return f"by its METADATA {name} {fitting} is the newest that accepts {torch}"
 
 
 def _name(line: str) -> str:

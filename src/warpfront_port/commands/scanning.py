@@ -20,7 +20,6 @@ from warpfront.system.store import write_text
 from warpfront.system.tree_files import UnreadFile
 from warpfront.system.trees import Tree, TreeFile, list_tree, read_text
 from warpfront_port.finding_forms import Scan, taken_of, undetermined_files
-from warpfront_port.hipify_tables import read_identifiers
 from warpfront_port.scan import cuda, structured
 from warpfront_port.scan.baseline import baseline_text, beyond, read_baseline
 from warpfront_port.scan.catalogue import catalogue
@@ -28,7 +27,8 @@ from warpfront_port.scan.cuda import headers
 from warpfront_port.scan.engines import BINARIES, Scope, is_read, scan_source
 from warpfront_port.scan.evidence import evidence_of
 from warpfront_port.scan.findings import Context, ScanFinding, SourceText
-from warpfront_port.scan.project import read_project
+from warpfront_port.scan.project import Project, read_project
+from warpfront_port.scan.reach import read_commands
 from warpfront_port.scan.severities import Judged
 from warpfront_port.scan.targets import ScanTarget
 from warpfront_port.scan.verdict import Verdict, counted, judge_project
@@ -41,6 +41,7 @@ _ALONE_BYTES = 1024 * 1024
 
 NO_TOOLCHAIN = "no HIP toolchain"
 BASELINE = ".warpfront-baseline.json"
+_COMMANDS = "compile_commands.json"
 _WORTH_SAYING = 500
 
 Progress = Callable[[int, int], None]
@@ -79,7 +80,8 @@ def scan_tree(
     tree = list_tree(root, exclude=exclude, vendored=vendored)
     files = [file for file in tree.files if is_read(PurePosixPath(file.path))]
     texts = _texts(tree, files)
-    context = _context(tree, files, texts)
+    project = read_project(texts, _commands(root))
+    context = _context(tree, files, texts, project)
     scope = Scope(
         target=target,
         rules=catalogue(),
@@ -89,7 +91,6 @@ def scan_tree(
     results = sorted(_results(root, files, scope, processes, progress), key=lambda r: r.path)
     judged = [result.judged for result in results if result.judged is not None]
     unread = [result.unread for result in results if result.unread is not None]
-    project = read_project(texts, context.identifiers)
     return Scan(
         target=target.name,
         findings=tuple(finding for file_result in judged for finding in file_result.findings),
@@ -103,8 +104,10 @@ def scan_tree(
     )
 
 
-def _context(tree: Tree, files: Sequence[TreeFile], texts: Mapping[str, str]) -> Context:
-    """Return what engines may know of the tree; torch's tables are read only where CUDA is."""
+def _context(
+    tree: Tree, files: Sequence[TreeFile], texts: Mapping[str, str], project: Project
+) -> Context:
+    """Return what engines may know of the tree."""
     base = Context(
         own_packages=_own_packages(tree),
         torchless=torchless_of(tree, files),
@@ -119,12 +122,24 @@ def _context(tree: Tree, files: Sequence[TreeFile], texts: Mapping[str, str]) ->
     }
     return replace(
         base,
-        identifiers=read_identifiers(),
+        unknown=project.unknown,
         portable_names=frozenset().union(*(fact.portable for fact in facts.values())),
         vendor_macros=headers.vendor_macros(facts.values()),
         own_namespaces=frozenset().union(*(fact.namespaces for fact in facts.values())),
         masks=headers.narrow_masks(code),
     )
+
+
+def _commands(root: Path) -> Mapping[str, tuple[str, ...]]:
+    """Return the sources of a build that was configured at `root`, with their options."""
+    for path in (root / _COMMANDS, *sorted(root.glob(f"*build*/{_COMMANDS}"))):
+        try:
+            text = read_file(path, missing_ok=True)
+            if text is not None:
+                return read_commands(text, str(root.resolve()))
+        except (StoreError, ValueError, AttributeError, TypeError):
+            continue
+    return {}
 
 
 def torchless_of(tree: Tree, files: Iterable[TreeFile]) -> frozenset[str]:

@@ -10,6 +10,7 @@ import sys
 import sysconfig
 import tempfile
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 
 from warpfront.errors import UnavailableError, WarpfrontError
@@ -24,8 +25,9 @@ from warpfront_port.commands.compiling import CompilerPlace, compiler_place
 from warpfront_port.compile import syntax_job
 from warpfront_port.compile.syntax_pass import read_results, units_to_compile, with_syntax
 from warpfront_port.finding_forms import Scan
-from warpfront_port.hipify_tables import read_identifiers
+from warpfront_port.scan.hipify_names import hipify_names
 
+_MODULES = Path(str(resources.files("warpfront_port").joinpath("data", "cmake")))
 PLACES = ("auto", "host", "matrix", "none")
 _SECONDS = 180.0
 _JOB, _RESULTS, _CACHE, _SOURCE, _TORCH, _PYTHON = (
@@ -59,10 +61,14 @@ def with_compiler(
         return scan
     document = None
     if request.where in ("auto", "host"):
-        document = _on_host(units, request, watch)
+        document = _on_host(units, scan, request, watch)
     if document is None and request.where in ("auto", "matrix") and workspace is not None:
         place = _place_of(request, workspace, watch)
-        document = None if place is None else _in_image(place, units, request, workspace, watch)
+        document = (
+            None
+            if place is None
+            else _in_image(place, units, scan, request, workspace=workspace, watch=watch)
+        )
     if document is None or not document.get("compiler"):
         if request.where == "auto":
             return scan
@@ -73,13 +79,19 @@ def with_compiler(
     return with_syntax(scan, read_results(document, str(document["root"])))
 
 
-def _job(units: list[str], request: SyntaxRequest, root: str, cache: str) -> dict[str, object]:
+def _job(
+    units: list[str], scan: Scan, request: SyntaxRequest, root: str, cache: str
+) -> dict[str, object]:
+    here = str(request.root.resolve())
+    flags = scan.project.product.flags
     return {
+        "flags": {unit: [word.replace(here, root) for word in flags[unit]] for unit in flags},
+        "modules": str(_MODULES),
         "target": request.target,
         "root": root,
         "units": units,
-        "names": dict(read_identifiers()),
-        "headers": {},
+        "names": dict(hipify_names().twins),
+        "headers": dict(hipify_names().headers),
         "torch": _torch_headers(),
         "python": sysconfig.get_paths()["include"],
         "jobs": os.cpu_count() or 1,
@@ -97,7 +109,9 @@ def _torch_headers() -> str:
     return ""
 
 
-def _on_host(units: list[str], request: SyntaxRequest, watch: Watch) -> dict[str, object] | None:
+def _on_host(
+    units: list[str], scan: Scan, request: SyntaxRequest, watch: Watch
+) -> dict[str, object] | None:
     """Run the passes on this machine; None where it has no clang++ that could know HIP."""
     if not (shutil.which("hipcc") or shutil.which("amdclang++") or Path("/opt/rocm").is_dir()):
         return None
@@ -105,7 +119,7 @@ def _on_host(units: list[str], request: SyntaxRequest, watch: Watch) -> dict[str
     cache = Path(environment().get("XDG_CACHE_HOME", "") or Path.home() / ".cache")
     with tempfile.TemporaryDirectory(prefix="warpfront-scan-") as folder:
         job, results = Path(folder) / "job.json", Path(folder) / "results.json"
-        write_json(job, _job(units, request, root, str(cache / "warpfront" / "syntax")))
+        write_json(job, _job(units, scan, request, root, str(cache / "warpfront" / "syntax")))
         argv = (sys.executable, str(syntax_job.__file__), str(job), str(results))
         watch.step("compile", f"{len(units)} sources on this machine")
         stream(Command(argv=argv), lambda line: watch.step("compile", line))
@@ -139,7 +153,9 @@ def _place_of(request: SyntaxRequest, workspace: Workspace, watch: Watch) -> Com
 def _in_image(
     place: CompilerPlace,
     units: list[str],
+    scan: Scan,
     request: SyntaxRequest,
+    *,
     workspace: Workspace,
     watch: Watch,
 ) -> dict[str, object] | None:
@@ -151,8 +167,9 @@ def _in_image(
         folder = Path(name).resolve()
         (folder / "job").mkdir()
         (folder / "results").mkdir()
-        job = _job(units, request, _SOURCE, _CACHE)
-        job |= {"torch": _TORCH if torch else "", "python": _PYTHON}
+        job = _job(units, scan, request, _SOURCE, _CACHE)
+        job |= {"torch": _TORCH if torch else "", "python": _PYTHON, "modules": f"{_JOB}/cmake"}
+        shutil.copytree(_MODULES, folder / "job" / "cmake")
         write_json(folder / "job" / "job.json", job)
         shutil.copy(str(syntax_job.__file__), folder / "job" / "syntax_job.py")
         binds = [

@@ -39,7 +39,6 @@ from warpfront.matrix.devices import DeviceAccess
 from warpfront.matrix.reading import Matrix
 from warpfront.matrix.selection import select, with_parents
 from warpfront.matrix.vendors import VENDORS
-from warpfront.pipeline.locking import resolve_by_uv
 from warpfront.pipeline.workspace import Workspace
 from warpfront.step_results import Blocked, Failed
 from warpfront.system.foreign import clean_json
@@ -52,17 +51,20 @@ from warpfront.wheels.lock.reading import fresh_locks
 from warpfront.wheels.lock.values import Distribution, LockedWheel, LockInputs, WheelLock
 from warpfront.wheels.project_folders import Folders
 from warpfront.wheels.requirements import RequirementList
+from warpfront.wheels.resolve.by_uv import resolve_by_uv
 from warpfront.wheels.resolve.candidates import OlderRelease, release_with_module
 from warpfront.wheels.resolve.choice import wheel_of
-from warpfront.wheels.resolve.demands import Stack, VersionDemand, needs_of
+from warpfront.wheels.resolve.demands import Stack, VersionDemand, needs_of, stack_of
 from warpfront.wheels.resolve.missing_wheel_errors import refusal, requirers_without_wheels, way_out
 from warpfront.wheels.resolve.variant_pages import write_stand_in
 from warpfront.wheels.site import AskSite, site_when_needed
 from warpfront.wheels.sources import Site
 from warpfront.wheels.store.wheelhouse import Wheelhouse, save
 from warpfront.wheels.uv_program import uv_binary
+from warpfront_port.commands.following_packages import fitting_text
 from warpfront_port.commands.project_files import read_files
 from warpfront_port.preflight.asked import DeclaredRequirement
+from warpfront_port.preflight.metadata_index import MetadataIndex
 from warpfront_port.trying.misses import read_misses
 from warpfront_port.trying.providers import Provided, provider
 from warpfront_port.trying.trial import Miss, MissAnswer, Trial
@@ -469,6 +471,14 @@ class _Trying:
         hint = error.hint
         if requirers_without_wheels(message, ()):
             message, hint = refusal(name), way_out(name, self.cell.vendor)
+        elif isinstance(error, LockError):
+            stack = stack_of(
+                lock_inputs(self.cell, None, None),
+                {wheel.name: wheel.version for wheel in self.lock.wheels},
+            )
+            with MetadataIndex(self.site(), lambda *_: None) as index:
+                text = fitting_text(index, name, stack, self.cell.python, self.cell.machine)
+            hint = "; ".join(filter(None, (text, hint)))
         return dataclasses.replace(answer, refusal=message[:600], hint=hint)
 
     @property

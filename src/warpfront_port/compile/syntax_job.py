@@ -5,9 +5,9 @@ as well as on a host. A forced include maps the CUDA names that the sources use 
 of shim headers replaces CUDA's headers: diagnostics have the project's own lines.
 
 JOB is JSON: `target` (gfx942), `root` (folder), `units` (paths below it), `names` and `headers`
-(tables of torch's hipify, CUDA to HIP; may be empty), `torch` and `python` (their `include`
-folders or ""), `jobs`, `seconds` (limit of one pass), `cache` (a folder or ""). RESULTS gets
-one JSON document.
+(hipify's tables, CUDA to HIP), `torch` and `python` (their `include`
+folders or ""), `jobs`, `seconds` (limit of one pass), `cache` (a folder or ""), `flags` (options by
+unit), `modules` (a folder of CMake modules that stand for CUDA's). RESULTS gets one JSON document.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess  # noqa: TID251 - it runs where warpfront is not
 import sys
@@ -29,7 +30,6 @@ from pathlib import Path
 SCHEMA = 1
 LACKS = "warpfront: the environment lacks "
 _CODE = {".cu", ".cuh", ".h", ".hh", ".hpp", ".hxx", ".inl", ".c", ".cc", ".cpp", ".cxx", ".in"}
-_SUBST = re.compile(r'subst\("([^"]+)", "([^"]+)", "[^"]+"\)')
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]([^<>\"\n]+)[>\"]", re.MULTILINE)
 _STANDARD = re.compile(
@@ -172,21 +172,65 @@ class Tree:
         return f"-std=c++{max([17, *named])}"
 
 
-def perl_tables() -> tuple[dict[str, str], dict[str, str]]:
-    """Return names and headers, CUDA to HIP, of a hipify-perl that is installed here."""
-    script = shutil.which("hipify-perl") or next(
-        map(str, Path("/opt").glob("rocm*/bin/hipify-perl")), ""
-    )
-    text = Path(script).read_text("utf-8", "replace") if script else ""
-    text = text[text.find("sub simpleSubstitutions") :]  # before it are those to rocBLAS and MIOpen
-    names: dict[str, str] = {}
-    headers: dict[str, str] = {}
-    for cuda, hip in _SUBST.findall(text):
-        if _NAME.fullmatch(cuda):
-            names.setdefault(cuda, hip)
-        elif "/" in cuda or cuda.endswith((".h", ".hpp", ".cuh")):
-            headers.setdefault(cuda, hip)
-    return names, headers
+@dataclass(frozen=True)
+class Configured:
+    """What `cmake -S -B` shows: options by source of the tree, made headers' folders, or a reason
+    why the project was not configured.
+    """
+
+    flags: dict[str, list[str]]
+    folders: list[str]
+    reason: str = ""
+
+
+def configure(compiler: Compiler, root: Path, modules: str, folder: Path) -> Configured:
+    """Configure a CMake project whose CUDA compiler is a stand-in; nothing is compiled."""
+    if not (root / "CMakeLists.txt").is_file() or not modules:
+        return Configured({}, [])
+    cmake = shutil.which("cmake")
+    if cmake is None:
+        return Configured({}, [], "no cmake beside the compiler")
+    build = folder / "build"
+    values = {
+        "CMAKE_MODULE_PATH": modules, "CMAKE_EXPORT_COMPILE_COMMANDS": "ON",
+        "CMAKE_CXX_COMPILER": compiler.path, "CMAKE_C_COMPILER_WORKS": "1",
+        "CMAKE_CXX_COMPILER_WORKS": "1", "CMAKE_CUDA_ARCHITECTURES": "80",
+        "CMAKE_POLICY_VERSION_MINIMUM": "3.5", "FETCHCONTENT_FULLY_DISCONNECTED": "ON",
+    }  # fmt: skip
+    generator = ["-G", "Ninja"] if shutil.which("ninja") else []
+    options = [f"-D{name}={value}" for name, value in values.items()]
+    code, text = _run([cmake, "-S", str(root), "-B", str(build), *generator, *options], 180)
+    headers = (p for p in build.rglob("*.h*") if "CMakeFiles" not in p.parts) if code != 127 else ()
+    folders = sorted({str(path.parent) for path in headers})
+    commands = build / "compile_commands.json"
+    if code or not commands.is_file():
+        error = re.search(r"CMake Error[^\n]*\n(?:\s*\n)?\s*([^\n]+)", text)
+        return Configured({}, folders, f"cmake: {error[1].strip() if error else f'exit {code}'}")
+    flags = {}
+    for entry in json.loads(commands.read_text("utf-8")):
+        path = Path(entry["file"])
+        if path.is_relative_to(root):
+            flags[path.relative_to(root).as_posix()] = shlex.split(entry["command"])
+    return Configured(flags, folders)
+
+
+_PATHS = {"-I": ["-iquote", "-idirafter"], "-isystem": ["-idirafter"], "-iquote": ["-iquote"]}
+
+
+def unit_options(words: Iterable[str]) -> list[str]:
+    """Return definitions and include folders of a build's command, after the system's folders."""
+    options: list[str] = []
+    pending = ""
+    for word in words:
+        name, value = (pending, word) if pending else (word[:2], word[2:])
+        pending = ""
+        if word in {"-I", "-isystem", "-iquote", "-D", "-U"}:
+            pending = word
+        elif name in _PATHS:
+            options += [part for option in _PATHS[name] for part in (option, value)]
+        elif name in {"-D", "-U"}:
+            options.append(name + value)
+    return options
 
 
 def write_shims(
@@ -296,35 +340,48 @@ def run_job(job: Mapping[str, object]) -> dict[str, object]:
         return {"schema": SCHEMA, "compiler": "", "units": [], "hip": {}}
     root = Path(str(job["root"]))
     tree = Tree(root)
-    perl_names, perl_headers = perl_tables()
-    names = {**_mapping(job["names"]), **perl_names}
-    headers = {**_mapping(job["headers"]), **perl_headers, **_HEADERS}
+    names = _mapping(job["names"])
+    headers = {**_mapping(job["headers"]), **_HEADERS}
     units = [str(unit) for unit in job["units"]]  # type: ignore[attr-defined]
     with tempfile.TemporaryDirectory(prefix="warpfront-syntax-") as scratch:
         folder = Path(scratch)
         forced = write_shims(folder, tree, names, headers, str(job.get("torch") or ""))
         argv = arguments(compiler, tree, job, folder, forced)
+        given = {str(k): list(v) for k, v in _table(job.get("flags")).items()}
+        made = Configured(given, [])
+        if not given:
+            made = configure(compiler, root, str(job.get("modules") or ""), folder)
+        argv += [option for path in made.folders for option in ("-idirafter", path)]
+        units = [unit for unit in units if unit in made.flags] or units
         state = _state_of(compiler, tree, argv, scratch, forced)
-        results = list(_all_passes(argv, job, units, state))
+        results = list(_all_passes(argv, job, units, state, made.flags))
     hip = {hip: cuda for cuda, hip in sorted(names.items(), reverse=True)}
     text = "\n".join(str(result["output"]) for result in results)
     used = {word: hip[word] for word in set(_NAME.findall(text)) if word in hip}
-    return {"schema": SCHEMA, "compiler": compiler.version, "units": results, "hip": used}
+    return {
+        "schema": SCHEMA, "compiler": compiler.version, "units": results, "hip": used,
+        "unconfigured": made.reason, "reached": [unit for unit in units if unit in made.flags],
+    }  # fmt: skip
 
 
 def _all_passes(
-    argv: list[str], job: Mapping[str, object], units: Iterable[str], state: str
+    argv: list[str],
+    job: Mapping[str, object],
+    units: Iterable[str],
+    state: str,
+    flags: Mapping[str, list[str]],
 ) -> Iterator[dict[str, object]]:
     seconds, root = float(str(job["seconds"])), Path(str(job["root"]))
     cache = Path(str(job["cache"])) if job.get("cache") else None
     listed = list(units)
 
     def passed(unit: str) -> dict[str, object]:
-        key = hashlib.sha256(f"{state}\0{unit}".encode()).hexdigest()
+        options = unit_options(flags.get(unit, ()))
+        key = hashlib.sha256(f"{state}\0{unit}\0{options}".encode()).hexdigest()
         stored = cache / f"{key}.json" if cache else None
         if stored is not None and stored.is_file():
             return dict(json.loads(stored.read_text()))
-        result = passes(argv, root, unit, seconds)
+        result = passes([*argv, *options], root, unit, seconds)
         if stored is not None and 124 not in result["codes"]:  # type: ignore[operator]
             stored.parent.mkdir(parents=True, exist_ok=True)
             stored.write_text(json.dumps(result))
@@ -344,6 +401,10 @@ def _state_of(compiler: Compiler, tree: Tree, argv: list[str], scratch: str, for
     for path, text in tree.texts.items():
         digest.update(f"{path}\0{text}\0".encode("utf-8", "surrogatepass"))
     return digest.hexdigest()
+
+
+def _table(value: object) -> dict[str, list[str]]:
+    return dict(value) if isinstance(value, dict) else {}
 
 
 def _mapping(value: object) -> dict[str, str]:

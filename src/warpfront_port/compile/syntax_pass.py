@@ -28,13 +28,16 @@ class SyntaxResult:
     """The result of a compiler's syntax passes. `compiler` is its version.
 
     `compiled` are the units that it accepted or refused for a reason of their own. `uncompiled`
-    maps the others to the reason why they were not judged.
+    maps the others to the reason why they were not judged. `reached` are the units that the
+    project's own build compiles, empty where no build was configured: `unconfigured` is why.
     """
 
     compiler: str
     findings: tuple[ScanFinding, ...]
     compiled: tuple[str, ...]
     uncompiled: Mapping[str, str]
+    reached: frozenset[str] = frozenset()
+    unconfigured: str = ""
 
 
 def read_results(document: Mapping[str, object], root: str) -> SyntaxResult:
@@ -44,7 +47,7 @@ def read_results(document: Mapping[str, object], root: str) -> SyntaxResult:
     findings: dict[tuple[str, int, str], ScanFinding] = {}
     compiled: list[str] = []
     uncompiled: dict[str, str] = {}
-    listed = document.get("units")
+    listed, reached = document.get("units"), document.get("reached")
     for entry in listed if isinstance(listed, list) else ():
         unit, errors, lacking = str(entry["unit"]), list[ScanFinding](), list[str]()
         for diagnostic in read_diagnostics(str(entry["output"])):
@@ -64,6 +67,8 @@ def read_results(document: Mapping[str, object], root: str) -> SyntaxResult:
         findings=tuple(sorted(findings.values())),
         compiled=tuple(compiled),
         uncompiled=uncompiled,
+        reached=frozenset(map(str, reached if isinstance(reached, list) else ())),
+        unconfigured=str(document.get("unconfigured") or ""),
     )
 
 
@@ -120,8 +125,18 @@ def with_syntax(scan: Scan, result: SyntaxResult) -> Scan:
         for unit, reason in scan.uncompiled.items()
         if unit not in judged
     }
+    project = scan.project
+    if result.reached:
+        unreached = frozenset(project.units) - result.reached
+        uncompiled = {unit: uncompiled[unit] for unit in uncompiled if unit not in unreached}
+        basis = project.product.basis or "CMake"
+        product = replace(project.product, unreached=unreached, basis=basis)
+        units = tuple(unit for unit in project.units if unit in result.reached)
+        project = replace(project, units=units, product=product)
     return replace(
         scan,
+        project=project,
+        unconfigured=result.unconfigured,
         findings=tuple(sorted([*rest, *result.findings])),
         compiled=result.compiled,
         uncompiled=uncompiled,
@@ -152,5 +167,5 @@ def units_to_compile(scan: Scan) -> Sequence[str]:
     return [
         unit
         for unit in scan.project.units
-        if (evidence := scan.evidence.get(unit)) is None or evidence.kind == "amd"
+        if (evidence := scan.evidence.get(unit)) is None or evidence.kind != "left-out"
     ]

@@ -16,7 +16,10 @@ from warpfront_port.scan.targets import CLASSES, ScanTarget
 
 ENGINES = ("python", "cuda", "structured", "scanner")
 _NAMES = ("imports", "dotted", "environment", "environment_prefixes", "distributions")
-_OF_CODE = ("names", "families", "headers", "once", "once_a_file", "call", "scope", "shift")
+_OF_CODE = (
+    *("names", "twinless", "families", "headers"),
+    *("once", "once_a_file", "call", "scope", "shift"),
+)
 _SEEN: Final = frozenset((*_NAMES, *_OF_CODE))
 _AS_WRITTEN = ("title", "phase", "message", "why", "fix")
 _FIELDS = {*_AS_WRITTEN, "engines", "severity", "sources", "consequence"}

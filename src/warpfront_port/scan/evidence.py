@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import ast
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from fnmatch import fnmatch
 from pathlib import PurePosixPath
 
 from warpfront_port.scan.findings import Evidence, Side
 from warpfront_port.scan.python.gates import Gates
 from warpfront_port.scan.python.module import Module, text_of
+from warpfront_port.scan.reach import (
+    EXTENSIONS,
+    SOURCE,
+    followed,
+    include_graph,
+    named,
+    sources_of,
+)
 from warpfront_port.scan.structured import kind_of
 from warpfront_port.scan.structured.cmake import builds_hip, read_cmake
 
-_SOURCE = re.compile(r"\.(?:cu|cuh|hip|c|cc|cpp|cxx|h|hh|hpp|hxx|inl)\Z", re.IGNORECASE)
 _OWN_ARM = re.compile(
     r"(?m)^[ \t]*#[ \t]*(?:(?:el)?if(?:n?def)?\b[^\n]*?(?<![A-Za-z])"
     r"(?:__HIP\w*|HIP_PLATFORM\w*|\w*_HIP(?:CC)?|HIP_ENABLED|\w*ROCM\w*|__AMDGCN\w*|\w*_AMD)\b"
@@ -31,12 +35,10 @@ _PYTHON_ARM = re.compile(
     r"|\brocm_|_rocm\b|[\"'](?:hip|rocm)[\"'])"
 )
 _MAPS_CUDA = re.compile(r"(?m)^[ \t]*#[ \t]*define[ \t]+cuda[A-Z]\w+[ \t]+hip[A-Z]\w+")
-_INCLUDE = re.compile(r"(?m)^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"\n]+)[>\"]")
 _OF_AMD = re.compile(r"(?i)(?<![a-z])(?:rocm|hip|amd)(?![a-z])")
 _OF_A_VENDOR = re.compile(
     r"(?i)[-_.]?(?<![a-z])(?:rocm|hip|amd|cuda|nvidia|gpu)(?![a-z])(?:\d+(?:\.\d+)*)?"
 )
-_EXTENSIONS = re.compile(r"CUDAExtension|cpp_extension")
 
 
 def evidence_of(texts: Mapping[str, str]) -> Mapping[str, Evidence]:
@@ -54,6 +56,8 @@ def evidence_of(texts: Mapping[str, str]) -> Mapping[str, Evidence]:
             by_path[path] = evidence
     _follow_includes(texts, by_path)
     _follow_packages(texts, by_path)
+    for path, evidence in _built(texts):
+        by_path.setdefault(path, evidence)
     return by_path
 
 
@@ -61,7 +65,7 @@ def _own(path: str, text: str) -> Evidence | None:
     """Return the evidence in a file itself."""
     if path.endswith(".hip"):
         return Evidence(kind="amd", path=path, line=1, reason="a HIP source")
-    if _SOURCE.search(path):
+    if SOURCE.search(path):
         arm = _OWN_ARM.search(text)
         return _at(path, text, arm, "its own condition for AMD") if arm else None
     if path.endswith((".py", ".pyi")):
@@ -78,7 +82,7 @@ def _at(path: str, text: str, match: re.Match[str], reason: str) -> Evidence:
 
 def _listed(texts: Mapping[str, str]) -> Iterator[tuple[str, Evidence]]:
     """Yield the sources that the builds of a tree list for AMD, or for CUDA alone."""
-    sources = _sources_of(texts)
+    sources = sources_of(texts)
     hip_folders = {
         PurePosixPath(path).parent
         for path, text in texts.items()
@@ -93,7 +97,7 @@ def _listed(texts: Mapping[str, str]) -> Iterator[tuple[str, Evidence]]:
         elif kind == "make" and (hipcc := re.search(r"(?m)^[^#\n]*\bhipcc\b", text)):
             line = text.count("\n", 0, hipcc.end()) + 1
             entries = ((name, line, frozenset({"amd"})) for name in _words_of(text))
-        elif path.endswith(".py") and _EXTENSIONS.search(text) and _PYTHON_ARM.search(text):
+        elif path.endswith(".py") and EXTENSIONS.search(text) and _PYTHON_ARM.search(text):
             entries = _of_python(path, text)
         for name, line, sides in entries:
             amd = "amd" in sides
@@ -101,14 +105,51 @@ def _listed(texts: Mapping[str, str]) -> Iterator[tuple[str, Evidence]]:
             evidence = Evidence(
                 kind="amd" if amd else "left-out", path=path, line=line, reason=reason
             )
-            for source in _named(name, folder, sources):
+            for source in named(name, folder, sources):
                 yield source, evidence
+
+
+def _built(texts: Mapping[str, str]) -> Iterator[tuple[str, Evidence]]:
+    """Yield the CUDA sources below a build that has a branch for AMD of its own."""
+    branches = dict(_branches(texts))
+    for path in texts if branches else ():
+        if SOURCE.search(path):
+            folders = map(str, PurePosixPath(path).parents)
+            evidence = next((branches[folder] for folder in folders if folder in branches), None)
+            if evidence is not None:
+                yield path, evidence
+
+
+def _branches(texts: Mapping[str, str]) -> Iterator[tuple[str, Evidence]]:
+    """Yield the folders of builds with a branch for AMD, and the place of that branch."""
+    reason = "its build has a branch for AMD"
+    for path, text in texts.items():
+        if path.endswith(".py") and EXTENSIONS.search(text) and _PYTHON_ARM.search(text):
+            folder, line = str(PurePosixPath(path).parent), _amd_line(path, text)
+            if line:
+                yield folder, Evidence(kind="built", path=path, line=line, reason=reason)
+
+
+def _amd_line(path: str, text: str) -> int:
+    """Return the first line of a Python build that AMD alone reaches, 0 for none."""
+    try:
+        module = Module(PurePosixPath(path), text)
+    except (SyntaxError, ValueError, RecursionError):
+        return 0
+    gates = Gates(module)
+    statements = (node for node in module.nodes if isinstance(node, ast.stmt))
+    amds = (
+        node.lineno
+        for node in statements
+        if gates.standing(node).sides == {"amd"} and not isinstance(node, ast.Raise | ast.Return)
+    )
+    return min(amds, default=0)
 
 
 def _words_of(text: str) -> Iterator[str]:
     for word in re.findall(r"[\w./*%$(){}-]+", text):
         name = word.replace("%", "*")
-        if _SOURCE.search(name):
+        if SOURCE.search(name):
             yield name
 
 
@@ -116,7 +157,7 @@ def _of_cmake(text: str) -> Iterator[tuple[str, int, frozenset[Side]]]:
     for command in read_cmake(text):
         for word in command.arguments:
             for name in word.text.split(";"):
-                if _SOURCE.search(name):
+                if SOURCE.search(name):
                     yield name, text.count("\n", 0, word.start) + 1, command.sides
 
 
@@ -129,41 +170,10 @@ def _of_python(path: str, text: str) -> Iterator[tuple[str, int, frozenset[Side]
     gates = Gates(module)
     for node in module.nodes:
         name = text_of(node) if isinstance(node, ast.Constant) else None
-        if name and len(name) < 200 and _SOURCE.search(name):
+        if name and len(name) < 200 and SOURCE.search(name):
             sides = gates.standing(node).sides
             if ("amd" in sides) is not ("nvidia" in sides):
                 yield name, getattr(node, "lineno", 1), sides
-
-
-def _named(name: str, folder: PurePosixPath, sources: _Sources) -> Iterator[str]:
-    """Yield the sources that a name or pattern of a build means."""
-    pattern = re.sub(r"\$[{(]\w+[)}]/?", "", name)
-    outside = pattern.startswith("../")
-    pattern = re.sub(r"\A(?:\.\.?/)+", "", pattern).lstrip("/")
-    if not pattern.strip("*./"):
-        return
-    last = pattern.rpartition("/")[2]
-    candidates = sources.paths if "*" in last or "?" in last else sources.by_name.get(last, ())
-    for source in candidates:
-        inside = outside or folder == PurePosixPath(".") or source.startswith(f"{folder}/")
-        if inside and (fnmatch(source, pattern) or fnmatch(source, f"*/{pattern}")):
-            yield source
-
-
-@dataclass(frozen=True, slots=True)
-class _Sources:
-    """The sources of a tree, and by the last part of their paths."""
-
-    paths: tuple[str, ...]
-    by_name: Mapping[str, list[str]]
-
-
-def _sources_of(texts: Mapping[str, str]) -> _Sources:
-    paths = tuple(path for path in texts if _SOURCE.search(path))
-    by_name: dict[str, list[str]] = defaultdict(list)
-    for path in paths:
-        by_name[path.rpartition("/")[2]].append(path)
-    return _Sources(paths, by_name)
 
 
 def _copies(texts: Mapping[str, str]) -> Iterator[tuple[str, Evidence]]:
@@ -177,7 +187,7 @@ def _copies(texts: Mapping[str, str]) -> Iterator[tuple[str, Evidence]]:
             amds.setdefault(f"{kind} {_plain(path) if kind in _BESIDE else ''}", path)
     for path, kind in kinds.items():
         amd = ""
-        if _SOURCE.search(path) and (part := _PART_OF_NVIDIA.sub(_PART, path)) != path:
+        if SOURCE.search(path) and (part := _PART_OF_NVIDIA.sub(_PART, path)) != path:
             amd = amds.get(_key(part), "")
         elif kind in _BY_KIND and not _OF_AMD.search(path):
             images = kind != "yaml" or "compose" in path
@@ -209,38 +219,21 @@ _PART_OF_NVIDIA = re.compile(rf"(?<![A-Za-z])(?i:cuda|cu(?=[a-z])|nvidia){_LIBRA
 
 def _follow_includes(texts: Mapping[str, str], by_path: dict[str, Evidence]) -> None:
     """Carry evidence along includes: down from sources, and up from a header that maps names."""
-    includes, users = _include_graph(texts)
+    includes, users = include_graph(texts)
     for path, text in texts.items():
-        mapped = _MAPS_CUDA.search(text) if _SOURCE.search(path) else None
+        mapped = _MAPS_CUDA.search(text) if SOURCE.search(path) else None
         if mapped:
             evidence = _at(path, text, mapped, "a header that gives CUDA's names HIP's meaning")
             _spread(path, evidence, users, by_path)
     for path in [path for path, item in by_path.items() if item.kind == "amd" and path in includes]:
         if users.get(path) or not path.endswith((".h", ".hpp", ".cuh")):
             _spread(path, by_path[path], includes, by_path)
-    for path, having in users.items():
-        first = min(having)
-        if path not in by_path and all(_is_left_out(by_path.get(user)) for user in having):
-            by_path[path] = by_path[first]
-
-
-def _include_graph(
-    texts: Mapping[str, str],
-) -> tuple[Mapping[str, set[str]], Mapping[str, set[str]]]:
-    """Return for each source the headers of the tree that it includes, and the other way round."""
-    sources = _sources_of(texts)
-    includes: dict[str, set[str]] = {}
-    users: dict[str, set[str]] = defaultdict(set)
-    for path in sources.paths:
-        includes[path] = {
-            header
-            for name in _INCLUDE.findall(texts[path])
-            for header in sources.by_name.get(name.rpartition("/")[2], ())
-            if header == name or header.endswith(f"/{name.lstrip('./')}")
-        }
-        for header in includes[path]:
-            users[header].add(path)
-    return includes, users
+    pending = list(users)
+    while pending:
+        path = pending.pop()
+        if path not in by_path and all(_is_left_out(by_path.get(u)) for u in users.get(path, ())):
+            by_path[path] = by_path[min(users[path])]
+            pending += includes.get(path, ())
 
 
 def _is_left_out(evidence: Evidence | None) -> bool:
@@ -250,14 +243,9 @@ def _is_left_out(evidence: Evidence | None) -> bool:
 def _spread(
     start: str, evidence: Evidence, edges: Mapping[str, set[str]], by_path: dict[str, Evidence]
 ) -> None:
-    pending = [start]
-    visited = {start}
-    while pending:
-        path = pending.pop()
+    for path in sorted(followed((start,), edges)):
         if path not in by_path or by_path[path].kind == "left-out":
             by_path[path] = evidence
-        pending += sorted(edges.get(path, set()) - visited)
-        visited |= edges.get(path, set())
 
 
 def _follow_packages(texts: Mapping[str, str], by_path: dict[str, Evidence]) -> None:
@@ -267,7 +255,7 @@ def _follow_packages(texts: Mapping[str, str], by_path: dict[str, Evidence]) -> 
     packages = {path.rpartition("/")[0] for path in modules if path.endswith("__init__.py")}
     for path in sorted(modules):
         package = _package(path, packages)
-        builds = _EXTENSIONS.search(texts[path]) or path.endswith("setup.py")
+        builds = EXTENSIONS.search(texts[path]) or path.endswith("setup.py")
         if package and path in by_path and not builds:
             by_package.setdefault(package, by_path[path])
     for path in modules:

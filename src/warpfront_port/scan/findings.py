@@ -77,12 +77,13 @@ SIDES: Final[tuple[Side, ...]] = get_args(Side)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """Why one file counts as AMD's ("amd"), or as one that AMD's build leaves out.
+    """Why one file counts as AMD's ("amd"), as one that its build compiles for AMD ("built",
+    which lowers no finding), or as one that AMD's build leaves out.
 
     `path` and `line` (1-based) are the place that shows it, `reason` a noun phrase.
     """
 
-    kind: Literal["amd", "left-out"]
+    kind: Literal["amd", "built", "left-out"]
     path: str
     line: int
     reason: str
@@ -131,8 +132,8 @@ class SourceText:
 class Context:
     """Facts for engines from outside the file that they read.
 
-    `identifiers` maps a CUDA name to its HIP name, from torch's own hipify tables where torch is
-    installed; empty without it. `portable_names` are macros and functions that some header of the
+    `unknown` are called names of CUDA's form that hipify's tables lack and the tree does not
+    define. `portable_names` are macros and functions that some header of the
     tree defines for AMD as well. `vendor_macros` are those that its headers define on some sides
     only; "unset" is all that is known there, and a number has no meaning. `own_namespaces` are the
     C++ namespaces that the tree opens. `masks` are macros of its headers that have 32 bits set,
@@ -141,7 +142,7 @@ class Context:
     that name are. `evidence` shows by path which files run on AMD already.
     """
 
-    identifiers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    unknown: frozenset[str] = frozenset()
     portable_names: frozenset[str] = frozenset()
     vendor_macros: Mapping[str, Mapping[Side, DocumentInputs]] = field(default_factory=dict)
     own_namespaces: frozenset[str] = frozenset()

@@ -40,15 +40,33 @@ class Fix:
     def patch(self) -> str:
         """Return a unified diff that `git apply` takes."""
         lines = difflib.unified_diff(
-            self.before.splitlines(keepends=True),
-            self.after.splitlines(keepends=True),
-            f"a/{self.path}",
-            f"b/{self.path}",
+            _lines(self.before),
+            _lines(self.after),
+            quoted_path(f"a/{self.path}"),
+            quoted_path(f"b/{self.path}"),
         )
         return "".join(
             line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
             for line in lines
         )
+
+
+def quoted_path(path: str) -> str:
+    """Return a path as git writes it in a patch: in quotes, with escapes, where a character could
+    end the line or the name.
+    """
+    if re.fullmatch(r"[!#-\[\]-~]+", path):
+        return path
+    quoted = (
+        chr(byte) if 0x20 <= byte < 0x7F and byte not in b'"\\' else f"\\{byte:03o}"
+        for byte in path.encode("utf-8", "surrogateescape")
+    )
+    return f'"{"".join(quoted)}"'
+
+
+def _lines(text: str) -> list[str]:
+    """Return lines as git and compilers count them: only a line feed ends one."""
+    return re.findall(r"[^\n]*\n|[^\n]+", text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -117,7 +135,7 @@ def _apart(gates: list[_Gate]) -> list[_Gate]:
 
 
 def _with_gates(text: str, gates: list[_Gate]) -> str:
-    lines = text.splitlines(keepends=True)
+    lines = _lines(text)
     if lines and not lines[-1].endswith("\n") and gates and gates[-1].last == len(lines) - 1:
         lines[-1] += "\n"
     for gate in reversed(gates):

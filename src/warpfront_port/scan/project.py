@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
+from warpfront_port.scan.hipify_names import hipify_names
+from warpfront_port.scan.reach import Product, read_product
 from warpfront_port.scan.structured import kind_of
 from warpfront_port.scan.words import is_aside
 
@@ -15,15 +17,19 @@ _UNIT = frozenset({".cu", ".c", ".cc", ".cpp", ".cxx"})
 _DEVICE = re.compile(r"\b__(?:global|device)__\b|<<<")
 _TOOLKIT = re.compile(
     r"(?m)^[ \t]*#[ \t]*include[ \t]*[<\"](?:cuda(?:_runtime|_runtime_api)?\.h|cublas|cufft|curand"
-    r"|cusolver|cusparse|cudnn|nccl|cub/|thrust/|cooperative_groups|opencv2/cuda)"
+    r"|cusolver|cusparse|cudnn|nccl|cub/|cooperative_groups|opencv2/cuda)"
 )
 _CUDA_NAME = re.compile(
     r"\b(?:(?:cuda|cublas|cufft|curand|cusolver|cusparse|nccl)[A-Z]\w*|cu(?:da|blas|fft|rand|solver"
     r"|sparse)\w+_t|CUBLAS_\w+|CUFFT_\w+|CURAND_\w+|CUSPARSE_\w+|__nv_bfloat16\w*)\b"
 )
+_CALLED = re.compile(
+    r"(?<![\w.>:])(?:(?:cublas|cufft|curand|cusolver|cusparse|nccl|cuda|nvrtc)[A-Z]\w*)(?=\()"
+)
+_CODE = _UNIT | {".cuh", ".h", ".hpp", ".hh", ".hxx", ".inl"}
 _COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _EXTENSION = re.compile(
-    r"(?m)^[^#\n]*\b(?:CUDAExtension|cpp_extension\.load\w*|load_inline)\b\s*\("
+    r"(?m)^[^#\n]*\b(?:CUDAExtension\b|(?:cpp_extension\.load\w*|load_inline)\s*\()"
 )
 _CMAKE_CUDA = re.compile(
     r"(?im)^[^#\n]*(?:enable_language\s*\(\s*CUDA|project\s*\([^)]*\bCUDA\b|find_package\s*\(\s*CUDA"
@@ -48,12 +54,11 @@ _WAYS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Renames:
-    """CUDA's names in one file: how many, and the `twinless` that hipify's tables do not know."""
+    """CUDA's names in one file that have a twin in HIP, and their uses."""
 
     path: str
     names: int
     uses: int
-    twinless: tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,26 +67,37 @@ class Project:
 
     `units` are the sources that CUDA's compiler or headers are needed for; tests and examples count
     only if there is nothing else. `way` describes how the tree can be built for AMD, with its
-    place. `tables` is true if hipify's tables were available to find names with twins.
+    place. `unknown` are names of CUDA's form that are called, that hipify's tables lack, and that
+    the tree does not define. `product` is what the root's build reaches.
     """
 
     units: tuple[str, ...] = ()
     way: str = "pure Python"
     renames: tuple[Renames, ...] = ()
-    tables: bool = False
+    unknown: frozenset[str] = frozenset()
+    product: Product = field(default_factory=Product)
 
 
-def read_project(texts: Mapping[str, str], identifiers: Mapping[str, str]) -> Project:
-    """Return the contents of `texts`, by path. `identifiers` maps CUDA's names to HIP's."""
+def read_project(
+    texts: Mapping[str, str], commands: Mapping[str, tuple[str, ...]] | None = None
+) -> Project:
+    """Return the contents of `texts`, by path. `commands` are a build's sources and options."""
+    reached = read_product(texts, commands or {})
     sources = {path: text for path, text in texts.items() if PurePosixPath(path).suffix in _UNIT}
     units = [path for path, text in sources.items() if _is_unit(path, text)]
-    product = [path for path in units if not is_aside(PurePosixPath(path))]
-    named = (_renames(path, text, identifiers) for path, text in sorted(texts.items()))
+    product = [path for path in units if reached.has(path) and not is_aside(PurePosixPath(path))]
+    codes = {
+        path: _COMMENTS.sub(_blank, text)
+        for path, text in sorted(texts.items())
+        if PurePosixPath(path).suffix in _CODE
+    }
+    named = (_renames(path, code) for path, code in codes.items())
     return Project(
         units=tuple(sorted(product or units)),
         way=_way(texts, product or units),
         renames=tuple(renames for renames in named if renames is not None),
-        tables=bool(identifiers),
+        unknown=frozenset(_unknown(codes)),
+        product=reached,
     )
 
 
@@ -94,26 +110,34 @@ def _is_unit(path: str, text: str) -> bool:
     )
 
 
-def _renames(path: str, text: str, identifiers: Mapping[str, str]) -> Renames | None:
-    suffix = PurePosixPath(path).suffix
-    if suffix not in _UNIT | {".cuh", ".h", ".hpp", ".hh", ".hxx", ".inl"}:
-        return None
-    counts = Counter(_CUDA_NAME.findall(_COMMENTS.sub(_blank, text)))
-    if not counts:
-        return None
-    lacking = {name for name in counts if name not in identifiers} if identifiers else set()
-    defined = {name for name in lacking if re.search(rf"(?m)^\s*#\s*define\s+{name}\b", text)}
-    twinless = tuple((name, _line_of(text, name)) for name in sorted(lacking - defined))
-    return Renames(path=path, names=len(counts), uses=sum(counts.values()), twinless=twinless)
+def _renames(path: str, code: str) -> Renames | None:
+    twins = hipify_names().twins
+    counts = Counter(name for name in _CUDA_NAME.findall(code) if name in twins)
+    return Renames(path=path, names=len(counts), uses=counts.total()) if counts else None
+
+
+def _unknown(codes: Mapping[str, str]) -> Iterator[str]:
+    """Yield called names of CUDA's form that neither hipify's tables nor the tree know."""
+    table = hipify_names()
+    called = {
+        name
+        for code in codes.values()
+        if _TOOLKIT.search(code)
+        for name in _CALLED.findall(code)
+        if name not in table.twins and name not in table.twinless
+    }
+    for name in called:
+        defined = re.compile(
+            rf"#[ \t]*define[ \t]+{name}\b"
+            rf"|\b(?:struct|class|enum|using|auto)\b[^;{{}}()]*\b{name}\b"
+            rf"|(?!return|else|case|throw)(?:\b\w+|[>*&])[ \t*&\n]+(?:\w+::)*{name}\s*\("
+        )
+        if not any(defined.search(code) for code in codes.values() if name in code):
+            yield name
 
 
 def _blank(match: re.Match[str]) -> str:
     return " " * len(match[0])
-
-
-def _line_of(text: str, name: str) -> int:
-    match = re.search(rf"\b{name}\b", text)
-    return text.count("\n", 0, match.start()) + 1 if match else 1
 
 
 def _way(texts: Mapping[str, str], units: Iterable[str]) -> str:

@@ -95,7 +95,7 @@ def judge(
         finding = _finding(source, rule_match, target, rule, lines)
         if finding is None:
             continue
-        if evidence is not None and target.is_rocm:
+        if evidence is not None and evidence.kind != "built" and target.is_rocm:
             finding = _with_evidence(finding, rule, evidence)
         key = (finding.rule, finding.line, finding.column if finding.rule[:2] != "DP" else 0)
         by_place[key] = finding

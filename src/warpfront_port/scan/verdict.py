@@ -138,7 +138,7 @@ def judge_project(
     listed = [
         finding for finding in findings if finding.severity in (Severity.ERROR, Severity.WARNING)
     ]
-    causes = tuple(_causes(listed, rules, project.units))
+    causes = tuple(_causes(listed, rules, project))
     deciding = (
         answer
         for consequence, answer in _ANSWERS.items()
@@ -157,16 +157,21 @@ def judge_project(
     )
 
 
-def consequence_of(finding: ScanFinding, rule: Rule, units: Collection[str] = ()) -> Consequence:
+def consequence_of(finding: ScanFinding, rule: Rule, project: Project) -> Consequence:
     """Return the consequence of one finding: an error of the product decides, the rest is to check.
 
-    A build or manifest of a folder decides where `units`, the CUDA sources of the tree, lie below
-    that folder. Without `units` it is the one of the root, or a Python module.
+    The product is what the root's build reaches, without tests and examples. A build or manifest
+    of a folder decides where CUDA sources of the product lie below that folder. A conda environment
+    decides only where the root installs nothing by itself.
     """
     path = PurePosixPath(finding.path)
-    packaging = rule.id.startswith(("DP", "CT")) and len(path.parts) > 1
+    conda = path.suffix in {".yml", ".yaml"} and project.product.installs
+    packaging = rule.id.startswith(("DP", "CT")) and (len(path.parts) > 1 or conda)
     if finding.severity is not Severity.ERROR or is_aside(path) or packaging:
         return Consequence.CHECK
+    if not project.product.has(finding.path):
+        return Consequence.CHECK
+    units = project.units
     of_a_folder = rule.id.startswith("BL") and len(path.parts) > 1 and path.suffix != ".py"
     if of_a_folder and units and not any(unit.startswith(f"{path.parent}/") for unit in units):
         return Consequence.CHECK
@@ -174,11 +179,11 @@ def consequence_of(finding: ScanFinding, rule: Rule, units: Collection[str] = ()
 
 
 def _causes(
-    findings: Iterable[ScanFinding], rules: Mapping[str, Rule], units: Collection[str]
+    findings: Iterable[ScanFinding], rules: Mapping[str, Rule], project: Project
 ) -> Iterable[Cause]:
     groups: dict[tuple[Consequence, str, str], list[ScanFinding]] = {}
     for finding in findings:
-        consequence = consequence_of(finding, rules[finding.rule], units)
+        consequence = consequence_of(finding, rules[finding.rule], project)
         groups.setdefault((consequence, finding.rule, finding.cause), []).append(finding)
     causes = [
         _cause(consequence, rules[rule], group) for (consequence, rule, _), group in groups.items()

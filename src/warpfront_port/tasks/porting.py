@@ -458,7 +458,7 @@ def _show_verdict(
                 "totals": facts,
                 "unread": unread,
                 "undetermined": list(verdict.reasons),
-                "findings": finding_forms.findings_json(new, rules),
+                "findings": finding_forms.findings_json(new, rules, scanned.project),
             }
         )
     else:

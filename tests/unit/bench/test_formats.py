@@ -300,6 +300,18 @@ def test_rank_prefixes_have_to_differ_before_lines_are_other_ranks() -> None:
         ),
         ("step:3 - actor/pg_loss:np.float64(0.25) - timing_s/step:12.5", "verl", 12.5, 0.25),
         (
+            "step:3 - timing/gen:10.0 - timing/ref:2.5 - timing/testing:9.0 - actor/pg_loss:0.25",
+            "verl",
+            12.5,
+            0.25,
+        ),
+        (
+            "step:3 - train/loss:0.25 - train/lr(1e-3):0.002 - train/time(s):12.5",
+            "verl",
+            12.5,
+            0.25,
+        ),
+        (
             "[INFO|DP=0|PP=0|TP=0]: iteration: 5 / 9 | time_per_iteration_ms: 1.5K | lm_loss: 4.5",
             "nanotron",
             1.5,

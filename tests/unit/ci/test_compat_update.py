@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from forge_interfaces import ForgeInterface, github_job, standing_in
+from forge_interfaces import ForgeInterface, github_job, gitlab_job, standing_in
 from standins import Fault, Index, serve_index, stand_in_wheel
 
 from warpfront.ci.forge_api import forge_api
@@ -170,9 +170,26 @@ def test_what_changed_is_one_pull_request_on_a_branch_of_its_own(
     assert read_contents(forge.files[CONTENTS], path=CONTENTS) == found.contents
 
 
+def test_what_changed_is_one_merge_request_on_gitlab(table: Table, tmp_path: Path) -> None:
+    found, forge = update(table, Contents()), ForgeInterface()
+    with standing_in(forge, forge.gitlab):
+        api = forge_api({**gitlab_job(forge), "API_TOKEN": "a-token-that-may-write"})
+        assert propose_update(found, tmp_path, api) == "proposed: mr/1"
+        forge.files[CONTENTS], forge.refs["heads/main"] = "older", "badcafe"
+        assert propose_update(found, tmp_path, api) == "proposed: mr/1"
+        forge.refuses = {"repository/commits": 403}
+        with pytest.raises(InputError, match="HTTP 403"):
+            propose_update(found, tmp_path, api)
+    assert forge.refs[f"heads/{BRANCH}"] == "badcafe"
+    (request,) = forge.pulls
+    assert (request["source_branch"], request["target_branch"]) == (BRANCH, "main")
+    assert "torch 2.0.0+cu124: new" in request["description"]
+    assert read_contents(forge.written[CONTENTS], path=CONTENTS) == found.contents
+
+
 def test_nothing_new_is_not_proposed_and_no_forge_is_an_error(table: Table, tmp_path: Path) -> None:
     found = update(table, Contents())
-    with pytest.raises(InputError, match="a job of GitHub's"):
+    with pytest.raises(InputError, match="a job of CI"):
         propose_update(found, tmp_path, None)
     write_contents(found, tmp_path)
     assert propose_update(found, tmp_path, None) == "nothing changed, nothing is proposed"

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from builders import a_built_image, a_cell, a_check, a_report_row, a_verification
+from invoke.exceptions import Exit
 
+from warpfront import pipeline
 from warpfront.ci.resuming import remaining
+from warpfront.cli.tasks import namespace
+from warpfront.errors import NotVerifiedError
 from warpfront.images.built import BuiltImage
+from warpfront.matrix.scaffold import make_project
 from warpfront.report.rows import CellFacts, report_rows
 from warpfront.step_results import Blocked, Failed
 from warpfront.verify.results import Outcome
@@ -64,3 +71,18 @@ def test_a_row_says_the_kind_of_its_failure_and_how_to_repeat_it() -> None:
     assert row_of(built, Outcome.FAILED) == ("verdict", verify)
     assert row_of(built, Outcome.UNAVAILABLE) == ("infrastructure", verify)
     assert row_of(built, Outcome.PASSED) == ("", "")
+
+
+def test_what_failed_and_is_not_tried_again_is_no_success(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_project(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    row = a_report_row(verify="failed", kind="verdict")
+    monkeypatch.setattr(pipeline, "report", lambda *_: (row,))
+    task = namespace.tasks["resume"].body
+    task(None, dry_run=True)
+    with pytest.raises(Exit) as ended:
+        task(None)
+    assert ended.value.code == NotVerifiedError.exit_code
+    assert f"not tried again: {row.cell_id}" in f"{capsys.readouterr().err}{ended.value.message}"

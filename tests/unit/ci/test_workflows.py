@@ -376,7 +376,7 @@ def test_a_merge_and_a_release_tag_start_a_run() -> None:
     assert (main.get("on") or main[True])["push"] == {"branches": ["trunk"]}
     assert "startsWith(github.ref, 'refs/tags/rel-')" in main["jobs"]["publish-cpu"]["if"]
     rules = yaml.load(gitlab_files(flow)[PARENT], yaml.CSafeLoader)["plan"]["rules"]
-    assert "release" not in {rule["variables"]["SCOPE"] for rule in rules}
+    assert "release" not in {rule["variables"]["SCOPE"] for rule in rules[1:]}
 
 
 def test_a_red_run_after_the_merge_is_told_where_the_table_wants_it() -> None:
@@ -494,12 +494,19 @@ def test_gitlab_runs_the_same_calls_of_the_same_jobs() -> None:
 
 def test_gitlab_is_told_what_starts_a_run() -> None:
     parent = yaml.load(gitlab_files(the_flow())[PARENT], yaml.CSafeLoader)
-    scopes = [rule["variables"]["SCOPE"] for rule in parent["plan"]["rules"]]
+    weekly, *rules = parent["plan"]["rules"]
+    scopes = [rule["variables"]["SCOPE"] for rule in rules]
     assert sorted(scopes) == sorted(SCOPES)
     assert parent["cells"]["trigger"]["strategy"] == "depend"
-    by_scope = {rule["variables"]["SCOPE"]: rule["if"] for rule in parent["plan"]["rules"]}
+    by_scope = {rule["variables"]["SCOPE"]: rule["if"] for rule in rules}
     assert by_scope["release"] == "$CI_COMMIT_TAG =~ /^v/"
     assert by_scope["merged"] == '$CI_PIPELINE_SOURCE == "push" && $CI_COMMIT_BRANCH == "main"'
+    # The weekly schedule runs its own job, and no other.
+    assert parent["compat"]["rules"] == [{"if": weekly["if"]}]
+    assert parent["compat"]["script"] == ["ci/setup.sh", "ci/compat.sh"]
+    assert (
+        parent["cells"]["rules"][0] == weekly == {**parent["compat"]["rules"][0], "when": "never"}
+    )
 
 
 def test_what_is_committed_is_what_would_be_written() -> None:

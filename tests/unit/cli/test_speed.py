@@ -180,6 +180,12 @@ def test_compare_stacks_takes_the_seeds_folder(
     assert code_of("compare-stacks", "--folder", tmp_path) == NotComparableError.exit_code
     assert code_of("compare-stacks", "--folder", tmp_path, "--allow", "precision") == 0
     assert "cuda llama" in capsys.readouterr().out
+    alone = tensorprimat(noisy(30, 1, 1.0), software_stack="cuda")
+    (tmp_path / "benchmark_cuda_qwen.json").write_text(alone)
+    words = ("compare-stacks", "--folder", tmp_path, "--allow", "precision")
+    assert code_of(*words) == UndeterminedError.exit_code
+    assert "qwen: on one of CUDA and ROCm only" in capsys.readouterr().err
+    assert code_of(*words, "--allow-undetermined") == 0
 
 
 def a_bench_of(folder: Path, night: int, seconds: float) -> Path:

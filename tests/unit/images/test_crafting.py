@@ -5,6 +5,7 @@ outside.
 from __future__ import annotations
 
 import hashlib
+import shutil
 import tarfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,11 +19,11 @@ from warpfront.errors import CommandFailedError, LockError, WheelError
 from warpfront.images.engine import Engine, RunRequest
 from warpfront.images.wheel_builder import WheelBuilder
 from warpfront.matrix.cell import Patch, Recipe, Source, WheelIndex
-from warpfront.pipeline.locking import resolve_by_uv as resolve
 from warpfront.system import process
 from warpfront.system.progress import Line
 from warpfront.wheels.lock.pylock import dump_lock, read_lock, staleness
 from warpfront.wheels.lock.values import LockInputs, WheelLock
+from warpfront.wheels.resolve.by_uv import resolve_by_uv as resolve
 from warpfront.wheels.sources import Site
 from warpfront.wheels.store.archives import folder_sha256
 from warpfront.wheels.store.wheelhouse import Wheelhouse
@@ -95,14 +96,18 @@ class Bench:
             on_line=lambda _: None,
         )
 
-    def lock(self, inputs: LockInputs) -> WheelLock:
+    def lock_without_building(self, inputs: LockInputs) -> WheelLock:
+        builder = replace(self.builder(inputs), builder=None)
+        return self.lock(inputs, builder)
+
+    def lock(self, inputs: LockInputs, builder: WheelBuilder | None = None) -> WheelLock:
         return resolve(
             inputs,
             self.site,
             run=process.run,
             on_line=lambda _: None,
             wheelhouse=self.house,
-            crafting=self.builder(inputs),
+            crafting=builder or self.builder(inputs),
         )
 
     def folder(self, name: str, files: dict[str, str]) -> Source:
@@ -113,11 +118,12 @@ class Bench:
         return Source(kind="folder", location=name, pin=folder_sha256(folder))
 
 
-def sdist(folder: Path, setup: str) -> None:
+def sdist(folder: Path, setup: str, demands: str = "") -> None:
     project = folder.parent / "flash-1.0"
     project.mkdir()
     (project / "setup.py").write_text(setup)
-    (project / "PKG-INFO").write_text("Metadata-Version: 2.1\nName: flash\nVersion: 1.0\n")
+    head = "Metadata-Version: 2.1\nName: flash\nVersion: 1.0\n"
+    (project / "PKG-INFO").write_text(head + demands)
     with tarfile.open(folder / "flash-1.0.tar.gz", "w:gz") as archive:
         archive.add(project, "flash-1.0")
 
@@ -146,6 +152,56 @@ def test_an_archive_of_an_index_is_built_against_the_cells_torch_and_locked(benc
     assert build.extensions == ("flash_core",)
     assert read_lock(dump_lock(lock), path="pylock.cell.toml") == lock
     assert staleness(lock, inputs) == ""
+
+
+def test_a_lock_that_builds_nothing_names_what_is_to_be_built_and_resolves_what_it_states(
+    bench: Bench,
+) -> None:
+    """Its PKG-INFO demands einops and safe, its wheel einops alone: the wheel decides."""
+    shutil.rmtree(bench.index.parent / "flash-1.0")
+    sdist(bench.index, NEEDS_TORCH, "Requires-Dist: einops\nRequires-Dist: safe\n")
+    stand_in_wheel(bench.index, "einops", "0.8.1")
+    stand_in_wheel(bench.index, "safe", "1.0")
+    inputs = bench.inputs(requirements=("flash",), builds=(RECIPE,))
+    lock = bench.lock_without_building(inputs)
+    assert bench.engine.requests == []
+    assert {wheel.name for wheel in lock.wheels} == {"torch", "einops", "safe"}
+    (flash,) = lock.unbuilt
+    assert (flash.package, flash.version, flash.metadata_from) == ("flash", "1.0", "PKG-INFO")
+    assert (flash.sdist, len(flash.sdist_sha256)) == ("flash-1.0.tar.gz", 64)
+    text = dump_lock(lock)
+    assert 'sha256 = "unbuilt"' in text
+    assert read_lock(text, path="pylock.cell.toml") == lock
+    assert staleness(lock, inputs) == "to be built: flash 1.0"
+    bench.container.requires = ("torch==2.13.0", "einops")
+    complete = bench.lock(inputs)
+    assert {wheel.name for wheel in complete.wheels} == {"torch", "einops", "flash"}
+    assert complete.unbuilt == ()
+    assert bench.lock_without_building(inputs) == complete, "what was built once is known"
+
+
+@pytest.mark.parametrize(
+    ("project", "version", "stated_by"),
+    [
+        (
+            'version = "2.0"\ndependencies = ["einops"]',
+            "2.0",
+            "pyproject.toml",
+        ),
+        ('dynamic = ["version"]', "0", ""),
+        ('version = "2.0"\ndynamic = ["dependencies"]', "0", ""),
+        ('version = "not one"', "0", ""),
+    ],
+)
+def test_a_folder_is_resolved_by_the_static_fields_of_its_project_or_by_nothing(
+    bench: Bench, project: str, version: str, stated_by: str
+) -> None:
+    stand_in_wheel(bench.index, "einops", "0.8.1")
+    source = bench.folder("ext", {"pyproject.toml": f'[project]\nname = "Flash"\n{project}\n'})
+    lock = bench.lock_without_building(bench.inputs(sources=(source,), builds=(RECIPE,)))
+    (flash,) = lock.unbuilt
+    assert (flash.version, flash.metadata_from, flash.source) == (version, stated_by, "./ext")
+    assert ("einops" in {wheel.name for wheel in lock.wheels}) == bool(stated_by)
 
 
 def test_a_container_builds_without_isolation_on_the_given_image(bench: Bench) -> None:

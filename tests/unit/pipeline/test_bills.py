@@ -16,7 +16,7 @@ from standins import stand_in_wheel
 from warpfront.cli.tasks import namespace
 from warpfront.commands.bills import Billed, bills
 from warpfront.commands.why_dependency import who_asked
-from warpfront.errors import BlockedError
+from warpfront.errors import BlockedError, InputError
 from warpfront.images.labels import CELL, LOCK
 from warpfront.images.labels import CREATED as CREATED_LABEL
 from warpfront.matrix.cell import Cell, Selection
@@ -185,7 +185,11 @@ def test_the_task_says_who_asked_or_what_is_still_to_be_done(
     bill(None, who="numpy")
     said = "asked for by torch (numpy>=1)"
     assert said in capsys.readouterr().out
-    bill(None, who="numpy", json=True)
+    with pytest.raises(Exit) as unknown:
+        bill(None, who="no-such-wheel")
+    assert unknown.value.code == InputError.exit_code
+    assert f"{cell.id}: no-such-wheel: not in this lock" in capsys.readouterr().out
+    bill(None, who="NumPy", json=True)
     assert said in json.loads(capsys.readouterr().out)[cell.id]
     with pytest.raises(Exit) as ended:
         bill(None)

@@ -159,6 +159,15 @@ def test_a_chain_comes_with_the_reason_and_a_way_out(examined: Examined) -> None
         "between 2.0 wants torch<2.5; this image holds torch 2.13.0+cpu, which stays."
     )
     assert "take a version of between that accepts it" in why[2]
+    # No release of it does, by their own METADATA.
+    assert why[-1] == "by its METADATA none of the 1 newest of between accepts torch 2.13.0+cpu"
+
+
+def test_the_release_that_fits_is_named_from_its_own_metadata(examined: Examined) -> None:
+    (finding,) = examined("paired\n").findings
+    assert finding.why["cell"].splitlines()[-1] == (
+        "by its METADATA paired 1.0 is the newest that accepts torch 2.13.0+cpu"
+    )
 
 
 def test_an_installer_decides_which_release_it_takes(examined: Examined) -> None:

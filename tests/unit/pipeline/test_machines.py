@@ -89,7 +89,7 @@ def workspace(
     text = file.read_text().replace(row, zipped)
     file.write_text(text.replace("\nrows:", f"\nindexes: {{cpu: '{cpu.url}'}}\n\nrows:"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    for step in ("locking", "rendering", "building", "planning"):
+    for step in ("locking", "building", "planning"):
         monkeypatch.setattr(
             f"warpfront.pipeline.{step}.site_when_needed",
             lambda: lambda: Site(index_url=pypi.url),
@@ -142,6 +142,7 @@ def test_a_row_for_arm_is_locked_rendered_and_planned_as_reviewed(
     workspace: Workspace, cpu: Index, pypi: Index, monkeypatch: pytest.MonkeyPatch, golden: Golden
 ) -> None:
     cell = cell_for("aarch64", workspace)
+    locked(workspace)
     rendered = pipeline.render(workspace, EVERYTHING, Quiet())[cell.id]
     assert isinstance(rendered, RenderedImage)
     lock = workspace.folders.lock_path(cell.id).read_text()
@@ -199,6 +200,7 @@ def built(
 
     monkeypatch.setattr("warpfront.images.baking.bake", bake)
     monkeypatch.setattr("warpfront.images.baking.install_toolbox", toolbox)
+    locked(workspace)
     watch = Quiet()
     results = dict(pipeline.build(workspace, EVERYTHING, watch))
     assert watch.said[-1] == "verify will not find its toolbox here: nox: no index has it"

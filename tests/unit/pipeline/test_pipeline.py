@@ -19,6 +19,7 @@ from warpfront import pipeline
 from warpfront.ci.retrying import worth_another_try
 from warpfront.errors import BlockedError, EngineError, FailureKind
 from warpfront.images.built import BuiltImage
+from warpfront.images.cell_locks import LockTools, lock_cells
 from warpfront.images.engine import RunResult
 from warpfront.images.labels import CONTENT_HASH, CREATED
 from warpfront.images.preparing import images_by_content, prepare_cells
@@ -28,7 +29,6 @@ from warpfront.matrix.cell import Cell, Selection, SourceTree
 from warpfront.matrix.devices import DeviceAccess, HostDevices
 from warpfront.matrix.scaffold import make_project
 from warpfront.pipeline import planning, verifying
-from warpfront.pipeline.locking import LockTools, lock_cells
 from warpfront.pipeline.verifying import CheckPlan, RunOptions, verify_cells
 from warpfront.pipeline.workspace import Workspace, open_workspace
 from warpfront.step_results import Blocked, Failed
@@ -121,7 +121,7 @@ def lock(
         asked.append(inputs.cell_id)
         return answer(inputs)
 
-    monkeypatch.setattr("warpfront.pipeline.locking.resolve_by_uv", resolve)
+    monkeypatch.setattr("warpfront.images.cell_locks.resolve_by_uv", resolve)
     cells = workspace.matrix.cells
     tools = LockTools(folders=workspace.folders, builder_of=nobody_builds, site=Site)
     watch = options.pop("watch", Quiet())

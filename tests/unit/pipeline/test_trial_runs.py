@@ -20,13 +20,13 @@ from warpfront.images.engine import RunRequest
 from warpfront.images.labels import CONTENT_HASH
 from warpfront.matrix.cell import ENVIRONMENT_PYTHON, Selection, WheelIndex
 from warpfront.matrix.devices import DeviceAccess
-from warpfront.pipeline.locking import resolve_by_uv
 from warpfront.step_results import Blocked
 from warpfront.system import process
 from warpfront.system.progress import Line, Watch
 from warpfront.system.store import Store
 from warpfront.wheels.lock.pylock import lock_inputs
 from warpfront.wheels.project_folders import Folders
+from warpfront.wheels.resolve.by_uv import resolve_by_uv
 from warpfront.wheels.resolve.choice import wheel_of
 from warpfront.wheels.sources import Site
 from warpfront_port.commands import trial_runs
@@ -186,6 +186,9 @@ def test_what_would_move_torch_or_has_no_wheel_is_refused_with_the_reason(place:
     moved = place.tried(Program("xformers"))
     assert "xformers 0.0.1 -> torch==2.9.0, but this cell holds torch 2.13.0+cpu" in (
         moved.found[0].refusal
+    )
+    assert moved.found[0].hint.startswith(
+        "by its METADATA none of the 1 newest of xformers accepts torch 2.13.0+cpu"
     )
     built = place.tried(Program("flash_attn"))
     assert "flash-attn has no wheel for this image" in built.found[0].refusal

@@ -148,7 +148,7 @@ def test_what_is_no_pass_is_written_out_worst_first_with_how_to_repeat_it() -> N
     ]
     text = page_of(*rows).text
     assert "What is not a pass (2)" in text
-    assert text.index("0.1 off") < text.index("no gpu")
+    assert text.index("0.1 off") < text.index("no gpu")  # also in the summary above it
     assert "invoke verify" in text
     many = [
         a_report_row(cell_id=f"c{number}", verify="failed") for number in range(MOST_LISTED + 5)
@@ -176,6 +176,31 @@ def test_each_row_that_is_no_pass_has_a_reason_and_a_quick_one_is_no_whole_one()
     assert "What is not a pass (4)" in page.text
     assert all(str(one["why"]) in page.text for one in facts)
     assert "◐ 1 quick" in page.text
+
+
+def test_the_first_screen_has_what_is_proven_stuck_and_changed() -> None:
+    rows = [
+        a_report_row(cell_id="a", verify="unavailable", reason="no gpu"),
+        a_report_row(cell_id="b", verify="unavailable", reason="no gpu"),
+        a_report_row(cell_id="c"),
+        a_report_row(cell_id="d", effort="quick"),
+    ]
+    before = [(row, "passed") for row in rows[:3]]
+    runs, _ = read_history(history_line(before, made="monday", revision="abc"))
+    pairs = [(dataclasses.replace(CELL, id=row.cell_id), row) for row in rows]
+    first = Elements(page_html(pairs, _files(), title="", made="", past=runs)).text
+    first = " ".join(first.partition("Find")[0].split())
+    assert "Nothing is published." in first
+    assert "cpu: 1 of 4 passed a whole verification" in first
+    assert "Stuck (2) 2 x no gpu" in first
+    assert "Changed since monday (2)" in first
+    assert "a on x86_64: ✓ passed, now ◇ unavailable" in first
+    assert "1 new" in first
+    assert "c on" not in first.partition("Changed")[2]
+
+
+def test_without_an_earlier_run_what_changed_is_not_determined() -> None:
+    assert "Not determined: no earlier run is on record." in page_of(a_report_row()).text
 
 
 def test_history_is_one_line_a_run_and_a_broken_line_is_counted() -> None:

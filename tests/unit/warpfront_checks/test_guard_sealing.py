@@ -24,7 +24,7 @@ from guarded import (
     sealed_rocm,
 )
 
-from warpfront_checks.guard import measuring
+from warpfront_checks.guard import fast_path, measuring, sealing
 from warpfront_checks.guard.at_import import read_at_import
 from warpfront_checks.guard.fast_path import is_unwritten
 from warpfront_checks.guard.manifest import Manifest, read_manifest
@@ -353,15 +353,28 @@ def test_the_guard_is_compiled_for_whatever_times_its_files_get(places: Places) 
     assert int.from_bytes(compiled[4:8], "little") == checked_by_hash
 
 
-def test_what_is_sealed_in_place_is_looked_at_file_by_file(places: Places) -> None:
-    """Its folders are newer than the seal: in the layer that a container writes to, a write to a
-    file renews none of them.
+@pytest.mark.parametrize(("began", "fast"), [(0, False), (sys.maxsize, True)])
+def test_an_import_looks_at_each_file_of_what_this_layer_wrote_before_it_was_sealed_in_place(
+    places: Places, monkeypatch: pytest.MonkeyPatch, began: int, *, fast: bool
+) -> None:
+    """Such folders are newer than the seal: within the layer that a container writes to, a write
+    to a file renews none of them.
     """
+    monkeypatch.setattr(sealing, "layer_began", lambda _: began)
     folder = places.site_packages / "torch"
     before = folder.stat().st_mtime_ns
     seal(cpu_policy(), places, python=sys.executable)
-    assert folder.stat().st_ctime_ns >= places.manifest.stat().st_ctime_ns
+    since = places.manifest.stat().st_ctime_ns
+    assert (folder.stat().st_ctime_ns < since) == fast
     assert folder.stat().st_mtime_ns == before
     document = read_at_import(places.at_import)
-    since = places.manifest.stat().st_ctime_ns
-    assert not is_unwritten(document["location"], document["tops"], since)
+    assert is_unwritten(document["location"], document["tops"], since) == fast
+
+
+def test_the_age_of_a_layer_is_unknown_where_there_are_no_layers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mounts = tmp_path / "mounts"
+    mounts.write_text("1 0 0:1 / / rw - ext4 ext4 rw\n")
+    monkeypatch.setattr(fast_path, "_MOUNTS", str(mounts))
+    assert sealing.layer_began(tmp_path) == 0

@@ -26,8 +26,7 @@ def seen(text: str, *, path: str = "kernel.cu", context: Context | None = None) 
 
 def example(rule: str, kind: str) -> list[Match]:
     record = EXAMPLES[rule]
-    names = {name: name.replace("cuda", "hip") for name in record.get("identifiers", ())}
-    context = Context(identifiers=names)
+    context = Context()
     found = seen(record[kind], path=record.get("path", "kernel.cu"), context=context)
     return [rule_match for rule_match in found if rule_match.rule == rule]
 

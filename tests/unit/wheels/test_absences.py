@@ -13,9 +13,9 @@ from standins import Fault, Index, serve_index, stand_in_wheel
 
 from warpfront.errors import BlockedError, LockError
 from warpfront.matrix.cell import OwnIndex, WheelIndex
-from warpfront.pipeline.locking import resolve_by_uv
 from warpfront.system import process
 from warpfront.wheels.lock.values import LockInputs, WheelLock
+from warpfront.wheels.resolve.by_uv import resolve_by_uv
 from warpfront.wheels.sources import FLAT_PAGE, Site, probe
 from warpfront.wheels.store.wheelhouse import Wheelhouse
 

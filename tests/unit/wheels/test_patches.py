@@ -21,13 +21,13 @@ from warpfront.errors import LockError, WheelError
 from warpfront.images.engine import Engine
 from warpfront.images.wheel_builder import WheelBuilder
 from warpfront.matrix.cell import Cell, Patch, WheelIndex
-from warpfront.pipeline.locking import resolve_by_uv
 from warpfront.system import process
 from warpfront.system.store import Store
 from warpfront.wheels.lock.pylock import dump_lock, read_lock, staleness
 from warpfront.wheels.lock.reading import inputs_of
 from warpfront.wheels.lock.values import LockInputs, WheelLock
 from warpfront.wheels.project_folders import Folders
+from warpfront.wheels.resolve.by_uv import resolve_by_uv
 from warpfront.wheels.sources import Site
 from warpfront.wheels.store.patching import LARGEST_BYTES, PatchTool
 from warpfront.wheels.store.rebuilding import Patching, patched_wheel

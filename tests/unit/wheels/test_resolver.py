@@ -21,11 +21,11 @@ from standins import (
 from warpfront.errors import BlockedError, LockError, StoreError, WarpfrontError
 from warpfront.matrix.cell import Patch, Pin, Recipe, Source, WheelIndex
 from warpfront.matrix.vendors import VENDORS
-from warpfront.pipeline.locking import resolve_by_uv as resolve
 from warpfront.system import process
 from warpfront.system.process import Command, Completed
 from warpfront.wheels.lock.pylock import dump_lock
 from warpfront.wheels.lock.values import LockedWheel, LockInputs, WheelBuild, WheelLock
+from warpfront.wheels.resolve.by_uv import resolve_by_uv as resolve
 from warpfront.wheels.resolve.choice import supported_tags
 from warpfront.wheels.resolve.index_rules import PYPI
 from warpfront.wheels.resolve.reach import why_unresolvable

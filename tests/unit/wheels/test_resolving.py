@@ -15,11 +15,11 @@ from standins import Index, rocm64_stand_ins, serve_index, stand_in_wheel
 from warpfront.errors import LockError, StoreError
 from warpfront.matrix.cell import WheelIndex
 from warpfront.matrix.vendors import VENDORS
-from warpfront.pipeline.locking import resolve_by_uv as resolve
 from warpfront.system import process
 from warpfront.wheels.lock.pylock import dump_lock, read_lock, staleness
 from warpfront.wheels.lock.values import LockInputs, RelaxedPackage, WheelLock
 from warpfront.wheels.resolve import resolver as resolver_module
+from warpfront.wheels.resolve.by_uv import resolve_by_uv as resolve
 from warpfront.wheels.sources import Site
 from warpfront.wheels.store.wheelhouse import Wheelhouse
 

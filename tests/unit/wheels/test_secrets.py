@@ -12,11 +12,11 @@ from standins import Index, rocm64_stand_ins, serve_index
 from warpfront.errors import WarpfrontError, without_secrets
 from warpfront.matrix.cell import Pin, WheelIndex
 from warpfront.matrix.vendors import VENDORS
-from warpfront.pipeline.locking import resolve_by_uv
 from warpfront.system import process
 from warpfront.system.process import Command, Completed
 from warpfront.wheels.lock.pylock import dump_lock
 from warpfront.wheels.lock.values import LockInputs
+from warpfront.wheels.resolve.by_uv import resolve_by_uv
 from warpfront.wheels.resolve.reach import why_unresolvable
 from warpfront.wheels.site import read_site
 from warpfront.wheels.sources import Site

@@ -17,10 +17,10 @@ from standins import Fault, Index, rocm64_stand_ins, serve_index, stand_in_wheel
 from warpfront.errors import BlockedError, LockError
 from warpfront.matrix.cell import OwnIndex, Patch, Recipe, Source, WheelIndex
 from warpfront.matrix.vendors import VENDORS
-from warpfront.pipeline.locking import resolve_by_uv
 from warpfront.system import process
 from warpfront.wheels.lock.pylock import dump_lock, read_lock, staleness
 from warpfront.wheels.lock.values import LockedWheel, LockInputs, WheelBuild, WheelLock
+from warpfront.wheels.resolve.by_uv import resolve_by_uv
 from warpfront.wheels.resolve.choice import wheel_of
 from warpfront.wheels.resolve.index_rules import PYPI
 from warpfront.wheels.resolve.resolution import Contradiction, Resolution, Sdist, Terms

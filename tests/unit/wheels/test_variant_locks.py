@@ -20,7 +20,6 @@ from warpfront.errors import LockError, WheelError
 from warpfront.images.render import requirements_text
 from warpfront.matrix.cell import Toolkit, WheelIndex
 from warpfront.matrix.vendors import VENDORS
-from warpfront.pipeline.locking import resolve_by_uv
 from warpfront.system import process
 from warpfront.wheels.lock.pylock import (
     dump_lock,
@@ -30,6 +29,7 @@ from warpfront.wheels.lock.pylock import (
     variant_rule,
 )
 from warpfront.wheels.lock.values import LockedWheel, LockInputs, WheelLock
+from warpfront.wheels.resolve.by_uv import resolve_by_uv
 from warpfront.wheels.resolve.index_rules import PYPI
 from warpfront.wheels.sources import Site
 from warpfront.wheels.store.wheelhouse import Wheelhouse

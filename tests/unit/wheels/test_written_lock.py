@@ -15,9 +15,9 @@ import pytest
 from builders import a_lock, a_wheel
 
 from warpfront.errors import LockError
+from warpfront.images.cell_locks import LockTools, lock_cells
 from warpfront.matrix.scaffold import make_project
 from warpfront.pipeline import open_workspace
-from warpfront.pipeline.locking import LockTools, lock_cells
 from warpfront.step_results import Failed
 from warpfront.wheels.lock import pylock as locks
 from warpfront.wheels.lock import reading as states

@@ -62,6 +62,8 @@ _LOOKS_MEASURED = re.compile(
     r"tok|loss(?! scale)|/s\b|/sec|per.sec|throughput|flops?\b|\btime|tps|samples", re.IGNORECASE
 )
 _CLOCK = re.compile(r"(?:(\d{1,4}) days?, )?(?:(\d{1,4}):)?(\d{1,2}):(\d{2}(?:\.\d{1,6})?)")
+_PART = "part"
+"""The unit of names whose values add up to their field."""
 _SCALES = {"ms": 1e-3, "us": 1e-6, "ns": 1e-9, "tera": 1e12, "giga": 1e9, "GiB": 2.0**30}
 
 
@@ -98,6 +100,14 @@ class Target:
 
     field: str
     unit: str
+
+    def joined(self, earlier: float | None, value: float) -> float:
+        """Return the value of a field whose name stands in a line again: parts add up, else the
+        first counts.
+        """
+        if earlier is None:
+            return value
+        return earlier + value if self.unit == _PART else earlier
 
     def value(self, text: str) -> float | None:
         if self.unit in _UNITS:
@@ -359,7 +369,8 @@ class DeclaredReader:
                 value = target.value(text)
                 is_no_loss = is_no_loss or (target.field == "loss" and is_no_number(text))
                 if value is not None and abs(value) < _LARGEST:
-                    figures.setdefault(target.field, value)
+                    earlier = figures.get(target.field)
+                    figures[target.field] = target.joined(earlier, value)
                     if target.field == "memory_bytes":
                         yield from _memory_kind(name)
             else:

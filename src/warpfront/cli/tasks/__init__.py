@@ -23,6 +23,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "warpfront.cli.tasks.path": (
         "plan",
         "lock",
+        "build-wheels",
         "render",
         "build",
         "verify",

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from packaging.utils import canonicalize_name
+
 from warpfront.cli.display import Display
 from warpfront.cli.tasks.declaring import AllowUndetermined, Chosen, Json, Option, command
 from warpfront.cli.tasks.showing import finish, workspace_here
 from warpfront.determination import require_determined
-from warpfront.errors import FindingsError
+from warpfront.errors import FindingsError, InputError
 from warpfront.step_results import Blocked, Failed
 
 
@@ -32,12 +34,15 @@ def bill(
     if not who:
         finish(bills(workspace, cells), json=json)
         return
-    dependents = who_asked(workspace, cells)
+    dependents, name = who_asked(workspace, cells), canonicalize_name(who)
     lines = {
-        cell_id: result if isinstance(result, Blocked | Failed) else asking_line(who, result)
+        cell_id: result if isinstance(result, Blocked | Failed) else asking_line(name, result)
         for cell_id, result in dependents.items()
     }
     finish(lines, json=json)
+    edges = [edge for edge in dependents.values() if not isinstance(edge, Blocked | Failed)]
+    if name not in {required for of_cell in edges for _, required, _ in of_cell}:
+        raise InputError(f"no lock of the selected cells has {name}", hint="invoke bill lists them")
 
 
 @command

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Annotated
 from warpfront.cli.display import Display
 from warpfront.cli.tasks.declaring import Chosen, DryRun, HowMuch, Json, Option, command
 from warpfront.cli.tasks.showing import (
+    complete_locks,
     print_json,
     print_report,
     print_result,
     raise_failure,
     workspace_here,
 )
-from warpfront.errors import InputError, StaleError
+from warpfront.errors import InputError, NotVerifiedError, StaleError
 from warpfront.matrix.cell import Selection
 from warpfront.step_results import Blocked, Failed
 from warpfront_checks.guard.visible import terminal_of
@@ -340,6 +341,15 @@ class _JobOptions:
     row: Runner | None
 
 
+def _built(workspace: Workspace, cell: str, display: Display) -> Sequence[object]:
+    """Return the results of `build` for a cell by its committed lock."""
+    from warpfront import pipeline
+
+    cells = Selection(only=cell)
+    locks = complete_locks(workspace, cells, display, locked=True)
+    return tuple(pipeline.build(workspace, cells, display, locks=locks).values())
+
+
 def _act(
     workspace: Workspace, job_request: JobRequest, display: Display, job_options: _JobOptions
 ) -> Act:
@@ -356,8 +366,7 @@ def _act(
     by_id = {cell.id: cell for cell in workspace.matrix.cells}
 
     def build(cell: str) -> Sequence[object]:
-        results = pipeline.build(workspace, Selection(only=cell), display, locked=True).values()
-        step_results = tuple(results)
+        step_results = _built(workspace, cell, display)
         if not job_options.to:
             return step_results
         return send_candidates(step_results, workspace.matrix, job_options.to, store, display)
@@ -452,7 +461,7 @@ def resume(
         return
     results: list[object] = []
     for cell in remaining_works.build:
-        results += pipeline.build(workspace, Selection(only=cell), display, locked=True).values()
+        results += _built(workspace, cell, display)
     missing = {result.cell_id for result in results if isinstance(result, Failed | Blocked)}
     for cell, target in remaining_works.verify:
         if cell not in missing:
@@ -460,3 +469,5 @@ def resume(
             results += pipeline.verify(workspace, chosen, display, effort=effort)
     print_report(pipeline.report(workspace, cells), json=json)
     raise_failure(results)
+    if failed := [f"{row.cell_id} on {row.target}" for row in remaining_works.refused]:
+        raise NotVerifiedError(f"failed before and not tried again: {', '.join(failed)}")

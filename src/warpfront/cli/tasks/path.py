@@ -20,6 +20,7 @@ from warpfront.cli.tasks.declaring import (
     command,
 )
 from warpfront.cli.tasks.showing import (
+    complete_locks,
     finish,
     print_json,
     print_plan,
@@ -66,7 +67,10 @@ def lock(
     locked: Locked = False,
     refresh: Annotated[bool, Option("make locks anew even where they are fresh")] = False,
 ) -> None:
-    """Pin every wheel of every cell by hash, in images/locks/."""
+    """Pin every wheel of every cell by hash, in images/locks/.
+
+    Builds nothing: wheels that have to be built are left to `build-wheels`.
+    """
     from warpfront import pipeline
 
     workspace = workspace_here()
@@ -75,6 +79,14 @@ def lock(
         return
     results = pipeline.lock(workspace, cells, display, locked=locked, refresh=refresh)
     finish(results, json=json)
+
+
+@command
+def build_wheels(display: Display, cells: Chosen, *, json: Json = False) -> None:
+    """Build the wheels that no index has, and complete the locks that name them."""
+    from warpfront import pipeline
+
+    finish(pipeline.build_wheels(workspace_here(), cells, display), json=json)
 
 
 @command
@@ -93,7 +105,8 @@ def render(
     if dry_run:
         print_plan(pipeline.plan(workspace, cells, display), json=json)
         return
-    finish(pipeline.render(workspace, cells, display, locked=locked), json=json)
+    locks = complete_locks(workspace, cells, display, locked=locked)
+    finish(pipeline.render(workspace, cells, display, locks=locks), json=json)
 
 
 @command
@@ -122,7 +135,8 @@ def build(
     if dry_run:
         print_plan(pipeline.plan(workspace, cells, display), json=json)
         return
-    results = pipeline.build(workspace, cells, display, locked=locked, layers=layers)
+    locks = complete_locks(workspace, cells, display, locked=locked)
+    results = pipeline.build(workspace, cells, display, locks=locks, layers=layers)
     finish(results, json=json)
 
 
@@ -142,6 +156,10 @@ class Running:
     fresh: Annotated[
         bool, Option("run every session, also those that an interrupted run has proven")
     ] = False
+    emulate: Annotated[
+        str,
+        Option("folder of AMD's emulator rocJITsu: run load, numerics, golden and devices in it"),
+    ] = ""
 
 
 @command

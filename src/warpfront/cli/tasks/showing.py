@@ -17,9 +17,12 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from warpfront.cli.display import Display
+    from warpfront.images.cell_locks import Locked
     from warpfront.images.plan import PlannedCell
+    from warpfront.matrix.cell import Selection
     from warpfront.pipeline.workspace import Workspace
     from warpfront.report.rows import ReportRow
+    from warpfront.system.progress import Watch
 
 
 def workspace_here(display: Display | None = None) -> Workspace:
@@ -31,6 +34,16 @@ def workspace_here(display: Display | None = None) -> Workspace:
         for warning in workspace.matrix.warnings:
             display.say(f"warning: {warning}")
     return workspace
+
+
+def complete_locks(
+    workspace: Workspace, cells: Selection, watch: Watch, *, locked: bool
+) -> Mapping[str, Locked]:
+    """Return the results of `lock` and then `build-wheels`."""
+    from warpfront import pipeline
+
+    locks = pipeline.lock(workspace, cells, watch, locked=locked)
+    return pipeline.build_wheels(workspace, cells, watch, locks=locks)
 
 
 def finish(results: Mapping[str, object], *, json: bool) -> None:

@@ -289,6 +289,7 @@ def compare_stacks(
     folder: Annotated[
         str, Option("TensorPrimat's folder of benchmark_{cuda,rocm}_*.json")
     ] = "output",
+    allow_undetermined: AllowUndetermined = False,
 ) -> None:
     """Compare what TensorPrimat left, model by model: CUDA against ROCm.
 
@@ -296,11 +297,12 @@ def compare_stacks(
     """
     from warpfront.commands import measurements
 
-    every = list(measurements.compare_layout(Path(folder), asked.terms(), display))
+    every, unpaired = measurements.compare_layout(Path(folder), asked.terms(), display)
     for comparison in every:
         _show(comparison, shown)
     for comparison in every:
-        _raise(comparison)
+        _raise(comparison, allow_undetermined=allow_undetermined)
+    require_determined(unpaired, allow_undetermined=allow_undetermined, hint="run it on both")
 
 
 def _charts(

@@ -20,7 +20,7 @@ def compat(
     update: Annotated[bool, Option("write their contents")] = False,
     check: Annotated[bool, Option("fail where the file is not current (for CI)")] = False,
     propose: Annotated[
-        bool, Option("open a pull request with their contents (in a job of GitHub's)")
+        bool, Option("open a pull or merge request with their contents (in a job of CI)")
     ] = False,
     fits: Annotated[
         str, Option("only say which releases of common packages accept this torch, as last read")

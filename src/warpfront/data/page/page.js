@@ -52,6 +52,17 @@ function show(number) {
   dialog.showModal();
 }
 
+async function copy(button) {
+  try {
+    await navigator.clipboard.writeText(button.dataset.copy);
+    button.textContent = "copied";
+  } catch {
+    // A page on plain HTTP has no clipboard: select the command instead.
+    getSelection().selectAllChildren(button.previousElementSibling);
+    button.textContent = "selected";
+  }
+}
+
 for (const [name, text] of new URLSearchParams(location.hash.slice(1))) {
   if (form.elements[name]) form.elements[name].value = text;
 }
@@ -60,5 +71,9 @@ form.addEventListener("submit", (event) => event.preventDefault());
 document.querySelector("main").addEventListener("click", (event) => {
   const tile = event.target.closest("button.tile");
   if (tile) show(tile.dataset.entry);
+});
+document.addEventListener("click", (event) => {
+  const button = event.target.closest("button.copy");
+  if (button) copy(button);
 });
 filter();

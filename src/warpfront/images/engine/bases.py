@@ -24,14 +24,16 @@ RECIPE_LABEL = "dev.warpfront.base-recipe"
 _PUBLIC = "http://deb.debian.org/debian"
 _PUBLIC_SECURITY = "http://deb.debian.org/debian-security"
 _KEYRING = "usr/share/keyrings/debian-archive-keyring.gpg"
-# What a container never reads. Licences stay, as they must.
-_LEFT_OUT = (
+# Without what a container never reads. Licences stay, as they must.
+_DPKG_OPTIONS = (
     "path-exclude=/usr/share/man/*",
     "path-exclude=/usr/share/locale/*",
     "path-exclude=/usr/share/info/*",
     "path-exclude=/usr/share/lintian/*",
     "path-exclude=/usr/share/doc/*",
     "path-include=/usr/share/doc/*/copyright",
+    # A bootstrap that is cut short is begun anew, so no file of it has to reach the disk at once.
+    "force-unsafe-io",
 )
 _ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -70,9 +72,9 @@ def find_base(
         reference=base.pinned,
         identity=base.digest,
     )
-    if engine.image(base.pinned) is not None:
-        return from_registry
-    reason = registry_reachable(base.reference)
+    reason = "" if not base.digest else None
+    if base.digest and engine.image(base.pinned) is None:
+        reason = registry_reachable(base.reference)
     if reason is None:
         return from_registry
     if base.bootstrap is None:
@@ -127,7 +129,7 @@ def bootstrapped_image(
 def recipe_digest(bootstrap: Bootstrap) -> str:
     """sha256 hex of all that decides what a bootstrap contains, but for the packages' versions."""
     parts: list[object] = [bootstrap.suite, sorted(bootstrap.include)]
-    parts += [_LEFT_OUT, _EMPTIED, _ENVIRONMENT]
+    parts += [_DPKG_OPTIONS, _EMPTIED, _ENVIRONMENT]
     if not bootstrap.updates or bootstrap.release_may_be_old:
         parts.append([bootstrap.updates, bootstrap.release_may_be_old])
     if bootstrap.overlays:
@@ -190,7 +192,7 @@ def _mmdebstrap(bootstrap: Bootstrap, tree: PackageTree, tar: Path) -> Command:
         str(tree.program("mmdebstrap")),
         "--variant=minbase",
         f"--keyring={keyring}",
-        *(f"--dpkgopt={option}" for option in _LEFT_OUT),
+        *(f"--dpkgopt={option}" for option in _DPKG_OPTIONS),
         *([f"--include={','.join(bootstrap.include)}"] if bootstrap.include else []),
         *hooks,
         suite,

@@ -66,9 +66,9 @@ def image_archive(
 
 def _pack(tar: Path, packed: IO[bytes]) -> None:
     """Compress with gzip, because engines store and push a layer as received; without a
-    name or time.
+    name or time. Level 6 takes three times as long as 1, for a tenth less of bytes.
     """
-    with tar.open("rb") as layer, gzip.GzipFile("", "wb", 6, packed, mtime=0) as stream:
+    with tar.open("rb") as layer, gzip.GzipFile("", "wb", 1, packed, mtime=0) as stream:
         shutil.copyfileobj(layer, stream, _PIECE)
 
 

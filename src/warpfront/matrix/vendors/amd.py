@@ -32,6 +32,7 @@ _GENERIC: Mapping[str, tuple[str, ...]] = {
 }
 # The ROCm whose HIP and device libraries a suite's hipcc brings, as found there: docs/compile.md.
 _HIPCC: Mapping[str, str] = {"trixie": "5.7", "sid": "6.4", "experimental": "7.2"}
+_INCOMPLETE = "experimental"
 _FIRST_WITH_DEVICE_WHEELS = Version("7.14")
 _FAMILY = {member: family for family, members in _GENERIC.items() for member in members}
 
@@ -96,13 +97,14 @@ class Amd(Vendor):
         self, toolkit: Toolkit | None, targets: tuple[str, ...], python: str, suite: str
     ) -> Compiler | None:
         """Debian's hipcc, which depends on its clang, lld, device libraries and HIP headers, where
-        it is of that ROCm.
+        it is of that ROCm. A suite that is not whole is a base's own, which names its packages.
         """
         del python
         if toolkit is None or _HIPCC.get(suite) != toolkit.version:
             return None
+        added = () if suite == _INCOMPLETE else ("g++", "hipcc", "hipify-perl", "python3-dev")
         return Compiler(
-            apt=("g++", "hipcc", "hipify-perl", "python3-dev"),
+            apt=added,
             # torch looks for hipcc below ROCM_HOME. Not ROCM_PATH: given one, Debian's clang looks
             # for the device libraries there, and not where Debian has them.
             environment=frozen(
@@ -143,6 +145,11 @@ class Amd(Vendor):
             hipifies=True,
             environment=frozen({"PYTORCH_ROCM_ARCH": target}),
         )
+
+    def emulated_version(self, target: str) -> int | None:
+        """Return the kernel's `gfx_target_version`, which rocJITsu's configurations have."""
+        versions = (gfx.gfx_target_version for gfx in ALL_TARGETS if gfx.name == target)
+        return next(versions, None)
 
     def device_access(self, host: HostDevices) -> DeviceAccess | None:
         """CDI where the engine knows devices, else /dev/kfd and each render node.

@@ -118,6 +118,13 @@ class Vendor(Protocol):
         del target
         return None
 
+    def emulated_version(self, target: str) -> int | None:
+        """Return the number that an emulator's configuration has for `target`; None without an
+        emulator of this vendor's devices.
+        """
+        del target
+        return None
+
     def device_access(self, host: HostDevices) -> DeviceAccess | None:
         """Return the container's access to the device on `host`; None without such a device."""
 

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from packageurl import PackageURL
 from packaging.utils import canonicalize_name
 
 from warpfront.images.built import ResolvedBase
@@ -234,5 +233,8 @@ def _name(name: str) -> str:
 
 
 def _purl(kind: str, namespace: str, name: str, version: str, qualifiers: Mapping[str, str]) -> str:
+    # Of the extra `publish`: only who writes an SBOM needs it.
+    from packageurl import PackageURL  # noqa: PLC0415
+
     filled = {key: value for key, value in qualifiers.items() if value}
     return str(PackageURL(kind, namespace or None, name, version, filled).to_string())

@@ -39,6 +39,7 @@ from warpfront.wheels.lock.values import (
     LockInputs,
     PatchedWheel,
     RelaxedPackage,
+    UnbuiltWheel,
     WheelBuild,
     WheelLock,
 )
@@ -53,6 +54,9 @@ from warpfront.wheels.resolve.variants import (
 )
 
 SCHEMA = 1
+UNBUILT = "unbuilt"
+"""In the place of the sha256 of a wheel that does not exist yet."""
+
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -172,6 +176,7 @@ def read_lock(text: str, *, path: str) -> WheelLock:
         relaxed=tuple(_read_relaxed(table, path)),
         builds=tuple(_read_builds(table, path)),
         patched=tuple(_read_patched(table, path)),
+        unbuilt=tuple(_read_unbuilt(table, path)),
     )
 
 
@@ -211,7 +216,7 @@ def staleness(lock: WheelLock, inputs: LockInputs) -> str:
         return f"it has {unwanted}"
     if lock.inputs_digest == inputs.digest:
         wrong = misplaced(lock.wheels, inputs)
-        return f"it claims {wrong}" if wrong else ""
+        return f"it claims {wrong}" if wrong else waits_for(lock)
     if lock.python != inputs.python:
         return f"it was made for Python {lock.python}, the matrix says {inputs.python}"
     return (
@@ -222,6 +227,12 @@ def staleness(lock: WheelLock, inputs: LockInputs) -> str:
         or _relaxed_otherwise(lock, inputs)
         or f"its inputs changed ({lock.inputs_digest[:12]} -> {inputs.digest[:12]})"
     )
+
+
+def waits_for(lock: WheelLock) -> str:
+    """Describe the wheels of a lock that are to be built; "" for a complete lock."""
+    names = ", ".join(map(str, lock.unbuilt))
+    return f"to be built: {names}" if names else ""
 
 
 def foreign_wheel(wheels: Iterable[LockedWheel], machine: str) -> str:
@@ -403,7 +414,17 @@ def _own_document(lock: WheelLock) -> dict[str, Any]:
         document["patched"] = {
             package.package: _patched_document(package) for package in sorted(lock.patched)
         }
+    if lock.unbuilt:
+        document["unbuilt"] = {
+            wheel.package: _unbuilt_document(wheel) for wheel in sorted(lock.unbuilt)
+        }
     return document
+
+
+def _unbuilt_document(wheel: UnbuiltWheel) -> dict[str, Any]:
+    fields = dataclasses.asdict(wheel)
+    del fields["package"]
+    return {**{key: value for key, value in fields.items() if value}, "sha256": UNBUILT}
 
 
 def _build_document(build: WheelBuild) -> dict[str, Any]:
@@ -532,6 +553,15 @@ def _read_builds(document: Mapping[str, Any], path: str) -> Iterator[WheelBuild]
             environment=tuple(sorted(dict(table.get("environment", {})).items())),
             extensions=_texts(table, "extensions", path),
         )
+
+
+def _read_unbuilt(document: Mapping[str, Any], path: str) -> Iterator[UnbuiltWheel]:
+    for package, table in sorted(dict(document.get("unbuilt", {})).items()):
+        try:
+            fields = {key: str(value) for key, value in table.items() if key != "sha256"}
+            yield UnbuiltWheel(package=package, **fields)
+        except (TypeError, AttributeError) as error:
+            raise LockError(f"{path}: unbuilt.{package}: {error!r}", hint=_RELOCK) from error
 
 
 def _read_patched(document: Mapping[str, Any], path: str) -> Iterator[PatchedWheel]:

@@ -175,12 +175,33 @@ class PatchedWheel:
     original: LockedWheel | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class UnbuiltWheel:
+    """A wheel that a lock is to have and that is not built yet, so that nobody knows its hash.
+
+    `sdist` and `sdist_sha256` name its archive of sources, `index` or `source` the archive's
+    origin. `version` and demands are those of `metadata_from`, a file of the archive; where that is
+    "" the archive has no file that states them, and `version` is "0".
+    """
+
+    package: str
+    version: str
+    sdist: str
+    sdist_sha256: str
+    index: str = ""
+    source: str = ""
+    metadata_from: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.package} {self.version}" if self.metadata_from else self.package
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WheelLock:
     """All wheels of a cell, its parents' included. `inputs_digest` is `LockInputs.digest` at
     the time of locking. `relaxed` are the packages with waived demands on the torch stack,
     `builds` those built against it, `patched` those that differ from their authors'; those
-    of the parents included.
+    of the parents included. A lock with `unbuilt` wheels is not complete: no image is made of it.
     """
 
     cell_id: str
@@ -190,6 +211,7 @@ class WheelLock:
     relaxed: tuple[RelaxedPackage, ...] = ()
     builds: tuple[WheelBuild, ...] = ()
     patched: tuple[PatchedWheel, ...] = ()
+    unbuilt: tuple[UnbuiltWheel, ...] = ()
 
     @property
     def digest(self) -> str:

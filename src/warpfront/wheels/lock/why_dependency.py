@@ -70,7 +70,7 @@ def asking_line(name: str, edges: tuple[tuple[str, str, str], ...]) -> str:
         + (f" ({text})" if text not in ("", name) else "")
         for chain, text in requirers_of(name, edges)
     ]
-    return f"{name}: {'; '.join(requirers) or 'nobody asked for it'}"
+    return f"{name}: {'; '.join(requirers) or 'not in this lock'}"
 
 
 def _chain(name: str, edges: tuple[tuple[str, str, str], ...]) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from typing import Protocol
 from packaging.pylock import Pylock
 
 from warpfront.matrix.cell import Patch, Pin, Recipe, Source
-from warpfront.wheels.lock.values import Distribution, LockedWheel, WheelBuild
+from warpfront.wheels.lock.values import Distribution, LockedWheel, UnbuiltWheel, WheelBuild
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,12 +134,17 @@ class Resolver(Protocol):
 
 
 class WheelMaker(Protocol):
-    """Makes wheels that no index has, for one cell."""
+    """Makes wheels that no index has, for one cell.
 
-    def from_source(self, source: Source) -> tuple[LockedWheel, WheelBuild | None]:
+    A wheel that is not built yet is represented by its metadata alone and an `UnbuiltWheel`.
+    """
+
+    def from_source(self, source: Source) -> tuple[LockedWheel, WheelBuild | UnbuiltWheel | None]:
         """Return the wheel of a folder or a commit, and how it was built if in a container."""
 
-    def from_sdist(self, sdist: Sdist, recipe: Recipe) -> tuple[LockedWheel, WheelBuild]:
+    def from_sdist(
+        self, sdist: Sdist, recipe: Recipe
+    ) -> tuple[LockedWheel, WheelBuild | UnbuiltWheel]:
         """Return the wheel of an index's source archive, built in a container."""
 
     def from_wheel(self, original: LockedWheel, patches: tuple[Patch, ...]) -> LockedWheel:

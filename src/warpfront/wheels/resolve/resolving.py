@@ -28,6 +28,7 @@ from warpfront.wheels.lock.values import (
     LockInputs,
     PatchedWheel,
     RelaxedPackage,
+    UnbuiltWheel,
     UnmetDemand,
     WheelBuild,
     WheelLock,
@@ -123,10 +124,11 @@ class _Resolving:
     given: tuple[str, ...]
     builds: tuple[WheelBuild, ...]
     patched: tuple[PatchedWheel, ...]
+    unbuilt: tuple[UnbuiltWheel, ...] = ()
 
     def with_sources(self, crafting: WheelMaker) -> _Resolving:
         """Add the wheels of its folders, commits and addresses."""
-        direct, builds = list(self.given), list(self.builds)
+        more = self
         for source in self.inputs.sources:
             if source.kind == "wheel":
                 wheel, build = self.resolver.wheel_at(source), None
@@ -134,13 +136,26 @@ class _Resolving:
                 wheel, build = crafting.from_source(source)
             if source.name and source.name != wheel.name:
                 raise LockError(f"{self.inputs.cell_id}: {source} is {wheel.name}")
-            direct.append(self.resolver.give(wheel, source.extras))
-            builds += [build] if build else []
-        return dataclasses.replace(self, given=tuple(direct), builds=tuple(builds))
+            more = more._with(self.resolver.give(wheel, source.extras), build)
+        return more
+
+    def _with(self, given: str, build: WheelBuild | UnbuiltWheel | None) -> _Resolving:
+        """Add a wheel by the requirement that asks for it, and how it was or is to be built."""
+        if isinstance(build, UnbuiltWheel):
+            return dataclasses.replace(
+                self, given=(*self.given, given), unbuilt=(*self.unbuilt, build)
+            )
+        builds = (*self.builds, build) if build else self.builds
+        return dataclasses.replace(self, given=(*self.given, given), builds=builds)
+
+    @property
+    def _made_names(self) -> set[str]:
+        """Return the packages that are built, and those that are to be built."""
+        return {*(build.package for build in self.builds), *(one.package for one in self.unbuilt)}
 
     def with_builds(self, crafting: WheelMaker) -> _Resolving:
         """Add the wheels built of an index's source archives, at versions that the rest allows."""
-        built = {build.package for build in self.builds}
+        built = self._made_names
         recipes = {
             build.package: build for build in self.inputs.builds if build.package not in built
         }
@@ -154,12 +169,11 @@ class _Resolving:
                 "asks for",
                 hint="remove the entry, or correct its name",
             )
-        direct, builds = list(self.given), list(self.builds)
+        more = self
         for name, recipe in recipes.items():
             wheel, build = crafting.from_sdist(self.resolver.sdist(resolution, name), recipe)
-            direct.append(self.resolver.give(wheel))
-            builds.append(build)
-        return dataclasses.replace(self, given=tuple(direct), builds=tuple(builds))
+            more = more._with(self.resolver.give(wheel), build)
+        return more
 
     def _undecided(self, unread: tuple[str, ...] = ()) -> Resolution:
         """Resolve everything with the stack fixed, whichever package demands another."""
@@ -177,9 +191,7 @@ class _Resolving:
         self._check_patchable()
         resolution = self._undecided()
         direct, patched = list(self.given), list(self.patched)
-        built = {build.package for build in self.builds} | {
-            source.name for source in self.inputs.sources
-        }
+        built = self._made_names | {source.name for source in self.inputs.sources}
         for name, patches in self._patches().items():
             if name not in resolution.versions:
                 raise LockError(
@@ -234,13 +246,11 @@ class _Resolving:
         ]
         if not unbuilt:
             return self
-        direct, builds = list(self.given), list(self.builds)
+        more = self
         for name in unbuilt:
             recipe = Recipe(package=name, tools=BUILD_TOOLS)
             wheel, build = crafting.from_sdist(self.resolver.sdist(outcome, name), recipe)
-            direct.append(self.resolver.give(wheel))
-            builds.append(build)
-        more = dataclasses.replace(self, given=tuple(direct), builds=tuple(builds))
+            more = more._with(self.resolver.give(wheel), build)
         return more.with_allowed_builds(crafting)
 
     def lock(self) -> WheelLock:
@@ -278,7 +288,7 @@ class _Resolving:
             )
         if not inputs.stack_requirements:
             return stack_of(inputs, {})
-        built = [build.package for build in self.builds if build.package in inputs.allow_builds]
+        built = sorted(self._made_names & {*inputs.allow_builds})
         built_wheels = (self.resolver.given_for(name) for name in built)
         alone = self.resolver.resolution((*inputs.stack_requirements, *built_wheels))
         if isinstance(alone, Contradiction):
@@ -350,6 +360,8 @@ class _Resolving:
     def _lock(self, resolution: Resolution, relaxed: tuple[RelaxedPackage, ...] = ()) -> WheelLock:
         inputs = self.inputs
         wheels = self.resolver.wheels(resolution)
+        unbuilt = {wheel.package for wheel in self.unbuilt}
+        wheels = tuple(wheel for wheel in wheels if wheel.name not in unbuilt)
         foreign = foreign_wheel(wheels, inputs.machine)
         if foreign:
             raise LockError(
@@ -364,6 +376,7 @@ class _Resolving:
             relaxed=relaxed,
             builds=tuple(sorted(self.builds)),
             patched=tuple(sorted(self.patched)),
+            unbuilt=tuple(sorted(self.unbuilt)),
         )
 
     def _lock_or_refusal(self, contradiction: Contradiction, stack: Stack) -> WheelLock:

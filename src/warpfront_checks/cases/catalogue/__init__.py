@@ -17,6 +17,9 @@ from warpfront_checks.cases.catalogue.products import (
     RECURRENT,
 )
 from warpfront_checks.cases.catalogue.reductions import REDUCTIONS
+from warpfront_checks.cases.catalogue.sparse import SPARSE
+from warpfront_checks.cases.catalogue.systems import SYSTEMS
+from warpfront_checks.cases.catalogue.transforms import TRANSFORMS
 from warpfront_checks.cases.operation import Operation
 
 TOPICS: Mapping[str, tuple[Operation, ...]] = {
@@ -31,6 +34,9 @@ TOPICS: Mapping[str, tuple[Operation, ...]] = {
     "losses": LOSSES,
     "images": IMAGES,
     "patterns": PATTERNS,
+    "systems": SYSTEMS,
+    "transforms": TRANSFORMS,
+    "sparse": SPARSE,
 }
 CATALOGUE: Mapping[str, Operation] = {
     operation.name: operation for topic in TOPICS.values() for operation in topic

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
+from warpfront_checks.cases.case import COMPLEX, INTEGERS
 from warpfront_checks.cases.catalogue.record import moved, rounded
 from warpfront_checks.cases.operation import Operation
 
@@ -21,7 +22,7 @@ _choice = partial(
 POSITIVE = "{x}.abs() + 0.5"
 
 EXACT = "abs ceil floor round trunc neg sign sgn square frac logical_not nan_to_num"
-ROUNDED = "sin cos tan tanh atan asinh sinh cosh erf erfc exp exp2 expm1 sigmoid deg2rad"
+ROUNDED = "sin cos tanh atan asinh sinh cosh erf erfc exp exp2 expm1 sigmoid deg2rad"
 # Each with a map of numbers between -2 and 2 into its domain, away from its poles.
 FITTED: Mapping[str, str] = {
     "rad2deg i0": "{x}",
@@ -31,6 +32,8 @@ FITTED: Mapping[str, str] = {
     "acosh": "{x}.abs() + 1.5",
 }
 UNARY = (
+    # No eighth is near a pole; a normal number may be.
+    _function("tan", "torch.tan(a)", EACH, values=("eighths", "non-finite", "zeros")),
     # Near 0 its derivative is a difference.
     _function("sinc", "torch.sinc(a)", EACH, values=("eighths",)),
     *(
@@ -38,6 +41,7 @@ UNARY = (
             name,
             f"torch.{name}(a)",
             EACH,
+            kinds=INTEGERS if name in {"abs", "neg", "sign", "sgn", "square"} else (),
             backward=name in {"abs", "neg", "square"},
             values=("eighths", "zeros", "equal", *["non-finite"] * (name != "nan_to_num")),
         )
@@ -60,54 +64,57 @@ UNARY = (
 )
 COMPARED = "eq ne lt le gt ge logical_and logical_or logical_xor"
 CHOSEN = "maximum minimum fmax fmin"
-INTEGERS = "bitwise_and bitwise_or bitwise_xor gcd lcm"
+INTEGERS_OF_TWO = "bitwise_and bitwise_or bitwise_xor"
+_integer = partial(
+    moved, shapes=TWO, backward=False, values=("small",), floats=False, kinds=INTEGERS
+)
 # Two operands: of another shape each, and of numbers away from the discontinuities.
 # A broadcast operand has a sum as its gradient.
 _of_two = partial(_function, walk=1 / 16)
 BINARY = (
-    *(_choice(n, f"torch.{n}(a, b)", TWO, backward=False) for n in COMPARED.split()),
-    *(_choice(n, f"torch.{n}(a, b)", TWO, backward=False, in_place=False) for n in CHOSEN.split()),
+    *(
+        _choice(n, f"torch.{n}(a, b)", TWO, backward=False, kinds=INTEGERS)
+        for n in COMPARED.split()
+    ),
+    *(
+        _choice(n, f"torch.{n}(a, b)", TWO, backward=False, in_place=False, kinds=INTEGERS)
+        for n in CHOSEN.split()
+    ),
     _choice("heaviside", "torch.heaviside(a, b)", TWO, backward=False, values=("eighths", "zeros")),
     # The sign of NaN is no number's.
     _choice("copysign", "torch.copysign(a, b)", TWO, backward=False, values=("eighths", "equal")),
+    *(_integer(n, f"torch.{n}(a, b)") for n in INTEGERS_OF_TWO.split()),
+    # The least number has no absolute value, and a common multiple may not fit.
+    _integer("gcd", "torch.gcd(a >> 1, b >> 1)"),
+    _integer("lcm", "torch.lcm(a & 7, b & 15)"),
     *(
-        moved(
-            n,
-            f"torch.{n}(a.long(), b.long())",
-            TWO,
-            backward=False,
-            halves=False,
-            values=("small", "wide", "zeros"),
-        )
-        for n in INTEGERS.split()
-    ),
-    *(
-        moved(
-            f"{n} of integers",
-            f"torch.{n}(a.long(), b.long().abs() + 1)",
-            TWO,
-            backward=False,
-            halves=False,
-            values=("small", "wide"),
-        )
+        _integer(f"{n} of integers", f"torch.{n}(a, b.abs() | 1)")
         for n in ("remainder", "fmod", "floor_divide")
     ),
     *(
-        moved(
-            n,
-            f"torch.{n}(a.long(), b.long().abs() % 5)",
-            TWO,
-            backward=False,
-            halves=False,
-            values=("small", "zeros"),
-        )
-        for n in ("bitwise_left_shift", "bitwise_right_shift")
+        _integer(f"{n} by a number", f"torch.{n}(a, 7)", EACH)
+        for n in ("remainder", "fmod", "floor_divide")
     ),
+    _integer(
+        "div of integers",
+        "torch.div(a, b.abs() | 1, rounding_mode={mode})",
+        mode=("floor", "trunc"),
+        out=True,
+    ),
+    _integer("pow of integers", "torch.pow(a, {power})", EACH, power=(0, 2, 3)),
+    *(_integer(n, f"torch.{n}(a, b & 7)") for n in ("bitwise_left_shift", "bitwise_right_shift")),
     *(
-        _of_two(n, f"torch.{n}(a, b, alpha={{alpha}})", TWO, alpha=(1, -2.5), ulps=2.0)
+        _of_two(
+            n,
+            f"torch.{n}(a, b, alpha={{alpha}})",
+            TWO,
+            alpha=(1, -2),
+            ulps=2.0,
+            kinds=(*INTEGERS, *COMPLEX),
+        )
         for n in ("add", "sub")
     ),
-    _of_two("mul", "torch.mul(a, b)", TWO, ulps=2.0),
+    _of_two("mul", "torch.mul(a, b)", TWO, ulps=2.0, kinds=(*INTEGERS, *COMPLEX)),
     *(
         _of_two(
             f"{n} of a number",
@@ -257,6 +264,50 @@ ACTIVATIONS = (
         halves=False,
     ),
 )
+# Where a function saturates or nearly overflows, and its squares leave the range.
+_far = partial(_function, values=("far",), roundings=0.0, backward=False, in_place=False)
+FAR_CURVES = "exp exp2 expm1 sigmoid tanh atan asinh square reciprocal"
+FAR_ACTIVATIONS = "logsigmoid softplus elu selu silu gelu mish hardswish softsign relu hardtanh"
+FAR = (
+    *(_far(f"{n}, far", f"torch.{n}(a)", EACH) for n in FAR_CURVES.split()),
+    *(
+        _far(f"{n}, far", f"torch.{n}(a)", EACH, fit="{x}.abs()")
+        for n in ("sqrt", "rsqrt", "log", "log2", "log10", "log1p")
+    ),
+    # A gate that is shut leaves the rounding of its argument.
+    *(
+        _far(f"{n}, far", f"F.{n}(a)", EACH, roundings=16.0, out=False, doubles=n != "hardswish")
+        for n in FAR_ACTIVATIONS.split()
+    ),
+    *(_far(f"{n}, far", f"torch.{n}(a, b)", TWO) for n in ("hypot", "atan2", "mul")),
+    _far("logaddexp, far", "torch.logaddexp(a, b)", TWO, roundings=16.0),
+    _far("div, far", "torch.div(a, b)", TWO, fit="torch.where({x} == 0, 3.0, {x})"),
+)
+# Parts of a product cancel: its bound is of the largest number.
+_complex = partial(
+    _function, floats=False, kinds=tuple(COMPLEX), in_place=False, values=("eighths", "normal")
+)
+COMPLEX_CALLS = (
+    *(
+        _complex(f"complex {n}", f"torch.{n}(a)", EACH)
+        for n in ["exp", "sin", "cos", "tanh", "square", "neg", "sgn"]
+    ),
+    *(
+        _complex(f"complex {n}", f"torch.{n}(a)", EACH, fit=POSITIVE)
+        for n in ["log", "sqrt", "reciprocal", "abs", "angle", "rsqrt"]
+    ),
+    _complex("complex quotient", "torch.div(a, b)", TWO, fit=POSITIVE),
+    _complex("conjugate product", "a.conj() * b", TWO, out=False),
+    _complex("resolved conjugate", "a.conj().resolve_conj() + a.conj().imag", EACH, out=False),
+    _complex("polar", "torch.polar(a.abs(), a.angle())", EACH, out=False, fit=POSITIVE),
+    _complex("complex transposed", "a.mH.contiguous()", "m n | b m n", out=False),
+    _complex("cat of a conjugate", "torch.cat([a.conj(), b])", "m n, m n", out=False),
+    _complex("complex where", "torch.where(a.real > 0, a, b)", "m n, m n", out=False),
+    *(
+        _far(f"complex {n}, far", f"torch.{n}(a)", EACH, floats=False, kinds=tuple(COMPLEX))
+        for n in ("abs", "angle", "sqrt")
+    ),
+)
 CAST = tuple(
     moved(
         f"cast to {kind}",
@@ -264,8 +315,17 @@ CAST = tuple(
         EACH,
         backward=False,
         values=("small", "wide"),
+        kinds=(*INTEGERS, "bool"),
         halves=False,
     )
     for kind in ("int32", "int64", "int16", "float16", "bfloat16", "float64")
 )
-ELEMENTWISE: tuple[Operation, ...] = (*UNARY, *BINARY, *TERNARY, *ACTIVATIONS, *CAST)
+ELEMENTWISE: tuple[Operation, ...] = (
+    *UNARY,
+    *BINARY,
+    *TERNARY,
+    *ACTIVATIONS,
+    *FAR,
+    *COMPLEX_CALLS,
+    *CAST,
+)

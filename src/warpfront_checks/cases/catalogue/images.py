@@ -13,7 +13,9 @@ SHAPE = {1: "b c x", 2: "b c y x", 3: "b c z y x"}
 SIZED: Mapping[str, Any] = {"b": 2, "c": 3, "y": 8, "x": 9, "z": 6}
 # Windows of which the largest are alone.
 _largest: Make = partial(moved, values=("distinct",), halves=False, roundings=2.0, **SIZED)
-_mean: Make = partial(rounded, values=("quarters", "normal", "equal"), walk=0.0, **SIZED)
+_mean: Make = partial(
+    rounded, values=("quarters", "normal", "equal"), walk=0.0, half_roundings=8.0, **SIZED
+)
 POOLS = (
     *(
         _largest(
@@ -104,7 +106,7 @@ POOLS = (
         least_size=3,
     ),
 )
-_resized = partial(_mean, halves=False, roundings=128.0, walk=4.0, work=20_000)
+_resized = partial(_mean, roundings=128.0, half_roundings=16.0, walk=4.0, work=20_000)
 RESIZED = (
     *(
         _resized(
@@ -172,6 +174,30 @@ RESIZED = (
             ulps=2.0,
         )
         for mode in ("nearest", "nearest-exact")
+    ),
+    *(
+        moved(
+            f"resized to a multiple, {mode}",
+            f"F.interpolate(a, size=({{tall}} * {{y}}, {{wide}} * {{x}}), mode={mode!r})",
+            SHAPE[2],
+            **SIZED,
+            tall=(1, 2),
+            wide=(1, 2, 3),
+            values=("small", "few"),
+            ulps=2.0,
+        )
+        for mode in ("nearest", "nearest-exact")
+    ),
+    *(
+        _resized(
+            f"resized to a multiple, {mode}",
+            f"F.interpolate(a, size=({{tall}} * {{y}}, {{tall}} * {{x}}), mode={mode!r},"
+            " align_corners={corners})",
+            SHAPE[2],
+            tall=(1, 2),
+            corners=(False, True),
+        )
+        for mode in ("bilinear", "bicubic")
     ),
     _resized(
         "resized, area",

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from warpfront_checks.cases.catalogue.record import exact, moved, rounded
+from warpfront_checks.cases.case import INTEGERS
+from warpfront_checks.cases.catalogue.record import exact, rounded
+from warpfront_checks.cases.catalogue.record import moved as moved_floats
 from warpfront_checks.cases.known import KnownDefect
 from warpfront_checks.cases.operation import Operation
 
@@ -15,9 +17,10 @@ LIMITED_TWICE = KnownDefect(thread="pytorch#85377", label="", device="cuda", bef
 MEASURED_WHOLE = KnownDefect(thread="pytorch#195208", label="", device="cuda", before=None)
 LINES = "a k b | m n | n | a b c d e"
 DIM = (0, -1)
+moved = partial(moved_floats, kinds=(*INTEGERS, "bool", "complex64"))
 _along = partial(moved, shapes=LINES, dim=DIM)
 # Sums at one index, exact in any order.
-_added = partial(exact, values=("small", "few", "wide"))
+_added = partial(exact, values=("small", "few", "wide"), kinds=(*INTEGERS, "complex64"))
 INDEXED: tuple[Operation, ...] = (
     moved(
         "gather", "torch.gather(a, 1, b)", "a k b, @k a n b | m n, @n m k | m n, @n m n", out=True
@@ -47,7 +50,7 @@ INDEXED: tuple[Operation, ...] = (
         "torch.index_add(a, {dim}, b, c, alpha={alpha})",
         "k b, @k n, n b | k, @k n, n | k a b, @k n, n a b",
         dim=(0,),
-        alpha=(1, -2),
+        alpha=(1, 3),
         out=True,
         in_place=True,
     ),
@@ -76,7 +79,14 @@ INDEXED: tuple[Operation, ...] = (
     _added(
         "index_put of sums",
         "a.index_put((b,), c, accumulate=True)",
-        "k b, @k n, n b | k, @k n, n | k b, @k n, b",
+        "k b, @k n, n b | k, @k n, n",
+    ),
+    # Equal numbers add up beyond what 16 bits represent.
+    _added(
+        "index_put of one row's sums",
+        "a.index_put((b,), c, accumulate=True)",
+        "k b, @k n, b",
+        halves=False,
     ),
     _added(
         "index_put of sums of places",
@@ -174,7 +184,8 @@ INDEXED: tuple[Operation, ...] = (
         values=("small", "few"),
         least_size=2,
         ulps=4.0,
-        roundings=4.0,
+        roundings=64.0,
+        least=0.125,
         halves=False,
     ),
     rounded(
@@ -200,7 +211,9 @@ INDEXED: tuple[Operation, ...] = (
         changes=True,
         known=(LIMITED_TWICE, MEASURED_WHOLE),
     ),
-    moved("embedding in 16 bits", "F.embedding(b, a)", "k d, @k n | k d, @k n m", backward=False),
+    moved_floats(
+        "embedding in 16 bits", "F.embedding(b, a)", "k d, @k n | k d, @k n m", backward=False
+    ),
     *(
         exact(
             f"embedding_bag, {mode}",
@@ -214,14 +227,15 @@ INDEXED: tuple[Operation, ...] = (
             ulps=4.0,
             least_size=2,
             roundings=64.0,
+            walk=1 / 16,
             least=1.0,
         )
         for mode in ("sum", "mean", "max")
     ),
     exact(
         "embedding_bag by starts",
-        "F.embedding_bag(b, a, torch.arange(0, {n}, 3, device=b.device), mode={mode},"
-        " include_last_offset={last}, padding_idx={padding})",
+        "F.embedding_bag(b, a, torch.tensor([*range(0, {n}, 3), *[{n}] * {last}], device=b.device),"
+        " mode={mode}, include_last_offset={last}, padding_idx={padding})",
         "k d, @k n",
         mode=("sum", "mean"),
         last=(False, True),
@@ -229,7 +243,9 @@ INDEXED: tuple[Operation, ...] = (
         least_size=2,
         values=("small", "few"),
         halves=False,
-        roundings=4.0,
+        roundings=64.0,
+        walk=1 / 16,
+        least=1.0,
     ),
     exact(
         "weighted embedding_bag",
@@ -239,7 +255,9 @@ INDEXED: tuple[Operation, ...] = (
         halves=False,
         roundings=4.0,
     ),
-    moved("one_hot", "F.one_hot(a, {k})", "@k n | @k n m", backward=False, values=("small",)),
+    moved_floats(
+        "one_hot", "F.one_hot(a, {k})", "@k n | @k n m", backward=False, values=("small",)
+    ),
 )
 JOINED: tuple[Operation, ...] = (
     moved("cat", "torch.cat([a, b, a], {dim})", "m n, m n | n, n | a k b, a k b", dim=DIM),
@@ -355,7 +373,7 @@ JOINED: tuple[Operation, ...] = (
         least_size=3,
     ),
     moved("padded on all sides", "F.pad(a, (1, 2) * a.dim(), value=7.0)", "m n | a k b | n"),
-    moved(
+    moved_floats(
         "arange",
         "torch.arange({start}, {n}, {step}, device=a.device, dtype=a.dtype) + a[:1]",
         "n",
@@ -365,7 +383,7 @@ JOINED: tuple[Operation, ...] = (
         values=("zeros",),
         halves=False,
     ),
-    moved(
+    moved_floats(
         "linspace",
         "torch.linspace(0, {n} - 1, {n}, device=a.device, dtype=a.dtype) + a[:1]",
         "n",
@@ -394,7 +412,7 @@ JOINED: tuple[Operation, ...] = (
         "m, n",
         order=("ij", "xy"),
     ),
-    moved(
+    moved_floats(
         "tril_indices",
         "torch.tril_indices({m}, {n}, {offset}, device=a.device) + 0 * a[:1, :1].long()",
         "m n",

@@ -33,7 +33,8 @@ NORMS: tuple[Operation, ...] = (
     ),
     _channels(
         "batch_norm",
-        "F.batch_norm(a, None, None, b, c, training=True, eps={eps})",
+        # Of strided weights the CPU's gradient reads other memory (2.13).
+        "F.batch_norm(a, None, None, b.contiguous(), c, training=True, eps={eps})",
         "b c, c, c | b c x, c, c | b c y x, c, c | b c z y x, c, c",
         z=3,
         least_size=2,
@@ -55,6 +56,7 @@ NORMS: tuple[Operation, ...] = (
         eps=(1e-5,),
         backward=False,
         least_size=2,
+        total=True,
     ),
     _channels(
         "instance_norm",

@@ -108,9 +108,13 @@ STEPS = {"stride": (1, 2), "dilation": (1, 2)}
 
 
 def _convolved(dims: int) -> str:
-    """Return a call whose padding makes every window fit, whatever the sizes."""
+    """Return a call whose padding makes every window fit, whatever the sizes.
+
+    The last tap of the first window lies on the first number. Where no window has a number of an
+    image of one place, oneDNN before 3.14 ends the process (pytorch#195394, oneDNN#5942).
+    """
     taps = ("{t}", "{s}", "{r}")[:dims][::-1]
-    padding = ", ".join(f"{tap} - 1 + ({{dilation}} - 1) * {tap}" for tap in taps)
+    padding = ", ".join(f"({tap} - 1) * {{dilation}}" for tap in taps)
     return (
         f"F.conv{dims}d(a, b, c, stride={{stride}}, padding=({padding},), dilation={{dilation}},"
         " groups={groups})"
@@ -211,49 +215,71 @@ CONVOLUTIONS: tuple[Operation, ...] = (
 _heads = partial(
     rounded,
     roundings=256.0,
+    half_roundings=16.0,
     h=2,
     b=2,
     q=5,
     k=7,
     d=(8, 259),
     e=(8, 259),
-    halves=False,
     values=("normal", "quarters"),
     # Kernels of some devices refuse memory that is not aligned, or break on it.
     strided=False,
 )
-_QKV = "b h q d, b h k d, b h k e"
-ATTENTION: tuple[Operation, ...] = (
-    _heads(
-        "attention",
-        "F.scaled_dot_product_attention(a, b, c, scale={scale})",
-        "b h q d, b h k d, b h k d",
-        scale=(None, 0.5),
-    ),
-    _heads("attention of other values", "F.scaled_dot_product_attention(a, b, c)", _QKV),
-    _heads(
-        "causal attention",
-        "F.scaled_dot_product_attention(a, b, c, is_causal=True)",
-        "b h q d, b h q d, b h q d",
-    ),
-    _heads(
-        "masked attention",
-        "F.scaled_dot_product_attention(a, b, c, attn_mask=d)",
-        "b h q d, b h k d, b h k d, !q k | b h q d, b h k d, b h k d, !b h q k"
-        " | b h q d, b h k d, b h k d, !b 1 q k | b h q d, b h k d, b h k d, !1 h 1 k",
-    ),
-    _heads(
-        "attention with absent keys",
-        "F.scaled_dot_product_attention(a, b, c, attn_mask=d | (torch.arange({k},"
-        " device=d.device) == 0))",
-        "b h q d, b h k d, b h k d, ?q k | b h q d, b h k d, b h k d, ?b 1 1 k",
-    ),
-    _heads(
-        "grouped attention",
-        "F.scaled_dot_product_attention(a.flatten(1, 2), b, c, enable_gqa=True)",
-        "b h g q d, b h k d, b h k d",
-        g=2,
-    ),
+_QKV = "b h q d, b h k d, b h k d"
+_ATTENTION = "F.scaled_dot_product_attention({}).transpose(1, 2)"
+# Every query has a key, unless a record is about those without.
+_SEEN = "d | (torch.arange({k}, device=d.device) == 0)"
+_MASKS = " | ".join(f"{_QKV}, {mask}" for mask in ("{}q k", "{}b h q k", "{}b 1 q k", "{}1 h 1 k"))
+# The output is transposed, so that its gradient is.
+ATTENTION: tuple[Operation, ...] = tuple(
+    _heads(name, _ATTENTION.format(call), shapes, **options)
+    for name, call, shapes, options in (
+        ("attention", "a, b, c, scale={scale}", _QKV, {"scale": (None, 0.5)}),
+        (
+            "attention of transposed heads",
+            "a.transpose(1, 2), b.transpose(1, 2), c.transpose(1, 2), is_causal={causal}",
+            "b q h d, b k h d, b k h d",
+            {"causal": (False, True)},
+        ),
+        ("attention of other values", "a, b, c", "b h q d, b h k d, b h k e", {}),
+        (
+            "causal attention",
+            "a, b, c, is_causal=True",
+            "b h q d, b h q d, b h q d",
+            {"q": (5, 1031)},
+        ),
+        ("causal attention of other lengths", "a, b, c, is_causal=True", _QKV, {}),
+        ("attention with an added mask", "a, b, c, attn_mask=d", _MASKS.replace("{}", "!"), {}),
+        (
+            "attention with hidden keys",
+            f"a, b, c, attn_mask={_SEEN}",
+            _MASKS.replace("{}", "?"),
+            {},
+        ),
+        (
+            "attention with infinite masks",
+            (
+                "a, b, c, attn_mask=torch.zeros((), dtype=a.dtype, device=a.device).where("
+                f"{_SEEN}, torch.tensor(-math.inf, dtype=a.dtype, device=a.device))"
+            ),
+            _MASKS.replace("{}", "?"),
+            {},
+        ),
+        (
+            "attention of queries without keys",
+            "a, b, c, attn_mask=d & (torch.arange({q}, device=d.device) % 3 > 0)[:, None]",
+            f"{_QKV}, ?q k | {_QKV}, ?b h q k",
+            # CUDA's kernels for 16 bits return means for such a query (2.11, H200).
+            {"halves": False},
+        ),
+        (
+            "grouped attention",
+            "a.flatten(1, 2), b, c, enable_gqa=True, is_causal={causal}",
+            "b h g q d, b h k d, b h k d",
+            {"g": 2, "causal": (False, True)},
+        ),
+    )
 )
 
 

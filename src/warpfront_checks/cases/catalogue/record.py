@@ -9,6 +9,8 @@ from typing import Any
 from warpfront_checks.cases.operation import MOVES, ROUNDED, Operation
 
 Make = Callable[..., Operation]
+# Both parts of complex numbers; of a view of them torch refuses gradients at odd offsets.
+PARTS = "(lambda z: torch.stack([z.real, z.imag], -1))"
 FIELDS = {field.name for field in fields(Operation)}
 
 
@@ -20,7 +22,7 @@ def exact(name: str, code: str, *shapes: str, **options: Any) -> Operation:
     """
     fields = {key: options.pop(key) for key in tuple(options) if key in FIELDS}
     shape = [*shapes, fields.pop("shapes", "m n")][0]
-    words = set(shape.replace("|", " ").replace(",", " ").split())
+    words = {word.strip("@?%!") for word in shape.replace("|", " ").replace(",", " ").split()}
     # Families of records share the sizes that some of them have.
     shared = {key for key in options if len(key) == 1 and f"{{{key}}}" not in code}
     sizes = {key: options.pop(key) for key in tuple(options) if key in words | shared}

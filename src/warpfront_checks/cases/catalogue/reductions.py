@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from functools import partial
 
+from warpfront_checks.cases.case import INTEGERS
 from warpfront_checks.cases.catalogue.record import exact, moved, rounded
 from warpfront_checks.cases.operation import Operation
 
@@ -12,30 +13,51 @@ LINES = "a k b | m n | n | a b c d e"
 # The axis is one that all alternatives have.
 DIM = (0, -1)
 KEPT = {"dim": DIM, "keepdim": (False, True)}
-_sum = partial(exact, shapes=LINES, values=("small", "few", "sparse"))
+_sum = partial(
+    exact,
+    shapes=LINES,
+    values=("small", "few", "sparse", "non-finite"),
+    kinds=(*INTEGERS, "bool", "complex64"),
+)
 # Numbers of which no two are alike have one largest and one order.
-_order = partial(exact, shapes=LINES, values=("distinct",), ulps=0.0, halves=False)
+_order = partial(
+    exact, shapes=LINES, values=("distinct",), ulps=0.0, halves=False, kinds=INTEGERS[:2]
+)
 _nearly = partial(rounded, shapes=LINES, values=("quarters", "normal", "equal"))
 _boolean = partial(
-    exact, shapes=LINES, backward=False, values=("few", "small", "zeros", "non-finite"), ulps=0.0
+    exact,
+    shapes=LINES,
+    backward=False,
+    values=("few", "small", "zeros", "non-finite"),
+    ulps=0.0,
+    kinds=("int64", "int32", "int16", "int8", "bool"),
 )
+LOGITS = ("quarters", "normal", "equal", "large", "masked", "shifted")
+WITH_NAN = ("distinct", "non-finite")
 _square = "{x}.abs() + 0.125"
 REDUCTIONS: tuple[Operation, ...] = (
     _sum("sum", "torch.sum(a, {dim}, keepdim={keepdim})", out=True, **KEPT),
     _sum("sum of all", "torch.sum(a)"),
     _sum("sum of two axes", "torch.sum(a, (0, -1))", "a k b | m n | a b c d e"),
-    _sum("sum in float32", "torch.sum(a, {dim}, dtype=torch.float64)", dim=DIM, halves=False),
-    _sum("nansum", "torch.nansum(a, {dim})", dim=DIM, out=True),
+    _sum(
+        "sum in float32",
+        "torch.sum(a, {dim}, dtype=torch.float64)",
+        dim=DIM,
+        halves=False,
+        kinds=(),
+    ),
+    _sum("nansum", "torch.nansum(a, {dim})", dim=DIM, out=True, kinds=INTEGERS),
     _sum("cumsum", "torch.cumsum(a, {dim})", dim=DIM, out=True, in_place=True),
     _sum("count_nonzero", "torch.count_nonzero(a, {dim})", dim=DIM, backward=False),
     _sum("trace", "torch.trace(a)", "m n"),
     _nearly("mean", "torch.mean(a, {dim}, keepdim={keepdim})", out=True, least=0.0, **KEPT),
     _nearly("mean of all", "torch.mean(a)", least=0.0, total=True),
-    # Quarters only: each factor is a float32, so that equal ones round alike in no sum of errors.
+    # Each factor is a float32, and each product rounds once: half an eps a factor.
     _nearly(
         "prod",
         "torch.prod(1 + a / 2 ** 20, {dim}, keepdim={keepdim})",
         values=("quarters",),
+        walk=0.5,
         halves=False,
         **KEPT,
     ),
@@ -43,6 +65,7 @@ REDUCTIONS: tuple[Operation, ...] = (
         "prod of all",
         "torch.prod(1 + a / 2 ** 20)",
         values=("quarters",),
+        walk=0.5,
         halves=False,
         total=True,
     ),
@@ -51,6 +74,7 @@ REDUCTIONS: tuple[Operation, ...] = (
         "torch.prod(a, {dim})",
         LINES,
         values=("signs",),
+        kinds=INTEGERS,
         dim=DIM,
         out=True,
         ulps=1.0,
@@ -59,6 +83,7 @@ REDUCTIONS: tuple[Operation, ...] = (
         "cumprod",
         "torch.cumprod(1 + a / 2 ** 20, {dim})",
         values=("quarters",),
+        walk=0.5,
         halves=False,
         dim=DIM,
     ),
@@ -67,6 +92,7 @@ REDUCTIONS: tuple[Operation, ...] = (
         "torch.cumprod(a, {dim})",
         LINES,
         values=("signs",),
+        kinds=INTEGERS,
         dim=DIM,
         out=True,
         in_place=True,
@@ -93,6 +119,20 @@ REDUCTIONS: tuple[Operation, ...] = (
         correction=(0, 1),
         least_size=2,
     ),
+    # One pass loses a rounding for each deviation that the mean is away, and walks.
+    _nearly(
+        "var far from 0",
+        "torch.var(a, {dim}, correction={correction})",
+        dim=DIM,
+        correction=(0, 1),
+        values=("away",),
+        halves=False,
+        walk=0.0,
+        roundings=50_000.0,
+        **dict.fromkeys("abcdekmn", (5, 1031)),
+        backward=False,
+        least_size=2,
+    ),
     _nearly(
         "norm",
         "torch.linalg.vector_norm(a, {ord}, {dim})",
@@ -115,17 +155,35 @@ REDUCTIONS: tuple[Operation, ...] = (
         in_place=True,
         out=True,
     ),
-    _nearly("logsumexp", "torch.logsumexp(a, {dim}, keepdim={keepdim})", out=True, **KEPT),
-    _nearly("logcumsumexp", "torch.logcumsumexp(a, {dim})", dim=DIM, out=True),
-    *(
-        _nearly(n, f"F.{n}(a, {{dim}})", dim=DIM, values=("quarters", "normal", "equal", "large"))
-        for n in ("softmax", "log_softmax", "softmin")
+    _nearly(
+        "logsumexp",
+        "torch.logsumexp(a, {dim}, keepdim={keepdim})",
+        out=True,
+        values=("quarters", "normal", "equal", "masked"),
+        **KEPT,
     ),
+    _nearly(
+        "logsumexp far from 0",
+        "torch.logsumexp(a, {dim})",
+        dim=DIM,
+        backward=False,
+        values=("shifted",),
+    ),
+    _nearly(
+        "logcumsumexp",
+        "torch.logcumsumexp(a, {dim})",
+        dim=DIM,
+        out=True,
+        values=("quarters", "normal", "equal", "masked"),
+    ),
+    *(_nearly(n, f"F.{n}(a, {{dim}})", dim=DIM, values=LOGITS) for n in ("softmax", "softmin")),
+    # The sum of a logarithm and a number far from 0 rounds as that number does.
+    _nearly("log_softmax", "F.log_softmax(a, {dim})", dim=DIM, values=LOGITS, least=1000.0),
     _nearly(
         "normalize", "F.normalize(a, p={p}, dim={dim})", p=(1.0, 2.0, 3.0), dim=DIM, fit=_square
     ),
     *(
-        _order(n, f"torch.{n}(a, {{dim}}, keepdim={{keepdim}})", out=True, **KEPT)
+        _order(n, f"torch.{n}(a, {{dim}}, keepdim={{keepdim}})", out=True, values=WITH_NAN, **KEPT)
         for n in ("amax", "amin")
     ),
     *(
@@ -137,8 +195,35 @@ REDUCTIONS: tuple[Operation, ...] = (
         for n in ("max", "min", "argmax", "argmin", "median")
     ),
     *(
+        _order(f"{n}'s values", f"torch.{n}(a, {{dim}}).values", dim=DIM, values=WITH_NAN)
+        for n in ("max", "min", "cummax", "cummin")
+    ),
+    *(
         _order(f"{n}'s values", f"torch.{n}(a, {{dim}}).values", dim=DIM)
-        for n in ("max", "min", "cummax", "cummin", "median", "nanmedian", "mode")
+        for n in ("median", "nanmedian")
+    ),
+    # Of expanded memory the CPU reads beyond its end (2.13).
+    *(
+        _order(
+            f"{n} with NaN",
+            f"torch.{n}(a.contiguous(), {{dim}}).values",
+            dim=DIM,
+            values=("non-finite",),
+            backward=False,
+            kinds=(),
+        )
+        for n in ("median", "nanmedian")
+    ),
+    _order("mode's values", "torch.mode(a, {dim}).values", dim=DIM),
+    *(
+        _order(
+            f"{n} of all with NaN",
+            f"torch.{n}(a)",
+            values=("non-finite",),
+            backward=False,
+            kinds=(),
+        )
+        for n in ("max", "min", "median", "nanmedian")
     ),
     *(
         _order(f"{n}'s indices", f"torch.{n}(a, {{dim}})[1]", dim=DIM, backward=False)
@@ -150,7 +235,13 @@ REDUCTIONS: tuple[Operation, ...] = (
     ),
     # Its gradient is torch's since 2.12 (pytorch/pytorch#175215).
     _order("aminmax", "torch.aminmax(a, dim={dim})[1]", dim=DIM, backward=False),
-    _order("sort's values", "torch.sort(a, {dim}, {down}).values", dim=DIM, down=(False, True)),
+    _order(
+        "sort's values",
+        "torch.sort(a, {dim}, {down}).values",
+        dim=DIM,
+        down=(False, True),
+        values=WITH_NAN,
+    ),
     _order(
         "stable sort's indices",
         "torch.sort(a, dim={dim}, descending={down}, stable=True)[1]",
@@ -325,6 +416,7 @@ REDUCTIONS: tuple[Operation, ...] = (
         "m n | b m n",
         ord=("fro", 1, -1, math.inf),
         backward=False,
+        total=True,
     ),
     rounded("diff", "torch.diff(a, dim={dim})", LINES, dim=DIM, walk=0.0),
 )

@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 from warpfront_port.scan.catalogue import catalogue
+from warpfront_port.scan.hipify_names import hipify_names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,9 +38,10 @@ def rows() -> tuple[NameRow, ...]:
 
 
 def _read_row(rule: str, record: Mapping[str, Any]) -> NameRow:
+    twinless = hipify_names().twinless if record.get("twinless") else ()
     return NameRow(
         rule=rule,
-        names=frozenset(record.get("names", ())),
+        names=frozenset((*record.get("names", ()), *twinless)),
         families=tuple(re.compile(pattern) for pattern in record.get("families", ())),
         headers=tuple(re.compile(pattern) for pattern in record.get("headers", ())),
         once=record.get("once", False),

@@ -111,6 +111,7 @@ def _included(view: View, reported: Seen) -> Iterator[Match]:
 
 def _named(view: View, reported: Seen) -> Iterator[Match]:
     interesting = {name for name in view.names if name in _LOOKED_AT or rows_naming(name)}
+    interesting |= view.names & view.context.unknown
     if not interesting:
         return
     places = [match for match in NAME.finditer(view.code) if match[0] in interesting]
@@ -124,6 +125,10 @@ def _named(view: View, reported: Seen) -> Iterator[Match]:
             if looked_at <= _MOST_LOOKED_AT:
                 yield from _at_name(view, place[0], place.span())
             yield from _by_rows(view, place[0], place.span(), reported)
+            if place[0] in view.context.unknown and "nvidia" in view.region(place.start()).reach:
+                # the runtime's prefix is also what projects name their own functions with
+                shift = -1 if place[0].startswith("cuda") else 0
+                yield rule_match(view, "CU147", place.span(), shift=shift, names={place[0]})
 
 
 def _at_name(view: View, name: str, span: Span) -> Iterator[Match]:

@@ -1,0 +1,297 @@
+"""Locks of cells, parents first: resolved, then completed by the wheels that are built. Path."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TypedDict
+
+from warpfront.errors import LockError
+from warpfront.images.builders import BuilderOf
+from warpfront.images.wheel_builder import WheelBuilder
+from warpfront.matrix.cell import ENVIRONMENT_PYTHON, Cell
+from warpfront.step_results import Blocked, Failed, StepName
+from warpfront.system.attempt import attempt
+from warpfront.system.process import run
+from warpfront.system.progress import Watch
+from warpfront.system.store import write_text
+from warpfront.wheels.lock.pylock import dump_lock, gone_back, read_lock, waits_for
+from warpfront.wheels.lock.reading import inputs_of, read_state
+from warpfront.wheels.lock.state import LockState
+from warpfront.wheels.lock.values import LockInputs, WheelLock
+from warpfront.wheels.project_folders import Folders
+from warpfront.wheels.requirements import RequirementList
+from warpfront.wheels.resolve.by_uv import resolve_by_uv
+from warpfront.wheels.resolve.resolution import WheelMaker
+from warpfront.wheels.site import AskSite
+
+Locked = WheelLock | Blocked | Failed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockTools:
+    """Folders, package indexes, and images to build wheels in; none where nothing is built."""
+
+    folders: Folders
+    site: AskSite
+    builder_of: BuilderOf | None = None
+
+
+def lock_cells(
+    cells: Iterable[Cell],
+    requirements: Mapping[str, RequirementList],
+    tools: LockTools,
+    watch: Watch,
+    *,
+    locked: bool = False,
+    refresh: bool = False,
+) -> Mapping[str, Locked]:
+    """Return a lock, or an error, for each of `cells` (parents first). Nothing is built: a lock
+    names the wheels that are to be built, and those of its children follow when they are.
+    """
+    folders = tools.folders
+    locking = _CellLocking(tools=tools, watch=watch, step="lock")
+    for cell in cells:
+        parent = locking.results[cell.parent] if cell.parent else None
+        if isinstance(parent, Blocked | Failed):
+            locking.results[cell.id] = _without_parent(cell, parent)
+            continue
+        if parent is not None and parent.unbuilt:
+            locking.results[cell.id] = _waiting(cell, parent)
+            continue
+        inputs = inputs_of(cell, parent, requirements, folders)
+        state = attempt(cell.id, "lock", read_state, inputs, folders, read=read_lock)
+        if isinstance(state, Blocked | Failed):
+            if not refresh:
+                locking.results[cell.id] = state
+                continue
+            state = LockState(lock=None, reason="its lock is unreadable")
+        if state.lock is not None and not state.reason and not refresh:
+            locking.results[cell.id] = state.lock
+        elif locked:
+            locking.results[cell.id] = _refused(cell, state)
+        else:
+            watch.say(f"{cell.id}: {state.reason or 'refreshing the lock'}; resolving")
+            locking.results[cell.id] = locking.made(cell, inputs)
+            _say_gone_back(cell, state.lock, locking.results[cell.id], watch)
+    return locking.results
+
+
+def complete_cells(
+    cells: Iterable[Cell],
+    requirements: Mapping[str, RequirementList],
+    locks: Mapping[str, Locked],
+    tools: LockTools,
+    watch: Watch,
+) -> Mapping[str, Locked]:
+    """Return complete locks: wheels that were to be built are, and cells that waited are locked.
+
+    Of complete locks, the wheels that no index has are built again where they are missing.
+    """
+    completing = _CellLocking(tools=tools, watch=watch, step="build-wheels")
+    made = set()
+    for cell in cells:
+        parent = completing.results[cell.parent] if cell.parent else None
+        if isinstance(parent, Blocked | Failed):
+            completing.results[cell.id] = _without_parent(cell, parent)
+            continue
+        lock = locks[cell.id]
+        if cell.parent not in made and isinstance(lock, Blocked | Failed):
+            completing.results[cell.id] = lock
+            continue
+        inputs = inputs_of(cell, parent, requirements, tools.folders)
+        if isinstance(lock, WheelLock) and not lock.unbuilt:
+            completing.results[cell.id] = completing.restored(cell, inputs, lock)
+        else:
+            made.add(cell.id)
+            completing.results[cell.id] = completing.made(cell, inputs)
+    return completing.results
+
+
+def locked_before(
+    cells: Iterable[Cell], requirements: Mapping[str, RequirementList], folders: Folders
+) -> Mapping[str, Locked]:
+    """Return the locks of cells as an earlier run of `lock` left them."""
+    results: dict[str, Locked] = {}
+    for cell in cells:
+        parent = results[cell.parent] if cell.parent else None
+        if isinstance(parent, Blocked | Failed):
+            results[cell.id] = _without_parent(cell, parent)
+        elif parent is not None and parent.unbuilt:
+            results[cell.id] = _waiting(cell, parent)
+        else:
+            inputs = inputs_of(cell, parent, requirements, folders)
+            state = attempt(cell.id, "lock", read_state, inputs, folders, read=read_lock)
+            results[cell.id] = _usable(cell, state) if isinstance(state, LockState) else state
+    return results
+
+
+def _usable(cell: Cell, state: LockState) -> Locked:
+    lock = state.lock
+    return lock if lock and state.reason in {"", waits_for(lock)} else _unlocked(cell, state)
+
+
+def split_locks(
+    results: Mapping[str, Locked],
+) -> tuple[dict[str, WheelLock], dict[str, Blocked | Failed]]:
+    """Return the locks of cells that have a complete one, and the reasons for the others."""
+    locks = {
+        key: value
+        for key, value in results.items()
+        if isinstance(value, WheelLock) and not value.unbuilt
+    }
+    reasons = {
+        key: _incomplete(key, value) if isinstance(value, WheelLock) else value
+        for key, value in results.items()
+        if key not in locks
+    }
+    return locks, reasons
+
+
+def _say_gone_back(cell: Cell, before: WheelLock | None, after: Locked, watch: Watch) -> None:
+    """A refreshed lock that has become older is seldom meant."""
+    if before is None or not isinstance(after, WheelLock):
+        return
+    if older := gone_back(before, after):
+        watch.say(
+            f"{cell.id}: older than before: {', '.join(older)}. Each name comes from the first"
+            " source of pip's configuration that has it, extra indexes before the index, whatever"
+            " the others have (docs/security.md)"
+        )
+
+
+class _ParentOptions(TypedDict, total=False):
+    """Arguments of `resolve` for cells with a parent or with builds."""
+
+    parent: WheelLock
+    crafting: WheelMaker
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _CellLocking:
+    """A run over cells: results so far, and resolved locks by digest of their inputs."""
+
+    tools: LockTools
+    watch: Watch
+    step: StepName
+    results: dict[str, Locked] = field(default_factory=dict)
+    known: dict[str, WheelLock] = field(default_factory=dict)
+
+    def made(self, cell: Cell, inputs: LockInputs) -> Locked:
+        result = attempt(cell.id, self.step, self._resolved, cell, inputs)
+        if isinstance(result, WheelLock):
+            write_text(self.tools.folders.lock_path(cell.id), dump_lock(result))
+        self.tools.folders.store.save(cell.id, self.step, result)
+        return result
+
+    def restored(self, cell: Cell, inputs: LockInputs, lock: WheelLock) -> Locked:
+        """Return the lock, after building its wheels that no index has and that
+        are missing here.
+        """
+        built = {build.package: build for build in lock.builds}
+        local = [
+            wheel for wheel in lock.wheels if wheel.sdist and (wheel.source or wheel.name in built)
+        ]
+        missing = self.tools.folders.wheelhouse.missing(local)
+        if not missing:
+            return lock
+        builder = self._builder(cell, inputs)
+
+        def restore() -> WheelLock:
+            sources = {str(source): source for source in inputs.sources}
+            patched = {build.package: build for build in lock.patched if build.original}
+            for wheel in missing:
+                if wheel.name in patched:
+                    builder.restore_patched(wheel, patched[wheel.name])
+                    continue
+                builder.restore(wheel, sources.get(wheel.source), built.get(wheel.name))
+            return lock
+
+        return attempt(cell.id, self.step, restore)
+
+    def _resolved(self, cell: Cell, inputs: LockInputs) -> WheelLock:
+        if inputs.digest not in self.known:
+            self.watch.step(cell.id, "resolving")
+            self.known[inputs.digest] = resolve_by_uv(
+                inputs,
+                self.tools.site(),
+                run=run,
+                on_line=self.watch.say,
+                wheelhouse=self.tools.folders.wheelhouse,
+                **self._crafts(cell, inputs),
+            )
+            self.watch.step(cell.id, "")
+        return dataclasses.replace(self.known[inputs.digest], cell_id=cell.id)
+
+    def _crafts(self, cell: Cell, inputs: LockInputs) -> _ParentOptions:
+        """Return the parent's lock and the maker of a cell's own wheels."""
+        more = _ParentOptions()
+        parent = self.results.get(cell.parent or "")
+        if isinstance(parent, WheelLock):
+            more["parent"] = parent
+        if inputs.sources or inputs.builds or inputs.patches or inputs.allow_builds:
+            more["crafting"] = self._builder(cell, inputs)
+        return more
+
+    def _builder(self, cell: Cell, inputs: LockInputs) -> WheelBuilder:
+        locks, _ = split_locks(self.results)
+        builder_of = self.tools.builder_of
+        return WheelBuilder(
+            inputs=inputs,
+            root=self.tools.folders.root,
+            cache=self.tools.folders.cache,
+            wheelhouse=self.tools.folders.wheelhouse,
+            site=self.tools.site(),
+            builder=builder_of(cell, locks) if builder_of else None,
+            on_line=self.watch.say,
+            python=ENVIRONMENT_PYTHON if cell.parent else cell.base.interpreter,
+        )
+
+
+def _refused(cell: Cell, state: LockState) -> Failed:
+    step = "build-wheels" if state.lock and state.lock.unbuilt else "lock"
+    return Failed(
+        cell_id=cell.id,
+        step="lock",
+        reason=f"{state.reason}, and --locked forbids to change locks",
+        hint=f"invoke {step} --only {cell.id}, and commit the result",
+        exit_code=LockError.exit_code,
+        repeat=f"invoke lock --locked --only {cell.id}",
+    )
+
+
+def _unlocked(cell: Cell, state: LockState) -> Failed:
+    return Failed(
+        cell_id=cell.id,
+        step="lock",
+        reason=state.reason,
+        hint=f"invoke lock --only {cell.id}",
+        exit_code=LockError.exit_code,
+    )
+
+
+def _incomplete(cell_id: str, lock: WheelLock) -> Failed:
+    return Failed(
+        cell_id=cell_id,
+        step="lock",
+        reason=waits_for(lock),
+        hint=f"invoke build-wheels --only {cell_id}",
+        exit_code=LockError.exit_code,
+    )
+
+
+def _waiting(cell: Cell, parent: WheelLock) -> Failed:
+    return Failed(
+        cell_id=cell.id,
+        step="lock",
+        reason=f"its parent {cell.parent} is not complete: {waits_for(parent)}",
+        hint=f"invoke build-wheels --only {cell.id}",
+        exit_code=LockError.exit_code,
+    )
+
+
+def _without_parent(cell: Cell, parent: Blocked | Failed) -> Blocked | Failed:
+    word = "is blocked" if isinstance(parent, Blocked) else "has no lock"
+    reason = f"its parent {cell.parent} {word}"
+    return dataclasses.replace(parent, cell_id=cell.id, reason=reason, hint="")

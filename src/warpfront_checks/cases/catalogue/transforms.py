@@ -1,0 +1,145 @@
+"""Fourier transforms, windows and frames of sounds."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from warpfront_checks.cases.catalogue.record import PARTS, exact, rounded
+from warpfront_checks.cases.operation import Operation
+
+NORM = (None, "ortho", "forward")
+# Each of log2(n) rounds rounds once; a prime takes a transform of another length, or n steps.
+_waves = partial(
+    rounded,
+    values=("normal", "quarters"),
+    halves=False,
+    # MKL's float64 was 38 roundings off for a length of 25 * 41, numpy's 2.
+    doubles=False,
+    least=0.25,
+    roundings=64.0,
+    walk=1 / 16,
+    cases=32,
+)
+_SIGNAL = "torch.complex(a, b)[..., {first}:]"
+LINES = (
+    *(
+        _waves(
+            name,
+            f"{PARTS}(torch.fft.{name}({_SIGNAL}, {{size}}, {{dim}}, {{norm}}))",
+            "m n, m n | b m n, b m n",
+            dim=(-1, 0),
+            norm=NORM,
+            first=(0, 1),
+            size=(None, 5, 16),
+            least_size=2,
+        )
+        for name in ("fft", "ifft")
+    ),
+    _waves(
+        "rfft",
+        PARTS + "(torch.fft.rfft(a[..., {first}:], {size}, {dim}, {norm}))",
+        "m n | b m n",
+        dim=(-1, 0),
+        norm=NORM,
+        first=(0, 1),
+        size=(None, 5, 16),
+        least_size=2,
+    ),
+    _waves(
+        "irfft",
+        "torch.fft.irfft(torch.fft.rfft(a, None, {dim}, {norm})[..., {first}:], a.shape[{dim}]"
+        " if {dim} == 0 or not {first} else 7, {dim}, {norm})",
+        "m n | b m n",
+        dim=(-1, 0),
+        norm=NORM,
+        first=(0, 1),
+        least_size=4,
+    ),
+    _waves("hfft", "torch.fft.hfft(torch.fft.ihfft(a), a.shape[-1])", "m n"),
+    *(
+        _waves(
+            name,
+            f"{PARTS}(torch.fft.{name}({x}, norm={{norm}}))",
+            shapes,
+            norm=NORM,
+            first=(0, 1),
+            least_size=2,
+        )
+        for name, x, shapes in (
+            ("fft2", _SIGNAL, "b y x, b y x"),
+            ("ifft2", _SIGNAL, "b y x, b y x"),
+            ("fftn", _SIGNAL, "b y x, b y x"),
+            ("rfft2", "a[..., {first}:]", "b y x"),
+            ("rfftn", "a[..., {first}:]", "b y x"),
+        )
+    ),
+    _waves("irfft2", "torch.fft.irfft2(torch.fft.rfft2(a), s=a.shape[-2:])", "b y x"),
+    _waves("irfftn", "torch.fft.irfftn(torch.fft.rfftn(a), s=a.shape)", "b y x"),
+    # Kernels are made for each small factor.
+    _waves(
+        "fft of a length",
+        f"{PARTS}(torch.fft.fft2(torch.complex(a, b)))",
+        "4 x, 4 x | x 4, x 4",
+        cases=48,
+    ),
+)
+FRAMES = (
+    *(
+        rounded(
+            name,
+            f"torch.{name}({{count}}, periodic={{periodic}}, dtype=a.dtype, device=a.device) + 0 *"
+            " a[:1]",
+            "k",
+            count=(2, 9, 400),
+            periodic=(False, True),
+            halves=False,
+            backward=False,
+            cases=6,
+        )
+        for name in (
+            "hann_window",
+            "hamming_window",
+            "blackman_window",
+            "bartlett_window",
+            "kaiser_window",
+        )
+    ),
+    rounded(
+        "linspace",
+        "torch.linspace(-3, 5, {count}, dtype=a.dtype, device=a.device) + 0 * a[:1]",
+        "k",
+        count=(2, 9, 400),
+        halves=False,
+        backward=False,
+        cases=6,
+    ),
+    rounded(
+        "logspace",
+        "torch.logspace(-3, 2, {count}, dtype=a.dtype, device=a.device) + 0 * a[:1]",
+        "k",
+        count=(2, 9, 400),
+        halves=False,
+        backward=False,
+        cases=6,
+    ),
+    exact(
+        "linspace of integers",
+        "torch.linspace(5, 5 + ({count} - 1) * (2**20 + 1), {count}, dtype=torch.int64,"
+        " device=a.device)",
+        "k",
+        definition="5 + torch.arange({count}) * (2**20 + 1)",
+        count=(2, 7, 400),
+        backward=False,
+        cases=6,
+    ),
+    _waves(
+        "stft",
+        f"{PARTS}(torch.stft(a, 64, 16, window=torch.hann_window(64, dtype=a.dtype,"
+        " device=a.device), return_complex=True))",
+        "b t",
+        b=2,
+        t=(400, 4099),
+        least_size=65,
+    ),
+)
+TRANSFORMS: tuple[Operation, ...] = (*LINES, *FRAMES)

@@ -1,0 +1,55 @@
+"""CUDA's names and headers, and their twins in HIP, from hipify's tables as data. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Final
+
+_HABITS: Final = (("cuda", "hip"), ("CUDA", "HIP"), ("cu", "hip"), ("CU", "HIP"))
+
+
+@dataclass(frozen=True, slots=True)
+class HipifyNames:
+    """The table of `data/hipify-names.txt`, whose head names the sources.
+
+    `twins` maps CUDA's names to HIP's, `headers` CUDA's headers. HIP has no twin of `twinless`.
+    """
+
+    twins: Mapping[str, str]
+    headers: Mapping[str, str]
+    twinless: frozenset[str]
+
+
+@cache
+def hipify_names() -> HipifyNames:
+    """Return the table that this program ships with."""
+    data = resources.files("warpfront_port").joinpath("data", "hipify-names.txt")
+    return read_names(data.read_text(encoding="utf-8"))
+
+
+def read_names(text: str) -> HipifyNames:
+    """Return the table in `text`: `CUDA HIP`, `CUDA` for a regular twin, `! CUDA` for none."""
+    twins: dict[str, str] = {}
+    headers: dict[str, str] = {}
+    twinless: set[str] = set()
+    for line in text.splitlines():
+        match line.split():
+            case ["!", name]:
+                twinless.add(name)
+            case [cuda, hip] if not line.startswith("#"):
+                (headers if "." in cuda else twins)[cuda] = hip
+            case [name] if not line.startswith("#"):
+                twins[name] = _regular(name)
+            case _:
+                pass
+    return HipifyNames(twins, headers, frozenset(twinless))
+
+
+def _regular(name: str) -> str:
+    for cuda, hip in _HABITS:
+        if name.startswith(cuda):
+            return hip + name[len(cuda) :]
+    return name

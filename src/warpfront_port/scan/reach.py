@@ -1,0 +1,224 @@
+"""The part of a tree that the build of its root reaches. Pure.
+
+`compile_commands.json` lists what a build compiles. Without one, the Python builds of the root's
+distribution list it. Without either, every source counts. A folder with a build of its own below
+a root with one is another distribution.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import posixpath
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatch
+from pathlib import PurePosixPath
+
+SOURCE = re.compile(r"\.(?:cu|cuh|hip|c|cc|cpp|cxx|h|hh|hpp|hxx|inl)\Z", re.IGNORECASE)
+EXTENSIONS = re.compile(r"CUDAExtension|cpp_extension")
+_INCLUDE = re.compile(r"(?m)^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"\n]+)[>\"]")
+_BUILDS = frozenset({"setup.py", "pyproject.toml", "setup.cfg"})
+_ROOTS = frozenset({"", "src", "python", "lib", "source"})
+_TOLD = re.compile(r"-(?:I|isystem|D|U|std=|iquote)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Product:
+    """The files that decide for a tree; None where all of a kind do.
+
+    `code` are the reached sources and headers, `packages` the folders of the distribution's Python
+    packages. `others` are the folders of other distributions. `basis` is the file that lists the
+    sources, "" for none. `flags` are the options of a source, from compile_commands.json.
+    `unreached` are sources that a configured build leaves out. `installs` is true if the root is a
+    distribution of Python.
+    """
+
+    code: frozenset[str] | None = None
+    packages: tuple[str, ...] | None = None
+    others: tuple[str, ...] = ()
+    basis: str = ""
+    flags: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    unreached: frozenset[str] = frozenset()
+    installs: bool = False
+
+    def has(self, path: str) -> bool:
+        """Return true if findings at `path` decide for the tree."""
+        if SOURCE.search(path) and (self.code is not None or path in self.unreached):
+            return path in (self.code or ()) and path not in self.unreached
+        if _depth(path, self.others) > _depth(path, self.packages or ()):
+            return False
+        if path.endswith((".py", ".pyi")) and self.packages is not None and "/" in path:
+            return _depth(path, self.packages) > 0
+        return True
+
+
+def _depth(path: str, folders: Iterable[str]) -> int:
+    """Return the length of the longest of `folders` around `path`, 0 for none."""
+    return max((len(folder) for folder in folders if path.startswith(f"{folder}/")), default=0)
+
+
+def read_product(texts: Mapping[str, str], commands: Mapping[str, tuple[str, ...]]) -> Product:
+    """Return what the root's build reaches. `commands` are sources and options of a build."""
+    installs = bool(_BUILDS & texts.keys())
+    others: tuple[str, ...] = ()
+    packages: tuple[str, ...] | None = None
+    if installs:
+        folders = {path.rpartition("/")[0] for path in texts if path.rpartition("/")[2] in _BUILDS}
+        others = tuple(sorted(folders - {""}))
+        packages = tuple(_packages(texts)) or None
+    plain = Product(packages=packages, others=others, installs=installs)
+    listed, basis = (set(commands) & texts.keys(), "compile_commands.json") if commands else (
+        _listed(texts, plain)
+    )  # fmt: skip
+    if not listed:
+        return plain
+    code = frozenset(followed(listed, include_graph(texts)[0]))
+    return replace(plain, code=code, basis=basis, flags=commands)
+
+
+def _packages(texts: Mapping[str, str]) -> Iterator[str]:
+    """Yield the topmost folders with an `__init__.py` that a distribution of the root installs."""
+    folders = {path.rpartition("/")[0] for path in texts if path.endswith("/__init__.py")}
+    for folder in sorted(folders):
+        parent = folder.rpartition("/")[0]
+        if parent in _ROOTS and f"{folder}/setup.py" not in texts:
+            yield folder
+
+
+def _listed(texts: Mapping[str, str], product: Product) -> tuple[set[str], str]:
+    """Return the sources that the distribution's Python builds list, and the first such build."""
+    sources, listed, basis = sources_of(texts), set[str](), ""
+    for path, text in texts.items() if product.installs else ():
+        if path.endswith(".py") and EXTENSIONS.search(text) and product.has(path):
+            folder = PurePosixPath(path).parent
+            here = {
+                source
+                for name in _names(text)
+                for source in named(name, folder, sources)
+                if "*" not in name or not _depth(source, product.others)
+            }
+            basis = basis or (path if here else "")
+            listed |= here
+    return (listed, basis) if any(path.endswith(".cu") for path in listed) else (set(), "")
+
+
+def _names(text: str) -> Iterator[str]:
+    try:
+        nodes = list(ast.walk(ast.parse(text)))
+    except (SyntaxError, ValueError, RecursionError):
+        return
+    for node in nodes:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            name = node.value
+            if len(name) < 200 and SOURCE.search(name):
+                yield f"*{name}" if name.startswith(".") and "/" not in name else name
+
+
+def read_commands(text: str, root: str) -> Mapping[str, tuple[str, ...]]:
+    """Return the sources below `root` of a compile_commands.json, with their include folders and
+    definitions. Raises `ValueError` for other JSON.
+    """
+    commands: dict[str, tuple[str, ...]] = {}
+    for entry in json.loads(text):
+        folder = PurePosixPath(str(entry.get("directory", root)))
+        path = str(folder / str(entry.get("file", "")))
+        words = entry.get("arguments") or shlex.split(str(entry.get("command", "")))
+        if path.startswith(f"{root}/"):
+            commands[path.removeprefix(f"{root}/")] = tuple(_flags(list(map(str, words)), folder))
+    return commands
+
+
+def _flags(words: list[str], folder: PurePosixPath) -> Iterator[str]:
+    pending = ""
+    for word in words:
+        if pending:
+            yield from (pending, str(folder / word) if pending != "-D" else word)
+            pending = ""
+        elif word in {"-I", "-isystem", "-iquote", "-D", "-U"}:
+            pending = word
+        elif word.startswith("-I"):
+            yield f"-I{folder / word[2:]}"
+        elif _TOLD.match(word):
+            yield word
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """The sources of a tree, and by the last part of their paths."""
+
+    paths: tuple[str, ...]
+    by_name: Mapping[str, list[str]]
+
+
+def sources_of(texts: Mapping[str, str]) -> Sources:
+    """Return the sources and headers among `texts`."""
+    paths = tuple(path for path in texts if SOURCE.search(path))
+    by_name: dict[str, list[str]] = {}
+    for path in paths:
+        by_name.setdefault(path.rpartition("/")[2], []).append(path)
+    return Sources(paths, by_name)
+
+
+def named(name: str, folder: PurePosixPath, sources: Sources) -> Iterator[str]:
+    """Yield the sources that a name or pattern of a build in `folder` means."""
+    pattern = re.sub(r"\$[{(]\w+[)}]/?", "", name)
+    outside = pattern.startswith("../")
+    pattern = re.sub(r"\A(?:\.\.?/)+", "", pattern).lstrip("/")
+    if not pattern.strip("*./"):
+        return
+    last = pattern.rpartition("/")[2]
+    exact = posixpath.normpath(folder / name)
+    if exact in sources.by_name.get(last, ()):
+        yield exact
+        return
+    candidates = sources.paths if "*" in last or "?" in last else sources.by_name.get(last, ())
+    for source in candidates:
+        inside = outside or folder == PurePosixPath(".") or source.startswith(f"{folder}/")
+        if inside and (fnmatch(source, pattern) or fnmatch(source, f"*/{pattern}")):
+            yield source
+
+
+def include_graph(
+    texts: Mapping[str, str],
+) -> tuple[Mapping[str, set[str]], Mapping[str, set[str]]]:
+    """Return for each source the headers of the tree that it includes, and the other way round."""
+    sources = sources_of(texts)
+    includes: dict[str, set[str]] = {}
+    users: dict[str, set[str]] = {}
+    for path in sources.paths:
+        includes[path] = {
+            header
+            for name in _INCLUDE.findall(texts[path])
+            for header in _headers(name, path, sources)
+        }
+        for header in includes[path]:
+            users.setdefault(header, set()).add(path)
+    return includes, users
+
+
+def _headers(name: str, path: str, sources: Sources) -> list[str]:
+    """Return the headers of the tree that an include in `path` means: the nearest ones."""
+    beside = posixpath.normpath(posixpath.join(posixpath.dirname(path), name))
+    candidates = sources.by_name.get(name.rpartition("/")[2], [])
+    if beside in candidates:
+        return [beside]
+    plain = name.lstrip("./")
+    fitting = [header for header in candidates if f"/{header}".endswith(f"/{plain}")]
+    if len(fitting) < 2:
+        return fitting
+    near = {header: len(posixpath.commonprefix((header, path))) for header in fitting}
+    return [header for header in fitting if near[header] == max(near.values())]
+
+
+def followed(starts: Iterable[str], edges: Mapping[str, set[str]]) -> set[str]:
+    """Return `starts`, and everything that the edges lead to from there."""
+    visited = set(starts)
+    pending = list(visited)
+    while pending:
+        new = edges.get(pending.pop(), set()) - visited
+        visited |= new
+        pending += new
+    return visited

@@ -1,0 +1,41 @@
+"""The projects of examples/: built and verified on the CPU, as their README says."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from projects import REPOSITORY, Project
+
+pytestmark = [pytest.mark.docker, pytest.mark.network]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("server"),
+        pytest.param("finetune", marks=pytest.mark.exhaustive),
+        pytest.param("extension", marks=pytest.mark.exhaustive),
+    ],
+)
+def test_an_example_is_built_and_verified(name: str, tmp_path: Path) -> None:
+    project = Project(root=tmp_path, environment=dict(os.environ))
+    project.invoke("init").expect(0)
+    shutil.copytree(REPOSITORY / "examples" / name, tmp_path, dirs_exist_ok=True)
+    try:
+        project.invoke("build", "--vendor", "cpu", timeout=900).expect(0)
+        # The session `stack` alone: the others are about the image of torch, which is others' test.
+        project.verify(("load", "stack"), "--vendor", "cpu", "--image", name, timeout=600).expect(0)
+        cell = f"cpu-x86_64-py311-torch2130-{name}"
+        checks = project.checks(cell, "x86_64")
+        ran = {
+            check: outcome
+            for (session, check), (outcome, _) in checks.items()
+            if session == "stack"
+        }
+        (run,) = [check for check in ran if check.endswith(": runs")]
+        assert ran[run] == "passed"
+    finally:
+        project.invoke("clean", "--vendor", "cpu").expect(0)

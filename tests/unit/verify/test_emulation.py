@@ -1,0 +1,309 @@
+"""`verify --emulate` around a stand-in for AMD's emulator (tests/stand_in_rocjitsu.py): sessions
+run below it and only there, and without a dispatched kernel nothing counts.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import a_built_image, a_cell
+from fakes import FakeEngine
+from stand_in_rocjitsu import device, stand_in_emulator, stand_in_rocm_torch
+
+import warpfront_checks
+from warpfront.cli.sessions import claims_for_target
+from warpfront.errors import InputError, NotVerifiedError
+from warpfront.images.built import BuiltImage
+from warpfront.images.engine import RunRequest
+from warpfront.images.labels import CONTENT_HASH
+from warpfront.matrix.cell import Cell
+from warpfront.pipeline.verifying import CellVerification, RunOptions
+from warpfront.system.progress import Line
+from warpfront.system.store import Store
+from warpfront.verify.emulation import EMULATED_SESSIONS, DispatchLog, as_leads, find_emulator
+from warpfront.verify.failures import failure_of
+from warpfront.verify.results import CheckResult, Outcome, Verification
+from warpfront.verify.seal import sealed
+from warpfront.verify.verdict import outcome_of
+from warpfront.wheels.project_folders import Folders
+from warpfront_checks.check_options import CheckOptions
+
+pytestmark = pytest.mark.process
+CHECKS = Path(warpfront_checks.__file__).parents[1]
+# What a session leaves: real `device` findings of this process, and a kernel by HIP.
+SESSION = """
+import json, os, sys
+from pathlib import Path
+from types import SimpleNamespace as N
+sys.path.append(os.environ["STAND_IN_SOURCE"])
+import torch as hip
+from warpfront.cli.sessions import claims_for_target
+from warpfront_checks.claimed_device import find_device
+from warpfront_checks.hardware import Machine, read_hardware
+from warpfront_checks.results import Recorder, CheckFinding, Check
+session, results = sys.argv[1], Path(os.environ["STAND_IN_RESULTS"])
+fault = os.environ.get("STAND_IN_FAULT", "")
+recorder = Recorder(session=session, target="gfx942", folder=results)
+recorder.plan(["one"] if session == "load" else ["device", "one"])
+if session != "load":
+    one = N(name="AMD Instinct MI300X", gcnArchName="gfx942:sramecc+:xnack-", major=9, minor=0,
+            total_memory=206141652992, multi_processor_count=304)
+    cuda = N(is_available=lambda: True, init=lambda: None, get_arch_list=list,
+             device_count=lambda: 1, get_device_properties=lambda index: one)
+    torch = N(__version__="2.14.1", cuda=cuda, _C=N(), version=N(cuda=None, hip="7.14"))
+    find_device(claims_for_target("gfx942"), recorder, torch, read_hardware(Machine()))
+    if fault != "idle":
+        hip.hip.hipLaunched(b"Cijk_gemm")
+outcome = "failed" if fault == "finding" else "passed"
+recorder.run([Check(name="one", find=lambda: CheckFinding(outcome=outcome, reason="inf for 3"))])
+passed = recorder.finish()
+word = "success" if passed else "failed"
+(results / "nox.json").write_text(json.dumps({"sessions": [{"name": session, "result": word}]}))
+"""
+
+
+@dataclasses.dataclass
+class World:
+    """A cell for gfx942, its image, an emulator, and an engine that runs commands as processes."""
+
+    cell: Cell
+    built: BuiltImage
+    emulator: Path
+    folder: Path
+    engine: FakeEngine
+    fault: str = ""
+
+    def verify(self, *sessions: str) -> Verification:
+        found = CellVerification(
+            cell=self.cell,
+            claims=claims_for_target("gfx942"),
+            built=self.built,
+            folders=folders_in(self.folder),
+            toolbox=self.folder,
+            sessions=sessions or EMULATED_SESSIONS,
+            effort=CheckOptions(),
+            options=RunOptions(emulate=str(self.emulator), limit_seconds=77),
+        ).run(self.engine, self.engine.host_devices(), Silent())
+        assert isinstance(found, Verification)
+        return found
+
+    def in_a_process(self, request: RunRequest, on_line: Line) -> int:
+        """Each bind is this machine's own path, and python3 of the image is this Python."""
+        places = {bind.target: str(bind.source) for bind in request.binds}
+        places |= {"/warpfront/src/warpfront_checks/enter.py": str(self.folder / "session.py")}
+        argv = [mapped(word, places) for word in request.command]
+        environment = {
+            **os.environ,
+            **request.environment,
+            "ROCJITSU_RUNTIME_DIR": str(self.folder),
+            "PYTHONPATH": os.pathsep.join([str(self.folder), *filter(None, sys.path)]),
+            "PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}",
+            "STAND_IN_RESULTS": places["/results"],
+            "STAND_IN_SOURCE": str(CHECKS),
+            "STAND_IN_FAULT": self.fault,
+        }
+        ended = subprocess.run(
+            argv,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        for line in ended.stdout.splitlines():
+            on_line(line)
+        return ended.returncode
+
+
+def folders_in(folder: Path) -> Folders:
+    return Folders(root=folder, cache=folder, store=Store(folder / "build"))
+
+
+class Silent:
+    def say(self, text: str) -> None: ...
+    def advance(self, what: str, done_bytes: int, total_bytes: int) -> None: ...
+    def step(self, cell_id: str, text: str) -> None: ...
+    def line(self, cell_id: str, text: str) -> None: ...
+
+
+def mapped(word: str, places: dict[str, str]) -> str:
+    for target in sorted(places, key=len, reverse=True):
+        if word == target or word.startswith(f"{target}/"):
+            return places[target] + word.removeprefix(target)
+    return word
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    cell = a_cell(vendor="amd", targets=("gfx942",))
+    engine = FakeEngine()
+    image = engine.build(cell.local_reference, {CONTENT_HASH: "aa"})
+    built = a_built_image(cell, image_id=image.id, content_hash="aa")
+    stand_in_rocm_torch(tmp_path)
+    (tmp_path / "session.py").write_text(SESSION)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/python3").symlink_to(sys.executable)
+    emulator = stand_in_emulator(tmp_path / "emulator")
+    made = World(cell, built, emulator, tmp_path, engine)
+    engine.programs["/emulator/bin/rocjitsu"] = made.in_a_process
+    engine.programs["/emulator/bin/mirage"] = made.in_a_process
+    return made
+
+
+def outcomes(found: Verification, name: str) -> list[tuple[str, str]]:
+    return [(c.outcome.value, c.reason) for c in found.checks if c.name == name]
+
+
+@pytest.mark.parametrize("launcher", ["rocjitsu", "mirage"])
+def test_each_session_runs_below_the_emulator_and_the_whole_is_emulated(
+    world: World, launcher: str
+) -> None:
+    (world.emulator / "bin/rocjitsu").rename(world.emulator / "bin" / launcher)
+    found = world.verify()
+    assert outcome_of(found) is Outcome.EMULATED
+    assert found.sessions == EMULATED_SESSIONS
+    dispatched = [reason.split()[0] for _, reason in outcomes(found, "emulation")]
+    assert dispatched == ["0", "1", "1", "1"]
+    assert {outcome for outcome, _ in outcomes(found, "device")} == {"emulated"}
+    assert found.environment["emulator"] == {
+        "root": str(world.emulator.resolve()),
+        "launcher": launcher,
+        "config": "share/rocjitsu/configs/gfx942_cdna3_kmd.json",
+    }
+    failure = failure_of([found])
+    assert failure is not None
+    assert failure.exit_code == 34
+
+
+def test_a_container_gets_no_more_rights_and_a_limit_of_its_own(world: World) -> None:
+    world.verify()
+    assert len(world.engine.requests) == len(EMULATED_SESSIONS)
+    for request, session in zip(world.engine.requests, EMULATED_SESSIONS, strict=True):
+        writable = [bind.target for bind in request.binds if bind.writable]
+        assert writable == ["/results"]
+        assert request.time_limit_seconds == 77
+        assert not request.devices.nodes
+        assert not request.devices.cdi
+        assert request.command[:4] == (
+            "/emulator/bin/rocjitsu", "--config", "/warpfront/emulator.json", "--",
+        )  # fmt: skip
+        assert request.command[request.command.index("--", 4) - 1] == session
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("silent", "nothing was emulated: no dispatch in the log of warpfront_canary_"),
+        ("unnamed", "; the log names none of 2 kernels"),
+        ("wrong", "a wrong result of warpfront_canary_"),
+        ("wrong", "the canary kernel did not compute: it wrote [0, 10, 13, 16]"),
+        ("idle", "nothing was emulated: no kernel of numerics was dispatched"),
+    ],
+)
+def test_without_proof_of_work_nothing_was_emulated(world: World, fault: str, said: str) -> None:
+    world.fault = fault
+    found = world.verify("numerics")
+    assert outcome_of(found) is Outcome.ERROR
+    assert said in " ".join(reason for _, reason in outcomes(found, "emulation"))
+
+
+def test_a_launcher_that_cannot_begin_is_an_error_with_its_words(world: World) -> None:
+    (world.emulator / "lib/librocjitsu.so").rename(world.emulator / "lib/librocjitsu_kmd.so")
+    found = world.verify("load")
+    assert outcome_of(found) is Outcome.ERROR
+    assert "rocjitsu: could not find librocjitsu.so" in outcomes(found, "emulation")[0][1]
+
+
+@pytest.mark.parametrize(
+    ("fault", "name", "said"),
+    [
+        ("finding", "one", "a lead, seen in emulation only: inf for 3"),
+        ("race", "emulation", "a lead, seen in emulation only: 2 races, the first in warpfront_c"),
+    ],
+)
+def test_a_failure_is_a_lead(world: World, fault: str, name: str, said: str) -> None:
+    world.fault = fault
+    found = world.verify("numerics")
+    assert outcome_of(found) is Outcome.FAILED
+    assert outcomes(found, name)[-1] == ("failed", outcomes(found, name)[-1][1])
+    assert any(reason.startswith(said) for _, reason in outcomes(found, name))
+    failure = failure_of([found])
+    assert isinstance(failure, NotVerifiedError)
+    assert "is a lead: try it on hardware" in failure.hint
+
+
+def test_a_result_of_hardware_stays(world: World) -> None:
+    emulated = world.verify("golden")
+    hardware = dataclasses.replace(
+        emulated,
+        checks=tuple(
+            dataclasses.replace(check, outcome=Outcome.PASSED) for check in emulated.checks
+        ),
+        environment={"effort": {"quick": False}},
+    )
+    store = folders_in(world.folder).store
+    store.save(world.cell.id, "verify-gfx942", sealed(hardware, ended="2026-11-27T12:00:00+00:00"))
+    world.verify("golden")
+    kept = store.load(world.cell.id, "verify-gfx942", (Verification,))
+    assert kept is not None
+    assert outcome_of(kept) is Outcome.PASSED
+
+
+def test_the_configuration_is_found_by_what_it_holds(tmp_path: Path) -> None:
+    root = stand_in_emulator(tmp_path / "emulator")
+    found = find_emulator(root, "amd", "gfx942")
+    assert found.config_file.endswith("gfx942_cdna3_kmd.json")
+    assert found.config["plugins"] == {"race": {}}
+    (root / "elsewhere").mkdir()
+    (root / "elsewhere/gfx90a_next_year.json").write_text(json.dumps(device(90010)))
+    assert find_emulator(root, "amd", "gfx90a").config_file == "elsewhere/gfx90a_next_year.json"
+
+
+@pytest.mark.parametrize(
+    ("vendor", "target", "gone", "said"),
+    [
+        ("nvidia", "sm_90", "", "there is no emulator for sm_90"),
+        ("amd", "gfx1100", "", "no gfx1100*.json below it describes one device"),
+        ("amd", "gfx942", "bin/rocjitsu", "no bin/rocjitsu or bin/mirage there"),
+        ("amd", "gfx942", "lib/librocjitsu.so", "no lib/librocjitsu.so there"),
+    ],
+)
+def test_what_cannot_be_emulated_is_said_before_a_container(
+    tmp_path: Path, vendor: str, target: str, gone: str, said: str
+) -> None:
+    root = stand_in_emulator(tmp_path / "emulator")
+    if gone:
+        (root / gone).unlink()
+    with pytest.raises(InputError) as refused:
+        find_emulator(root, vendor, target)
+    assert said in refused.value.message
+
+
+def test_again_does_not_apply() -> None:
+    with pytest.raises(InputError, match="--again does not apply"):
+        RunOptions(emulate="/x", again=2)
+
+
+def test_a_line_of_another_program_is_no_proof() -> None:
+    log = DispatchLog(canary="warpfront_canary_1")
+    for line in ("Kernel dispatch: warpfront_canary_1", '[rocjitsu] Kernel dispatch: "other"'):
+        log.add(line)
+    assert not log.is_dispatched
+    assert not log.is_computed
+    assert log.dispatches == 1
+
+
+def test_only_failures_become_leads() -> None:
+    checks: list[Any] = [
+        CheckResult(session="golden", name=o.value, outcome=o, reason="r", seconds=0.0)
+        for o in Outcome
+    ]
+    led = {check.name for check in as_leads(checks) if check.reason.startswith("a lead")}
+    assert led == {"failed", "error"}

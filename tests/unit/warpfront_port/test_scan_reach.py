@@ -1,0 +1,97 @@
+"""What the root's build reaches decides; other builds of a tree are things to check."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from warpfront_port.commands.scanning import scan_tree, verdict_of
+from warpfront_port.scan.reach import read_commands, read_product
+from warpfront_port.scan.targets import read_target
+
+PTX = '__global__ void k(int* o) { asm("mov.u32 %0, %laneid;" : "=r"(o[0])); }\n'
+KERNEL = "__global__ void k(float* o) { o[0] = 1; }\n"
+SETUP = (
+    "import torch\nfrom setuptools import setup\n"
+    "from torch.utils.cpp_extension import CUDAExtension\n"
+    "macros = []\nif torch.version.hip:\n    macros += [('ON_AMD', None)]\n"
+    "setup(ext_modules=[CUDAExtension('k', ['csrc/k.cu'], define_macros=macros)])\n"
+)
+
+
+def line(root: Path, files: dict[str, str]) -> str:
+    for path, text in files.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text, encoding="utf-8")
+    found = scan_tree(root, read_target("gfx942"), processes=1)
+    return verdict_of(found, found.findings).line
+
+
+@pytest.mark.parametrize(
+    ("files", "begins"),
+    [
+        ({"csrc/k.cu": KERNEL}, "gfx942: runs as it is"),
+        ({"csrc/k.cu": PTX}, "gfx942: will not build"),
+        ({"csrc/k.cu": KERNEL, "other/p.cu": PTX}, "gfx942: runs as it is"),
+        ({"csrc/k.cu": '#include "p.h"\n', "csrc/p.h": PTX}, "gfx942: will not build"),
+        ({"csrc/k.cu": KERNEL, "z/setup.py": SETUP, "z/csrc/k.cu": PTX}, "gfx942: runs as it is"),
+    ],
+)
+def test_what_the_root_lists_decides(tmp_path: Path, files: dict[str, str], begins: str) -> None:
+    assert line(tmp_path, {"setup.py": SETUP, **files}).startswith(begins)
+
+
+def test_a_build_without_a_branch_for_amd_is_not_determined(tmp_path: Path) -> None:
+    plain = SETUP.replace("torch.version.hip", "torch.version.cuda")
+    assert "not determined" in line(tmp_path, {"setup.py": plain, "csrc/k.cu": KERNEL})
+
+
+def test_modules_outside_of_the_packages_are_things_to_check(tmp_path: Path) -> None:
+    files = {
+        "pyproject.toml": "[project]\nname = 'p'\n",
+        "p/__init__.py": "",
+        "jobs/a.py": "import pynvml\n",
+    }
+    assert line(tmp_path, files).startswith("gfx942: runs as it is")
+    assert "run time" in line(tmp_path, {"p/b.py": "import pynvml\n"})
+
+
+def test_without_a_build_at_the_root_all_distributions_decide(tmp_path: Path) -> None:
+    files = {"a/setup.py": SETUP, "a/csrc/k.cu": KERNEL, "b/setup.py": SETUP, "b/csrc/k.cu": PTX}
+    assert line(tmp_path, files).startswith("gfx942: will not build")
+
+
+def test_compile_commands_say_what_is_reached_and_how(tmp_path: Path) -> None:
+    root = str(tmp_path.resolve())
+    entries = [
+        {
+            "directory": f"{root}/build",
+            "command": f"nvcc -I../inc -DX=1 -O2 -std=c++17 -c {root}/a.cu",
+            "file": f"{root}/a.cu",
+        },
+        {"directory": root, "command": "nvcc /elsewhere/b.cu", "file": "/elsewhere/b.cu"},
+    ]
+    commands = read_commands(json.dumps(entries), root)
+    assert commands == {"a.cu": (f"-I{root}/build/../inc", "-DX=1", "-std=c++17")}
+    files = {"a.cu": KERNEL, "old/p.cu": PTX, "build/compile_commands.json": json.dumps(entries)}
+    assert "not determined" in line(tmp_path, files)
+
+
+def test_the_nearest_header_of_a_name_is_the_one_that_is_included() -> None:
+    texts = {
+        "setup.py": SETUP,
+        "csrc/k.cu": '#include "u.h"\n',
+        "csrc/u.h": "",
+        "other/u.h": PTX,
+    }
+    product = read_product(texts, {})
+    assert product.code == {"csrc/k.cu", "csrc/u.h"}
+    assert product.basis == "setup.py"
+
+
+def test_a_conda_environment_beside_an_installable_root_is_a_thing_to_check(tmp_path: Path) -> None:
+    environment = "name: x\ndependencies:\n  - cudatoolkit=11.3\n"
+    assert "will not build" in line(tmp_path, {"a.py": "", "environment.yml": environment})
+    assert "runs as it is" in line(tmp_path, {"pyproject.toml": "[project]\nname = 'p'\n"})
