@@ -10,6 +10,7 @@ from warpfront_checks.cases.catalogue.lists import LISTS
 from warpfront_checks.cases.catalogue.losses import LOSSES
 from warpfront_checks.cases.catalogue.moves import MOVES
 from warpfront_checks.cases.catalogue.norms import NORMS
+from warpfront_checks.cases.catalogue.patterns import PATTERNS
 from warpfront_checks.cases.catalogue.products import (
     ATTENTION,
     CONVOLUTIONS,
@@ -35,6 +36,7 @@ TOPICS: Mapping[str, tuple[Operation, ...]] = {
     "norms": NORMS,
     "losses": LOSSES,
     "images": IMAGES,
+    "patterns": PATTERNS,
     "systems": SYSTEMS,
     "transforms": TRANSFORMS,
     "sparse": SPARSE,
