@@ -13,6 +13,7 @@ from functools import partial
 import torch
 
 from warpfront_checks.cases.run import lacks_kernel
+from warpfront_checks.cases.session import SEEN_ON
 from warpfront_checks.check_options import CheckOptions
 from warpfront_checks.edge_cases.answers import (
     USUAL,
@@ -33,7 +34,7 @@ from warpfront_checks.results import SKIPPED, Check, CheckFinding, Recorder, fai
 
 SHOWN = 20
 # The longest classes, each of which starts in a lane of its own.
-LONG = ("sizes", "memory formats", "kept state", "kinds of numbers", "axes", "long", "shapes")
+LONG = ("image formats", "kept state", "kinds of numbers", "axes", "long", "shapes")
 
 
 @dataclass(kw_only=True)
@@ -91,13 +92,20 @@ def class_checks(device: str, effort: CheckOptions, recorder: Recorder) -> list[
 
 def claimed_classes(device: str, recorder: Recorder) -> list[HazardClass]:
     """Return the classes that can run on the device, and report the others to the recorder
-    with a reason.
+    with a reason. Those that the case engine replaces there are neither.
     """
-    obstacles = {hazard.name: _obstacle(hazard, device) for hazard in HAZARDS}
+    classes = [hazard for hazard in HAZARDS if not is_replaced(hazard, device)]
+    obstacles = {hazard.name: _obstacle(hazard, device) for hazard in classes}
     for name, reason in obstacles.items():
         if reason:
             recorder.note_unclaimed(name, reason)
-    return [hazard for hazard in HAZARDS if not obstacles[hazard.name]]
+    return [hazard for hazard in classes if not obstacles[hazard.name]]
+
+
+def is_replaced(hazard_class: HazardClass, device: str) -> bool:
+    """Return whether cases of the engine are claimed on a device in place of a class."""
+    claimed = [kind_of(device) in SEEN_ON.get(topic, ()) for topic in hazard_class.topics]
+    return bool(claimed) and all(claimed)
 
 
 def find_class(name: str, device: str, effort: CheckOptions) -> CheckFinding:
