@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from warpfront_checks.edge_cases.answers import (  # noqa: E402
 from warpfront_checks.edge_cases.hazard_checks import class_named, judge_rows  # noqa: E402
 from warpfront_checks.edge_cases.hazard_table import HAZARDS  # noqa: E402
 from warpfront_checks.edge_cases.narrow_types import _decoded  # noqa: E402
+from warpfront_checks.edge_cases.sized import answers_of, exactly  # noqa: E402
 from warpfront_checks.results import Recorder  # noqa: E402
 
 QUICK = CheckOptions(quick=True, seeds=(0,))
@@ -124,12 +126,47 @@ def test_rows_are_checks_of_a_session_and_one_that_raises_stops_no_other(
     ]
 
 
+@pytest.mark.parametrize("row", class_named("sizes").hazards, ids=lambda row: row.name)
+def test_one_wrong_number_is_noticed_whichever_size_was_tried(row: Any) -> None:
+    """The last number of each output is off by half of the largest."""
+    of, ground = (
+        row.answers.args[0],
+        CaseContext(device="cpu", dtype=torch.float32, seed=0, quick=True),
+    )
+
+    changed: list[str] = []
+
+    def call(sizes: Any, *tensors: Any) -> Any:
+        output = of.call(sizes, *tensors)
+        if tensors[0].dtype == torch.float64 or not output.numel():
+            return output
+        changed.append(str(sizes))
+        last = torch.zeros(output.numel(), dtype=output.dtype)
+        last[-1] = output.abs().max() / 2 + 1 if output.is_floating_point() else 1
+        last = last.view(output.shape)
+        return output ^ last if output.dtype == torch.bool else output + last
+
+    seen = [answer_fault(one)[0] for one in answers_of(replace(of, call=call), ground)]
+    assert sum("output" in one for one in seen) == len(changed) > 0
+
+
 def test_no_drawn_logit_leaves_the_range_of_halves() -> None:
     """Refused what is right at this seed: one of 4,099 was infinite, and the right answer NaN."""
     far = class_named("far out")
     rows = [row for row in far.hazards if row.name == "logarithms of sums"]
     judged = judge_rows(far, rows, "cpu", ("float16",), CheckOptions(seeds=(37913944,)))
     assert judged.faults == []
+
+
+def test_sizes_are_tried_one_by_one_and_two_by_two_within_what_can_be_borne() -> None:
+    of = exactly(lambda _, x, y: x @ y, "m k, k 4", m=2, k=(3, 300))
+    asked = list(of.tried(quick=False))
+    assert {"m": 65_539, "k": 3} in asked
+    assert {"m": 67, "k": 69} in asked
+    assert max(one["k"] for one in asked) == 300
+    assert of.shaped({"m": 2, "k": 3}) == [(2, 3), (3, 4)]
+    wide = exactly(lambda _, x: x, "a b", a=9000)
+    assert {"a": 9000, "b": 65_539} not in wide.tried(quick=False)
 
 
 def test_a_class_is_replaced_where_each_of_its_topics_is_claimed(
@@ -147,7 +184,7 @@ def test_what_was_seen_on_one_vendor_says_nothing_of_anothers_kernels(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     judged = [one.name for one in HAZARDS if one.seen_on]
-    assert judged == ["kinds of numbers", "options", "lists"]
+    assert judged == ["kinds of numbers", "options", "lists", "sizes"]
     for hip, right in ((None, True), ("6.4.1", False)):
         monkeypatch.setattr(torch.version, "hip", hip)
         assert {one.judges("cuda") for one in HAZARDS if one.seen_on} == {right}

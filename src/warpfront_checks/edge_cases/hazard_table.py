@@ -9,7 +9,7 @@ from warpfront_checks.edge_cases.complex_numbers import COMPLEX_NUMBERS
 from warpfront_checks.edge_cases.extreme_values import FAR_OUT
 from warpfront_checks.edge_cases.frequencies import FREQUENCIES
 from warpfront_checks.edge_cases.int64_indexing import VAST
-from warpfront_checks.edge_cases.layouts import IMAGE_FORMATS, LAYOUTS
+from warpfront_checks.edge_cases.layouts import LAYOUTS
 from warpfront_checks.edge_cases.lengths import LENGTHS
 from warpfront_checks.edge_cases.linear_systems import LINEAR_SYSTEMS
 from warpfront_checks.edge_cases.lists import LISTS
@@ -22,6 +22,7 @@ from warpfront_checks.edge_cases.out_and_inplace import DESTINATIONS
 from warpfront_checks.edge_cases.random_numbers import RANDOM_NUMBERS
 from warpfront_checks.edge_cases.repeatable import REPEATABLE
 from warpfront_checks.edge_cases.shape_sweep import SHAPES
+from warpfront_checks.edge_cases.sized_calls import SIZES
 from warpfront_checks.edge_cases.stateful_ops import KEPT_STATE
 from warpfront_checks.edge_cases.streaming import STREAMING
 from warpfront_checks.edge_cases.value_distributions import KINDS_OF_NUMBERS
@@ -34,7 +35,6 @@ HAZARDS: tuple[HazardClass, ...] = (
     LENGTHS,
     VAST,
     LAYOUTS,
-    IMAGE_FORMATS,
     KEPT_STATE,
     CLASS_TARGETS,
     ORDERING,
@@ -54,4 +54,5 @@ HAZARDS: tuple[HazardClass, ...] = (
     KINDS_OF_NUMBERS,
     OPTIONS,
     LISTS,
+    SIZES,
 )

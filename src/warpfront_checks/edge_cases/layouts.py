@@ -119,7 +119,52 @@ def both_ways(
             yield answer(f"gradient {place} of {form}", mine, leaf.grad)
 
 
+CONVOLUTIONS: dict[str, tuple[Callable[..., Tensor], tuple[int, ...], tuple[int, ...]]] = {
+    "3 to 5": (partial(functional.conv2d, padding=1), (2, 3, 9, 7), (5, 3, 3, 3)),
+    "1 to 1": (functional.conv2d, (2, 1, 9, 7), (1, 1, 3, 3)),
+    "7 to 33": (partial(functional.conv2d, stride=2), (3, 7, 11, 13), (33, 7, 3, 3)),
+    "17 to 9, kernel 1": (functional.conv2d, (2, 17, 5, 7), (9, 17, 1, 1)),
+    "groups of 3": (partial(functional.conv2d, groups=3, padding=1), (2, 9, 7, 7), (15, 3, 3, 3)),
+    "depthwise 7": (partial(functional.conv2d, groups=7, padding=1), (2, 7, 9, 9), (7, 1, 3, 3)),
+    "depthwise 33": (
+        partial(functional.conv2d, groups=33, padding=2, dilation=2),
+        (2, 33, 9, 9),
+        (33, 1, 3, 3),
+    ),
+    "64 to 64": (partial(functional.conv2d, padding=1), (2, 64, 7, 7), (64, 64, 3, 3)),
+    "one row of 5": (partial(functional.conv2d, padding=(0, 2)), (2, 5, 1, 33), (3, 5, 1, 5)),
+    "transposed 5 to 3": (
+        partial(functional.conv_transpose2d, stride=2, output_padding=1),
+        (2, 5, 5, 7),
+        (5, 3, 3, 3),
+    ),
+}
+
+
+_TWO = ("contiguous", "channels_last")
+MIXED = (
+    *product(_TWO, _TWO),
+    ("shifted", "shifted"),
+    ("window", "swapped"),
+    ("spread", "contiguous"),
+)
 SOME = ("some channels",)
+
+
+def _convolution(
+    name: str, ground: CaseContext, formats: Sequence[tuple[str, str]] = MIXED
+) -> Iterator[Answer]:
+    call, shape, kernel = CONVOLUTIONS[name]
+    x, weight = ground.few(*shape) * 2, ground.few(*kernel) + ground.few(*kernel)
+    for pair in formats:
+        # A native convolution may keep a sum in parts.
+        # Winograd's and Fourier's transforms round on the way; a fault here is at least 1.
+        off = {"roundings": 2.0} if ground.half else {"slack": 0.01}
+        yield from both_ways(
+            call, ground, [x, weight], pair, f", {' and '.join(pair)}", ulps=1, **off
+        )
+
+
 # Sampling points of an image: inside, on its edges and corners, and beyond them.
 LOOKED_AT = torch.tensor(
     [[-1, -1], [1, 1], [-0.875, 0.25], [0.0625, 0.625], [1.25, -1.25], [0.375, -1], [1, 0.25]]
@@ -326,12 +371,96 @@ def _written(ground: CaseContext) -> Iterator[Answer]:
             yield Answer(f"{name} into {form}", destination, expected, slack=off)
 
 
+BINARY: dict[str, tuple[Callable[..., Tensor], Callable[..., Any]]] = {
+    "add": (torch.add, np.add),
+    "mul": (torch.mul, np.multiply),
+    "where": (lambda a, b: torch.where(a > b, a, b), np.maximum),
+    "copy": (lambda a, b: torch.empty_like(a).copy_(b), lambda _, b: b),
+}
 VIEWS: dict[str, Change] = {
     **PICTURES,
     "turned": lambda x: x.permute(3, 1, 0, 2).contiguous().permute(2, 1, 3, 0),
     "expanded": lambda x: x[:, :1].expand_as(x),
     "one number": lambda x: x[:1, :1, :1, :1].expand_as(x),
 }
+
+
+def _binary(name: str, ground: CaseContext) -> Iterator[Answer]:
+    """Check each format against each other one: the two operands have different strides."""
+    call, numbers = BINARY[name]
+    x, y = ground.whole(3, 5, 7, 9), ground.whole(3, 5, 7, 9)
+    for view, other in product(VIEWS, VIEWS):
+        actual = call(VIEWS[view](ground.send(x)), VIEWS[other](ground.send(y)))
+        expected = numbers(array(VIEWS[view](x)), array(VIEWS[other](y)))
+        yield Answer(f"{view} and {other}", actual, expected)
+
+
+def _products(ground: CaseContext) -> Iterator[Answer]:
+    """Check operands with strides, offsets and repeats, and results in strided memory."""
+    a, b = ground.whole(2, 33, 65), ground.whole(2, 65, 17)
+    forms: dict[str, Change] = {
+        "contiguous": torch.clone,
+        "swapped": _swapped,
+        "shifted": _shifted,
+        "spread": _spread,
+        "window": _outside,
+        "repeated": lambda x: x[:1].expand_as(x),
+    }
+    for form, other in product(forms, forms):
+        lhs, rhs = forms[form](ground.send(a)), forms[other](ground.send(b))
+        exact = array(forms[form](a)) @ array(forms[other](b))
+        yield Answer(f"bmm, {form} and {other}", torch.bmm(lhs, rhs), exact, ulps=1)
+        yield Answer(f"mm, {form} and {other}", lhs[1] @ rhs[1], exact[1], ulps=1)
+        spread = _spread(ground.send(torch.zeros(33, 17)))
+        torch.mm(lhs[1], rhs[1], out=spread)
+        yield Answer(f"mm into strides, {form} and {other}", spread, exact[1], ulps=1)
+    # A vector as the bias, with strides of 0.
+    actual = torch.addmm(
+        ground.send(torch.ones(1)).expand(33, 17),
+        ground.send(a[0]),
+        ground.send(b[0]),
+        beta=2,
+        alpha=3,
+    )
+    yield Answer("addmm", actual, 2 + 3 * array(a[0] @ b[0]), ulps=1)
+
+
+REDUCED: dict[str, tuple[Callable[[Tensor, int], Tensor], Callable[[Any, int], Any]]] = {
+    "sum": (lambda x, axis: x.sum(axis), lambda a, axis: a.sum(axis)),
+    "amax": (lambda x, axis: x.amax(axis), lambda a, axis: a.max(axis)),
+    "argmax": (lambda x, axis: x.argmax(axis), lambda a, axis: a.argmax(axis)),
+    "cumsum": (lambda x, axis: x.cumsum(axis), lambda a, axis: a.cumsum(axis)),
+    "sort": (lambda x, axis: x.sort(axis).values, lambda a, axis: np.sort(a, axis)),
+    "softmax": (
+        lambda x, axis: x.softmax(axis),
+        lambda a, axis: np.exp(a) / np.exp(a).sum(axis, keepdims=True),
+    ),
+}
+
+
+def _reduced(name: str, ground: CaseContext) -> Iterator[Answer]:
+    call, numbers = REDUCED[name]
+    x = torch.randperm(3 * 5 * 7 * 9, generator=ground.generator).reshape(3, 5, 7, 9)
+    x = x.remainder(251).double() / (64 if name == "softmax" else 1)
+    # Equal numbers are far apart: no row of any axis has two.
+    x = x if name == "softmax" else (torch.arange(945).reshape(3, 5, 7, 9) * 97 % 251).double()
+    for form, axis in product(VIEWS, range(4)):
+        if name == "argmax" and form in {"expanded", "one number"}:
+            continue
+        actual = call(VIEWS[form](ground.send(x)), axis)
+        expected = numbers(array(VIEWS[form](x.to(ground.dtype).double())), axis)
+        slack = (
+            8 * ground.eps * float(np.abs(expected).max())
+            if ground.half and name == "cumsum"
+            else 0.0
+        )
+        yield Answer(
+            f"axis {axis}, {form}",
+            actual,
+            expected,
+            ulps=8 if name == "softmax" else 1,
+            slack=slack,
+        )
 
 
 def _casts(ground: CaseContext) -> Iterator[Answer]:
@@ -385,18 +514,30 @@ PADDED_LAST = KnownDefect(
     device="cuda",
     before=(2, 14),
 )
-IMAGE_FORMATS = HazardClass(
-    name="image formats",
-    narrow=("norms",),
-    asks="are images right from every place and in every order of memory",
-    topics=("images", "convolutions", "grouped convolutions"),
+LAYOUTS = HazardClass(
+    name="memory formats",
+    narrow=("norms", "convolution 64 to 64"),
+    asks="are the same numbers right from every place and in every order of memory",
     hazards=(
+        *rows({f"convolution {name}": partial(_convolution, name) for name in CONVOLUTIONS}, USUAL),
         *rows({name: partial(_pooled, name) for name in POOLED if name not in PADDED_MEANS}, USUAL),
         *rows({name: partial(_pooled, name) for name in PADDED_MEANS}, USUAL, known=(PADDED_LAST,)),
         *rows({f"looks, {name}": partial(_looks, name) for name in LOOKS}),
-        *rows({"max_pool2d": _max_pool, "norms": _norms}, USUAL),
+        *rows({f"element {name}": partial(_binary, name) for name in BINARY}, USUAL),
+        *rows({f"along axes {name}": partial(_reduced, name) for name in REDUCED}, USUAL),
+        *rows(
+            {"max_pool2d": _max_pool, "norms": _norms, "products": _products, "casts": _casts},
+            USUAL,
+        ),
+        *rows({"single numbers": _singles, "written into memory": _written}, USUAL),
         *rows(
             {
+                **{
+                    f"some channels, convolution {name}": partial(
+                        _convolution, name, formats=[(*SOME, "contiguous")]
+                    )
+                    for name in CONVOLUTIONS
+                },
                 **{
                     f"some channels, {name}": partial(_pooled, name, forms=SOME)
                     for name in POOLED
@@ -408,15 +549,6 @@ IMAGE_FORMATS = HazardClass(
         *rows(
             {f"some channels, {name}": partial(_pooled, name, forms=SOME) for name in PADDED_MEANS},
             known=(PADDED_LAST,),
-        ),
-    ),
-)
-LAYOUTS = HazardClass(
-    name="memory formats",
-    asks="are the same numbers right from every place of memory, and written to it",
-    hazards=(
-        *rows(
-            {"casts": _casts, "single numbers": _singles, "written into memory": _written}, USUAL
         ),
         *ONE_MEMORY,
     ),

@@ -156,6 +156,55 @@ def _largest(name: str, ground: CaseContext) -> Iterator[Answer]:
         yield from both_ways(call, ground, [x], [form], f", {form}", roundings=8)
 
 
+CONVOLUTIONS: Mapping[str, tuple[tuple[int, ...], tuple[int, ...], Call]] = {
+    "conv1d": (LINE, (5, 6, 3), partial(functional.conv1d, stride=2, padding=1)),
+    "conv1d, dilated": (LINE, (5, 6, 3), partial(functional.conv1d, dilation=3, padding=2)),
+    "conv1d of groups": (LINE, (9, 2, 4), partial(functional.conv1d, groups=3)),
+    "conv1d, depthwise": (LINE, (6, 1, 4), partial(functional.conv1d, groups=6, padding=3)),
+    "conv_transpose1d": (
+        LINE,
+        (6, 5, 3),
+        partial(functional.conv_transpose1d, stride=2, padding=1, output_padding=1),
+    ),
+    "conv_transpose2d of groups": (
+        PICTURE,
+        (6, 2, 3, 2),
+        partial(functional.conv_transpose2d, stride=3, padding=1, output_padding=2, groups=2),
+    ),
+    "conv_transpose2d, dilated": (
+        PICTURE,
+        (6, 5, 3, 2),
+        partial(functional.conv_transpose2d, stride=2, dilation=2, output_padding=1),
+    ),
+    "conv2d, long strides": (
+        PICTURE,
+        (5, 6, 2, 3),
+        partial(functional.conv2d, stride=(3, 2), dilation=(2, 1), padding=(1, 2)),
+    ),
+    "conv2d to one place": (PICTURE, (5, 6, 6, 5), functional.conv2d),
+    "conv3d": (VOLUME, (5, 6, 3, 2, 3), partial(functional.conv3d, stride=2, padding=1)),
+    "conv3d, dilated": (VOLUME, (5, 6, 2, 3, 2), partial(functional.conv3d, dilation=(1, 2, 3))),
+    "conv3d of groups": (VOLUME, (9, 2, 3, 1, 2), partial(functional.conv3d, groups=3)),
+    "conv3d, depthwise": (VOLUME, (6, 1, 2, 3, 2), partial(functional.conv3d, groups=6)),
+    "conv_transpose3d": (
+        VOLUME,
+        (6, 4, 2, 3, 2),
+        partial(functional.conv_transpose3d, stride=2, padding=1, output_padding=1),
+    ),
+}
+
+
+def _convolution(name: str, ground: CaseContext) -> Iterator[Answer]:
+    """Check convolutions by the bound of two axes: a fault in integers is at least 1."""
+    if ground.quick and (ground.half or "groups" not in name):
+        return
+    axes, kernel, call = CONVOLUTIONS[name]
+    x, weight = ground.whole(2, 6, *axes, most=2), ground.whole(*kernel, most=2)
+    for form in ("channels_last",) if ground.quick else PICTURES:
+        off = {"roundings": 2.0} if ground.half else {"slack": 0.01}
+        yield from both_ways(call, ground, [x, weight], [form], f", {form}", ulps=1, **off)
+
+
 NORMS: Mapping[str, Call] = {
     "batch_norm": lambda x, w, b: functional.batch_norm(x, None, None, w, b, training=True),
     "group_norm": lambda x, w, b: functional.group_norm(x, 3, w, b),
@@ -225,7 +274,6 @@ def _doubled(ground: CaseContext) -> Iterator[Answer]:
 VOLUMES = HazardClass(
     name="axes",
     asks="are pictures of one, two and three axes right from every order of memory",
-    topics=("images", "convolutions", "grouped convolutions"),
     hazards=(
         *map(
             _known,
@@ -249,6 +297,7 @@ VOLUMES = HazardClass(
         ),
         *rows({f"{n}, three axes": partial(_of, VOLUME, c) for n, c in VOLUMES_OF.items()}, USUAL),
         *rows({name: partial(_largest, name) for name in LARGEST}, USUAL),
+        *rows({name: partial(_convolution, name) for name in CONVOLUTIONS}, USUAL),
         *rows({f"{n}, one axis": partial(_norm, LINE, n) for n in NORMS}, USUAL),
         *rows({f"{n}, three axes": partial(_norm, VOLUME, n) for n in NORMS}, USUAL),
         *rows(LOOKS),

@@ -1,6 +1,4 @@
-"""Attention that is no call with an oracle: dropout, and layers that have kernels of their own
-without gradients.
-"""
+"""Attention that is no call with an oracle: dropout, and layers without gradients."""
 
 from __future__ import annotations
 
