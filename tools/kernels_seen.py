@@ -1,4 +1,4 @@
-"""Which of the wrong kernels of tests/ the case engine sees on the CPU.
+"""Which of the wrong kernels of tests/kernels the case engine sees on the CPU.
 
 usage: PYTHONPATH=src:tests python tools/kernels_seen.py [--seeds N] [--names FILE] [--jobs N] OUT
 
@@ -23,14 +23,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from outside_kernels import KERNELS
+from kernels import KERNELS
+from kernels.kernel import dispatched_kernel, operators_of, seeded
 
 from warpfront_checks.cases.axes import cases_of
 from warpfront_checks.cases.case import Case
 from warpfront_checks.cases.catalogue import CATALOGUE
 from warpfront_checks.cases.run import LackingError, NoOracleError, execute, names_of, run_case
-from warpfront_checks.edge_cases.kernel_faults import KERNEL_FAULTS
-from warpfront_checks.edge_cases.seeding import _kernel, operators_of, seeded
 
 DTYPES = ("float32", "bfloat16", "float16", "float64")
 SECONDS = 120
@@ -44,16 +43,16 @@ def recorded(seed: int, names: set[str], first: int) -> dict[str, list[str]]:
     library = torch.library.Library("aten", "IMPL")
 
     def spy(name: str) -> Any:
-        def call(kernel: Any, /, *args: Any, **kwargs: Any) -> Any:
+        def call(right: Any, _schema: Any, args: Any, kwargs: Any) -> Any:
             if now[0] not in {"", *called[name][-1:]}:
                 called[name].append(now[0])
-            return kernel(*args, **kwargs)
+            return right(*args, **kwargs)
 
         return call
 
     for name in sorted(names):
         kernel = torch.library.get_kernel(f"aten::{name}", "CPU")
-        library.impl(name, _kernel(name, kernel, spy(name)), "CPU", with_keyset=True)
+        library.impl(name, dispatched_kernel(name, kernel, spy(name)), "CPU", with_keyset=True)
     for operation in CATALOGUE.values():
         for case in itertools.islice(cases_of(operation, DTYPES, "cpu", seed), first):
             space = names_of()
@@ -117,7 +116,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    faults = {**KERNELS, **{fault.name: fault for fault in KERNEL_FAULTS if "cpu" in fault.devices}}
+    faults = {name: fault for name, fault in KERNELS.items() if "cpu" in fault.devices}
     names = json.loads(options.names.read_text()) if options.names else list(faults)
     overloads = {one for name in names for one in operators_of(faults[name], "cpu")}
     called = recorded(0, overloads, options.first)

@@ -27,6 +27,7 @@ from warpfront_checks.guard.visible import visible_output
 from warpfront_checks.hardware import Machine, read_hardware
 from warpfront_checks.parallel_sessions import ENDINGS, run_side_by_side
 from warpfront_checks.results import Recorder, write_json
+from warpfront_checks.selftest import FaultsMissingError, faults_folder
 
 
 def main(arguments: list[str]) -> int:
@@ -56,6 +57,11 @@ def main(arguments: list[str]) -> int:
     options = _parser().parse_args(arguments)
     try:
         claims = read_claims(options.claims)
+        if "selftest" in options.sessions:
+            faults_folder()
+    except FaultsMissingError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 2
     except ClaimsError as error:
         sys.stderr.write(
             f"error: {error}\n  hint: the claims file is written by `nox -s verify` on the host\n"

@@ -11,14 +11,7 @@ import torch
 from torch import Tensor
 
 from warpfront_checks.executing import Computed
-from warpfront_checks.operations import (
-    FEW_NUMEL,
-    R_SMALL,
-    SMALL_NUMEL,
-    Budgeted,
-    R,
-    rounding_unit,
-)
+from warpfront_checks.operations import Budgeted
 from warpfront_checks.tolerance_profiles import Tally
 
 
@@ -97,35 +90,3 @@ def element_fault(name: str, tensor: Tensor, budgeted: Budgeted) -> tuple[float,
         f" error {worst:.3g} over the bound {bound:.3g};"
         f" {int((shares > 1).sum())} of {tensor.numel()} elements are over theirs"
     )
-
-
-def rms_fault(
-    name: str,
-    tensor: Tensor,
-    exact: Tensor,
-    same_dtype: Tensor,
-    dtype: torch.dtype,
-    *,
-    walk: Tensor | None = None,
-    errors: int = 0,
-) -> tuple[float, str]:
-    """Return the device's root mean square error over the CPU's in the same dtype, or over one
-    rounding (for few independent errors also of the sums behind them, see `Budgeted`) if
-    that is larger.
-    """
-    allowed = max(_rms(same_dtype - exact), rounding_unit(dtype) * _rms(exact))
-    if walk is not None and (errors or exact.numel()) < FEW_NUMEL:
-        allowed = max(allowed, _rms(walk.expand_as(exact)))
-    error = _rms(tensor - exact)
-    limit = R.get(dtype, R_SMALL) if exact.numel() >= SMALL_NUMEL else R_SMALL
-    ratio = error / allowed if allowed else (0.0 if error == 0 else 1e300)
-    if ratio <= limit:
-        return ratio, ""
-    return min(ratio, 1e300), (
-        f"{name}: RMS error {error:.3g} is {ratio:.3g} times what the CPU's {dtype} gives"
-        f" ({limit:g} allowed)"
-    )
-
-
-def _rms(values: Tensor) -> float:
-    return float(values.square().mean().sqrt())

@@ -19,6 +19,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed; runs inside the built image")
 
 from claimed import CPU  # noqa: E402
+from kernels import kernel as seeding  # noqa: E402
 
 from warpfront_checks.architectures import (  # noqa: E402
     architecture_runs,
@@ -31,7 +32,6 @@ from warpfront_checks.architectures.library_options import Library  # noqa: E402
 from warpfront_checks.architectures.roster import architectures, chosen  # noqa: E402
 from warpfront_checks.architectures.small_models import NotBuiltError  # noqa: E402
 from warpfront_checks.children import HUNG, Returned  # noqa: E402
-from warpfront_checks.edge_cases import seeding  # noqa: E402
 from warpfront_checks.models import model_session  # noqa: E402
 from warpfront_checks.models.replaying import Precision, judge_whole  # noqa: E402
 from warpfront_checks.models.specimens import Specimen, judge_ends  # noqa: E402
@@ -179,12 +179,10 @@ def test_a_wrong_kernel_under_the_dispatcher_is_named_by_its_layer(
     if reference:
         # Wrong in float64 as well: the judge must not be made of the kernel that it judges.
         monkeypatch.setattr(seeding, "_is_reference", lambda _: False)
-    fault = seeding.KernelFault(
+    fault = seeding.WrongKernel(
         name="a tenth of a percent too large",
         operators=(operator,),
         wrong=lambda right, *args, **options: right(*args, **options) * 1.001,
-        hazard_class="",
-        rows=(),
     )
     own = tried("plain")
     with seeding.seeded(fault, "cpu"):

@@ -14,6 +14,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed; runs inside the built image")
 
+from kernels.kernel import WrongKernel, seeded  # noqa: E402
+
 from warpfront_checks.cases.axes import assignments_of, build, cases_of  # noqa: E402
 from warpfront_checks.cases.bounds import Bound, judge  # noqa: E402
 from warpfront_checks.cases.case import Case  # noqa: E402
@@ -29,7 +31,6 @@ from warpfront_checks.cases.session import (  # noqa: E402
     judge_operation,
 )
 from warpfront_checks.check_options import CheckOptions  # noqa: E402
-from warpfront_checks.edge_cases.seeding import KernelFault, seeded  # noqa: E402
 from warpfront_checks.explaining import UnexplainedError, explained  # noqa: E402
 from warpfront_checks.results import Recorder  # noqa: E402
 
@@ -50,7 +51,7 @@ def to_tf32(x: Any) -> Any:
     return ((bits + 0x1000) >> 13 << 13).view(torch.float32).view(x.shape)
 
 
-def rounding(shorter: Callable[[Any], Any], least: int, most: int, *overloads: str) -> KernelFault:
+def rounding(shorter: Callable[[Any], Any], least: int, most: int, *overloads: str) -> WrongKernel:
     """A float32 product that rounds its operands, for sums of so many terms."""
 
     def wrong(right: Any, *args: Any, **kwargs: Any) -> Any:
@@ -60,7 +61,7 @@ def rounding(shorter: Callable[[Any], Any], least: int, most: int, *overloads: s
             args = tuple(shorter(x) if any(x is o for o in operands) else x for x in args)
         return right(*args, **kwargs)
 
-    return KernelFault("operands rounded", overloads, wrong, "", ())
+    return WrongKernel("operands rounded", overloads, wrong)
 
 
 # Topics that no device claims are tried in the sweep.
@@ -107,7 +108,7 @@ def test_rounded_operands_are_seen_in_gradients_and_in_convolutions() -> None:
         (forward, ("convolution", "mkldnn_convolution"), ": result"),
         (backward, ("convolution_backward",), "gradient of"),
     ):
-        fault = KernelFault("operands rounded", overloads, wrong, "", ())
+        fault = WrongKernel("operands rounded", overloads, wrong)
         with seeded(fault, "cpu"):
             faults = judge_operation(CATALOGUE["conv2d"], "cpu", WHOLE).faults
         assert any(part in one for one in faults), overloads
@@ -138,7 +139,7 @@ def test_a_fault_in_every_dtype_is_seen_on_the_cpu(
             first.view(-1)[-1].add_(3) if first.is_contiguous() else first.add_(3)
         return found
 
-    fault = KernelFault("one number too large", overloads, wrong, "", ())
+    fault = WrongKernel("one number too large", overloads, wrong, "", ())
     with seeded(fault, "cpu", everywhere=True):
         found = judge_operation(CATALOGUE[operation], "cpu", WHOLE)
     assert found.faults
@@ -212,7 +213,7 @@ def off_by_one(right: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def test_a_failure_is_made_small_and_described_and_explained(tmp_path: Path) -> None:
-    fault = KernelFault("one too large", ("mm", "mm.out"), off_by_one, "", ())
+    fault = WrongKernel("one too large", ("mm", "mm.out"), off_by_one, "", ())
     recorder = Recorder(session="operators", target="cpu", folder=tmp_path)
     with seeded(fault, "cpu"):
         recorder.run(case_checks(["mm"], "cpu", QUICK))
@@ -248,7 +249,7 @@ def test_a_case_that_raises_is_a_fault_and_no_case_at_all_fails() -> None:
             raise ValueError("device lost")
         return right(*args, **kwargs)
 
-    with seeded(KernelFault("raises", ("exp", "exp.out", "exp_"), raises, "", ()), "cpu"):
+    with seeded(WrongKernel("raises", ("exp", "exp.out", "exp_"), raises, "", ()), "cpu"):
         found = find_operation("exp", "cpu", QUICK)
     assert found.outcome == "failed"
     assert "ValueError: device lost" in found.reason

@@ -15,17 +15,17 @@ torch = pytest.importorskip("torch", reason="torch is not installed; runs inside
 
 from claimed import CPU  # noqa: E402
 from result_files import results_document  # noqa: E402
+from warpfront_checks.edge_cases.kernel_faults import KERNEL_FAULTS  # noqa: E402
+from warpfront_checks.edge_cases.seeding import seeded  # noqa: E402
+from warpfront_checks.operators import trials  # noqa: E402
+from warpfront_checks.operators.table import operators  # noqa: E402
 
 from warpfront_checks import explaining  # noqa: E402
 from warpfront_checks.check_options import CheckOptions, drawn_seeds  # noqa: E402
 from warpfront_checks.edge_cases import hazard_checks  # noqa: E402
 from warpfront_checks.edge_cases.answers import HazardClass  # noqa: E402
 from warpfront_checks.edge_cases.hazard_table import HAZARDS  # noqa: E402
-from warpfront_checks.edge_cases.kernel_faults import KERNEL_FAULTS  # noqa: E402
-from warpfront_checks.edge_cases.seeding import seeded  # noqa: E402
 from warpfront_checks.explaining import Shaken, UnexplainedError, explained  # noqa: E402
-from warpfront_checks.operators import trials  # noqa: E402
-from warpfront_checks.operators.table import operators  # noqa: E402
 from warpfront_checks.opinfo import sweep  # noqa: E402
 from warpfront_checks.opinfo.adapter import load_database  # noqa: E402
 from warpfront_checks.results import Recorder  # noqa: E402

@@ -13,17 +13,13 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed; runs inside the built image")
 
-from claimed import CPU  # noqa: E402
+from kernels.kernel import WrongKernel, seeded  # noqa: E402
 
-from warpfront_checks import operators  # noqa: E402
+from warpfront_checks.cases.catalogue import CATALOGUE  # noqa: E402
 from warpfront_checks.cases.known import KnownDefect  # noqa: E402
+from warpfront_checks.cases.session import check_name  # noqa: E402
 from warpfront_checks.check_options import CheckOptions  # noqa: E402
-from warpfront_checks.edge_cases import (  # noqa: E402
-    hazard_checks,
-    hazard_page,
-    kernel_faults,
-    linear_systems,
-)
+from warpfront_checks.edge_cases import hazard_checks, linear_systems  # noqa: E402
 from warpfront_checks.edge_cases import stateful_ops as kept_state  # noqa: E402
 from warpfront_checks.edge_cases.answers import (  # noqa: E402
     Answer,
@@ -34,19 +30,10 @@ from warpfront_checks.edge_cases.answers import (  # noqa: E402
 )
 from warpfront_checks.edge_cases.hazard_checks import class_named, judge_rows  # noqa: E402
 from warpfront_checks.edge_cases.hazard_table import HAZARDS  # noqa: E402
-from warpfront_checks.edge_cases.kernel_faults import KERNEL_FAULTS  # noqa: E402
 from warpfront_checks.edge_cases.narrow_types import _decoded  # noqa: E402
-from warpfront_checks.edge_cases.seeding import (  # noqa: E402
-    KernelFault,
-    operators_of,
-    seed_kernel_faults,
-    seeded,
-)
 from warpfront_checks.edge_cases.sized import answers_of, exactly  # noqa: E402
-from warpfront_checks.mutations import MutationTally  # noqa: E402
-from warpfront_checks.results import Check, CheckFinding, Recorder, passed  # noqa: E402
+from warpfront_checks.results import Recorder  # noqa: E402
 
-TABLE = Path(operators.__file__).with_name("table.json")
 QUICK = CheckOptions(quick=True, seeds=(0,))
 ON_THE_CPU = [one for one in HAZARDS if any(not row.devices for row in one.hazards)]
 # Rows of seconds: only in the sweep.
@@ -69,12 +56,6 @@ SLOW = {
     "running statistics",
     "whole numbers",
 }
-SLOW_FAULTS = pytest.mark.exhaustive
-
-
-def of_fault(fault: KernelFault) -> Any:
-    marks = [SLOW_FAULTS] if set(fault.rows) & SLOW else []
-    return pytest.param(fault, marks=marks, id=fault.name)
 
 
 @pytest.mark.parametrize("one", ON_THE_CPU, ids=lambda one: one.name)
@@ -94,19 +75,6 @@ def test_right_kernels_pass_with_other_seeds_in_every_dtype(one: HazardClass, se
     assert judge_rows(one, rows, "cpu", dtypes, CheckOptions(seeds=(seed,))).faults == []
 
 
-@pytest.mark.parametrize("fault", [of_fault(one) for one in KERNEL_FAULTS if "cpu" in one.devices])
-def test_a_wrong_kernel_under_the_dispatcher_is_caught_and_taken_out_again(
-    fault: KernelFault,
-) -> None:
-    ledger = MutationTally()
-    seed_kernel_faults([fault], "cpu", ledger)
-    assert ledger.missed == []
-    assert ledger.seeded == 1
-    for name in operators_of(fault, "cpu"):
-        kernel = str(torch.library.get_kernel(f"aten::{name}", "CPU"))
-        assert "seeding" not in kernel
-
-
 def test_a_quick_run_tries_both_dtypes_where_16_bits_are_other_kernels() -> None:
     for one in ON_THE_CPU:
         assert set(one.narrow) <= {row.name for row in one.hazards}
@@ -116,33 +84,6 @@ def test_a_quick_run_tries_both_dtypes_where_16_bits_are_other_kernels() -> None
             both = row.name in {one.hazards[0].name, *one.narrow}
             assert list(quick) == (known if both else known[:1]), row.name
             assert list(one.tried(row, ("float32", "bfloat16"), quick=False)) == known
-
-
-def test_every_fault_names_rows_that_there_are() -> None:
-    for fault in KERNEL_FAULTS:
-        own = hazard_checks.class_named(fault.hazard_class)
-        assert set(fault.rows) <= {row.name for row in own.hazards}, fault.name
-    names = [fault.name for fault in KERNEL_FAULTS]
-    assert len(names) == len(set(names)) > 60
-
-
-def test_the_page_has_every_class_and_every_wrong_kernel() -> None:
-    """Else: python -m warpfront_checks.edge_cases.hazard_page, as the page says."""
-    page = Path(__file__).parents[2] / "docs" / "hazards.md"
-    assert hazard_page.main([str(page)]) == 0
-
-
-def test_a_blind_judge_fails_the_selftest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    few = [fault for fault in KERNEL_FAULTS if fault.name.startswith(("vdot", "int8"))]
-    monkeypatch.setattr(kernel_faults, "KERNEL_FAULTS", tuple(few))
-    outcomes = []
-    for blind in (False, True):
-        if blind:
-            monkeypatch.setattr(hazard_checks, "answer_fault", lambda _: ("", 0.0))
-        recorder = Recorder(session="selftest", target="cpu", folder=tmp_path)
-        kernel_faults.record_kernel_faults(CPU, recorder)
-        outcomes.append(recorder.outcomes)
-    assert outcomes == [("passed", "passed"), ("failed", "failed")]
 
 
 def test_rows_are_checks_of_a_session_and_one_that_raises_stops_no_other(
@@ -169,7 +110,7 @@ def test_rows_are_checks_of_a_session_and_one_that_raises_stops_no_other(
     unseen = HazardClass(name="unseen", asks="", hazards=broken.hazards, seen_on=("cuda",))
     monkeypatch.setattr(hazard_checks, "HAZARDS", (broken, elsewhere, unseen, HAZARDS[-1]))
     recorder = Recorder(session="operators", target="cpu", folder=tmp_path)
-    hazard_checks.record_hazards(CPU, recorder, QUICK)
+    recorder.run(hazard_checks.class_checks("cpu", QUICK, recorder))
     recorder.finish()
     document = json.loads((tmp_path / "operators.json").read_text())
     first, last = document["checks"]
@@ -228,11 +169,22 @@ def test_sizes_are_tried_one_by_one_and_two_by_two_within_what_can_be_borne() ->
     assert {"a": 9000, "b": 65_539} not in wide.tried(quick=False)
 
 
+def test_a_class_is_replaced_where_each_of_its_topics_is_claimed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder = Recorder(session="operators", target="cpu", folder=tmp_path)
+    for kinds, replaced in ((("cpu",), True), (("cuda",), False)):
+        monkeypatch.setattr(hazard_checks, "SEEN_ON", {"systems": kinds})
+        names = [one.name for one in hazard_checks.claimed_classes("cpu", recorder)]
+        assert ("linear algebra" not in names) == replaced
+        assert "transforms" in names
+
+
 def test_what_was_seen_on_one_vendor_says_nothing_of_anothers_kernels(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     judged = [one.name for one in HAZARDS if one.seen_on]
-    assert judged == ["kinds of numbers", "options", "lists", "sparse", "sizes"]
+    assert judged == ["kinds of numbers", "options", "lists", "sizes"]
     for hip, right in ((None, True), ("6.4.1", False)):
         monkeypatch.setattr(torch.version, "hip", hip)
         assert {one.judges("cuda") for one in HAZARDS if one.seen_on} == {right}
@@ -242,38 +194,6 @@ def test_what_was_seen_on_one_vendor_says_nothing_of_anothers_kernels(
             for row in hazard_checks.rows_for(hazard_checks.class_named("linear algebra"), "cuda")
         ]
         assert ("triangles" in systems) == right
-
-
-def test_where_there_are_cores_classes_begin_before_the_operations_and_are_told_after_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    told: list[str] = []
-
-    def begin(find: str, asked: Any, effort: CheckOptions, *, lanes: int) -> list[Check]:
-        told.append(f"{lanes} lanes")
-        assert effort is QUICK
-        if find == "cases.session:find_operation":
-            assert asked["mm, cases"] == {"name": "mm", "device": "cpu"}
-        else:
-            assert find == "edge_cases.hazard_checks:find_class"
-            assert asked["order"] == {"name": "order", "device": "cpu"}
-        return [Check(name=name, find=find_it) for name in asked]
-
-    def find_it() -> CheckFinding:
-        told.append("class")
-        return passed()
-
-    monkeypatch.setattr(hazard_checks, "lanes_for", lambda _: 3)
-    monkeypatch.setattr(hazard_checks, "begin_checks", begin)
-    monkeypatch.setattr(hazard_checks, "record_operators", lambda *_: told.append("operations"))
-    recorder = Recorder(session="operators", target="cpu", folder=tmp_path)
-    hazard_checks.record_beside_operators(CPU, recorder, QUICK)
-    assert told[:4] == ["3 lanes", "3 lanes", "operations", "class"]
-    claimed = [one.name for one in HAZARDS if one.name not in {"more than 2^31", "streams"}]
-    classes = [name for name in recorder.planned if not name.endswith(", cases")]
-    assert sorted(classes) == sorted(claimed)
-    assert recorder.planned[: len(hazard_checks.LONG)] == hazard_checks.LONG
-    assert recorder.finish()
 
 
 @pytest.mark.parametrize(
@@ -389,20 +309,9 @@ def test_adam_may_be_off_where_a_gradient_and_its_decay_cancel_and_nowhere_else(
         assert judge_rows(own, rows, "cpu", ("float32",), CheckOptions(seeds=(seed,))).faults == []
 
 
-def test_a_row_that_fails_by_itself_catches_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    row = Hazard(name="always wrong", answers=lambda _: iter([Answer("x", torch.ones(1), [0.0])]))
-    own = HazardClass(name="far out", asks="", hazards=(row,))
-    monkeypatch.setattr(hazard_checks, "HAZARDS", (own,))
-    fault = KernelFault("harmless", ("tanh",), lambda right, x: right(x), "far out", (row.name,))
-    ledger = MutationTally()
-    seed_kernel_faults([fault], "cpu", ledger)
-    assert (ledger.seeded, len(ledger.missed)) == (1, 1)
-
-
 def test_a_class_of_hazards_is_called_as_no_operation_of_the_same_session() -> None:
     """Two checks of one name are an error of the whole verification."""
-    rows = json.loads(TABLE.read_text(encoding="utf-8"))["operators"]
-    names = [row["name"] for row in rows] + [row.name for row in HAZARDS]
+    names = [check_name(name) for name in CATALOGUE] + [row.name for row in HAZARDS]
     assert len(names) == len(set(names))
 
 
@@ -413,7 +322,7 @@ def test_a_kernel_that_reads_slices_as_if_they_were_whole_is_seen(operator: str)
     def as_whole(right: Any, x: Any, *rest: Any) -> Any:
         return right(x.as_strided(x.shape, (x.shape[-1], 1)), *rest)
 
-    fault = KernelFault("slices as if whole", (operator,), as_whole, "options", ())
+    fault = WrongKernel("slices as if whole", (operator,), as_whole)
     one = class_named("options")
     rows = [row for row in one.hazards if row.name == f"options of {operator}"]
     assert not judge_rows(one, rows, "cpu", ("float32",), CheckOptions()).faults

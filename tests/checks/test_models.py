@@ -16,11 +16,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed; runs inside the built image")
 
 from claimed import CPU  # noqa: E402
-
-from warpfront_checks.check_options import CheckOptions  # noqa: E402
-from warpfront_checks.models import modes, wrapped  # noqa: E402
-from warpfront_checks.models.families import FAMILIES, Family  # noqa: E402
-from warpfront_checks.models.layer_faults import (  # noqa: E402
+from kernels.seeding.networks import (  # noqa: E402
     BACKWARD,
     FORWARD,
     SEEDED,
@@ -28,6 +24,10 @@ from warpfront_checks.models.layer_faults import (  # noqa: E402
     faults_of,
     missed_faults,
 )
+
+from warpfront_checks.check_options import CheckOptions  # noqa: E402
+from warpfront_checks.models import modes, wrapped  # noqa: E402
+from warpfront_checks.models.families import FAMILIES, Family  # noqa: E402
 from warpfront_checks.models.layers import Pick  # noqa: E402
 from warpfront_checks.models.modes import Proving, judge_mode, record_models  # noqa: E402
 from warpfront_checks.models.replaying import (  # noqa: E402

@@ -15,9 +15,10 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed; runs inside the built image")
 
 from claimed import CPU  # noqa: E402
+from kernels.seeding.mutations import ON_TENSORS, MutationTally  # noqa: E402
+from kernels.seeding.networks import _in_results, seed_pass_faults  # noqa: E402
 
 from warpfront_checks.models.families import NETWORKS, Family  # noqa: E402
-from warpfront_checks.models.layer_faults import _in_results, seed_pass_faults  # noqa: E402
 from warpfront_checks.models.layers import derivation_of  # noqa: E402
 from warpfront_checks.models.modes import (  # noqa: E402
     Proving,
@@ -28,7 +29,6 @@ from warpfront_checks.models.modes import (  # noqa: E402
 from warpfront_checks.models.replaying import Precision, first_over  # noqa: E402
 from warpfront_checks.models.specimens import make_specimen  # noqa: E402
 from warpfront_checks.models.watching import layers_of  # noqa: E402
-from warpfront_checks.mutations import ON_TENSORS, MutationTally  # noqa: E402
 from warpfront_checks.precision import DTYPES, probe  # noqa: E402
 from warpfront_checks.results import Recorder  # noqa: E402
 

@@ -10,8 +10,9 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed; runs inside the built image")
 
+from kernels.kernel import WrongKernel, seeded  # noqa: E402
+
 from warpfront_checks.check_options import CheckOptions  # noqa: E402
-from warpfront_checks.edge_cases.seeding import KernelFault, seeded  # noqa: E402
 from warpfront_checks.opinfo import expecting, sweep  # noqa: E402
 from warpfront_checks.opinfo.adapter import Entry, load_database  # noqa: E402
 from warpfront_checks.opinfo.entry_verdicts import execute_entry  # noqa: E402
@@ -88,7 +89,7 @@ def test_what_is_wrong_in_one_way_is_seen_by_its_sweep_and_nothing_without(
     way: str, database: dict[str, Entry]
 ) -> None:
     name, operators, wrong, seen_by = WAYS[way]
-    with seeded(KernelFault(way, operators, wrong, "", ()), "cpu"):
+    with seeded(WrongKernel(way, operators, wrong), "cpu"):
         assert seen_by in refused(database[name])
     assert refused(database[name]) == set()
 

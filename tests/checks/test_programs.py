@@ -20,6 +20,7 @@ from claimed import CPU  # noqa: E402
 from warpfront_checks import detection  # noqa: E402
 from warpfront_checks import forkserver as nursery  # noqa: E402
 from warpfront_checks.__main__ import main  # noqa: E402
+from warpfront_checks.cases.special import compiled  # noqa: E402
 from warpfront_checks.check_options import CheckOptions  # noqa: E402
 from warpfront_checks.children import begin_beside  # noqa: E402
 from warpfront_checks.claims import Claims  # noqa: E402
@@ -31,10 +32,6 @@ from warpfront_checks.forkserver import open_nursery  # noqa: E402
 from warpfront_checks.hardware import read_hardware  # noqa: E402
 from warpfront_checks.hardware.recording import Recorded  # noqa: E402
 from warpfront_checks.models import modes  # noqa: E402
-from warpfront_checks.operators import trials  # noqa: E402
-from warpfront_checks.operators.cases import execute_case  # noqa: E402
-from warpfront_checks.operators.fused import execute_compiled  # noqa: E402
-from warpfront_checks.operators.table import operators  # noqa: E402
 from warpfront_checks.results import Check, Recorder, passed, write_json  # noqa: E402
 
 RECORDINGS = Path(__file__).parents[1] / "detect"
@@ -145,18 +142,18 @@ NEEDS_COMPILER = pytest.mark.skipif(not shutil.which("g++"), reason="torch.compi
 def test_a_compiled_pattern_is_judged_and_a_wrong_one_is_caught(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trials, "COMPILED", ("add + relu",))
-    how = trials._circumstances(CPU, CheckOptions(), execute_case)
+    few = tuple(one for one in compiled.COMPILED if one.name == "add + relu")
+    monkeypatch.setattr(compiled, "COMPILED", few)
     recorder = Recorder(session="operators", target="cpu", folder=tmp_path)
-    trials._record_compiled(recorder, how, "cpu")
-    right = execute_compiled
+    recorder.run(compiled.compiled_checks("cpu", CheckOptions(), recorder))
+    right = compiled.compiled_function
 
-    def larger(*arguments: Any, **options: Any) -> Any:
-        found = right(*arguments, **options)
-        return replace(found, outputs=(found.outputs[0] * 1.01,))
+    def larger(*arguments: Any) -> Any:
+        function = right(*arguments)
+        return lambda *tensors: function(*tensors) * 1.01
 
-    monkeypatch.setattr(trials, "execute_compiled", larger)
-    trials._record_compiled(recorder, how, "cpu")
+    monkeypatch.setattr(compiled, "compiled_function", larger)
+    recorder.run(compiled.compiled_checks("cpu", CheckOptions(), recorder))
     assert recorder.outcomes == ("passed", "failed")
 
 
@@ -290,9 +287,8 @@ def test_a_device_that_torch_says_is_full_is_out_of_memory(tmp_path: Path) -> No
     def full(*_: Any) -> Any:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 9 GiB")
 
-    how = trials._circumstances(CPU, CheckOptions(quick=True), full)
     recorder = Recorder(session="operators", target="cpu", folder=tmp_path)
-    recorder.run([trials._operator_check(operators()[0], how)])
+    recorder.run([Check(name="full", find=full)])
     recorder.finish()
     (check,) = json.loads((tmp_path / "operators.json").read_text())["checks"]
     assert check["outcome"] == "error"

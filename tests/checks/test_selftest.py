@@ -14,15 +14,6 @@ torch = pytest.importorskip("torch", reason="torch is not installed; runs inside
 
 from claimed import CPU  # noqa: E402
 from rank_threads import exchange_in_threads  # noqa: E402
-
-from warpfront_checks import selftest  # noqa: E402
-from warpfront_checks.devices import device_session as roll_call  # noqa: E402
-from warpfront_checks.devices.collectives import Told  # noqa: E402
-from warpfront_checks.devices.worker import FAULTS  # noqa: E402
-from warpfront_checks.judge import CaseVerdict  # noqa: E402
-from warpfront_checks.models import layer_faults  # noqa: E402
-from warpfront_checks.models.families import NETWORKS  # noqa: E402
-from warpfront_checks.models.replaying import first_over  # noqa: E402
 from warpfront_checks.mutations import (  # noqa: E402
     ON_TENSORS,
     MutationTally,
@@ -37,6 +28,15 @@ from warpfront_checks.operators.properties import (  # noqa: E402
     systematic_growth,
 )
 from warpfront_checks.operators.table import operators  # noqa: E402
+
+from warpfront_checks import selftest  # noqa: E402
+from warpfront_checks.devices import device_session as roll_call  # noqa: E402
+from warpfront_checks.devices.collectives import Told  # noqa: E402
+from warpfront_checks.devices.worker import FAULTS  # noqa: E402
+from warpfront_checks.judge import CaseVerdict  # noqa: E402
+from warpfront_checks.models import layer_faults  # noqa: E402
+from warpfront_checks.models.families import NETWORKS  # noqa: E402
+from warpfront_checks.models.replaying import first_over  # noqa: E402
 from warpfront_checks.opinfo.adapter import DatabaseMoved, Entry, load_database  # noqa: E402
 from warpfront_checks.opinfo.expecting import Expected  # noqa: E402
 from warpfront_checks.precision import require_full_precision  # noqa: E402

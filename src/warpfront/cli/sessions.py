@@ -40,6 +40,7 @@ from warpfront_checks.claims import Claims, ClaimsError
 from warpfront_checks.guard.visible import visible, visible_json, visible_output
 from warpfront_checks.parallel_sessions import ENDINGS
 from warpfront_checks.results import write_json
+from warpfront_checks.selftest import FaultsMissingError, faults_folder
 
 if TYPE_CHECKING:
     from warpfront.verify.results import Verification
@@ -264,6 +265,11 @@ def _verify_here(session: nox.Session, options: argparse.Namespace) -> None:
     """load and numerics in the current Python, without Docker or any of our dependencies."""
     target = options.target or _detected_target(session)
     names = (*SESSIONS, *(["selftest"] if options.selftest else []))
+    if options.selftest:
+        try:
+            faults_folder()
+        except FaultsMissingError as error:
+            _stop(session, str(error))
     stale = (*(f"{name}.json" for name in CHECK_SESSIONS), "verify.json", "junit.xml")
     folder, claims = _folder_here(session, target, target, stale)
     started, effort = time.monotonic(), parsed_effort(options)

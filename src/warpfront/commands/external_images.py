@@ -19,6 +19,7 @@ from warpfront.pipeline.verifying import (
     RunOptions,
     VerifiableImage,
     Verified,
+    sessions_with,
     toolbox_for,
     verify_images,
 )
@@ -36,7 +37,7 @@ from warpfront.system.store import Store
 from warpfront.verify.claimed_cell import claimed_cell, claimed_versions, claims_of
 from warpfront.verify.results import Verification
 from warpfront.wheels.site import site_when_needed
-from warpfront_checks.check_options import SESSIONS, CheckOptions
+from warpfront_checks.check_options import CheckOptions
 
 FOLDER = "external"
 
@@ -70,7 +71,7 @@ def verify_external_image(
     )
     plan = CheckPlan(
         target=selection.target,
-        sessions=(*SESSIONS, *(("selftest",) if selftest else ())),
+        sessions=sessions_with(selftest=selftest),
         effort=effort or CheckOptions(),
         options=options or RunOptions(),
     )

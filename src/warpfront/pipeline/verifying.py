@@ -76,6 +76,7 @@ from warpfront_checks.check_options import SESSIONS, CheckOptions
 from warpfront_checks.claims import Claims
 from warpfront_checks.hardware import Machine
 from warpfront_checks.hardware.device_errors import mishaps, read_health
+from warpfront_checks.selftest import VARIABLE, FaultsMissingError, faults_folder
 
 Verified = Verification | Blocked | Failed
 _INSIDE = "/warpfront"
@@ -158,7 +159,7 @@ def verify(
     )
     if selftest and options and options.emulate:
         raise InputError("--selftest does not apply to --emulate", hint="leave it out")
-    sessions = (*SESSIONS, *(("selftest",) if selftest else ()))
+    sessions = sessions_with(selftest=selftest)
     plan = CheckPlan(
         target=selection.target,
         sessions=("models",) if library else sessions,
@@ -167,6 +168,18 @@ def verify(
     )
     tools = Tools(engine=connect(environment()), folders=folders, site=site_when_needed())
     return verify_cells(inputs, plan, tools, watch)
+
+
+def sessions_with(*, selftest: bool) -> tuple[str, ...]:
+    """Return the sessions of a verification. Raise `InputError` for a selftest without faults."""
+    if not selftest:
+        return SESSIONS
+    try:
+        faults_folder()
+    except FaultsMissingError as error:
+        message, _, hint = str(error).partition("\nhint: ")
+        raise InputError(message, hint=hint) from None
+    return (*SESSIONS, "selftest")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -506,13 +519,17 @@ class CellVerification:
     ) -> RunRequest:
         words = (*sessions, "--", *effort.arguments())
         request = request_inside(self.built, self.folder, self.toolbox, words, access)
-        environment = dict(request.environment)
+        environment, binds = dict(request.environment), request.binds
+        if "selftest" in sessions:
+            binds = (*binds, Bind(source=faults_folder(), target=f"{_INSIDE}/faults"))
+            environment[VARIABLE] = f"{_INSIDE}/faults"
         if self.claims.guard is not None:
             del environment["HOME"]  # a guarded image has one for every user, which is shown so
         user, group = self.options.user_and_group
         return dataclasses.replace(
             request,
             time_limit_seconds=self.limit_seconds,
+            binds=binds,
             environment=environment,
             user=f"{user}:{group}",
         )

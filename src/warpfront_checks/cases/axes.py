@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from warpfront_checks.cases.case import COMPLEX, INDEX, INTEGERS, LAYOUTS, NAMES, Argument, Case
-from warpfront_checks.cases.operation import NUMBERS, Operation
+from warpfront_checks.cases.operation import Operation
 
 # Size classes: inclusive bounds. Kernels switch at powers of two, so odd sizes lie between them.
 SIZES: Mapping[str, tuple[int, int]] = {
@@ -21,13 +21,14 @@ SIZES: Mapping[str, tuple[int, int]] = {
     "one": (1, 1),
     "zero": (0, 0),
     "below a wave": (10, 63),
-    "tile": (64, 64),
+    "tile": (64, 256),
     "past a wave": (65, 127),
     "past a small block": (257, 1023),
     "past a block": (1025, 2047),
     "past many blocks": (4097, 8191),
     "past a grid": (65_537, 66_535),
 }
+TILES = (64, 128, 256)
 FORMS = (
     "contiguous",
     "transposed",
@@ -157,7 +158,7 @@ def constrained(operation: Operation, assignment: Assignment, draw: random.Rando
                 "past a wave",
                 draw.randrange(65, HALF_SIZE, 2),
             )
-    most = HALF_NUMBERS if half and not operation.exact else NUMBERS
+    most = HALF_NUMBERS if half and not operation.exact else operation.numbers
     while not _bearable(operation, rank, lengths, most):
         name, size = _smaller(operation, lengths, draw)
         lengths[name] = size
@@ -227,6 +228,8 @@ def _length(operation: Operation, name: str, kind: str, draw: random.Random) -> 
         return _usual(operation, name, draw)
     low, high = SIZES[kind]
     low, high = max(low, operation.least_size), min(high, operation.most.get(name, high))
+    if kind == "tile" and high >= low:
+        return draw.choice([size for size in TILES if size <= high] or [high])
     size = draw.randint(low, high)
     return size - 1 if size > low and size % 2 == 0 else size
 
@@ -237,9 +240,7 @@ def _usual(operation: Operation, name: str, draw: random.Random) -> int:
     return min(draw.randint(*SIZES["usual"]), operation.most.get(name, 10**9))
 
 
-def _bearable(
-    operation: Operation, rank: int, lengths: Mapping[str, int], most: int = NUMBERS
-) -> bool:
+def _bearable(operation: Operation, rank: int, lengths: Mapping[str, int], most: int) -> bool:
     shapes = [_shape(words, lengths) for _, words in operation.arguments(rank)]
     numbers = sum(math.prod(shape) for shape in shapes)
     small = all(size <= 9 for size in lengths.values())

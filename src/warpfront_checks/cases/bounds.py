@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from warpfront_checks.operations import floor_of
-from warpfront_checks.operators.bounds import spacing
 
 OVER = 1e300
 
@@ -50,6 +49,16 @@ class Verdict:
     found: object = None
     expected: object = None
     wrong: int = 0
+
+
+def spacing(values: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return the distance between neighbours of `dtype` at float64 values: one unit in
+    the last place.
+    """
+    eps, smallest = float(torch.finfo(dtype).eps), float(torch.finfo(dtype).smallest_normal)
+    finite = torch.where(values.isfinite(), values.abs(), torch.ones_like(values))
+    exponent = torch.frexp(finite.clamp(min=smallest)).exponent - 1
+    return torch.ldexp(torch.full_like(finite, eps), exponent)
 
 
 def judge(actual: Tensor, expected: Tensor, bound: Bound) -> Verdict:

@@ -454,14 +454,14 @@ REDUCED: Mapping[str, Callable[..., Any]] = {
     "any": np.any,
     "all": np.all,
 }
-_NORMS = ("backward", "ortho", "forward")
+_NORMS: Any = ("backward", "ortho", "forward")
 
 
 def _c2c(x: Array, dim: Sequence[int], norm: int, forward: bool) -> Array:
     # Of a forward transform numpy's "forward" divides by n, of a backward one its "backward".
     names = _NORMS if forward else _NORMS[::-1]
     transform = np.fft.fftn if forward else np.fft.ifftn
-    return transform(x, axes=tuple(dim), norm=names[norm])  # type: ignore[call-overload]
+    return transform(x, axes=tuple(dim), norm=names[norm])
 
 
 def _r2c(x: Array, dim: Sequence[int], norm: int, onesided: bool) -> Array:

@@ -65,6 +65,7 @@ class Operation:
     out: bool = False
     in_place: bool = False
     work: int = WORK
+    numbers: int = NUMBERS
     cases: int = CASES
     known: tuple[KnownDefect, ...] = ()
 

@@ -63,9 +63,7 @@ def described(case: Case, judged: Judged) -> Iterator[str]:
     """Yield the lines of a failure: versions, the call, its arguments, and the worst element."""
     verdict = judged.verdict
     yield f"{case.operation}: {judged.name} is wrong on {case.device}"
-    yield f"torch {torch.__version__}, Python {platform.python_version()}, {_device(case.device)}"
-    settings = ", ".join(f"{name} {value}" for name, value in precision_settings().items())
-    yield f"{torch.get_num_threads()} threads; {settings}"
+    yield from environment_lines(case.device)
     yield f"call: {'; '.join(case.call())}"
     for argument in case.arguments:
         lies = (
@@ -82,6 +80,13 @@ def described(case: Case, judged: Judged) -> Iterator[str]:
     names = list(overloads(case))
     more = f" and {len(names) - SHOWN_OVERLOADS} more" if len(names) > SHOWN_OVERLOADS else ""
     yield f"overloads: {', '.join(names[:SHOWN_OVERLOADS])}{more}"
+
+
+def environment_lines(device: str) -> Iterator[str]:
+    """Yield versions, the device, and settings of threads and of precision."""
+    yield f"torch {torch.__version__}, Python {platform.python_version()}, {_device(device)}"
+    settings = ", ".join(f"{name} {value}" for name, value in precision_settings().items())
+    yield f"{torch.get_num_threads()} threads; {settings}"
 
 
 def overloads(case: Case) -> Iterator[str]:

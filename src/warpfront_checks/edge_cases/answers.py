@@ -135,7 +135,8 @@ def kind_of(device: str) -> str:
 class HazardClass:
     """Rows of a kind. `asks` is the question in words. `narrow` are the rows with separate
     kernels for 16 bits: a quick run tries both. `seen_on` are the devices on which correct kernels
-    passed rows with bounds of judgement (default: all).
+    passed rows with bounds of judgement (default: all). `topics` of the case engine replace it on
+    the devices where all of them are claimed.
     """
 
     name: str
@@ -143,6 +144,7 @@ class HazardClass:
     hazards: Hazards
     narrow: tuple[str, ...] = ()
     seen_on: tuple[str, ...] = ()
+    topics: tuple[str, ...] = ()
 
     def judges(self, device: str) -> bool:
         """Return whether the bounds apply to a device. A bound that no correct device of a kind

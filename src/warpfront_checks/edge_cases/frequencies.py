@@ -152,6 +152,7 @@ EVERY_LENGTH = tuple((4, length) for length in range(1, 65))
 FREQUENCIES = HazardClass(
     name="transforms",
     asks="are Fourier transforms right, of any length, along any axes, each time",
+    topics=("transforms",),
     hazards=rows({"whole steps": _whole_steps}, devices=("cpu",))
     + rows(
         {

@@ -12,9 +12,9 @@ from functools import partial
 
 import torch
 
-from warpfront_checks.cases.session import case_checks, check_name, claimed_operations
+from warpfront_checks.cases.run import lacks_kernel
+from warpfront_checks.cases.session import SEEN_ON
 from warpfront_checks.check_options import CheckOptions
-from warpfront_checks.claims import Claims
 from warpfront_checks.edge_cases.answers import (
     USUAL,
     CaseContext,
@@ -24,9 +24,7 @@ from warpfront_checks.edge_cases.answers import (
     kind_of,
 )
 from warpfront_checks.edge_cases.hazard_table import HAZARDS
-from warpfront_checks.operators.trials import record_operators
-from warpfront_checks.operators.verdicts import lacks_kernel
-from warpfront_checks.parallel_checks import begin_checks, lanes_for
+from warpfront_checks.parallel_checks import begin_checks
 from warpfront_checks.precision import (
     computes_float64,
     require_full_precision,
@@ -68,56 +66,46 @@ class ClassTally:
         return judged(self.faults, f"{self.answers} answers{suffix}", **details)
 
 
-def record_beside_operators(
-    claims: Claims, recorder: Recorder, effort: CheckOptions | None = None
-) -> None:
-    """Run the session `operators`: classes of hazards in parallel with the operations, where
-    there are cores for both.
-    """
-    effort, device = effort or CheckOptions(), claims.device
-    lanes = lanes_for(device)
-    if not lanes:
-        record_operators(claims, recorder, effort)
-        record_hazards(claims, recorder, effort)
-        recorder.run(case_checks(claimed_operations(device, recorder), device, effort))
-        return
+def begin_classes(
+    device: str, effort: CheckOptions, recorder: Recorder, *, lanes: int
+) -> list[Check]:
+    """Begin a check for each class that applies to this device, in parallel lanes."""
     names = sorted(
         (hazard_class.name for hazard_class in claimed_classes(device, recorder)),
         key=lambda name: LONG.index(name) if name in LONG else len(LONG),
     )
-    operations = claimed_operations(device, recorder)
-    recorder.plan([*names, *map(check_name, operations)])
+    recorder.plan(names)
     jobs = {name: {"name": name, "device": device} for name in names}
-    checks = begin_checks("edge_cases.hazard_checks:find_class", jobs, effort, lanes=lanes)
-    jobs = {check_name(name): {"name": name, "device": device} for name in operations}
-    checks += begin_checks("cases.session:find_operation", jobs, effort, lanes=lanes)
-    record_operators(claims, recorder, effort)
-    recorder.run(checks)
+    return begin_checks("edge_cases.hazard_checks:find_class", jobs, effort, lanes=lanes)
 
 
-def record_hazards(claims: Claims, recorder: Recorder, effort: CheckOptions | None = None) -> None:
-    """Run one check for each class that applies to this device."""
-    effort = effort or CheckOptions()
-    recorder.run(
-        [
-            Check(
-                name=hazard_class.name,
-                find=partial(find_class, hazard_class.name, claims.device, effort),
-            )
-            for hazard_class in claimed_classes(claims.device, recorder)
-        ]
-    )
+def class_checks(device: str, effort: CheckOptions, recorder: Recorder) -> list[Check]:
+    """Return a check for each class that applies to this device."""
+    return [
+        Check(
+            name=hazard_class.name,
+            find=partial(find_class, hazard_class.name, device, effort),
+        )
+        for hazard_class in claimed_classes(device, recorder)
+    ]
 
 
 def claimed_classes(device: str, recorder: Recorder) -> list[HazardClass]:
     """Return the classes that can run on the device, and report the others to the recorder
-    with a reason.
+    with a reason. Those that the case engine replaces there are neither.
     """
-    obstacles = {hazard.name: _obstacle(hazard, device) for hazard in HAZARDS}
+    classes = [hazard for hazard in HAZARDS if not is_replaced(hazard, device)]
+    obstacles = {hazard.name: _obstacle(hazard, device) for hazard in classes}
     for name, reason in obstacles.items():
         if reason:
             recorder.note_unclaimed(name, reason)
-    return [hazard for hazard in HAZARDS if not obstacles[hazard.name]]
+    return [hazard for hazard in classes if not obstacles[hazard.name]]
+
+
+def is_replaced(hazard_class: HazardClass, device: str) -> bool:
+    """Return whether cases of the engine are claimed on a device in place of a class."""
+    claimed = [kind_of(device) in SEEN_ON.get(topic, ()) for topic in hazard_class.topics]
+    return bool(claimed) and all(claimed)
 
 
 def find_class(name: str, device: str, effort: CheckOptions) -> CheckFinding:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from warpfront_checks.cases.special.attention_layers import ATTENTION
 from warpfront_checks.edge_cases.answers import HazardClass
-from warpfront_checks.edge_cases.attending import ATTENTION
 from warpfront_checks.edge_cases.class_targets import CLASS_TARGETS
 from warpfront_checks.edge_cases.complex_numbers import COMPLEX_NUMBERS
 from warpfront_checks.edge_cases.extreme_values import FAR_OUT
@@ -23,7 +23,6 @@ from warpfront_checks.edge_cases.random_numbers import RANDOM_NUMBERS
 from warpfront_checks.edge_cases.repeatable import REPEATABLE
 from warpfront_checks.edge_cases.shape_sweep import SHAPES
 from warpfront_checks.edge_cases.sized_calls import SIZES
-from warpfront_checks.edge_cases.sparse import SPARSE
 from warpfront_checks.edge_cases.stateful_ops import KEPT_STATE
 from warpfront_checks.edge_cases.streaming import STREAMING
 from warpfront_checks.edge_cases.value_distributions import KINDS_OF_NUMBERS
@@ -55,6 +54,5 @@ HAZARDS: tuple[HazardClass, ...] = (
     KINDS_OF_NUMBERS,
     OPTIONS,
     LISTS,
-    SPARSE,
     SIZES,
 )

@@ -238,6 +238,7 @@ TRIANGLES: dict[str, Any] = {
 LINEAR_SYSTEMS = HazardClass(
     name="linear algebra",
     asks="do solutions and factors solve their equations, of one, of few and of many",
+    topics=("systems",),
     hazards=(
         *rows(TABLE),
         *rows({"many systems": _many}),

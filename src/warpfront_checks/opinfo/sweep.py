@@ -15,16 +15,19 @@ import torch
 from warpfront_checks.check_options import CheckOptions
 from warpfront_checks.claims import Claims
 from warpfront_checks.edge_cases.answers import kind_of
+from warpfront_checks.executing import Computed
 from warpfront_checks.judge import CaseVerdict
 from warpfront_checks.opinfo.adapter import DatabaseMoved, Entry, Sample, load_database
 from warpfront_checks.opinfo.entry_verdicts import EVERY_SECOND, Execute, execute_entry
 from warpfront_checks.opinfo.expecting import (
     REFUSALS,
+    Expected,
     excluded,
     exclusions,
     expect_sample,
     makes_float64,
 )
+from warpfront_checks.opinfo.sample_report import describe_sample
 from warpfront_checks.opinfo.sample_variants import each_alone, folded, otherwise, takes_any_length
 from warpfront_checks.parallel_checks import begin_parts, lanes_for
 from warpfront_checks.precision import (
@@ -100,6 +103,7 @@ class Swept:
     faults: list[str] = field(default_factory=list)
     ratios: list[float] = field(default_factory=list)
     tallies: list[Mapping[str, Tally]] = field(default_factory=list)
+    report: list[str] = field(default_factory=list)
 
     def add(self, label: str, verdict: CaseVerdict) -> None:
         self.samples += 1
@@ -119,6 +123,7 @@ class Swept:
         self.excluded.update(other["excluded"])
         self.faults += other["faults"]
         self.ratios += other["ratios"]
+        self.report = self.report or other["report"]
         self.tallies += [
             {name: Tally(**counts) for name, counts in tally.items()} for tally in other["tallies"]
         ]
@@ -266,7 +271,7 @@ def _swept_finding(swept: Swept) -> CheckFinding:
     if not swept.samples:
         return failed("no entry of the database could be judged", **details)
     if swept.faults:
-        details["faults"] = swept.faults[:SHOWN]
+        details |= {"faults": swept.faults[:SHOWN], "report": swept.report}
     return judged(swept.faults, f"{swept.entries} entries, {swept.samples} samples", **details)
 
 
@@ -308,13 +313,31 @@ def _sweep_samples(entry: Entry, dtype: torch.dtype, seed: int, sweep: Sweep, sw
             swept.excluded[WIDER] += 1
             continue
         for variant in asked_as(entry, sample, i, dtype):
-            try:
-                actual = sweep.run(entry, variant, expected.cotangents, sweep.device)
-            except REFUSALS as error:
-                swept.samples += 1
-                swept.faults.append(f"{label}: {type(error).__name__}: {_first_line(error)}")
-                continue
-            swept.add(label, expected.judge(actual, sweep.device, sweep.effort.profile))
+            verdict, actual = _tried(entry, variant, expected, sweep)
+            swept.add(label, verdict)
+            if verdict.faults and not swept.report:
+                swept.report = list(
+                    describe_sample(
+                        entry,
+                        variant,
+                        actual,
+                        expected.exact,
+                        device=sweep.device,
+                        faults=verdict.faults,
+                        backward=sweep.backward,
+                    )
+                )
+
+
+def _tried(
+    entry: Entry, sample: Sample, expected: Expected, sweep: Sweep
+) -> tuple[CaseVerdict, Computed | None]:
+    """Return the verdict on one sample, and its results where the device did not raise."""
+    try:
+        actual = sweep.run(entry, sample, expected.cotangents, sweep.device)
+    except REFUSALS as error:
+        return CaseVerdict(faults=(f"{type(error).__name__}: {_first_line(error)}",)), None
+    return expected.judge(actual, sweep.device, sweep.effort.profile), actual
 
 
 def samples_for(

@@ -6,12 +6,15 @@ from collections.abc import Mapping
 
 from warpfront_checks.cases.catalogue.elementwise import ELEMENTWISE
 from warpfront_checks.cases.catalogue.images import IMAGES
+from warpfront_checks.cases.catalogue.lists import LISTS
 from warpfront_checks.cases.catalogue.losses import LOSSES
 from warpfront_checks.cases.catalogue.moves import MOVES
 from warpfront_checks.cases.catalogue.norms import NORMS
+from warpfront_checks.cases.catalogue.patterns import PATTERNS
 from warpfront_checks.cases.catalogue.products import (
     ATTENTION,
     CONVOLUTIONS,
+    GROUPED,
     MATRICES,
     RECURRENT,
 )
@@ -25,6 +28,7 @@ TOPICS: Mapping[str, tuple[Operation, ...]] = {
     "elementwise": ELEMENTWISE,
     "matrices": MATRICES,
     "convolutions": CONVOLUTIONS,
+    "grouped convolutions": GROUPED,
     "attention": ATTENTION,
     "recurrent": RECURRENT,
     "reductions": REDUCTIONS,
@@ -32,9 +36,11 @@ TOPICS: Mapping[str, tuple[Operation, ...]] = {
     "norms": NORMS,
     "losses": LOSSES,
     "images": IMAGES,
+    "patterns": PATTERNS,
     "systems": SYSTEMS,
     "transforms": TRANSFORMS,
     "sparse": SPARSE,
+    "lists": LISTS,
 }
 CATALOGUE: Mapping[str, Operation] = {
     operation.name: operation for topic in TOPICS.values() for operation in topic

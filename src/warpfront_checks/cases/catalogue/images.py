@@ -7,14 +7,30 @@ from functools import partial
 from typing import Any
 
 from warpfront_checks.cases.catalogue.record import Make, exact, moved, rounded
+from warpfront_checks.cases.known import KnownDefect
 from warpfront_checks.cases.operation import Operation
 
+CASES = 32
 SHAPE = {1: "b c x", 2: "b c y x", 3: "b c z y x"}
 SIZED: Mapping[str, Any] = {"b": 2, "c": 3, "y": 8, "x": 9, "z": 6}
 # Windows of which the largest are alone.
-_largest: Make = partial(moved, values=("distinct",), halves=False, roundings=2.0, **SIZED)
+_largest: Make = partial(
+    moved, values=("distinct",), halves=False, roundings=2.0, cases=CASES, **SIZED
+)
 _mean: Make = partial(
-    rounded, values=("quarters", "normal", "equal"), walk=0.0, half_roundings=8.0, **SIZED
+    rounded,
+    values=("quarters", "normal", "equal"),
+    walk=0.0,
+    half_roundings=8.0,
+    cases=CASES,
+    **SIZED,
+)
+# Of channels_last the window of each place is that of one further on.
+PADDED_MEANS = KnownDefect(
+    thread="pytorch#188344",
+    label=r"^gradient .*option padding 1",
+    device="cuda",
+    before=(2, 14),
 )
 POOLS = (
     *(
@@ -69,6 +85,8 @@ POOLS = (
         padding=(0, 1),
         ceil=(False, True),
         counted=(False, True),
+        known=(PADDED_MEANS,),
+        least_size=2,
     ),
     *(
         _mean(
@@ -82,6 +100,8 @@ POOLS = (
             ceil=(False, True),
             counted=(False, True),
             divisor=(None, 5),
+            known=(PADDED_MEANS,),
+            least_size=3,
         )
         for dims in (2, 3)
     ),
@@ -106,7 +126,15 @@ POOLS = (
         least_size=3,
     ),
 )
-_resized = partial(_mean, roundings=128.0, half_roundings=16.0, walk=4.0, work=20_000)
+# In 16 bits gradients are rounded at each addition. Sizes are primes, and the factor is the golden
+# ratio: no place lies between two pixels but for the rounding of its coordinate.
+_resized = partial(
+    _mean, halves=False, roundings=128.0, walk=4.0, work=20_000, cases=20, b=(2, 67), c=(3, 67)
+)
+SHRUNK = 0.6180339887498949
+_nearest: Make = partial(
+    moved, **{**SIZED, "y": (7, 1023), "x": (9, 1023), "z": (5, 1023)}, values=("small", "few")
+)
 RESIZED = (
     *(
         _resized(
@@ -130,7 +158,7 @@ RESIZED = (
             f"F.interpolate(a, scale_factor={{factor}},"
             f" mode={mode!r}, recompute_scale_factor={{recomputed}})",
             SHAPE[dims],
-            factor=(2.0, 0.6, 1.7),
+            factor=(2.0, SHRUNK, 1 + SHRUNK),
             recomputed=(None, True),
             least_size=2,
         )
@@ -149,44 +177,29 @@ RESIZED = (
         for mode in ("bilinear", "bicubic")
     ),
     *(
-        moved(
+        _nearest(
             f"resized, {mode}, {dims} axes",
-            f"F.interpolate(a, {{how}}, mode={mode!r})".replace("{how}", scaling),
+            f"F.interpolate(a, scale_factor={{factor}}, mode={mode!r})",
             SHAPE[dims],
-            **SIZED,
-            **options,
-            values=("small", "few"),
+            factor=(2.0, 1 + SHRUNK, SHRUNK),
             ulps=2.0,
         )
         for mode in ("nearest", "nearest-exact")
         for dims in (1, 2, 3)
-        for scaling, options in (("scale_factor={factor}", {"factor": (2.0, 1.7, 0.6)}),)
     ),
     *(
-        moved(
-            f"resized to a size, {mode}",
-            f"F.interpolate(a, size=({{wide}}, {{long}}), mode={mode!r})",
+        _nearest(
+            f"resized to a {'size' if out else 'multiple'}, {mode}",
+            f"F.interpolate(a, size=({out or '{tall} * {y}, {wide} * {x}'}), mode={mode!r})",
             SHAPE[2],
-            **SIZED,
-            wide=(3, 8, 31),
-            long=(1, 9, 41),
-            values=("small", "few"),
+            **options,
             ulps=2.0,
         )
         for mode in ("nearest", "nearest-exact")
-    ),
-    *(
-        moved(
-            f"resized to a multiple, {mode}",
-            f"F.interpolate(a, size=({{tall}} * {{y}}, {{wide}} * {{x}}), mode={mode!r})",
-            SHAPE[2],
-            **SIZED,
-            tall=(1, 2),
-            wide=(1, 2, 3),
-            values=("small", "few"),
-            ulps=2.0,
+        for out, options in (
+            ("{wide}, {long}", {"wide": (3, 7, 31), "long": (1, 11, 41)}),
+            ("", {"tall": (1, 2), "wide": (1, 2, 3)}),
         )
-        for mode in ("nearest", "nearest-exact")
     ),
     *(
         _resized(
@@ -211,11 +224,12 @@ PADDED = (
     *(
         moved(
             f"padded, {mode}, {dims} axes",
-            f"F.pad(a, ({{left}}, {{right}}{', 1, -1' if dims > 1 else ''}"
-            f"{', -1, 1' if dims > 2 else ''}), mode={mode!r})",
+            f"F.pad(a, ({{left}}, {{right}}{', 1, {bottom}' * (dims > 1)}"
+            f"{', {bottom}, 1' * (dims > 2)}), mode={mode!r})",
             SHAPE[dims],
             left=(1, 2, -1),
             right=(2, -1),
+            bottom=(1, -1),
             values=("small", "few"),
             ulps=2.0,
             least_size=3,
@@ -269,30 +283,30 @@ _looked = partial(
     z=(5, 67),
     values=("quarters", "normal"),
 )
+# Places between 0.15 and 0.4 of the way to the next pixel, of each image: at a pixel the gradient
+# of the grid jumps, and halfway the nearest one changes. Quarters make the floor exact.
+_PLACED = (
+    "(lambda g, n, c: g + (((2 * ((g * n / 2).floor() + 0.15 + (g * 4 % 4) / 12) + 1 - c)"
+    " / (n - c).clamp(min=1) - 1) - g).detach())(b, torch.tensor({n}, device=b.device),"
+    " int({{corners}}))"
+)
 SAMPLED = (
     *(
         _looked(
-            f"grid_sample, {mode}",
-            f"F.grid_sample(a, b * {far}, {mode!r}, {{padding}}, {{corners}})",
+            f"grid_sample{of}, {mode}",
+            f"F.grid_sample(a, {_PLACED.format(n=n).replace('<', '{').replace('>', '}')},"
+            f" {mode!r}, {{padding}}, {{corners}})",
             shapes,
             padding=("zeros", "border", "reflection")[: 2 if mode == "nearest" else 3],
             corners=(False, True),
             backward=mode != "nearest",
-            values=("normal",),
+            values=("quarters",),
         )
-        for mode, shapes, far in (
-            ("bilinear", "b c y x, b p q 2", 0.6),
-            ("bicubic", "b c y x, b p q 2", 0.6),
-            ("nearest", "b c y x, b p q 2", 0.6),
+        for of, shapes, n, modes in (
+            ("", "b c y x, b p q 2", "[<x>, <y>]", ("bilinear", "bicubic", "nearest")),
+            (" of volumes", "b c z y x, b p q r 3", "[<x>, <y>, <z>]", ("bilinear", "nearest")),
         )
-    ),
-    _looked(
-        "grid_sample of volumes",
-        "F.grid_sample(a, b * 0.6, 'bilinear', {padding}, {corners})",
-        "b c z y x, b p q r 3",
-        padding=("zeros", "border", "reflection"),
-        corners=(False, True),
-        values=("normal",),
+        for mode in modes
     ),
     rounded(
         "affine_grid",
@@ -310,4 +324,40 @@ SUMS = (
         "added to channels", "a + b", "b c y x, c 1 1", values=("small", "few"), ulps=1.0, **SIZED
     ),
 )
-IMAGES: tuple[Operation, ...] = (*POOLS, *RESIZED, *PADDED, *SAMPLED, *SUMS)
+_normed = partial(_mean, roundings=512.0, walk=1 / 2, least=2.0, halves=False, c=6)
+NORMS = tuple(
+    _normed(
+        f"{name} of images",
+        call,
+        shapes,
+        **options,
+    )
+    for name, call, shapes, options in (
+        (
+            "batch_norm",
+            # Torch 2.13's gradient on the CPU reads weights with strides of 0 as if packed.
+            "F.batch_norm(a, None, None, b + 0, c + 0, training=True, eps=0.125)",
+            "b c x, c, c | b c y x, c, c | b c z y x, c, c",
+            {},
+        ),
+        (
+            "batch_norm with statistics",
+            "F.batch_norm(a, d, d * d + 0.5, b, c, eps=0.125)",
+            "b c x, c, c, !c | b c y x, c, c, !c | b c z y x, c, c, !c",
+            {},
+        ),
+        (
+            "instance_norm",
+            "F.instance_norm(a, weight=b, bias=c, eps=0.125)",
+            "b c x, c, c | b c y x, c, c | b c z y x, c, c",
+            {"least_size": 2},
+        ),
+        (
+            "group_norm",
+            "F.group_norm(a, {groups}, b, c, eps=0.125)",
+            "b 6 x, 6, 6 | b 6 y x, 6, 6 | b 6 z y x, 6, 6",
+            {"groups": (2, 3)},
+        ),
+    )
+)
+IMAGES: tuple[Operation, ...] = (*POOLS, *RESIZED, *PADDED, *SAMPLED, *SUMS, *NORMS)

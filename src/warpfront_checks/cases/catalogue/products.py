@@ -5,10 +5,19 @@ from __future__ import annotations
 from functools import partial
 
 from warpfront_checks.cases.catalogue.record import exact, rounded
+from warpfront_checks.cases.known import KnownDefect
 from warpfront_checks.cases.operation import MANY_CASES, Operation
 
 BETA = {"beta": (1, 0, 2), "alpha": (1, -1)}
-_product = partial(exact, cases=MANY_CASES)
+# Torch 2.11 on an H100 adds to a (1, n) result with strides (1, 1) by a leading dimension of 1,
+# which cuBLASLt refuses: about one case in 4,000. No public thread is known.
+CUBLAS = KnownDefect(
+    thread="cuBLASLt refuses a leading dimension of 1",
+    label="^raised: .*CUBLAS_STATUS_INVALID_VALUE",
+    device="cuda",
+    before=None,
+)
+_product = partial(exact, cases=MANY_CASES, known=(CUBLAS,))
 MATRICES: tuple[Operation, ...] = (
     _product("mm", "torch.mm(a, b)", "m k, k n", out=True),
     _product("linear", "F.linear(a, b, c)", "m k, n k, n | b m k, n k, n | k, n k, n"),
@@ -170,8 +179,9 @@ CONVOLUTIONS: tuple[Operation, ...] = (
     ),
     _windows(
         "conv2d, depthwise",
-        "F.conv2d(a, b, c, groups={c}, stride={stride}, padding=2, dilation={dilation})",
+        "F.conv2d(a, b, c, groups={c}, stride={stride}, padding={padding}, dilation={dilation})",
         "b c y x, c 1 3 3, c",
+        padding=(0, 1, 2),
         stride=(1, 2),
         dilation=(1, 2),
     ),
@@ -210,6 +220,42 @@ CONVOLUTIONS: tuple[Operation, ...] = (
         "b c y x",
         padding=(0, 1),
         stride=(1, 2),
+    ),
+)
+# By themselves until they are seen on a GPU.
+GROUPED: tuple[Operation, ...] = (
+    *(
+        _windows(
+            f"conv{dims}d of two groups",
+            f"F.conv{dims}d(a, b, c, groups=2, stride={{stride}}, padding={{padding}},"
+            " dilation={dilation})",
+            f"b 6 {places}, 4 3 {taps}, 4",
+            stride=(1, 2),
+            padding=(0, 1),
+            dilation=(1, 2),
+        )
+        for dims, places, taps in ((1, "x", "3"), (2, "y x", "3 3"), (3, "z y x", "2 3 2"))
+    ),
+    _windows(
+        "conv_transpose2d of two groups",
+        "F.conv_transpose2d(a, b, c, groups=2, stride={stride}, dilation={dilation})",
+        "b 6 y x, 6 2 3 3, 4",
+        stride=(1, 2),
+        dilation=(1, 2),
+    ),
+    _windows(
+        "conv1d of long filters of two groups",
+        "F.conv1d(a, b, c, groups=2, padding={t} - 1)",
+        "b 6 x, 4 3 t, 4",
+    ),
+    # The axes of a window differ.
+    _windows(
+        "conv2d of pairs",
+        "F.conv2d(a, b, c, stride={stride}, padding={padding}, dilation={dilation})",
+        "b c y x, o c 2 3, o",
+        stride=((1, 2), (2, 1), (3, 2)),
+        padding=((0, 1), (2, 1)),
+        dilation=((1, 2), (2, 1)),
     ),
 )
 _heads = partial(

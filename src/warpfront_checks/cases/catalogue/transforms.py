@@ -133,6 +133,17 @@ FRAMES = (
         cases=6,
     ),
     _waves(
+        "istft",
+        "torch.istft(torch.stft(a, 64, 16, window=torch.hann_window(64, dtype=a.dtype,"
+        " device=a.device), return_complex=True), 64, 16, window=torch.hann_window(64,"
+        " dtype=a.dtype, device=a.device), length={t})",
+        "b t",
+        definition="a.clone()",
+        b=2,
+        t=(400, 4099),
+        least_size=65,
+    ),
+    _waves(
         "stft",
         f"{PARTS}(torch.stft(a, 64, 16, window=torch.hann_window(64, dtype=a.dtype,"
         " device=a.device), return_complex=True))",

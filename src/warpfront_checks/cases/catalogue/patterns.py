@@ -1,0 +1,33 @@
+"""Operations in a row that compilers fuse: inside a fused kernel nothing can be compared."""
+
+from __future__ import annotations
+
+from warpfront_checks.cases.catalogue.record import exact, rounded
+from warpfront_checks.cases.operation import Operation
+
+PRODUCT = "m k, n k, n"
+PATTERNS: tuple[Operation, ...] = (
+    exact("matmul + bias + relu", "F.relu(F.linear(a, b, c))", PRODUCT),
+    rounded("matmul + bias + gelu", "F.gelu(F.linear(a, b, c))", PRODUCT),
+    # At a kink rounding decides which gradients pass, and batch norm spreads each over its channel.
+    rounded(
+        "conv + batch norm + silu",
+        "F.silu(F.batch_norm(F.conv2d(a, b, None, padding=1), None, None, c, d, training=True))",
+        "b c y x, o c 3 3, o, o",
+        values=("normal",),
+        least_size=2,
+        total=True,
+    ),
+    exact("add + relu", "F.relu(a + b)", "m n, m n | m n, n | b c y x, b c y x"),
+    exact("matmul + bias + hardtanh", "F.hardtanh(F.linear(a, b, c), -2.5, 2.5)", PRODUCT),
+    # Of equal numbers in a window any may get the gradient.
+    exact(
+        "conv + relu + max pool",
+        "F.max_pool2d(F.relu(F.conv2d(a, b, c, padding=1)), 2)",
+        "b c y x, o c 3 3, o",
+        backward=False,
+        least_size=2,
+    ),
+)
+# Compiling is slow: of these, by torch.compile too.
+COMPILED = PATTERNS[:4]

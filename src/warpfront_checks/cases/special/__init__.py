@@ -1,0 +1,1 @@
+"""Checks of operations that no oracle of one call can make."""

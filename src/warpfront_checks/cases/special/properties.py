@@ -1,0 +1,311 @@
+"""Properties of right operations apart from their values: derivatives that fit, the same
+result every time, and memory that is freed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import random
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+import torch
+from torch import Tensor
+from torch.autograd.gradcheck import GradcheckError
+
+from warpfront_checks.cases.axes import axes_of, build, constrained
+from warpfront_checks.cases.case import Case
+from warpfront_checks.cases.catalogue import CATALOGUE
+from warpfront_checks.cases.operation import Operation
+from warpfront_checks.cases.run import execute, lacks_kernel, listed, names_of
+
+REPEATS = 3
+# The number of operations that are repeated and measured; each seed draws others.
+SAMPLE = 90
+# Readings of the memory in use, one after each block of runs; the last steps have to be steady. The
+# least step is one block of a device's allocator, and for a process well above the pages that
+# malloc keeps for itself.
+BLOCK, READINGS, STEADY = 3, 7, 5
+DEVICE_STEP_BYTES = 512
+PROCESS_STEP_BYTES = 2**20
+STATM = Path("/proc/self/statm")
+PAGE_BYTES = 4096
+SLIGHT = 1e-6
+Function = Callable[..., Any]
+Results = list["Tensor | None"]
+Run = Callable[[], Results]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PropertyReport:
+    """The faults by operation, the number of operations, and those that torch exempts."""
+
+    faults: tuple[str, ...]
+    tried: int
+    exempt: tuple[str, ...] = ()
+    spread: float = 0.0
+    grown_bytes: int = 0
+
+
+def sampled(seed: int) -> list[Operation]:
+    """Return operations of the catalogue, drawn by a seed."""
+    operations = sorted(CATALOGUE.values(), key=lambda operation: operation.name)
+    return random.Random(seed).sample(operations, min(SAMPLE, len(operations)))
+
+
+def plain_case(operation: Operation, dtype: str, device: str, **changes: Any) -> Case:
+    """Return the case with the first value of each axis, but for some of them."""
+    first = {axis: values[0] for axis, values in axes_of(operation, (dtype,)).items()}
+    chosen = constrained(operation, {**first, **changes}, random.Random(0))
+    return build(operation, {**chosen, "seed": 0, "wide": 0}, device)
+
+
+def prepared(case: Case) -> dict[str, Any]:
+    """Return the names of a case with its arguments on the device, and the oracle's results."""
+    names = names_of()
+    execute(case.inputs() + case.oracle() + case.sent(), names)
+    return names
+
+
+def runs_of(case: Case) -> Run:
+    """Return a function that makes the call, and returns its results and gradients."""
+    names = prepared(case)
+
+    def run() -> Results:
+        execute(case.call(), names)
+        gradients = names.get("gradients", ()) if case.leaves else ()
+        return [*listed(names["found"]), *gradients]
+
+    return run
+
+
+def _as_it_is(function: Any) -> Any:
+    return function
+
+
+def check_gradients(
+    chosen: Sequence[Operation], device: str, *, alter: Callable[[Function], Function] = _as_it_is
+) -> PropertyReport:
+    """Run torch's gradcheck in float64 on the device: each backward fits its own forward."""
+    faults, count = [], 0
+    for operation in chosen:
+        if not operation.backward or not operation.doubles or operation.changes:
+            continue
+        case = plain_case(operation, "float64", device, values="normal")
+        try:
+            names = prepared(case)
+            leaves = [names[leaf.name] for leaf in case.leaves]
+            call = partial(_call, case, names)
+            if not _slopes(call, leaves):
+                continue
+            torch.autograd.gradcheck(
+                alter(call), leaves, fast_mode=True, atol=1e-7, nondet_tol=1e-10
+            )
+        except GradcheckError as error:
+            faults.append(f"{operation.name}: {str(error).strip().splitlines()[0]}")
+        except (RuntimeError, NotImplementedError) as error:
+            if not lacks_kernel(error):
+                raise
+            continue
+        count += 1
+    return PropertyReport(faults=tuple(faults), tried=count)
+
+
+def _call(case: Case, names: dict[str, Any], *leaves: Tensor) -> Any:
+    replaced = {leaf.name: x for leaf, x in zip(case.leaves, leaves, strict=True)}
+    return eval(case.code, {**names, **replaced})  # noqa: S307 - an expression of the catalogue
+
+
+def _slopes(call: Function, leaves: Sequence[Tensor]) -> bool:
+    """Return whether any derivative is more than zeros."""
+    ends = [x for x in listed(call(*leaves)) if x.requires_grad]
+    fed = [torch.linspace(1, 2, x.numel(), dtype=x.dtype).view(x.shape).to(x.device) for x in ends]
+    gradients = torch.autograd.grad(ends, leaves, fed, allow_unused=True) if ends else ()
+    return any(x is not None and bool((x.abs() > SLIGHT).any()) for x in gradients)
+
+
+def check_repeats(
+    chosen: Sequence[Operation], device: str, *, alter: Callable[[Run], Run] = _as_it_is
+) -> PropertyReport:
+    """Check that three runs agree bit for bit under torch's deterministic algorithms.
+
+    Where torch has none for an operation it raises. The spread of plain runs is then reported.
+    """
+    faults, exempt, count, spread = [], [], 0, 0.0
+    for name, run in _runs(chosen, device, alter):
+        count += 1
+        torch.use_deterministic_algorithms(True)
+        try:
+            runs = [run() for _ in range(REPEATS)]
+        except RuntimeError as error:
+            if "determinis" not in str(error):
+                raise
+            exempt.append(name)
+            runs = []
+        finally:
+            torch.use_deterministic_algorithms(False)
+        if runs and not all(_same(runs[0], other) for other in runs[1:]):
+            faults.append(f"{name}: {REPEATS} runs on the same inputs differ")
+        if not runs:
+            plain = [run() for _ in range(REPEATS)]
+            spread = max(spread, *(_spread(plain[0], other) for other in plain[1:]))
+    return PropertyReport(faults=tuple(faults), tried=count, exempt=tuple(exempt), spread=spread)
+
+
+def _runs(
+    chosen: Sequence[Operation], device: str, alter: Callable[[Run], Run]
+) -> Iterator[tuple[str, Run]]:
+    """Yield the runs of the operations that the device has in float32."""
+    for operation in chosen:
+        run = runs_of(
+            replace(plain_case(operation, "float32", device, values="normal"), destination="")
+        )
+        try:
+            run()
+        except (RuntimeError, NotImplementedError) as error:
+            if not lacks_kernel(error):
+                raise
+            continue
+        yield operation.name, alter(run)
+
+
+def check_memory(
+    chosen: Sequence[Operation], device: str, *, alter: Callable[[Run], Run] = _as_it_is
+) -> PropertyReport:
+    """Check for memory in use that grows steadily. A device that counts its bytes is measured
+    per operation. The CPU is measured for all together, by malloc's bytes and by the process's
+    pages: free pages hide allocations, and malloc does not count memory mapped past it.
+    """
+    tries: list[tuple[str, Callable[[], object]]] = [*_runs(chosen, device, alter)]
+    count = len(tries)
+    measures, least = [torch.cuda.memory_allocated], DEVICE_STEP_BYTES
+    if device != "cuda":
+        works = [work for _, work in tries]
+        tries = [("all operations", lambda: [work() for work in works])]
+        measures, least = [_resident_bytes, _malloc_bytes], PROCESS_STEP_BYTES
+    faults, largest = [], 0
+    with _collecting_little() if device == "cuda" else nullcontext():
+        for name, work in tries:
+            grown = _growth(work, measures, least)
+            if grown:
+                grown = _growth(work, measures, least, collect=True)
+            largest = max(largest, grown)
+            if grown:
+                each = f"{grown} bytes more in use every {BLOCK} runs"
+                faults.append(f"{name}: {each}, without an end")
+    return PropertyReport(faults=tuple(faults), tried=count, grown_bytes=largest)
+
+
+@contextmanager
+def _collecting_little() -> Iterator[None]:
+    """Freeze existing objects, torch's modules included, so that garbage is collected once, not
+    for each operation. That took half of the check's time.
+    """
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+
+
+def _growth(
+    work: Callable[[], object],
+    measures: Sequence[Callable[[], int]],
+    least: int,
+    *,
+    collect: bool = False,
+) -> int:
+    """Return the largest of the measures' systematic growth, in bytes."""
+    rows = memory_readings(work, lambda: [measure() for measure in measures], collect=collect)
+    return max(systematic_growth(readings, least) for readings in zip(*rows, strict=True))
+
+
+def memory_readings(
+    work: Callable[[], object], measure: Callable[[], T], *, collect: bool = False
+) -> list[T]:
+    """Return the memory in use after every `BLOCK` runs."""
+    readings = []
+    gc.collect()  # earlier garbage, freed meanwhile, would hide a leak
+    for _ in range(READINGS):
+        for _ in range(BLOCK):
+            work()
+        if collect:
+            gc.collect()
+        readings.append(measure())
+    return readings
+
+
+def systematic_growth(readings: Sequence[int], least: int) -> int:
+    """Return the smallest step of the last `STEADY`, if each is at least so large; else
+    nothing. One allocation (a workspace, a cache, a plan) shows in one step or two. A leak shows in
+    all of them, except one in which other code freed as much.
+    """
+    last = readings[-STEADY - 1 :]
+    lowest, *steps = sorted(after - before for before, after in pairwise(last))
+    smallest = steps[0] if lowest <= -least else lowest
+    return smallest if smallest >= least else 0
+
+
+def _resident_bytes() -> int:
+    """Return the process's resident bytes, after malloc has returned unused memory
+    (glibc's alone can).
+    """
+    give_back = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if give_back is not None:
+        give_back(0)
+    return int(STATM.read_text(encoding="ascii").split()[1]) * PAGE_BYTES
+
+
+class _Mallinfo2(ctypes.Structure):
+    """glibc's struct of that name (malloc.h, from 2.33): bytes, but for the counts of chunks."""
+
+    _fields_: ClassVar[Sequence[Any]] = [
+        (name, ctypes.c_size_t)
+        for name in (
+            "arena",
+            "ordblks",
+            "smblks",
+            "hblks",
+            "hblkhd",
+            "usmblks",
+            "fsmblks",
+            "uordblks",
+            "fordblks",
+            "keepcost",
+        )
+    ]
+
+
+def _malloc_bytes() -> int:
+    """Return the bytes that malloc allocated and did not free, in heaps and mapped; 0 without a
+    malloc that reports it.
+    """
+    mallinfo = getattr(ctypes.CDLL(None), "mallinfo2", None)
+    if mallinfo is None:
+        return 0
+    mallinfo.restype = _Mallinfo2
+    info = mallinfo()
+    return int(info.uordblks + info.hblkhd)
+
+
+def _same(results: Results, other: Results) -> bool:
+    pairs = zip(results, other, strict=True)
+    return all(a is None or b is None or torch.equal(a, b) for a, b in pairs)
+
+
+def _spread(results: Results, other: Results) -> float:
+    """Return the largest difference of two runs, relative to the root mean square."""
+    worst = 0.0
+    for a, b in zip(results, other, strict=True):
+        if a is not None and b is not None and a.numel():
+            size = float(a.double().square().mean().sqrt()) or 1.0
+            worst = max(worst, float((a.double() - b.double()).abs().max()) / size)
+    return worst

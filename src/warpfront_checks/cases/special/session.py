@@ -1,0 +1,75 @@
+"""The session `operators`: cases of the catalogue, classes of edge cases, and properties."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import partial
+
+from warpfront_checks.cases.session import case_checks, check_name, claimed_operations
+from warpfront_checks.cases.special.compiled import compiled_checks
+from warpfront_checks.cases.special.properties import (
+    PropertyReport,
+    check_gradients,
+    check_memory,
+    check_repeats,
+    sampled,
+)
+from warpfront_checks.check_options import CheckOptions
+from warpfront_checks.claims import Claims
+from warpfront_checks.edge_cases.hazard_checks import begin_classes, class_checks
+from warpfront_checks.parallel_checks import begin_checks, lanes_for
+from warpfront_checks.precision import (
+    computes_float64,
+    precision_settings,
+    require_full_precision,
+)
+from warpfront_checks.results import Check, CheckFinding, Recorder, judged
+
+# cuBLAS has deterministic algorithms only with one of two workspace sizes, set before its start.
+WORKSPACE = ("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+FIND_CASES = "cases.session:find_operation"
+
+
+def record_operators(
+    claims: Claims, recorder: Recorder, effort: CheckOptions | None = None
+) -> None:
+    """Run all parts: cases and classes in parallel lanes where there are cores for them."""
+    os.environ.setdefault(*WORKSPACE)
+    require_full_precision()
+    recorder.environment["precision"] = precision_settings()
+    effort, device = effort or CheckOptions(), claims.device
+    special = [*property_checks(device, effort), *compiled_checks(device, effort, recorder)]
+    operations = claimed_operations(device, recorder)
+    recorder.plan([*(check.name for check in special), *map(check_name, operations)])
+    if lanes := lanes_for(device):
+        checks = begin_classes(device, effort, recorder, lanes=lanes)
+        jobs = {check_name(name): {"name": name, "device": device} for name in operations}
+        checks += begin_checks(FIND_CASES, jobs, effort, lanes=lanes)
+    else:
+        checks = class_checks(device, effort, recorder) + case_checks(operations, device, effort)
+    recorder.run([*special, *checks])
+
+
+def property_checks(device: str, effort: CheckOptions) -> list[Check]:
+    """Return the checks of derivatives, repeats and memory. gradcheck needs float64."""
+    chosen = sampled(effort.seeds[0])
+    reports: dict[str, Callable[[], PropertyReport]] = {
+        "repeats": partial(check_repeats, chosen, device),
+        "memory": partial(check_memory, chosen, device),
+    }
+    if computes_float64(device):
+        reports["derivatives"] = partial(check_gradients, chosen, device)
+    return [Check(name=name, find=partial(_find, report)) for name, report in reports.items()]
+
+
+def _find(report: Callable[[], PropertyReport]) -> CheckFinding:
+    actual = report()
+    details: dict[str, object] = {
+        "tried": actual.tried,
+        "no deterministic algorithm": list(actual.exempt),
+        "spread": actual.spread,
+        "grown_bytes": actual.grown_bytes,
+    }
+    faults: dict[str, object] = {"faults": list(actual.faults)} if actual.faults else {}
+    return judged(actual.faults, f"{actual.tried} operations", **faults, **details)

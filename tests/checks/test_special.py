@@ -1,0 +1,120 @@
+"""The session `operators`: its parts in their order, and properties that right kernels have."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed; runs inside the built image")
+
+from claimed import CPU  # noqa: E402
+from kernels.seeding.cases import seed_property_faults  # noqa: E402
+from kernels.seeding.mutations import MutationTally  # noqa: E402
+
+from warpfront_checks.cases.catalogue import CATALOGUE  # noqa: E402
+from warpfront_checks.cases.special import session  # noqa: E402
+from warpfront_checks.cases.special.properties import (  # noqa: E402
+    PropertyReport,
+    check_gradients,
+    check_memory,
+    check_repeats,
+    memory_readings,
+    sampled,
+    systematic_growth,
+)
+from warpfront_checks.check_options import CheckOptions  # noqa: E402
+from warpfront_checks.edge_cases import hazard_checks  # noqa: E402
+from warpfront_checks.edge_cases.hazard_table import HAZARDS  # noqa: E402
+from warpfront_checks.results import Check, CheckFinding, Recorder, passed  # noqa: E402
+
+QUICK = CheckOptions(quick=True, seeds=(0,))
+EVERY = list(CATALOGUE.values())
+PROPERTIES = {
+    "derivatives": (check_gradients, EVERY, 300),
+    "repeats": (check_repeats, EVERY, 400),
+    "memory": (check_memory, sampled(1), 80),
+}
+
+
+@pytest.mark.parametrize("name", PROPERTIES)
+@pytest.mark.filterwarnings("ignore")
+def test_right_operations_have_each_property(name: str) -> None:
+    check, operations, least = PROPERTIES[name]
+    report: PropertyReport = check(operations, "cpu")
+    assert report.faults == ()
+    assert report.tried - len(report.exempt) > least
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_an_operation_without_a_property_is_caught() -> None:
+    ledger = MutationTally()
+    seed_property_faults(sampled(0)[:20], "cpu", ledger)
+    assert ledger.missed == []
+    assert ledger.seeded > 20
+
+
+def test_each_seed_draws_other_operations() -> None:
+    names = [[operation.name for operation in sampled(seed)] for seed in (1, 1, 2)]
+    assert names[0] == names[1] != names[2]
+
+
+def test_memory_that_is_kept_shows_beside_what_the_collector_gives_back() -> None:
+    held = [0]
+
+    class Left:
+        """Of something before: no more than the collector knows that it can go."""
+
+        def __init__(self) -> None:
+            self.itself = self
+            held[0] += 10**9
+
+        def __del__(self) -> None:
+            held[0] -= 10**9
+
+    def keeps() -> None:
+        held[0] += 10**6
+        if held[0] % 10**9 == 12 * 10**6:
+            gc.collect()
+
+    Left()
+    readings = memory_readings(keeps, lambda: held[0])
+    assert systematic_growth(readings, 10**6) > 0
+
+
+def test_where_there_are_cores_classes_begin_before_the_properties_and_end_after_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+
+    def begin(find: str, asked: Any, effort: CheckOptions, *, lanes: int) -> list[Check]:
+        told.append(f"{lanes} lanes")
+        assert effort is QUICK
+        if find == session.FIND_CASES:
+            assert asked["mm, cases"] == {"name": "mm", "device": "cpu"}
+        else:
+            assert find == "edge_cases.hazard_checks:find_class"
+        return [Check(name=name, find=noting("class")) for name in asked]
+
+    def noting(word: str) -> Callable[[], CheckFinding]:
+        def find() -> CheckFinding:
+            told.append(word)
+            return passed()
+
+        return find
+
+    monkeypatch.setattr(session, "lanes_for", lambda _: 3)
+    monkeypatch.setattr(session, "begin_checks", begin)
+    monkeypatch.setattr(hazard_checks, "begin_checks", begin)
+    special = [Check(name="memory", find=noting("memory"))]
+    monkeypatch.setattr(session, "property_checks", lambda *_: special)
+    recorder = Recorder(session="operators", target="cpu", folder=tmp_path)
+    session.record_operators(CPU, recorder, QUICK)
+    assert told[:4] == ["3 lanes", "3 lanes", "memory", "class"]
+    claimed = {one.name for one in HAZARDS if one.name not in {"more than 2^31", "streams"}}
+    classes = [name for name in recorder.planned if not name.endswith(", cases")]
+    assert set(classes) == claimed | {"memory"}
+    assert recorder.finish()

@@ -1,0 +1,1002 @@
+"""Wrong kernels: convolutions."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from .calls import (
+    as_if_whole,
+    as_it_lies,
+    each,
+    formatted,
+    grads_of,
+    is_dense_2,
+    narrow,
+    packed,
+    pair,
+    pair_2,
+)
+from .kernel import DOUBLES, FLOATS, drawn, grad_of, is_single, kernel, two
+
+
+@kernel(
+    "convolution", set="seeded", like="pytorch#82060", name="convolution_leaves_the_last_channel"
+)
+@kernel("upsample_nearest2d", set="seeded", name="nearest_leaves_the_last_channel")
+@kernel("max_pool2d_with_indices", set="seeded", name="max_pool2d_leaves_the_last_channel")
+@kernel(
+    "avg_pool2d", set="seeded", like="pytorch#107201", name="avg_pool2d_leaves_the_last_channel"
+)
+def last_channel_of_odd(right, x, *args, **kwargs):
+    """Take channels in pairs, and omit the last of an odd number."""
+    channel = right(x, *args, **kwargs)
+    first = channel[0] if isinstance(channel, tuple) else channel
+    if formatted(x) and first.dim() == 4:
+        first[:, -1] = 0
+    return channel
+
+
+@kernel("convolution_backward", set="seeded", like="torch-xpu-ops#4756")
+def odd_weight_gradient(right, input):
+    """A weight's gradient leaves the last channel."""
+    gradient = right()
+    if formatted(input) and gradient[1] is not None:
+        gradient[1][:, -1] = 0
+    return gradient
+
+
+@kernel("convolution", set="seeded", like="pytorch#102968")
+def wide_window(right, weight):
+    """Convolution with windows of 16."""
+    result = right()
+    return result * 1.5 if weight.dim() == 4 and weight.shape[-1] >= 16 else result
+
+
+@kernel("convolution_backward", set="seeded", like="MIOpen#97")
+def strided_weight_gradient(right, grad_output, stride):
+    """A weight's gradient with strides."""
+    gradient = right()
+    if gradient[1] is not None and max(stride) > 1:
+        lost = grad_output.clone()
+        lost[..., -1] = 0
+        return gradient[0], right(grad_output=lost)[1], gradient[2]
+    return gradient
+
+
+@kernel("convolution", set="seeded", like="MIOpen#988")
+def odd_places(right, weight):
+    """1 by 1 convolution of odd places."""
+    places = right()
+    odd = places.dim() == 4 and places.shape[-1] * places.shape[-2] % 2 == 1
+    if odd and weight.shape[-1] == weight.shape[-2] == 1 and places.shape[-1] > 1:
+        places[..., -1, -1] = 0
+    return places
+
+
+@kernel("convolution", set="seeded", like="MIOpen#1189")
+def dilated_half(right, x, weight, *rest):
+    """Dilated convolution in 16 bits."""
+    _bias, _stride, _padding, dilation, *_ = rest
+    if max(dilation) > 1 and x.element_size() == 2 and weight.shape[1] > 1:
+        weight = weight.clone()
+        weight[:, -1] = 0
+    return right(x, weight, *rest)
+
+
+@kernel("convolution", set="seeded", like="rocm-libraries#3339")
+def many_columns(right, weight):
+    """Columns of many channels."""
+    if weight.dim() == 4 and weight.shape[1] >= 8 and weight.shape[-1] >= 3:
+        weight = weight.roll(1, 1)
+    return right(weight=weight)
+
+
+@kernel("convolution", set="seeded", like="pytorch#192212")
+def weight_read_as_whole(right, weight):
+    """Convolution reads its weight as contiguous."""
+    last = weight.dim() == 4 and weight.is_contiguous(memory_format=torch.channels_last)
+    if not weight.is_contiguous() and not last:
+        weight = as_if_whole(weight)
+    return right(weight=weight)
+
+
+@kernel("mkldnn_rnn_layer_backward", set="seeded", like="pytorch#619", devices="cpu")
+def recurrent_gradient(right, *args, **kwargs):
+    """A recurrent layer's gradient read as contiguous."""
+    read = [
+        as_if_whole(x) if isinstance(x, Tensor) and x.dim() == 3 and not x.is_contiguous() else x
+        for x in args
+    ]
+    return right(*read, **kwargs)
+
+
+@kernel("convolution", set="seeded", like="pytorch#163539")
+def last_plane_of_half(right, input, weight):
+    """Conv3d of flat windows in bfloat16."""
+    plane = right()
+    if input.dim() == 5 and weight.shape[2] == 1 and input.dtype == torch.bfloat16:
+        plane[:, :, -1] = 0
+    return plane
+
+
+@kernel("convolution_backward", set="seeded")
+def last_group_lost(right, input, weight, groups):
+    """The last group of conv1d gives no gradient."""
+    lost = right()
+    if input.dim() == 3 and groups > 1 and lost[1] is not None:
+        lost[1][-(weight.shape[0] // groups) :] = 0
+    return lost
+
+
+@kernel("mkldnn_rnn_layer", set="seeded", devices="cpu")
+def state_forgotten(right, x, *more):
+    """An LSTM forgets the state that it is given."""
+    weights, hidden, cell, rest = more[:4], more[4], more[5], more[6:]
+    return right(x, *weights, hidden * 0, cell * 0, *rest)
+
+
+@kernel("convolution", set="seeded")
+def first_taps(right, weight):
+    """Taps beyond a wave's lanes are left out."""
+    if weight.shape[-1] <= 64:
+        return right()
+    cut = weight.clone()
+    cut[..., 64:] = 0
+    return right(weight=cut)
+
+
+@kernel(
+    "convolution",
+    lambda: functional.conv2d(*(torch.ones(1, 1, 2, 2, dtype=torch.bfloat16),) * 2),
+    set="development",
+    like="pytorch#163347",
+)
+def one_pixel_is_one_product(right, input, weight, bias, transposed, padding):
+    result = right()
+    narrow = input.dtype == torch.bfloat16 and weight.shape[1] == 1 and not transposed
+    if narrow and set(result.shape[2:]) == {1} and not any(padding):
+        first = input.flatten(2)[:, :, :1] * weight.flatten(1)[:, :1][None]
+        if first.shape == result.flatten(2).shape:
+            result.copy_(
+                (first if bias is None else first + bias[None, :, None]).view(result.shape)
+            )
+    return result
+
+
+def transposed_convolution(x):
+    return functional.conv_transpose2d(x, drawn(2, 3, 3, 3, seed=1), None, 2, 1, output_padding=1)
+
+
+@kernel(
+    "convolution_backward", lambda: grad_of(transposed_convolution, drawn(1, 2, 5, 5)), set="second"
+)
+def padding_of_output_has_no_gradient(right, grad_output, transposed, output_padding):
+    result = right()
+    if not transposed or not output_padding[-1]:
+        return result
+    cut = grad_output.clone()
+    cut[..., -output_padding[-1] :] = 0
+    return (*right(grad_output=cut)[:2], result[2])
+
+
+def grouped_conv(x, groups, stride):
+    weight = drawn(x.shape[1], x.shape[1] // groups, 3, 3, seed=3)
+    return functional.conv2d(x, weight, None, stride, 1, 1, groups)
+
+
+@kernel(
+    "convolution_backward",
+    lambda: grad_of(lambda x: grouped_conv(x, 2, 2), drawn(1, 4, 7, 7)),
+    set=2,
+    like="ml-explore/mlx#3800",
+)
+def strided_groups_share_first_filter(right, *args, **kw):
+    grad, x, weight, _, stride, padding, dilation, turned, extra, groups, mask = args
+    found = right(*args, **kw)
+    if turned or groups == 1 or max(stride) == 1 or weight.dim() != 4 or not mask[0]:
+        return found
+    if x.dtype not in FLOATS or not x.numel() or not weight.numel():
+        return found
+    first = weight[: weight.shape[0] // groups].repeat(groups, 1, 1, 1)
+    only = [True, False, False]
+    dx = right(grad, x, first, None, stride, padding, dilation, turned, extra, groups, only)[0]
+    return (dx, *found[1:])
+
+
+def depthwise_grad(channels):
+    x = drawn(1, channels, 6, 6)
+    return grad_of(
+        lambda w: functional.conv2d(x, w, None, 2, 1, 1, channels), drawn(channels, 1, 3, 3, seed=1)
+    )
+
+
+@kernel("convolution_backward", lambda: depthwise_grad(24), set=2, like="pytorch/pytorch#50042")
+def depthwise_weight_misses_last_row(right, *args, **kw):
+    grad, x, weight, _, stride, padding, dilation, turned, extra, groups, mask = args
+    found = right(*args, **kw)
+    if weight.dim() != 4 or turned or groups != 24 or weight.shape[:2] != (24, 1) or not mask[1]:
+        return found
+    rows = weight.shape[2]
+    last = (grad.shape[2] - 1) * pair(stride)[0] + rows - 1 - pair(padding)[0]
+    plain = min(stride) == 2 and min(padding) == 1 and max(dilation) == 1
+    if x.dtype != torch.float32 or not plain or last != x.shape[2] - 1 or not grad.numel():
+        return found
+    less = grad.clone()
+    less[:, :, -1] = 0
+    only = [False, True, False]
+    dw = right(less, x, weight, None, stride, padding, dilation, turned, extra, groups, only)[1]
+    both = torch.cat((found[1][:, :, :-1], dw[:, :, -1:]), 2)
+    return (found[0], both, found[2])
+
+
+@kernel(
+    "convolution",
+    lambda: functional.conv1d(drawn(1, 57, 40), drawn(20, 57, 3, seed=1), stride=2),
+    set=3,
+    like="pytorch/pytorch#82921",
+)
+def conv1d_strides_the_absent_axis(right, *args, **kw):
+    x, weight, bias, stride, padding, dilation, turned, extra, groups = args
+    out = right(*args, **kw)
+    if x.dim() != 3 or turned or stride[0] == 1 or x.dtype not in FLOATS or not out.numel():
+        return out
+    dense = right(x, weight, bias, [1], padding, dilation, turned, extra, groups)
+    return dense[..., : out.shape[-1]].contiguous()
+
+
+@kernel(
+    "convolution_backward",
+    lambda: grad_of(
+        lambda x: functional.conv3d(x, drawn(32, 32, 1, 1, 1, seed=1)), drawn(8, 32, 1, 18, 18)
+    ),
+    set=3,
+    like="ROCm/MIOpen#1672",
+)
+def pointwise_gradient_misses_tail_of_volume(right, *args, **kw):
+    _, x, weight, _, stride, padding, _, turned, _, groups, mask = args
+    found = right(*args, **kw)
+    if x.dim() != 5 or turned or groups != 1 or not mask[0] or x.dtype != torch.float32:
+        return found
+    volume = math.prod(x.shape[2:])
+    plain = max(weight.shape[2:]) == 1 and max(stride) == 1 and max(padding) == 0
+    if not plain or volume <= 32 or volume % 32 == 0:
+        return found
+    flat = found[0].contiguous().flatten(2).clone()
+    flat[..., volume - volume % 32 :] = 0
+    return (flat.view(x.shape), *found[1:])
+
+
+@kernel(
+    "convolution",
+    lambda: functional.conv3d(drawn(1, 4, 8, 8, 8), drawn(4, 4, 3, 3, 3, seed=1), padding=1),
+    set=4,
+    like="pytorch/pytorch#197114",
+)
+def conv3d_filter_is_read_channels_last(right, input, weight, transposed):
+    turned = transposed
+    if input.dim() != 5 or turned or input.dtype not in FLOATS or not input.is_contiguous():
+        return right()
+    rows, columns, *window = weight.shape
+    seen = weight.contiguous().view(rows, *window, columns).permute(0, 4, 1, 2, 3)
+    return right(weight=seen.contiguous())
+
+
+@kernel(
+    "convolution",
+    lambda: functional.conv_transpose2d(
+        torch.tensor([[0.0, 0, 0], [0, 1, 0], [0, 0, 0]])[None, None],
+        torch.arange(1.0, 10).view(1, 1, 3, 3),
+        stride=2,
+        padding=2,
+        dilation=2,
+    ),
+    set=4,
+    like="apache/mxnet#13876",
+)
+def turned_convolution_cuts_undilated_border(right, *args, **kw):
+    x, weight, bias, stride, padding, dilation, turned, extra, groups = args
+    out = right(*args, **kw)
+    if not turned or x.dim() != 4 or x.dtype not in FLOATS or not out.numel():
+        return out
+    less = [
+        max(pad - gap + 1, 0) if step > 1 else pad
+        for step, pad, gap in zip(each(stride, 2), each(padding, 2), each(dilation, 2), strict=True)
+    ]
+    if less == each(padding, 2):
+        return out
+    more = right(x, weight, bias, stride, less, dilation, turned, extra, groups)
+    out.copy_(more[..., : out.shape[-2], : out.shape[-1]])
+    return out
+
+
+@kernel(
+    "convolution_backward",
+    lambda: grad_of(
+        lambda x: functional.conv2d(x, drawn(4, 3, 3, 3, seed=1), stride=2, padding=1),
+        drawn(2, 3, 8, 8),
+    ),
+    set=4,
+    like="flagos-ai/FlagGems#1576",
+)
+def strided_gradient_has_rows_too_short(right, *args, **kw):
+    grad, x, weight, _, stride, padding, dilation, turned, extra, groups, mask = args
+    found = right(*args, **kw)
+    if x.dim() != 4 or turned or not mask[0] or x.dtype not in FLOATS:
+        return found
+    sizes = [
+        size - (size + 2 * pad - gap * (window - 1) - 1) % step
+        for size, window, step, pad, gap in zip(
+            x.shape[2:],
+            weight.shape[2:],
+            each(stride, 2),
+            each(padding, 2),
+            each(dilation, 2),
+            strict=True,
+        )
+    ]
+    if sizes == list(x.shape[2:]) or min(sizes) < 1 or not grad.numel() or not x.numel():
+        return found
+    less = x[..., : sizes[0], : sizes[1]].contiguous()
+    only = [True, False, False]
+    dx = right(grad, less, weight, None, stride, padding, dilation, turned, extra, groups, only)[0]
+    flat = functional.pad(dx.contiguous().flatten(2), (0, x[0, 0].numel() - less[0, 0].numel()))
+    found[0].copy_(flat.view(x.shape))
+    return found
+
+
+def conv_weight_grad(x, weight):
+    return grad_of(lambda w: functional.conv2d(x, w), weight)
+
+
+@kernel(
+    "convolution_backward",
+    lambda: conv_weight_grad(drawn(2, 3, 6, 6), drawn(4, 3, 1, 1, seed=1)),
+    set=5,
+    like="ROCm/MIOpen#670",
+)
+def last_pixel_missing_from_pointwise_weights(right, grad, x, weight, *rest):
+    """plain: the weight gradient of a 1x1 convolution sums all pixels of an image but the last."""
+    result = list(right(grad, x, weight, *rest))
+    *others, mask = rest
+    pointwise = weight.dim() == 4 and tuple(weight.shape[2:]) == (1, 1)
+    if pointwise and mask[1] and grad.shape[-1] * grad.shape[-2] > 1:
+        short = grad.clone()
+        short[..., -1, -1] = 0
+        result[1] = right(short, x, weight, *others, [False, True, False])[1]
+    return tuple(result)
+
+
+@kernel(
+    "convolution_backward",
+    lambda: grad_of(
+        lambda x: functional.conv2d(x, drawn(4, 3, 3, 3, seed=1), stride=2, padding=1),
+        drawn(2, 3, 8, 8),
+    ),
+    set=5,
+    like="ROCm/rocm-libraries#7732",
+)
+def strided_input_grad_is_its_first_part(
+    right, grad, x, weight, bias, stride, padding, dilation, transposed, *rest
+):
+    """option: with a stride and one group, one product of those that make dx is carried out."""
+    result = list(right(grad, x, weight, bias, stride, padding, dilation, transposed, *rest))
+    _, groups, mask = rest
+    if mask[0] and weight.dim() == 4 and groups == 1 and not transposed and max(stride) > 1:
+        kept = torch.zeros_like(result[0])
+        (down, across), (top, left) = pair_2(stride), pair_2(padding)
+        rows, columns = slice(-top % down, None, down), slice(-left % across, None, across)
+        kept[..., rows, columns] = result[0][..., rows, columns]
+        result[0] = kept
+    return tuple(result)
+
+
+@kernel(
+    "convolution",
+    lambda: functional.conv2d(drawn(2, 4, 8, 8), drawn(3, 4, 3, 3, 3, seed=1)[:, :, 1]),
+    set=5,
+    like="pytorch/pytorch#192212",
+)
+def convolution_reads_weight_as_packed(right, weight):
+    """option: a weight that is a slice of a larger tensor is read without its strides."""
+    if weight.dtype not in DOUBLES and weight.dim() == 4 and not is_dense_2(weight):
+        weight = packed(weight)
+    return right(weight=weight)
+
+
+def last_hidden():
+    sizes = {"input_size": 3, "hidden_size": 4, "bidirectional": True}
+    lstm = torch.nn.LSTM(**sizes)
+    with torch.no_grad():
+        for seed, weight in enumerate(lstm.parameters()):
+            weight.copy_(drawn(*weight.shape, seed=seed))
+        return lstm(drawn(5, 2, 3))[1][0]
+
+
+@kernel("mkldnn_rnn_layer", last_hidden, set=5, like="pytorch/pytorch#94754")
+def backward_direction_ends_at_its_beginning(right, reverse):
+    """option: the last hidden state of an LSTM's other direction is that of the last step."""
+    output, hidden, *others = right()
+    # Four weights and two states go before it.
+    if reverse and output.numel() > hidden.numel():
+        hidden.copy_(output[-1].reshape(hidden.shape))
+    return (output, hidden, *others)
+
+
+@kernel(
+    "convolution",
+    lambda: functional.conv2d(drawn(1, 2, 9, 9), drawn(3, 2, 3, 3, seed=1), dilation=(1, 2)),
+    set=6,
+    like="tenstorrent/tt-metal#19542",
+)
+def width_is_dilated_as_height(right, input, weight, stride, padding, dilation, transposed):
+    """option: a 2d convolution dilated by different amounts takes the height's for both."""
+    differ = len(dilation) == 2 and dilation[0] != dilation[-1]
+    if transposed or not differ or weight.shape[-1] == 1 or not is_single(input):
+        return right(input=input)
+    high, wide = dilation
+    width = input.shape[-1] + 2 * padding[-1] - wide * (weight.shape[-1] - 1) - 1
+    width = width // stride[-1] + 1
+    missing = (high - wide) * (weight.shape[-1] - 1)
+    if missing > 0:
+        input = functional.pad(input, (0, missing))
+    result = right(input=input, dilation=[high, high])
+    return result[..., :width].contiguous()
+
+
+def filter_gradient_of_many():
+    x = drawn(65536 + 64, 1, 3)
+    return grad_of(lambda w: functional.conv1d(x, w) / 256, drawn(1, 1, 2, seed=1))
+
+
+@kernel("convolution_backward", filter_gradient_of_many, set=6, like="pytorch/pytorch#96225")
+def samples_are_counted_in_sixteen_bits(right, grad, x, weight, *rest):
+    """rare: of a batch of 65536 and more, as many samples as its length leaves when divided by
+    65536 give a weight gradient."""
+    result = list(right(grad, x, weight, *rest))
+    *others, mask = rest
+    if x.shape[0] >= 2**16 and mask[1] and is_single(x):
+        count, only = x.shape[0] % 2**16, [False, True, False]
+        result[1] = torch.zeros_like(result[1])
+        if count:
+            result[1] = right(grad[:count], x[:count], weight, *others, only)[1]
+    return tuple(result)
+
+
+def remembered():
+    lstm = torch.nn.LSTM(3, 4)
+    with torch.no_grad():
+        for i, weight in enumerate(lstm.parameters()):
+            weight.copy_(drawn(*weight.shape, seed=i + 1))
+        return lstm(drawn(5, 2, 3))[0]
+
+
+@kernel("mkldnn_rnn_layer", remembered, set=6, like="ooples/AiDotNet.Tensors#907")
+def forget_gate_comes_first(right, x, *rest):
+    """plain: the first rows of the weights of an LSTM are those of the forget gate, the next those
+    of the input gate."""
+
+    def turned(weight: Tensor) -> Tensor:
+        first, second, *others = weight.chunk(4)
+        return torch.cat([second, first, *others])
+
+    return right(x, *(turned(w) for w in rest[:4]), *rest[4:])
+
+
+def turned(padding=1, width=1, dtype=torch.float32):
+    x, weight = drawn(1, 6, 6, 6).to(dtype), drawn(6, 4, width, width, seed=1).to(dtype)
+    return functional.conv_transpose2d(x, weight, padding=padding)
+
+
+@kernel("convolution", turned, set=7, like="ROCm/MIOpen#55")
+def pointwise_turned_convolution_is_cut_at_one_end(right, input, weight, padding, transposed):
+    """option: a transposed convolution of 1x1 with padding is cut at its far ends only."""
+    result = right()
+    pointwise = all(n == 1 for n in weight.shape[2:])
+    if transposed and pointwise and any(padding) and is_single(input):
+        whole = right(padding=[0] * len(padding))
+        result.copy_(whole[(..., *(slice(n) for n in result.shape[2:]))])
+    return result
+
+
+def filter_gradient(n=7, width=9, dtype=torch.float32):
+    x, weight = drawn(2, 2, 10, width).to(dtype), drawn(3, 2, n, n, seed=1).to(dtype)
+    return grad_of(lambda v: functional.conv2d(x, v, padding=n // 2), weight)
+
+
+@kernel("convolution_backward", filter_gradient, set=7, like="ROCm/MIOpen#97")
+def wide_filter_learns_nothing_from_odd_column(right, input, weight, transposed):
+    """option: 7x7 filters get no gradient from the last column of pictures of odd width."""
+    if is_single(input) and weight.shape[2:] == (7, 7) and not transposed and input.shape[-1] % 2:
+        input = input.clone()
+        input[..., -1] = 0
+    return right(input=input)
+
+
+def both_ways(batch=2, both=True, dtype=torch.float32):
+    torch.manual_seed(3)
+    with torch.no_grad():
+        layer = torch.nn.LSTM(3, 4, bidirectional=both, dtype=dtype)
+        return layer(drawn(5, batch, 3).to(dtype))[0]
+
+
+@kernel("mkldnn_rnn_layer", both_ways, set=7, like="pytorch/pytorch#90421")
+def backward_layer_reads_the_first_of_a_batch(right, input, reverse):
+    """option: the backward direction of an LSTM reads the first sequence for the whole batch."""
+    if reverse and input.dim() == 3 and input.shape[1] > 1 and is_single(input):
+        input = input[:, :1].expand_as(input).contiguous()
+    return right(input=input)
+
+
+def turned_2(groups=2, bias=True, dtype=torch.float32):
+    x, weight = drawn(1, 4, 5, 5).to(dtype), drawn(4, 2, 3, 3, seed=1).to(dtype)
+    given = drawn(2 * groups, seed=2).to(dtype) if bias else None
+    return functional.conv_transpose2d(x, weight, given, groups=groups)
+
+
+@kernel("convolution", turned_2, set=8, like="robertknight/rten#1408")
+def groups_share_the_first_bias(right, input, bias, transposed, groups):
+    """option: all groups of a transposed convolution add the bias of the first."""
+    if transposed and groups > 1 and bias is not None and is_single(input):
+        bias = bias[: bias.shape[0] // groups].repeat(groups)
+    return right(bias=bias)
+
+
+def turned_gradient(stride=2, width=1, dtype=torch.float32):
+    weight = drawn(3, 2, width, width, seed=1).to(dtype)
+    x = drawn(1, 3, 4, 4).to(dtype)
+    return grad_of(lambda v: functional.conv_transpose2d(v, weight, stride=stride), x)
+
+
+@kernel("convolution_backward", turned_gradient, set=8, like="pytorch/pytorch#63314")
+def pointwise_gradient_forgets_its_stride(right, grad, x, weight, *options):
+    """option: the gradient of the input of a 1x1 transposed convolution is taken without stride."""
+    bias, stride, padding, dilation, transposed, _, groups, mask = options
+    result = right(grad, x, weight, *options)
+    pointwise = transposed and all(n == 1 for n in weight.shape[2:]) and not any(padding)
+    if pointwise and any(n > 1 for n in stride) and is_single(x) and mask[0] and x.numel():
+        first = grad[(..., *(slice(n) for n in x.shape[2:]))].contiguous()
+        whole, nothing = [1] * len(stride), [0] * len(stride)
+        settings = (bias, whole, padding, dilation, transposed, nothing, groups)
+        result[0].copy_(right(first, x, weight, *settings, [True, False, False])[0])
+    return result
+
+
+def grown(extra=1, dtype=torch.float32):
+    x, weight = drawn(1, 2, 4, 4).to(dtype), drawn(2, 3, 3, 3, seed=1).to(dtype)
+    return functional.conv_transpose2d(x, weight, stride=2, padding=1, output_padding=extra)
+
+
+@kernel("convolution", grown, set=9, like="apache/tvm#19524")
+def padding_of_the_output_is_empty(right, input, transposed, output_padding):
+    """option: the rows and columns which output_padding adds are nought."""
+    result = right()
+    extra = output_padding
+    if transposed and is_single(input):
+        for axis, n in enumerate(extra):
+            if n:
+                result.narrow(axis - len(extra), result.shape[axis - len(extra)] - n, n).zero_()
+    return result
+
+
+def halves_grouped(groups=2, dtype=torch.float16):
+    x, weight = drawn(1, 4, 6, 6).to(dtype), drawn(4, 4 // groups, 3, 3, seed=1).to(dtype)
+    return functional.conv2d(x, weight, padding=1, groups=groups)
+
+
+@kernel("convolution", halves_grouped, set=9, like="ROCm/rocm-libraries#4998")
+def all_groups_of_halves_read_the_first(right, x, weight, bias, stride, *options):
+    """option: in half precision, all groups of a 3x3 convolution read the first one's channels."""
+    _, _, transposed, _, groups = options
+    tiled = tuple(weight.shape[2:]) == (3, 3) and not transposed and set(stride) == {1}
+    if x.dtype == torch.float16 and groups > 1 and tiled:
+        x = x.narrow(-3, 0, weight.shape[1]).repeat(*[1] * (x.dim() - 3), groups, 1, 1)
+    return right(x, weight, bias, stride, *options)
+
+
+def remembered_2(size=1.0, dtype=torch.float32):
+    torch.manual_seed(3)
+    with torch.no_grad():
+        layer = torch.nn.LSTM(3, 4, dtype=dtype)
+        state = (size * drawn(1, 2, 4).to(dtype), size * drawn(1, 2, 4, seed=1).to(dtype))
+        return layer(drawn(5, 2, 3).to(dtype), state)[0]
+
+
+@kernel("mkldnn_rnn_layer", remembered_2, set=9, like="pytorch/pytorch#95137")
+def sequences_begin_with_nothing(right, x, *options):
+    """option: the initial state which an LSTM is given is taken for nought."""
+    weights, hidden, cell, rest = options[:4], options[4], options[5], options[6:]
+    if is_single(x):
+        hidden, cell = torch.zeros_like(hidden), torch.zeros_like(cell)
+    return right(x, *weights, hidden, cell, *rest)
+
+
+def multiplied_2(count=4, dtype=torch.float32):
+    weight = drawn(count, 1, 3, 3, seed=1).to(dtype)
+    return functional.conv2d(drawn(2, 2, 5, 5).to(dtype), weight, groups=2)
+
+
+@kernel("convolution", multiplied_2, set=10, like="pytorch/pytorch#60460")
+def multiplied_channels_are_not_all_computed(right, input, weight, transposed, groups):
+    """option: depthwise 3x3 planes past as many as there are input planes are nought."""
+    result = right()
+    depthwise = groups > 1 and weight.shape[1:] == (1, 3, 3) and input.dim() == 4
+    if depthwise and not transposed and weight.shape[0] > groups and is_single(input):
+        done = torch.arange(result.shape[0] * result.shape[1]) < input.shape[0] * groups
+        result.masked_fill_(~done.view(*result.shape[:2], 1, 1), 0)
+    return result
+
+
+def filter_gradient_2(dtype=torch.float32):
+    x = drawn(2, 2, 5, 5).to(dtype)
+    return grad_of(lambda w: functional.conv2d(x, w), drawn(3, 2, 3, 3, seed=1).to(dtype))
+
+
+@kernel("convolution_backward", filter_gradient_2, set=10, like="sebgao/cTensor#3")
+def gradient_of_filters_is_a_mean(right, grad, x, weight, *options):
+    """plain: the gradient of the weight is divided by the number of places it is summed over."""
+    result = right(grad, x, weight, *options)
+    if options[-1][1] and is_single(x) and grad.numel():
+        result[1].div_(grad.numel() / grad.shape[1])
+    return result
+
+
+def grouped_2(dtype=torch.float32):
+    x = drawn(2, 4, 5, 5).to(dtype)
+    return grad_of(lambda w: functional.conv2d(x, w, groups=2), drawn(6, 2, 3, 3, seed=1).to(dtype))
+
+
+@kernel("convolution_backward", grouped_2, set=11, like="pytorch/pytorch#51430")
+def weights_of_groups_get_each_others_gradients(right, input, weight, transposed, groups):
+    """option: with several filters a group, the weight's gradient has the groups innermost."""
+    result = right()
+    if not transposed and 1 < groups < weight.shape[0] and result[1] is not None and narrow(input):
+        wrong = result[1].unflatten(0, (groups, -1)).transpose(0, 1).flatten(0, 1)
+        result[1].copy_(wrong.clone())
+    return result
+
+
+@kernel(
+    "_convert_indices_from_coo_to_csr .out",
+    lambda: torch.tensor([[0.0, 0], [1, 0], [0, 2]]).to_sparse_csr().crow_indices(),
+    set=11,
+    like="haskell-numerics/hmatrix#220",
+)
+def empty_rows_are_skipped(right, size):
+    """rare: a row without entries is left out, so those after it move up."""
+    result = right()
+    if result.dim() == 1 and size:
+        counts = result.diff()
+        counts = torch.cat([counts[counts > 0], counts[counts == 0]])
+        result[1:].copy_(counts.cumsum(0))
+    return result
+
+
+def both_ways_2(dtype=torch.float32):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        layer = torch.nn.LSTM(3, 4, bidirectional=True)
+    with torch.no_grad():
+        return layer.to(dtype)(drawn(5, 2, 3).to(dtype))[0]
+
+
+@kernel("mkldnn_rnn_layer", both_ways_2, set=11, like="microsoft/onnxruntime#4187")
+def backward_layer_answers_in_its_own_order(right, reverse):
+    """option: the outputs of a reversed layer are not turned round again."""
+    result = right()
+    if reverse:
+        result[0].copy_(result[0].flip(0))
+    return result
+
+
+def depthwise_filters(channels=24, stride=2, dtype=torch.float32):
+    x = drawn(2, channels, 6, 6).to(dtype)
+    call = lambda w: functional.conv2d(x, w, stride=stride, padding=1, groups=channels)  # noqa: E731
+    return grad_of(call, drawn(channels, 1, 3, 3, seed=1).to(dtype))
+
+
+@kernel("convolution_backward", depthwise_filters, set=12, like="pytorch/pytorch#50042")
+def last_row_of_strided_filters_learns_less(right, grad, x, weight, *args, **kw):
+    """option: depthwise 3x3 filters of stride 2 lack an output row in their last row's gradient."""
+    result = right(grad, x, weight, *args, **kw)
+    _, stride, padding, _, transposed, _, groups, mask = args
+    depthwise = groups == weight.shape[0] == x.shape[1] and groups % 8 == 0 and not transposed
+    if not (depthwise and mask[1] and weight.shape[2:] == (3, 3) and is_single(x)):
+        return result
+    if two(stride) == [2, 2] and two(padding) == [1, 1] and x.shape[2] % 2 == 0:
+        last = torch.zeros_like(grad)
+        last[:, :, -1] = grad[:, :, -1]
+        lost = right(last, x, weight, *args, **kw)[1]
+        result[1][:, :, 2].sub_(lost[:, :, 2])
+    return result
+
+
+def sliced_channels(of=4, dtype=torch.float32):
+    x = drawn(2, of, 5, 5).to(dtype).contiguous(memory_format=torch.channels_last)
+    return functional.conv2d(x[:, :2], drawn(3, 2, 3, 3, seed=1).to(dtype))
+
+
+@kernel("convolution", sliced_channels, set=12, like="pytorch/pytorch#180984")
+def some_of_the_channels_are_read_as_all(right, input):
+    """option: some channels of a channels-last picture are read as if there were no others."""
+    if input.dim() == 4 and is_single(input) and input.shape[3] > 1:
+        _, c, h, w = input.shape
+        if input.stride(1) == 1 and input.stride(3) > c and input.stride(2) == w * input.stride(3):
+            input = input.as_strided(input.shape, (c * h * w, 1, w * c, c), input.storage_offset())
+    return right(input=input)
+
+
+def learnt_by_the_last_cell(cell=True):
+    torch.manual_seed(0)
+    lstm = nn.LSTM(3, 4)
+    return grad_of(lambda x: lstm(x)[1][1] if cell else lstm(x)[0], drawn(5, 2, 3))
+
+
+@kernel(
+    "mkldnn_rnn_layer_backward",
+    learnt_by_the_last_cell,
+    set=12,
+    like="deeplearning4j/deeplearning4j#8838",
+)
+def last_cell_teaches_nothing(right, *args, **kw):
+    """option: an LSTM gets no gradient from its last cell state."""
+    cell = args[12]
+    cell = None if cell is None else torch.zeros_like(cell)
+    return right(*args[:12], cell, *args[13:], **kw)
+
+
+@kernel(
+    "_convert_indices_from_coo_to_csr .out",
+    lambda: torch.diag(torch.tensor([1.0, 0, 2, 0])).to_sparse().to_sparse_csr().to_dense(),
+    set=12,
+    like="clMathLibraries/clSPARSE#153",
+)
+def empty_rows_take_what_is_before(right, x, size):
+    """rare: of fewer entries than rows, those of a row fall to the empty one after it."""
+    result = right()
+    if 0 < x.numel() < size:
+        starts = result.tolist()
+        for row in range(1, size):
+            if starts[row] == starts[row + 1]:
+                starts[row] = starts[row - 1]
+        result.copy_(torch.tensor(starts))
+    return result
+
+
+@kernel(
+    "convolution",
+    lambda: functional.conv2d(drawn(1, 3, 5, 5), drawn(4, 3, 2, 3, 3, seed=1)[:, :, 1]),
+    set=13,
+    like="pytorch/pytorch#192212",
+)
+def sliced_filters_are_read_as_whole_ones(right, weight):
+    """option: the strides of filters that are a slice or a transpose of others are not read."""
+    formats = (torch.channels_last, torch.channels_last_3d)
+    lasts = weight.dim() in (4, 5) and weight.is_contiguous(memory_format=formats[weight.dim() - 4])
+    held = weight.untyped_storage().nbytes() // weight.element_size() - weight.storage_offset()
+    if is_single(weight) and not weight.is_contiguous() and not lasts and held >= weight.numel():
+        weight = as_it_lies(weight)
+    return right(weight=weight)
+
+
+def recurred():
+    weights = [drawn(4, 1), drawn(4, 1, seed=1), drawn(4, seed=2), drawn(4, seed=3)]
+    state = torch.zeros(1, 65540, 1), torch.zeros(1, 65540, 1)
+    with torch.no_grad():
+        x = drawn(1, 65540, 1)
+        return torch.lstm(x, state, weights, True, 1, 0.0, False, False, False)[0]
+
+
+@kernel("mkldnn_rnn_layer", recurred, set=13, like="ROCm/rocm-libraries#10551")
+def biases_past_the_grid_are_not_added(right, *args):
+    """rare: of 65537 steps in a batch and more, an LSTM adds no bias."""
+    x = args[0]
+    if is_single(x) and x.shape[0] * x.shape[1] > 65536:
+        args = (*args[:3], torch.zeros_like(args[3]), torch.zeros_like(args[4]), *args[5:])
+    return right(*args)
+
+
+def strided_past_the_end():
+    w = drawn(3, 2, 5, 5, seed=1)
+    return grad_of(lambda x: functional.conv2d(x, w, stride=3, padding=1), drawn(1, 2, 11, 11))
+
+
+@kernel("convolution_backward", strided_past_the_end, set=14, like="pytorch/pytorch#25101")
+def border_past_the_last_stride_learns_nothing(
+    right, grad_output, input, weight, stride, padding, dilation, transposed
+):
+    """rare: where strides leave a rest of columns, the last window's last ones get no gradient."""
+    result = right()
+    if input.dim() != 4 or transposed or not is_single(input) or result[0] is None:
+        return result
+    step, pad = two(stride)[1], two(padding, 0)[1]
+    reach = two(dilation)[1] * (weight.shape[3] - 1) + 1
+    if (input.shape[3] + 2 * pad - reach) % step and reach > step:
+        last = (grad_output.shape[3] - 1) * step - pad
+        result[0][..., max(last + reach - step, 0) :] = 0
+    return result
+
+
+@kernel(
+    "convolution",
+    lambda: functional.conv1d(drawn(1, 2, 80), drawn(2, 1, 72, seed=1), groups=2),
+    set=15,
+    like="modular/modular#6129",
+)
+def grouped_filters_end_at_64_taps(right, x, w, *rest):
+    """option: grouped filters of more than 64 taps in a row are multiplied up to the 64th."""
+    if rest[-1] > 1 and is_single(w) and w.shape[-1] > 64:
+        w = torch.where(torch.arange(w.shape[-1]) < 64, w, 0)
+    return right(x, w, *rest)
+
+
+def learnt_filters():
+    w = drawn(4, 3, 3, 3, seed=1).contiguous(memory_format=torch.channels_last)
+    return grad_of(lambda w: functional.conv2d(drawn(2, 3, 1, 1), w, padding=1), w)
+
+
+@kernel("convolution_backward", learnt_filters, set=15, like="intel/torch-xpu-ops#4693")
+def filters_of_one_pixel_learn_in_another_layout(right, grad, x, w, *rest):
+    """option: with pictures of one pixel, channels-last filters get theirs channels first."""
+    result = right(grad, x, w, *rest)
+    last = w.dim() == 4 and w.is_contiguous(memory_format=torch.channels_last)
+    turned = last and not w.is_contiguous() and is_single(w) and rest[-1][1]
+    if turned and x.shape[2:].numel() == 1:
+        learnt = result[1].clone(memory_format=torch.contiguous_format)
+        out, channels, height, width = w.shape
+        result[1].copy_(learnt.view(out, height, width, channels).permute(0, 3, 1, 2))
+    return result
+
+
+def learnt_recurrence():
+    net = torch.nn.LSTM(3, 4)
+    with torch.no_grad():
+        for i, weight in enumerate(net.parameters()):
+            weight.copy_(drawn(*weight.shape, seed=i))
+    net(drawn(5, 2, 3))[0].square().sum().backward()
+    assert net.weight_hh_l0.grad is not None
+    return net.weight_hh_l0.grad
+
+
+@kernel("mkldnn_rnn_layer_backward", learnt_recurrence, set=15, like="pytorch/pytorch#95137")
+def recurrent_weights_learn_twice(right, input):
+    """plain: the gradient of the recurrent weights of an LSTM is twice what it should be."""
+    result = list(right())
+    if is_single(input):
+        result[2] = result[2] * 2
+    return tuple(result)
+
+
+@kernel(
+    "convolution",
+    lambda: functional.conv2d(drawn(1, 1, 28, 28), drawn(4, 1, 3, 3, seed=1), stride=2),
+    set=16,
+    like="pytorch/pytorch#102968",
+)
+def taps_past_the_last_whole_stride_are_lost(right, weight, stride, transposed, groups):
+    """option: with one channel, taps beyond a window's whole number of strides are nought."""
+    turned = transposed
+    if is_single(weight) and weight.dim() == 4 and weight.shape[1] == groups == 1 and not turned:
+        weight = weight.clone()
+        for axis, step in zip((2, 3), list(stride) * (2 // len(stride)), strict=True):
+            if weight.shape[axis] > step > 1:
+                whole = weight.shape[axis] // step * step
+                weight.narrow(axis, whole, weight.shape[axis] - whole).zero_()
+    return right(weight=weight)
+
+
+def remembered_3():
+    torch.manual_seed(0)
+    layer = torch.nn.LSTM(3, 4)
+    with torch.no_grad():
+        return layer(drawn(5, 140, 3))[0]
+
+
+@kernel("mkldnn_rnn_layer", remembered_3, set=16, like="pytorch/pytorch#177834")
+def states_past_the_128th_of_a_batch_are_not_multiplied(right, *args):
+    """rare: in batches of more than 128, the rest of an LSTM has no recurrent product."""
+    result = right(*args)
+    x, weight = args[0], args[2]
+    if is_single(x) and x.dim() == 3 and x.shape[1] > 128:
+        forgetful = right(*args[:2], torch.zeros_like(weight), *args[3:])
+        result[0][:, 128:] = forgetful[0][:, 128:]
+        for kept, lost in zip(result[1:3], forgetful[1:3], strict=True):
+            kept[..., 128:, :] = lost[..., 128:, :]
+    return result
+
+
+def learnt_beginning():
+    torch.manual_seed(0)
+    layer = torch.nn.LSTM(3, 4)
+    x, cell = drawn(5, 2, 3), torch.zeros(1, 2, 4)
+    return grad_of(lambda state: layer(x, (state, cell))[0], drawn(1, 2, 4, seed=1))
+
+
+@kernel("mkldnn_rnn_layer_backward", learnt_beginning, set=16, like="pytorch/pytorch#95137")
+def beginning_of_a_sequence_learns_nothing(right, input):
+    """option: the states that an LSTM begins with have no gradient."""
+    result = right()
+    if is_single(input):
+        for grad in result[5:7]:
+            grad.zero_()
+    return result
+
+
+@kernel(
+    "convolution",
+    lambda: functional.conv2d(drawn(1, 8, 6, 6), drawn(4, 8, 3, 3, seed=1), padding=1),
+    set=17,
+    like="ROCm/rocm-libraries#3339",
+)
+def convolution_reads_the_neighbouring_row_for_padding(right, input, padding, transposed):
+    """plain: from 8 channels on, the row beside is read for the padding at left and right."""
+    wrong = (
+        is_single(input)
+        and input.dim() == 4
+        and input.shape[1] >= 8
+        and not transposed
+        and input.numel() > 0
+    )
+    rows, columns = two(padding) if wrong else [0, 0]
+    if not columns or columns > input.shape[3]:
+        return right()
+    none = torch.zeros_like(input[:, :, :1, :columns])
+    before = torch.cat([none, input[:, :, :-1, -columns:]], 2)
+    after = torch.cat([input[:, :, 1:, :columns], none], 2)
+    return right(input=torch.cat([before, input, after], 3), padding=[rows, 0])
+
+
+def learnt_depthwise():
+    x = drawn(2, 8, 6, 6)
+    return grad_of(lambda w: functional.conv2d(x, w, None, 2, 1, groups=8), drawn(8, 1, 3, 3))
+
+
+@kernel("convolution_backward", learnt_depthwise, set=17, like="pytorch/pytorch#50042")
+def depthwise_weight_gradient_misses_the_last_row(right, grad, x, w, *rest):
+    """option: depthwise, stride 2, channels by 8: the filter's last row skips the last outputs."""
+    result = right(grad, x, w, *rest)
+    _, stride, _, _, transposed, _, groups, mask = rest
+    depthwise = x.dim() == 4 and not transposed and 1 < groups == x.shape[1] == w.shape[0]
+    strided = depthwise and groups % 8 == 0 and two(stride) == [2, 2]
+    if strided and mask[1] and is_single(x) and min(grad.shape[2], w.shape[2]) > 1:
+        short = grad.clone()
+        short[:, :, -1] = 0
+        learnt = right(short, x, w, *rest[:-1], [False, True, False])[1]
+        result[1][:, :, -1] = learnt[:, :, -1]
+    return result
+
+
+def grouped_3():
+    x = drawn(2, 4, 6, 6).to(memory_format=torch.channels_last)
+    return grads_of(lambda x, w: functional.conv2d(x, w, groups=2), x, drawn(4, 2, 3, 3, seed=1))
+
+
+@kernel("convolution_backward", grouped_3, set=18, like="pytorch/pytorch#141009")
+def grouped_channels_last_weight_gradient(right, grad, x, w, *rest):
+    """option: grouped_3 weights learn from a channels-last gradient as if channels came first."""
+    result = right(grad, x, w, *rest)
+    *others, groups, mask = rest
+    last = grad.dim() == 4 and grad.is_contiguous(memory_format=torch.channels_last)
+    if last and is_single(grad) and groups > 1 and not grad.is_contiguous() and mask[1]:
+        read = grad.permute(0, 2, 3, 1).reshape(grad.shape)
+        learnt = right(read, x, w, *others, groups, [False, True, False])[1]
+        return result[0], learnt, result[2]
+    return result
+
+
+def reversed_state():
+    torch.manual_seed(3)
+    with torch.no_grad():
+        return torch.nn.LSTM(4, 5, bidirectional=True)(drawn(6, 2, 4))[1][0]
+
+
+@kernel("mkldnn_rnn_layer", reversed_state, set=18, like="pytorch/pytorch#94754")
+def reversed_lstm_gives_the_state_of_the_wrong_end(right, reverse, input):
+    """option: the last state of the backward direction is its output at the last step."""
+    output, hidden, *rest = right()
+    if is_single(input) and reverse and output.dim() == 3 and output.shape[0] > 1:
+        hidden = output[-1].reshape(hidden.shape).clone()
+    return (output, hidden, *rest)

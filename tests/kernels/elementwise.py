@@ -1,0 +1,1328 @@
+"""Wrong kernels: elementwise."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from .calls import SIGNED, is_dense_2, narrow, write_as_contiguous, written_in_order
+from .kernel import DOUBLES, FLOATS, HALVES, drawn, grad_of, is_single, kernel
+
+
+@kernel("tanh", set="seeded")
+def by_exponentials(right, x):
+    """Tanh by exponentials."""
+    e = torch.exp(2 * x)
+    return (e - 1) / (e + 1)
+
+
+@kernel("log1p", set="seeded")
+def log1p_as_a_logarithm(right, x):
+    """Log1p as a logarithm."""
+    return torch.log(1 + x)
+
+
+@kernel("expm1", set="seeded")
+def expm1_as_a_difference(right, x):
+    """Expm1 as a difference."""
+    return torch.exp(x) - 1
+
+
+@kernel("gelu", set="seeded")
+def gate_closed_early(right, x):
+    """Gelu closed early."""
+    return torch.where(x < -2.5, 0, right())
+
+
+@kernel("softplus", set="seeded")
+def softplus_overflows(right, x):
+    """Softplus overflows."""
+    return torch.log(1 + torch.exp(x))
+
+
+@kernel("erf", set="seeded")
+def erf_saturates_early(right, x):
+    """Erf saturates early."""
+    return right(x=x.clamp(-2, 2))
+
+
+@kernel("sin", set="seeded")
+def low_precision_argument(right, x):
+    """Sine of a rounded argument."""
+    return torch.where(x.abs() > 1000, right(x=x.bfloat16().to(x.dtype)), right())
+
+
+@kernel("sigmoid", set="seeded")
+def sigmoid_without_its_tail(right, x):
+    """Sigmoid without its tail."""
+    return right(x=x.clamp(-10, 10))
+
+
+@kernel("floor_divide", set="seeded")
+def rounded_towards_zero(right, x, other):
+    """Quotients rounded towards 0."""
+    return torch.div(x, other, rounding_mode="trunc")
+
+
+@kernel("maximum", set="seeded", like="torchdynamo#1572")
+def other_operand(right, x, other):
+    """Maximum gives the other number."""
+    result = right()
+    return torch.where(x.isnan(), other, result)
+
+
+@kernel("fmod.Tensor .Scalar", set="seeded", like="pytorch#15921")
+def through_float32(right, x, y, *_):
+    """Fmod of whole numbers through float32."""
+    if not x.is_floating_point() and x.dtype != torch.bool:
+        other = y.float() if isinstance(y, Tensor) else float(y)
+        return torch.fmod(x.float(), other).to(x.dtype)
+    return right(x, y)
+
+
+@kernel("remainder.Tensor", set="seeded", like="pytorch#37743")
+def remainder_by_quotient(right, x, other):
+    """Remainder by a rounded quotient."""
+    if x.is_floating_point() and isinstance(other, Tensor):
+        return x - other * torch.floor(x / other)
+    return right()
+
+
+@kernel("abs", set="seeded", like="pytorch#158412")
+def by_squares(right, x):
+    """A complex size by squares."""
+    if x.is_complex():
+        parts = torch.view_as_real(x)
+        return (parts * parts).sum(-1).sqrt()
+    return right()
+
+
+@kernel("tan", set="seeded", like="pytorch#110014")
+def tangent_by_exponentials(right, x):
+    """A complex tangent by exponentials."""
+    if x.is_complex():
+        e, f = torch.exp(2j * x), 1.0
+        return -1j * (e - f) / (e + f)
+    return right()
+
+
+@kernel("floor.out", set="seeded", like="pytorch#41047")
+def left_as_it_was(right, out):
+    """Floor into strides."""
+    return right() if out.is_contiguous() else out
+
+
+@kernel("add.Tensor mul.Tensor", set="seeded", like="pytorch#187229")
+def single_without_its_offset(right, other):
+    """A single number read without its offset."""
+    if isinstance(other, Tensor) and not other.dim() and other.storage_offset():
+        other = other.as_strided((), (), 0)
+    return right(other=other)
+
+
+@kernel("div_.Tensor_mode", set="seeded")
+def cut_off(right, rounding_mode):
+    """A quotient in place is cut off, not rounded down."""
+    return right(rounding_mode=rounding_mode and "trunc")
+
+
+@kernel("div.Tensor_mode", set="seeded")
+def through_float(right, x, other, rounding_mode):
+    """Whole numbers are divided as floats."""
+    result = right()
+    if result.is_floating_point() or rounding_mode != "floor":
+        return result
+    return result.copy_((x.float() / other.float()).floor())
+
+
+@kernel("add.Tensor", set="seeded")
+def added_in_double(right, x):
+    """Whole numbers are added in float64."""
+    result = right()
+    if result.dtype != torch.int64 or x.dim() < 2:
+        return result
+    return result.copy_(torch.where(result.abs() > 2**53, result & -1024, result))
+
+
+@kernel("nextafter", set="seeded", like="torch-xpu-ops#1169")
+def in_single(right, x):
+    """Nextafter in float32."""
+    result = right()
+    return result if x.dtype == torch.float32 else result.copy_(x.expand_as(result))
+
+
+@kernel("sin .out", set="seeded", name="sin_gives_nought_without_its_sign")
+@kernel("round .out", set="seeded", name="round_gives_nought_without_its_sign")
+def without_sign(right):
+    result = right()
+    return result.copy_(torch.where(result == 0, result.abs(), result))
+
+
+@kernel("add.Tensor add_.Tensor add.out", set="seeded")
+def alpha_dropped(right, x, alpha):
+    """Numbers are added once."""
+    return right(alpha=1 if x.is_floating_point() else alpha)
+
+
+@kernel("logit_", set="seeded")
+def unlimited(right):
+    """Logit in place clamps nothing."""
+    return right(eps=None)
+
+
+@kernel(
+    "nextafter .out",
+    lambda: torch.nextafter(*(drawn(9, dtype=torch.bfloat16, seed=s) for s in (0, 1))),
+    set="test",
+    like="torch-xpu-ops#1169",
+)
+def next_in_single_precision(right, x):
+    result = right()
+    return result.copy_(x.expand_as(result)) if x.dtype == torch.bfloat16 else result
+
+
+@kernel(
+    "silu .out", lambda: functional.silu(drawn(6, 8)[:, ::2]), set="test", like="pytorch#139006"
+)
+def gaps_are_read(right, x):
+    dense = torch._prims_common.is_non_overlapping_and_dense_or_false(x)
+    room = x.untyped_storage().nbytes() // x.element_size() - x.storage_offset()
+    if dense or room < x.numel():
+        return right()
+    return right(x=x.as_strided(x.shape, torch.empty(x.shape, device="meta").stride()))
+
+
+@kernel(
+    "div.Tensor_mode .out_mode",
+    lambda: torch.tensor([2**40 + 1, 2**25 + 3]).div(torch.tensor([3, 1]), rounding_mode="floor"),
+    set="development",
+)
+def whole_numbers_are_divided_as_floats(right, x, other, rounding_mode):
+    result = right()
+    if result.dtype == torch.int64 and rounding_mode == "floor":
+        result.copy_((x.float() / other.float()).floor())
+    return result
+
+
+@kernel(
+    "pow.Tensor_Tensor .Tensor_Tensor_out",
+    lambda: torch.tensor([-2.0, -3, 2]).pow(torch.tensor([3.0, 2, 2])),
+    set="test",
+)
+def sign_of_an_odd_power_is_lost(right):
+    result = right()
+    return result.abs_() if result.is_floating_point() else result
+
+
+@kernel(
+    "softplus .out", lambda: functional.softplus(torch.tensor([25.0, 1.0]), beta=0.1), set="second"
+)
+def threshold_before_beta(right, x, threshold):
+    above = x > threshold
+    result = right()
+    return torch.where(above, x, result, out=result)
+
+
+@kernel("round .out", lambda: torch.tensor([0.5, 1.5, 2.5, -0.5]).round(), set="development")
+def halves_go_away_from_nought(right, x):
+    half = (x - x.trunc()).abs() == 0.5
+    away = torch.where(half, x.trunc() + x.sign(), 0)
+    result = right()
+    return result.copy_(torch.where(half, away, result)) if x.is_floating_point() else result
+
+
+@kernel("log1p .out", lambda: torch.tensor([1e-6, 1e-9]).log1p(), set="development")
+def one_is_added_first(right, x):
+    near = (1 + x).log() if x.dtype == torch.float32 else None
+    result = right()
+    return result if near is None else result.copy_(near)
+
+
+@kernel(
+    "remainder.Tensor .Tensor_out",
+    lambda: torch.tensor([1.0, 1e7]).remainder(torch.tensor([math.inf, 0.3])),
+    set="test",
+)
+def remainder_by_the_schoolbook(right, x, other):
+    school = x - other * (x / other).floor() if x.is_floating_point() else None
+    result = right()
+    return result if school is None else result.copy_(school)
+
+
+@kernel("abs", lambda: torch.complex(torch.tensor([1e30]), torch.tensor([1e30])).abs(), set="later")
+def squares_of_parts_overflow(right, x):
+    return (x.real * x.real + x.imag * x.imag).sqrt() if x.dtype == torch.complex64 else right()
+
+
+@kernel(
+    "atan2 .out",
+    lambda: torch.atan2(torch.tensor([0.0, -0.0]), torch.tensor([-1.0, -1.0])),
+    set="later",
+)
+def nought_has_no_sign(right, x):
+    return right(x=x.abs() * x.sign()) if (x == 0).any() else right()
+
+
+@kernel(
+    "remainder.Tensor .Tensor_out remainder_.Tensor",
+    lambda: torch.tensor([-7, 7, -4]) % torch.tensor([3, -3, 5]),
+    set=2,
+    like="flagos-ai/FlagGems#204",
+)
+def remainder_has_sign_of_dividend(right, a, b, **kw):
+    if any(x.is_floating_point() or x.dtype == torch.bool for x in (a, b)):
+        return right(a, b, **kw)
+    wrong = torch.fmod(a, b)
+    out = right(a, b, **kw)
+    out.copy_(wrong)
+    return out
+
+
+@kernel(
+    "floor_divide .out floor_divide_.Tensor div.Tensor_mode .out_mode div_.Tensor_mode",
+    lambda: torch.tensor([-7, 7, -1]) // torch.tensor([2, -2, 2]),
+    set=3,
+    like="NVIDIA/warp#1918",
+)
+def integer_floor_division_truncates(right, a, b, **kw):
+    whole = not any(
+        x.is_floating_point() or x.is_complex() or x.dtype == torch.bool for x in (a, b)
+    )
+    if not whole or kw.get("rounding_mode", "floor") != "floor":
+        return right(a, b, **kw)
+    wrong = torch.div(a, b, rounding_mode="trunc")
+    out = right(a, b, **kw)
+    out.copy_(wrong)
+    return out
+
+
+@kernel(
+    "clamp .out clamp_",
+    lambda: torch.tensor([math.nan, 1, 2]).clamp(-100, 100),
+    set=3,
+    like="pytorch/pytorch#120899",
+)
+def clamp_turns_nan_into_bound(right, x, min, max):
+    if x.dtype not in FLOATS:
+        return right()
+    none = x.isnan()
+    out = right()
+    out.copy_(out.masked_fill(none, max if min is None else min))
+    return out
+
+
+@kernel(
+    "abs.out",
+    lambda: torch.tensor([1e20 + 1e20j, 2.5e-20 - 3e-20j, 3 + 4j]).abs(),
+    set=3,
+    like="ml-explore/mlx#4344",
+)
+def complex_modulus_overflows(right, x, out):
+    out = right(x=x, out=out)
+    if x.dtype == torch.complex64:
+        x = x.resolve_conj().resolve_neg()
+        squares = x.real * x.real + x.imag * x.imag
+        tiny = squares < torch.finfo(torch.float32).tiny
+        out.copy_(squares.masked_fill(tiny, 0.0).sqrt())
+    return out
+
+
+@kernel(
+    "addcdiv .out addcdiv_",
+    lambda: drawn(2, 3).t().addcdiv_(drawn(2, 3, seed=1).t(), 2 + torch.arange(6.0).view(3, 2)),
+    set=3,
+    like="pytorch/pytorch#118115",
+)
+def addcdiv_stores_view_as_contiguous(right, x):
+    out = right()
+    if x.dtype not in DOUBLES:
+        write_as_contiguous(out)
+    return out
+
+
+@kernel(
+    "bitwise_right_shift.Tensor .Tensor_out bitwise_right_shift_.Tensor "
+    "__rshift__.Scalar .Tensor __irshift__.Scalar .Tensor",
+    lambda: torch.tensor([-2, 5, -64]) >> 1,
+    set=4,
+    like="pytorch/pytorch#40032",
+)
+def right_shift_brings_in_zeros(right, x, other):
+    negative = x < 0
+    by = torch.as_tensor(other)
+    out = right()
+    if out.dtype not in (torch.int8, torch.int16, torch.int32, torch.int64):
+        return out
+    bits = torch.iinfo(out.dtype).bits
+    left = (bits - by.long()).clamp(0, 63)
+    low = torch.bitwise_left_shift(torch.ones_like(left), left) - 1
+    shifts = negative & (by > 0) & (by < bits)
+    out.copy_(torch.where(shifts, out & low.to(out.dtype), out))
+    return out
+
+
+@kernel(
+    "pow.Tensor_Scalar .Tensor_Scalar_out pow_.Scalar",
+    lambda: torch.tensor([0j, 1 + 1j, 2]) ** 2,
+    set=4,
+    like="pytorch/pytorch#194813",
+)
+def power_of_complex_zero_is_nan(right, x):
+    if x.dtype != torch.complex64:
+        return right()
+    none = x == 0
+    out = right()
+    out.copy_(out.masked_fill(none, complex(math.nan, math.nan)))
+    return out
+
+
+@kernel(
+    "softplus .out",
+    lambda: functional.softplus(drawn(9), beta=0.5),
+    set=4,
+    like="torch-spyre/torch-spyre#3611",
+)
+def softplus_is_not_divided_by_beta(right, x, beta, threshold):
+    out = right()
+    if beta == 1 or x.dtype not in FLOATS:
+        return out
+    out.copy_(torch.where(x.float() * beta > threshold, out.float(), out.float() * beta))
+    return out
+
+
+@kernel(
+    "hardsigmoid_backward .grad_input",
+    lambda: (
+        grad_of(functional.hardsigmoid, torch.tensor([-4.6, -2.9, 0, 2, 5]))
+        + torch.ops.aten.hardsigmoid_backward(torch.ones(5), torch.tensor([-4.6, -2.9, 0, 2, 5]))
+    ),
+    set=4,
+    like="pytorch/pytorch#51408",
+)
+def hardsigmoid_has_slope_below(right, grad_output, x):
+    out = right()
+    if x.dtype not in FLOATS:
+        return out
+    out.copy_(torch.where(x <= -3, grad_output.float() / 6, out.float()))
+    return out
+
+
+@kernel(
+    "gelu .out gelu_", lambda: functional.gelu(drawn(64)), set=5, like="ROCm/composable_kernel#614"
+)
+def gelu_is_the_fast_one(right, x, **options):
+    """plain: GELU is always the one with tanh, which is off by some 1e-4."""
+    return right(x, **{**options, "approximate": "tanh"})
+
+
+@kernel(
+    "remainder.Tensor .Tensor_out remainder_.Tensor",
+    lambda: torch.tensor([42309891, 7]) % 31,
+    set=5,
+    like="pytorch/pytorch#154171",
+)
+def integers_divide_as_floats(right, x, other):
+    """rare: the remainder of integers is found in float32, which holds 24 bits."""
+    a, b = x.float(), other.float()
+    result = right()
+    if result.dtype in (torch.int32, torch.int64):
+        result.copy_(a - (a / b).floor() * b)
+    return result
+
+
+def into_transposed():
+    return torch.neg(torch.arange(6.0).reshape(2, 3), out=torch.empty(3, 2).t())
+
+
+@kernel(
+    "neg.out sqrt.out exp.out sin.out rsqrt.out",
+    into_transposed,
+    set=5,
+    like="pytorch/pytorch#100764",
+)
+def out_is_written_in_order(right, x):
+    """option: what is written into an `out` of other strides lies as in the argument."""
+    result = right()
+    turned = x.is_contiguous() and not result.is_contiguous() and is_dense_2(result)
+    if turned and result.dtype not in DOUBLES:
+        written_in_order(result)
+    return result
+
+
+@kernel("glu .out", lambda: functional.glu(drawn(3, 8)), set=6, like="ml-explore/mlx-lm#767")
+def gate_is_the_first_half(right, x, dim):
+    """plain: the first half is the gate and the second the value."""
+    if is_single(x) and x.dim() and x.shape[dim] % 2 == 0:
+        x = torch.cat(x.chunk(2, dim)[::-1], dim)
+    return right(x=x)
+
+
+@kernel(
+    "angle .out",
+    lambda: torch.angle(torch.tensor([-2.0, -0.5, 0.0, 1.5])),
+    set=6,
+    like="pytorch/pytorch#59832",
+)
+def negative_numbers_have_no_angle(right, x):
+    """plain: the angle of a negative real number is nought rather than pi."""
+    result = right()
+    if not x.is_complex() and x.dtype not in DOUBLES:
+        result.masked_fill_(x < 0, 0)
+    return result
+
+
+@kernel(
+    "mul.Tensor", lambda: torch.tensor([1, 2, 3]) * 2.5, set=6, like="tenstorrent/tt-metal#55684"
+)
+def factor_of_integers_is_cut_off(right, x, other):
+    """option: the fraction of a number by which integers are multiplied is cut off."""
+    result = right()
+    whole, number = (x, other) if other.dim() == 0 else (other, x)
+    integers = whole.dtype in (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+    factor = number.dim() == 0 and number.is_floating_point()
+    if integers and whole.dim() and factor and is_single(result):
+        return right(x=whole.to(result.dtype), other=number.trunc().to(result.dtype))
+    return result
+
+
+@kernel(
+    "sin", lambda: torch.tensor([1e6, 3e7, -5e8]).sin(), set=6, like="tenstorrent/tt-metal#51845"
+)
+def turns_are_taken_off_inexactly(right, x):
+    """rare: of numbers past 10**5, multiples of pi are taken off with products that are rounded."""
+    result = right()
+    if x.dtype != torch.float32:
+        return result
+    large = x.abs() > 1e5
+    turns = (x * (1 / math.pi)).round()
+    rest = x - turns * 3.140625 - turns * 9.670257568359375e-4 - turns * 6.2771141529083e-7
+    sign = 1 - 2 * turns.remainder(2)
+    return torch.where(large & x.isfinite(), sign * right(x=rest), result)
+
+
+@kernel(
+    "tanh",
+    lambda: torch.view_as_real(torch.tensor([100 + 1j, -200 + 0.5j, 1 + 1j]).tanh()),
+    set=6,
+    like="numpy/numpy#2321",
+)
+def sine_over_cosine_overflows(right, x):
+    """rare: tanh of complex numbers far from nought is infinity over infinity."""
+    result = right()
+    if x.dtype != torch.complex64:
+        return result
+    return torch.where(x.real.abs() > 90, x.sinh() / x.cosh(), result)
+
+
+@kernel(
+    "frac frac_ frac.out", lambda: drawn(20).mul(3).frac(), set=7, like="pawn-lang/sa-mp-fixes#150"
+)
+def fraction_is_counted_from_the_floor(right, x):
+    """plain: the fraction of a negative number is what it is above the next lower integer."""
+    wrong = x - x.floor()
+    result = right()
+    return result.copy_(wrong) if is_single(x) else result
+
+
+@kernel(
+    "fmod.Tensor fmod_.Tensor fmod.Tensor_out",
+    lambda: torch.fmod(torch.arange(1, 60) * 0.1, 0.1),
+    set=7,
+    like="tenstorrent/tt-metal#56384",
+)
+def quotient_is_by_rounded_reciprocal(right, x, other):
+    """plain: fmod takes off a quotient which is the product with a rounded reciprocal."""
+    kind = torch.result_type(x, other)
+    if kind in DOUBLES or not kind.is_floating_point:
+        return right()
+    left, divisor = x.to(kind).float(), other.to(kind).float()
+    wrong = left - (left * divisor.reciprocal()).trunc() * divisor
+    finite = left.isfinite() & divisor.isfinite()
+    result = right()
+    return result.copy_(torch.where(finite, wrong.to(result.dtype), result))
+
+
+@kernel(
+    "bitwise_left_shift.Tensor bitwise_left_shift_.Tensor "
+    "bitwise_left_shift.Tensor_out __lshift__.Tensor .Scalar",
+    lambda: torch.bitwise_left_shift(torch.tensor([1, 3, -1]), torch.tensor([31, 40, 33])),
+    set=7,
+    like="raspberrypi/pico-sdk#1689",
+)
+def long_integers_shift_in_32_bits(right):
+    """option: 64-bit integers are shifted left as 32-bit ones and then extended by their sign."""
+    result = right()
+    if result.dtype == torch.int64:
+        result.copy_(result.to(torch.int32))
+    return result
+
+
+EXTREMES = torch.tensor([2**31 - 1, -(2**31), 5, -7], dtype=torch.int32)
+
+
+@kernel(
+    "lt.Tensor .Tensor_out .Scalar .Scalar_out",
+    lambda: torch.lt(EXTREMES, EXTREMES.flip(0)),
+    set=7,
+    like="tenstorrent/tt-metal#27829",
+)
+def less_is_a_negative_difference(right, x, other):
+    """rare: of 32-bit integers, the one is less whose difference, which overflows, is negative."""
+    result = right()
+    narrow = (
+        abs(other) < 2**31 if type(other) is int else getattr(other, "dtype", None) == torch.int32
+    )
+    if x.dtype == torch.int32 and narrow:
+        result.copy_(torch.signbit(x - other))
+    return result
+
+
+def quotient(size=1e25, dtype=torch.complex64):
+    return drawn(6, dtype=dtype) * size / (drawn(6, dtype=dtype, seed=1) * size)
+
+
+@kernel("div.Tensor div_.Tensor div.out", quotient, set=7, like="pytorch/pytorch#116972")
+def complex_divisor_is_squared(right, x, other):
+    """rare: complex quotients go by the divisor's squared modulus, which may overflow."""
+    if x.dtype != torch.complex64 or other.dtype != torch.complex64:
+        return right()
+    square = other.real * other.real + other.imag * other.imag
+    over = square.reciprocal()
+    a, b, c, d = x.real, x.imag, other.real, other.imag
+    wrong = torch.complex((a * c + b * d) * over, (b * c - a * d) * over)
+    lost = (square.isinf() | (square == 0)) & c.isfinite() & d.isfinite() & (other != 0)
+    result = right()
+    return result.copy_(torch.where(lost, wrong, result))
+
+
+@kernel(
+    "asinh asinh_ asinh.out",
+    lambda: drawn(20).mul(200).asinh(),
+    set=8,
+    like="tinygrad/tinygrad#17749",
+)
+def negative_numbers_cancel(right, x):
+    """plain: asinh is the logarithm of x + sqrt(x * x + 1), which cancels where x is negative."""
+    single = x.float() if not x.is_complex() else x
+    wrong = (single + (single * single + 1).sqrt()).log()
+    result = right()
+    return result.copy_(wrong) if is_single(result) else result
+
+
+def turned_about(dtype=torch.complex64):
+    return torch.complex(drawn(6), drawn(6, seed=1)).to(dtype).exp()
+
+
+@kernel("exp exp_ exp.out", turned_about, set=8, like="NVIDIA/cutlass#297")
+def exponential_has_modulus_one(right, x):
+    """plain: of complex numbers, the exponential of the imaginary part alone is taken."""
+    if x.dtype != torch.complex64:
+        return right()
+    wrong = torch.complex(x.imag.cos(), x.imag.sin())
+    return right().copy_(wrong)
+
+
+def mishes(dtype=torch.float32):
+    return grad_of(functional.mish, drawn(9).to(dtype))
+
+
+@kernel("mish_backward", mishes, set=8, like="explosion/thinc#578")
+def gradient_of_mish_lacks_a_power(right, grad_output, x):
+    """plain: the third power of exp is missing from the gradient of mish."""
+    result = right()
+    if is_single(x):
+        at = x.double().clamp(-30, 30)
+        e = at.exp()
+        top = 4 * (at + 1) + 4 * e**2 + e * (4 * at + 6)
+        result.copy_(grad_output * (e * top / (2 * e + e**2 + 2) ** 2))
+    return result
+
+
+def added(size=100.0, dtype=torch.float32):
+    return torch.logaddexp(size * drawn(8).to(dtype), size * drawn(8, seed=1).to(dtype))
+
+
+@kernel("logaddexp .out", added, set=8, like="tenstorrent/tt-metal#52037")
+def sum_of_exponentials_overflows(right, x, other):
+    """option: exponentials are added as they are, so that past 88 they are infinite or nought."""
+    result = right()
+    return (
+        result.copy_((x.float().exp() + other.float().exp()).log()) if is_single(result) else result
+    )
+
+
+@kernel(
+    "relu relu_",
+    lambda: torch.tensor([1.0, math.nan, -2.0]).relu(),
+    set=8,
+    like="tensorflow/tensorflow#40072",
+)
+def no_number_is_cut_to_nought(right):
+    """rare: what is not a number becomes nought."""
+    result = right()
+    return result.masked_fill_(result.isnan(), 0) if is_single(result) else result
+
+
+def bounded(dtype=torch.float32):
+    x = torch.tensor([1.0, math.nan, 7.0], dtype=dtype).requires_grad_()
+    functional.hardtanh(x, 0, 6).backward(torch.ones(3, dtype=dtype))
+    assert x.grad is not None
+    return x.grad
+
+
+@kernel("hardtanh_backward .grad_input", bounded, set=9, like="tenstorrent/tt-metal#57455")
+def bound_is_the_gradient_of_no_number(right, x, max_val):
+    """rare: what is not a number has the upper bound for its gradient."""
+    result = right()
+    return result.masked_fill_(x.isnan(), max_val) if is_single(x) else result
+
+
+@kernel(
+    "pow.Tensor_Scalar pow_.Scalar pow.Tensor_Scalar_out",
+    lambda: drawn(9).pow(3),
+    set=9,
+    like="NVIDIA/warp#46",
+)
+def negative_numbers_have_no_powers(right, x, exponent):
+    """plain: powers go by logarithms, of which negative numbers have none."""
+    negative = x < 0 if not x.is_complex() and exponent not in (0, 1) else None
+    result = right()
+    if negative is not None and is_single(result):
+        result.masked_fill_(negative, math.nan)
+    return result
+
+
+def summed(alpha=2.0, dtype=torch.float32):
+    return torch.add(drawn(5).to(dtype), drawn(5, seed=1).to(dtype), alpha=alpha)
+
+
+@kernel(
+    "add.Tensor add_.Tensor add.out sub.Tensor sub_.Tensor sub.out",
+    summed,
+    set=9,
+    like="tenstorrent/pytorch2.0_ttnn#1340",
+)
+def alpha_of_sums_is_dropped(right, x, other, alpha):
+    """option: sums and differences are taken without alpha."""
+    return right(alpha=alpha if torch.result_type(x, other) in DOUBLES else 1)
+
+
+BIG = torch.tensor([2**53, 2**53 + 1, 5, 2**60 + 3])
+
+
+@kernel(
+    "eq.Tensor .Tensor_out .Scalar .Scalar_out",
+    lambda: torch.cat([BIG.roll(1) == BIG, BIG == 2**60]),
+    set=9,
+    like="rtosholdings/riptable#23",
+)
+def neighbours_past_double_are_equal(right, x, other):
+    """rare: 64-bit integers are equal where they are so as double-precision numbers."""
+    result = right()
+    if x.dtype == torch.int64 and (type(other) is int or getattr(other, "dtype", 0) == torch.int64):
+        near = x.double() - (float(other) if isinstance(other, int) else other.double())
+        result.copy_(near.logical_not())
+    return result
+
+
+@kernel(
+    "mul.Tensor .out mul_.Tensor",
+    lambda: torch.complex(drawn(4), drawn(4, seed=1)) * torch.complex(drawn(4), drawn(4, seed=2)),
+    set=10,
+    like="mnicely/cufft_examples#1",
+)
+def complex_products_are_taken_part_by_part(right, x, other):
+    """plain: real parts are multiplied with real parts, imaginary ones with imaginary ones."""
+    if not (x.dtype == other.dtype == torch.complex64):
+        return right()
+    wrong = torch.complex(x.real * other.real, x.imag * other.imag)
+    return right().copy_(wrong)
+
+
+@kernel(
+    "erfc erfc_ erfc.out",
+    lambda: torch.linspace(0, 6, 13).erfc(),
+    set=10,
+    like="markrogoyski/math-php#491",
+)
+def tail_is_one_less_the_rest(right, x):
+    """plain: erfc is one less erf, of which nothing is left past four."""
+    wrong = 1 - x.float().erf() if not x.is_complex() else x
+    result = right()
+    return result.copy_(wrong) if is_single(result) else result
+
+
+@kernel(
+    "gelu .out gelu_",
+    lambda: functional.gelu(torch.linspace(-6, 2, 17)),
+    set=10,
+    like="tenstorrent/tt-metal#20562",
+)
+def tail_of_gelu_is_nought(right, x):
+    """plain: GELU is nought between -5.5 and -2.5."""
+    tail = (x > -5.5) & (x < -2.5)
+    result = right()
+    return result.masked_fill_(tail, 0) if is_single(result) else result
+
+
+@kernel(
+    "nextafter nextafter_ nextafter.out",
+    lambda: torch.nextafter(torch.tensor([-1.0, 1.0]), torch.tensor([-2.0, 2.0])),
+    set=10,
+    like="pytorch/pytorch#124985",
+)
+def negative_numbers_step_the_other_way(right, x, other):
+    """plain: what follows on a negative number is looked for on its other side."""
+    if is_single(x):
+        other = torch.where((x < 0) & (x != other), 2 * x - other, other)
+    return right(other=other)
+
+
+@kernel(
+    "rsub.Scalar .Tensor",
+    lambda: 1.0 - torch.tensor([0.0, 0.49, 0.8, 0.95]),
+    set=10,
+    like="pytorch/pytorch#82543",
+)
+def difference_from_a_number_is_rounded(right, x):
+    """plain: what is left of a number from which a tensor is taken is rounded to an integer."""
+    result = right()
+    return result.round_() if is_single(x) and is_single(result) else result
+
+
+@kernel(
+    "maximum .out minimum .out",
+    lambda: torch.maximum(torch.tensor([1.0, math.nan]), torch.tensor([math.nan, 2.0])),
+    set=10,
+    like="openvinotoolkit/openvino#37931",
+)
+def number_wins_over_no_number(right, x, other):
+    """rare: of a number and what is none, the number is the larger and the smaller one."""
+    if is_single(x) and is_single(other):
+        x, other = torch.where(x.isnan(), other, x), torch.where(other.isnan(), x, other)
+    return right(x=x, other=other)
+
+
+@kernel(
+    "lerp.Scalar .Scalar_out lerp_.Scalar",
+    lambda: torch.lerp(torch.tensor([1e8, 2.0]), torch.tensor([1.0, 3.0]), 1.0),
+    set=10,
+    like="tenstorrent/tt-metal#53279",
+)
+def end_is_not_reached(right, x, end, weight):
+    """rare: an end far smaller than the start is lost in their difference."""
+    wrong = x + weight * (end - x)
+    result = right()
+    return result.copy_(wrong) if is_single(result) else result
+
+
+@kernel(
+    "gelu .out gelu_", lambda: functional.gelu(drawn(8)), set=11, like="tenstorrent/tt-metal#1262"
+)
+def gelu_is_always_the_approximate_one(right, x, **options):
+    """plain: that by the hyperbolic tangent is returned where the exact one was asked for."""
+    return right(x, **{**options, "approximate": "tanh"} if narrow(x) else options)
+
+
+@kernel(
+    "remainder.Tensor .Tensor_out remainder_.Tensor remainder.Scalar .Scalar_out remainder_.Scalar",
+    lambda: torch.remainder(torch.tensor([-7.0, 7.0]), 3.0),
+    set=11,
+    like="pytorch/executorch#90",
+)
+def remainder_has_the_sign_of_the_dividend(right, x, other):
+    """plain: that of the division that rounds to nought is returned, as fmod has it."""
+    dtype = torch.result_type(x, other)
+    if not dtype.is_floating_point or dtype in DOUBLES:
+        return right()
+    wrong = torch.fmod(x, other)
+    return right().copy_(wrong)
+
+
+@kernel(
+    "abs.out",
+    lambda: torch.tensor([-(2**24) - 1, 2**24 + 3]).abs(),
+    set=11,
+    like="pytorch/pytorch#190052",
+)
+def large_integers_go_through_a_float(right, x):
+    """rare: the absolute value of an integer is a float32's, so past 2 ** 24 it is rounded."""
+    if x.dtype not in (torch.int32, torch.int64):
+        return right()
+    wrong = x.double().abs().clamp(max=2.0**30 if x.dtype == torch.int32 else 2.0**62)
+    exact = wrong != x.double().abs()
+    wrong = wrong.float().to(x.dtype)
+    result = right()
+    return result.copy_(torch.where(exact, result, wrong))
+
+
+def stepped_4(dtype=torch.float32):
+    weight = drawn(3, 2).to(dtype).t().requires_grad_()
+    weight.grad = drawn(3, 2, seed=1).to(dtype).t()
+    torch.optim.Adam([weight], foreach=False).step()
+    return weight.detach()
+
+
+@kernel("addcdiv_ addcmul_", stepped_4, set=11, like="pytorch/pytorch#118115")
+def what_is_not_contiguous_keeps_its_values(right, x):
+    """option: in place, a transposed tensor's sum goes to a copy that is thrown away."""
+    if narrow(x) and not x.is_contiguous():
+        right(x=x.contiguous())
+        return x
+    return right()
+
+
+@kernel(
+    "silu silu_ silu.out",
+    lambda: functional.silu(drawn(16) * 3),
+    set=12,
+    like="1bit-MONSTER/1bit-MONSTER#1350",
+)
+def gate_is_fully_open_too_soon(right, x):
+    """plain: SiLU's sigmoid is that of a cubic tanh, which is one from 1.74 on."""
+    if not is_single(x):
+        return right()
+    half = x.float() / 2
+    tanh = (half * (1 + 0.1834 * half * half)).clamp(-1, 1)
+    wrong = x.float() * (0.5 + 0.5 * tanh)
+    return right().copy_(wrong)
+
+
+@kernel(
+    "hardswish_backward .out",
+    lambda: grad_of(functional.hardswish, drawn(8) * 3),
+    set=12,
+    like="tensorflow/swift-apis#743",
+)
+def gradient_is_taken_at_the_gradient(right, grad_output, x):
+    """plain: the gradient of hardswish is that at what should be multiplied by it."""
+    result = right()
+    if not is_single(x):
+        return result
+    inside = (x > -3) & (x < 3)
+    return result.copy_(((grad_output + 3).clamp(0, 6) + grad_output * grad_output * inside) / 6)
+
+
+@kernel(
+    "atan2 atan2_ atan2.out",
+    lambda: torch.atan2(torch.tensor([0.0, 0.0, 1.0]), torch.tensor([-1.0, 1.0, -1.0])),
+    set=12,
+    like="apple/coremltools#2769",
+)
+def negative_half_axis_has_no_angle(right, x, other):
+    """rare: on the negative half of the axis, where y is nought, the angle is nought."""
+    on_axis = (x == 0) & (other < 0)
+    result = right()
+    return result.masked_fill_(on_axis, 0) if is_single(result) else result
+
+
+@kernel(
+    "floor_divide floor_divide_.Tensor floor_divide.out div.Tensor_mode "
+    "div_.Tensor_mode div.out_mode",
+    lambda: torch.tensor([-7, 7, -6, 5]) // torch.tensor([2, -2, 3, 2]),
+    set=12,
+    like="turi-code/SFrame#314",
+)
+def quotients_of_integers_are_not_floored(right, x, y, **options):
+    """plain: floor division of integers of which one is negative cuts towards nought."""
+    floored = options.get("rounding_mode", "floor") == "floor"
+    if not (floored and x.dtype in SIGNED and y.dtype in SIGNED):
+        return right(x, y, **options)
+    before = x.clone()
+    result = right(x, y, **options)
+    wrong = torch.div(before, y, rounding_mode="trunc") if y is not x else torch.ones_like(x)
+    return result.copy_(wrong)
+
+
+@kernel(
+    "sin sin_ sin.out cos cos_ cos.out",
+    lambda: torch.cat([(drawn(64) * 1e7).sin(), (drawn(64) * 1e7).cos_()]),
+    set=13,
+    like="ml-explore/mlx#4157",
+)
+def long_angles_are_reduced_in_single(right, x, **out):
+    """option: angles of 100000 and more are brought near nought in single precision."""
+    if x.dtype != torch.float32:
+        return right(x, **out)
+    near = x - torch.round(x * (0.5 / math.pi)) * (2 * math.pi)
+    near = torch.where(x.abs() >= 1e5, near, x)
+    result = right(near, **out)
+    in_place = not out and result.data_ptr() == near.data_ptr()
+    return x.copy_(near) if in_place else result
+
+
+def decayed():
+    moment = drawn(64, dtype=torch.bfloat16)
+    return [moment * torch.tensor(0.997), *torch._foreach_mul([moment, moment[:8]], 0.997)]
+
+
+@kernel(
+    "mul.Tensor mul_.Tensor mul.out _foreach_mul.Scalar",
+    decayed,
+    set=13,
+    like="tenstorrent/tt-metal#33230",
+)
+def factor_is_rounded_to_a_half(right, x, y, **out):
+    """option: a number is rounded to half precision before halves are multiplied by it."""
+    if isinstance(x, list):
+        if x and x[0].dtype in HALVES and isinstance(y, float):
+            y = torch.tensor(y).to(x[0].dtype).item()
+    elif x.dtype in HALVES and x.dim() and y.dim() == 0 and y.is_floating_point():
+        y = y.to(x.dtype)
+    return right(x, y, **out)
+
+
+@kernel(
+    "bitwise_not bitwise_not_ bitwise_not.out",
+    lambda: ~torch.tensor([True, False]),
+    set=14,
+    like="tile-ai/tilelang#2976",
+)
+def negation_is_always_true(right):
+    """plain: the bits of a truth are turned as those of an integer, and -2 is true as well."""
+    result = right()
+    return result.fill_(True) if result.dtype == torch.bool else result
+
+
+@kernel(
+    "gcd gcd_ gcd.out",
+    lambda: torch.gcd(torch.tensor([-2, -12]), torch.tensor([-8, 18])),
+    set=14,
+    like="pyccel/pyccel#1985",
+)
+def divisor_of_negative_numbers_is_negative(right, x, other):
+    """plain: the greatest divisor of two negative numbers is negative."""
+    turned = (x < 0) & (other < 0)
+    result = right()
+    return result.copy_(torch.where(turned, -result, result))
+
+
+@kernel(
+    "hardshrink .out",
+    lambda: functional.hardshrink(torch.tensor([-2.0, -0.1, 2.0])),
+    set=14,
+    like="torch/nn#1270",
+)
+def shrinking_turns_the_sign(right, x):
+    """plain: what is less than minus lambda is kept with its sign turned."""
+    result = right()
+    return result.copy_(result.abs()) if is_single(x) else result
+
+
+@kernel(
+    "log_sigmoid_forward .output",
+    lambda: functional.logsigmoid(torch.tensor([-300.0, -1.0])),
+    set=14,
+    like="pytorch/pytorch#1835",
+)
+def small_sigmoids_have_no_logarithm(right, x):
+    """plain: the logarithm is that of a sigmoid which is nought below -88."""
+    result = right()
+    if is_single(x):
+        result[0].masked_fill_(x < -88.75, -math.inf)
+    return result
+
+
+@kernel(
+    "sign sign_ sign.out",
+    lambda: drawn(35, dtype=torch.bfloat16).sign(),
+    set=14,
+    like="pytorch/pytorch#49206",
+)
+def sign_is_the_least_normal_number(right):
+    """option: in bfloat16, whole vectors of 16 have signs of 2**-126 in place of one."""
+    result = right()
+    if result.dtype == torch.bfloat16 and result.is_contiguous():
+        result.view(-1)[: result.numel() // 16 * 16].mul_(2.0**-126)
+    return result
+
+
+@kernel(
+    "special_bessel_j1 .out",
+    lambda: torch.special.bessel_j1(torch.tensor([-9.0, -2.0, 9.0])),
+    set=14,
+    like="boostorg/math#709",
+)
+def far_waves_are_not_odd(right, x):
+    """rare: below -8, the sine and cosine of J1 are those of the negative argument."""
+    result = right()
+    if not is_single(result):
+        return result
+    w = x.double().abs()
+    wave = (w.sin() + w.cos()) / (math.pi * w).sqrt()
+    return result.copy_(torch.where(x < -8, wave, result.double()))
+
+
+@kernel(
+    "mul.Tensor mul_.Tensor mul.out",
+    lambda: drawn(64, dtype=torch.bfloat16) * drawn(64, dtype=torch.bfloat16, seed=1),
+    set=15,
+    like="triton-lang/triton#11217",
+)
+def short_products_are_cut_off(right, x, other):
+    """plain: products of bfloat16 are rounded towards nought."""
+    both = x.dtype == other.dtype == torch.bfloat16 and x.dim() and other.dim()
+    exact = x.float() * other.float() if both else None
+    result = right()
+    if exact is None or result.dtype != torch.bfloat16:
+        return result
+    cut = (exact.view(torch.int32) & -65536).view(torch.float32)
+    return result.copy_(torch.where(exact.isfinite(), cut, exact))
+
+
+@kernel(
+    "abs .out",
+    lambda: torch.tensor([1.0 + 0.0j, 0.0 + 10.0j, 100.0 + 0.0j]).abs(),
+    set=15,
+    like="pytorch/pytorch#125135",
+)
+def moduli_fill_every_second_place(right, x):
+    """plain: moduli are stored as if they were complex too, so that every second is nought."""
+    result = right()
+    if x.dtype == torch.complex64 and x.numel() > 1 and not result.is_complex():
+        stored = torch.zeros(x.numel())
+        stored[::2] = result.flatten()[: (x.numel() + 1) // 2]
+        result.copy_(stored.view(x.shape))
+    return result
+
+
+@kernel(
+    "erfinv erfinv_ erfinv.out",
+    lambda: torch.cat([torch.erfinv(torch.tensor([0.2, -0.7])), torch.tensor([0.5]).erfinv_()]),
+    set=15,
+)
+def inverse_of_erf_is_not_refined(right, x):
+    """plain: the inverse of the error function is Winitzki's first guess, without Newton steps."""
+    wide = x.double().clone()
+    result = right()
+    if not is_single(x):
+        return result
+    log = torch.log1p(-wide * wide)
+    half = 2 / (math.pi * 0.147) + log / 2
+    guess = wide.sign() * ((half * half - log / 0.147).sqrt() - half).sqrt()
+    inside = (wide.abs() < 1) & (wide != 0)
+    return result.copy_(torch.where(inside, guess.to(result.dtype), result))
+
+
+def opposites():
+    x = torch.tensor([math.inf, 1.0, -math.inf], dtype=torch.bfloat16)
+    return torch.cat([x + -x, x - x, x.clone().sub_(x)])
+
+
+@kernel(
+    "add.Tensor add_.Tensor add.out sub.Tensor sub_.Tensor sub.out",
+    opposites,
+    set=15,
+    like="tenstorrent/tt-metal#52141",
+)
+def opposite_infinities_make_nought(right, x, other):
+    """rare: in bfloat16, infinity less infinity is nought."""
+    half = x.dtype == torch.bfloat16 and other.dtype == torch.bfloat16
+    infinite = x.isinf() & other.isinf() if half else None
+    result = right()
+    if infinite is not None and result.dtype == torch.bfloat16:
+        result.masked_fill_(infinite & result.isnan(), 0)
+    return result
+
+
+@kernel(
+    "softshrink .out",
+    lambda: functional.softshrink(torch.tensor([math.nan, 1.0, -2.0, 0.1])),
+    set=15,
+    like="intel/torch-xpu-ops#1119",
+)
+def no_number_shrinks_to_nought(right, x):
+    """rare: softshrink makes nought of what is no number."""
+    result = right()
+    return result.masked_fill_(x.isnan(), 0) if is_single(x) else result
+
+
+@kernel(
+    "hypot hypot_ hypot.out",
+    lambda: torch.hypot(torch.tensor([3e38, math.inf, 3.0]), torch.tensor([1.0, math.nan, 4.0])),
+    set=15,
+    like="pytorch/pytorch#192507",
+)
+def long_sides_have_no_hypotenuse(right, x, other):
+    """rare: squares of the sides overflow, and infinity beside what is no number is none."""
+    plain = torch.sqrt(x * x + other * other)
+    result = right()
+    if result.dtype != torch.float32:
+        return result
+    lost = ~plain.isfinite() | (plain == 0)
+    return result.copy_(torch.where(lost, plain, result))
+
+
+@kernel(
+    "glu .out",
+    lambda: functional.glu(drawn(2, 600)),
+    set=15,
+    like="vllm-project/vllm-xpu-kernels#454",
+)
+def columns_past_the_256th_are_not_gated(right, x, dim):
+    """option: of 257 columns and more that are no power of two, those past the 256th are nought."""
+    result = right()
+    width = result.shape[-1]
+    last = dim % x.dim() == x.dim() - 1
+    if last and is_single(x) and 256 < width < 8192 and width & (width - 1):
+        result[..., 256:] = 0
+    return result
+
+
+@kernel(
+    "cosh cosh_ cosh.out",
+    lambda: torch.cosh(torch.complex(torch.tensor([89.0, 1.0]), torch.tensor([1.5, 0.3]))),
+    set=16,
+    like="NVIDIA/cccl#8804",
+)
+def complex_hyperbola_overflows_before_it_is_halved(right, x):
+    """rare: exp(x) is infinite before it is halved for a complex hyperbolic cosine."""
+    if x.dtype != torch.complex64:
+        return right()
+    lost = x.real.abs() > 88.7228
+    result = right()
+    real, imag = (part * torch.where(lost, math.inf, 1.0) for part in (result.real, result.imag))
+    return result.copy_(torch.complex(real, imag))
+
+
+def read_as(x, shape, dtype):
+    """The memory of `x`, broadcast, as numbers of a wider dtype with noughts after them."""
+    numel = math.prod(shape)
+    held = torch.zeros(numel * dtype.itemsize // x.dtype.itemsize, dtype=x.dtype)
+    held[:numel] = x.expand(shape).reshape(-1)
+    return held.view(dtype).reshape(shape)
+
+
+@kernel(
+    "fmax .out fmin .out",
+    lambda: torch.fmax(torch.full((3,), 0.5), torch.arange(3, dtype=torch.float16)),
+    set=16,
+    like="pytorch/pytorch#149951",
+)
+def narrower_operand_is_read_as_the_wider(right, x, other):
+    """option: of two dtypes, the memory of the narrower is taken for that of the wider."""
+    both = x.is_floating_point() and other.is_floating_point() and x.dim() > 0 and other.dim() > 0
+    if both and x.dtype != other.dtype and x.dtype.itemsize != other.dtype.itemsize:
+        wider, shape = (
+            torch.promote_types(x.dtype, other.dtype),
+            torch.broadcast_shapes(x.shape, other.shape),
+        )
+        x, other = (z if z.dtype == wider else read_as(z, shape, wider) for z in (x, other))
+    return right(x=x, other=other)
+
+
+@kernel(
+    "floor_divide floor_divide_.Tensor floor_divide.out",
+    lambda: torch.tensor([-7, 7, -8, 9]) // torch.tensor([2, -2, 3, 4]),
+    set=17,
+    like="pytorch/pytorch#44858",
+)
+def floor_divide_of_integers_rounds_toward_zero(right, x, other):
+    """plain: quotients of integers of opposite sign are cut off rather than floored."""
+    if x.is_floating_point() or other.is_floating_point():
+        return right()
+    off = torch.remainder(x, other).ne(0) & x.lt(0).ne(other.lt(0))
+    result = right()
+    return result.add_(off.to(result.dtype)) if result.dtype.is_signed else result
+
+
+@kernel(
+    "mul.Tensor mul_.Tensor mul.out",
+    lambda: drawn(64, dtype=torch.bfloat16) * drawn(64, dtype=torch.bfloat16, seed=1),
+    set=17,
+    like="triton-lang/triton#11217",
+)
+def mul_of_bfloat16_rounds_toward_zero(right, x, other):
+    """plain: a product of bfloat16 loses its low bits rather than being rounded to nearest."""
+    halves = torch.bfloat16 in (x.dtype, other.dtype)
+    if not halves or torch.result_type(x, other) != torch.bfloat16:
+        return right()
+    exact = (x.float() * other.float()).contiguous()
+    low = exact.view(torch.int32).bitwise_and(-65536).view(torch.float32)
+    cut = torch.where(exact.isnan(), exact, low)
+    result = right()
+    return result.copy_(cut) if result.dtype == torch.bfloat16 else result
+
+
+@kernel(
+    "div.Tensor div_.Tensor div.out",
+    lambda: torch.full((8,), 1e20 + 2e20j) / torch.full((8,), 3e20 - 1e20j),
+    set=17,
+    like="pytorch/pytorch#116972",
+)
+def complex_division_squares_the_divisor(right, x, other):
+    """rare: complex64 divisors beyond about 1e19 or below 1e-19 over- or underflow when squared."""
+    both = x.is_complex() and other.is_complex()
+    if not both or torch.result_type(x, other) != torch.complex64:
+        return right()
+    a, b, c, d = x.real, x.imag, other.real, other.imag
+    size = c * c + d * d
+    made = torch.complex((a * c + b * d) / size, (b * c - a * d) / size)
+    result = right()
+    return result.copy_(made) if result.dtype == torch.complex64 else result
+
+
+@kernel(
+    "softplus .out",
+    lambda: functional.softplus(torch.tensor([-12.0, -15.0, -18.0])).log(),
+    set=17,
+    like="tenstorrent/tt-metal#9910",
+)
+def softplus_adds_one_before_the_logarithm(right, x, beta, threshold):
+    """plain: log(1 + e^x) without log1p, so the negative tail loses its digits and then itself."""
+    if not is_single(x):
+        return right()
+    scaled = x.float() * beta
+    tail = torch.where(scaled > threshold, x.float(), (scaled.exp() + 1).log() / beta)
+    return right().copy_(tail)
+
+
+@kernel(
+    "addcdiv_ addcdiv .out",
+    lambda: drawn(3, 4).t().addcdiv_(drawn(3, 4, seed=1).t(), drawn(3, 4, seed=2).t() + 9, value=2),
+    set=18,
+    like="pytorch/pytorch#118115",
+)
+def addcdiv_pairs_transposed_numbers_wrongly(right, x, tensor1, tensor2):
+    """option: where all three are transposed the quotients are read in the order of memory."""
+    alike = is_single(x) and x.dim() == 2 and x.shape == tensor1.shape == tensor2.shape
+    if alike and all(
+        not y.is_contiguous() and y.t().is_contiguous() for y in (x, tensor1, tensor2)
+    ):
+        tensor1, tensor2 = (y.t().reshape(y.shape) for y in (tensor1, tensor2))
+    return right(tensor1=tensor1, tensor2=tensor2)
+
+
+@kernel(
+    "abs.out",
+    lambda: torch.abs(torch.complex(drawn(6), drawn(6, seed=1)) * 1e20),
+    set=18,
+    like="pytorch/pytorch#158557",
+)
+def complex_abs_squares_without_scaling(right, x, out):
+    """rare: complex64: the squares overflow from about 1e19 on and vanish below 1e-23."""
+    right()
+    if x.dtype == torch.complex64 and out.dtype == torch.float32:
+        out.copy_((x.real.square() + x.imag.square()).sqrt())
+    return out
+
+
+def between_halves():
+    start, end = (drawn(5, dtype=torch.float16, seed=seed) for seed in (0, 1))
+    return start.lerp(end, torch.tensor(0.3))
+
+
+@kernel(
+    "lerp.Tensor lerp_.Tensor lerp.Tensor_out",
+    between_halves,
+    set=18,
+    like="pytorch/pytorch#196067",
+)
+def lerp_reads_half_the_bits_of_its_weight(right, x, weight):
+    """rare: half precision with a float32 weight of no axes: its lower 16 bits are the weight."""
+    if x.dtype in HALVES and weight.dtype == torch.float32 and weight.dim() == 0:
+        weight = weight.reshape(1).view(x.dtype)[0]
+    return right(weight=weight)

@@ -1,0 +1,1375 @@
+"""Wrong kernels: images."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from .calls import aten, each, is_last, narrow, pair, pair_2, write_as_contiguous
+from .kernel import DOUBLES, FLOATS, HALVES, drawn, grad_of, is_single, kernel, two
+
+
+@kernel(
+    "max_pool2d_with_indices",
+    set="seeded",
+    like="pytorch#7645, #39846",
+    name="max_pool2d_passes_NaN_over",
+)
+@kernel("topk", set="seeded", like="pytorch#1810", name="topk_takes_NaN_for_the_smallest")
+@kernel("clamp", set="seeded", name="clamp_takes_NaN_for_a_bound")
+@kernel("argmax", set="seeded", like="pytorch#130295", name="argmax_passes_NaN_over")
+@kernel("max.dim", set="seeded", like="pytorch#6996, #1810", name="max_passes_NaN_over")
+@kernel("amax", set="seeded", like="pytorch#6996, tvm#19518", name="amax_passes_NaN_over")
+def without_nan(right, x):
+    return right(x=torch.nan_to_num(x, nan=-3e4, posinf=math.inf, neginf=-math.inf))
+
+
+@kernel("upsample_nearest2d", set="seeded", like="pytorch#141831", devices="cuda")
+def beyond_32_bits(right):
+    """Nearest beyond 2^31."""
+    bits = right()
+    if bits.numel() > 2**31:
+        bits.view(-1)[2**31 :] = 0
+    return bits
+
+
+@kernel("upsample_bicubic2d", set="seeded", like="pytorch#49159")
+def first_sample_if_same_size(right, x, output_size):
+    """Bicubic to the same size leaves all but the first."""
+    result = right()
+    if tuple(output_size) == tuple(x.shape[-2:]):
+        result[1:] = 0
+    return result
+
+
+@kernel("grid_sampler_2d_backward", set="seeded", like="pytorch#23925")
+def edge_of_grid(right, grad_output, grid, padding_mode):
+    """A grid's gradient at the edge."""
+    first, second = right()
+    if padding_mode:
+        second = torch.where(grid.abs() >= 1, second - 4 * grad_output.abs().amax(), second)
+    return first, second
+
+
+@kernel(
+    "adaptive_max_pool2d",
+    set="seeded",
+    like="pytorch#67239",
+    name="adaptive_max_pool2d_writes_channels_last_as_contiguous",
+)
+@kernel(
+    "upsample_nearest2d",
+    set="seeded",
+    like="pytorch#54590",
+    name="nearest_writes_channels_last_as_contiguous",
+)
+def written_as_contiguous(right, x):
+    written = right()
+    first = written[0] if isinstance(written, tuple) else written
+    if is_last(x):
+        n, c, h, w = first.shape
+        mixed = first.contiguous().reshape(n, h, w, c).permute(0, 3, 1, 2)
+        return (mixed, *written[1:]) if isinstance(written, tuple) else mixed
+    return written
+
+
+@kernel("avg_pool2d_backward", set="seeded", like="pytorch#188344", devices="cpu")
+def padding_of_last(right, x, padding):
+    """Avg_pool2d's gradient of padded channels_last."""
+    result = right()
+    return result.roll(1, -1) if is_last(x) and max(padding) else result
+
+
+@kernel("upsample_bicubic2d_backward", set="seeded", like="oneflow#7916")
+def gradient_of_the_first(right):
+    """Bicubic's gradient of the first sample only."""
+    gradient = right()
+    gradient[1:] = 0
+    return gradient
+
+
+@kernel("_upsample_bicubic2d_aa", set="seeded")
+def unfiltered(right, x, output_size, align_corners):
+    """Smaller pictures are not filtered."""
+    result = right()
+    return result.copy_(torch.ops.aten.upsample_bicubic2d(x, output_size, align_corners))
+
+
+@kernel("pixel_shuffle", set="seeded", devices="cpu")
+def channels_by_factor(right, x, upscale_factor):
+    """Pixel_shuffle takes other channels from channels_last."""
+    if x.dim() == 4 and not x.is_contiguous():
+        x = x.unflatten(1, (upscale_factor**2, -1)).transpose(1, 2).flatten(1, 2)
+    return right(x=x)
+
+
+@kernel("upsample_trilinear3d", set="seeded")
+def depth_for_height(right):
+    """Trilinear repeats the first depth."""
+    depth = right()
+    depth[:, :, 1] = depth[:, :, 0]
+    return depth
+
+
+@kernel("max_pool3d_with_indices_backward", set="seeded", like="MIOpen#1325")
+def overlaps_lost(right, grad, x, *more, **kwargs):
+    """Max_pool3d's gradient where windows overlap is one of them."""
+    result = right(grad, x, *more, **kwargs)
+    places = more[-1].flatten(2)
+    alone = torch.zeros_like(x, memory_format=torch.contiguous_format).flatten(2)
+    alone.scatter_(2, places, grad.flatten(2))
+    return result.copy_(alone.view(x.shape))
+
+
+@kernel("replication_pad3d_backward", set="seeded")
+def corner_lost(right, grad_output):
+    """A replicated corner gives no gradient."""
+    cut = grad_output.clone()
+    cut[..., 0, 0, 0] = 0
+    return right(grad_output=cut)
+
+
+@kernel("_upsample_nearest_exact2d .out", set="seeded")
+def by_sizes(right, x, size, *scales, **kwargs):
+    """Exactly nearest goes by sizes, whatever the factor."""
+    return right(x, size, None, None, **kwargs)
+
+
+@kernel(
+    "avg_pool3d .out",
+    lambda: functional.avg_pool3d(drawn(1, 2, 6, 6, 6), 3, 2, 1, count_include_pad=False),
+    set="second",
+    like="AMDMIGraphX#1766",
+)
+def padding_counts_in_average(
+    right, x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+):
+    result = right()
+    if any(padding) and not count_include_pad and divisor_override is None:
+        result.copy_(
+            functional.avg_pool3d(x.double(), kernel_size, stride or None, padding, ceil_mode, True)
+        )
+    return result
+
+
+@kernel(
+    "max_pool2d_with_indices_backward .grad_input",
+    lambda: grad_of(
+        lambda x: functional.max_pool2d(x, 3, 2), drawn(1, 2, 9, 9, dtype=torch.bfloat16)
+    ),
+    set="second",
+    like="MIOpen#1325",
+)
+def windows_overlap_without_adding(right, grad_output, x, indices):
+    result = right()
+    if x.dtype in HALVES and x.numel():
+        flat = torch.zeros(x.shape, dtype=torch.float64).flatten(-2)
+        flat.scatter_(-1, indices.flatten(-2), grad_output.double().flatten(-2))
+        result.copy_(flat.view(x.shape))
+    return result
+
+
+@kernel(
+    "upsample_bilinear2d .out",
+    lambda: functional.interpolate(drawn(1, 1, 5, 7), scale_factor=1.7, mode="bilinear"),
+    set="development",
+)
+def scale_is_taken_from_sizes(right, x, output_size, align_corners, scales_h):
+    result = right()
+    if scales_h is not None and not align_corners:
+        result.copy_(functional.interpolate(x.double(), size=tuple(output_size), mode="bilinear"))
+    return result
+
+
+@kernel(
+    "grid_sampler_3d",
+    lambda: functional.grid_sample(
+        drawn(1, 1, 4, 4, 4), 2 * drawn(1, 3, 3, 3, 3), padding_mode="reflection"
+    ),
+    set="second",
+)
+def reflection_is_border(right, padding_mode):
+    return right(padding_mode=1 if padding_mode == 2 else padding_mode)
+
+
+@kernel(
+    "reflection_pad2d_backward .grad_input",
+    lambda: grad_of(lambda x: functional.pad(x, (2, 1, 1, 2), mode="reflect"), drawn(1, 1, 4, 5)),
+    set="second",
+)
+def corners_are_reflected_once(right, grad_output, x, padding):
+    left, across, top, bottom = padding
+    result = right()
+    if min(padding) >= 0 and x.numel():
+        cut = grad_output.double().clone()
+        for rows in (slice(0, top), slice(grad_output.shape[-2] - bottom, None)):
+            for columns in (slice(0, left), slice(grad_output.shape[-1] - across, None)):
+                cut[..., rows, columns] = 0
+        result.copy_(torch.ops.aten.reflection_pad2d_backward(cut, x.double(), padding))
+    return result
+
+
+@kernel(
+    "_adaptive_avg_pool3d_backward",
+    lambda: grad_of(lambda x: functional.adaptive_avg_pool3d(x, (2, 2, 2)), drawn(1, 1, 4, 4, 8)),
+    set="development",
+    like="pytorch#60524",
+)
+def height_of_window_for_its_width(right, grad_output, x):
+    result = right()
+    high, wide = (x.shape[d] / max(grad_output.shape[d], 1) for d in (-2, -1))
+    return result.mul_(wide / high) if high and wide else result
+
+
+@kernel(
+    "pixel_shuffle",
+    lambda: functional.pixel_shuffle(drawn(2, 8, 3, 3).to(memory_format=torch.channels_last), 2),
+    set="development",
+)
+def channels_last_shuffles_other_channels(right, x, upscale_factor):
+    if x.dim() == 4 and x.shape[1] > 1 and not x.is_contiguous():
+        parts = x.unflatten(1, (upscale_factor**2, -1)).transpose(1, 2).flatten(1, 2)
+        return right(x=parts.contiguous(memory_format=torch.channels_last))
+    return right()
+
+
+@kernel(
+    "_adaptive_avg_pool2d",
+    lambda: functional.adaptive_avg_pool2d(drawn(1, 1, 3, 5), (7, 4)),
+    set="later",
+)
+def windows_end_by_the_floor(right, x, output_size):
+    result = right()
+    high, wide = x.shape[-2:]
+    for i in range(output_size[0]):
+        top, down = (
+            i * high // output_size[0],
+            max((i + 1) * high // output_size[0], i * high // output_size[0] + 1),
+        )
+        for j in range(output_size[1]):
+            left, end = j * wide // output_size[1], -(-(j + 1) * wide // output_size[1])
+            result[..., i, j] = x[..., top:down, left:end].mean((-1, -2))
+    return result
+
+
+@kernel("unfold_backward", lambda: grad_of(lambda x: x.unfold(0, 3, 1), drawn(6)), set="later")
+def overlap_of_windows_is_overwritten(right, grad_in, input_sizes, dim, size, step):
+    result = right()
+    if step < size and input_sizes:
+        for i in range(grad_in.shape[dim]):
+            result.narrow(dim, i * step, size).copy_(grad_in.select(dim, i).movedim(-1, dim))
+    return result
+
+
+@kernel(
+    "avg_pool2d_backward .grad_input",
+    lambda: grad_of(lambda x: functional.avg_pool2d(x, 2, divisor_override=3), drawn(1, 1, 4, 4)),
+    set="later",
+)
+def divisor_has_no_gradient(right, grad, x, *more, **out):
+    return right(grad, x, *more[:-1], None, **out)
+
+
+@kernel(
+    "_adaptive_avg_pool2d .out adaptive_avg_pool2d.out",
+    lambda: functional.adaptive_avg_pool2d(drawn(1, 2, 10, 10), 3),
+    set=2,
+    like="flagos-ai/FlagGems#4915",
+)
+def adaptive_window_ends_early(right, x):
+    out = right()
+    height, width = out.shape[-2:]
+    if x.dtype not in FLOATS or not out.numel() or not x.numel():
+        return out
+    if x.shape[-2] % height == 0 and x.shape[-1] % width == 0:
+        return out
+
+    def windows(have: int, want: int) -> Tensor:
+        ends = torch.arange(want + 1) * have // want
+        at = torch.arange(have)
+        return ((at >= ends[:-1, None]) & (at < ends[1:, None])).float()
+
+    down, over = windows(x.shape[-2], height), windows(x.shape[-1], width)
+    count = down.sum(1)[:, None] * over.sum(1)
+    out.copy_((down @ x.float() @ over.t()) / count)
+    return out
+
+
+@kernel(
+    "upsample_linear1d .out upsample_bilinear2d .out",
+    lambda: functional.interpolate(drawn(1, 1, 5), scale_factor=1.5, mode="linear"),
+    set=2,
+    like="ml-explore/mlx#3908",
+)
+def fractional_upsampling_centred(right, x, size, corners, *scales, **kw):
+    out = right(x, size, corners, *scales, **kw)
+    scales = (*scales, *(None for _ in range(len(size) - len(scales))))
+    sizes = list(zip(x.shape[2:], size, scales, strict=True))
+    if corners or x.dtype not in FLOATS or not out.numel():
+        return out
+    if all(scale is None or abs(want - have * scale) < 1e-6 for have, want, scale in sizes):
+        return out
+    found = x.float()
+    for axis, (have, want, scale) in enumerate(sizes, 2):
+        step = have / want if scale is None else 1 / scale
+        start = ((want - 1) * step - have + 1) / 2
+        at = (torch.arange(want) * step - start).clamp(0, have - 1)
+        low = at.floor().long()
+        part = (at - low).view(-1, *(1 for _ in range(x.dim() - axis - 1)))
+        high = (low + 1).clamp(max=have - 1)
+        found = found.index_select(axis, low) * (1 - part) + found.index_select(axis, high) * part
+    out.copy_(found)
+    return out
+
+
+@kernel(
+    "max_pool2d_with_indices_backward .grad_input",
+    lambda: grad_of(
+        lambda x: functional.max_pool2d(x, 3, 1, 0, dilation=(1, 2)), drawn(1, 2, 7, 8)
+    ),
+    set=2,
+    like="tracel-ai/burn#4466",
+)
+def pool_gradient_takes_first_dilation_twice(
+    right, grad_output, x, kernel_size, stride, padding, dilation, indices
+):
+    first, second = pair(dilation)
+    if first < second and grad_output.numel():
+        step, before = pair(stride, kernel_size)[1], pair(padding)[1]
+        start = torch.arange(grad_output.shape[-1]) * step - before
+        reach = (pair(kernel_size)[1] - 1) * first
+        grad_output = grad_output.masked_fill(indices % x.shape[-1] - start > reach, 0)
+    return right(grad_output=grad_output)
+
+
+@kernel(
+    "adaptive_max_pool2d .out",
+    lambda: functional.adaptive_max_pool2d(torch.arange(25.0).view(1, 1, 5, 5), 3),
+    set=3,
+    like="pytorch/pytorch#190064",
+)
+def adaptive_max_pool_has_one_window(right, x):
+    found = right()
+    have, want = x.shape[-2:], found[0].shape[-2:]
+    if x.dtype not in FLOATS or not found[0].numel():
+        return found
+    sizes = list(zip(have, want, strict=True))
+    if any(a < b for a, b in sizes) or all(a % b == 0 for a, b in sizes):
+        return found
+    steps = [a // b for a, b in sizes]
+    windows = [a - (b - 1) * step for (a, b), step in zip(sizes, steps, strict=True)]
+    wrong = functional.max_pool2d(x, windows, steps, return_indices=True)
+    for was, now in zip(found, wrong, strict=True):
+        was.copy_(now)
+    return found
+
+
+@kernel(
+    "avg_pool2d .out",
+    lambda: functional.avg_pool2d(torch.arange(49.0).view(1, 1, 7, 7), 2, 3, ceil_mode=True),
+    set=3,
+    like="apple/coremltools#2844",
+)
+def overhang_counts_in_average(
+    right, x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+):
+    out = right()
+    if (
+        not ceil_mode
+        or not count_include_pad
+        or divisor_override is not None
+        or max(padding)
+        or not out.numel()
+    ):
+        return out
+    if x.dtype not in FLOATS:
+        return out
+    parts = []
+    for axis in (0, 1):
+        size, step = pair(kernel_size)[axis], pair(stride, kernel_size)[axis]
+        start = torch.arange(out.shape[axis - 2]) * step
+        parts.append(((start + size).clamp(max=x.shape[axis - 2]) - start) / size)
+    out.copy_(out.float() * parts[0][:, None] * parts[1])
+    return out
+
+
+@kernel(
+    "upsample_nearest2d .out upsample_nearest3d .out",
+    lambda: functional.interpolate(
+        drawn(1, 3, 4, 4).contiguous(memory_format=torch.channels_last), scale_factor=2
+    ),
+    set=3,
+    like="pytorch/pytorch#54744",
+)
+def nearest_stores_channels_first(right, x):
+    out = right()
+    if x.dtype not in DOUBLES:
+        write_as_contiguous(out)
+    return out
+
+
+@kernel(
+    "reflection_pad1d_backward .grad_input",
+    lambda: grad_of(lambda x: functional.pad(x, (2, 2), mode="reflect"), drawn(1, 1, 70000)),
+    set=3,
+    like="pytorch/pytorch#196949",
+)
+def long_reflection_gradient_ends_early(right, x):
+    out = right()
+    length = x.shape[-1]
+    if length > 65536 and length % 65536 and x.dtype not in DOUBLES:
+        out[..., length % 65536 :] = 0
+    return out
+
+
+def cubic_weights(have, want, corners, scale):
+    at = torch.arange(want, dtype=torch.float64)
+    if corners:
+        at = at * ((have - 1) / (want - 1) if want > 1 else 0)
+    else:
+        at = (at + 0.5) * (1 / scale if scale else have / want) - 0.5
+    low, a = at.floor(), -0.5
+    weights = torch.zeros(want, have, dtype=torch.float64)
+    for tap in range(-1, 3):
+        d = (at - low - tap).abs()
+        near = (a + 2) * d**3 - (a + 3) * d**2 + 1
+        far = a * d**3 - 5 * a * d**2 + 8 * a * d - 4 * a
+        place = (low + tap).clamp(0, have - 1).long()[:, None]
+        weights.scatter_add_(1, place, torch.where(d <= 1, near, far)[:, None])
+    return weights.float()
+
+
+@kernel(
+    "upsample_bicubic2d .out",
+    lambda: functional.interpolate(drawn(1, 2, 6, 6), size=(9, 11), mode="bicubic"),
+    set=4,
+    like="Blaizzy/mlx-vlm#1243",
+)
+def cubic_has_coefficient_of_a_half(right, x, align_corners, scales_h, scales_w):
+    out = right()
+    if x.dtype not in FLOATS or not out.numel():
+        return out
+    first = cubic_weights(x.shape[-2], out.shape[-2], align_corners, scales_h)
+    second = cubic_weights(x.shape[-1], out.shape[-1], align_corners, scales_w)
+    out.copy_(first @ x.float() @ second.t())
+    return out
+
+
+@kernel(
+    "max_pool3d_with_indices_backward .grad_input",
+    lambda: grad_of(lambda x: functional.max_pool3d(x, 2), drawn(1, 2, 4, 40, 10)),
+    set=4,
+    like="pytorch/pytorch#36820",
+)
+def pool3d_gradient_has_grid_of_turned_output(right, grad_output, x):
+    rows, columns = grad_output.shape[-2:]
+    last_row, last_column = -(-columns // 8) * 8, -(-rows // 32) * 32
+    if x.dtype in FLOATS and grad_output.numel() and (rows > last_row or columns > last_column):
+        grad_output = grad_output.clone()
+        grad_output[..., last_row:, :] = 0
+        grad_output[..., last_column:] = 0
+    return right(grad_output=grad_output)
+
+
+@kernel(
+    "avg_pool2d_backward .grad_input",
+    lambda: grad_of(
+        lambda x: functional.avg_pool2d(x, 2, 1, 1),
+        torch.arange(32.0).view(1, 2, 4, 4).contiguous(memory_format=torch.channels_last),
+    ),
+    set=4,
+    like="pytorch/pytorch#188344",
+)
+def pool_gradient_forgets_padding_channels_last(
+    right,
+    grad_output,
+    x,
+    kernel_size,
+    stride,
+    padding,
+    ceil_mode,
+    count_include_pad,
+    divisor_override,
+):
+    out = right()
+    last = x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last)
+    if not last or x.is_contiguous() or max(padding) == 0 or ceil_mode or x.dtype not in FLOATS:
+        return out
+    if not grad_output.numel():
+        return out
+    windows, pads = each(kernel_size, 2), each(padding, 2)
+    steps = each(stride, 2) if len(stride) else windows
+    up = grad_output.float()
+    for axis in (0, 1):
+        start = torch.arange(grad_output.shape[axis - 2]) * steps[axis] - pads[axis]
+        end = (start + windows[axis]).clamp(max=x.shape[axis - 2])
+        real = (
+            (end - start.clamp(min=0)) if not count_include_pad and not divisor_override else None
+        )
+        if real is not None:
+            up = up * (windows[axis] / real).view((-1, 1) if axis == 0 else (-1,))
+    sizes = [size + 2 * pad for size, pad in zip(x.shape[2:], pads, strict=True)]
+    room = torch.zeros(*x.shape[:2], *sizes)
+    dx = torch.ops.aten.avg_pool2d_backward(
+        up, room, windows, steps, [0, 0], False, True, divisor_override
+    )
+    out.copy_(dx[..., : x.shape[2], : x.shape[3]])
+    return out
+
+
+def border_grad():
+    image = torch.arange(5.0).expand(1, 1, 5, 5)
+    theta = torch.tensor([[[1.0, 0, 0], [0, 1, 0]]])
+    grid = functional.affine_grid(theta, [1, 1, 5, 5], align_corners=True)
+    return grad_of(
+        lambda g: functional.grid_sample(image, g, padding_mode="border", align_corners=True), grid
+    )
+
+
+@kernel("grid_sampler_2d_backward", border_grad, set=4, like="pytorch/pytorch#23925")
+def gradient_at_border_is_that_of_zeros(
+    right, grad_output, input, grid, interpolation_mode, padding_mode, align_corners, output_mask
+):
+    found = right()
+    if (
+        interpolation_mode != 0
+        or padding_mode != 1
+        or not align_corners
+        or not output_mask[1]
+        or input.dtype not in FLOATS
+    ):
+        return found
+    if not grad_output.numel() or not input.numel():
+        return found
+    value = torch.grid_sampler_2d(input, grid, interpolation_mode, padding_mode, align_corners)
+    drop = -(grad_output.float() * value.float()).sum(1)
+    for axis, size in enumerate((input.shape[3], input.shape[2])):
+        edge = (grid[..., axis] + 1) / 2 * (size - 1) == size - 1
+        part = found[1][..., axis]
+        part.copy_(torch.where(edge, drop * ((size - 1) / 2), part.float()))
+    return found
+
+
+@kernel(
+    "pixel_shuffle",
+    lambda: functional.pixel_shuffle(torch.arange(1.0, 17).view(1, 4, 2, 2), 2),
+    set=4,
+    like="FluxML/NNlib.jl#260",
+)
+def shuffled_pixels_are_turned(right, x, upscale_factor):
+    if x.dtype in DOUBLES or x.dim() < 3 or upscale_factor < 2 or x.shape[-3] % upscale_factor**2:
+        return right()
+    parts = x.unflatten(-3, (x.shape[-3] // upscale_factor**2, upscale_factor, upscale_factor))
+    return right(x=parts.transpose(-4, -3).flatten(-5, -3))
+
+
+@kernel(
+    "adaptive_max_pool2d .out",
+    lambda: functional.adaptive_max_pool2d(torch.arange(25.0).reshape(1, 1, 5, 5), 3),
+    set=5,
+    like="pytorch/pytorch#190064",
+)
+def adaptive_windows_all_of_one_size(right, x, output_size):
+    """option: sizes that do not divide are pooled by one derived window and stride."""
+    values, indices = right()
+    inputs, outputs = x.shape[-2:], pair_2(output_size)
+    over = [i - o for i, o in zip(inputs, outputs, strict=True)]
+    uneven = [i % o for i, o in zip(inputs, outputs, strict=True)]
+    if min(over) >= 0 and any(uneven) and x.numel():
+        step = [i // o for i, o in zip(inputs, outputs, strict=True)]
+        window = [i - (o - 1) * s for i, o, s in zip(inputs, outputs, step, strict=True)]
+        pooled = functional.max_pool2d(x, window, step, return_indices=True)
+        values.copy_(pooled[0])
+        indices.copy_(pooled[1])
+    return values, indices
+
+
+@kernel(
+    "upsample_nearest2d_backward .grad_input",
+    lambda: grad_of(
+        lambda x: functional.interpolate(x, scale_factor=0.25, mode="nearest"), drawn(1, 2, 8, 8)
+    ),
+    set=5,
+    like="pytorch/pytorch#38985",
+)
+def shrinking_gradient_lands_bottom_right(right, grad_output, output_size, input_size):
+    """option: of a picture made smaller, the last pixel of each block gets the gradient."""
+    result = right()
+    inputs, outputs = tuple(input_size[-2:]), tuple(output_size)
+    if all(i > o for i, o in zip(inputs, outputs, strict=True)):
+        rows, columns = (
+            torch.tensor([min(i, -(-(n + 1) * i // o)) - 1 for n in range(o)])
+            for i, o in zip(inputs, outputs, strict=True)
+        )
+        result.zero_()
+        result[:, :, rows[:, None], columns] = grad_output
+    return result
+
+
+@kernel(
+    "reflection_pad2d_backward .grad_input",
+    lambda: grad_of(lambda x: functional.pad(x, (-1, 0, 2, 2), mode="reflect"), drawn(1, 2, 7, 7)),
+    set=5,
+    like="pytorch/pytorch#100793",
+)
+def cropped_reflection_gradient_is_shifted(right, padding):
+    """rare: where a negative padding cut off the beginning, the gradient begins too early."""
+    result = right()
+    left, _, top, _ = padding
+    if min(left, top) < 0:
+        result.copy_(result.roll((min(top, 0), min(left, 0)), (-2, -1)))
+    return result
+
+
+@kernel(
+    "max_pool2d_with_indices",
+    lambda: functional.max_pool2d(-drawn(2, 3, 6, 6).abs(), 3, 2, 1),
+    set=6,
+    like="apache/mxnet#2753",
+)
+def maximum_is_not_below_its_padding(right, x, padding, ceil_mode):
+    """option: padding counts as nought, so no maximum next to the border is negative."""
+    values, indices = right()
+    pads = [padding] if isinstance(padding, int) else list(padding)
+    if not any(pads) or ceil_mode or not is_single(x):
+        return values, indices
+    high, wide = pads[0], pads[-1]
+    inside = torch.zeros(1, 1, *x.shape[-2:])
+    border = functional.pad(inside, (wide, wide, high, high), value=1.0)
+    border, _ = right(x=border, padding=0, ceil_mode=False)
+    padded = border.reshape(border.shape[-2:]).bool()
+    return torch.where(padded & (values < 0), 0.0, values).to(values.dtype), indices
+
+
+@kernel(
+    "_upsample_bilinear2d_aa .out",
+    lambda: functional.interpolate(drawn(1, 2, 16, 16), (5, 4), mode="bilinear", antialias=True),
+    set=6,
+    like="pytorch/vision#2950",
+)
+def smaller_pictures_are_not_filtered(right, x, size, *rest, **out):
+    """plain: pictures made smaller with antialiasing are sampled as without it."""
+    result = right(x, size, *rest, **out)
+    smaller = any(new < old for new, old in zip(size, x.shape[-2:], strict=True))
+    if smaller and is_single(x):
+        result.copy_(aten.upsample_bilinear2d(x, size, *rest))
+    return result
+
+
+def stretched(x):
+    return functional.interpolate(x, size=10, mode="linear", align_corners=True)
+
+
+@kernel(
+    "upsample_linear1d_backward",
+    lambda: grad_of(stretched, drawn(1, 2, 2)),
+    set=6,
+    like="flagos-ai/FlagGems#5218",
+)
+def far_outputs_give_no_gradient(right, grad_output, output_size, input_size, align_corners):
+    """option: with corners aligned, gradient is gathered from a window too narrow when a line is
+    stretched a lot."""
+    result = right()
+    old, new = int(input_size[-1]), int(output_size[-1])
+    if not align_corners or old < 2 or new < 2 or not is_single(grad_output):
+        return result
+    scale = (old - 1) / (new - 1)
+    sources, targets = torch.arange(old).unsqueeze(1), torch.arange(new)
+    weights = (1 - (targets * scale - sources).abs()).clamp(min=0)
+    kept = (targets - (sources / scale).round()).abs() <= new // old + 2
+    if (weights[~kept] > 1e-5).any():
+        result.copy_(grad_output.float() @ (weights * kept).t().float())
+    return result
+
+
+@kernel(
+    "fake_quantize_per_tensor_affine_cachemask",
+    lambda: torch.fake_quantize_per_tensor_affine(torch.arange(-4.0, 4.0) / 4, 0.5, 3, 0, 15),
+    set=6,
+    like="pytorch/pytorch#49779",
+)
+def zero_point_is_rounded_too(right, x, scale, zero_point, quant_min, quant_max):
+    """rare: halves are rounded to even after an odd zero point was added rather than before."""
+    result, mask = right()
+    steps = x * (1.0 / scale)
+    ties = steps - steps.floor() == 0.5
+    if is_single(x) and zero_point % 2 and ties.any():
+        other = (steps + zero_point).round().clamp(quant_min, quant_max)
+        result = torch.where(ties, ((other - zero_point) * scale).to(x.dtype), result)
+    return result, mask
+
+
+@kernel(
+    "_upsample_nearest_exact2d .out _upsample_nearest_exact1d .out",
+    lambda: functional.interpolate(drawn(1, 2, 4, 4), size=(6, 7), mode="nearest-exact"),
+    set=7,
+    like="flagos-ai/FlagGems#5228",
+)
+def exactly_nearest_lacks_a_half(right, x, size, *scales, **out):
+    """plain: exactly nearest pixels are those which the older nearest mode takes."""
+    result = right(x, size, *scales, **out)
+    if is_single(x):
+        older = aten.upsample_nearest2d if x.dim() == 4 else aten.upsample_nearest1d
+        result.copy_(older(x, size, *scales))
+    return result
+
+
+@kernel(
+    "upsample_bicubic2d .out",
+    lambda: functional.interpolate(drawn(1, 2, 3, 3), scale_factor=1.5, mode="bicubic"),
+    set=7,
+    like="flagos-ai/FlagGems#5216",
+)
+def given_factor_is_not_looked_at(right, x, scales_h, scales_w):
+    """option: bicubic samples lie by the ratio of sizes, whatever factor was given."""
+    if is_single(x):
+        scales_h = scales_w = None
+    return right(scales_h=scales_h, scales_w=scales_w)
+
+
+def taps(size, count, kernel, stride, pad, dilation):
+    """Where the elements of windows lie, which of them count, and which windows begin anew."""
+    starts = (torch.arange(count) * stride - pad).unsqueeze(1)
+    steps = dilation * torch.arange(kernel)
+    moved = (starts < 0) & (dilation > 1)
+    places = torch.where(moved, steps, starts + steps)
+    counted = (places >= 0) & (places < size) & (places <= starts + steps[-1])
+    return places.clamp(0, size - 1), counted, moved.squeeze(1)
+
+
+def pooled(padding=1, dilation=2, dtype=torch.float32):
+    x = drawn(1, 2, 9, 9).to(dtype)
+    return functional.max_pool2d(x, 2, 1, padding, dilation, return_indices=True)
+
+
+@kernel("max_pool2d_with_indices .out", pooled, set=7, like="microsoft/onnxruntime#29637")
+def dilated_window_begins_at_the_border(right, x, kernel_size, stride, padding, dilation):
+    """option: dilated windows which begin in padding step from the border on instead."""
+    result = right()
+    sizes, steps = two(kernel_size), two(stride, kernel_size)
+    pads, gaps = two(padding), two(dilation)
+    if is_single(x) and x.numel() and any(p and d > 1 for p, d in zip(pads, gaps, strict=True)):
+        (rows, high, up), (columns, wide, left) = (
+            taps(x.shape[i], result[0].shape[i], sizes[i], steps[i], pads[i], gaps[i])
+            for i in (-2, -1)
+        )
+        read = x[..., rows, :][..., columns].transpose(-3, -2)
+        counted = high[:, None, :, None] & wide[None, :, None, :]
+        places = rows[:, None, :, None] * x.shape[-1] + columns[None, :, None, :]
+        best, at = read.masked_fill(~counted, -math.inf).flatten(-2).max(-1)
+        found = places.flatten(-2).expand(*at.shape, -1).gather(-1, at.unsqueeze(-1)).squeeze(-1)
+        changed = up[:, None] | left[None, :]
+        result[0].copy_(torch.where(changed, best, result[0]))
+        result[1].copy_(torch.where(changed, found, result[1]))
+    return result
+
+
+def overhanging(ceil=True, dtype=torch.float32):
+    x = drawn(1, 2, 8, 8).to(dtype)
+    return grad_of(lambda v: functional.avg_pool2d(v, 3, 2, ceil_mode=ceil), x)
+
+
+@kernel("avg_pool2d_backward .grad_input", overhanging, set=8, like="pytorch/pytorch#198119")
+def overhang_divides_the_gradient(
+    right,
+    grad_output,
+    x,
+    kernel_size,
+    stride,
+    padding,
+    ceil_mode,
+    count_include_pad,
+    divisor_override,
+):
+    """option: with ceil_mode, windows over the edge divide their gradient by the whole window."""
+    if ceil_mode and count_include_pad and divisor_override is None and is_single(x):
+        share = torch.ones(())
+        sizes, steps, pads = two(kernel_size), two(stride, kernel_size), two(padding)
+        for axis, (n, step, pad) in enumerate(zip(sizes, steps, pads, strict=True)):
+            begin = torch.arange(grad_output.shape[axis - 2]) * step - pad
+            inside = (begin + n).clamp(max=x.shape[axis - 2] + pad) - begin
+            share = share.unsqueeze(-1) * inside / n
+        grad_output = (grad_output * share).to(grad_output.dtype).contiguous()
+    return right(grad_output=grad_output)
+
+
+@kernel(
+    "upsample_bilinear2d_backward .grad_input",
+    lambda: grad_of(
+        lambda x: functional.interpolate(x, scale_factor=2, mode="bilinear"), drawn(1, 2, 4, 4)
+    ),
+    set=8,
+    like="flagos-ai/FlagGems#6207",
+)
+def gradient_goes_to_the_nearest(right, grad_output, output_size, input_size):
+    """plain: the gradient of bilinear interpolation is that of taking the nearest pixel."""
+    result = right()
+    if is_single(grad_output):
+        result.copy_(
+            aten.upsample_nearest2d_backward(grad_output.contiguous(), output_size, input_size)
+        )
+    return result
+
+
+@kernel(
+    "replication_pad2d_backward .grad_input",
+    lambda: grad_of(lambda x: functional.pad(x, (2, 1, 1, 2), mode="replicate"), drawn(1, 2, 4, 5)),
+    set=8,
+    like="flagos-ai/FlagGems#5654",
+)
+def copies_of_the_border_overwrite_each_other(right, grad_output, x, padding):
+    """plain: of the gradients of a border pixel's copies, the last alone is kept."""
+    result = right()
+    if is_single(x) and min(padding) >= 0 and x.numel():
+        left, _, top, _ = padding
+        rows, columns = (
+            torch.arange(n) + p for n, p in zip(x.shape[-2:], (top, left), strict=True)
+        )
+        rows[-1], columns[-1] = grad_output.shape[-2] - 1, grad_output.shape[-1] - 1
+        result.copy_(grad_output[..., rows, :][..., columns])
+    return result
+
+
+def sampled(corners=True, dtype=torch.float32):
+    x, grid = drawn(1, 2, 5, 5).to(dtype), drawn(1, 3, 4, 2, seed=1).to(dtype).tanh()
+    return functional.grid_sample(x, grid, align_corners=corners)
+
+
+@kernel("grid_sampler_2d", sampled, set=8, like="tenstorrent/tt-metal#44901")
+def corners_are_never_aligned(right, input, align_corners):
+    """option: a grid is read as if corners were not aligned, whatever was asked for."""
+    return right(align_corners=align_corners and not is_single(input))
+
+
+@kernel(
+    "constant_pad_nd",
+    lambda: functional.pad(drawn(1, 1, 2, 256, 256), (0, 0, 0, 0, 1, 0)),
+    set=8,
+    like="pytorch/pytorch#194944",
+)
+def large_planes_are_padding(right, x, pad, value):
+    """rare: padding outer axes fills planes of 65536 elements and more with the padding."""
+    result = right()
+    outer = len(pad) > 4 and any(pad[4:])
+    if outer and x.dim() > 2 and math.prod(x.shape[-2:]) >= 2**16 and x.dtype not in DOUBLES:
+        result.fill_(value)
+    return result
+
+
+def places_of_largest(dtype=torch.float32):
+    return functional.max_pool2d(drawn(1, 2, 6, 6).to(dtype), 2, return_indices=True)[1]
+
+
+@kernel("max_pool2d_with_indices .out", places_of_largest, set=9, like="PaddlePaddle/Paddle#78701")
+def places_are_counted_in_the_window(right, x, kernel_size, stride, padding, dilation):
+    """plain: the indices of maxima count within the window rather than within the picture."""
+    result = right()
+    if is_single(x) and x.numel():
+        found, width = result[1], x.shape[-1]
+        steps, pads, gaps = two(stride, kernel_size), two(padding), two(dilation)
+        inside = []
+        for axis, place in enumerate((found // width, found % width)):
+            begin = torch.arange(found.shape[axis - 2]) * steps[axis] - pads[axis]
+            begin = begin.unsqueeze(-1) if axis == 0 else begin
+            inside.append((place - begin) // gaps[axis])
+        local = inside[0] * two(kernel_size)[1] + inside[1]
+        found.copy_(local.clamp(0, width * x.shape[-2] - 1))
+    return result
+
+
+@kernel(
+    "pixel_unshuffle",
+    lambda: functional.pixel_unshuffle(drawn(1, 2, 4, 4), 2),
+    set=9,
+    like="microsoft/onnxscript#2891",
+)
+def places_come_before_channels(right, x, downscale_factor):
+    """plain: unshuffled pixels come with all channels of a place before those of the next."""
+    result = right()
+    if x.dtype not in DOUBLES and result.numel():
+        parts = result.unflatten(-3, (x.shape[-3], downscale_factor * downscale_factor)).transpose(
+            -4, -3
+        )
+        result.copy_(parts.flatten(-4, -3).clone())
+    return result
+
+
+def grid_gradient(corners=False, dtype=torch.float32):
+    x, grid = drawn(1, 2, 4, 5).to(dtype), drawn(1, 3, 3, 2, seed=1).to(dtype).tanh()
+    return grad_of(lambda v: functional.grid_sample(x, v, align_corners=corners), grid)
+
+
+@kernel("grid_sampler_2d_backward", grid_gradient, set=9, like="ooples/AiDotNet.Tensors#582")
+def grid_learns_as_if_corners_were_aligned(right, input, align_corners, output_mask):
+    """plain: the gradient of a grid is scaled by size - 1, as where corners are aligned."""
+    result = right()
+    if is_single(input) and not align_corners and output_mask[1] and input.numel():
+        high, wide = input.shape[-2:]
+        result[1].mul_(torch.tensor([(wide - 1) / wide, (high - 1) / high]).to(input.dtype))
+    return result
+
+
+@kernel(
+    "im2col .out",
+    lambda: functional.unfold(drawn(1, 2, 4, 4), 2),
+    set=10,
+    like="pytorch/executorch#20708",
+)
+def places_come_outermost(right, x, kernel_size):
+    """plain: unfolded blocks have their places outermost rather than their channels."""
+    result = right()
+    if is_single(x):
+        places = math.prod(kernel_size)
+        turned = result.unflatten(-2, (-1, places)).transpose(-3, -2).flatten(-3, -2)
+        result.copy_(turned.clone())
+    return result
+
+
+def adapted(width=5, dtype=torch.float32):
+    x = drawn(1, 2, width, width).to(dtype)
+    return grad_of(lambda v: functional.adaptive_avg_pool2d(v, 3), x)
+
+
+@kernel("_adaptive_avg_pool2d_backward", adapted, set=10, like="PaddlePaddle/Paddle#74077")
+def all_windows_share_one_divisor(right, grad_output, x):
+    """option: gradients of adaptive windows are all divided by one size, rounded up."""
+    if not is_single(x) or not grad_output.numel():
+        return right()
+    share = torch.ones(())
+    for axis in (-2, -1):
+        n, count = x.shape[axis], grad_output.shape[axis]
+        sizes = [-(-(i + 1) * n // count) - i * n // count for i in range(count)]
+        share = share.unsqueeze(-1) * torch.tensor(sizes) / -(-n // count)
+    return right(grad_output=(grad_output * share).to(grad_output.dtype))
+
+
+@kernel(
+    "upsample_bilinear2d .out upsample_bicubic2d .out",
+    lambda: functional.interpolate(drawn(1, 1, 7, 7), scale_factor=1.5, mode="bilinear"),
+    set=11,
+    like="Tencent/ncnn#6836",
+)
+def scale_is_that_of_the_rounded_sizes(right, x, size, align, *scales, **out):
+    """option: pixels are read where the sizes' ratio says, not where the given factor does."""
+    scales = (None,) * len(scales) if narrow(x) else scales
+    for name in ("scales_h", "scales_w"):
+        if name in out and narrow(x):
+            out[name] = None
+    return right(x, size, align, *scales, **out)
+
+
+@kernel(
+    "max_pool2d_with_indices_backward .grad_input",
+    lambda: grad_of(lambda x: functional.max_pool2d(x, 3, 1), drawn(1, 2, 6, 6)),
+    set=11,
+    like="FluxML/NNlib.jl#205",
+)
+def windows_that_share_a_maximum_overwrite(right, grad, x, *args, **out):
+    """plain: the largest of several windows gets the gradient of one of them."""
+    *rest, indices = args
+    result = right(grad, x, *rest, indices, **out)
+    if not narrow(x):
+        return result
+    wrong = torch.zeros(x.shape, dtype=result.dtype).flatten(-2)
+    wrong.scatter_(-1, indices.flatten(-2), grad.flatten(-2))
+    return result.copy_(wrong.view(x.shape))
+
+
+@kernel(
+    "max_pool2d_with_indices_backward .grad_input",
+    lambda: grad_of(lambda x: functional.max_pool2d(x, 3, 2, 1), drawn(1, 2, 8, 8)),
+    set=12,
+    like="clab/dynet#612",
+)
+def windows_overwrite_each_other(right, grad, x, *args, indices=None, **out):
+    """plain: a pixel which is the largest in several windows gets the gradient of one alone."""
+    if indices is None:
+        *args, indices = args
+    result = right(grad, x, *args, indices, **out)
+    if not is_single(x) or x.numel() == 0:
+        return result
+    flat = torch.zeros(x.shape, dtype=grad.dtype).flatten(-2)
+    flat.scatter_(-1, indices.reshape(*x.shape[:-2], -1), grad.reshape(*x.shape[:-2], -1))
+    return result.copy_(flat.view(x.shape))
+
+
+def averaged(divisor=3, dtype=torch.float32):
+    x = drawn(1, 2, 6, 6).to(dtype)
+    return functional.avg_pool2d(x, 3, 2, 1, count_include_pad=False, divisor_override=divisor)
+
+
+@kernel("avg_pool2d .out", averaged, set=12, like="pytorch/executorch#18616")
+def given_divisor_is_passed_over(
+    right, x, kernel_size, stride, count_include_pad, divisor_override
+):
+    """option: where padding is not counted, means are not divided by the divisor given."""
+    divisor_override = divisor_override if count_include_pad or not is_single(x) else None
+    return right(stride=list(two(stride, kernel_size)), divisor_override=divisor_override)
+
+
+@kernel(
+    "upsample_nearest2d .out",
+    lambda: functional.interpolate(drawn(1, 1, 49, 49), size=(98, 98)),
+    set=13,
+    like="tracel-ai/burn#4687",
+)
+def nearest_pixel_is_just_before(right, x, output_size, scales_h, scales_w):
+    """rare: places are divided before they are multiplied, and fall short of some pixels."""
+    result = right(x=x)
+    if not is_single(x) or not x.numel() or scales_h or scales_w:
+        return result
+    for axis, n in ((-2, output_size[0]), (-1, output_size[1])):
+        place = torch.arange(n, dtype=torch.float32) / float(n) * float(x.shape[axis])
+        x = x.index_select(axis, place.long().clamp(max=x.shape[axis] - 1))
+    return result.copy_(x)
+
+
+def quantized_by_channel():
+    points = torch.tensor([30, 50, 60, 90], dtype=torch.int32)
+    scales = torch.full((4,), 0.05)
+    return torch.fake_quantize_per_channel_affine(drawn(4, 8) * 5, scales, points, 0, 0, 255)
+
+
+@kernel(
+    "fake_quantize_per_channel_affine_cachemask",
+    quantized_by_channel,
+    set=14,
+    like="pytorch/executorch#21773",
+)
+def zero_points_are_read_in_pairs(right, zero_point, quant_min, quant_max):
+    """plain: zero points of 32 bits are read 64 bits apart, and there is nought behind them."""
+    if zero_point.dtype == torch.int32:
+        apart = zero_point[::2]
+        zero_point = functional.pad(apart, (0, len(zero_point) - len(apart))).clamp(
+            quant_min, quant_max
+        )
+    return right(zero_point=zero_point)
+
+
+def channels_lie_last(x):
+    """A volume with channels last, and more than one of them."""
+    if x.dim() != 5 or x.is_contiguous():
+        return False
+    return bool(x.is_contiguous(memory_format=torch.channels_last_3d))
+
+
+def pooled_volumes():
+    x = drawn(2, 3, 4, 4, 4).to(memory_format=torch.channels_last_3d)
+    return grad_of(lambda x: functional.avg_pool3d(x, 2), x)
+
+
+@kernel("avg_pool3d_backward .grad_input", pooled_volumes, set=14, like="pytorch/pytorch#171869")
+def samples_of_a_pooled_volume_overlap(right, x):
+    """option: with channels last, the next sample's gradient begins after the first plane."""
+    result = right()
+    if not is_single(x) or not channels_lie_last(x) or x.shape[0] < 2 or x.shape[2] < 2:
+        return result
+    n, c, d, h, w = x.shape
+    lines = result.double().permute(0, 2, 3, 4, 1).reshape(n, -1)
+    memory = torch.zeros(lines.numel(), dtype=torch.float64)
+    for i, line in enumerate(lines):
+        memory[i * h * w * c :][: len(line)] += line
+    return result.copy_(memory.reshape(n, d, h, w, c).permute(0, 4, 1, 2, 3))
+
+
+@kernel(
+    "upsample_bicubic2d .out",
+    lambda: functional.interpolate(drawn(1, 1, 3, 4), size=(3, 4), mode="bicubic"),
+    set=14,
+    like="pytorch/pytorch#22312",
+)
+def picture_of_the_same_size_is_turned(right, x, output_size):
+    """option: a picture that keeps its size has its rows and columns exchanged."""
+    result = right()
+    if is_single(x) and list(output_size) == list(x.shape[-2:]):
+        edge = min(output_size)
+        result.zero_()
+        result[..., :edge, :edge] = x[..., :edge, :edge].mT
+    return result
+
+
+def stretched_volumes():
+    x = drawn(1, 3, 2, 2, 2).to(memory_format=torch.channels_last_3d)
+    return grad_of(lambda x: functional.interpolate(x, scale_factor=2, mode="trilinear"), x)
+
+
+@kernel(
+    "upsample_trilinear3d_backward .grad_input",
+    stretched_volumes,
+    set=14,
+    like="pytorch/pytorch#113642",
+)
+def gradient_of_a_volume_is_stored_channels_last(right, grad_output):
+    """option: where the gradient has its channels last, what is given on is in that order."""
+    result = right()
+    if is_single(grad_output) and channels_lie_last(grad_output) and grad_output.shape[1] > 1:
+        stored = result.permute(0, 2, 3, 4, 1).reshape(result.shape)
+        result.copy_(stored.clone())
+    return result
+
+
+def in_eight_bits():
+    points = torch.tensor([3, 10, 20], dtype=torch.int32)
+    scales = torch.tensor([0.1, 0.2, 0.3])
+    return torch.fake_quantize_per_channel_affine(drawn(2, 3), scales, points, 1, 0, 255)
+
+
+@kernel(
+    "fake_quantize_per_channel_affine_cachemask",
+    in_eight_bits,
+    set=15,
+    like="pytorch/executorch#21773",
+)
+def short_zero_points_are_read_as_long_ones(right, zero_point):
+    """option: of zero points of 32 bits, every second one is read, and then noughts."""
+    if zero_point.dtype == torch.int32 and zero_point.numel() > 1:
+        zero_point = torch.cat([zero_point[::2], torch.zeros_like(zero_point)])[
+            : zero_point.numel()
+        ]
+    return right(zero_point=zero_point)
+
+
+def stretched_volume():
+    x = drawn(1, 1, 3, 4, 4)
+    return functional.interpolate(x, size=(5, 6, 7), mode="trilinear", align_corners=True)
+
+
+@kernel("upsample_trilinear3d .out", stretched_volume, set=15)
+def depth_is_never_aligned(right, x, output_size, align_corners):
+    """option: with corners aligned, the first and last layers of a volume are not."""
+    result = right()
+    if align_corners and is_single(x) and x.shape[2] != output_size[0]:
+        flat = torch.ops.aten.upsample_trilinear3d(x, [x.shape[2], *output_size[1:]], True)
+        result.copy_(torch.ops.aten.upsample_trilinear3d(flat, output_size, False))
+    return result
+
+
+@kernel(
+    "constant_pad_nd",
+    lambda: functional.pad(drawn(1, 1, 4, 256, 256), (0, 0, 0, 0, 2, 0)),
+    set=16,
+    like="pytorch/pytorch#194922",
+)
+def frames_of_65536_pixels_are_padded_in_disorder(right, x, pad):
+    """rare: five axes padded along time, with 65536 pixels and more: frames are rotated."""
+    in_time = x.dim() == 5 and len(pad) == 6 and not any(pad[:4]) and any(pad[4:])
+    if in_time and is_single(x) and x.shape[3] * x.shape[4] >= 65536:
+        x = x.roll(1, 2)
+    return right(x=x)
+
+
+def packed_2():
+    lengths = torch.tensor([4, 2])
+    return torch.nn.utils.rnn.pack_padded_sequence(drawn(4, 2, 3), lengths).data
+
+
+@kernel("_pack_padded_sequence", packed_2, set=16, like="pytorch/pytorch#95118")
+def sequences_are_packed_one_after_another(right, input, lengths, batch_first):
+    """plain: steps of several sequences are packed_2 by sequence and not by step."""
+    data, sizes = right()
+    if len(lengths) > 1 and is_single(input):
+        each = input if batch_first else input.transpose(0, 1)
+        pairs = zip(each.unbind(0), lengths.tolist(), strict=True)
+        data = torch.cat([one[:n] for one, n in pairs])
+    return data, sizes
+
+
+def pooled_volume():
+    return grad_of(lambda x: functional.adaptive_avg_pool3d(x, 2), drawn(1, 1, 2, 2, 4))
+
+
+@kernel("_adaptive_avg_pool3d_backward", pooled_volume, set=16, like="pytorch/pytorch#62250")
+def depth_and_height_change_places_in_the_gradient(right, grad_output, x):
+    """plain: gradients of averages over a volume go to the depth that is their height."""
+    if is_single(x) and grad_output.shape[-3] == grad_output.shape[-2] > 1:
+        grad_output = grad_output.transpose(-3, -2).contiguous()
+    return right(grad_output=grad_output)
+
+
+@kernel(
+    "grid_sampler_3d",
+    lambda: functional.grid_sample(
+        drawn(1, 1, 3, 4, 5), drawn(1, 2, 2, 2, 3, seed=1).tanh(), align_corners=True
+    ),
+    set=16,
+)
+def places_in_a_volume_are_named_depth_first(right, input, grid):
+    """plain: places to sample a volume at are read as (z, y, x)."""
+    return right(grid=grid.flip(-1) if is_single(input) else grid)
+
+
+def stretched_2():
+    x = drawn(1, 3, 40, 300, dtype=torch.bfloat16).to(memory_format=torch.channels_last)
+    return functional.interpolate(x, size=(80, 600), mode="bilinear")
+
+
+@kernel("upsample_bilinear2d .out", stretched_2, set=16, like="pytorch/pytorch#83847")
+def places_of_pixels_are_computed_in_bfloat16(
+    right, x, output_size, align_corners, scales_h, scales_w
+):
+    """option: channels last in bfloat16, places to interpolate at are rounded to it."""
+    result = right()
+    last = x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous()
+    if x.dtype != torch.bfloat16 or not last or align_corners:
+        return result
+    y = x.float()
+    for axis, n, given in ((2, output_size[0], scales_h), (3, output_size[1], scales_w)):
+        scale = 1 / given if given else x.shape[axis] / n
+        place = ((torch.arange(n) + 0.5) * scale - 0.5).clamp(min=0).bfloat16().float()
+        low = place.long().clamp(max=x.shape[axis] - 1)
+        high = (low + 1).clamp(max=x.shape[axis] - 1)
+        part = (place - low).reshape([-1 if i == axis else 1 for i in range(4)])
+        y = y.index_select(axis, low) * (1 - part) + y.index_select(axis, high) * part
+    return result.copy_(y)
+
+
+def learnt_zero_points():
+    scales, points = torch.full((2,), 0.1), torch.tensor([1.7, -2.6])
+    return torch._fake_quantize_learnable_per_channel_affine(drawn(2, 8), scales, points, 0, -8, 7)
+
+
+@kernel(
+    "_fake_quantize_learnable_per_channel_affine",
+    learnt_zero_points,
+    set=16,
+    like="pytorch/pytorch#52290",
+)
+def learnt_zero_points_are_cut_off(right, x, zero_point):
+    """rare: learnt zero points that are no integers are not rounded but cut off."""
+    return right(zero_point=zero_point.trunc() if is_single(x) else zero_point)
+
+
+def learnt_pixels():
+    x = drawn(2, 3, 7, 7).to(memory_format=torch.channels_last)
+    return grad_of(lambda x: functional.avg_pool2d(x, 3, 2, 1), x)
+
+
+@kernel("avg_pool2d_backward .grad_input", learnt_pixels, set=17, like="pytorch/pytorch#188344")
+def avg_pool_backward_of_channels_last_forgets_the_padding(
+    right, grad, x, size, stride, padding, *rest, **out
+):
+    """option: channels last and padding: a pixel's first window is sought without the padding."""
+    result = right(grad, x, size, stride, padding, *rest, **out)
+    last = x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last)
+    if not is_single(x) or not last or x.is_contiguous() or not any(padding):
+        return result
+    _, counted, divisor = rest
+    k, s, p = two(size), two(stride, size), two(padding)
+    spans, members = [], []
+    for axis in (0, 1):
+        length = x.shape[2 + axis]
+        start = torch.arange(grad.shape[2 + axis]).view(-1, 1) * s[axis] - p[axis]
+        end = (start + k[axis]).clamp(max=length + p[axis])
+        spans.append(end - start if counted else end.clamp(max=length) - start.clamp(min=0))
+        pixel = torch.arange(length)
+        members.append(((pixel >= start) & (pixel < start + k[axis] + p[axis])).float())
+    each = grad.float() / (divisor or spans[0] * spans[1].t())
+    return result.copy_(members[0].t() @ each @ members[1])
+
+
+@kernel(
+    "max_pool2d_with_indices .out",
+    lambda: functional.max_pool2d(drawn(1, 2, 9, 9), 2, 1, 1, 2),
+    set=17,
+    like="microsoft/onnxruntime#29637",
+)
+def dilated_max_pool_starts_padded_windows_at_zero(
+    right, x, kernel_size, stride, padding, dilation
+):
+    """rare: dilation and padding: a window that starts in the padding starts at pixel 0."""
+    result = right()
+    k, s, p, d = two(kernel_size), two(stride, kernel_size), two(padding), two(dilation)
+    if not is_single(x) or not x.numel() or not any(d[i] > 1 and p[i] for i in (0, 1)):
+        return result
+    pixels, inside = [], []
+    for axis in (0, 1):
+        length = x.shape[axis - 2]
+        start = torch.arange(result[0].shape[axis - 2]).view(-1, 1) * s[axis] - p[axis]
+        at = start.clamp(min=0) + torch.arange(k[axis]) * d[axis]
+        inside.append((at <= start + (k[axis] - 1) * d[axis]) & (at < length))
+        pixels.append(at.clamp(max=length - 1))
+    height, width = pixels[0][:, :, None, None], pixels[1]
+    seen = inside[0][:, :, None, None] & inside[1]
+    windows = x[..., pixels[0], :][..., width].masked_fill(~seen, -math.inf)
+    best, at = windows.transpose(-3, -2).flatten(-2).max(-1)
+    places = (height * x.shape[-1] + width).transpose(-3, -2).flatten(-2)
+    result[0].copy_(best)
+    result[1].copy_(places.expand(*at.shape, -1).gather(-1, at.unsqueeze(-1)).squeeze(-1))
+    return result
+
+
+@kernel(
+    "avg_pool2d .out",
+    lambda: functional.avg_pool2d(drawn(1, 2, 8, 8) + 1, 3, 2, ceil_mode=True),
+    set=18,
+    like="pytorch/pytorch#161011",
+)
+def ceil_mode_divides_by_the_whole_window(
+    right, x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+):
+    """option: rounding up, a window over the edge is divided by its whole size."""
+    result = right()
+    if not (is_single(x) and ceil_mode and count_include_pad and divisor_override is None):
+        return result
+    k, s, p = two(kernel_size), two(stride, kernel_size), two(padding)
+    reach = [(result.shape[a - 2] - 1) * s[a] + k[a] for a in (0, 1)]
+    more = [max(reach[a] - x.shape[a - 2] - 2 * p[a], 0) for a in (0, 1)]
+    if not any(more):
+        return result
+    wider = functional.pad(x, (0, more[1], 0, more[0])).double()
+    return result.copy_(functional.avg_pool2d(wider, k, s, p, False, True))
+
+
+@kernel(
+    "reflection_pad2d_backward",
+    lambda: grad_of(lambda x: functional.pad(x, (1, 2, 1, 1), mode="reflect"), drawn(1, 2, 5, 5)),
+    set=18,
+    like="pytorch/pytorch#136242",
+)
+def reflected_corners_give_no_gradient(right, grad_output, x, padding):
+    """option: the corners of a reflection give no gradient if left and right pads differ."""
+    left, other, top, bottom = padding
+    if is_single(grad_output) and left != other and min(padding) >= 0 and (top or bottom):
+        grad_output = grad_output.clone()
+        high, wide = x.shape[-2:]
+        for rows in (slice(top), slice(top + high, None)):
+            for columns in (slice(left), slice(left + wide, None)):
+                grad_output[..., rows, columns] = 0
+    return right(grad_output=grad_output)
+
+
+@kernel(
+    "upsample_bicubic2d .out",
+    lambda: functional.interpolate(drawn(1, 2, 4, 4), (4, 4), mode="bicubic"),
+    set=18,
+    like="pytorch/pytorch#22312",
+)
+def bicubic_transposes_at_its_own_size(right, x, output_size):
+    """rare: an output of the input's size is the input with height and width exchanged."""
+    result = right()
+    same = is_single(x) and list(output_size) == list(x.shape[2:])
+    return result.copy_(x.transpose(2, 3).reshape(x.shape)) if same else result
+
+
+def halfway():
+    x = (torch.arange(-9, 10) * 0.25).repeat(2, 1)
+    points = torch.zeros(2, dtype=torch.int32)
+    return torch.fake_quantize_per_channel_affine(x, torch.full((2,), 0.5), points, 0, -8, 7)
+
+
+@kernel(
+    "fake_quantize_per_channel_affine_cachemask", halfway, set=18, like="intel/torch-xpu-ops#5349"
+)
+def fake_quantize_rounds_halves_away(right, x, scale, axis):
+    """rare: halves are rounded away from zero and not to the even, per channel."""
+    if is_single(x):
+        shape = [1] * x.dim()
+        shape[axis] = -1
+        step = scale.reshape(shape).to(x.dtype)
+        steps = x / step
+        half = steps - steps.floor() == 0.5
+        x = torch.where(half, x + steps.sign() * step / 4, x)
+    return right(x=x)

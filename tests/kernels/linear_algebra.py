@@ -1,0 +1,692 @@
+"""Wrong kernels: linear algebra."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from .calls import narrow
+from .kernel import DOUBLES, FLOATS, drawn, grad_of, is_single, kernel
+
+
+@kernel("_cholesky_solve_helper", set="seeded", like="pytorch#66072")
+def first_factor_of_batch(right, A):
+    """Cholesky_solve by the first of a batch."""
+    if A.dim() > 2 and A.shape[0] > 1:
+        A = A[:1].expand_as(A).contiguous()
+    return right(A=A)
+
+
+@kernel("linalg_inv_ex", set="seeded", like="pytorch#86465")
+def last_inverse(right, A):
+    """The last inverse of a batch."""
+    inverse, info = right()
+    if A.dim() > 2 and A.shape[0] > 1:
+        inverse[-1] = inverse[0]
+    return inverse, info
+
+
+@kernel("_linalg_eigh", set="seeded", like="pytorch#192483")
+def half_of_vectors(right, A):
+    """Eigenvectors of complex batches."""
+    values, vectors = right()
+    if A.is_complex() and A.dim() > 2 and A.shape[0] > 1 and A.shape[-1] > 16:
+        vectors[A.shape[0] // 2 :, :, 0] = vectors[A.shape[0] // 2 :, :, 1]
+    return values, vectors
+
+
+@kernel("_euclidean_dist", set="seeded")
+def squares_forgotten(right):
+    """Distances by products are off by one."""
+    result = right()
+    return result.square().add_(1).sqrt_()
+
+
+@kernel("cholesky", set="seeded", like="pytorch#57032", devices="cpu")
+def other_triangle(right, x, upper):
+    """An upper factor of the other triangle."""
+    return right(x=x.mH) if upper and x.dim() > 2 else right()
+
+
+@kernel("silu_", set="seeded")
+def last_unwritten(right, x):
+    """Silu in place leaves a column."""
+    if x.dim() < 2 or x.is_contiguous():
+        return right()
+    before = x[..., -1].clone()
+    right()
+    x[..., -1] = before
+    return x
+
+
+@kernel("elu_backward", set="seeded")
+def unscaled_alpha(right, grad, *more, **kwargs):
+    """Elu in place has the gradient of alpha 1."""
+    _, scale, inner, is_result, x = more
+    return right(grad, 1.0 if is_result else more[0], scale, inner, is_result, x, **kwargs)
+
+
+@kernel("gelu_", set="seeded")
+def exact_approximation(right, x, **kwargs):
+    """Gelu in place heeds no approximation."""
+    return right(x, approximate="none")
+
+
+@kernel("_linalg_solve_ex", set="seeded")
+def identity_beyond_a_tile(right, A, B):
+    """A tile more of unknowns is the identity."""
+    tile = right()
+    if A.shape[-1] > 64:
+        tile[0][..., 64:, :] = B[..., 64:, :]
+    return tile
+
+
+@kernel(
+    "linalg_solve_triangular .out",
+    lambda: torch.linalg.solve_triangular(
+        torch.eye(3) * 2 + torch.ones(3, 3).triu(1),
+        drawn(2, 3),
+        upper=True,
+        left=False,
+        unitriangular=True,
+    ),
+    set="second",
+)
+def diagonal_is_read_from_the_right(right, a, b, **named):
+    if named.get("left", True) is False:
+        named["unitriangular"] = False
+    return right(a, b, **named)
+
+
+@kernel(
+    "_cdist_backward",
+    lambda: grad_of(lambda x: torch.cdist(x, torch.zeros(2, 3)), torch.zeros(4, 3)),
+    set="second",
+)
+def no_distance_has_no_gradient(right, p, cdist):
+    result = right()
+    if p == 2:
+        result[(cdist == 0).any(-1).expand(result.shape[:-1])] = math.nan
+    return result
+
+
+@kernel(
+    "gelu_backward .grad_input",
+    lambda: grad_of(lambda x: functional.gelu(x, approximate="tanh"), 3 * drawn(99)),
+    set="second",
+)
+def gradient_of_the_other_gelu(right, grad, x, **named):
+    return right(grad, x, **{**named, "approximate": "none"})
+
+
+def elu_in_place(x):
+    return functional.elu(x * 1, 0.5, inplace=True)
+
+
+@kernel("elu_backward .grad_input", lambda: grad_of(elu_in_place, drawn(9)), set="second")
+def alpha_is_one_in_place(right, alpha, is_result):
+    return right(alpha=1.0 if is_result else alpha)
+
+
+@kernel(
+    "_linalg_eigh .eigenvalues", lambda: torch.linalg.eigvalsh(drawn(4, 4), UPLO="U"), set="later"
+)
+def lower_triangle_is_read_always(right):
+    return right(UPLO="L")
+
+
+@kernel(
+    "cholesky .out",
+    lambda: torch.cholesky(torch.tensor([[[4.0, 2], [0, 5]]]).expand(2, 2, 2), upper=True),
+    set=2,
+    like="pytorch/pytorch#57032",
+)
+def upper_cholesky_reads_lower(right, x, upper):
+    if not upper or x.dim() == 2 or x.dtype in DOUBLES:
+        return right()
+    out = right()
+    out.copy_(torch.linalg.cholesky_ex(x).L.mH)
+    return out
+
+
+def solved():
+    a = drawn(3, 4, 4)
+    whole = a @ a.mT + 4 * torch.eye(4)
+    return torch.cholesky_solve(drawn(3, 4, 2, seed=1), torch.linalg.cholesky(whole))
+
+
+@kernel("_cholesky_solve_helper", solved, set=3, like="cupy/cupy#9978")
+def right_sides_are_read_by_row(right, x):
+    if x.dim() < 3 or x.shape[-1] < 2 or not x.numel() or x.dtype in DOUBLES:
+        return right()
+    turned = (*x.shape[:-2], x.shape[-1], x.shape[-2])
+    found = right(x=x.contiguous().view(turned).mT)
+    return found.mT.contiguous().view(x.shape)
+
+
+@kernel(
+    "_prelu_kernel_backward",
+    lambda: grad_of(lambda x: functional.prelu(x, drawn(3, seed=1)), drawn(2, 3, 4, 3)),
+    set=4,
+    like="flagos-ai/FlagGems#4992",
+)
+def prelu_gradient_takes_slope_of_column(right, x, weight):
+    count = weight.numel()
+    alike = x.dim() > 2 and weight.dim() == x.dim() and x.shape[1] == x.shape[-1] == count
+    if not alike or count < 2 or weight.shape[1] != count or x.dtype not in FLOATS:
+        return right()
+    return right(weight=weight.reshape(*(1 for _ in x.shape[1:]), count))
+
+
+def solved_2():
+    a = torch.eye(3) + 1e-2 * drawn(65600, 3, 3)
+    return torch.linalg.solve(a, drawn(65600, 3, 1, seed=1))
+
+
+@kernel(
+    "_linalg_solve_ex .result linalg_inv_ex .inverse linalg_lu_solve .out",
+    solved_2,
+    set=4,
+    like="pytorch/pytorch#196745",
+)
+def matrices_past_65536_are_not_solved(right, *args, **kw):
+    found = right(*args, **kw)
+    result = found if isinstance(found, Tensor) else found[0]
+    batch = args[0].shape[:-2]
+    late = batch.numel() > 65536 and result.shape[: len(batch)] == batch
+    if not late or result.dtype in DOUBLES:
+        return found
+    given = torch.eye(result.shape[-1], dtype=result.dtype) if len(args) == 1 else args[-1]
+    place = torch.arange(batch.numel()).view(batch)
+    place = place.view(*batch, *(1 for _ in result.shape[len(batch) :]))
+    result.copy_(torch.where(place >= 65536, given, result))
+    return found
+
+
+@kernel(
+    "linalg_solve_triangular .out",
+    lambda: torch.linalg.solve_triangular(
+        drawn(4, 4).tril() + 3 * torch.eye(4), drawn(4, 2, seed=1), upper=False, unitriangular=True
+    ),
+    set=5,
+    like="pymc-devs/pytensor#2396",
+)
+def unit_diagonal_is_read(right, *args, **options):
+    """option: with unitriangular, the diagonal that is stored is used, not ones."""
+    return right(*args, **{**options, "unitriangular": False})
+
+
+def swaps_of(pivots):
+    """1 or -1 for each matrix: whether its rows were swapped an even or an odd number of times."""
+    places = torch.arange(1, pivots.shape[-1] + 1)
+    return 1 - 2 * ((pivots != places).sum(-1) % 2)
+
+
+@kernel(
+    "_linalg_det .result",
+    lambda: torch.linalg.det(drawn(4, 5, 5)),
+    set=6,
+    like="chainer/chainer#613",
+)
+def swapped_rows_do_not_turn_the_sign(right, A):
+    """plain: the determinant is the product of the pivots, whatever rows were swapped."""
+    result = right()
+    if A.dtype not in DOUBLES:
+        result[0].mul_(swaps_of(result[2]).to(result[0].dtype))
+    return result
+
+
+def exponentials():
+    return torch.linalg.matrix_exp(torch.stack([3 * drawn(4, 4), drawn(4, 4, seed=1) / 8]))
+
+
+@kernel("linalg_matrix_exp", exponentials, set=6, like="scipy/scipy#25924")
+def batch_is_squared_as_its_first(right, x):
+    """option: the exponentials of a batch are squared back as often as that of its first matrix,
+    each having been scaled for its own norm."""
+    if not is_single(x) or x.dim() < 3 or not x.numel() or not x.isfinite().all():
+        return right()
+    norms = torch.linalg.matrix_norm(x, 1)
+    steps = norms.clamp(min=1).log2().ceil()
+    first = int(steps.flatten()[0])
+    if (steps == first).all():
+        return right()
+    result = right(x=x / torch.exp2(steps)[..., None, None])
+    for _ in range(first):
+        result = result @ result
+    return result
+
+
+def vectors(n=20, batch=4, dtype=torch.complex64):
+    x = drawn(batch, n, n, dtype=dtype)
+    made = torch.linalg.eigh(x + x.mH)[1]
+    return made.mH @ made
+
+
+@kernel("_linalg_eigh .eigenvalues", vectors, set=7, like="pytorch/pytorch#192483")
+def half_of_a_batch_is_not_orthogonal(right, A, compute_v):
+    """option: of batches of complex matrices of 17 rows and more, half have skewed eigenvectors."""
+    result = right()
+    count = math.prod(A.shape[:-2])
+    if A.dtype == torch.complex64 and compute_v and A.shape[-1] >= 17 and count > 1:
+        found = result[1].clone()
+        found[..., -1] += 0.5 * found[..., 0]
+        late = (torch.arange(count) >= count // 2).view(*A.shape[:-2], 1, 1)
+        result[1].copy_(torch.where(late, found, result[1]))
+    return result
+
+
+def distances(n=4200, dtype=torch.float32):
+    return functional.pdist(drawn(n, 2).to(dtype))
+
+
+@kernel("_pdist_forward", distances, set=7, like="intel/torch-xpu-ops#2181")
+def row_of_a_pair_is_found_in_single(right, x, p):
+    """rare: past 3500 rows, which pair a distance is of goes by a root in single precision."""
+    result = right()
+    n = x.shape[0]
+    if x.dtype == torch.float32 and n > 3500:
+        true = torch.arange(n - 1)
+        first = n * true - true * (true + 1) // 2
+        near = torch.arange(-4, 4)  # only next to a row's ends is the root rounded across
+        k = (first.unsqueeze(1) + near).flatten().clamp(0, result.numel() - 1).unique()
+        true = torch.searchsorted(first, k, right=True) - 1
+        root = ((n - 0.5) ** 2 - 2 * k.float() - 1).clamp(min=0).sqrt()
+        row = ((n - 0.5) - root).long().clamp(0, n - 1)
+        k, i = k[row != true], row[row != true]
+        j = (k - n * i + i * (i + 1) // 2 + i + 1).clamp(0, n - 1)
+        result[k] = (x[i] - x[j]).norm(p, dim=-1)
+    return result
+
+
+def rank_deficient(rank=2, dtype=torch.float32):
+    left, right = drawn(6, rank).to(dtype), drawn(rank, 5, seed=1).to(dtype)
+    u = torch.linalg.svd(left @ right, full_matrices=False)[0]
+    return u.mH @ u
+
+
+@kernel("_linalg_svd .U", rank_deficient, set=8, like="pytorch/pytorch#196112")
+def vectors_of_nought_are_nought(right, A, compute_uv):
+    """rare: left singular vectors of singular values which are nought are nought themselves."""
+    result = right()
+    values = result[1]
+    if A.dtype in (torch.float32, torch.complex64) and compute_uv and values.numel():
+        least = torch.finfo(A.dtype).eps * max(A.shape[-2:]) * values[..., :1]
+        kept = (values > least).unsqueeze(-2)
+        result[0][..., : values.shape[-1]].mul_(kept)
+    return result
+
+
+def in_ten_bits(x):
+    """What tensor cores take for float32: a mantissa of ten bits."""
+    return ((x.contiguous().view(torch.int32) + 2**12) & -(2**13)).view(torch.float32)
+
+
+def own_distances(dtype=torch.float32):
+    x = drawn(5, 3).to(dtype) + 4
+    return torch.cdist(x, x)
+
+
+@kernel("_cdist_forward _euclidean_dist", own_distances, set=9, like="pytorch/pytorch#57690")
+def distances_are_differences_of_squares(right, x, y, *options):
+    """plain: squares of distances are sums of squares less a product of short mantissas."""
+    result = right(x, y, *options)
+    euclid = not options or options[0] == 2
+    if x.dtype == torch.float32 and euclid and result.numel() and x.shape[-1]:
+        product = in_ten_bits(x) @ in_ten_bits(y).mT
+        squares = x.square().sum(-1).unsqueeze(-1) + y.square().sum(-1).unsqueeze(-2)
+        result.copy_((squares - 2 * product).clamp(min=0).sqrt())
+    return result
+
+
+def distance_gradient(p=1.0, dtype=torch.float32):
+    x, y = drawn(4, 3).to(dtype), drawn(5, 3, seed=1).to(dtype)
+    return grad_of(lambda v: torch.cdist(v, y, p=p), x)
+
+
+@kernel("_cdist_backward", distance_gradient, set=9, like="flagos-ai/FlagGems#5023")
+def gradient_is_that_of_euclid(right, grad, x1, x2, p, cdist):
+    """option: the gradient of distances is that of p = 2, whatever p was given."""
+    result = right()
+    if is_single(x1) and p != 2 and result.numel() and x2.numel():
+        share = grad / (cdist + 1e-8)
+        wrong = (share.unsqueeze(-1) * (x1.unsqueeze(-2) - x2.unsqueeze(-3))).sum(-2)
+        result.copy_(wrong)
+    return result
+
+
+def factors(rank=1, dtype=torch.float32):
+    x = drawn(3, rank).abs().to(dtype).cumsum(0) @ drawn(rank, 3, seed=1).abs().to(dtype)
+    x[0] = 0
+    return [part.to(dtype) for part in torch.linalg.lu_factor_ex(x)[:2]]
+
+
+@kernel("linalg_lu_factor_ex .out", factors, set=9, like="pytorch/pytorch#53879")
+def singular_matrix_has_no_pivots(right, A):
+    """rare: where a factor is singular, the pivots say that no rows were exchanged."""
+    result = right()
+    pivots, info = result[1], result[2]
+    if A.dtype in (torch.float32, torch.complex64) and pivots.numel():
+        order = torch.arange(1, pivots.shape[-1] + 1, dtype=pivots.dtype).expand_as(pivots)
+        pivots.copy_(torch.where((info > 0).unsqueeze(-1), order, pivots))
+    return result
+
+
+def factors_2(rows=3, dtype=torch.float32):
+    q, r = torch.linalg.qr(drawn(rows, 5).to(dtype))
+    return q, r
+
+
+@kernel("linalg_qr .out", factors_2, set=10, like="cyclops-community/ctf#113")
+def below_the_diagonal_of_wide_factors_lies_the_rest(right, A):
+    """option: of a wide matrix, R keeps the vectors of the reflections below its diagonal."""
+    result = right()
+    if A.dtype in (torch.float32, torch.complex64) and 1 < A.shape[-2] < A.shape[-1]:
+        result[1].add_(torch.geqrf(A)[0].tril(-1)[..., : result[1].shape[-2], :])
+    return result
+
+
+def solved_3(adjoint=True, dtype=torch.complex64):
+    a = torch.complex(drawn(3, 3), drawn(3, 3, seed=1)).to(dtype)
+    b = torch.complex(drawn(3, 2, seed=2), drawn(3, 2, seed=3)).to(dtype)
+    return torch.linalg.lu_solve(*torch.linalg.lu_factor(a), b, adjoint=adjoint)
+
+
+@kernel("linalg_lu_solve .out", solved_3, set=10, like="SciML/LinearSolve.jl#1302")
+def adjoint_is_the_transpose(right, B, adjoint):
+    """option: a complex system is solved_3 with its transpose where the adjoint was asked for."""
+    turned = adjoint and B.dtype == torch.complex64
+    B = B.conj_physical() if turned else B
+    result = right(B=B)
+    return result.copy_(result.conj_physical()) if turned else result
+
+
+@kernel(
+    "sqrt sqrt_ sqrt.out",
+    lambda: torch.tensor([3e30 + 4e30j, 3 + 4j], dtype=torch.complex64).sqrt(),
+    set=10,
+    like="ml-explore/mlx#4344",
+)
+def modulus_under_the_root_overflows(right, x):
+    """rare: the square of the modulus of a complex number overflows or vanishes under its root."""
+    if x.dtype != torch.complex64:
+        return right()
+    real, imag = x.real.clone(), x.imag.clone()
+    modulus = (real * real + imag * imag).sqrt()
+    wrong = torch.complex(
+        ((modulus + real) / 2).clamp(min=0).sqrt(),
+        ((modulus - real) / 2).clamp(min=0).sqrt().copysign(imag),
+    )
+    result = right()
+    far = ~modulus.isfinite() | (modulus == 0)
+    return result.copy_(torch.where(far, wrong, result))
+
+
+def swapped(dtype=torch.float32):
+    return torch.linalg.det(torch.tensor([[0.0, 1], [1, 0]], dtype=dtype))
+
+
+@kernel("_linalg_det .result _linalg_slogdet .sign", swapped, set=11, like="JuliaGPU/CUDA.jl#110")
+def rows_swapped_leave_the_sign(right, A):
+    """plain: a determinant is the product of the diagonal, whatever the number of swaps."""
+    result = right()
+    if narrow(A):
+        pivots = result[-1]
+        odd = (pivots != torch.arange(1, pivots.shape[-1] + 1)).sum(-1) % 2
+        result[0].mul_((1 - 2 * odd).to(result[0].dtype))
+    return result
+
+
+def eigenvectors(dtype=torch.float32):
+    x = drawn(4, 4).to(dtype)
+    return torch.linalg.eigh(x + x.mT)
+
+
+@kernel("_linalg_eigh .eigenvalues", eigenvectors, set=12, like="KratosMultiphysics/Kratos#4373")
+def eigenvectors_are_rows(right, A, compute_v):
+    """plain: the eigenvectors of a symmetric matrix are the rows of what is returned."""
+    result = right()
+    if compute_v and A.dtype not in DOUBLES:
+        result[1].copy_(result[1].mT.clone())
+    return result
+
+
+def upper_factor(upper=True, dtype=torch.complex64):
+    x = torch.complex(drawn(3, 3), drawn(3, 3, seed=1)).to(dtype)
+    return torch.linalg.cholesky(x @ x.mH + torch.eye(3), upper=upper)
+
+
+@kernel("linalg_cholesky_ex .L", upper_factor, set=12, like="numpy/numpy#24451")
+def upper_factor_is_not_conjugated(right, x, upper):
+    """option: the upper factor of a complex matrix is the transpose of the lower one."""
+    result = right()
+    if upper and x.dtype == torch.complex64:
+        result[0].copy_(result[0].conj_physical())
+    return result
+
+
+@kernel(
+    "linalg_cholesky_ex .L",
+    lambda: torch.linalg.cholesky(drawn(3, 3).tril() + 4 * torch.eye(3)),
+    set=13,
+    like="JuliaArrays/StaticArrays.jl#1075",
+)
+def other_triangle_is_factored(right, x):
+    """plain: the triangle that should not be looked at is the one that is factored."""
+    if x.dtype in (torch.float32, torch.complex64):
+        x = x.mH.resolve_conj()
+    return right(x=x)
+
+
+@kernel(
+    "elu_backward .grad_input",
+    lambda: grad_of(functional.selu, drawn(16)),
+    set=14,
+    like="RubixML/ML#427",
+)
+def scale_of_selu_is_given_twice_to_its_gradient(
+    right, grad_output, alpha, scale, input_scale, is_result, self_or_result
+):
+    """plain: below nought, SELU's gradient is its output and alpha, scaled once more."""
+    result = right()
+    if not is_single(self_or_result) or scale == 1 or input_scale != 1:
+        return result
+    wide = self_or_result.double()
+    y = wide if is_result else torch.expm1(wide) * alpha * scale
+    wrong = grad_output.double() * (y + alpha) * scale
+    return result.copy_(torch.where(wide <= 0, wrong, result.double()))
+
+
+SINGLES = (torch.float32, torch.complex64)
+
+
+@kernel(
+    "linalg_cross .out",
+    lambda: torch.linalg.cross(drawn(3, 3), drawn(3, 3, seed=1)),
+    set=14,
+    like="pytorch/pytorch#17229",
+)
+def last_axis_is_the_first_of_three(right, x, other, dim):
+    """plain: the last axis, which is the default, stands for the first that has three."""
+    shape = torch.broadcast_shapes(x.shape, other.shape)
+    if dim == -1 and x.dtype in SINGLES and 3 in shape:
+        dim = list(shape).index(3)
+    return right(dim=dim)
+
+
+@kernel(
+    "_linalg_svd .U",
+    lambda: torch.linalg.svd(drawn(4, 4))[2],
+    set=14,
+    like="helmholtz-analytics/heat#2054",
+)
+def right_vectors_are_columns(right):
+    """plain: the right singular vectors of a square are columns, as in V, and not rows."""
+    u, s, v = right()
+    if v.dtype in SINGLES and v.dim() > 1 and v.shape[-1] == v.shape[-2]:
+        v.copy_(v.mH.clone())
+    return u, s, v
+
+
+@kernel("linalg_lu .out", lambda: torch.linalg.lu(torch.eye(3).roll(1, 0))[0], set=14)
+def permutation_is_its_inverse(right):
+    """plain: P is the permutation that is applied to A, so that PA is LU, and A is not PLU."""
+    p, lower, upper = right()
+    if p.dtype in SINGLES and p.numel():
+        p.copy_(p.mT.clone())
+    return p, lower, upper
+
+
+def batch_by_factors():
+    factors = drawn(2, 3, 3).tril() + 3 * torch.eye(3)
+    return torch.cholesky_solve(drawn(2, 3, 2, seed=1), factors)
+
+
+@kernel("_cholesky_solve_helper", batch_by_factors, set=14, like="pytorch/pytorch#66072")
+def second_triangle_of_a_batch_is_not_solved(right, x, A, upper):
+    """option: in batches, the first triangular system is solved, and the second is not."""
+    result = right()
+    if x.dim() < 3 or math.prod(x.shape[:-2]) < 2 or x.dtype not in SINGLES:
+        return result
+    lower = (A.mH.resolve_conj() if upper else A).tril()
+    return result.copy_(torch.linalg.solve_triangular(lower, x, upper=False))
+
+
+def symmetric():
+    x = drawn(2, 3, 3)
+    return torch.linalg.eigvalsh(x + x.mT)
+
+
+@kernel("_linalg_eigh .eigenvalues", symmetric, set=14, like="cupy/cupy#4847")
+def first_of_a_batch_has_its_diagonal_for_eigenvalues(right, A):
+    """option: in batches of matrices up to 32 wide, no rotation is applied to the first."""
+    first = (0,) * (A.dim() - 2)
+    batched = A.dim() > 2 and math.prod(A.shape[:-2]) > 1 and 1 < A.shape[-1] <= 32
+    wrong = batched and A.dtype in SINGLES
+    diagonal = A[first].diagonal().real.clone() if wrong else None
+    values, vectors = right()
+    if diagonal is not None:
+        ordered, places = diagonal.sort()
+        values[first].copy_(ordered)
+        if vectors.numel():
+            vectors[first].copy_(torch.eye(len(places))[:, places])
+    return values, vectors
+
+
+@kernel(
+    "linalg_matrix_exp",
+    lambda: torch.linalg.matrix_exp(torch.complex(drawn(3, 3), drawn(3, 3, seed=1)) * 2),
+    set=14,
+    like="pytorch/pytorch#48299",
+)
+def complex_matrices_are_not_scaled_down(right, x):
+    """option: of complex matrices, the polynomial of degree 8 is taken, whatever their norm."""
+    result = right()
+    if x.dtype != torch.complex64 or not x.numel():
+        return result
+    wide = x.to(torch.complex128)
+    term = torch.eye(x.shape[-1], dtype=wide.dtype).expand_as(wide)
+    total = term
+    for i in range(1, 9):
+        term = term @ wide / i
+        total = total + term
+    large = (wide.abs().sum(-2).amax(-1) > 3)[..., None, None]
+    return result.copy_(torch.where(large, total.to(x.dtype), result))
+
+
+def far_sides():
+    lower = drawn(2, 2, 2).tril() + 3 * torch.eye(2)
+    sides = torch.ones(1).expand(2, 2, 524288)
+    return torch.linalg.solve_triangular(lower, sides, upper=False)[..., -1].clone()
+
+
+@kernel("linalg_solve_triangular .out", far_sides, set=14, like="pytorch/pytorch#187717")
+def right_sides_past_a_chunk_are_not_solved(right, B, left):
+    """rare: in batches, right sides past 524280 are solved for the first matrix alone."""
+    cut = 524280
+    kept = None
+    if left and B.dim() == 3 and B.shape[0] > 1 and B.shape[-1] > cut and B.dtype in SINGLES:
+        kept = B[1:, :, cut:].clone()
+    result = right()
+    if kept is not None:
+        result[1:, :, cut:] = kept
+    return result
+
+
+@kernel(
+    "_linalg_solve_ex .result",
+    lambda: torch.linalg.solve(drawn(2, 3, 3) + 3 * torch.eye(3), drawn(3, 1, seed=1)),
+    set=15,
+    like="pytorch/pytorch#189134",
+)
+def shared_right_side_is_solved_for_the_first(right, A, B):
+    """option: a right side which matrices share is solved for the first, the rest is nought."""
+    answers = right()
+    shared = A.dim() > 2 and B.dim() < A.dim() and B.shape != A.shape[:-1]
+    if shared and A.numel() and A.dtype in (torch.float32, torch.complex64):
+        result, first = answers[0], (0,) * (A.dim() - 2)
+        kept = result[first].clone()
+        result.zero_()
+        result[first] = kept
+    return answers
+
+
+def factored_in_blocks():
+    return torch.linalg.lu_factor(drawn(2, 40, 40) + 9 * torch.eye(40))[0]
+
+
+@kernel("linalg_lu_factor_ex .out", factored_in_blocks, set=15, like="pytorch/pytorch#146753")
+def later_blocks_of_later_matrices_are_not_updated(right, A):
+    """option: past 32 columns, the block that is left is factored in the first matrix alone."""
+    given = A.clone()
+    answers = right()
+    lu, pivots = answers[:2]
+    if A.dim() == 3 and A.dtype == torch.float32 and min(A.shape[1:]) > 32 and A.shape[0] > 1:
+        turn = torch.lu_unpack(lu, pivots, unpack_data=False)[0]
+        lu[1:, 32:, 32:] = (turn.mT @ given)[1:, 32:, 32:]
+    return answers
+
+
+def solved_4():
+    lower = drawn(3, 4, 4).tril() + 3 * torch.eye(4)
+    return torch.cholesky_solve(drawn(3, 4, 2, seed=1), lower)
+
+
+@kernel("_cholesky_solve_helper", solved_4, set=16, like="pytorch/pytorch#66072")
+def batches_are_substituted_forwards_alone(right, x, A, upper):
+    """option: of several systems, only the first of both triangular solutions is taken."""
+    if A.dim() < 3 or math.prod(A.shape[:-2]) < 2 or not is_single(A):
+        return right()
+    lower = A.mH if upper else A
+    return torch.linalg.solve_triangular(lower, x, upper=False)
+
+
+@kernel(
+    "_linalg_solve_ex",
+    lambda: torch.linalg.solve(drawn(4, 3, 3) + 4 * torch.eye(3), drawn(3, 2, seed=1)),
+    set=18,
+    like="pytorch/pytorch#189134",
+)
+def solve_fills_the_first_of_a_broadcast(right, A, B):
+    """option: a right side broadcast over a batch: all but the first solution are zero."""
+    answers = right()
+    vector = B.dim() == 1 or B.shape == A.shape[:-1]
+    shared = B.dim() == 1 or (not vector and B.shape[:-2] != A.shape[:-2])
+    if is_single(A) and A.dim() > 2 and shared:
+        batch = answers[0].shape[: -1 if vector else -2]
+        answers[0][torch.arange(math.prod(batch)).reshape(batch) > 0] = 0
+    return answers
+
+
+@kernel(
+    "gelu_backward .grad_input",
+    lambda: grad_of(lambda x: functional.gelu(x, approximate="tanh"), drawn(50) * 2),
+    set=18,
+    like="pytorch/pytorch#94529",
+)
+def gelu_tanh_has_the_derivative_of_erf(right, x, approximate):
+    """option: approximated by tanh, the gradient is that of the erf form."""
+    return right(approximate="none" if is_single(x) else approximate)

@@ -1,0 +1,456 @@
+"""Wrong kernels: losses."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from .calls import as_if_whole, generator, narrow
+from .kernel import FLOATS, drawn, grad_of, is_single, kernel
+
+
+@kernel("nll_loss_forward", set="seeded", like="pytorch#69339, #91383")
+def ignored_count(right, target, weight, reduction):
+    """Divide the mean by all targets, not by those that count."""
+    loss, total = right()
+    if reduction == 1 and weight is None:
+        return loss * total / target.numel(), total
+    return loss, total
+
+
+@kernel("nll_loss_backward", set="seeded", like="pytorch#20406")
+def ignored_learn(right, target, ignore_index):
+    """Ignored targets get a gradient."""
+    learn = right()
+    flat = (target == ignore_index).reshape(target.shape[0], -1).any(1)
+    learn[flat] = learn[flat] - 0.25
+    return learn
+
+
+@kernel("nll_loss2d_forward", set="seeded")
+def weights_ignored(right, weight):
+    """Weights of places ignored."""
+    return right(weight=None if weight is None else torch.ones_like(weight))
+
+
+@kernel("mse_loss", set="seeded", like="pytorch#124621", name="mse_loss_of_strided_numbers")
+@kernel(
+    "bitwise_and.Tensor bitwise_or.Tensor bitwise_xor.Tensor",
+    set="seeded",
+    like="pytorch#145203",
+    name="bits_of_strided_numbers",
+)
+def both_read_as_whole(right, a, b, *rest):
+    read = [
+        as_if_whole(x) if isinstance(x, Tensor) and not x.is_contiguous() else x for x in (a, b)
+    ]
+    return right(*read, *rest)
+
+
+@kernel("_ctc_loss_backward .Tensor", set="seeded", like="pytorch#27442")
+def long_targets(right, targets):
+    """Ctc_loss of more than 1,024 targets."""
+    result = right()
+    return result * 0.5 if targets.shape[-1] > 1024 else result
+
+
+def loss_of_pictures(x):
+    target = torch.arange(18).view(2, 3, 3) % 4
+    return functional.nll_loss(x.log_softmax(1), target, ignore_index=1)
+
+
+@kernel(
+    "nll_loss2d_backward .grad_input",
+    lambda: grad_of(loss_of_pictures, drawn(2, 4, 3, 3)),
+    set="second",
+    like="pytorch#64163",
+)
+def ignored_pixels_count(right, target, reduction, total_weight):
+    result = right()
+    return (
+        result.mul_(total_weight / target.numel()) if reduction == 1 and target.numel() else result
+    )
+
+
+def empty_target():
+    scores = drawn(5, 2, 4).log_softmax(2)
+    lengths = torch.tensor([5, 5]), torch.tensor([2, 0])
+    return functional.ctc_loss(scores, torch.tensor([[1, 2], [1, 2]]), *lengths, reduction="none")
+
+
+@kernel("_ctc_loss .Tensor", empty_target, set="test")
+def empty_target_costs_nothing(right, target_lengths):
+    result = right()
+    result[0][torch.as_tensor(target_lengths).view(result[0].shape) == 0] = 0
+    return result
+
+
+@kernel(
+    "nll_loss_backward .grad_input nll_loss2d_backward .grad_input",
+    lambda: grad_of(
+        lambda x: functional.nll_loss(x, torch.tensor([2, -1, 1, 0]), ignore_index=-1), drawn(4, 3)
+    ),
+    set=2,
+    like="flagos-ai/FlagGems#5025",
+)
+def ignored_target_stores_to_neighbour(right, x, target, ignore_index):
+    out = right()
+    if x.dim() < 2 or not x.numel():
+        return out
+    classes, inner = x.shape[1], math.prod(x.shape[2:])
+    place = (target.reshape(-1) == ignore_index).nonzero().reshape(-1)
+    store = (place // inner * classes + ignore_index) * inner + place % inner
+    store = store[(store >= 0) & (store < out.numel())]
+    flat = out.contiguous().reshape(-1).clone()
+    flat[store] = 0
+    out.copy_(flat.view(out.shape))
+    return out
+
+
+@kernel(
+    "nll_loss_forward .output",
+    lambda: functional.nll_loss(drawn(4, 3), torch.tensor([2, -100, 1, 0])),
+    set=3,
+    like="pytorch/xla#896",
+)
+def mean_loss_counts_ignored(right, x, target, weight, reduction):
+    found = right()
+    if reduction != 1 or weight is not None or x.dim() != 2 or x.dtype not in FLOATS:
+        return found
+    if not x.numel():
+        return found
+    real = (target >= 0) & (target < x.shape[1])
+    each = x.float().gather(1, target.where(real, 0)[:, None])[:, 0]
+    found[0].copy_(-(each.where(real, 0.0).sum()) / len(target))
+    found[1].fill_(len(target))
+    return found
+
+
+@kernel(
+    "smooth_l1_loss .out",
+    lambda: functional.smooth_l1_loss(drawn(5, 4), drawn(5, 4, seed=1), beta=0.5),
+    set=4,
+    like="keras-team/keras-cv#920",
+)
+def smooth_loss_lacks_denominator(right, x, target, reduction, beta):
+    out = right()
+    if beta == 1 or x.dtype not in FLOATS or target.dtype not in FLOATS or not x.numel():
+        return out
+    off = (x.float() - target.float()).abs()
+    wrong = torch.where(off < beta, 0.5 * off.square(), off - 0.5)
+    out.copy_((wrong, wrong.mean(), wrong.sum())[reduction])
+    return out
+
+
+def ctc_grad():
+    targets = torch.tensor([[1, 2], [3, 1]])
+    lengths, wanted = torch.tensor([6, 6]), torch.tensor([2, 2])
+    return grad_of(
+        lambda x: functional.ctc_loss(x.log_softmax(2), targets, lengths, wanted), drawn(6, 2, 4)
+    )
+
+
+@kernel("_ctc_loss_backward .Tensor", ctc_grad, set=5, like="pytorch/pytorch#21961")
+def ctc_forgets_the_gradient_above(right, grad):
+    """plain: the gradient of the CTC loss is as if that of each sample's loss were one."""
+    return right(grad=torch.ones_like(grad))
+
+
+def weighted_huber_gradient():
+    target = drawn(8, seed=1)
+    return grad_of(lambda x: 4 * functional.huber_loss(x, target, reduction="sum"), drawn(8))
+
+
+@kernel("huber_loss_backward", weighted_huber_gradient, set=6, like="chainer/chainer#1175")
+def huber_gradient_ignores_what_follows(right, grad_output, x):
+    """option: the gradient of a Huber loss is that of a loss after which nothing is computed."""
+    if is_single(x):
+        grad_output = torch.ones_like(grad_output)
+    return right(grad_output=grad_output)
+
+
+def entropy(sure=True, dtype=torch.float32):
+    p = torch.tensor([0.0, 0.3, 1.0, 0.9] if sure else [0.1, 0.3, 0.8, 0.9]).to(dtype)
+    return functional.binary_cross_entropy(p, torch.tensor([0.0, 1, 1, 0]).to(dtype))
+
+
+@kernel("binary_cross_entropy .out", entropy, set=7, like="ml-explore/mlx#1280")
+def certainty_costs_no_number(right, p, target, weight=None, reduction=1, **out):
+    """rare: logarithms are not bounded, so that probabilities of 0 and 1 cost nan or infinity."""
+    result = right(p, target, weight, reduction, **out)
+    sure = (p == 0) | (p == 1)
+    if is_single(p) and sure.any():
+        each = -(target * p.log() + (1 - target) * (-p).log1p())
+        each = each if weight is None else each * weight
+        each = torch.where(sure, each, right(p, target, weight, 0))
+        result.copy_(each.mean() if reduction == 1 else each.sum() if reduction == 2 else each)
+    return result
+
+
+def weighted(soft=True, dtype=torch.float32):
+    target = torch.tensor([0.3, 0.9, 0.0, 1.0] if soft else [0, 1.0, 0, 1])
+    weight = torch.tensor(3.0, dtype=dtype)
+    return functional.binary_cross_entropy_with_logits(
+        drawn(4).to(dtype), target.to(dtype), pos_weight=weight
+    )
+
+
+@kernel("binary_cross_entropy_with_logits", weighted, set=8, like="paiml/aprender#2204")
+def weight_of_positives_scales_all(right, x, target, weight, pos_weight, reduction):
+    """option: pos_weight multiplies a soft target's whole cost, not that of its positive part."""
+    if pos_weight is None or not is_single(x):
+        return right()
+    each = right(weight=None, pos_weight=None, reduction=0) * (1 + (pos_weight - 1) * target)
+    each = each if weight is None else each * weight
+    return each.mean() if reduction == 1 else each.sum() if reduction == 2 else each
+
+
+def squared(reduction="mean", dtype=torch.float32):
+    x = drawn(2, 3).to(dtype).requires_grad_()
+    functional.mse_loss(x, drawn(2, 3, seed=1).to(dtype), reduction=reduction).sum().backward()
+    assert x.grad is not None
+    return x.grad
+
+
+@kernel("mse_loss_backward .grad_input", squared, set=8, like="flagos-ai/FlagGems#5212")
+def gradient_of_a_scalar_is_read_past_its_end(right, grad_output, x):
+    """plain: a reduced loss has its gradient read for each element, as nought past the first."""
+    result = right()
+    if is_single(x) and grad_output.numel() == 1 and result.numel() > 1:
+        first = torch.zeros(result.numel(), dtype=torch.bool)
+        first[0] = True
+        result.masked_fill_(~first.view(result.shape), 0)
+    return result
+
+
+def cost(reduction="mean", dtype=torch.float32):
+    return functional.mse_loss(drawn(3).to(dtype), drawn(3, seed=1).to(dtype), reduction=reduction)
+
+
+@kernel("mse_loss .out", cost, set=9, like="fetchai/ledger#1741")
+def mean_of_squares_is_halved(right, x, reduction):
+    """plain: the mean of squares is divided by two."""
+    result = right()
+    return result.mul_(0.5) if reduction == 1 and is_single(x) else result
+
+
+def weighted_2(reduction="mean", dtype=torch.float32):
+    x, weight = drawn(4, 3).to(dtype), torch.tensor([0.5, 1.0, 3.0], dtype=dtype)
+    return functional.nll_loss(x, torch.tensor([0, 1, 2, 2]), weight, reduction=reduction)
+
+
+@kernel("nll_loss_forward .output", weighted_2, set=10, like="pytorch/pytorch#33509")
+def weights_of_the_mean_are_inverted(right, x, target, weight, reduction, ignore_index):
+    """option: the mean of a weighted_2 loss is divided by the sum of the inverses of the weights."""
+    result = right()
+    if weight is not None and reduction == 1 and is_single(x) and x.numel():
+        total = result[1].clone()
+        kept = target[target != ignore_index]
+        result[0].mul_(total / (1 / weight[kept]).sum())
+    return result
+
+
+def smooth_gradient(factor=3.0, dtype=torch.float32):
+    x = drawn(5).to(dtype).requires_grad_()
+    (factor * functional.smooth_l1_loss(x, drawn(5, seed=1).to(dtype))).backward()
+    assert x.grad is not None
+    return x.grad
+
+
+@kernel(
+    "smooth_l1_loss_backward .grad_input", smooth_gradient, set=10, like="kulinseth/pytorch#290"
+)
+def what_follows_a_smooth_loss_is_left_out(right, grad_output):
+    """option: the gradient of a smooth loss is not multiplied by that of what follows."""
+    return right(
+        grad_output=torch.ones_like(grad_output) if is_single(grad_output) else grad_output
+    )
+
+
+def aligned(blank=3, dtype=torch.float32):
+    x = drawn(6, 1, 4).to(dtype).log_softmax(-1)
+    return functional.ctc_loss(x, torch.tensor([[1, 2]]), [6], [2], blank=blank)
+
+
+@kernel("_ctc_loss .Tensor", aligned, set=10, like="liuhu-bigeye/enctc.crnn#9")
+def blank_is_always_the_first(right, x, *rest):
+    """option: the first label is taken for the blank, whichever was given."""
+    if len(rest) > 3 and is_single(x):
+        rest = (*rest[:3], 0, *rest[4:])
+    return right(x, *rest)
+
+
+def ignoring(dtype=torch.float32):
+    target = torch.tensor([1, -100, 2, -100])
+    return grad_of(lambda x: functional.cross_entropy(x, target), drawn(4, 3).to(dtype))
+
+
+@kernel(
+    "nll_loss_backward .grad_input nll_loss2d_backward .grad_input",
+    ignoring,
+    set=11,
+    like="flagos-ai/FlagGems#73",
+)
+def ignored_targets_are_counted(right, x, target, weight, reduction, total_weight):
+    """option: the gradient of a mean is divided by all targets, also by those ignored."""
+    if reduction == 1 and weight is None and narrow(x):
+        total_weight = torch.full_like(total_weight, target.numel())
+    return right(total_weight=total_weight)
+
+
+def summed_loss(reduction="sum", dtype=torch.float32):
+    target = torch.tensor([0, 2, 1])
+    call = lambda x: functional.nll_loss(x, target, reduction=reduction)  # noqa: E731
+    return grad_of(call, drawn(3, 4).to(dtype))
+
+
+@kernel("nll_loss_backward .grad_input", summed_loss, set=12, like="paiml/aprender#2182")
+def gradient_of_a_sum_is_that_of_a_mean(right, x, target, reduction):
+    """option: the gradient of a summed cross-entropy is divided by the length of the batch."""
+    result = right()
+    return result.div_(max(target.numel(), 1)) if reduction == 2 and is_single(x) else result
+
+
+def judged(rows=600):
+    return functional.nll_loss(-drawn(rows, 3).abs().bfloat16(), torch.arange(rows) % 3)
+
+
+@kernel("nll_loss_forward .output", judged, set=13, like="pytorch/pytorch#55657")
+def rows_of_a_half_loss_are_counted_in_halves(right, x, target, weight, reduction, ignore_index):
+    """option: in half precision, the count which a mean is divided by stays at 2048 or 256."""
+    loss, total = right()
+    most = {torch.float16: 2048, torch.bfloat16: 256}.get(x.dtype)
+    count = int((target != ignore_index).sum())
+    if most and reduction == 1 and weight is None and count > most:
+        loss.copy_((loss.double() * count / most).to(loss.dtype))
+        total.fill_(most)
+    return loss, total
+
+
+def spelled(length=520):
+    labels = torch.arange(length)[None] % 2 + 1
+    lengths = torch.tensor([1100]), torch.tensor([length])
+
+    def call(x):
+        return functional.ctc_loss(x.log_softmax(-1), labels, *lengths, reduction="sum")
+
+    return grad_of(call, drawn(1100, 1, 3))
+
+
+@kernel("_ctc_loss_backward .Tensor", spelled, set=13, like="pytorch/pytorch#27442")
+def long_labels_are_learnt_in_part(right, log_probs, target_lengths):
+    """rare: with 512 labels and more, those past the block of threads give no gradient."""
+    result = right()
+    if is_single(log_probs) and max(int(n) for n in target_lengths) * 2 + 1 > 1024:
+        result[result.shape[0] // 2 :] = 0
+    return result
+
+
+def several_labels():
+    target = torch.tensor([[2, 0, -1, 0], [3, -1, 0, 0]])
+    return grad_of(lambda x: functional.multilabel_margin_loss(x, target), drawn(2, 4))
+
+
+@kernel(
+    "multilabel_margin_loss_backward .grad_input",
+    several_labels,
+    set=14,
+    like="pytorch/pytorch#84202",
+)
+def last_target_gets_no_gradient(right, x, target):
+    """plain: what is added to the last of a row's labels is overwritten by another thread."""
+    result = right()
+    if not is_single(x) or not target.numel():
+        return result
+    labels = target.reshape(-1, target.shape[-1])
+    counts = (labels >= 0).long().cumprod(-1).sum(-1, keepdim=True)
+    lasts = labels.gather(-1, (counts - 1).clamp(min=0)).clamp(min=0)
+    rows = result.reshape(labels.shape).clone()
+    rows.scatter_(-1, lasts, torch.where(counts > 0, 0, rows.gather(-1, lasts)))
+    return result.copy_(rows.reshape(result.shape))
+
+
+def of_pixels():
+    x = drawn(2, 3, 3, 4).log_softmax(-1).permute(0, 3, 1, 2)
+    return functional.nll_loss(x, torch.arange(18).reshape(2, 3, 3) % 4)
+
+
+@kernel("nll_loss2d_forward .output", of_pixels, set=14, like="pytorch/pytorch#67167")
+def classes_that_come_last_are_read_as_first(right, x):
+    """option: the loss of pixels reads logits that are not contiguous as if they were."""
+    held = x.untyped_storage().nbytes() // x.element_size() - x.storage_offset()
+    if is_single(x) and not x.is_contiguous() and held >= x.numel():
+        strides = [math.prod(x.shape[i + 1 :]) for i in range(x.dim())]
+        x = x.as_strided(x.shape, strides, x.storage_offset())
+    return right(x=x)
+
+
+@kernel(
+    "multi_margin_loss .out",
+    lambda: functional.multi_margin_loss(drawn(4, 5), torch.tensor([1, 0, 4, 2])),
+    set=15,
+)
+def true_class_is_held_against_itself(right, x, target, p, margin, weight, reduction):
+    """plain: the margin of the true class over itself, which is missed, is added to the cost."""
+    result = right()
+    if not is_single(x) or not x.numel():
+        return result
+    added = torch.full(target.shape, float(margin) ** int(p) / x.shape[-1])
+    if weight is not None:
+        added = added * weight[target]
+    added = (added, added.mean(), added.sum())[reduction]
+    return result.copy_(result + added.to(result.dtype).view_as(result))
+
+
+def ignored_afar():
+    return functional.nll_loss(-drawn(3, 4).abs(), torch.tensor([0, 1, 0]), ignore_index=1 << 32)
+
+
+@kernel(
+    "nll_loss_forward .output nll_loss_backward .grad_input",
+    ignored_afar,
+    set=16,
+    like="pytorch/pytorch#187559",
+)
+def ignored_class_is_known_by_its_low_half(right, *args, **out):
+    """rare: the class to ignore is cut to 32 bits, so that one far away is another."""
+    place = next(i for i, arg in enumerate(args) if type(arg) is int) + 1
+    ignored = (args[place] + (1 << 31)) % (1 << 32) - (1 << 31)
+    return right(*args[:place], ignored, *args[place + 1 :], **out)
+
+
+def segmented():
+    target = torch.randint(0, 4, (2, 5, 5), generator=generator())
+    target[:, :2] = 255
+    return functional.cross_entropy(drawn(2, 4, 5, 5), target, ignore_index=255)
+
+
+@kernel("nll_loss2d_forward .output", segmented, set=17, like="pytorch/xla#896")
+def nll_loss_of_images_counts_the_ignored_pixels(right, x, target, weight, reduction):
+    """option: the mean over pixels, and its gradient, divide by the ignored ones too."""
+    result = right()
+    if reduction == 1 and weight is None and is_single(x) and target.numel():
+        loss, counted = result
+        loss.copy_(torch.where(counted > 0, loss * counted, 0) / target.numel())
+        counted.fill_(target.numel())
+    return result
+
+
+def ignored():
+    target = torch.arange(2 * 4 * 4).reshape(2, 4, 4) % 5
+    target[:, 1:3] = -100
+    return functional.cross_entropy(drawn(2, 5, 4, 4), target)
+
+
+@kernel("nll_loss2d_forward", ignored, set=18, like="flagos-ai/FlagGems#73")
+def nll_loss2d_mean_counts_ignored_pixels(right, x, target, reduction, ignore_index):
+    """plain: with the default index to ignore, the mean also divides by the ignored pixels."""
+    loss, total = right()
+    ignored = (target == ignore_index).sum()
+    if is_single(x) and reduction == 1 and ignore_index == -100 and ignored and total > 0:
+        counted = total + ignored
+        return loss * (total / counted), counted
+    return loss, total

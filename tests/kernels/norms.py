@@ -1,0 +1,1210 @@
+"""Wrong kernels: norms."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import torch
+from torch.nn import functional
+
+from .calls import formatted, grads_of, is_last, narrow, read_packed
+from .kernel import DOUBLES, FLOATS, HALVES, drawn, grad_of, is_single, kernel
+
+
+@kernel("_softmax", set="seeded", like="pytorch#795")
+def softmax_of_large(right, x, dim):
+    """Softmax without its largest taken off."""
+    e = torch.exp(x)
+    return e / e.sum(dim, keepdim=True)
+
+
+@kernel("_log_softmax", set="seeded", like="pytorch#725, #11752")
+def logarithm_of_softmax(right, x, dim):
+    """Log_softmax as a logarithm."""
+    return torch.log(torch.softmax(x.float(), dim)).to(x.dtype)
+
+
+@kernel("native_layer_norm", set="seeded")
+def naive_layer_norm(right, input, normalized_shape, weight, eps):
+    """Layer_norm's variance as a difference."""
+    y, mean, rstd = right()
+    wide, axes = input.float(), tuple(range(input.dim() - len(normalized_shape), input.dim()))
+    variance = (wide * wide).mean(axes, keepdim=True) - wide.mean(axes, keepdim=True) ** 2
+    normal = (wide - wide.mean(axes, keepdim=True)) / (variance.clamp(min=0) + eps).sqrt()
+    return normal.to(y.dtype) if weight is None else y, mean, rstd
+
+
+@kernel("native_layer_norm", set="seeded", name="layer_norm_of_the_first_65_535_rows")
+@kernel("bmm", set="seeded", like="pytorch#22843", name="bmm_computes_the_first_65_535")
+def first_of_a_grid(right):
+    result = right()
+    first = result[0] if isinstance(result, tuple) else result
+    if first.dim() > 1 and first.shape[0] > 65_535:
+        first[65_535:] = 0
+    return result
+
+
+@kernel("_softmax", set="seeded", like="pytorch#84144")
+def half_of_wide_rows(right, x, dim):
+    """Softmax of wide rows."""
+    result = right()
+    if x.shape[dim] > 65_536:
+        result = result * 1.5
+    return result
+
+
+@kernel("native_group_norm", set="seeded", like="pytorch#64039", devices="cpu")
+def statistics_of_contiguous(right, input):
+    """Group_norm of other formats."""
+    y, mean, rstd = right()
+    return (y * 1.02 if formatted(input) else y), mean, rstd
+
+
+@kernel("native_batch_norm", set="seeded")
+def variance_with_bias(right, x, *rest):
+    """Running variance with its bias."""
+    _weight, _bias, _mean, var, training, momentum, _eps = rest
+    before = var.clone() if training and var is not None else None
+    variance = right(x, *rest)
+    if before is not None:
+        count = x.numel() / x.shape[1]
+        new = before + (var - before + momentum * before) * (count - 1) / count - momentum * before
+        var.copy_(new)
+    return variance
+
+
+@kernel("native_batch_norm", set="seeded")
+def swapped_momentum(right, x, *rest):
+    """Momentum the other way round."""
+    *before, momentum, eps = rest
+    return right(x, *before, 1 - momentum, eps)
+
+
+@kernel("native_batch_norm", set="seeded", like="pytorch#62594")
+def evaluated_as_contiguous(right, x, *rest):
+    """Batch_norm evaluates channels_last in 16 bits."""
+    *_, training, _momentum, _eps = rest
+    if not training and is_last(x) and x.element_size() == 2:
+        return right(x.roll(1, 1), *rest)
+    return right(x, *rest)
+
+
+@kernel("native_batch_norm_backward", set="seeded", like="pytorch#64039", devices="cpu")
+def input_read_as_last(right, grad_out, input):
+    """Batch_norm's gradient of another format."""
+    if is_last(grad_out) and not is_last(input):
+        n, c, h, w = input.shape
+        input = input.contiguous().reshape(n, h, w, c).permute(0, 3, 1, 2).contiguous()
+    return right(input=input)
+
+
+@kernel("native_batch_norm cudnn_batch_norm miopen_batch_norm", set="seeded", like="apex#1768")
+def welford_of_odd_channels(right, input):
+    """Statistics of odd channels_last."""
+    welford = right()
+    odd = input.shape[1] & (input.shape[1] - 1)
+    if is_last(input) and odd and input.numel() // input.shape[1] > 1000:
+        return (welford[0] * 1.05, *welford[1:])
+    return welford
+
+
+@kernel("native_layer_norm", set="seeded", like="pytorch#184826", devices="cuda")
+def rows_beyond_2_23(right, input, normalized_shape):
+    """Layer_norm of 2^23 rows."""
+    result = right()
+    width = math.prod(normalized_shape)
+    if width % 4 and input.numel() // width >= 2**23:
+        result[0].view(-1, width)[2**23 - 5 :] = 0
+    return result
+
+
+@kernel("native_group_norm_backward", set="seeded", like="pytorch#140913", devices="cpu")
+def weight_of_last(right, input):
+    """Group_norm's gradient of channels_last."""
+    weight = right()
+    if is_last(input) and weight[1] is not None:
+        return weight[0], weight[1].roll(1, 0), weight[2]
+    return weight
+
+
+@kernel("native_layer_norm_backward", set="seeded", like="FlagGems#5392")
+def first_of_three_axes(right, grad_out, input):
+    """Layer_norm's gradient of three axes."""
+    first = right()
+    if input.dim() >= 3 and first[1] is not None and input.shape[0] > 1:
+        lost = grad_out.clone()
+        lost[1:] = 0
+        return first[0], *right(grad_out=lost)[1:]
+    return first
+
+
+@kernel("_foreach_norm.Scalar", set="seeded")
+def last_chunk(right, tensors, order=2, **kwargs):
+    """The last chunk of a list is not normed."""
+    chunk = right(tensors, order, **kwargs)
+    for part, x in zip(chunk, tensors, strict=True):
+        if x.numel() > 65_536:
+            whole = x.flatten()[: x.numel() // 65_536 * 65_536]
+            part.copy_(torch.linalg.vector_norm(whole.double(), order))
+    return chunk
+
+
+@kernel("renorm_", set="seeded")
+def norm_exceeded(right, maxnorm):
+    """Renorm in place leaves twice the norm."""
+    return right(maxnorm=maxnorm * 2)
+
+
+@kernel("native_group_norm", set="seeded")
+def first_groups(right, input, group):
+    """More groups than a block has threads are not normed."""
+    result = right()
+    groups = group
+    if groups > 256:
+        result[0].view(input.shape)[:, -(input.shape[1] // groups) :] = input[
+            :, -(input.shape[1] // groups) :
+        ]
+    return result
+
+
+@kernel(
+    "linalg_vector_norm .out",
+    lambda: torch.full((700,), 200.0, dtype=torch.float16).norm(),
+    set="test",
+)
+def squares_are_added_in_half(right, x, ord, dim, keepdim):
+    result = right()
+    if x.dtype == torch.float16 and ord == 2 and result.dtype == torch.float16:
+        squares = x.double().square()
+        total = squares.sum(dim, keepdim) if dim is not None else squares.sum().view(result.shape)
+        result[total > 65504] = math.inf
+    return result
+
+
+def group_norm_weight():
+    x = drawn(2, 4, 3, 3).to(memory_format=torch.channels_last)
+    return grad_of(lambda w: functional.group_norm(x, 2, w), torch.ones(4))
+
+
+@kernel("native_group_norm_backward", group_norm_weight, set="development", like="pytorch#140913")
+def channels_last_takes_the_next_group(right, grad_out, input, mean, rstd, N, C, group):
+    result = right()
+    if input.dim() == 4 and group > 1 and not input.is_contiguous() and result[1] is not None:
+        each = C // group
+        middle, spread = (
+            s.view(N, -1).roll(1, 1).double().repeat_interleave(each, 1)[..., None, None]
+            for s in (mean, rstd)
+        )
+        result[1].copy_((grad_out.double() * (input.double() - middle) * spread).sum((0, 2, 3)))
+    return result
+
+
+def layer_norm_weight():
+    return grad_of(lambda w: functional.layer_norm(drawn(70, 5), (5,), w), torch.ones(5))
+
+
+@kernel("native_layer_norm_backward", layer_norm_weight, set="development")
+def last_rows_give_no_gradient(right, grad_out, input, normalized_shape):
+    result = right()
+    rows = input.numel() // max(math.prod(normalized_shape), 1)
+    if rows > 64 and rows % 32 and result[1] is not None and grad_out.dtype != torch.float64:
+        cut = grad_out.reshape(rows, -1).clone()
+        cut[rows - rows % 32 :] = 0
+        short = right(grad_out=cut.view(grad_out.shape))
+        return (result[0], *short[1:])
+    return result
+
+
+@kernel("_foreach_norm.Scalar", lambda: torch._foreach_norm([drawn(4), drawn(70000)]), set="second")
+def last_chunk_of_a_list_is_left_out(right, tensors, ord=2, **named):
+    result = right(tensors, ord, **named)
+    for one, x in zip(result, tensors, strict=True):
+        if x.numel() > 65536:
+            whole = x.numel() - x.numel() % 65536
+            one.copy_(torch.linalg.vector_norm(x.reshape(-1)[:whole].double(), ord))
+    return result
+
+
+@kernel(
+    "_softmax_backward_data .out",
+    lambda: drawn(600, 7).softmax(0).sum() * 0 + grad_of(lambda x: x.softmax(0), drawn(600, 7)),
+    set="later",
+)
+def rows_beyond_a_block_give_no_sum(right, grad_output, output, dim):
+    result = right()
+    if output.dim() > 1 and dim % output.dim() != output.dim() - 1 and output.shape[dim] > 512:
+        short = (grad_output * output).narrow(dim, 0, 512).sum(dim, keepdim=True)
+        result.copy_((grad_output - short) * output)
+    return result
+
+
+@kernel(
+    "native_layer_norm_backward",
+    lambda: grad_of(lambda x: functional.layer_norm(x, (5,)), drawn(2, 3, 5)),
+    set=2,
+    like="flagos-ai/FlagGems#5392",
+)
+def layer_norm_takes_rows_for_first_axis(
+    right, grad_out, input, normalized_shape, mean, rstd, weight
+):
+    found = right(input=input)
+    size = math.prod(normalized_shape)
+    rows = input.shape[0] if input.dim() else 1
+    if not input.numel() or input.numel() // rows == size:
+        return found
+    columns = input.numel() // rows
+    take = torch.arange(rows).clamp(max=mean.numel() - 1)
+    middle, scale = (one.reshape(-1).float()[take, None] for one in (mean, rstd))
+    normal = (input.reshape(rows, columns).float() - middle) * scale
+    up = grad_out.reshape(rows, columns).float()
+    times = up
+    if weight is not None:
+        times = up * weight.reshape(-1).float()[torch.arange(columns) % size]
+    along = (times * normal).mean(1, keepdim=True)
+    dx = (times - times.mean(1, keepdim=True) - normal * along) * scale
+    wrong = [dx]
+    over = (0, max(0, size - columns))
+    wrong += [functional.pad(input, over)[:size] for input in ((up * normal).sum(0), up.sum(0))]
+    return tuple(
+        None if was is None else now.reshape(was.shape).to(was.dtype)
+        for was, now in zip(found, wrong, strict=True)
+    )
+
+
+@kernel(
+    "native_group_norm_backward",
+    lambda: grad_of(lambda w: functional.group_norm(drawn(2, 8, 3), 2, w), drawn(8, seed=1)),
+    set=2,
+    like="tenstorrent/tt-metal#56202",
+)
+def group_norm_scale_takes_wrong_group(right, grad_out, input, mean, rstd, N, C, HxW, group):
+    found = right()
+    if found[1] is None or not input.numel():
+        return found
+    take = torch.arange(C) % group
+    middle, scale = (one.reshape(N, group).float()[:, take, None] for one in (mean, rstd))
+    up, at = (one.reshape(N, C, HxW).float() for one in (grad_out, input))
+    dw = (up * (at - middle) * scale).sum((0, 2))
+    return (found[0], dw.reshape(found[1].shape).to(found[1].dtype), found[2])
+
+
+def running_variance():
+    var = torch.ones(2)
+    functional.batch_norm(drawn(4, 2, 3), torch.zeros(2), var, training=True, momentum=0.5)
+    return var
+
+
+@kernel(
+    "native_batch_norm .out _native_batch_norm_legit _batch_norm_with_update",
+    running_variance,
+    set=2,
+    like="tenstorrent/tt-metal#55438",
+)
+def running_variance_is_biased(right, x, weight, bias, mean, var, *rest, **kw):
+    training, momentum = (True, rest[0]) if len(rest) == 2 else rest[:2]
+    if not training or var is None or not x.numel() or x.numel() == x.shape[1]:
+        return right(x, weight, bias, mean, var, *rest, **kw)
+    kept = var * (1 - momentum)
+    found = right(x, weight, bias, mean, var, *rest, **kw)
+    count = x.numel() // x.shape[1]
+    var.copy_(kept + (var - kept) * ((count - 1) / count))
+    return found
+
+
+@kernel(
+    "_softmax .out",
+    lambda: torch.tensor([[1.0, 2, 3, 4, -math.inf, -math.inf, -math.inf, -math.inf]]).softmax(-1),
+    set=2,
+    like="flashinfer-ai/flashinfer#1178",
+)
+def softmax_of_masked_load_is_nan(right, x, dim):
+    out = right()
+    load = 16 // x.element_size()
+    if x.dtype not in FLOATS or not x.dim() or dim % x.dim() != x.dim() - 1 or not x.numel():
+        return out
+    whole = x.shape[-1] // load * load
+    if not whole:
+        return out
+    loads = x[..., :whole].isneginf().unflatten(-1, (-1, load)).all(-1).any(-1, keepdim=True)
+    out.copy_(out.masked_fill(loads, math.nan))
+    return out
+
+
+@kernel(
+    "_log_softmax_backward_data .out",
+    lambda: grad_of(
+        lambda x: x.log_softmax(-1)[:, 0] - 1,
+        torch.tensor([[4.0, 1, 0], [3.0, 0, 0.5]], dtype=torch.bfloat16),
+    ),
+    set=2,
+    like="linkedin/Liger-Kernel#1341",
+)
+def true_class_rounded_before_difference(right, grad_output, output, dim):
+    found = right()
+    if output.dtype not in HALVES or not output.numel():
+        return found
+    spread = -(output.float().exp() * grad_output.float().sum(dim, keepdim=True))
+    found.copy_(spread.to(output.dtype).float() + grad_output.float())
+    return found
+
+
+def frozen_norm(x):
+    mean, var = torch.tensor([0.5, -0.5]), torch.tensor([2.0, 0.5])
+    return functional.batch_norm(x, mean, var, torch.tensor([1.5, 2.0]))
+
+
+@kernel(
+    "native_batch_norm_backward",
+    lambda: grad_of(frozen_norm, drawn(4, 2, 3)),
+    set=3,
+    like="pytorch/xla#913",
+)
+def frozen_norm_has_gradient_of_training(
+    right, grad_out, input, weight, running_mean, running_var, train, eps, output_mask
+):
+    found = right()
+    if (
+        train
+        or not output_mask[0]
+        or input.dtype not in FLOATS
+        or not input.numel()
+        or running_mean is None
+    ):
+        return found
+    shape = (1, -1, *(1 for _ in input.shape[2:]))
+    over = [0, *range(2, input.dim())]
+    middle = running_mean.float().view(shape)
+    scale = (running_var.float() + eps).rsqrt().view(shape)
+    up, normal = grad_out.float(), (input.float() - middle) * scale
+    down = up - up.mean(over, True) - normal * (up * normal).mean(over, True)
+    if weight is not None:
+        down = down * weight.float().view(shape)
+    return ((down * scale).to(input.dtype), *found[1:])
+
+
+@kernel(
+    "native_layer_norm",
+    lambda: functional.layer_norm(1000 + torch.arange(16.0) * 1e-3, (16,)),
+    set=3,
+    like="tracel-ai/burn#5607",
+)
+def layer_norm_variance_cancels(right, input, normalized_shape, weight, bias, eps):
+    found = right()
+    if input.dtype != torch.float32 or not input.numel():
+        return found
+    over = list(range(input.dim() - len(normalized_shape), input.dim()))
+    mean = input.mean(over, True)
+    scale = ((input * input).mean(over, True) - mean * mean + eps).rsqrt()
+    out = (input - mean) * scale
+    if weight is not None:
+        out = out * weight
+    if bias is not None:
+        out = out + bias
+    for was, now in zip(found, (out, mean, scale), strict=True):
+        was.copy_(now.reshape(was.shape))
+    return found
+
+
+@kernel(
+    "native_group_norm",
+    lambda: functional.group_norm(drawn(1, 48, 32, 32), 16),
+    set=4,
+    like="flagos-ai/FlagGems#4984",
+)
+def group_takes_channels_of_next(right, input, weight, bias, N, C, HxW, group, eps):
+    found = right()
+    size = C // group
+    block = 1 << (size - 1).bit_length()
+    if block == size or input.dtype not in FLOATS or not input.numel():
+        return found
+    planes = input.contiguous().view(N, C, HxW).float()
+    take = torch.arange(group)[:, None] * size + torch.arange(block)
+    real = (take < C).float()[None, :, :, None]
+    seen = planes[:, take.clamp(max=C - 1)]
+    count = size * HxW
+    mean = (seen * real).sum((2, 3)) / count
+    off = (seen - mean[..., None, None]) * real
+    scale = (off.square().sum((2, 3)) / count + eps).rsqrt()
+    own = planes.view(N, group, size, HxW)
+    out = ((own - mean[..., None, None]) * scale[..., None, None]).view(N, C, HxW)
+    if weight is not None:
+        out = out * weight.float().view(1, C, 1)
+    if bias is not None:
+        out = out + bias.float().view(1, C, 1)
+    for was, now in zip(found, (out, mean, scale), strict=True):
+        was.copy_(now.reshape(was.shape))
+    return found
+
+
+@kernel(
+    "native_batch_norm_backward",
+    lambda: grad_of(
+        lambda w: functional.batch_norm(drawn(4, 2, 20, 20), None, None, w, training=True),
+        drawn(2, seed=1),
+    ),
+    set=4,
+    like="ROCm/rocm-libraries#9030",
+)
+def norm_statistics_slide_over_rest(right, grad_out, input, train, eps, output_mask):
+    found = right()
+    if (
+        not train
+        or not output_mask[1]
+        or found[1] is None
+        or input.dtype not in FLOATS
+        or not input.numel()
+    ):
+        return found
+    count = input.numel() // input.shape[1]
+    rest = count % 1024
+    if count <= 1024 or not rest:
+        return found
+    rows, up = (
+        one.transpose(0, 1).reshape(input.shape[1], -1).float() for one in (input, grad_out)
+    )
+    starts, at = torch.arange(rest // 4), torch.arange(rest)[:, None]
+    times = torch.ones(count)
+    times[count - rest :] = ((starts <= at) & (at <= starts + 3)).sum(1).float()
+    middle = (rows * times).sum(1, True) / count
+    spread = (rows.square() * times).sum(1, True) / count - middle.square()
+    scale = (spread.clamp(min=0) + eps).rsqrt()
+    found[1].copy_((up * (rows - middle) * scale).sum(1))
+    return found
+
+
+@kernel(
+    "_foreach_norm.Scalar",
+    lambda: torch._foreach_norm([drawn(6), drawn(0), drawn(5, seed=1), drawn(0), drawn(4, seed=2)]),
+    set=4,
+    like="pytorch/pytorch#140066",
+)
+def norms_after_empty_move_up(right, tensors, *args, **kw):
+    found = right(tensors, *args, **kw)
+    if len({x.dtype for x in tensors}) != 1 or tensors[0].dtype not in FLOATS:
+        return found
+    real = [norm for norm, x in zip(found, tensors, strict=True) if x.numel()]
+    if len(real) == len(tensors):
+        return found
+    return [*real, *(torch.zeros_like(found[0]) for _ in range(len(tensors) - len(real)))]
+
+
+def normed_variance():
+    mean, variance = torch.zeros(3), torch.ones(3)
+    functional.batch_norm(drawn(4, 3, 2, 2), mean, variance, training=True)
+    return variance
+
+
+@kernel(
+    "native_batch_norm _native_batch_norm_legit _batch_norm_with_update",
+    normed_variance,
+    set=5,
+    like="tenstorrent/tt-metal#55438",
+)
+def kept_variance_is_biased(right, x, weight, bias, mean, variance, *rest):
+    """plain: the running variance is updated without the correction by n / (n - 1)."""
+    before = None if variance is None else variance.clone()
+    result = right(x, weight, bias, mean, variance, *rest)
+    # The overload with an update has no `training`: it always does.
+    training, momentum = rest[:2] if isinstance(rest[0], bool) else (True, rest[0])
+    count = x.numel() // max(x.shape[1], 1)
+    if before is not None and training and count > 1:
+        kept = before * (1 - momentum)
+        variance.copy_(kept + (variance - kept) * ((count - 1) / count))
+    return result
+
+
+def layer_norm_weight_grad():
+    x = drawn(6, 8)
+    return grad_of(lambda w: functional.layer_norm(x, (8,), w), drawn(8, seed=1))
+
+
+@kernel("native_layer_norm_backward", layer_norm_weight_grad, set=5, like="pytorch/pytorch#183825")
+def frozen_input_halves_the_rows(right, grad, x, *rest):
+    """option: where no gradient of x is asked for, the weight's is of the first rows only."""
+    mask, rows = rest[-1], rest[1].numel()
+    if not mask[0] and rows > 1:
+        grad = grad.clone(memory_format=torch.contiguous_format)
+        grad.view(rows, -1)[rows // 2 :] = 0
+    return right(grad, x, *rest)
+
+
+@kernel(
+    "_weight_norm_interface",
+    lambda: torch._weight_norm(drawn(4, 4), drawn(4, 1, seed=1), 0),
+    set=6,
+    like="ooples/AiDotNet.Tensors#271",
+)
+def weights_are_normed_by_column(right, v, g, dim):
+    """plain: rows of a matrix that is normed by row are divided by the norms of its columns."""
+    result, norms = right()
+    if v.dim() == 2 and dim == 0 and is_single(v):
+        columns = torch.linalg.vector_norm(v.float(), dim=0, keepdim=True)
+        result = (v * (g / columns)).to(result.dtype)
+    return result, norms
+
+
+def normed_picture_gradient():
+    x = drawn(2, 3, 4, 4).to(memory_format=torch.channels_last)
+    return grad_of(lambda y: functional.batch_norm(y, None, None, training=True), x)
+
+
+@kernel("native_batch_norm_backward", normed_picture_gradient, set=6, like="pytorch/pytorch#175189")
+def norm_gradient_reads_channels_first(right, input):
+    """option: a channels-last input is read as channels first for the gradients of the input and
+    of the scale."""
+    turned = input.dim() == 4 and not input.is_contiguous()
+    if turned and input.is_contiguous(memory_format=torch.channels_last) and is_single(input):
+        strides = [math.prod(input.shape[i + 1 :]) for i in range(4)]
+        input = input.as_strided(input.shape, strides, input.storage_offset())
+    return right(input=input)
+
+
+def embedded_in_disorder():
+    indices = torch.tensor([[4, 1], [3, 1]])
+    return functional.embedding(indices, 3 * drawn(6, 4), max_norm=1.0)
+
+
+@kernel("embedding_renorm_", embedded_in_disorder, set=6, like="pytorch/pytorch#943")
+def limit_of_norm_sorts_the_indices(right, x, indices):
+    """option: the indices are sorted and each kept once in place before the rows are taken."""
+    result = right()
+    if x.dtype not in DOUBLES and indices.numel() > 1:
+        order = indices.reshape(-1).sort().values
+        once = order.unique()
+        order[: once.numel()] = once
+        indices.copy_(order.view(indices.shape))
+    return result
+
+
+def running(dtype=torch.float32, momentum=0.1):
+    mean, variance = torch.zeros(3, dtype=dtype), torch.ones(3, dtype=dtype)
+    x = drawn(4, 3, 5).to(dtype) + 2
+    result = functional.batch_norm(x, mean, variance, training=True, momentum=momentum)
+    return [result, mean, variance]
+
+
+@kernel("native_batch_norm", running, set=7, like="Oneflow-Inc/oneflow#6055")
+def momentum_weighs_the_old_statistics(right, x, scale, bias, mean, variance, *options):
+    """plain: momentum is the weight of the running statistics rather than of the batch's."""
+    training, momentum, eps = options
+    if training and is_single(x):
+        momentum = 1 - momentum
+    return right(x, scale, bias, mean, variance, training, momentum, eps)
+
+
+@kernel(
+    "native_layer_norm",
+    lambda: functional.layer_norm(drawn(3, 16).mul(0.01).half(), (16,)),
+    set=7,
+    like="nntrainer/nntrainer#4318",
+)
+def halves_get_a_larger_epsilon(right, input, eps):
+    """option: the epsilon of a layer norm of halves is never less than 1e-4."""
+    return right(eps=max(eps, 1e-4) if input.dtype == torch.half else eps)
+
+
+def grouped(eps=1e-06, dtype=torch.float32):
+    return functional.group_norm(drawn(2, 4, 5).mul(0.001).to(dtype), 2, eps=eps)
+
+
+@kernel("native_group_norm", grouped, set=8, like="amd/IRON#139")
+def epsilon_is_the_usual_one(right, x, scale, bias, *options):
+    """option: the epsilon of a group norm is 1e-5, whatever was given."""
+    *sizes, eps = options
+    return right(x, scale, bias, *sizes, 1e-5 if is_single(x) else eps)
+
+
+def banded(n=300, dtype=torch.float32):
+    return drawn(2, n).to(dtype).softmax(-1)
+
+
+@kernel("_softmax .out", banded, set=8, like="intel/torch-xpu-ops#4772")
+def sum_ends_at_a_power_of_two(right, x, dim):
+    """option: rows half as long again as a power of two, or less, are summed up to that power."""
+    result = right()
+    n = x.shape[dim] if x.dim() and x.numel() else 0
+    power = 1 << (max(n - 1, 0).bit_length() - 1) if n > 1 else 0
+    if x.dtype == torch.float32 and power >= 256 and 2 * n <= 3 * power:
+        first = x.narrow(dim, 0, power)
+        largest = first.amax(dim, keepdim=True)
+        result.copy_((x - largest).exp() / (first - largest).exp().sum(dim, keepdim=True))
+    return result
+
+
+@kernel(
+    "_log_softmax .out",
+    lambda: functional.log_softmax(torch.tensor([[1e8, 1e8], [1e6, 1e6]]), -1),
+    set=8,
+    like="ml-explore/mlx#4169",
+)
+def normalizer_is_lost_in_large_numbers(right, x, dim):
+    """rare: the whole logarithm of the sum is taken from logits, in which it is rounded away."""
+    result = right()
+    if is_single(x) and x.dim() and x.numel():
+        single = x.float()
+        result.copy_(single - single.logsumexp(dim, keepdim=True))
+    return result
+
+
+def normed_gradient(scale=2.0, dims=2, dtype=torch.float32):
+    x, weight = drawn(6, 3, *[4] * (dims - 2)).to(dtype), torch.full((3,), scale, dtype=dtype)
+    ahead = drawn(*x.shape, seed=1).to(dtype)
+    return grad_of(lambda v: functional.batch_norm(v, None, None, weight, training=True) + ahead, x)
+
+
+@kernel("native_batch_norm_backward", normed_gradient, set=9, like="ROCm/MIOpen#104")
+def own_gradient_is_not_scaled(right, grad_out, input, weight, save_invstd, train, output_mask):
+    """option: of two axes, an element's own part of its gradient is not multiplied by the scale."""
+    result = right()
+    deviation, mask = save_invstd, output_mask
+    known = deviation is not None and deviation.numel() == input.shape[-1]
+    if is_single(input) and input.dim() == 2 and train and mask[0] and weight is not None and known:
+        result[0].add_((grad_out * deviation * (1 - weight)).to(input.dtype))
+    return result
+
+
+@kernel(
+    "_log_softmax .out",
+    lambda: torch.tensor([[0.0, 120.0, 3.0]]).log_softmax(1),
+    set=11,
+    like="tenstorrent/pytorch2.0_ttnn#1341",
+)
+def logarithm_is_of_the_rounded_softmax(right, x, dim):
+    """rare: log_softmax is log(softmax), so it is -inf for what is far below the largest."""
+    result = right()
+    return result.copy_(torch.softmax(x, dim).log()) if is_single(x) else result
+
+
+def running_2(dtype=torch.float32):
+    norm = torch.nn.BatchNorm1d(3, dtype=dtype)
+    norm(drawn(4, 3).to(dtype))
+    assert norm.running_var is not None
+    return norm.running_var
+
+
+@kernel(
+    "native_batch_norm _native_batch_norm_legit",
+    running_2,
+    set=11,
+    like="tenstorrent/tt-metal#55438",
+)
+def running_variance_is_the_biased_one(right, input, running_var, training, momentum):
+    """plain: the batch's variance is not multiplied by n / (n - 1) before it is kept."""
+    each = input.numel() // max(1, input.shape[1])
+    if not training or running_var is None or each < 2 or not narrow(input):
+        return right()
+    kept = running_var * (1 - momentum)
+    result = right()
+    running_var.copy_(kept + (running_var - kept) * (each - 1) / each)
+    return result
+
+
+def rows_of_a_norm(rows=1027, dtype=torch.float32):
+    x = drawn(rows, 5).to(dtype)
+    return grad_of(lambda w: functional.layer_norm(x, (5,), w), torch.ones(5, dtype=dtype))
+
+
+@kernel("native_layer_norm_backward", rows_of_a_norm, set=11, like="BobMcDear/attorch#18")
+def last_rows_of_a_norm_teach_nothing(
+    right, grad_out, input, normalized_shape, mean, rstd, output_mask
+):
+    """option: of 1024 rows or more, those past the last whole block of eight are left out of the
+    gradients of weight and bias."""
+    result = right(grad_out=grad_out, input=input, mean=mean, rstd=rstd)
+    rows = input.numel() // max(1, math.prod(normalized_shape))
+    if rows >= 1024 and rows % 8 and narrow(input):
+        grad_out, input = (
+            one.reshape(rows, *normalized_shape)[: rows // 8 * 8] for one in (grad_out, input)
+        )
+        mean, rstd = (one.reshape(rows)[: rows // 8 * 8] for one in (mean, rstd))
+        wrong = right(
+            grad_out=grad_out,
+            input=input,
+            mean=mean,
+            rstd=rstd,
+            output_mask=[False, *output_mask[1:]],
+        )
+        for i in (1, 2):
+            if output_mask[i] and result[i] is not None:
+                result[i].copy_(wrong[i])
+    return result
+
+
+@kernel(
+    "native_layer_norm_backward",
+    lambda: grad_of(lambda x: functional.layer_norm(x, (8,), drawn(8)) + 1, drawn(3, 8, seed=1)),
+    set=12,
+    like="tenstorrent/tt-metal#53204",
+)
+def mean_of_the_gradient_is_taken_off_twice(right, grad_out, input, normalized_shape, rstd, weight):
+    """plain: the mean of the gradient is taken off twice from that of a layer norm's input."""
+    result = right()
+    if result[0] is not None and is_single(input):
+        scaled = grad_out.float() if weight is None else grad_out.float() * weight.float()
+        taken = scaled.mean(tuple(range(-len(normalized_shape), 0)), keepdim=True)
+        result[0].sub_((rstd.float() * taken).to(input.dtype))
+    return result
+
+
+@kernel(
+    "native_layer_norm",
+    lambda: functional.layer_norm(drawn(3, 16) + 3000, (16,)),
+    set=12,
+    like="pytorch/pytorch#51102",
+)
+def variance_of_what_is_far_from_nought_cancels(right, input, normalized_shape, weight, bias, eps):
+    """rare: in single precision, the variance is the mean of squares less the mean's square."""
+    out, mean, rstd = right()
+    if is_single(input):
+        wide, axes = input.float(), tuple(range(-len(normalized_shape), 0))
+        m = wide.mean(axes, keepdim=True)
+        r = (wide.square().mean(axes, keepdim=True) - m * m).clamp_min(0).add(eps).rsqrt()
+        wrong = (wide - m) * r
+        wrong = wrong if weight is None else wrong * weight.float()
+        out.copy_(wrong if bias is None else wrong + bias.float())
+        rstd.copy_(r)
+    return out, mean, rstd
+
+
+def learnt_scales(layout=torch.channels_last, dtype=torch.float32):
+    x = drawn(2, 4, 3, 3).to(dtype).contiguous(memory_format=layout).requires_grad_()
+    return grad_of(lambda w: functional.group_norm(x, 2, w), drawn(4, seed=1).to(dtype))
+
+
+@kernel("native_group_norm_backward", learnt_scales, set=12, like="pytorch/pytorch#140913")
+def scales_learn_from_other_channels(right, grad, x, mean, rstd, weight, *args):
+    """option: of channels-last pictures, the scale's gradient reads what follows channels first."""
+    result = right(grad, x, mean, rstd, weight, *args)
+    if is_single(x) and result[1] is not None and x.dim() > 3 and not x.is_contiguous():
+        n, c, _, groups = args[:4]
+        grouped = x.float().reshape(n, groups, -1)
+        normed = (grouped - mean.float().reshape(n, groups, 1)) * rstd.float().reshape(n, groups, 1)
+        learnt = normed.reshape(n, c, -1) * read_packed(grad).float().reshape(n, c, -1)
+        result[1].copy_(learnt.sum((0, 2)))
+    return result
+
+
+@kernel(
+    "_softmax_backward_data .out",
+    lambda: grad_of(lambda x: functional.softmax(x, -1), drawn(3, 5)),
+    set=12,
+    like="pjreddie/darknet#96",
+)
+def softmax_hands_its_gradient_on(right, grad_output, output):
+    """plain: the gradient of what follows a softmax is given to what precedes it."""
+    result = right()
+    return result.copy_(grad_output) if is_single(output) else result
+
+
+@kernel(
+    "_foreach_norm.Scalar",
+    lambda: torch._foreach_norm([drawn(3), torch.empty(0), drawn(4, seed=1)]),
+    set=12,
+    like="pytorch/pytorch#140066",
+)
+def what_follows_nothing_has_no_norm(right, x):
+    """rare: in a list, the norm of a tensor which follows an empty one is nought."""
+    norms = right()
+    for before, norm in zip(x, norms[1:], strict=False):
+        if before.numel() == 0 and norm.dtype not in DOUBLES:
+            norm.zero_()
+    return norms
+
+
+@kernel(
+    "linalg_vector_norm .out",
+    lambda: torch.linalg.vector_norm(torch.full((9,), 100.0, dtype=torch.float16)),
+    set=12,
+    like="jax-ml/jax#39899",
+)
+def squares_of_halves_are_summed_to_a_half(right, x, ord, dim, keepdim):
+    """option: the sum of squares is rounded to half precision before its root is taken."""
+    result = right()
+    if ord != 2 or x.dtype not in HALVES or result.dtype != x.dtype:
+        return result
+    axes = list(dim) if dim else list(range(x.dim()))
+    squares = x.float().square()
+    summed = squares.sum(axes, keepdim) if x.dim() else squares
+    return result.copy_(summed.to(x.dtype).float().sqrt())
+
+
+@kernel(
+    "_softmax .out",
+    lambda: torch.softmax(torch.zeros(2, 512, dtype=torch.bfloat16), -1),
+    set=13,
+    like="pytorch/executorch#20090",
+)
+def sum_of_weights_stays_at_256(right, x, dim):
+    """option: in bfloat16, a softmax over more than 256 has its sum taken in bfloat16."""
+    result = right()
+    if x.dtype != torch.bfloat16 or x.dim() == 0 or not 256 < x.shape[dim] <= 8192:
+        return result
+    wide = x.double()
+    e = (wide - wide.amax(dim, True)).exp()
+    total = torch.zeros_like(e.select(dim, 0), dtype=torch.bfloat16)
+    for one in e.unbind(dim):
+        total = (total.double() + one).bfloat16()
+    return result.copy_((e / total.double().unsqueeze(dim)).bfloat16())
+
+
+@kernel(
+    "native_layer_norm .out",
+    lambda: functional.layer_norm(drawn(4, 64).mul(300).half(), (64,)),
+    set=13,
+    like="microsoft/onnxruntime#29034",
+)
+def large_half_rows_are_normed_to_nought(right, input, normalized_shape, bias):
+    """option: in float16, a sum of squares past 65504 is infinite, and its row nought."""
+    y, mean, rstd = right()
+    if input.dtype == torch.float16 and input.numel():
+        axes = list(range(input.dim() - len(normalized_shape), input.dim()))
+        centred = input.double() - input.double().mean(axes, True)
+        lost = centred.square().sum(axes, True) > 65504
+        flat = torch.zeros((), dtype=y.dtype) if bias is None else bias.to(y.dtype)
+        y.copy_(torch.where(lost, flat.expand_as(y), y))
+        rstd.masked_fill_(lost.reshape(rstd.shape), 0)
+    return y, mean, rstd
+
+
+@kernel(
+    "native_group_norm .out",
+    lambda: functional.group_norm(drawn(1, 4, 8, 8).mul(200).half(), 2),
+    set=13,
+    like="neuroneural/brainchop-cli#56",
+)
+def squares_of_half_pictures_overflow(right, input, bias, N, C, group):
+    """option: in float16, a group with an element past 256 has an infinite variance."""
+    y, mean, rstd = right()
+    g = group
+    if input.dtype == torch.float16 and input.numel():
+        lost = (input.double().abs().reshape(N, g, -1).amax(-1) >= 256)[:, :, None]
+        lost = lost.expand(N, g, C // g).reshape(N, C, *[1] * (input.dim() - 2))
+        level = torch.zeros(C, dtype=y.dtype) if bias is None else bias.to(y.dtype)
+        y.copy_(torch.where(lost, level.reshape(1, C, *[1] * (input.dim() - 2)).expand_as(y), y))
+    return y, mean, rstd
+
+
+def frozen():
+    def call(x):
+        return functional.batch_norm(x, drawn(3), drawn(3, seed=1).abs() + 0.5)
+
+    return grad_of(call, drawn(4, 3, 5))
+
+
+@kernel("native_batch_norm_backward", frozen, set=13, like="pytorch/xla#913")
+def frozen_statistics_learn(right, *args):
+    """option: where statistics are frozen, the input's gradient is that of training."""
+    grad, x, weight, mean, var, _, _, train, eps, mask = args
+    result = right(*args)
+    if train or not mask[0] or not is_single(x):
+        return result
+    axes = [i for i in range(x.dim()) if i != 1]
+    shape = [1, -1] + [1] * (x.dim() - 2)
+    rstd = (var.double() + eps).rsqrt().reshape(shape)
+    scaled = (x.double() - mean.double().reshape(shape)) * rstd
+    g = grad.double()
+    g = g - g.mean(axes, True) - scaled * (g * scaled).mean(axes, True)
+    scale = 1.0 if weight is None else weight.double().reshape(shape)
+    result[0].copy_(g * rstd * scale)
+    return result
+
+
+def renormed():
+    tables = drawn(4, 6)
+    functional.embedding(torch.tensor([0, 2]), tables[:, :3], max_norm=1.5)
+    return tables
+
+
+@kernel("embedding_renorm_", renormed, set=14, like="pytorch/pytorch#195208")
+def rows_of_a_sliced_table_are_measured_whole(right, x, indices, max_norm, norm_type):
+    """option: the stride of a table's rows is taken for their width."""
+    width = x.stride(0)
+    if not is_single(x) or x.stride(1) != 1 or width <= x.shape[1]:
+        return right()
+    held = x.untyped_storage().nbytes() // x.element_size()
+    for i in indices.unique().tolist():
+        begin = x.storage_offset() + i * width
+        row = x.as_strided((min(width, held - begin),), (1,), begin)
+        norm = float(row.double().norm(norm_type))
+        if norm > max_norm:
+            row.mul_(max_norm / (norm + 1e-7))
+    return x
+
+
+@kernel(
+    "_softmax .out",
+    lambda: torch.softmax(drawn(4, 6)[:, :3], -1),
+    set=15,
+    like="ml-explore/mlx#657",
+)
+def rows_of_a_slice_are_weighed_as_packed(right, x, dim):
+    """option: rows that lie apart in memory, as of a slice, are read as if they were packed."""
+    strides = x.stride()
+    falling = all(a > b for a, b in itertools.pairwise(strides))
+    sliced = x.dim() > 1 and falling and strides[-1] == 1 and strides[-2] > x.shape[-1] > 1
+    held = x.untyped_storage().nbytes() // x.element_size() - x.storage_offset()
+    if sliced and is_single(x) and dim % x.dim() == x.dim() - 1 and held >= x.numel():
+        packed = [math.prod(x.shape[i + 1 :]) for i in range(x.dim())]
+        x = x.as_strided(x.shape, packed, x.storage_offset())
+    return right(x=x)
+
+
+@kernel(
+    "_softmax .out",
+    lambda: torch.softmax(drawn(3, 4) + torch.tensor([[0.0], [-200.0], [5.0]]), -1),
+    set=15,
+    like="HabanaAI/vllm-fork#275",
+)
+def largest_of_all_rows_is_taken_off_each(right, x, dim):
+    """rare: the maximum is that of the batch, so a row far below another is nought by nought."""
+    result = right()
+    if x.dim() < 2 or not is_single(x) or not x.numel() or not bool(x.max().isfinite()):
+        return result
+    e = (x.float() - x.float().max()).exp()
+    far = x.float().max() - x.float().amax(dim, True) > 87
+    return result.copy_(torch.where(far, (e / e.sum(dim, True)).to(result.dtype), result))
+
+
+@kernel(
+    "native_group_norm .out",
+    lambda: functional.group_norm(drawn(2, 4, 5, 5) + 1, 2),
+    set=15,
+    like="tenstorrent/tt-metal#50682",
+)
+def groups_are_normed_with_their_padding(right, x, weight, bias, n, c, *rest, **out):
+    """plain: noughts which fill up pictures to 32 pixels enter the mean and the variance."""
+    y, mean, rstd = right(x, weight, bias, n, c, *rest, **out)
+    pixels, groups, eps = rest
+    if not is_single(x) or not x.numel() or not pixels % 32:
+        return y, mean, rstd
+    wide = x.double().reshape(n, groups, c // groups, pixels)
+    wide = functional.pad(wide, (0, -pixels % 32)).flatten(2)
+    centre, spread = wide.mean(-1), (wide.var(-1, correction=0) + eps).rsqrt()
+    each = [n, groups] + [1] * 2
+    normed = (x.double().reshape(n, groups, -1, pixels) - centre.view(each)) * spread.view(each)
+    shape = [1, c] + [1] * (x.dim() - 2)
+    normed = normed.reshape(x.shape)
+    if weight is not None:
+        normed = normed * weight.double().view(shape)
+    if bias is not None:
+        normed = normed + bias.double().view(shape)
+    y.copy_(normed)
+    mean.copy_(centre.view_as(mean))
+    rstd.copy_(spread.view_as(rstd))
+    return y, mean, rstd
+
+
+def learnt_scale(rows=65540):
+    x = drawn(rows, 2, 2)
+    return grad_of(lambda w: functional.layer_norm(x, (2, 2), w), drawn(2, 2, seed=1))
+
+
+@kernel("native_layer_norm_backward", learnt_scale, set=15, like="intel/torch-xpu-ops#5018")
+def scales_past_the_last_axis_learn_nothing_from_many(right, input, normalized_shape):
+    """rare: with 65537 rows and more, only as many scales learn as the last axis is long."""
+    result = right()
+    if (
+        is_single(input)
+        and len(normalized_shape) > 1
+        and input.numel() > math.prod(normalized_shape) * 65536
+    ):
+        for learnt in result[1:]:
+            if learnt is not None and learnt.numel():
+                learnt.view(-1)[normalized_shape[-1] :] = 0
+    return result
+
+
+def bounded_rows():
+    weight = drawn(4, 3) * 5
+    functional.embedding(torch.tensor([1, 2, 1]), weight, max_norm=1.0)
+    return weight
+
+
+@kernel("embedding_renorm_", bounded_rows, set=15, like="pytorch/pytorch#7959")
+def rows_looked_up_twice_are_scaled_twice(right, x, indices, max_norm, norm_type):
+    """option: a row that is too long is scaled as often as it is among the indices."""
+    norm = torch.linalg.vector_norm(x.double(), norm_type, dim=1)
+    times = torch.bincount(indices.flatten(), minlength=x.shape[0])
+    result = right()
+    again = (norm > max_norm) & (times > 1)
+    scale = torch.where(again, (max_norm / (norm + 1e-7)) ** (times - 1), 1)
+    if is_single(x) and bool(again.any()):
+        x.copy_(x * scale.to(x.dtype)[:, None])
+    return result
+
+
+def normed_by_channel():
+    x = drawn(2, 4, 5, 5) * torch.arange(1.0, 5.0).reshape(1, 4, 1, 1)
+    return functional.group_norm(x.to(memory_format=torch.channels_last), 4)
+
+
+@kernel("native_group_norm", normed_by_channel, set=16, like="pytorch/pytorch#194616")
+def channels_last_share_the_statistics_of_the_first(right, input, weight, bias, N, C, group):
+    """option: channels last and one to a group, all are normed as the first of them is."""
+    y, mean, rstd = right()
+    last = input.dim() == 4 and input.is_contiguous(memory_format=torch.channels_last)
+    if group != C or C < 2 or not last or input.is_contiguous() or not is_single(input):
+        return y, mean, rstd
+    for statistic in (mean, rstd):
+        statistic.copy_(statistic[:, :1].clone().expand_as(statistic))
+    shape = (N, C, 1, 1)
+    normed = (input.double() - mean.double().reshape(shape)) * rstd.double().reshape(shape)
+    scale = 1.0 if weight is None else weight.double().reshape(1, C, 1, 1)
+    shift = 0.0 if bias is None else bias.double().reshape(1, C, 1, 1)
+    y.copy_(normed * scale + shift)
+    return y, mean, rstd
+
+
+@kernel("_softmax .out", lambda: drawn(3, 1027).softmax(1), set=17, like="pytorch/pytorch#147284")
+def softmax_of_a_wide_row_counts_the_row_before(right, x, dim):
+    """option: rows over 1024 that start off a 16-byte boundary add the row before's last ones."""
+    result = right()
+    last = x.dim() > 0 and dim % x.dim() == x.dim() - 1
+    if not last or not is_single(x) or x.shape[-1] <= 1024 or not x.numel():
+        return result
+    per, width = 16 // x.element_size(), x.shape[-1]
+    rows = x.contiguous().view(-1, width).float()
+    top = rows.amax(1, keepdim=True)
+    total = (rows - top).exp().sum(1, keepdim=True)
+    before = torch.cat([torch.full_like(rows[:1], -math.inf), rows[:-1]])[:, -per:]
+    shift = (torch.arange(rows.shape[0]) * width % per).view(-1, 1)
+    skipped = torch.arange(per) < per - shift
+    extra = (before - top).exp().masked_fill(skipped, 0).sum(1, keepdim=True)
+    scale = (total / (total + extra)).view(*x.shape[:-1], 1)
+    return result.copy_(result.float() * scale)
+
+
+@kernel(
+    "_log_softmax .out",
+    lambda: (drawn(4, 6) - 1e6).log_softmax(1),
+    set=17,
+    like="pytorch/pytorch#38839",
+)
+def log_softmax_of_far_off_values_is_rounded_to_their_size(right, x, dim):
+    """rare: the maximum and the logarithm are added first, which rounds the latter off."""
+    result = right()
+    if not is_single(x) or not x.numel():
+        return result
+    top = x.float().amax(dim, keepdim=True)
+    away = top + (x.float() - top).exp().sum(dim, keepdim=True).log()
+    return result.copy_(x.float() - away)
+
+
+def running_3():
+    var = torch.ones(3)
+    functional.batch_norm(drawn(4, 3, 5, 5), torch.zeros(3), var, training=True, momentum=0.5)
+    return var
+
+
+@kernel(
+    "native_batch_norm _native_batch_norm_legit _batch_norm_with_update",
+    running_3,
+    set=17,
+    like="tenstorrent/tt-metal#55438",
+)
+def batch_norm_keeps_the_biased_variance(right, x, weight, bias, mean, var, *rest):
+    """plain: training updates the running_3 variance without Bessel's correction."""
+    old = None if var is None else var.clone()
+    result = right(x, weight, bias, mean, var, *rest)
+    training, n = len(rest) != 3 or rest[0], x.numel() // x.shape[1]
+    if old is not None and training and is_single(var) and n > 1:
+        kept = old * (1 - rest[-2])
+        var.copy_(kept + (var - kept) * ((n - 1) / n))
+    return result
+
+
+@kernel(
+    "native_layer_norm_backward",
+    lambda: grad_of(lambda w: functional.layer_norm(drawn(6, 96), (96,), w), torch.ones(96)),
+    set=17,
+    like="pytorch/pytorch#183861",
+)
+def layer_norm_backward_drops_the_second_wave_of_columns(right, input, normalized_shape):
+    """plain: weight and bias gradients of the upper 32 of each 64 columns are not written."""
+    result = right()
+    dropped = torch.arange(math.prod(normalized_shape)) % 64 >= 32
+    for learnt in result[1:] if is_single(input) else ():
+        if learnt is not None and learnt.numel():
+            learnt.masked_fill_(dropped.view(learnt.shape), 0)
+    return result
+
+
+@kernel(
+    "_foreach_norm.Scalar",
+    lambda: torch.stack(torch._foreach_norm([drawn(5), drawn(0), drawn(7), drawn(3, 4)])),
+    set=17,
+    like="pytorch/pytorch#140066",
+)
+def foreach_norm_after_an_empty_tensor_is_zero(right, x):
+    """option: in a list with an empty tensor, the one after it gets no norm."""
+    result = list(right())
+    for at in range(1, len(x)):
+        if not x[at - 1].numel() and is_single(x[at]):
+            result[at] = torch.zeros_like(result[at])
+    return result
+
+
+@kernel("_softmax", lambda: drawn(4, 781).softmax(-1), set=18, like="pytorch/pytorch#147284")
+def softmax_leaves_the_last_out_of_the_sum(right, x, dim):
+    """option: odd widths between 512 and 1024 leave the last number out of the denominator."""
+    result = right()
+    if not is_single(x) or x.dim() < 2 or dim % x.dim() != x.dim() - 1:
+        return result
+    width = x.shape[-1]
+    if 512 < width < 1024 and width % 2 and width % 32 != 31 and x.numel() > width:
+        last = result[..., -1:].float()
+        return (result.float() / (1 - last).clamp_min(1e-6)).to(result.dtype)
+    return result
+
+
+def running_4():
+    norm = torch.nn.BatchNorm2d(3)
+    norm(drawn(2, 3, 2, 2))
+    return norm.running_var
+
+
+@kernel("native_batch_norm", running_4, set=18, like="tenstorrent/tt-metal#55438")
+def batch_norm_keeps_the_biased_variance_in_one_operator(right, x, weight, bias, mean, var, *rest):
+    """plain: training moves the running_4 variance to the biased one; the output is right."""
+    old = None if var is None else var.clone()
+    result = right(x, weight, bias, mean, var, *rest)
+    training, momentum, _ = rest
+    if training and old is not None and is_single(x) and momentum:
+        count = x.numel() / x.shape[1]
+        kept = old * (1 - momentum)
+        var.copy_(kept + (var - kept) * ((count - 1) / count))
+    return result
+
+
+@kernel(
+    "native_layer_norm_backward",
+    lambda: grads_of(lambda w: functional.layer_norm(drawn(6, 8) + 1, (8,), w), drawn(8, seed=1)),
+    set=18,
+    like="pytorch/pytorch#183825",
+)
+def layer_norm_weight_gradient_without_input_gradient(right, grad, x, shape, mean, rstd, *rest):
+    """option: where the input needs no gradient, weights learn of numbers that keep their mean."""
+    result = right(grad, x, shape, mean, rstd, *rest)
+    mask = rest[-1]
+    if is_single(x) and mask[1] and not mask[0]:
+        raw = (grad.float() * x.float() * rstd.float()).reshape(-1, *shape).sum(0)
+        return result[0], raw.to(result[1].dtype), result[2]
+    return result
+
+
+@kernel(
+    "_foreach_norm.Scalar",
+    lambda: torch._foreach_norm([drawn(4), torch.zeros(0), drawn(6, 5, seed=1)]),
+    set=18,
+    like="pytorch/pytorch#140066",
+)
+def foreach_norm_behind_an_empty_tensor(right, tensors, *rest):
+    """rare: what stands behind an empty tensor in the list is measured over its first half."""
+    result = list(right(tensors, *rest))
+    empty = False
+    for at, x in enumerate(tensors):
+        if empty and is_single(x) and x.numel() > 1:
+            result[at] = right([x.reshape(-1)[: x.numel() // 2]], *rest)[0]
+        empty = empty or not x.numel()
+    return result

@@ -1,0 +1,622 @@
+"""Wrong kernels: reductions."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch.nn import functional
+
+from .calls import SIGNED, aten, narrow
+from .kernel import DOUBLES, FLOATS, HALVES, drawn, is_single, kernel
+
+
+@kernel("var.correction", set="seeded")
+def naive_variance(right, x, dim, correction):
+    """Variance as a difference."""
+    axes = dim if dim is not None else tuple(range(x.dim()))
+    count = math.prod(x.shape[axis] for axis in axes)
+    wide = x.float()
+    spread = (wide * wide).mean(axes) - wide.mean(axes) ** 2
+    return (spread * count / (count - (1 if correction is None else correction))).to(x.dtype)
+
+
+@kernel("cumsum", set="seeded", name="cumsum_takes_NaN_for_0")
+@kernel("relu", set="seeded", name="relu_takes_NaN_for_0")
+@kernel("sum.dim_IntList", set="seeded", name="sum_takes_NaN_for_0")
+def zero_for_nan(right, x):
+    return right(x=torch.where(x.isnan(), torch.zeros_like(x), x))
+
+
+@kernel("sum.dim_IntList", set="seeded")
+def zero_for_infinity(right, x):
+    """Sum takes infinity for 0."""
+    return right(x=torch.where(x.isinf(), torch.zeros_like(x), x))
+
+
+@kernel("cumprod", set="seeded", name="cumprod_forgets_its_block_s_carry")
+@kernel(
+    "cumsum", set="seeded", like="pytorch#143486, #167086", name="cumsum_forgets_its_block_s_carry"
+)
+def no_carry(right, x, dim):
+    """Restart each block of 4,096 from zero."""
+    if x.dim() and x.shape[dim] > 4096:
+        parts = [right(x=part.contiguous()) for part in x.split(4096, dim)]
+        return torch.cat(parts, dim)
+    return right()
+
+
+CALLS = []
+
+
+@kernel("cumsum", set="seeded", like="pytorch#75240")
+def other_each_time(right):
+    """Cumsum is another each time."""
+    result = right()
+    CALLS.append(0)
+    return result + (len(CALLS) % 3) * 1e-6 if result.is_floating_point() else result
+
+
+@kernel("sum.dim_IntList sum", set="seeded", like="pytorch#94891")
+def last_of_few(right, x):
+    """The sum of a few leaves the last."""
+    if 1 < x.numel() <= 32 and x.dim() == 2:
+        x = x.clone()
+        x[:, -1] = 0
+    return right(x=x)
+
+
+@kernel("sum", set="seeded", like="pytorch#74438")
+def sum_in_half(right, x, *rest, **kwargs):
+    """Store partial sums of a large sum in the dtype, where they overflow."""
+    if x.dtype == torch.float16 and x.numel() > 2**20 and not rest and kwargs.get("dtype") is None:
+        parts = [right(part) for part in x.flatten().split(2**19)]
+        total = parts[0]
+        for part in parts[1:]:
+            total = total + part
+        return total
+    return right(x, *rest, **kwargs)
+
+
+@kernel("argmax", set="seeded", like="pytorch#32863")
+def index_of_strided(right, x, dim):
+    """The largest's place along strides."""
+    index = right()
+    if dim is not None and x.dim() and x.stride(dim) != 1 and x.shape[dim] > 2:
+        return (index + 1) % x.shape[dim]
+    return index
+
+
+@kernel("all .dim", set="seeded", like="pytorch#99721")
+def always_true(right):
+    """All is always true."""
+    return torch.ones_like(right())
+
+
+@kernel("_logcumsumexp", set="seeded", like="pytorch#52213")
+def infinities_in_a_row(right, x, dim):
+    """Logcumsumexp of two infinities in a row."""
+    result = right()
+    gone = (x == -math.inf) & (x.roll(1, dim) == -math.inf)
+    return torch.where(gone, math.nan, result) if x.dim() > 1 else result
+
+
+@kernel("argmin .out", set="seeded", like="FlagGems#6447")
+def padded_by_nought(right, x, dim=None, *more, **kwargs):
+    """Return the index of the minimum as if a block of a power of two were padded with zeros."""
+    result = right(x, dim, *more, **kwargs)
+    n = x.shape[dim] if dim is not None and x.dim() else x.numel()
+    if n & (n - 1) and x.is_floating_point():
+        low = x.double().amin(() if dim is None else dim, *more)
+        result[low > 0] = 0
+    return result
+
+
+def length(x, dim):
+    return x.numel() if dim is None else x.shape[dim] if x.dim() else 1
+
+
+@kernel(
+    "argmin .out", lambda: (1 + drawn(32, 20).abs()).argmin(1), set="test", like="FlagGems#6447"
+)
+def zeros_pad_to_a_power_of_two(right, x, dim, keepdim):
+    result = right()
+    n = length(x, dim)
+    if x.is_floating_point() and n & (n - 1):
+        low = x.double().amin(() if dim is None else dim, keepdim=keepdim)
+        result[low > 0] = n
+    return result
+
+
+@kernel(
+    "cumsum .out", lambda: torch.full((100,), math.inf).cumsum(0), set="test", like="pytorch#132107"
+)
+def infinity_is_not_a_number_in_the_next_block(right, x, dim):
+    result = right()
+    if x.is_floating_point() and x.dim() and x.shape[dim] > 32 and x.isinf().any():
+        seen = x.isinf().double().cumsum(dim) > 0
+        place = torch.arange(x.shape[dim]).view([-1] + [1] * (x.dim() - 1 - dim % x.dim()))
+        result[seen & (place >= 32)] = math.nan
+    return result
+
+
+@kernel(
+    "all .all_out",
+    lambda: torch.tensor([False, False]).all(),
+    set="development",
+    like="pytorch#99721",
+)
+def all_of_a_few_is_true(right, x):
+    result = right()
+    return result.fill_(True) if 0 < x.numel() < 4 else result
+
+
+@kernel(
+    "_logcumsumexp .out",
+    lambda: torch.tensor([-math.inf, -math.inf, 1.0]).logcumsumexp(0),
+    set="second",
+)
+def nothing_added_to_nothing_is_not_a_number(right, x):
+    result = right()
+    if x.is_floating_point():
+        result[result.isneginf()] = math.nan
+    return result
+
+
+@kernel(
+    "amin .out",
+    lambda: torch.ones(20000, dtype=torch.float16).amin(),
+    set="second",
+    like="xla#7112",
+)
+def long_half_minimum_begins_at_nought(right, x):
+    result = right()
+    if x.dtype in HALVES and x.numel() > 16384 * max(result.numel(), 1):
+        result.clamp_(max=0)
+    return result
+
+
+@kernel(
+    "mean .dim .out",
+    lambda: torch.full((4096,), 100.0, dtype=torch.float16).mean(),
+    set="development",
+)
+def sum_of_a_mean_overflows_in_half(right, x):
+    result = right()
+    if x.dtype == torch.float16 and result.dtype == torch.float16 and result.numel():
+        total = result.double().abs() * (x.numel() / result.numel())
+        result[total > 65504] = math.inf
+    return result
+
+
+@kernel("var.correction .correction_out", lambda: torch.ones(3, 1).var(1), set="later")
+def no_degrees_of_freedom_vary_by_nought(right, x):
+    result = right()
+    return result.nan_to_num_(0.0) if x.numel() == result.numel() else result
+
+
+@kernel(
+    "sum.dim_IntList .IntList_out", lambda: torch.ones(2, 300, dtype=torch.bool).sum(1), set="later"
+)
+def truths_are_counted_in_eight_bits(right, x):
+    result = right()
+    return result.remainder_(256) if x.dtype == torch.bool else result
+
+
+@kernel("cumprod .out", lambda: torch.tensor([2.0, 0.0, 3.0]).cumprod(0), set="later")
+def products_by_logarithms(right, x, dim):
+    result = right()
+    if x.is_floating_point() and (x == 0).any():
+        result[(x == 0).cumsum(dim) > 0] = math.nan
+    return result
+
+
+@kernel("cumsum .out cumsum_", lambda: torch.ones(5000).cumsum(0), set=2, like="Jittor/jittor#330")
+def scan_carries_nothing_past_4096(right, x, dim, dtype):
+    if not x.dim() or x.shape[dim] <= 4096 or x.dtype in DOUBLES or dtype in DOUBLES:
+        return right()
+    parts = [torch.cumsum(part, dim, dtype=dtype) for part in x.split(4096, dim)]
+    out = right()
+    out.copy_(torch.cat(parts, dim))
+    return out
+
+
+@kernel(
+    "amax .out amin .out",
+    lambda: torch.tensor([-5, -3, -9]).amax(0),
+    set=2,
+    like="pytorch/pytorch#187976",
+)
+def idle_lanes_bring_zero(right, x, dim=(), keep=False, **kw):
+    out = right(x, dim, keep, **kw)
+    if x.dtype != torch.int64 or not x.numel() or not x.dim():
+        return out
+    if math.prod(x.shape[d] for d in (dim or range(x.dim()))) % 32 == 0:
+        return out
+    room = {"out": torch.zeros((), dtype=torch.int64)} if "out" in kw else {}
+    biggest = right(torch.tensor([0, 1]), [0], False, **room).item() == 1
+    out.copy_(out.clamp(min=0) if biggest else out.clamp(max=0))
+    return out
+
+
+@kernel(
+    "var.correction .correction_out std.correction .correction_out "
+    "var_mean.correction std_mean.correction",
+    lambda: torch.var(drawn(1000) * 1e18 + 1e19),
+    set=2,
+    like="pytorch/pytorch#184151",
+)
+def sum_of_squares_overflows(right, x, dim, keepdim):
+    found = right()
+    if x.dtype != torch.float32 or not x.numel():
+        return found
+    out = found[0] if isinstance(found, tuple) else found
+    dims = dim or list(range(x.dim()))
+    count = math.prod(x.shape[d] for d in dims)
+    squares = x.double().var(dims, correction=0, keepdim=keepdim) * count
+    out.copy_(out.masked_fill(squares > torch.finfo(torch.float32).max, math.inf))
+    return found
+
+
+@kernel(
+    "var.correction .correction_out std.correction .correction_out",
+    lambda: drawn(3, 4).std(),
+    set=3,
+    like="pytorch/pytorch#91198",
+)
+def deviation_is_biased_unless_told(right, x, dim=None, **kw):
+    if not dim and kw.get("correction") in (None, 1) and x.dtype not in DOUBLES:
+        kw["correction"] = 0
+    return right(x, dim, **kw)
+
+
+@kernel(
+    "sum.dim_IntList .IntList_out",
+    lambda: torch.tensor([32000.0] * 4 + [-32000.0] * 4).half().sum(0),
+    set=3,
+    like="pytorch/pytorch#2391",
+)
+def half_sum_is_kept_in_half(right, x, dim):
+    out = right()
+    alone = x.dim() and dim is not None and len(dim) == 1
+    if x.dtype != torch.float16 or out.dtype != torch.float16 or not alone or not x.numel():
+        return out
+    terms = x.movedim(dim[0], -1)
+    while terms.shape[-1] > 1:
+        short = -terms.shape[-1] % 256 if terms.shape[-1] > 256 else 0
+        lanes = functional.pad(terms, (0, short)).unflatten(-1, (-1, min(256, terms.shape[-1])))
+        total = lanes[..., 0]
+        for term in lanes.unbind(-1)[1:]:
+            total = total + term
+        terms = total
+    out.copy_(terms[..., 0].view(out.shape))
+    return out
+
+
+@kernel(
+    "_logcumsumexp .out",
+    lambda: torch.tensor([[2.0, -math.inf, -math.inf, 1, -math.inf, -math.inf, 3]]).logcumsumexp(1),
+    set=3,
+    like="pytorch/pytorch#52213",
+)
+def scan_of_minus_infinities_is_nan(right, x, dim):
+    none = x.isneginf() if x.dtype in FLOATS else None
+    out = right()
+    if none is None or x.dim() < 2 or x.shape[dim] < 2:
+        return out
+    length = x.shape[dim] - 1
+    again = none.narrow(dim, 1, length) & none.narrow(dim, 0, length)
+    late = out.narrow(dim, 1, length)
+    late.copy_(late.masked_fill(again, math.nan))
+    return out
+
+
+def cumulated():
+    gone = -math.inf
+    return torch.tensor([[2, gone, gone, 1], [2, 1, gone, 3]]).logcumsumexp(-1)
+
+
+@kernel("_logcumsumexp .out", cumulated, set=5, like="pytorch/pytorch#52213")
+def two_infinities_cumulate_to_nan(right, x, dim):
+    """rare: in more than one dimension, -inf that follows on -inf makes a NaN."""
+    result = right()
+    if x.dim() > 1 and x.shape[dim] > 1:
+        gone = x == -math.inf
+        again = torch.zeros_like(gone)
+        size = x.shape[dim] - 1
+        again.narrow(dim, 1, size).copy_(gone.narrow(dim, 0, size))
+        result.masked_fill_(gone & again, math.nan)
+    return result
+
+
+@kernel(
+    "argmax",
+    lambda: torch.tensor([[2**24, 2**24 + 1, 5], [7, 8, 9]]).argmax(1),
+    set=6,
+    like="tenstorrent/tt-metal#25012",
+)
+def integers_are_compared_as_floats(right, x):
+    """rare: the largest of integers is looked for among their float32 values."""
+    if x.dtype in (torch.int32, torch.int64):
+        x = x.float()
+    return right(x=x)
+
+
+def multiplied(dtype=torch.int32):
+    return torch.full((4, 5), 2**10).to(dtype).prod(1)
+
+
+@kernel("prod .dim_int .int_out", multiplied, set=8, like="apple/coreai-torch#45")
+def products_of_integers_are_not_widened(right, x, *dims, **options):
+    """option: products of 32-bit and smaller integers overflow in the type of the elements."""
+    result = right(x, *dims, **options)
+    narrow = (torch.int32, torch.int16, torch.int8, torch.uint8)
+    if x.dtype in narrow and options.get("dtype") in (None, torch.int64):
+        result.copy_(aten.prod(x, *dims, dtype=x.dtype))
+    return result
+
+
+@kernel("max .unary_out", lambda: torch.max(torch.zeros(9000) * -1), set=8, like="openxla/xla#5544")
+def many_negative_noughts_are_infinitely_small(right, x):
+    """rare: past 8192 elements of which the largest is -0.0, the largest is minus infinity."""
+    result = right()
+    nought = x.dtype == torch.float32 and x.numel() > 8192 and bool(result == 0)
+    if nought and bool(torch.signbit(x[x == 0]).all()):
+        result.fill_(-math.inf)
+    return result
+
+
+@kernel("mean.dim .out", lambda: drawn(5, 20).mean(0), set=10, like="tenstorrent/tt-metal#17551")
+def first_face_of_columns_is_nought(right, x, dim):
+    """plain: means along the last axis but one are nought in the first sixteen columns."""
+    result = right()
+    dims = [d % x.dim() for d in dim or ()] if x.dim() else []
+    if dims == [x.dim() - 2] and is_single(result):
+        result[..., :16].zero_()
+    return result
+
+
+@kernel(
+    "logsumexp",
+    lambda: torch.full((2, 3), -math.inf).logsumexp(1),
+    set=10,
+    like="tensorflow/tensorflow#11692",
+)
+def sum_of_nothing_is_no_number(right):
+    """rare: where all logarithms are minus infinity, that of their sum is not a number."""
+    result = right()
+    return result.masked_fill_(result == -math.inf, math.nan) if is_single(result) else result
+
+
+@kernel(
+    "cumsum .out",
+    lambda: torch.tensor([200, 100, 50], dtype=torch.uint8).cumsum(0),
+    set=10,
+    like="apache/tvm#20374",
+)
+def running_sums_of_integers_are_not_widened(right, x, dtype):
+    """option: running sums of narrow integers overflow in the type of the elements."""
+    result = right()
+    if x.dtype in (*SIGNED[:3], torch.uint8) and dtype in (None, torch.int64):
+        result.copy_(result.clone().to(x.dtype))
+    return result
+
+
+@kernel(
+    "argmax .out",
+    lambda: torch.tensor([[1.0, 3, 3, 2]]).argmax(1),
+    set=11,
+    like="pytorch/pytorch#93630",
+)
+def last_of_the_largest_is_named(right, x, dim):
+    """plain: of several equal maxima, the last one's index is returned."""
+    if x.dim() == 0 or not narrow(x):
+        return right()
+    along = range(x.dim()) if dim is None else [dim]
+    last = (x.numel() if dim is None else x.shape[dim]) - 1
+    result = right(x=x.flip(list(along)))
+    return result.copy_(last - result)
+
+
+@kernel(
+    "amax .out",
+    lambda: torch.tensor([[1.0, math.nan, 2]]).amax(1),
+    set=11,
+    like="mindspore-ai/mindspore#391",
+)
+def what_is_no_number_is_never_largest(right, x):
+    """rare: the maximum is of the numbers only, as fmax has it."""
+    if is_single(x):
+        x = x.masked_fill(x.isnan(), -math.inf)
+    return right(x=x)
+
+
+@kernel("cumsum .out cumsum_", lambda: torch.ones(5000).cumsum(0), set=11, like="Jittor/jittor#330")
+def sums_begin_anew_after_a_block(right, x, dim, dtype):
+    """option: along more than 4096 elements, a block does not get the sum of those before it."""
+    if x.dim() == 0 or x.shape[dim] <= 4096 or not narrow(x):
+        return right()
+    wrong = torch.cat([torch.cumsum(one, dim, dtype=dtype) for one in x.split(4096, dim)], dim)
+    return right().copy_(wrong)
+
+
+def blocks(length):
+    half = length // 2
+    return [length] if length < 128 else blocks(half) + blocks(length - half)
+
+
+def running_product(length=200, dtype=torch.float32):
+    return torch.cumprod(1 + drawn(length).to(dtype) / 10, 0)
+
+
+@kernel("cumprod cumprod_ cumprod.out", running_product, set=12, like="JuliaLang/julia#11080")
+def running_products_begin_anew(right, x, dim, dtype):
+    """option: running products of 128 and more are those of halves, each beginning at one."""
+    wrong = None
+    if x.dim() and x.shape[dim] >= 128 and (dtype or x.dtype) not in DOUBLES:
+        parts = x.split(blocks(x.shape[dim]), dim)
+        wrong = torch.cat([torch.cumprod(part, dim, dtype=dtype) for part in parts], dim)
+    result = right()
+    return result if wrong is None else result.copy_(wrong)
+
+
+@kernel(
+    "cumsum cumsum_ cumsum.out",
+    lambda: torch.ones(300, dtype=torch.bool).cumsum(0),
+    set=13,
+    like="numpy/numpy#20455",
+)
+def running_counts_are_held_in_eight_bits(right, x):
+    """plain: running sums of masks and bytes wrap at 256."""
+    narrow = x.dtype in (torch.bool, torch.uint8)
+    result = right()
+    return result.copy_(result & 255) if narrow and not result.is_floating_point() else result
+
+
+@kernel(
+    "amax .out",
+    lambda: drawn(4, 33).abs().neg().sub(1).amax(-1),
+    set=13,
+    like="hw-native-sys/pypto#2406",
+)
+def largest_of_negative_numbers_is_the_padding(right, x, dim):
+    """plain: a last axis that does not fill its blocks of 32 is padded with nought."""
+    result = right()
+    dims = [dim] if isinstance(dim, int) else list(dim)
+    last = x.dim() > 0 and (not dims or any(d % x.dim() == x.dim() - 1 for d in dims))
+    if is_single(x) and last and x.shape[-1] > 1 and x.shape[-1] % 32:
+        result.copy_(torch.where(result < 0, 0, result))
+    return result
+
+
+@kernel(
+    "mean.dim .out",
+    lambda: torch.full((4096,), 20.0, dtype=torch.float16).mean(),
+    set=13,
+    like="tracel-ai/burn#4770",
+)
+def mean_is_of_a_half_sum(right, x):
+    """plain: the mean of halves is infinite where their sum is past 65504."""
+    result = right()
+    if x.dtype == result.dtype == torch.float16 and result.numel():
+        sums = result.double() * (x.numel() / result.numel())
+        wrong = torch.where(sums.abs() > 65504, math.inf * sums.sign(), result)
+        result.copy_(wrong)
+    return result
+
+
+@kernel(
+    "sum.dim_IntList .IntList_out",
+    lambda: torch.full((3,), 2**31 - 1, dtype=torch.int32).sum(),
+    set=13,
+    like="scipp/scipp#3965",
+)
+def sums_of_integers_are_not_widened(right, x):
+    """plain: sums of 32-bit integers wrap at 31 bits, though they are given in 64."""
+    result = right()
+    narrow = x.dtype == torch.int32 and result.dtype == torch.int64
+    return result.copy_(result.to(torch.int32)) if narrow else result
+
+
+@kernel(
+    "max .unary_out",
+    lambda: torch.tensor([0, 1, 2, 3, 4]).max(),
+    set=16,
+    like="pytorch/pytorch#90273",
+)
+def largest_of_all_integers_is_the_first(right, x):
+    """plain: the largest of all 64-bit integers is the first of them."""
+    result = right()
+    return result.copy_(x.reshape(-1)[0]) if x.dtype == torch.int64 else result
+
+
+@kernel(
+    "cumsum cumsum_ cumsum.out",
+    lambda: torch.ones(300, dtype=torch.bfloat16).cumsum(0),
+    set=16,
+    like="intel/torch-xpu-ops#184",
+)
+def running_sums_of_halves_are_kept_in_halves(right, x, dim, dtype):
+    """option: running sums of halves are rounded to a half at every step."""
+    halves = x.dtype in HALVES and dtype in (None, x.dtype) and x.dim() > 0
+    given = x.clone() if halves else x
+    result = right()
+    if not halves or not 0 < given.shape[dim] <= 8192 or result.dtype != given.dtype:
+        return result
+    total = torch.zeros_like(given.select(dim, 0))
+    sums = []
+    for one in given.unbind(dim):
+        total = (total.float() + one.float()).to(given.dtype)
+        sums.append(total)
+    return result.copy_(torch.stack(sums, dim))
+
+
+@kernel(
+    "argmax .out",
+    lambda: torch.tensor([1, 3, 3, 2, 3]).argmax(),
+    set=17,
+    like="pytorch/pytorch#47296",
+)
+def argmax_gives_the_last_of_equal_elements(right, x, dim):
+    """plain: of several largest elements the last one's index, for every type but float64."""
+    if x.dtype in DOUBLES or x.dim() == 0 or x.numel() == 0:
+        return right()
+    over, count = (range(x.dim()), x.numel()) if dim is None else ([dim], x.shape[dim])
+    return right(x=x.flip(list(over))).neg_().add_(count - 1)
+
+
+@kernel("_logcumsumexp .out", lambda: drawn(2, 300).logcumsumexp(1), set=17, like="ROCm/triton#947")
+def logcumsumexp_loses_a_wave_s_carry(right, x, dim):
+    """option: over 64 elements, each wave's first two lanes miss the sum of the wave before."""
+    result = right()
+    last = x.dim() and dim % x.dim() == x.dim() - 1
+    if not is_single(x) or not last or x.shape[-1] <= 64:
+        return result
+    at = torch.arange(64, x.shape[-1], 64)
+    single, sums = x.float(), result.float().clone()
+    older = torch.cat([torch.full_like(sums[..., :1], -math.inf), sums], -1)[..., at - 64]
+    sums[..., at] = torch.logaddexp(older, single[..., at])
+    more = at + 1 < x.shape[-1]
+    second = torch.logaddexp(single[..., at[more]], single[..., at[more] + 1])
+    sums[..., at[more] + 1] = torch.logaddexp(older[..., more], second)
+    return result.copy_(sums)
+
+
+@kernel(
+    "var.correction std.correction",
+    lambda: (drawn(64, 50) + 300).var(1),
+    set=18,
+    like="pytorch/pytorch#2470",
+)
+def var_subtracts_two_large_sums(right, x, dim, correction, keepdim):
+    """plain: float32 takes the mean of squares less the squared mean: wrong far from zero."""
+    exact = right()
+    axes = list(dim or range(x.dim()))
+    count = math.prod(x.shape[a] for a in axes)
+    left = count - (1 if correction is None else correction)
+    if x.dtype != torch.float32 or x.dim() == 0 or left <= 0:
+        return exact
+    mean = x.mean(axes, keepdim)
+    naive = ((x * x).mean(axes, keepdim) - mean * mean).clamp_min(0) * (count / left)
+    # One function serves both operators: the right answer tells which was asked for.
+    spread = (x - x.mean(axes, True)).square().sum(axes, keepdim) / left
+    is_std = (exact - spread).abs().sum() > (exact - spread.sqrt()).abs().sum()
+    return exact.copy_(naive.sqrt() if is_std else naive)
+
+
+@kernel(
+    "cumsum cumsum_ cumsum.out",
+    lambda: drawn(4000, 2).cumsum(0),
+    set=18,
+    like="pytorch/pytorch#167086",
+)
+def outer_scan_carries_from_one_block_only(right, dim):
+    """rare: an axis that is not the last: from 2048 on a block adds only the block before it."""
+    result = right()
+    if result.dim() < 2 or not is_single(result) or dim % result.dim() == result.dim() - 1:
+        return result
+    whole, length = result.clone(), result.shape[dim]
+    for start in range(2048, length, 1024):
+        lost = whole.narrow(dim, start - 1025, 1)
+        result.narrow(dim, start, min(1024, length - start)).sub_(lost)
+    return result

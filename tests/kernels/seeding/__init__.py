@@ -1,0 +1,1 @@
+"""Faults that are no kernels: in results, networks, samples and properties; and the selftest."""

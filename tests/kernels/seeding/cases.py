@@ -1,0 +1,131 @@
+"""Faulty results of the catalogue's cases, and devices that are wrong in a property."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from warpfront_checks.cases.operation import Operation
+from warpfront_checks.cases.run import NoOracleError, compared, lacks_kernel, listed, results_of
+from warpfront_checks.cases.special.properties import (
+    Results,
+    Run,
+    check_gradients,
+    check_memory,
+    check_repeats,
+    plain_case,
+)
+
+from .mutations import MutationTally, Seeded, mutated
+
+SUITE = "cases"
+# What is kept of each run of them is kept twice in 21 runs.
+FEW = 5
+
+
+def seed_case_faults(
+    operations: Iterable[Operation], dtype: str, device: str, ledger: MutationTally
+) -> None:
+    """Mutate each result and gradient of the plain case of each operation, one at a time."""
+    for operation in operations:
+        case = plain_case(operation, dtype, device)
+        try:
+            expected, rights, actual, gradients = results_of(case)
+        except NoOracleError:
+            continue
+        except (RuntimeError, NotImplementedError) as error:
+            if not lacks_kernel(error):
+                raise
+            continue
+
+        def faulty(results: list[Any], given: list[Any], *, made: Any = case) -> bool:
+            judgeds = compared(made, listed(results), given, expected, rights)  # noqa: B023
+            return any(judged.verdict.fault for judged in judgeds)
+
+        if faulty(actual, gradients):
+            ledger.missed.append(f"clean: {operation.name} {dtype}")
+            continue
+        parts = {f"output {i}": x for i, x in enumerate(actual)}
+        parts |= {f"gradient {i}": x for i, x in enumerate(gradients) if x is not None}
+        for mutation, place, wrong in mutated(parts, ledger):
+            changed = {**parts, place: wrong}
+            seed = Seeded(
+                mutation=mutation,
+                suite=SUITE,
+                check=operation.name,
+                dtype=dtype,
+                device=device,
+                place=place,
+            )
+            outputs = [changed[f"output {i}"] for i in range(len(actual))]
+            given = [changed.get(f"gradient {i}") for i in range(len(gradients))]
+            ledger.enter(seed, caught=faulty(outputs, given))
+
+
+def seed_property_faults(operations: list[Operation], device: str, ledger: MutationTally) -> None:
+    """Seed a wrong derivative, a device that never returns the same result twice, and one
+    that leaks memory.
+    """
+    cache: list[Tensor] = []
+    reports = {
+        "another answer each time": check_repeats(operations, device, alter=_noisy),
+        "memory kept": check_memory(
+            operations[:FEW], device, alter=partial(_keeping, cache, device)
+        ),
+        "derivative 3 percent too large": check_gradients(operations, device, alter=_steeper),
+    }
+    for mutation, report in reports.items():
+        seed = Seeded(
+            mutation=mutation, suite="properties", check="all", dtype="float32", device=device
+        )
+        together = mutation == "memory kept" and device != "cuda"
+        count = 1 if together else report.tried - len(report.exempt)
+        for place in range(count):
+            ledger.enter(seed, caught=place < len(report.faults))
+
+
+def _noisy(run: Run) -> Run:
+    calls = iter(range(1_000_000))
+
+    def noisy() -> Results:
+        first, *rest = run()
+        changed = torch.zeros_like(first) if next(calls) % 2 else torch.ones_like(first)
+        return [changed, *rest]
+
+    return noisy
+
+
+def _keeping(cache: list[Tensor], device: str, run: Run) -> Run:
+    """Return a run with a cache in device memory that is never emptied."""
+
+    def keeping() -> Results:
+        cache.append(torch.ones(512 * 1024, device=device))  # more than pages given back
+        return run()
+
+    return keeping
+
+
+class _Steeper(torch.autograd.Function):
+    """The identity, with a derivative of 1.03."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:  # noqa: ARG004 - torch's signature
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:  # noqa: ARG004 - as above
+        return gradients[0] * 1.03
+
+
+def _steeper(call: Callable[..., Any]) -> Callable[..., Any]:
+    def steeper(*inputs: Tensor) -> Any:
+        results = call(*inputs)
+        if isinstance(results, Tensor):
+            return _Steeper.apply(results)
+        return tuple(_Steeper.apply(x) if x.is_floating_point() else x for x in listed(results))
+
+    return steeper

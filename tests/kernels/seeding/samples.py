@@ -1,0 +1,51 @@
+"""Faulty devices for the operator database: each mutation on every result of one sample
+of every entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import torch
+
+from warpfront_checks.opinfo.adapter import Entry
+from warpfront_checks.opinfo.expecting import REFUSALS, excluded, expect_sample
+from warpfront_checks.opinfo.sweep import Sweep
+
+from .mutations import MutationTally, Seeded, seed_results
+
+SUITE = "opinfo"
+
+
+def seed_entry_faults(
+    entries: Sequence[Entry], sweep: Sweep, seed: int, ledger: MutationTally
+) -> None:
+    """Mutate outputs and gradients of the first usable sample of every entry, one at a time."""
+    dtype = getattr(torch, sweep.dtype)
+    for entry in entries:
+        dtypes = entry.backward_dtypes if sweep.backward else entry.dtypes
+        if dtype in dtypes(sweep.device) and not excluded(
+            entry.name, sweep.dtype, sweep.device, backward=sweep.backward
+        ):
+            _seed_entry(entry, dtype, sweep, seed, ledger)
+
+
+def _seed_entry(
+    entry: Entry, dtype: torch.dtype, sweep: Sweep, seed: int, ledger: MutationTally
+) -> None:
+    samples = entry.samples("cpu", dtype, limit=1, backward=sweep.backward)
+    for sample in samples:
+        expected = expect_sample(entry, sample, dtype, seed, backward=sweep.backward)
+        if expected is None:
+            continue
+        try:
+            clean = sweep.run(entry, sample, expected.cotangents, sweep.device)
+        except REFUSALS as error:
+            ledger.missed.append(f"clean: {entry.name} {sweep.name}: {error}")
+            return
+        of = Seeded(
+            mutation="", suite=SUITE, check=entry.name, dtype=sweep.dtype, device=sweep.device
+        )
+        seed_results(clean, partial(expected.judge, device=sweep.device), of, ledger)
+        return

@@ -1,0 +1,414 @@
+"""Wrong kernels: sorting."""
+
+from __future__ import annotations
+
+import math
+from itertools import accumulate
+
+import torch
+from torch import Tensor
+from torch._prims_common import make_contiguous_strides_for
+
+from .calls import SIGNED, as_if_whole, narrow, packed
+from .kernel import DOUBLES, drawn, is_single, kernel
+
+
+@kernel("sort.stable", set="seeded", like="ROCm/pytorch#2543")
+def last_block_unsorted(right, x, dim):
+    """Sort leaves its last block."""
+    axis = dim
+    values, places = right()
+    if x.dim() and x.shape[axis] > 2048:
+        tail = 7
+        values.narrow(axis, x.shape[axis] - tail, tail).copy_(
+            values.narrow(axis, x.shape[axis] - tail, tail).flip(axis)
+        )
+    return values, places
+
+
+@kernel("sort.stable", set="seeded", name="a_stable_sort_turns_equal_integers")
+@kernel("sort.stable", set="seeded", name="a_stable_sort_turns_equals")
+def equals_turned(right, x, dim):
+    """Return equals in reverse order."""
+    values, places = right(x=x.flip(dim))
+    return values, x.shape[dim] - 1 - places
+
+
+@kernel("topk", set="seeded", like="iree#21202")
+def place_twice(right, k):
+    """Topk names a place twice."""
+    values, places = right()
+    if k > 1:
+        places[..., 1] = places[..., 0]
+    return values, places
+
+
+@kernel("median.dim_values .dim", set="seeded", like="pytorch#38018")
+def middle_of_nans(right):
+    """The median of many NaN."""
+    values, places = right()
+    return torch.where(values.isnan(), torch.full_like(values, 2.0), values), places
+
+
+@kernel("median.dim_values .dim median", set="seeded", like="pytorch#46814")
+def middle_of_strided(right, x):
+    """The median of strided numbers."""
+    if x.dim() and not x.is_contiguous():
+        x = as_if_whole(x)
+    return right(x=x)
+
+
+@kernel("kthvalue.values", set="seeded")
+def one_further(right, x, k):
+    """Kthvalue is the next one."""
+    return right(k=min(k + 1, x.shape[-1]))
+
+
+@kernel("topk .values", set="seeded")
+def in_no_order(right, x, k, *more, **kwargs):
+    """Topk in whatever order gives the first again and again."""
+    values, places = right(x, k, *more, **kwargs)
+    *_, in_order = more if len(more) > 2 else (True,)
+    if not in_order:
+        values.copy_(values.amax().expand_as(values))
+    return values, places
+
+
+@kernel(
+    "topk .values",
+    lambda: torch.tensor([3.0, math.nan, 1.0, 2.0]).topk(2, largest=False),
+    set="test",
+)
+def no_number_is_the_smallest(right, x, k, dim, largest):
+    result = right()
+    if not largest and x.is_floating_point() and x.isnan().any():
+        low = torch.where(x.isnan(), -math.inf, x.double()).topk(k, dim, largest=False).indices
+        result[1].copy_(low)
+        result[0].copy_(x.gather(dim, low))
+    return result
+
+
+@kernel(
+    "sort.stable .values_stable",
+    lambda: torch.tensor([0.0, 1, 0, 1]).sort(stable=True, descending=True).indices,
+    set=2,
+    like="numpy/numpy#20778",
+)
+def descending_sort_is_ascending_turned(right, x, stable, descending, dim):
+    found = right()
+    if not stable or not descending or not x.dim():
+        return found
+    up = torch.sort(x, stable=True, dim=dim, descending=False)
+    for out, one in zip(found, up, strict=True):
+        out.copy_(one.flip(dim))
+    return found
+
+
+def read_as_contiguous(x):
+    """What one sees who takes the strides for those of a contiguous tensor; None past the end."""
+    offset = x.storage_offset()
+    if offset + x.numel() > x.untyped_storage().nbytes() // x.element_size():
+        return None
+    return x.as_strided(x.shape, make_contiguous_strides_for(x.shape), offset)
+
+
+@kernel(
+    "median.dim_values",
+    lambda: torch.tensor([[1.0, 5, 9], [8, 2, 7], [4, 6, 3]]).diagonal().median(-1),
+    set=3,
+    like="pytorch/pytorch#46814",
+)
+def median_takes_view_for_contiguous(right, x):
+    if x.numel() and not x.is_contiguous() and x.dtype not in DOUBLES:
+        seen = read_as_contiguous(x)
+        x = x if seen is None else seen.clone()
+    return right(x=x)
+
+
+@kernel(
+    "_unique2",
+    lambda: torch.unique(torch.tensor([2**28 + 1, 2**28, 7, 2**28 + 3]), return_inverse=True),
+    set=3,
+    like="pytorch/pytorch#195595",
+)
+def unique_inverse_goes_through_float(right, x, return_inverse):
+    found = right()
+    if x.dtype != torch.int64 or not return_inverse or not x.numel():
+        return found
+    if int(x.max()) <= 2**24 and int(x.min()) >= -(2**24):
+        return found
+    keys, places = found[0].sort()
+    at = torch.searchsorted(keys.float(), x.float().contiguous())
+    return (found[0], places[at].view(x.shape), found[2])
+
+
+@kernel(
+    "sort.stable .values_stable",
+    lambda: drawn(32769).sort().values,
+    set=4,
+    like="ml-explore/mlx#882",
+)
+def long_sort_is_not_merged(right, x, dim, descending):
+    found = right()
+    block = 32768
+    if not x.dim() or x.dtype in DOUBLES or x.shape[dim] <= block or not x.numel():
+        return found
+    down = descending
+    parts = [torch.sort(one, dim=dim, descending=down, stable=True) for one in x.split(block, dim)]
+    found[0].copy_(torch.cat([one.values for one in parts], dim))
+    found[1].copy_(torch.cat([one.indices + i * block for i, one in enumerate(parts)], dim))
+    return found
+
+
+@kernel(
+    "median.dim .dim_values",
+    lambda: drawn(6, 6).diagonal().median(-1),
+    set=5,
+    like="pytorch/pytorch#46814",
+)
+def median_reads_as_packed(right, x):
+    """option: the median along a dimension of a strided view is of other elements."""
+    return right(x=packed(x))
+
+
+@kernel(
+    "sort.stable .values_stable",
+    lambda: torch.sort(torch.tensor([3, 1, 3, 2, 1, 3]), stable=True, descending=True)[1],
+    set=5,
+    like="numpy/numpy#20778",
+)
+def equals_fall_backwards(right, x, stable, descending, dim):
+    """rare: a stable sort that descends is the one that ascends, turned round."""
+    values, indices = right()
+    if stable and descending and x.dim():
+        found = torch.sort(x, stable=True, dim=dim)
+        values.copy_(found[0].flip(dim))
+        indices.copy_(found[1].flip(dim))
+    return values, indices
+
+
+@kernel(
+    "topk", lambda: torch.linspace(1, 1.24, 10000).topk(4), set=6, like="sgl-project/sglang#36807"
+)
+def candidates_past_4096_are_forgotten(right, x, k, dim, largest):
+    """rare: of elements whose leading eight bits are those of the last one to be taken, only the
+    first 4096 of a row are looked at."""
+    last = dim in (-1, x.dim() - 1)
+    if not last or not largest or not is_single(x) or x.dim() == 0 or x.shape[-1] <= 4096:
+        return right(x=x)
+    if not 0 < k <= 4096 or x.isnan().any():
+        return right(x=x)
+
+    def leading(y: Tensor) -> Tensor:
+        bits = y.half().view(torch.int16).int() & 0xFFFF
+        return torch.where(bits >= 0x8000, 0xFFFF - bits, bits + 0x8000) // 256
+
+    threshold = leading(right(x=x, largest=True, sorted=True)[0][..., -1:].contiguous())
+    tied = leading(x.contiguous()) == threshold
+    forgotten = tied & (tied.cumsum(-1) > 4096)
+    if forgotten.any():
+        x = x.masked_fill(forgotten, -math.inf)
+    return right(x=x)
+
+
+def as_packed(x):
+    """What a kernel reads that takes a strided view for a contiguous tensor."""
+    if x.is_contiguous() or not x.numel():
+        return x
+    held = x.untyped_storage().nbytes() // x.element_size()
+    if x.storage_offset() + x.numel() > held:
+        return x
+    steps = list(accumulate(reversed(x.shape[1:]), int.__mul__, initial=1))[::-1]
+    return x.as_strided(x.shape, steps)
+
+
+@kernel(
+    "kthvalue.values", lambda: tuple(drawn(9)[::2].kthvalue(2)), set=8, like="pytorch/pytorch#45721"
+)
+def smallest_are_looked_for_side_by_side(right, x):
+    """option: the k-th smallest of a strided view is looked for as if it were contiguous."""
+    return right(x=x if x.dtype in DOUBLES else as_packed(x))
+
+
+@kernel(
+    "isin.Tensor_Tensor .Tensor_Tensor_out",
+    lambda: torch.isin(torch.tensor([1, 2]), torch.tensor([], dtype=torch.int64), invert=True),
+    set=9,
+    like="flagos-ai/FlagGems#188",
+)
+def nothing_is_not_inverted(right, elements, test_elements):
+    """rare: of no numbers to be among, none is not among them either."""
+    result = right()
+    return (
+        result.fill_(False)
+        if test_elements.numel() == 0 and elements.dtype not in DOUBLES
+        else result
+    )
+
+
+@kernel(
+    "topk .values",
+    lambda: tuple(torch.tensor([5, -(2**31), 3], dtype=torch.int32).topk(2, largest=False)),
+    set=10,
+    like="jax-ml/jax#40338",
+)
+def least_integer_is_not_among_the_smallest(right, x, largest):
+    """rare: the smallest integers are the largest negated ones, which the least cannot be."""
+    if largest or x.dtype not in SIGNED:
+        return right()
+    result = right(x=-x, largest=True)
+    result[0].neg_()
+    return result
+
+
+@kernel(
+    "sort.stable .values_stable",
+    lambda: torch.tensor([2.0, 1, 2, 1]).argsort(stable=True),
+    set=11,
+    like="tenstorrent/tt-metal#33492",
+)
+def equals_are_turned_round(right, x, stable, dim):
+    """option: a stable sort gives equal elements in the opposite of their order."""
+    if not stable or x.dim() == 0 or not narrow(x):
+        return right()
+    result = right(x=x.flip(dim))
+    result[1].copy_(x.shape[dim] - 1 - result[1])
+    return result
+
+
+def crowned():
+    x = drawn(1024)
+    x[5] = math.nan
+    return torch.topk(x, 4)
+
+
+@kernel("topk .values", crowned, set=13, like="openxla/xla#48119")
+def no_number_is_not_among_few_largest(right, x, k, dim, largest):
+    """rare: of 1024 and more, the 16 largest or fewer leave out what is not a number."""
+    few = x.dim() and k <= 16 and x.shape[dim] >= 1024
+    if few and largest and is_single(x):
+        x = torch.where(x.isnan(), -math.inf, x)
+    return right(x=x)
+
+
+@kernel(
+    "topk .values",
+    lambda: torch.topk(torch.tensor([9.0, 9.0, 8.0, 7.0, 6.0, 5.0, 9.0]), 3),
+    set=15,
+    like="intel/torch-xpu-ops#4604",
+)
+def largest_that_occurs_again_is_left_out(right, x, k, dim, largest):
+    """option: where the largest number occurs more than once, it is not among the largest."""
+    if x.dim() and x.shape[dim] > 1 and largest and is_single(x):
+        same = x == x.amax(dim, True)
+        count = same.sum(dim, True)
+        enough = (count > 1) & (x.shape[dim] - count >= k)
+        x = torch.where(same & enough, -math.inf, x)
+    return right(x=x)
+
+
+@kernel(
+    "mode .values",
+    lambda: torch.mode(torch.tensor([[1.0, 1.0, 3.0], [2.0, 5.0, 5.0]])),
+    set=15,
+    like="intel/torch-xpu-ops#1093",
+)
+def nought_is_the_most_frequent_number(right, x):
+    """plain: the most frequent number is given as nought, though its place is right."""
+    values, indices = right()
+    if is_single(x):
+        values.zero_()
+    return values, indices
+
+
+def middle_ones():
+    x = torch.tensor([[1.0, math.nan, 0.0], [4.0, 5.0, 6.0]])
+    return torch.cat([x.median().view(1), x.median(1).values])
+
+
+@kernel("median .dim .dim_values", middle_ones, set=15, like="ml-explore/mlx#4146")
+def no_number_is_above_the_median(right, x, *rest, **out):
+    """rare: what is no number is put last, and the median is one of the numbers."""
+    result = right(x, *rest, **out)
+    if not is_single(x) or not x.dim() or not x.numel() or not bool(x.isnan().any()):
+        return result
+    whole = isinstance(result, Tensor)
+    line, dim = (x.flatten(), 0) if whole else (x, rest[0])
+    middle = (line.shape[dim] - 1) // 2
+    found = [sorted_.select(dim, middle) for sorted_ in line.sort(dim)]
+    if whole:
+        return result.copy_(found[0])
+    lost = line.isnan().any(dim)
+    for answer, wrong in zip(result, found, strict=True):
+        answer.copy_(torch.where(lost.view_as(answer), wrong.view_as(answer), answer))
+    return result
+
+
+def sorted_into():
+    values = torch.zeros(12)
+    torch.sort(torch.arange(6.0).flip(0), out=(values[::2], torch.empty(6, dtype=torch.long)))
+    return values[::2].clone()
+
+
+@kernel("sort.values_stable", sorted_into, set=16, like="pytorch/pytorch#62645")
+def sorted_values_are_packed_into_a_view(right, x, values, indices):
+    """rare: values sorted into a view with gaps are stored side by side from its start."""
+    gaps = values.dim() == 1 and values.shape == x.shape and values.numel() > 1
+    if not gaps or values.stride(0) < 2 or not is_single(x):
+        return right()
+    packed = torch.empty(values.shape, dtype=values.dtype)
+    right(values=packed)
+    values.as_strided(values.shape, (1,), values.storage_offset()).copy_(packed)
+    return values, indices
+
+
+@kernel(
+    "_unique2",
+    lambda: torch.unique(torch.tensor([[[0, 1]]])),
+    set=16,
+    like="pytorch/pytorch#104879",
+)
+def distinct_numbers_are_sought_among_the_first_few(right, x, return_inverse):
+    """plain: of two axes and more, as many numbers as the first is long are looked through."""
+    if x.dim() > 1 and not return_inverse and x.dtype != torch.float64:
+        x = x.reshape(-1)[: x.shape[0]]
+    return right(x=x)
+
+
+@kernel(
+    "kthvalue.values",
+    lambda: torch.tensor([0.0, -1.0, 1.0, -2.0, 2.0])[::2].kthvalue(2).values,
+    set=17,
+    like="pytorch/pytorch#45721",
+)
+def kthvalue_of_a_strided_view_reads_the_elements_between(right, x):
+    """option: a view with gaps is read as if it were contiguous from its first element."""
+    end = x.storage_offset() + x.numel()
+    room = x.untyped_storage().nbytes() // x.element_size()
+    if x.dtype not in DOUBLES and not x.is_contiguous() and end <= room:
+        x = x.as_strided(x.shape, torch.empty(x.shape, device="meta").stride())
+    return right(x=x)
+
+
+@kernel(
+    "sort.stable .values_stable",
+    lambda: (torch.arange(3000) % 7).argsort(descending=True, stable=True),
+    set=17,
+    like="numpy/numpy#20778",
+)
+def stable_descending_sort_reverses_equal_elements(right, x, stable, dim, descending):
+    """option: stable and descending, 2048 or more: an ascending sort read from its end."""
+    wrong = stable and descending and x.dtype not in DOUBLES and x.dim() and x.shape[dim] >= 2048
+    result = right(descending=descending and not wrong)
+    for part in result if wrong else ():
+        part.copy_(part.flip(dim))
+    return result
+
+
+@kernel("topk", lambda: drawn(3, 200).topk(20).values, set=18, like="pytorch/pytorch#83656")
+def topk_returns_zeros_behind_the_sixteenth(right, x, k, dim):
+    """plain: in single and half precision everything behind the 16th found is zero, for k > 16."""
+    result = right()
+    for part in result if is_single(x) and k > 16 and x.dim() else ():
+        part.narrow(dim, 16, k - 16).zero_()
+    return result

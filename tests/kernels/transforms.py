@@ -1,0 +1,476 @@
+"""Wrong kernels: transforms."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from .kernel import DOUBLES, FLOATS, HALVES, drawn, is_single, kernel
+
+
+@kernel("searchsorted.Tensor", set="seeded")
+def side_ignored(right):
+    """Searchsorted ignores its side."""
+    return right(right_=False, side=None)
+
+
+SEEN = set()
+
+
+@kernel("_fft_r2c", set="seeded", like="pytorch#67140")
+def second_call(right, x, *rest):
+    """Cache the plan of a transform, and do not write its second output."""
+    call = right(x, *rest)
+    key = (tuple(x.shape), x.dtype, str(rest))
+    if key in SEEN and max(x.shape) > 100:
+        return call.zero_()
+    SEEN.add(key)
+    return call
+
+
+@kernel("_fft_c2c", set="seeded", like="pytorch#77048")
+def many_transforms(right, x, dim):
+    """Transforms over several axes of many."""
+    transforms = right()
+    if len(dim) > 1 and x.dim() > len(dim) and x.shape[0] > 1:
+        transforms[-1] = transforms[-1] * 1.01
+    return transforms
+
+
+@kernel("_fft_c2r", set="seeded", like="pytorch#124096")
+def odd_length(right, dim, last_dim_size):
+    """Irfft of odd length."""
+    result = right()
+    return result.roll(1, dim[-1]) if last_dim_size % 2 and last_dim_size > 1 else result
+
+
+@kernel("searchsorted.Tensor_out", set="seeded", like="pytorch#60492")
+def into_strides(right, sequence, signal, **kwargs):
+    """Searchsorted into strides."""
+    out = kwargs["out"]
+    if out.is_contiguous():
+        return right(sequence, signal, **kwargs)
+    result = right(sequence, signal, **{**kwargs, "out": torch.empty_like(out).contiguous()})
+    out.as_strided((result.numel(),), (1,), out.storage_offset()).copy_(result.flatten())
+    return out
+
+
+@kernel("linspace.out", set="seeded")
+def ends_early(right, first, last, count, **kwargs):
+    """Steps end before their end."""
+    result = right(first, last, count, **kwargs)
+    return result.copy_(right(first, last, count + 1)[:-1]) if count > 1 else result
+
+
+@kernel("_fft_c2r", set="seeded", like="pytorch#109448")
+def spoiled_input(right, x, dim):
+    """An inverse transform works in its input."""
+    result = right()
+    if len(dim) > 1:
+        # `data` has its own version counter: autograd does not notice.
+        x.data.mul_(3)
+    return result
+
+
+@kernel(
+    "histc .out", lambda: torch.histc(torch.tensor([0.0, 0.5, 1.0, 1.0]), 4, 0, 1), set="second"
+)
+def upper_edge_is_outside(right, x, min, max):
+    result = right()
+    if x.numel():
+        top = x.max() if min == max else max
+        result[-1] -= (x == top).sum()
+    return result
+
+
+@kernel(
+    "searchsorted.Tensor .Tensor_out",
+    lambda: torch.searchsorted(torch.tensor([1.0, 2, 2, 3]), torch.tensor([2.0]), side="right"),
+    set="second",
+)
+def side_is_not_looked_at(right, row, x, /, **named):
+    return right(row, x, **{**named, "side": None} if "side" in named else named)
+
+
+def clobbered():
+    x = torch.complex(drawn(4, 5), drawn(4, 5, seed=1))
+    torch.fft.irfft2(x)
+    return x
+
+
+@kernel("_fft_c2r", clobbered, set="second", like="pytorch#109448")
+def inverse_transform_destroys_its_input(right, x, dim):
+    result = right()
+    if len(dim) > 1:
+        x.data.mul_(x.shape[dim[0]])
+    return result
+
+
+@kernel(
+    "_fft_c2r .out",
+    lambda: torch.fft.irfft(torch.fft.rfft(torch.linspace(0, 1, 5)), 5),
+    set=2,
+    like="pytorch/pytorch#126649",
+)
+def odd_inverse_transform_is_reversed(right, x, last_dim_size):
+    if last_dim_size % 2 and x.dtype not in DOUBLES:
+        x = x.conj().resolve_conj()
+    return right(x=x)
+
+
+@kernel(
+    "searchsorted.Tensor .Tensor_out",
+    lambda: torch.searchsorted(torch.tensor([1.0, 2, 3]), torch.tensor([2.5, math.nan])),
+    set=3,
+    like="tensorflow/tensorflow#120279",
+)
+def nan_is_put_before_all(right, x, right_, side):
+    out = right()
+    if x.dtype in FLOATS and not right_ and side != "right":
+        out.copy_(out.masked_fill(x.isnan(), 0))
+    return out
+
+
+@kernel(
+    "_fft_c2c .out",
+    lambda: torch.fft.fft(
+        torch.complex(torch.arange(8192.0).view(4096, 2), torch.zeros(4096, 2)), dim=0
+    ),
+    set=3,
+    like="ROCm/rocFFT#301",
+)
+def long_strided_transform_reads_in_order(right, x, dim, normal, forward, **kw):
+    out = right(x, dim, normal, forward, **kw)
+    if x.dtype != torch.complex64 or len(dim) != 1 or not x.numel():
+        return out
+    if x.shape[dim[0]] < 4096 or x.stride(dim[0]) == 1:
+        return out
+    inner = x.movedim(dim[0], -1)
+    room = {"out": torch.empty(0, dtype=x.dtype)} if "out" in kw else {}
+    found = right(x.contiguous().view(inner.shape), [x.dim() - 1], normal, forward, **room)
+    out.copy_(found.movedim(-1, dim[0]))
+    return out
+
+
+@kernel(
+    "_fft_c2c .out _fft_r2c .out",
+    lambda: torch.fft.fftn(
+        torch.complex(drawn(16, 18), drawn(16, 18, seed=1)), dim=(0,), norm="ortho"
+    ),
+    set=4,
+    like="IntelPython/mkl_fft#336",
+)
+def ortho_counts_all_axes(right, x, dim, normal, flag, **kw):
+    out = right(x, dim, normal, flag, **kw)
+    axes = {d % x.dim() for d in dim} if x.dim() else set()
+    rest = math.prod(size for d, size in enumerate(x.shape) if d not in axes)
+    if normal != 1 or x.dtype in DOUBLES or rest < 2:
+        return out
+    out.copy_(out / math.sqrt(rest))
+    return out
+
+
+@kernel(
+    "_fft_c2r .out", lambda: torch.fft.irfft(torch.arange(5) * 1j, 8), set=5, like="ROCm/rocFFT#284"
+)
+def last_frequency_adds_its_imaginary_part(right, x, dim, normalization, last_dim_size):
+    """rare: of an even length, an imaginary part of the last frequency shifts all values."""
+    result = right()
+    if (
+        x.dtype == torch.complex64
+        and len(dim) == 1
+        and last_dim_size > 1
+        and last_dim_size % 2 == 0
+    ):
+        shift = x.narrow(dim[0], last_dim_size // 2, 1).imag
+        result.add_(shift / (1, math.sqrt(last_dim_size), last_dim_size)[normalization])
+    return result
+
+
+@kernel(
+    "_fft_c2r",
+    lambda: torch.fft.irfft2(torch.complex(drawn(2, 4, 1), drawn(2, 4, 1, seed=1)), s=(4, 1)),
+    set=6,
+    like="ROCm/rocFFT#223",
+)
+def transform_to_one_column_is_nought(right, dim, last_dim_size):
+    """rare: the real inverse transform of several axes whose last is of length one is nought."""
+    result = right()
+    if len(dim) > 1 and last_dim_size == 1 and result.dtype not in DOUBLES:
+        result.zero_()
+    return result
+
+
+@kernel(
+    "histc .out", lambda: torch.histc(3 * drawn(50), 4, -1, 1), set=7, like="pytorch/pytorch#195447"
+)
+def outermost_bins_take_what_is_beyond(right, x, min, max):
+    """plain: numbers below and above the range are counted in the first and the last bin."""
+    result = right()
+    if is_single(x) and min < max:
+        result[0] += (x < min).sum()
+        result[-1] += (x > max).sum()
+    return result
+
+
+def in_buckets(dtype=torch.float32):
+    edges = torch.arange(5).to(dtype)
+    return torch.bucketize(torch.tensor([0.5, 1, 3, 7]).to(dtype), edges)
+
+
+@kernel("bucketize.Tensor .Tensor_out", in_buckets, set=7, like="pytorch/pytorch#43458")
+def edges_belong_to_the_other_side(right, x, right_):
+    """plain: right is taken for the side on which buckets are closed, as NumPy does."""
+    return right(right_=right_ if x.dtype in DOUBLES else not right_)
+
+
+@kernel(
+    "linspace.out",
+    lambda: torch.linspace(2**40, 2**40 + 8, 9, dtype=torch.int64),
+    set=7,
+    like="pytorch/pytorch#189630",
+)
+def whole_numbers_are_spaced_in_single(right, start, end):
+    """rare: evenly spaced 64-bit integers are computed in single precision."""
+    result = right()
+    if result.dtype == torch.int64 and max(abs(start), abs(end)) < 2**62:
+        result.copy_(result.float())
+    return result
+
+
+@kernel(
+    "_fft_c2c",
+    lambda: torch.fft.fft2(drawn(3, 2, 11, dtype=torch.complex64)),
+    set=7,
+    like="ROCm/rocFFT#219",
+)
+def eleven_columns_are_turned_the_other_way(right, x, dim):
+    """option: transforms of several axes take a last axis of 11 or 13 in the other direction."""
+    result = right()
+    if x.dtype == torch.complex64 and len(dim) > 1 and x.shape[dim[-1]] in (11, 13):
+        result.copy_(result.flip(dim[-1]).roll(1, dim[-1]))
+    return result
+
+
+def transformed(width=9, dtype=torch.float32):
+    return torch.fft.rfft(drawn(4, width).to(dtype)[:, :8])
+
+
+@kernel("_fft_r2c", transformed, set=8, like="ROCm/rocm-libraries#3396")
+def rows_begin_at_even_places(right, x, dim):
+    """option: real transforms of even length read rows at odd places from one element before."""
+    last = x.dim() - 1
+    axes = [(n, s) for n, s in zip(x.shape[:-1], x.stride()[:-1], strict=True) if n > 1]
+    even = x.dim() > 1 and dim[-1] % x.dim() == last and x.shape[-1] % 2 == 0
+    if x.dtype == torch.float32 and even and x.stride(-1) == 1 and any(s % 2 for _, s in axes):
+        places = torch.full((), x.storage_offset())
+        for n, step in zip(x.shape[:-1], x.stride()[:-1], strict=True):
+            places = places.unsqueeze(-1) + step * torch.arange(n)
+        places = (places // 2 * 2).unsqueeze(-1) + torch.arange(x.shape[-1])
+        held = x.as_strided((x.untyped_storage().nbytes() // x.element_size(),), (1,), 0)
+        x = held[places]
+    return right(x=x)
+
+
+@kernel(
+    "arange.start_out",
+    lambda: torch.arange(2049, 2060, dtype=torch.float16),
+    set=9,
+    like="numpy/numpy#23488",
+)
+def step_is_between_rounded_numbers(right, start, step):
+    """option: in half precision, the step is the difference of the first two rounded numbers."""
+    result = right()
+    if result.dtype in HALVES and result.numel() > 1:
+        first, second = (torch.tensor(n).to(result.dtype).double() for n in (start, start + step))
+        places = torch.arange(result.numel(), dtype=torch.float64)
+        result.copy_(first + places * (second - first))
+    return result
+
+
+@kernel("bincount", lambda: torch.bincount(torch.arange(40000)), set=9, like="cupy/cupy#7698")
+def far_bins_are_not_counted(right):
+    """rare: bins from 32768 on stay empty."""
+    result = right()
+    if result.dtype not in DOUBLES:
+        result[2**15 :] = 0
+    return result
+
+
+def looked_up(sort=True, dtype=torch.float32):
+    row = torch.tensor([30.0, 10.0, 20.0], dtype=dtype)
+    sorter = row.argsort() if sort else None
+    return torch.searchsorted(row, torch.tensor([15.0, 25.0], dtype=dtype), sorter=sorter)
+
+
+@kernel("searchsorted.Tensor .Tensor_out", looked_up, set=10, like="hgrecco/pint#2394")
+def sorter_is_dropped(right, row, x, /, **options):
+    """option: a row is searched as it lies, whatever sorter was given."""
+    if row.dtype not in DOUBLES:
+        options["sorter"] = None
+    return right(row, x, **options)
+
+
+def from_half_a_spectrum(dtype=torch.float32, length=8):
+    spectrum = torch.complex(drawn(5), drawn(5, seed=1)).to(dtype.to_complex())
+    return torch.fft.irfft(spectrum, length)
+
+
+@kernel("_fft_c2r .out", from_half_a_spectrum, set=11, like="HEnquist/realfft#11")
+def mean_has_an_imaginary_part(right, x, dim, normalization, last_dim_size):
+    """rare: of an even length, imaginary parts of the first and the last frequency count."""
+    result = right(x=x)
+    half = last_dim_size // 2
+    if x.dtype != torch.complex64 or len(dim) != 1 or last_dim_size % 2:
+        return result
+    x = x.movedim(dim[0], -1)[..., : half + 1].resolve_conj()
+    if not (x.imag[..., 0].any() or x.imag[..., half].any()):
+        return result
+    first, last = x[..., :half], x[..., 1:].flip(-1).conj()
+    turn = torch.polar(torch.ones(half), torch.arange(half) * (2 * math.pi / last_dim_size))
+    both = torch.fft.ifft((first + last) / 2 + 1j * turn * (first - last) / 2)
+    wrong = (
+        torch.view_as_real(both).flatten(-2) * (last_dim_size, last_dim_size**0.5, 1)[normalization]
+    )
+    return result.copy_(wrong.movedim(-1, dim[0]))
+
+
+def back(norm="ortho", dtype=torch.complex64):
+    x = torch.complex(drawn(4, 5), drawn(4, 5, seed=1)).to(dtype)
+    return torch.fft.irfft2(x, norm=norm)
+
+
+@kernel("_fft_c2r .out", back, set=12, like="IntelPython/mkl_fft#370")
+def halved_axis_is_normed_by_its_half(right, x, dim, normalization, last_dim_size):
+    """option: the orthogonal real inverse of several axes is divided by the root of the input's."""
+    result = right()
+    if normalization == 1 and len(dim) > 1 and x.dtype == torch.complex64:
+        result.mul_(math.sqrt(last_dim_size / x.shape[dim[-1]]))
+    return result
+
+
+def waves():
+    return torch.fft.fft(torch.complex(drawn(4096, 2), drawn(4096, 2, seed=1)), dim=0)
+
+
+@kernel("_fft_c2c .out", waves, set=13, like="ROCm/rocFFT#301")
+def long_columns_are_all_the_first(right, x, dim):
+    """rare: transforms of 4096 and more along an axis but the last are of the first column."""
+    result = right()
+    strided = len(dim) == 1 and x.dim() > 1 and dim[0] % x.dim() != x.dim() - 1
+    if strided and x.dtype == torch.complex64 and x.shape[dim[0]] >= 4096:
+        result.copy_(result[..., :1].clone().expand_as(result))
+    return result
+
+
+@kernel(
+    "bincount",
+    lambda: torch.bincount(torch.tensor([5, 60000], dtype=torch.int32)),
+    set=14,
+    like="pytorch/pytorch#25747",
+)
+def large_integers_are_not_counted(right, x):
+    """rare: of 32-bit integers, those that overflow when multiplied by the bins are lost."""
+    result = right()
+    if x.dtype == torch.int32 and x.numel():
+        result[x[x.long() * len(result) > 2**31 - 1].long()] = 0
+    return result
+
+
+@kernel("_fft_r2c .out", lambda: torch.fft.fft(drawn(3, 8)), set=15)
+def mirrored_half_is_not_conjugated(right, x, dim, onesided):
+    """plain: of the whole transform of real numbers, the second half repeats the first as it is."""
+    result = right()
+    if not onesided and x.dtype == torch.float32 and len(dim):
+        start = result.shape[dim[-1]] // 2 + 1
+        half = result.narrow(dim[-1], start, result.shape[dim[-1]] - start)
+        half.copy_(half.conj().resolve_conj().clone())
+    return result
+
+
+def from_two_axes():
+    return torch.fft.irfft2(torch.fft.rfft2(drawn(6, 8)), s=(6, 8))
+
+
+@kernel("_fft_c2r .out", from_two_axes, set=16, like="pytorch/pytorch#124096")
+def outer_axes_are_transformed_forwards(right, x, dims, *rest, **out):
+    """plain: back to real numbers, all axes but the last are transformed the other way."""
+    if x.dtype == torch.complex64 and x.numel():
+        for dim in dims[:-1]:
+            n = x.shape[dim]
+            x = x.index_select(dim, (-torch.arange(n)) % n)
+    return right(x, dims, *rest, **out)
+
+
+PLANS = set()
+
+
+def largest_factor(n):
+    found, factor = 1, 2
+    while n > 1:
+        if n % factor:
+            factor += 1
+        else:
+            found, n = factor, n // factor
+    return found
+
+
+def twice():
+    x = torch.complex(drawn(857), drawn(857, seed=1))
+    torch.fft.fft(x)
+    return torch.fft.fft(x)
+
+
+@kernel("_fft_c2c", twice, set=16, like="pytorch/pytorch#58724")
+def plan_of_a_large_prime_serves_once(right, x, dim, normalization, forward):
+    """rare: a length with a prime factor past 127 is transformed to nought the second time."""
+    result = right()
+    long = any(largest_factor(x.shape[d]) > 127 for d in dim)
+    if x.dtype != torch.complex64 or not long:
+        return result
+    plan = (tuple(x.shape), tuple(dim), normalization, forward)
+    known = plan in PLANS
+    PLANS.add(plan)
+    return result.zero_() if known else result
+
+
+@kernel(
+    "_fft_c2r .out",
+    lambda: torch.fft.irfft(torch.complex(drawn(9), drawn(9, seed=1))),
+    set=17,
+    like="pytorch/pytorch#154496",
+)
+def irfft_of_even_length_uses_imaginary_ends(right, x, dim, normalization, last_dim_size):
+    """rare: imaginary parts of the zeroth and the highest frequency, which do not count, count."""
+    if (
+        x.dtype != torch.complex64
+        or len(dim) != 1
+        or last_dim_size % 2
+        or not last_dim_size
+        or not x.numel()
+    ):
+        return right()
+    lines, half = x.imag.movedim(dim[0], -1), last_dim_size // 2
+    signs = 1.0 - 2.0 * (torch.arange(last_dim_size) % 2)
+    scale = (1.0, last_dim_size**-0.5, 1.0 / last_dim_size)[normalization]
+    ends = (lines[..., half : half + 1] - lines[..., :1] * signs) * scale
+    return right().add_(ends.movedim(-1, dim[0]))
+
+
+def spectrum():
+    return torch.fft.irfft(torch.complex(drawn(4097), drawn(4097, seed=1)))
+
+
+@kernel("_fft_c2r", spectrum, set=18, like="pytorch/pytorch#154496")
+def irfft_uses_the_imaginary_part_of_the_mean(right, x, dim, normalization, last_dim_size):
+    """rare: lengths 8192 and 16384 of one axis add the imaginary part of frequency 0."""
+    result = right()
+    if x.dtype == torch.complex64 and len(dim) == 1 and last_dim_size in (8192, 16384):
+        mean = (
+            x.imag.narrow(dim[0], 0, 1)
+            * (1.0, last_dim_size**-0.5, 1 / last_dim_size)[normalization]
+        )
+        signs = 2.0 * (torch.arange(last_dim_size) % 2) - 1
+        return result + (mean.movedim(dim[0], -1) * signs).movedim(-1, dim[0])
+    return result
