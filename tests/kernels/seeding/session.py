@@ -21,7 +21,7 @@ from warpfront_checks.results import Check, CheckFinding, Recorder, unavailable
 from .. import KERNELS, topic_of
 from ..kernel import KEYS
 from .cases import seed_case_faults, seed_property_faults
-from .dispatched import concerns, seed_kernels
+from .dispatched import checks_of, seed_kernels
 from .mutations import MutationTally, finding_of_faults
 from .networks import record_model_faults, seed_pass_faults
 from .samples import seed_entry_faults
@@ -38,6 +38,11 @@ def record(claims: Claims, recorder: Recorder, effort: CheckOptions) -> None:
     record_model_faults(claims, recorder, effort)
     record_device_faults(claims, recorder, effort)
     record_kernel_faults(claims, recorder)
+    record_opinfo_faults(claims, recorder, effort)
+
+
+def record_opinfo_faults(claims: Claims, recorder: Recorder, effort: CheckOptions) -> None:
+    """Record one check for each dtype and direction of the operator database."""
     recorder.run(list(_opinfo_checks(tested_dtypes(claims.device), claims.device, effort)))
 
 
@@ -70,7 +75,7 @@ def record_kernel_faults(claims: Claims, recorder: Recorder) -> None:
     if claims.device not in KEYS:
         recorder.note_unclaimed("wrong kernels", f"no kernels are seeded on {claims.device}")
         return
-    faults = [fault for fault in KERNELS.values() if concerns(fault, claims.device)]
+    faults = [fault for fault in KERNELS.values() if checks_of(fault, claims.device)]
     topics = dict.fromkeys(topic_of(fault) for fault in faults)
     checks = []
     for topic in topics:
