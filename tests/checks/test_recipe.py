@@ -1,4 +1,4 @@
-"""The recipe for a case of the catalogue, followed on a copy: it passes, and its faults are caught."""
+"""The recipe for a case of the catalogue, followed on a copy: its seeded faults are caught."""
 
 from __future__ import annotations
 
