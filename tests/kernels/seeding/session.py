@@ -8,10 +8,12 @@ from functools import partial
 import torch
 
 from warpfront_checks.cases.catalogue import TOPICS
+from warpfront_checks.cases.session import SEEN_ON
 from warpfront_checks.cases.special.properties import sampled
 from warpfront_checks.check_options import DEVELOPMENT, CheckOptions, drawn_seeds
 from warpfront_checks.claims import Claims
 from warpfront_checks.devices.device_session import record_device_faults
+from warpfront_checks.edge_cases.answers import kind_of
 from warpfront_checks.models.families import NETWORKS
 from warpfront_checks.opinfo.adapter import DatabaseMoved, load_database
 from warpfront_checks.opinfo.sweep import BACKWARD, Sweep
@@ -54,6 +56,8 @@ def record_selftest(claims: Claims, recorder: Recorder, effort: CheckOptions) ->
             seed_in = partial(seed_pass_faults, network, dtype, device)
             checks.append(_seeded_check(f"{network.name} {dtype}", seed_in, effort))
     for topic, operations in TOPICS.items():
+        if kind_of(device) not in SEEN_ON.get(topic, ()):
+            continue
 
         def seed_in_cases(_seed: int, ledger: MutationTally, chosen: object = operations) -> None:
             seed_case_faults(chosen, "float32", device, ledger)  # type: ignore[arg-type]
