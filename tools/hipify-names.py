@@ -29,9 +29,9 @@ HEAD = """\
 #     Copyright (c) 2015-present Advanced Micro Devices, Inc. All rights reserved.
 #   torch/utils/hipify/cuda_to_hip_mappings.py of PyTorch {torch}, https://github.com/pytorch/pytorch,
 #     BSD-3-Clause, Copyright (c) 2016-present, Facebook Inc. and PyTorch's contributors.
-# A line is `CUDA HIP`, `CUDA` where the twin has the same words (cuda -> hip), or `! CUDA` for a name of
-# CUDA that hipify knows and HIP lacks. Device functions after `!` were also looked for with clang
-# and HIP {perl}'s headers. Lines of headers have a dot.
+# A line is `CUDA HIP`, `CUDA` where the twin has the same words (cuda -> hip), or `! CUDA` for a
+# name of CUDA that hipify knows and HIP lacks. Device functions after `!` were also looked for with
+# clang and HIP {perl}'s headers. Lines of headers have a dot.
 """
 
 
@@ -53,7 +53,9 @@ def of_perl(text: str) -> tuple[dict[str, str], list[str]]:
 
 def of_torch(tree: ast.Module) -> Iterator[tuple[str, str]]:
     for node in ast.walk(tree):
-        pairs = zip(node.keys, node.values, strict=True) if isinstance(node, ast.Dict) else ()
+        pairs: list[tuple[ast.expr | None, ast.expr]] = []
+        if isinstance(node, ast.Dict):
+            pairs = list(zip(node.keys, node.values, strict=True))
         if isinstance(node, ast.Tuple) and len(node.elts) == 2:
             pairs = [(node.elts[0], node.elts[1])]
         for key, value in pairs:

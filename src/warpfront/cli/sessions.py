@@ -68,16 +68,14 @@ def _stop(session: nox.Session, text: str) -> NoReturn:
 
 
 def _verify(session: nox.Session) -> None:
-    options = _read_options(session, _verify_parser())
-    if not options.here:
-        _verify_images(session, options)
+    if "--here" not in session.posargs:
+        _hand_over(session, "verify", *session.posargs)
         return
+    options = _read_options(session, _verify_parser())
     if options.vendor or options.image or options.only:
         _stop(
             session, "--here checks the current Python: --vendor, --image and --only do not apply"
         )
-    if any(getattr(options, name.replace("-", "_")) for name in _OF_CONTAINERS):
-        _stop(session, f"--here runs no container: {', '.join(_OF_CONTAINERS)} do not apply")
     _verify_here(session, options)
 
 
@@ -91,7 +89,7 @@ def _hand_over(session: nox.Session, task: str, *arguments: str) -> None:
         sys.executable,
         "-m",
         "warpfront",
-        task,
+        *task.split(),
         *arguments,
         external=True,
         interrupt_timeout=PATIENCE_SECONDS,
@@ -171,7 +169,6 @@ def _chosen(options: argparse.Namespace) -> list[str]:
 
 
 _SELECTING = ("target", "vendor", "image", "only")
-_OF_CONTAINERS = ("again", "limit-seconds", "user", "fresh", "emulate")
 
 
 def _bench(session: nox.Session) -> None:
@@ -187,8 +184,7 @@ def _bench(session: nox.Session) -> None:
     elif options.here:
         _bench_here(session, options, effort)
     else:
-        argv = [*_chosen(options), *(["--json"] if options.json else [])]
-        _hand_over(session, "bench", *argv, *effort.arguments())
+        _hand_over(session, "bench run", *session.posargs)
 
 
 def _bench_here(session: nox.Session, options: argparse.Namespace, effort: BenchEffort) -> None:
@@ -236,12 +232,12 @@ SESSION_TABLE: Mapping[str, tuple[str, Runs]] = {
         _bench,
     ),
     "static": (
-        "What in a source tree will break on a target: `-- --repo PATH --target gfx942`; no image.",
-        _run_task("scan"),
+        "What in a source tree will break on a target: `-- PATH --target gfx942`; no image.",
+        _run_task("port scan"),
     ),
     "compile": (
-        "A source tree's kernels through the vendor's compiler: `-- --repo PATH --target gfx942`.",
-        _run_task("compile"),
+        "A source tree's kernels through the vendor's compiler: `-- PATH --target gfx942`.",
+        _run_task("port compile"),
     ),
     "verify": (
         "Verify images, or with --here the current Python; options: `nox -s verify -- --help`.",
@@ -263,22 +259,6 @@ def _add_session(name: str, says: str, run: Runs) -> None:
 
 for _name, (_says, _runs) in SESSION_TABLE.items():
     _add_session(_name, _says, _runs)
-
-
-def _verify_images(session: nox.Session, options: argparse.Namespace) -> None:
-    arguments = {name: getattr(options, name.replace("-", "_")) for name in _OF_CONTAINERS}
-    argv = [f"--{name}" for name in ("json", "selftest") if getattr(options, name)]
-    argv += [
-        f"--{name}" if value is True else f"--{name}={value}"
-        for name, value in arguments.items()
-        if value
-    ]
-    words = list(parsed_effort(options).arguments())
-    if not options.run:
-        # A verification that is continued keeps the run that it had.
-        place = words.index("--run")
-        del words[place : place + 2]
-    _hand_over(session, "verify", *_chosen(options), *argv, *words)
 
 
 def _verify_here(session: nox.Session, options: argparse.Namespace) -> None:
@@ -550,17 +530,6 @@ def _verify_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--json", action="store_true", help="print the verification as JSON")
     add_effort_options(parser)
-    parser.add_argument("--again", default="", metavar="N", help="how many times, in images")
-    parser.add_argument(
-        "--limit-seconds", default="", metavar="N", help="stop a container then (1200)"
-    )
-    parser.add_argument("--user", default="", metavar="UID", help="uid or uid:gid in images")
-    parser.add_argument(
-        "--fresh", action="store_true", help="run every session, also those proven before"
-    )
-    parser.add_argument(
-        "--emulate", default="", metavar="FOLDER", help="of AMD's emulator: sessions run in it"
-    )
     parser.add_argument(
         "--selftest", action="store_true", help="also seed faults into every check, and catch them"
     )

@@ -1,39 +1,51 @@
-"""A new project's files: a matrix with one CPU row, its schema for editors, the templates, and
-the two doors. Edge.
+"""A new project's files: a matrix, its schema for editors, templates, README, and the entry points
+of invoke and nox. Path.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-from warpfront.errors import StoreError
+import yaml
+
+from warpfront.errors import NothingSelectedError, StoreError
+from warpfront.matrix import editing
+from warpfront.matrix.compat import packaged
+from warpfront.matrix.nearest import nearest
+from warpfront.matrix.reading import read_matrix
+from warpfront.matrix.vendors import VENDORS
 from warpfront.system.store import read_text, write_text
 
+MATRIX_FILE = "matrix.yaml"
 _DATA = Path(__file__).parents[1] / "data"
 # Installed, the templates are with the other data; in a checkout they are the repository's own.
 _IMAGES = (_DATA / "images", Path(__file__).parents[3] / "images")
+BASES = _DATA / "bases.yaml"
 _SCHEMA = "matrix.schema.json"
 _TEMPLATES = ("_shared", "torch", "devel", "hf")
 
 
-def make_project(folder: Path, *, dry_run: bool = False) -> tuple[Path, ...]:
-    """Write a project that builds into `folder`; what was written (or would be).
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """Files to write, by path below the project, and notes for its owner."""
 
-    Raise `StoreError` before writing anything if one of the files exists.
-    """
-    files = {folder / name: text for name, text in _project_files().items()}
-    existing = [path for path in files if path.exists()]
-    if existing:
-        raise StoreError(
-            f"{existing[0]} exists", hint="make a project in an empty folder; nothing was written"
-        )
-    if not dry_run:
-        for path, text in files.items():
-            write_text(path, text)
-    return tuple(files)
+    files: Mapping[str, str]
+    notes: tuple[str, ...] = ()
+
+    def write(self, root: Path, *, dry_run: bool) -> Iterator[str]:
+        """Write the files, if the matrix is one; yield a line for each."""
+        read_matrix(self.files[MATRIX_FILE], path=MATRIX_FILE, compat=packaged())
+        for name, text in self.files.items():
+            if not dry_run:
+                write_text(root / name, text)
+            yield f"{'would write' if dry_run else 'wrote'} {name}"
+        yield from self.notes
 
 
 def _project_files() -> dict[str, str]:
+    """Return the files of a new project by path; matrix.yaml has places for its choices."""
     # `.txt`, because they are not modules of this package.
     files = {
         path.name.removesuffix(".txt"): read_text(path) or ""
@@ -47,3 +59,69 @@ def _project_files() -> dict[str, str]:
             files[f"images/{name}/{path.name}"] = read_text(path) or ""
     files[".gitignore"] = "/.venv/\n/build/\n/handover/\n__pycache__/\n"
     return files
+
+
+def make_project(folder: Path) -> None:
+    """Write a project with one CPU row into `folder`."""
+    edit = new_project(
+        folder, name="my-images", vendors="cpu==2.13.0", base="debian-12", registry="ghcr.io/my"
+    )
+    list(edit.write(folder, dry_run=False))
+
+
+def new_project(folder: Path, *, name: str, vendors: str, base: str, registry: str) -> Edit:
+    """Return the files of a new project. Raise `StoreError` if one of them exists.
+
+    `vendors` are rows, separated by commas: `cpu==2.13.0,nvidia:13.0,amd`.
+    """
+    files = _project_files()
+    if existing := [path for path in files if (folder / path).exists()]:
+        hint = "make a project in an empty folder; nothing was written"
+        raise StoreError(f"{folder / existing[0]} exists", hint=hint)
+    bases = read_text(BASES) or ""
+    if not (block := editing.block_of(bases, base)):
+        hint = nearest(base, yaml.safe_load(bases))
+        raise NothingSelectedError(f"--base {base}: no such base", hint=hint)
+    python = str(yaml.safe_load(bases)[base]["python"])
+    # The template is a matrix of its own, with the first base and a row for the CPU.
+    text, first = files[MATRIX_FILE], yaml.safe_load(files[MATRIX_FILE])
+    old_base = first["defaults"]["base"]
+    for old, new in (
+        (_indented(editing.block_of(bases, old_base)), _indented(block)),
+        (f'python: "{first["defaults"]["python"]}"', f'python: "{python}"'),
+        (f"base: {old_base}", f"base: {base}"),
+        (first["project"]["name"], name),
+        (first["project"]["repository"], registry),
+    ):
+        text = text.replace(old, new)
+    head, after = text.split(_FIRST_ROW, 1)
+    made = f"{head}{_FIRST_ROW}"
+    for entry in filter(None, vendors.split(",")):
+        row, _, torch = entry.partition("==")
+        vendor, _, toolkit = row.partition(":")
+        made = with_row(made, vendor, toolkit, python, torch)
+    made = f"{head}{made.removeprefix(head + _FIRST_ROW).lstrip()}"
+    made = made.replace("rows:\n-", "rows:\n  -")
+    return Edit(files={**files, MATRIX_FILE: f"{made}{after}"})
+
+
+def _indented(lines: tuple[str, ...]) -> str:
+    return "\n".join(f"  {line}" for line in lines)
+
+
+_FIRST_ROW = '  - vendor: cpu\n    targets: x86_64\n    torch: "2.13.0"\n'
+
+
+def with_row(text: str, vendor: str, toolkit: str, python: str, torch: str = "") -> str:
+    """Return the matrix with a row by the compat table: its newest torch, or `torch`."""
+    if vendor not in VENDORS:
+        raise NothingSelectedError(f"no vendor {vendor!r}", hint=nearest(vendor, VENDORS))
+    compat = packaged()
+    toolkits = editing.newest_toolkits(vendor, compat)
+    tried = (toolkit,) if toolkit else toolkits
+    for one in tried:
+        if lines := editing.row_lines(vendor, one, python, compat, torch=torch):
+            return editing.with_entry(text, ("rows",), ["", *lines])
+    known = [one for one in toolkits if editing.row_lines(vendor, one, python, compat, torch=torch)]
+    hint = f"with Python {python}: {', '.join(known)}" if known else "docs/matrix.md has its row"
+    raise NothingSelectedError(f"no wheels are known for {vendor} {toolkit}".rstrip(), hint=hint)

@@ -206,6 +206,11 @@ def verify_cells(
     inputs: CellInputs, plan: CheckPlan, tools: Tools, watch: Watch
 ) -> tuple[Verified, ...]:
     """Return a result for each cell and target."""
+    if emulate := plan.options.emulate:
+        # What cannot be emulated is refused before the first container.
+        for cell in inputs.cells:
+            for target in targets_of(cell, plan.target):
+                find_emulator(Path(emulate), cell.vendor, target)
     tools.engine.reap()
     blocked = unrunnable(inputs.cells, tools.engine, step="verify")
     images = (

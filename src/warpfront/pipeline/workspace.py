@@ -36,6 +36,24 @@ class Workspace:
     folders: Folders
 
 
+def root_of(folder: Path) -> Path:
+    """Return `folder`, or the nearest folder above it, if that has a matrix.yaml."""
+    above = (folder, *folder.parents)
+    return next((one for one in above if (one / MATRIX_FILE).is_file()), folder)
+
+
+def _requirements(name: str, root: Path) -> RequirementList:
+    """Return the requirements of a file; a missing one is a problem of its images alone."""
+    if not (root / name).exists():
+        problem = f"{name}: no such file; write it, or remove `requirements:` of its image"
+        return RequirementList(problem=problem)
+    return read_requirements(
+        name,
+        lambda path: read_text(root / path) or "",
+        inside=lambda path: inside_root(root / path, root),
+    )
+
+
 def open_workspace(root: Path, *, build: Path | None = None) -> Workspace:
     """Read everything that decides what exists. Raise `MatrixError`, `LockError` or
     `StoreError`; writes nothing.
@@ -50,14 +68,7 @@ def open_workspace(root: Path, *, build: Path | None = None) -> Workspace:
     table = compat_of(root)
     matrix = read_matrix(text, path=MATRIX_FILE, compat=table)
     files = {cell.requirements_file for cell in matrix.cells if cell.requirements_file}
-    requirements = {
-        name: read_requirements(
-            name,
-            lambda path: read_text(root / path) or "",
-            inside=lambda path: inside_root(root / path, root),
-        )
-        for name in sorted(files)
-    }
+    requirements = {name: _requirements(name, root) for name in sorted(files)}
     return Workspace(
         matrix=matrix,
         requirements=requirements,

@@ -4,7 +4,7 @@ for summaries. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import IO
 
@@ -55,23 +55,19 @@ class Visible:
             yield Segment(visible(segment.text), segment.style, segment.control)
 
 
-def plan_table(planned: Iterable[PlannedCell]) -> Table:
-    """Return the plan of `invoke build` as a table."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("cell", overflow="fold")
-    table.add_column("action", no_wrap=True)
-    table.add_column("download", justify="right", no_wrap=True)
-    table.add_column("adds about", justify="right", no_wrap=True)
-    for cell in planned:
-        why = cell.reason if not cell.hint else f"{cell.reason} ({cell.hint})"
-        downloading = cell.action is Action.BUILD
-        table.add_row(
-            _explained(cell.cell_id, why),
-            _coloured(cell.action.value),
-            readable_size(cell.download_bytes) if downloading else "",
-            readable_size(cell.estimated_bytes) if downloading else "",
-        )
-    return table
+def plan_lines(planned: Iterable[PlannedCell]) -> Group:
+    """Return the plan of `build`: a line for each cell with its whole id, and the reason below."""
+    return Group(*(line for cell in planned for line in _plan_of(cell)))
+
+
+def _plan_of(cell: PlannedCell) -> Iterator[RenderableType]:
+    action = Text(f"{cell.action.value:<8} ", style=_coloured(cell.action.value).style)
+    yield Text.assemble(action, cell.cell_id, no_wrap=True, overflow="ignore")
+    why = cell.reason if not cell.hint else f"{cell.reason} ({cell.hint})"
+    if cell.action is Action.BUILD and cell.download_bytes is not None:
+        download, added = map(readable_size, (cell.download_bytes, cell.estimated_bytes))
+        why = f"{why}; downloads {download}, adds about {added}"
+    yield Padding(Text(why, style="dim"), (0, 0, 0, 9))
 
 
 def report_table(rows: Iterable[ReportRow]) -> Table:
@@ -79,7 +75,9 @@ def report_table(rows: Iterable[ReportRow]) -> Table:
     rows = tuple(rows)
     tagged = any(row.published for row in rows)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("cell", "target", "lock", "build"):
+    longest = max((len(row.cell_id) for row in rows), default=0)
+    table.add_column("cell", min_width=longest)  # an id is never broken: people copy it
+    for name in ("target", "lock", "build"):
         table.add_column(name, overflow="fold")
     table.add_column("size", justify="right", no_wrap=True)
     table.add_column("verify")

@@ -24,3 +24,8 @@ def readable_seconds(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60:02} s"
     return f"{whole // 3600} h {whole % 3600 // 60:02} min"
+
+
+def counted(count: int, noun: str) -> str:
+    """Return `1 finding`, `2 findings`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

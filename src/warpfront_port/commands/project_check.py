@@ -13,6 +13,7 @@ from warpfront.matrix.cell import Selection
 from warpfront.pipeline.workspace import Workspace
 from warpfront.step_results import Blocked, Failed
 from warpfront.system.progress import Watch
+from warpfront.system.sizes import counted
 from warpfront_port.commands.scanning import ScanRequest, scan, verdict_of
 from warpfront_port.commands.syntax_passes import SyntaxRequest, with_compiler
 from warpfront_port.finding_forms import Scan, verdict_text
@@ -133,7 +134,7 @@ def _preflight(request: CheckRequest, workspace: Workspace | None, watch: Watch)
     )
     text = preflight_text(result)
     if result.count:
-        line = f"{result.count} requirements would replace torch"
+        line = f"{counted(result.count, 'requirement')} would replace torch"
         return CheckPart(name="preflight", answer=Answer.FAILS, line=line, text=text)
     if result.unknown:
         reasons = "; ".join(result.unknown[:2])

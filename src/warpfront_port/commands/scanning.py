@@ -333,7 +333,7 @@ def scan(
     path = Path(request.baseline) if request.baseline else request.repo / BASELINE
     if request.write_baseline:
         write_text(path, baseline_text(result.findings))
-        watch.say(f"wrote {path}: {len(result.findings)} findings are accepted")
+        watch.say(f"wrote {path}: {counted(len(result.findings), 'finding')} accepted")
     text = read_file(path, missing_ok=not request.baseline)
     accepted = read_baseline(text, str(path)) if text is not None else {}
     return result, beyond(result.findings, accepted)

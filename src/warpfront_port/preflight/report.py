@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from warpfront.report.sarif import Replacement, SourceFinding, sarif_text
+from warpfront.system.sizes import counted
 from warpfront_port.preflight import rule_texts
 from warpfront_port.preflight.breaches import LineBreach, Preflight
 
@@ -80,12 +81,13 @@ def _summary(preflight: Preflight) -> str:
     counts = dict.fromkeys(("error", "warning", "note"), 0)
     for finding in preflight.findings:
         counts[finding.level] += 1
-    totals = ", ".join(f"{number} {level}s" for level, number in counts.items() if number)
+    totals = ", ".join(counted(number, level) for level, number in counts.items() if number)
     cells = sum(len(cells) for cells in preflight.stacks.values())
     unknown = f", {len(preflight.unknown)} not determined" if preflight.unknown else ""
     return (
-        f"{len(preflight.files)} files, {preflight.lines} lines, {cells} cells with "
-        f"{len(preflight.stacks)} torch stacks: {totals or 'nothing found'}{unknown}"
+        f"{counted(len(preflight.files), 'file')}, {counted(preflight.lines, 'line')}, "
+        f"{counted(cells, 'cell')} with {counted(len(preflight.stacks), 'torch stack')}: "
+        f"{totals or 'nothing found'}{unknown}"
     )
 
 

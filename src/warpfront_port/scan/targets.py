@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from warpfront.errors import NothingSelectedError, UndeterminedError
+from warpfront.matrix.products import target_of_product
 from warpfront.matrix.vendors import VENDORS
 
 _GFX = re.compile(r"gfx(?P<generation>9|1[0-2])[0-9a-f]{2}\Z")
@@ -58,6 +59,8 @@ def read_target(name: str, toolkit: str = "") -> ScanTarget:
         return ScanTarget(name=name, classes=tuple(dict.fromkeys((name, "hpu"))))
     if name == "cpu":
         return ScanTarget(name=name, classes=("cpu",))
+    if product := target_of_product(name):
+        raise NothingSelectedError(f"no target {name!r}", hint=f"{name} is {product}")
     hint = "scan for gfx942, gfx950, gfx90a, gfx1100 ..., gaudi3 or hpu, or cpu"
     vendor = next((vendor.name for vendor in VENDORS.values() if vendor.accepts_target(name)), "")
     if vendor and vendor != "nvidia":

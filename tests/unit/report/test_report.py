@@ -17,7 +17,7 @@ from warpfront.images.plan import Action, PlannedCell
 from warpfront.matrix.cell import Cell
 from warpfront.report.profiles import profiles_text
 from warpfront.report.rows import CellFacts, ReportRow, report_rows
-from warpfront.report.text import plan_table, report_markdown, report_table
+from warpfront.report.text import plan_lines, report_markdown, report_table
 from warpfront.step_results import Blocked, Failed
 from warpfront.system.sizes import readable_size
 from warpfront.verify.results import Outcome, Verification
@@ -94,7 +94,7 @@ def test_tables_show_every_cell_with_its_reason() -> None:
     planned = PlannedCell(
         cell_id="c", action=Action.BLOCKED, reason="[red]no[/red] index", hint="look"
     )
-    assert "[red]no[/red] index (look)" in shown(plan_table([planned]))
+    assert "[red]no[/red] index (look)" in shown(plan_lines([planned]))
 
 
 def test_sizes_are_decimal_and_unknown_ones_say_so() -> None:

@@ -23,8 +23,10 @@ from warpfront.errors import InputError, NotVerifiedError
 from warpfront.images.built import BuiltImage
 from warpfront.images.engine import RunRequest
 from warpfront.images.labels import CONTENT_HASH
+from warpfront.images.tools import CellInputs, Tools
 from warpfront.matrix.cell import Cell
-from warpfront.pipeline.verifying import CellVerification, RunOptions
+from warpfront.pipeline.verifying import CellVerification, CheckPlan, RunOptions, verify_cells
+from warpfront.pipeline.workspace import open_workspace
 from warpfront.system.progress import Line
 from warpfront.system.store import Store
 from warpfront.verify.emulation import EMULATED_SESSIONS, DispatchLog, as_leads, find_emulator
@@ -33,6 +35,7 @@ from warpfront.verify.results import CheckResult, Outcome, Verification
 from warpfront.verify.seal import sealed
 from warpfront.verify.verdict import outcome_of
 from warpfront.wheels.project_folders import Folders
+from warpfront.wheels.sources import Site
 from warpfront_checks.check_options import CheckOptions
 
 pytestmark = pytest.mark.process
@@ -284,6 +287,18 @@ def test_what_cannot_be_emulated_is_said_before_a_container(
     with pytest.raises(InputError) as refused:
         find_emulator(root, vendor, target)
     assert said in refused.value.message
+
+
+def test_a_selection_that_cannot_be_emulated_starts_no_container(world: World) -> None:
+    matrix = open_workspace(Path(__file__).parents[3]).matrix
+    cells = tuple(cell for cell in matrix.cells if cell.vendor in {"amd", "nvidia"})
+    inputs = CellInputs(cells=cells, locks={}, matrix=matrix, material=None)  # type: ignore[arg-type]
+    options = RunOptions(emulate=str(world.emulator))
+    plan = CheckPlan(target="", sessions=(), effort=CheckOptions(), options=options)
+    tools = Tools(engine=world.engine, folders=folders_in(world.folder), site=Site)
+    with pytest.raises(InputError, match="there is no emulator for sm_80"):
+        verify_cells(inputs, plan, tools, Silent())
+    assert world.engine.requests == []
 
 
 def test_again_does_not_apply() -> None:

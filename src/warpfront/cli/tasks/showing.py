@@ -14,7 +14,7 @@ from warpfront.step_results import Blocked, Failed
 from warpfront_checks.guard.visible import terminal_of, visible_json
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.console import RenderableType
 
     from warpfront.cli.display import Display
     from warpfront.images.cell_locks import Locked
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 
 def workspace_here(display: Display | None = None) -> Workspace:
-    """Return the project in this folder; its warnings go to `display`, if any."""
+    """Return the project in this folder or above it; its warnings go to `display`, if any."""
     from warpfront.pipeline.workspace import open_workspace
 
-    workspace = open_workspace(Path.cwd())
+    workspace = open_workspace(project_root())
     if display:
         for warning in workspace.matrix.warnings:
             display.say(f"warning: {warning}")
@@ -44,6 +44,13 @@ def complete_locks(
 
     locks = pipeline.lock(workspace, cells, watch, locked=locked)
     return pipeline.build_wheels(workspace, cells, watch, locks=locks)
+
+
+def project_root() -> Path:
+    """Return this folder, or the nearest above it that has a matrix.yaml."""
+    from warpfront.pipeline.workspace import root_of
+
+    return root_of(Path.cwd())
 
 
 def finish(results: Mapping[str, object], *, json: bool) -> None:
@@ -99,12 +106,12 @@ def print_result(value: object, text: str, *, json: bool) -> None:
 
 
 def print_plan(planned: Iterable[PlannedCell], *, json: bool) -> None:
-    from warpfront.report.text import plan_table
+    from warpfront.report.text import plan_lines
 
     if json:
         print_json(planned)
     else:
-        _show(plan_table(planned))
+        _show(plan_lines(planned))
 
 
 def print_report(rows: Iterable[ReportRow], *, json: bool) -> None:
@@ -116,15 +123,15 @@ def print_report(rows: Iterable[ReportRow], *, json: bool) -> None:
         _show(report_table(rows))
 
 
-def _show(table: Table) -> None:
+def _show(drawn: RenderableType) -> None:
     """Print to stdout, as wide as the terminal, or without padding if stdout is no terminal."""
     from warpfront.report.text import Visible, plain_console
 
     console = plain_console(terminal_of(sys.stdout))
     if console.is_terminal:
-        console.print(Visible(table))
+        console.print(Visible(drawn))
         return
     console = plain_console(width=text_width())
     with console.capture() as captured:
-        console.print(Visible(table))
+        console.print(Visible(drawn))
     print("\n".join(line.rstrip() for line in captured.get().splitlines()))

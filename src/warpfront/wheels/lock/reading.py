@@ -30,6 +30,10 @@ def read_locks(
     states: dict[str, LockState] = {}
     for cell in cells:
         parent = states[cell.parent] if cell.parent else None
+        file = requirements.get(cell.requirements_file or "")
+        if file is not None and file.problem:
+            states[cell.id] = LockState(lock=None, reason=file.problem)
+            continue
         if parent is not None and (parent.lock is None or parent.reason):
             reason = f"its parent {cell.parent} has no fresh lock"
             states[cell.id] = LockState(lock=None, reason=reason)
@@ -76,7 +80,8 @@ def inputs_of(
         for source in requirement_list.sources
         if source.kind == "folder"
     }
-    unfit = tuple(text for patch in cell.patches if (text := _unfit(folders.root, patch)))
+    texts = (requirement_list.problem, *(_unfit(folders.root, patch) for patch in cell.patches))
+    unfit = tuple(filter(None, texts))
     return lock_inputs(cell, requirement_list, parent, folders=sources, unfit=unfit)
 
 

@@ -47,15 +47,7 @@ def unpack_project_files(archive: Path, folder: Path) -> Path | None:
                     path.parent.mkdir(parents=True, exist_ok=True)
                     with path.open("wb") as file:
                         shutil.copyfileobj(content, file)
-    except (
-        tarfile.TarError,
-        zipfile.BadZipFile,
-        zlib.error,
-        RuntimeError,
-        OSError,
-        EOFError,
-        ValueError,
-    ):
+    except _UNREADABLE:
         return None
     return next((path for path in sorted(folder.iterdir()) if path.is_dir()), None)
 

@@ -1,0 +1,157 @@
+"""Commands that make and change a project: init, add, docs, completion."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from warpfront.cli.display import Display
+from warpfront.cli.tasks.declaring import DryRun, Group, Option, command
+from warpfront.cli.tasks.showing import project_root
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+@command(example="init --vendors cpu,nvidia:13.0,amd --registry ghcr.io/me")
+def init(
+    display: Display,
+    *,
+    dry_run: DryRun = False,
+    name: Annotated[str, "name of the project (default: of this folder)"] = "",
+    vendors: Annotated[str, "ROWS  rows to begin with: cpu,nvidia:13.0,amd"] = "",
+    base: Annotated[str, "base of the images: debian-12 or debian-13"] = "",
+    registry: Annotated[str, "HOST/PATH  registry of published images"] = "",
+    from_: Annotated[str, "FILE  a GPU Dockerfile: its row, and an image with its packages"] = "",
+) -> None:
+    """Make a new project in this folder.
+
+    Writes matrix.yaml, templates, README, tasks.py and noxfile.py, if none
+    exists. On a terminal it asks for what no option names.
+    """
+    from warpfront.commands.project_edits import project_from
+    from warpfront.matrix.scaffold import new_project
+
+    here = Path.cwd()
+    if not vendors and not from_:
+        vendors = _answer("rows: cpu, nvidia:13.0, amd, ...", "cpu==2.13.0")
+    facts = {
+        "name": name or _project_name(here),
+        "vendors": vendors,
+        "base": base or _answer("base: debian-12 (Python 3.11), debian-13 (3.13)", "debian-12"),
+        "registry": registry or _answer("registry of published images", "ghcr.io/my"),
+    }
+    edit = project_from(here, Path(from_), **facts) if from_ else new_project(here, **facts)
+    _say(display, edit.write(here, dry_run=dry_run))
+    display.say("next: `warpfront plan`, then `warpfront build`")
+
+
+def _project_name(folder: Path) -> str:
+    name = "".join(c if c.isalnum() else "-" for c in folder.name.lower()).strip("-")
+    return name if name.isascii() and name else "my-images"
+
+
+def _answer(question: str, default: str) -> str:
+    """Return what a person types, or the default: an empty line, or no terminal."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return default
+    sys.stderr.write(f"{question} [{default}]: ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip() or default
+
+
+def _say(display: Display, lines: Iterable[str]) -> None:
+    for line in lines:
+        display.say(line)
+
+
+add_group = Group(name="add", help="Add an image, a row or a Python to matrix.yaml.")
+
+
+@command("add image", example="add image app --requirements requirements.txt")
+def add_image(
+    display: Display,
+    name: Annotated[str, "name of the image"],
+    *,
+    dry_run: DryRun = False,
+    parent: Annotated[str, "image that it is built on (default torch)"] = "torch",
+    requirements: Annotated[str, Option("FILE  requirements to copy", short="r")] = "",
+) -> None:
+    """Add an image with its template and requirements.
+
+    Comments and every other byte of matrix.yaml stay.
+    """
+    from warpfront.commands.project_edits import add_image
+
+    root = project_root()
+    edit = add_image(root, name, parent=parent, requirements=requirements)
+    _say(display, edit.write(root, dry_run=dry_run))
+
+
+@command("add row", example="add row nvidia 13.0")
+def add_row(
+    display: Display,
+    vendor: Annotated[str, "nvidia, amd or cpu"],
+    toolkit: Annotated[
+        str, Option("version of CUDA or ROCm (default: the newest)", place=True)
+    ] = "",
+    *,
+    dry_run: DryRun = False,
+) -> None:
+    """Add a row with the newest torch that has wheels for a toolkit.
+
+    The compat table chooses torch, index and targets.
+    """
+    from warpfront.commands.project_edits import add_row
+
+    root = project_root()
+    _say(display, add_row(root, vendor, toolkit).write(root, dry_run=dry_run))
+
+
+@command("add python", example="add python 3.13")
+def add_python(
+    display: Display, version: Annotated[str, "version of Python"], *, dry_run: DryRun = False
+) -> None:
+    """Add every row of the default Python for another Python, with its base."""
+    from warpfront.commands.project_edits import add_python
+
+    root = project_root()
+    _say(display, add_python(root, version).write(root, dry_run=dry_run))
+
+
+@command(example="docs matrix")
+def docs(
+    topic: Annotated[
+        str, Option("name of a page; `options` lists common options", place=True)
+    ] = "",
+) -> None:
+    """Print a page of the documentation, without a network.
+
+    Without TOPIC: the names of the pages.
+    """
+    from warpfront.cli.program import common_options
+    from warpfront.commands.documentation import page_names, page_text
+
+    if topic == "options":
+        print(common_options(), end="")
+    elif topic:
+        print(page_text(topic), end="")
+    else:
+        print("\n".join((*page_names(), "options")))
+
+
+@command(example="completion bash >> ~/.bashrc")
+def completion(
+    shell: Annotated[
+        str, Option("bash, zsh or fish", choices=("bash", "zsh", "fish"), place=True)
+    ] = "bash",
+) -> None:
+    """Print the completion script of bash, zsh or fish."""
+    from click.shell_completion import get_completion_class
+
+    from warpfront.cli.program import Program
+
+    kind = get_completion_class(shell)
+    assert kind is not None
+    print(kind(Program(), {}, "warpfront", "_WARPFRONT_COMPLETE").source())

@@ -1,0 +1,26 @@
+"""Pages of the documentation, as the package brings them. Edge."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from warpfront.errors import InputError
+from warpfront.matrix.nearest import nearest
+from warpfront.system.store import read_text
+
+# Installed, the pages are with the other data; in a checkout they are the repository's own.
+_FOLDERS = (Path(__file__).parents[1] / "data" / "docs", Path(__file__).parents[3] / "docs")
+
+
+def page_names() -> tuple[str, ...]:
+    """Return the names of the pages."""
+    folder = next(folder for folder in _FOLDERS if folder.is_dir())
+    return tuple(sorted(path.stem for path in folder.glob("*.md")))
+
+
+def page_text(name: str) -> str:
+    """Return the text of a page. Raise `InputError` for an unknown name."""
+    if name not in page_names():
+        raise InputError(f"no page {name!r}", hint=nearest(name, page_names()))
+    folder = next(folder for folder in _FOLDERS if folder.is_dir())
+    return read_text(folder / f"{name}.md") or ""

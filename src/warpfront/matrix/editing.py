@@ -1,0 +1,144 @@
+"""Changes of matrix.yaml as text, by the parser's marks: every other byte stays. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import yaml
+
+from warpfront.matrix.compat import Combination, Compat, Supported
+from warpfront.matrix.vendors import VENDORS
+
+# Targets of new rows, as far as the wheels have them: data centre, and the newest of desktops.
+_USUAL = {
+    "nvidia": ("sm_80", "sm_90", "sm_100", "sm_120"),
+    "amd": ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201"),
+}
+
+
+def with_entry(text: str, where: tuple[str, ...], lines: Iterable[str]) -> str:
+    """Return `text` with `lines` at the end of the mapping or list at `where`, indented as its
+    other entries; a missing top-level key is added.
+    """
+    node = _node(text, where)
+    rows = text.splitlines()
+    if node is None:
+        body = [f"{where[-1]}:", *(f"  {line}" for line in lines)]
+        return "\n".join([*rows, "", *body]) + "\n"
+    first = node.value[0][0] if isinstance(node, yaml.MappingNode) else node.value[0]
+    is_item = isinstance(node, yaml.SequenceNode)
+    indent = " " * (first.start_mark.column - (2 if is_item else 0))
+    end = _last_line(node)
+    added = [f"{indent}{line}" if line else "" for line in lines]
+    return "\n".join([*rows[: end + 1], *added, *rows[end + 1 :]]) + "\n"
+
+
+def with_item(text: str, where: tuple[str, ...], item: str) -> str:
+    """Return `text` with `item` at the end of the list at `where`, in its own style."""
+    node = _node(text, where)
+    assert isinstance(node, yaml.SequenceNode)
+    if not node.flow_style:
+        return with_entry(text, where, [f"- {item}"])
+    at = node.value[-1].end_mark.index if node.value else node.end_mark.index - 1
+    return f"{text[:at]}{', ' if node.value else ''}{item}{text[at:]}"
+
+
+def rows_with(text: str, key: str) -> tuple[int, ...]:
+    """Return the lines of the rows that have `key` of their own."""
+    node = _node(text, ("rows",))
+    rows = node.value if isinstance(node, yaml.SequenceNode) else []
+    return tuple(
+        row.start_mark.line + 1
+        for row in rows
+        if isinstance(row, yaml.MappingNode) and key in {name.value for name, _ in row.value}
+    )
+
+
+def with_python(text: str, python: str, base: str) -> str:
+    """Return `text` with a copy of each row that has no Python of its own, for another Python."""
+    node = _node(text, ("rows",))
+    assert isinstance(node, yaml.SequenceNode)
+    lines, copies = text.splitlines(), list[str]()
+    own = set(rows_with(text, "python"))
+    for row in node.value:
+        if row.start_mark.line + 1 not in own:
+            block = lines[row.start_mark.line : _last_line(row) + 1]
+            column = row.start_mark.column
+            plain = [line[column:] for line in block]
+            copies += ["", f"- {plain[0]}", *(f"  {line}" for line in plain[1:])]
+            copies += [f'  python: "{python}"', f"  base: {base}"]
+    return with_entry(text, ("rows",), copies)
+
+
+def row_lines(
+    vendor: str, toolkit: str, python: str, compat: Compat, *, torch: str = ""
+) -> tuple[str, ...]:
+    """Return the newest row that the compat table supports; () if it has none."""
+    facts, machine = VENDORS[vendor], "x86_64"
+    for release in reversed(compat.table.releases):
+        if torch and release.torch != torch:
+            continue
+        found = compat.index_for(vendor, toolkit, release.torch)
+        for index in dict.fromkeys((found.name if found else "", "pypi")):
+            targets = [
+                target
+                for target in _USUAL.get(vendor, facts.known_targets)
+                if index
+                and facts.machine_of(target) in {None, machine}
+                and compat.judge(
+                    Combination(
+                        vendor=vendor,
+                        toolkit=toolkit,
+                        targets=(target,),
+                        machine=machine,
+                        python=python,
+                        torch=release.torch,
+                        index=index,
+                    )
+                )
+                == Supported()
+            ]
+            if targets:
+                listed = f"[{', '.join(targets)}]"
+                return (
+                    f"- vendor: {vendor}",
+                    *([f'  toolkit: "{toolkit}"'] if toolkit else []),
+                    f"  targets: {listed if len(targets) > 1 else targets[0]}",
+                    f'  torch: "{release.torch}"',
+                    *(["  index: pypi"] if index == "pypi" else []),
+                )
+    return ()
+
+
+def newest_toolkits(vendor: str, compat: Compat) -> tuple[str, ...]:
+    """Return the toolkits of a vendor that the table has wheels for, newest first."""
+    names = {
+        index.toolkit or "" for index in compat.table.indexes.values() if index.vendor == vendor
+    }
+    return tuple(
+        sorted(names, key=lambda name: [int(p) for p in name.split(".") if p], reverse=True)
+    )
+
+
+def block_of(text: str, name: str) -> tuple[str, ...]:
+    """Return the lines of the top-level entry `name`; () if there is none."""
+    node = _node(text, (name,))
+    if node is None:
+        return ()
+    return tuple(text.splitlines()[node.start_mark.line - 1 : _last_line(node) + 1])
+
+
+def _node(text: str, where: tuple[str, ...]) -> yaml.Node | None:
+    node: yaml.Node | None = yaml.compose(text, Loader=yaml.SafeLoader)
+    for key in where:
+        pairs = node.value if isinstance(node, yaml.MappingNode) else []
+        node = next((value for name, value in pairs if name.value == key), None)
+    return node
+
+
+def _last_line(node: yaml.Node) -> int:
+    """Return the 0-based line of the last leaf: a block's own end lies beyond comments."""
+    if not isinstance(node, yaml.CollectionNode) or not node.value or node.flow_style:
+        return int(node.end_mark.line)
+    last = node.value[-1]
+    return _last_line(last[1] if isinstance(last, tuple) else last)
