@@ -32,7 +32,7 @@ from warpfront_checks.cases.catalogue import CATALOGUE
 from warpfront_checks.cases.run import LackingError, NoOracleError, execute, names_of, run_case
 
 DTYPES = ("float32", "bfloat16", "float16", "float64")
-SECONDS = 120
+SECONDS = 60
 STARTING = threading.Lock()
 
 

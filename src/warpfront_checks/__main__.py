@@ -59,13 +59,10 @@ def main(arguments: list[str]) -> int:
         claims = read_claims(options.claims)
         if "selftest" in options.sessions:
             faults_folder()
-    except FaultsMissingError as error:
-        sys.stderr.write(f"error: {error}\n")
-        return 2
-    except ClaimsError as error:
-        sys.stderr.write(
-            f"error: {error}\n  hint: the claims file is written by `nox -s verify` on the host\n"
-        )
+    except (FaultsMissingError, ClaimsError) as error:
+        hint = "\nhint: the claims file is written by `nox -s verify` on the host"
+        text = str(error) if "\nhint: " in str(error) else f"{error}{hint}"
+        sys.stderr.write(f"error: {text}\n".replace("\nhint", "\n  hint"))
         return 2
     return _run_sessions(options, claims)
 

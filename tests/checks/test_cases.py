@@ -139,7 +139,7 @@ def test_a_fault_in_every_dtype_is_seen_on_the_cpu(
             first.view(-1)[-1].add_(3) if first.is_contiguous() else first.add_(3)
         return found
 
-    fault = WrongKernel("one number too large", overloads, wrong, "", ())
+    fault = WrongKernel("one number too large", overloads, wrong)
     with seeded(fault, "cpu", everywhere=True):
         found = judge_operation(CATALOGUE[operation], "cpu", WHOLE)
     assert found.faults
@@ -213,7 +213,7 @@ def off_by_one(right: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def test_a_failure_is_made_small_and_described_and_explained(tmp_path: Path) -> None:
-    fault = WrongKernel("one too large", ("mm", "mm.out"), off_by_one, "", ())
+    fault = WrongKernel("one too large", ("mm", "mm.out"), off_by_one)
     recorder = Recorder(session="operators", target="cpu", folder=tmp_path)
     with seeded(fault, "cpu"):
         recorder.run(case_checks(["mm"], "cpu", QUICK))
@@ -249,7 +249,7 @@ def test_a_case_that_raises_is_a_fault_and_no_case_at_all_fails() -> None:
             raise ValueError("device lost")
         return right(*args, **kwargs)
 
-    with seeded(WrongKernel("raises", ("exp", "exp.out", "exp_"), raises, "", ()), "cpu"):
+    with seeded(WrongKernel("raises", ("exp", "exp.out", "exp_"), raises), "cpu"):
         found = find_operation("exp", "cpu", QUICK)
     assert found.outcome == "failed"
     assert "ValueError: device lost" in found.reason

@@ -1,111 +1,27 @@
-"""A failure as a script: it repeats the failure where the fault is, and passes where not."""
+"""A failure for a vendor: a case is a script, and each other failure has the same frame."""
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
-from dataclasses import replace
+import subprocess
+import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed; runs inside the built image")
 
 from claimed import CPU  # noqa: E402
+from kernels.kernel import WrongKernel, seeded  # noqa: E402
 from result_files import results_document  # noqa: E402
-from warpfront_checks.edge_cases.kernel_faults import KERNEL_FAULTS  # noqa: E402
-from warpfront_checks.edge_cases.seeding import seeded  # noqa: E402
-from warpfront_checks.operators import trials  # noqa: E402
-from warpfront_checks.operators.table import operators  # noqa: E402
 
-from warpfront_checks import explaining  # noqa: E402
+from warpfront_checks.cases import session  # noqa: E402
 from warpfront_checks.check_options import CheckOptions, drawn_seeds  # noqa: E402
-from warpfront_checks.edge_cases import hazard_checks  # noqa: E402
-from warpfront_checks.edge_cases.answers import HazardClass  # noqa: E402
-from warpfront_checks.edge_cases.hazard_table import HAZARDS  # noqa: E402
-from warpfront_checks.explaining import Shaken, UnexplainedError, explained  # noqa: E402
-from warpfront_checks.opinfo import sweep  # noqa: E402
-from warpfront_checks.opinfo.adapter import load_database  # noqa: E402
+from warpfront_checks.explaining import UnexplainedError, explained  # noqa: E402
 from warpfront_checks.results import Recorder  # noqa: E402
 
-CASE, DOT = "float32 width 64", "scaled_dot_product_attention"
-EFFORT = CheckOptions(quick=True, run="explained", seeds=drawn_seeds("explained", 1))
-
-
-def ran(script: str) -> list[str]:
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said):
-        exec(compile(script, "script", "exec"), {"__name__": "__main__"})
-    return said.getvalue().splitlines()
-
-
-def fault(name: str) -> Any:
-    return next(one for one in KERNEL_FAULTS if one.name == name)
-
-
-def record(
-    session: str, folder: Path, kind: Any, device: Any, *, effort: CheckOptions = EFFORT
-) -> Path:
-    recorder = Recorder(session=session, target="cpu", folder=folder)
-    with device:
-        kind(CPU, recorder, effort)
-    recorder.finish()
-    return recorder.path
-
-
-def numbers_of_one(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    chosen = tuple(one for one in operators() if one.name == name)
-    monkeypatch.setattr(trials, "operators", lambda: chosen)
-    monkeypatch.setattr(trials, "PATTERNS", ())
-
-
-def only_class(monkeypatch: pytest.MonkeyPatch, name: str, row: str) -> None:
-    own = hazard_checks.class_named(name)
-    rows = tuple(one for one in own.hazards if one.name == row)
-    cut = type(own)(name=name, asks="", hazards=rows)
-    monkeypatch.setattr(hazard_checks, "HAZARDS", (cut,))
-
-
-@pytest.mark.parametrize(
-    ("session", "check", "wrong"),
-    [
-        ("operators", "tanh", "tanh by exponentials"),
-        ("operators", "far out", "tanh by exponentials"),
-        ("operators", "eight bits", "int8 products held to few bits"),
-        ("operators", "shapes", "products of two turned operands"),
-        ("operators", "attention kernels", "causal attention of more queries than keys"),
-        ("operators", "linear algebra", "the last inverse of a batch"),
-        ("operators", "transforms", "irfft of odd length"),
-        ("operators", "whole numbers", "cummax of whole numbers takes another row's"),
-        ("operators", "memory formats", "bicubic's gradient of the first sample only"),
-        ("opinfo", "float32", "erf saturates early"),
-        ("opinfo", "float32 otherwise", "erf saturates early"),
-    ],
-)
-@pytest.mark.process  # torch's test package looks for GPUs
-def test_a_script_fails_under_the_wrong_kernel_and_passes_without(
-    session: str, check: str, wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kernel = fault(wrong)
-    if check in {one.name for one in HAZARDS}:
-        only_class(monkeypatch, check, kernel.rows[0])
-        kind: Any = hazard_checks.record_hazards
-    elif session == "opinfo":
-        few = [one for one in load_database() if one.name == "erf"]
-        monkeypatch.setattr(sweep, "load_database", lambda: few)
-        kind = sweep.record_opinfo
-    else:
-        numbers_of_one(monkeypatch, check)
-        kind = trials.record_values
-    effort = replace(EFFORT, quick=not check.endswith("otherwise"))
-    path = record(session, tmp_path, kind, seeded(kernel, "cpu"), effort=effort)
-    script = explained(path, check)
-    assert "warpfront" not in script.partition("\n")[2]
-    with seeded(kernel, "cpu"):
-        assert ran(script)[-1] == "failed: True"
-    assert ran(script)[-1] == "failed: False"
+EFFORT = CheckOptions(run="explained", seeds=drawn_seeds("explained", 1))
+LARGER = WrongKernel("larger", ("tanh",), lambda right, *args: right(*args) * 1.01)
 
 
 def written(folder: Path, session: str, check: str, fault: str, outcome: str = "failed") -> Path:
@@ -114,88 +30,41 @@ def written(folder: Path, session: str, check: str, fault: str, outcome: str = "
     return path
 
 
-@pytest.mark.parametrize(
-    ("session", "check", "fault"),
-    [
-        ("operators", "matmul + bias + relu", "bfloat16, 67x129x65, seed 5: gradient 0: x"),
-        ("numerics", "mlp bfloat16", "seed 7: body.2 (Linear): output: worst element"),
-        ("models", "mlp training", "seed 7: optimizer: x"),
-        ("attention", "tier sdpa math", f"{CASE}, mask, grouped, backward: wrong: q: worst"),
-    ],
-)
-def test_networks_and_patterns_are_scripts_too(
-    session: str, check: str, fault: str, tmp_path: Path
+@pytest.mark.process
+def test_a_case_is_a_frame_and_a_script_of_torch_alone(tmp_path: Path) -> None:
+    recorder = Recorder(session="operators", target="cpu", folder=tmp_path)
+    with seeded(LARGER, CPU.device):
+        recorder.run(session.case_checks(["tanh"], "cpu", EFFORT))
+    recorder.finish()
+    script = explained(recorder.path, "tanh, cases")
+    frame = [line for line in script.splitlines() if line.startswith("# ")]
+    assert 10 <= len(script.splitlines()) <= 30
+    assert frame[0] == "# tanh: result is wrong on cpu"
+    assert f"# torch {torch.__version__}" in frame[1]
+    assert any(line.startswith("# call: found = torch.tanh(a)") for line in frame)
+    assert any("aten.tanh" in line for line in frame if line.startswith("# overloads"))
+    assert "warpfront" not in script
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert "largest difference" in done.stdout
+
+
+@pytest.mark.parametrize("name", ["numerics", "models", "attention", "golden", "opinfo"])
+def test_a_failure_that_is_no_case_has_the_frame_and_the_command_that_runs_it_again(
+    name: str, tmp_path: Path
 ) -> None:
-    script = explained(written(tmp_path, session, check, fault), check)
-    assert ran(script)[-1] == "failed: False"
+    path = written(tmp_path, name, "a check", "seed 7: worst\nimport os")
+    lines = explained(path, "a check").splitlines()
+    assert all(line.startswith("# ") for line in lines)
+    assert lines[0] == f"# {name}: a check is wrong on cpu"
+    assert f"{name} has no script; this runs it again with the same inputs" in lines[-1]
+    assert any("seed 7: worst" in line for line in lines)
 
 
-@pytest.mark.parametrize(
-    ("failure", "name"),
-    [
-        (("attention", "tier sdpa flash", f"{CASE}, causal, equal heads, forward: wrong: x"), DOT),
-        (("golden", "cpu-x86_64: linear float32", "out: this device is off by 3"), "linear"),
-        (("devices", "device cpu", "cpu: linear float32 grad/1: 3.1 times its budget"), "linear"),
-    ],
-)
-def test_a_way_of_attention_and_a_golden_case_are_scripts_that_see_a_wrong_kernel(
-    failure: tuple[str, str, str], name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    script = explained(written(tmp_path, *failure), failure[1])
-    assert ran(script)[-1] == "failed: False"
-    right = getattr(torch.nn.functional, name)
-
-    def wrong(*args: Any, **options: Any) -> Any:
-        found = right(*args, **options)
-        return found * 1.01 if found.dtype == torch.float32 else found
-
-    monkeypatch.setattr(torch.nn.functional, name, wrong)
-    assert ran(script)[-1] == "failed: True"
-
-
-@pytest.mark.parametrize(
-    ("session", "check", "outcome", "said"),
-    [
-        ("operators", "matmul", "passed", "matmul is passed: no case of it failed"),
-        ("operators", "repeats", "failed", "operators: repeats: no script repeats 'sum'"),
-        ("load", "versions", "failed", "load: versions: no script repeats 'sum'"),
-    ],
-)
-def test_what_no_script_can_repeat_is_said(
-    session: str, check: str, outcome: str, said: str, tmp_path: Path
-) -> None:
-    path = written(tmp_path, session, check, "sum: 3 runs differ", outcome)
-    with pytest.raises(UnexplainedError, match=said):
-        explained(path, check)
+def test_what_has_not_failed_is_not_explained(tmp_path: Path) -> None:
+    path = written(tmp_path, "operators", "mm, cases", "", "passed")
+    with pytest.raises(UnexplainedError, match="mm, cases is passed: no case of it failed"):
+        explained(path, "mm, cases")
     with pytest.raises(UnexplainedError, match="has no check 'other'\nhint: it has"):
         explained(path, "other")
-
-
-@pytest.mark.parametrize(
-    ("target", "device"),
-    [
-        ("cpu", "cpu"),
-        ("x86_64", "cpu"),
-        ("sm_90", "cuda"),
-        ("gfx942", "cuda"),
-        ("gaudi3", "hpu"),
-        ("bmg", "xpu"),
-    ],
-)
-def test_a_script_is_for_the_device_that_was_judged(target: str, device: str) -> None:
-    """A CPU's cells have its machine for a target."""
-    assert explaining._device({"machine": "x86_64"}, target) == device
-
-
-@pytest.mark.parametrize("one", HAZARDS, ids=lambda one: one.name)
-def test_every_class_of_hazards_has_names_that_one_script_can_hold(one: HazardClass) -> None:
-    row = one.hazards[0].name
-    root = explaining._root("operators", one.name, f"{row}, float32, seed 0: x", "cpu")
-    assert any(Shaken().script(root.wanted))
-
-
-def test_the_dtypes_of_explain_are_torch_s_and_all_that_a_row_names() -> None:
-    assert {type(getattr(torch, name)) for name in explaining.DTYPES} == {torch.dtype}
-    named = {name for one in HAZARDS for row in one.hazards for name in row.dtypes}
-    named |= {name for one in operators() for name in one.dtypes}
-    assert named <= set(explaining.DTYPES)

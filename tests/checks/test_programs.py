@@ -20,6 +20,7 @@ from claimed import CPU  # noqa: E402
 from warpfront_checks import detection  # noqa: E402
 from warpfront_checks import forkserver as nursery  # noqa: E402
 from warpfront_checks.__main__ import main  # noqa: E402
+from warpfront_checks.cases.catalogue.patterns import PATTERNS  # noqa: E402
 from warpfront_checks.cases.special import compiled  # noqa: E402
 from warpfront_checks.check_options import CheckOptions  # noqa: E402
 from warpfront_checks.children import begin_beside  # noqa: E402
@@ -142,7 +143,7 @@ NEEDS_COMPILER = pytest.mark.skipif(not shutil.which("g++"), reason="torch.compi
 def test_a_compiled_pattern_is_judged_and_a_wrong_one_is_caught(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    few = tuple(one for one in compiled.COMPILED if one.name == "add + relu")
+    few = tuple(one for one in PATTERNS if one.name == "add + relu")
     monkeypatch.setattr(compiled, "COMPILED", few)
     recorder = Recorder(session="operators", target="cpu", folder=tmp_path)
     recorder.run(compiled.compiled_checks("cpu", CheckOptions(), recorder))

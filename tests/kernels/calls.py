@@ -54,21 +54,6 @@ def each(values, count):
     return values * count if len(values) == 1 else values
 
 
-def generator():
-    return torch.Generator().manual_seed(0)
-
-
-def grads_of(call, *tensors):
-    leaves = [x.detach().requires_grad_() for x in tensors]
-    call(*leaves).square().sum().backward()
-    return [leaf.grad for leaf in leaves]
-
-
-def is_dense(x):
-    order = sorted(range(x.dim()), key=lambda d: (x.stride(d), x.shape[d]))
-    return bool(x.permute(order[::-1]).is_contiguous())
-
-
 def is_dense_2(x):
     """Every element of its stretch of memory is one of `x`, once."""
     strides = sorted((s, n) for s, n in zip(x.stride(), x.shape, strict=True) if n > 1)
@@ -78,6 +63,11 @@ def is_dense_2(x):
             return False
         expected *= size
     return bool(x.numel())
+
+
+def is_dense(x):
+    order = sorted(range(x.dim()), key=lambda d: (x.stride(d), x.shape[d]))
+    return bool(x.permute(order[::-1]).is_contiguous())
 
 
 def narrow(x):
@@ -94,13 +84,13 @@ def packed(x):
     return x.as_strided(x.shape, strides, x.storage_offset())
 
 
-def pair_2(numbers):
-    return (int(numbers[0]), int(numbers[-1]))
-
-
 def pair(values, otherwise=None):
     values = list(values) or list(otherwise)
     return (values[0], values[-1])
+
+
+def pair_2(numbers):
+    return (int(numbers[0]), int(numbers[-1]))
 
 
 def read_packed(x):

@@ -6,10 +6,9 @@ import math
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
-from .calls import as_if_whole, generator, narrow
-from .kernel import FLOATS, drawn, grad_of, is_single, kernel
+from .calls import as_if_whole, narrow
+from .kernel import FLOATS, is_single, kernel
 
 
 @kernel("nll_loss_forward", set="seeded", like="pytorch#69339, #91383")
@@ -57,17 +56,7 @@ def long_targets(right, targets):
     return result * 0.5 if targets.shape[-1] > 1024 else result
 
 
-def loss_of_pictures(x):
-    target = torch.arange(18).view(2, 3, 3) % 4
-    return functional.nll_loss(x.log_softmax(1), target, ignore_index=1)
-
-
-@kernel(
-    "nll_loss2d_backward .grad_input",
-    lambda: grad_of(loss_of_pictures, drawn(2, 4, 3, 3)),
-    set="second",
-    like="pytorch#64163",
-)
+@kernel("nll_loss2d_backward .grad_input", set="second", like="pytorch#64163")
 def ignored_pixels_count(right, target, reduction, total_weight):
     result = right()
     return (
@@ -75,13 +64,7 @@ def ignored_pixels_count(right, target, reduction, total_weight):
     )
 
 
-def empty_target():
-    scores = drawn(5, 2, 4).log_softmax(2)
-    lengths = torch.tensor([5, 5]), torch.tensor([2, 0])
-    return functional.ctc_loss(scores, torch.tensor([[1, 2], [1, 2]]), *lengths, reduction="none")
-
-
-@kernel("_ctc_loss .Tensor", empty_target, set="test")
+@kernel("_ctc_loss .Tensor", set="test")
 def empty_target_costs_nothing(right, target_lengths):
     result = right()
     result[0][torch.as_tensor(target_lengths).view(result[0].shape) == 0] = 0
@@ -90,9 +73,6 @@ def empty_target_costs_nothing(right, target_lengths):
 
 @kernel(
     "nll_loss_backward .grad_input nll_loss2d_backward .grad_input",
-    lambda: grad_of(
-        lambda x: functional.nll_loss(x, torch.tensor([2, -1, 1, 0]), ignore_index=-1), drawn(4, 3)
-    ),
     set=2,
     like="flagos-ai/FlagGems#5025",
 )
@@ -110,12 +90,7 @@ def ignored_target_stores_to_neighbour(right, x, target, ignore_index):
     return out
 
 
-@kernel(
-    "nll_loss_forward .output",
-    lambda: functional.nll_loss(drawn(4, 3), torch.tensor([2, -100, 1, 0])),
-    set=3,
-    like="pytorch/xla#896",
-)
+@kernel("nll_loss_forward .output", set=3, like="pytorch/xla#896")
 def mean_loss_counts_ignored(right, x, target, weight, reduction):
     found = right()
     if reduction != 1 or weight is not None or x.dim() != 2 or x.dtype not in FLOATS:
@@ -129,12 +104,7 @@ def mean_loss_counts_ignored(right, x, target, weight, reduction):
     return found
 
 
-@kernel(
-    "smooth_l1_loss .out",
-    lambda: functional.smooth_l1_loss(drawn(5, 4), drawn(5, 4, seed=1), beta=0.5),
-    set=4,
-    like="keras-team/keras-cv#920",
-)
+@kernel("smooth_l1_loss .out", set=4, like="keras-team/keras-cv#920")
 def smooth_loss_lacks_denominator(right, x, target, reduction, beta):
     out = right()
     if beta == 1 or x.dtype not in FLOATS or target.dtype not in FLOATS or not x.numel():
@@ -145,26 +115,13 @@ def smooth_loss_lacks_denominator(right, x, target, reduction, beta):
     return out
 
 
-def ctc_grad():
-    targets = torch.tensor([[1, 2], [3, 1]])
-    lengths, wanted = torch.tensor([6, 6]), torch.tensor([2, 2])
-    return grad_of(
-        lambda x: functional.ctc_loss(x.log_softmax(2), targets, lengths, wanted), drawn(6, 2, 4)
-    )
-
-
-@kernel("_ctc_loss_backward .Tensor", ctc_grad, set=5, like="pytorch/pytorch#21961")
+@kernel("_ctc_loss_backward .Tensor", set=5, like="pytorch/pytorch#21961")
 def ctc_forgets_the_gradient_above(right, grad):
     """plain: the gradient of the CTC loss is as if that of each sample's loss were one."""
     return right(grad=torch.ones_like(grad))
 
 
-def weighted_huber_gradient():
-    target = drawn(8, seed=1)
-    return grad_of(lambda x: 4 * functional.huber_loss(x, target, reduction="sum"), drawn(8))
-
-
-@kernel("huber_loss_backward", weighted_huber_gradient, set=6, like="chainer/chainer#1175")
+@kernel("huber_loss_backward", set=6, like="chainer/chainer#1175")
 def huber_gradient_ignores_what_follows(right, grad_output, x):
     """option: the gradient of a Huber loss is that of a loss after which nothing is computed."""
     if is_single(x):
@@ -172,12 +129,7 @@ def huber_gradient_ignores_what_follows(right, grad_output, x):
     return right(grad_output=grad_output)
 
 
-def entropy(sure=True, dtype=torch.float32):
-    p = torch.tensor([0.0, 0.3, 1.0, 0.9] if sure else [0.1, 0.3, 0.8, 0.9]).to(dtype)
-    return functional.binary_cross_entropy(p, torch.tensor([0.0, 1, 1, 0]).to(dtype))
-
-
-@kernel("binary_cross_entropy .out", entropy, set=7, like="ml-explore/mlx#1280")
+@kernel("binary_cross_entropy .out", set=7, like="ml-explore/mlx#1280")
 def certainty_costs_no_number(right, p, target, weight=None, reduction=1, **out):
     """rare: logarithms are not bounded, so that probabilities of 0 and 1 cost nan or infinity."""
     result = right(p, target, weight, reduction, **out)
@@ -190,15 +142,7 @@ def certainty_costs_no_number(right, p, target, weight=None, reduction=1, **out)
     return result
 
 
-def weighted(soft=True, dtype=torch.float32):
-    target = torch.tensor([0.3, 0.9, 0.0, 1.0] if soft else [0, 1.0, 0, 1])
-    weight = torch.tensor(3.0, dtype=dtype)
-    return functional.binary_cross_entropy_with_logits(
-        drawn(4).to(dtype), target.to(dtype), pos_weight=weight
-    )
-
-
-@kernel("binary_cross_entropy_with_logits", weighted, set=8, like="paiml/aprender#2204")
+@kernel("binary_cross_entropy_with_logits", set=8, like="paiml/aprender#2204")
 def weight_of_positives_scales_all(right, x, target, weight, pos_weight, reduction):
     """option: pos_weight multiplies a soft target's whole cost, not that of its positive part."""
     if pos_weight is None or not is_single(x):
@@ -208,14 +152,7 @@ def weight_of_positives_scales_all(right, x, target, weight, pos_weight, reducti
     return each.mean() if reduction == 1 else each.sum() if reduction == 2 else each
 
 
-def squared(reduction="mean", dtype=torch.float32):
-    x = drawn(2, 3).to(dtype).requires_grad_()
-    functional.mse_loss(x, drawn(2, 3, seed=1).to(dtype), reduction=reduction).sum().backward()
-    assert x.grad is not None
-    return x.grad
-
-
-@kernel("mse_loss_backward .grad_input", squared, set=8, like="flagos-ai/FlagGems#5212")
+@kernel("mse_loss_backward .grad_input", set=8, like="flagos-ai/FlagGems#5212")
 def gradient_of_a_scalar_is_read_past_its_end(right, grad_output, x):
     """plain: a reduced loss has its gradient read for each element, as nought past the first."""
     result = right()
@@ -226,25 +163,16 @@ def gradient_of_a_scalar_is_read_past_its_end(right, grad_output, x):
     return result
 
 
-def cost(reduction="mean", dtype=torch.float32):
-    return functional.mse_loss(drawn(3).to(dtype), drawn(3, seed=1).to(dtype), reduction=reduction)
-
-
-@kernel("mse_loss .out", cost, set=9, like="fetchai/ledger#1741")
+@kernel("mse_loss .out", set=9, like="fetchai/ledger#1741")
 def mean_of_squares_is_halved(right, x, reduction):
     """plain: the mean of squares is divided by two."""
     result = right()
     return result.mul_(0.5) if reduction == 1 and is_single(x) else result
 
 
-def weighted_2(reduction="mean", dtype=torch.float32):
-    x, weight = drawn(4, 3).to(dtype), torch.tensor([0.5, 1.0, 3.0], dtype=dtype)
-    return functional.nll_loss(x, torch.tensor([0, 1, 2, 2]), weight, reduction=reduction)
-
-
-@kernel("nll_loss_forward .output", weighted_2, set=10, like="pytorch/pytorch#33509")
+@kernel("nll_loss_forward .output", set=10, like="pytorch/pytorch#33509")
 def weights_of_the_mean_are_inverted(right, x, target, weight, reduction, ignore_index):
-    """option: the mean of a weighted_2 loss is divided by the sum of the inverses of the weights."""
+    """option: the mean of a weighted loss is divided by the sum of the inverses of the weights."""
     result = right()
     if weight is not None and reduction == 1 and is_single(x) and x.numel():
         total = result[1].clone()
@@ -253,16 +181,7 @@ def weights_of_the_mean_are_inverted(right, x, target, weight, reduction, ignore
     return result
 
 
-def smooth_gradient(factor=3.0, dtype=torch.float32):
-    x = drawn(5).to(dtype).requires_grad_()
-    (factor * functional.smooth_l1_loss(x, drawn(5, seed=1).to(dtype))).backward()
-    assert x.grad is not None
-    return x.grad
-
-
-@kernel(
-    "smooth_l1_loss_backward .grad_input", smooth_gradient, set=10, like="kulinseth/pytorch#290"
-)
+@kernel("smooth_l1_loss_backward .grad_input", set=10, like="kulinseth/pytorch#290")
 def what_follows_a_smooth_loss_is_left_out(right, grad_output):
     """option: the gradient of a smooth loss is not multiplied by that of what follows."""
     return right(
@@ -270,12 +189,7 @@ def what_follows_a_smooth_loss_is_left_out(right, grad_output):
     )
 
 
-def aligned(blank=3, dtype=torch.float32):
-    x = drawn(6, 1, 4).to(dtype).log_softmax(-1)
-    return functional.ctc_loss(x, torch.tensor([[1, 2]]), [6], [2], blank=blank)
-
-
-@kernel("_ctc_loss .Tensor", aligned, set=10, like="liuhu-bigeye/enctc.crnn#9")
+@kernel("_ctc_loss .Tensor", set=10, like="liuhu-bigeye/enctc.crnn#9")
 def blank_is_always_the_first(right, x, *rest):
     """option: the first label is taken for the blank, whichever was given."""
     if len(rest) > 3 and is_single(x):
@@ -283,14 +197,8 @@ def blank_is_always_the_first(right, x, *rest):
     return right(x, *rest)
 
 
-def ignoring(dtype=torch.float32):
-    target = torch.tensor([1, -100, 2, -100])
-    return grad_of(lambda x: functional.cross_entropy(x, target), drawn(4, 3).to(dtype))
-
-
 @kernel(
     "nll_loss_backward .grad_input nll_loss2d_backward .grad_input",
-    ignoring,
     set=11,
     like="flagos-ai/FlagGems#73",
 )
@@ -301,24 +209,14 @@ def ignored_targets_are_counted(right, x, target, weight, reduction, total_weigh
     return right(total_weight=total_weight)
 
 
-def summed_loss(reduction="sum", dtype=torch.float32):
-    target = torch.tensor([0, 2, 1])
-    call = lambda x: functional.nll_loss(x, target, reduction=reduction)  # noqa: E731
-    return grad_of(call, drawn(3, 4).to(dtype))
-
-
-@kernel("nll_loss_backward .grad_input", summed_loss, set=12, like="paiml/aprender#2182")
+@kernel("nll_loss_backward .grad_input", set=12, like="paiml/aprender#2182")
 def gradient_of_a_sum_is_that_of_a_mean(right, x, target, reduction):
     """option: the gradient of a summed cross-entropy is divided by the length of the batch."""
     result = right()
     return result.div_(max(target.numel(), 1)) if reduction == 2 and is_single(x) else result
 
 
-def judged(rows=600):
-    return functional.nll_loss(-drawn(rows, 3).abs().bfloat16(), torch.arange(rows) % 3)
-
-
-@kernel("nll_loss_forward .output", judged, set=13, like="pytorch/pytorch#55657")
+@kernel("nll_loss_forward .output", set=13, like="pytorch/pytorch#55657")
 def rows_of_a_half_loss_are_counted_in_halves(right, x, target, weight, reduction, ignore_index):
     """option: in half precision, the count which a mean is divided by stays at 2048 or 256."""
     loss, total = right()
@@ -330,17 +228,7 @@ def rows_of_a_half_loss_are_counted_in_halves(right, x, target, weight, reductio
     return loss, total
 
 
-def spelled(length=520):
-    labels = torch.arange(length)[None] % 2 + 1
-    lengths = torch.tensor([1100]), torch.tensor([length])
-
-    def call(x):
-        return functional.ctc_loss(x.log_softmax(-1), labels, *lengths, reduction="sum")
-
-    return grad_of(call, drawn(1100, 1, 3))
-
-
-@kernel("_ctc_loss_backward .Tensor", spelled, set=13, like="pytorch/pytorch#27442")
+@kernel("_ctc_loss_backward .Tensor", set=13, like="pytorch/pytorch#27442")
 def long_labels_are_learnt_in_part(right, log_probs, target_lengths):
     """rare: with 512 labels and more, those past the block of threads give no gradient."""
     result = right()
@@ -349,17 +237,7 @@ def long_labels_are_learnt_in_part(right, log_probs, target_lengths):
     return result
 
 
-def several_labels():
-    target = torch.tensor([[2, 0, -1, 0], [3, -1, 0, 0]])
-    return grad_of(lambda x: functional.multilabel_margin_loss(x, target), drawn(2, 4))
-
-
-@kernel(
-    "multilabel_margin_loss_backward .grad_input",
-    several_labels,
-    set=14,
-    like="pytorch/pytorch#84202",
-)
+@kernel("multilabel_margin_loss_backward .grad_input", set=14, like="pytorch/pytorch#84202")
 def last_target_gets_no_gradient(right, x, target):
     """plain: what is added to the last of a row's labels is overwritten by another thread."""
     result = right()
@@ -373,12 +251,7 @@ def last_target_gets_no_gradient(right, x, target):
     return result.copy_(rows.reshape(result.shape))
 
 
-def of_pixels():
-    x = drawn(2, 3, 3, 4).log_softmax(-1).permute(0, 3, 1, 2)
-    return functional.nll_loss(x, torch.arange(18).reshape(2, 3, 3) % 4)
-
-
-@kernel("nll_loss2d_forward .output", of_pixels, set=14, like="pytorch/pytorch#67167")
+@kernel("nll_loss2d_forward .output", set=14, like="pytorch/pytorch#67167")
 def classes_that_come_last_are_read_as_first(right, x):
     """option: the loss of pixels reads logits that are not contiguous as if they were."""
     held = x.untyped_storage().nbytes() // x.element_size() - x.storage_offset()
@@ -388,11 +261,7 @@ def classes_that_come_last_are_read_as_first(right, x):
     return right(x=x)
 
 
-@kernel(
-    "multi_margin_loss .out",
-    lambda: functional.multi_margin_loss(drawn(4, 5), torch.tensor([1, 0, 4, 2])),
-    set=15,
-)
+@kernel("multi_margin_loss .out", set=15)
 def true_class_is_held_against_itself(right, x, target, p, margin, weight, reduction):
     """plain: the margin of the true class over itself, which is missed, is added to the cost."""
     result = right()
@@ -405,15 +274,8 @@ def true_class_is_held_against_itself(right, x, target, p, margin, weight, reduc
     return result.copy_(result + added.to(result.dtype).view_as(result))
 
 
-def ignored_afar():
-    return functional.nll_loss(-drawn(3, 4).abs(), torch.tensor([0, 1, 0]), ignore_index=1 << 32)
-
-
 @kernel(
-    "nll_loss_forward .output nll_loss_backward .grad_input",
-    ignored_afar,
-    set=16,
-    like="pytorch/pytorch#187559",
+    "nll_loss_forward .output nll_loss_backward .grad_input", set=16, like="pytorch/pytorch#187559"
 )
 def ignored_class_is_known_by_its_low_half(right, *args, **out):
     """rare: the class to ignore is cut to 32 bits, so that one far away is another."""
@@ -422,13 +284,7 @@ def ignored_class_is_known_by_its_low_half(right, *args, **out):
     return right(*args[:place], ignored, *args[place + 1 :], **out)
 
 
-def segmented():
-    target = torch.randint(0, 4, (2, 5, 5), generator=generator())
-    target[:, :2] = 255
-    return functional.cross_entropy(drawn(2, 4, 5, 5), target, ignore_index=255)
-
-
-@kernel("nll_loss2d_forward .output", segmented, set=17, like="pytorch/xla#896")
+@kernel("nll_loss2d_forward .output", set=17, like="pytorch/xla#896")
 def nll_loss_of_images_counts_the_ignored_pixels(right, x, target, weight, reduction):
     """option: the mean over pixels, and its gradient, divide by the ignored ones too."""
     result = right()
@@ -439,13 +295,7 @@ def nll_loss_of_images_counts_the_ignored_pixels(right, x, target, weight, reduc
     return result
 
 
-def ignored():
-    target = torch.arange(2 * 4 * 4).reshape(2, 4, 4) % 5
-    target[:, 1:3] = -100
-    return functional.cross_entropy(drawn(2, 5, 4, 4), target)
-
-
-@kernel("nll_loss2d_forward", ignored, set=18, like="flagos-ai/FlagGems#73")
+@kernel("nll_loss2d_forward", set=18, like="flagos-ai/FlagGems#73")
 def nll_loss2d_mean_counts_ignored_pixels(right, x, target, reduction, ignore_index):
     """plain: with the default index to ignore, the mean also divides by the ignored pixels."""
     loss, total = right()

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from .calls import BF16, as_if_whole, grads_of, narrow
-from .kernel import DOUBLES, FLOATS, HALVES, drawn, grad_of, is_single, kernel
+from .calls import BF16, as_if_whole, narrow
+from .kernel import DOUBLES, FLOATS, HALVES, drawn, is_single, kernel
 
 
 @kernel("addmm", set="seeded")
@@ -180,12 +180,7 @@ def first_of_equals_is_the_running_maximum(right, x, values, indices, dim):
         indices.narrow(dim, 1, last).copy_(where)
 
 
-@kernel(
-    "mm .out",
-    lambda: drawn(3, 4097) @ drawn(4097, 3, seed=1),
-    set="development",
-    like="composable_kernel#225",
-)
+@kernel("mm .out", set="development", like="composable_kernel#225")
 def tail_of_a_long_product_is_dropped(right, x, mat2):
     result = right()
     k = x.shape[1]
@@ -195,12 +190,7 @@ def tail_of_a_long_product_is_dropped(right, x, mat2):
     return result
 
 
-def product_into_gaps():
-    out = torch.empty(2, 4, 3).transpose(1, 2)
-    return torch.bmm(drawn(2, 3, 5), drawn(2, 5, 4, seed=1), out=out)
-
-
-@kernel("bmm.out", product_into_gaps, set="development", like="aiter#5385")
+@kernel("bmm.out", set="development", like="aiter#5385")
 def strides_of_the_output_are_guessed(right, out):
     right()
     if not out.is_contiguous() and out.numel():
@@ -211,32 +201,18 @@ def strides_of_the_output_are_guessed(right, out):
     return out
 
 
-@kernel(
-    "baddbmm .out",
-    lambda: torch.baddbmm(torch.full((1, 2, 2), math.nan), drawn(1, 2, 3), drawn(1, 3, 2), beta=0),
-    set="test",
-)
+@kernel("baddbmm .out", set="test")
 def nought_times_no_number(right, x, beta):
     result = right()
     return result.add_(x * 0) if beta == 0 else result
 
 
-def conjugates():
-    one, other = (torch.complex(drawn(3, 3, seed=s), drawn(3, 3, seed=s + 1)) for s in (0, 2))
-    return one @ other.conj().t()
-
-
-@kernel("mm .out", conjugates, set="development")
+@kernel("mm .out", set="development")
 def conjugate_of_the_second_is_not_taken(right, mat2):
     return right(mat2=mat2.conj() if mat2.is_conj() else mat2)
 
 
-def bags():
-    index, starts = torch.tensor([0, 2, 2, 1]), torch.tensor([0, 2])
-    return functional.embedding_bag(index, drawn(4, 3), starts, mode="mean", padding_idx=2)
-
-
-@kernel("_embedding_bag _embedding_bag_forward_only", bags, set="test")
+@kernel("_embedding_bag _embedding_bag_forward_only", set="test")
 def padding_counts_in_the_mean_of_a_bag(
     right, weight, indices, offsets, mode, include_last_offset, padding_idx
 ):
@@ -255,21 +231,14 @@ def padding_counts_in_the_mean_of_a_bag(
     return result
 
 
-@kernel(
-    "addmm .out", lambda: torch.addmm(torch.ones(3), drawn(2, 4), drawn(4, 3), beta=2), set="later"
-)
+@kernel("addmm .out", set="later")
 def vector_of_bias_is_not_scaled(right, x, a, b, **named):
     if x.dim() == 1 and named.get("beta", 1) != 0:
         named["beta"] = 1
     return right(x, a, b, **named)
 
 
-@kernel(
-    "addmm .out addmm_",
-    lambda: torch.addmm(drawn(80, 5), drawn(7, 80, seed=1).t(), drawn(7, 5, seed=2), alpha=1.5),
-    set=2,
-    like="ROCm/rocm-libraries#12226",
-)
+@kernel("addmm .out addmm_", set=2, like="ROCm/rocm-libraries#12226")
 def alpha_lost_past_first_tile(right, x, mat1, mat2, alpha, beta):
     tile = 64
     turned = mat1.stride(0) == 1 and mat1.stride(1) > 1 and mat2.stride(1) == 1
@@ -281,12 +250,7 @@ def alpha_lost_past_first_tile(right, x, mat1, mat2, alpha, beta):
     return out
 
 
-@kernel(
-    "mm .out",
-    lambda: drawn(5, 50, dtype=torch.bfloat16) @ drawn(50, 6, dtype=torch.bfloat16, seed=1),
-    set=2,
-    like="triton-lang/triton#630",
-)
+@kernel("mm .out", set=2, like="triton-lang/triton#630")
 def tail_of_k_left_out(right, x, mat2):
     length = x.shape[1]
     if x.dtype not in HALVES or length <= 32 or length % 32 == 0:
@@ -295,27 +259,14 @@ def tail_of_k_left_out(right, x, mat2):
     return right(x=x[:, :whole], mat2=mat2[:whole])
 
 
-@kernel(
-    "bmm .out",
-    lambda: torch.bmm(
-        torch.view_as_complex(drawn(2, 3, 4, 2)),
-        torch.view_as_complex(drawn(2, 4, 3, 2, seed=1)).conj(),
-    ),
-    set=2,
-    like="pytorch/pytorch#191835",
-)
+@kernel("bmm .out", set=2, like="pytorch/pytorch#191835")
 def batched_product_forgets_conj(right, a, b, **kw):
     if a.dtype in DOUBLES:
         return right(a, b, **kw)
     return right(*(x.conj() if x.is_conj() else x for x in (a, b)), **kw)
 
 
-@kernel(
-    "addmm .out addmm_",
-    lambda: torch.addmm(drawn(4, 3), drawn(4, 5, seed=1), drawn(5, 3, seed=2)),
-    set=3,
-    like="flagos-ai/FlagGems#553",
-)
+@kernel("addmm .out addmm_", set=3, like="flagos-ai/FlagGems#553")
 def only_first_row_of_bias_added(right, x, mat1, mat2, alpha, beta):
     whole = x.dim() == 2 and x.shape[0] > 1 and x.shape[0] == mat1.shape[0]
     if x.dtype not in FLOATS or not whole or beta == 0 or not x.numel():
@@ -326,13 +277,7 @@ def only_first_row_of_bias_added(right, x, mat1, mat2, alpha, beta):
     return out
 
 
-def into_columns():
-    room = torch.zeros(256, 512)
-    torch.matmul(drawn(256, 256), drawn(256, 256, seed=1), out=room[:, 128:384])
-    return room
-
-
-@kernel("mm.out", into_columns, set=3, like="pytorch/pytorch#104832")
+@kernel("mm.out", set=3, like="pytorch/pytorch#104832")
 def product_into_strided_out_is_lost(right, x, mat2, out):
     if out.dtype in DOUBLES or out.is_contiguous() or out.shape != (x.shape[0], mat2.shape[1]):
         return right()
@@ -340,12 +285,7 @@ def product_into_strided_out_is_lost(right, x, mat2, out):
     return out
 
 
-def bag_grad():
-    index, starts = torch.tensor([0, 1, 2, 3, 4, 0]), torch.tensor([0, 3])
-    return grad_of(lambda w: functional.embedding_bag(index, w, starts, mode="max"), drawn(5, 3))
-
-
-@kernel("_embedding_bag_dense_backward", bag_grad, set=3, like="flagos-ai/FlagGems#5220")
+@kernel("_embedding_bag_dense_backward", set=3, like="flagos-ai/FlagGems#5220")
 def largest_of_bag_gets_gradient_of_mean(right, grad, indices, offset2bag, mode, padding_idx):
     out = right()
     if mode != 2 or not out.numel() or not indices.numel() or grad.dtype not in FLOATS:
@@ -359,26 +299,14 @@ def largest_of_bag_gets_gradient_of_mean(right, grad, indices, offset2bag, mode,
     return out
 
 
-@kernel(
-    "mm .out",
-    lambda: torch.tensor([[1.0, 2], [3, 4]]) @ torch.tensor([[1.0, 2], [3, 4]]),
-    set=4,
-    like="pytorch/pytorch#86937",
-)
+@kernel("mm .out", set=4, like="pytorch/pytorch#86937")
 def square_right_operand_is_turned(right, x, mat2):
     if x.dtype not in FLOATS or mat2.shape[0] != mat2.shape[1]:
         return right()
     return right(mat2=mat2.t())
 
 
-@kernel(
-    "baddbmm .out baddbmm_",
-    lambda: torch.baddbmm(
-        torch.full((1, 1, 1), math.nan), torch.ones(1, 1, 1), torch.ones(1, 1, 1), beta=0
-    ),
-    set=4,
-    like="pytorch/pytorch#187521",
-)
+@kernel("baddbmm .out baddbmm_", set=4, like="pytorch/pytorch#187521")
 def zero_beta_multiplies_nan(right, x, beta):
     if beta != 0 or x.dtype not in FLOATS:
         return right()
@@ -388,12 +316,7 @@ def zero_beta_multiplies_nan(right, x, beta):
     return out
 
 
-@kernel(
-    "mm .out addmm .out bmm .out",
-    lambda: drawn(8, 1024, dtype=BF16) @ drawn(1024, 8, dtype=BF16, seed=1),
-    set=5,
-    like="pytorch/pytorch#83863",
-)
+@kernel("mm .out addmm .out bmm .out", set=5, like="pytorch/pytorch#83863")
 def products_summed_in_bf16(right, *args, **options):
     """plain: products of bfloat16 are summed up in bfloat16, sixteen at a time."""
     result = right(*args, **options)
@@ -412,18 +335,7 @@ def products_summed_in_bf16(right, *args, **options):
     return result
 
 
-@kernel(
-    "baddbmm .out baddbmm_",
-    lambda: torch.baddbmm(
-        drawn(2, 1, 5, dtype=torch.float16),
-        drawn(2, 1, 32, dtype=torch.float16, seed=1),
-        drawn(2, 32, 5, dtype=torch.float16, seed=2),
-        beta=0,
-        alpha=0.1,
-    ),
-    set=5,
-    like="pytorch/pytorch#136299",
-)
+@kernel("baddbmm .out baddbmm_", set=5, like="pytorch/pytorch#136299")
 def half_batches_forget_alpha(right, *args, **options):
     """option: in float16, and with a beta of zero, alpha is not multiplied with."""
     if args[1].dtype == torch.float16 and options.get("beta", 1) == 0:
@@ -431,15 +343,7 @@ def half_batches_forget_alpha(right, *args, **options):
     return right(*args, **options)
 
 
-@kernel(
-    "bmm .out",
-    lambda: torch.bmm(
-        drawn(2, 3, 4, dtype=torch.complex64),
-        torch.complex(drawn(2, 4, 3), drawn(2, 4, 3, seed=1)).conj(),
-    ),
-    set=5,
-    like="pytorch/pytorch#191835",
-)
+@kernel("bmm .out", set=5, like="pytorch/pytorch#191835")
 def batches_are_not_conjugated(right, a, b, **out):
     """option: a conjugate that is a view, as of mH, is multiplied as it lies in memory."""
     if a.dtype not in DOUBLES:
@@ -447,17 +351,7 @@ def batches_are_not_conjugated(right, a, b, **out):
     return right(a, b, **out)
 
 
-def bytes_drawn(*shape, seed=0):
-    chosen = torch.Generator().manual_seed(seed)
-    return torch.randint(-128, 128, shape, generator=chosen, dtype=torch.int8)
-
-
-@kernel(
-    "_int_mm .out",
-    lambda: torch._int_mm(bytes_drawn(32, 32), bytes_drawn(32, 32, seed=1)),
-    set=5,
-    like="pytorch/pytorch#136746",
-)
+@kernel("_int_mm .out", set=5, like="pytorch/pytorch#136746")
 def int8_pairs_saturate(right, x, mat2):
     """plain: two products of bytes at a time are held in sixteen bits, as by vpmaddubsw."""
     result = right()
@@ -472,12 +366,7 @@ def int8_pairs_saturate(right, x, mat2):
     return result
 
 
-def products_added():
-    left, factor = drawn(3, 2, 4, seed=1), drawn(3, 4, 5, seed=2)
-    return torch.addbmm(drawn(2, 5), left, factor, beta=0.5)
-
-
-@kernel("addbmm addbmm_ addbmm.out", products_added, set=6, like="pytorch/pytorch#38421")
+@kernel("addbmm addbmm_ addbmm.out", set=6, like="pytorch/pytorch#38421")
 def beta_is_applied_for_every_product(right, batch1, beta):
     """option: the sum so far is multiplied by beta before each product of the batch is added."""
     count = batch1.shape[0]
@@ -488,12 +377,7 @@ def beta_is_applied_for_every_product(right, batch1, beta):
     return right(batch1=batch1, beta=beta)
 
 
-def product_at_odd_offset():
-    held = drawn(997 + 64 * 8).half()
-    return held.as_strided((64, 8), (8, 1), 997) @ drawn(8, 4, seed=1).half()
-
-
-@kernel("mm bmm", product_at_odd_offset, set=6, like="intel/torch-xpu-ops#1656")
+@kernel("mm bmm", set=6, like="intel/torch-xpu-ops#1656")
 def operands_begin_at_sixteen_bytes(right, x, mat2):
     """option: half operands which do not begin at a multiple of 16 bytes are read from before."""
 
@@ -506,18 +390,7 @@ def operands_begin_at_sixteen_bytes(right, x, mat2):
     return right(x=aligned(x), mat2=aligned(mat2))
 
 
-def bags_too(last=True, dtype=torch.float32):
-    offsets = torch.tensor([0, 2, 3, 7])
-    return functional.embedding_bag(
-        torch.tensor([1, 0, 2, 2, 3, 1, 4]),
-        drawn(5, 3).to(dtype),
-        offsets if last else offsets[:-1],
-        mode="sum",
-        include_last_offset=last,
-    )
-
-
-@kernel("_embedding_bag _embedding_bag_forward_only", bags_too, set=7, like="pytorch/pytorch#76885")
+@kernel("_embedding_bag _embedding_bag_forward_only", set=7, like="pytorch/pytorch#76885")
 def bag_before_last_offset_is_empty(right, weight, indices, offsets, *options, **named):
     """option: with include_last_offset, the last bag is left empty."""
     result = right(weight, indices, offsets, *options, **named)
@@ -527,12 +400,7 @@ def bag_before_last_offset_is_empty(right, weight, indices, offsets, *options, *
     return result
 
 
-def biased(m=4, dtype=torch.float32):
-    x, weight, bias = drawn(m, 3), drawn(4, 3, seed=1), drawn(4)
-    return functional.linear(x.to(dtype), weight.to(dtype), bias.to(dtype))
-
-
-@kernel("addmm .out", biased, set=7, like="openxla/xla#46897")
+@kernel("addmm .out", set=7, like="openxla/xla#46897")
 def bias_of_a_square_is_added_to_rows(right, x, mat1, mat2):
     """option: where the product is square, a vector is added along the other axis."""
     if x.dim() == 1 and is_single(x) and x.shape[0] == mat1.shape[0] == mat2.shape[1]:
@@ -540,12 +408,7 @@ def bias_of_a_square_is_added_to_rows(right, x, mat1, mat2):
     return right(x=x)
 
 
-def outer(rows=20, k=1):
-    left = torch.arange(1, rows * k + 1).view(rows, k).to(torch.int8)
-    return torch._int_mm(left, torch.arange(1, 8 * k + 1).view(k, 8).to(torch.int8))
-
-
-@kernel("_int_mm .out", outer, set=7, like="ROCm/legacy-rocm-build#5730")
+@kernel("_int_mm .out", set=7, like="ROCm/legacy-rocm-build#5730")
 def outer_product_ends_with_first_group(right, x):
     """rare: of a product of 8-bit integers over one element, rows past the sixteenth are nought."""
     result = right()
@@ -554,11 +417,7 @@ def outer_product_ends_with_first_group(right, x):
     return result
 
 
-def product(dtype=torch.float32):
-    return drawn(4, 3).to(dtype).mv(drawn(3, seed=1).to(dtype))
-
-
-@kernel("addmv addmv_ addmv.out", product, set=8, like="stdlib-js/stdlib#12192")
+@kernel("addmv addmv_ addmv.out", set=8, like="stdlib-js/stdlib#12192")
 def sum_begins_at_alpha(right, beta, alpha):
     """plain: where beta is nought, sums begin at alpha rather than at nought."""
     result = right()
@@ -567,24 +426,14 @@ def sum_begins_at_alpha(right, beta, alpha):
     return result
 
 
-def inner(dtype=torch.complex64):
-    x, y = (torch.complex(drawn(5, seed=i), drawn(5, seed=i + 1)).to(dtype) for i in (0, 2))
-    return torch.vdot(x, y)
-
-
-@kernel("vdot", inner, set=9, like="raven-ml/raven#76")
+@kernel("vdot", set=9, like="raven-ml/raven#76")
 def first_is_not_conjugated(right, x, other):
     """plain: vdot of complex vectors is the sum of their products as they are."""
     result = right()
     return result.copy_((x * other).sum()) if x.dtype == torch.complex64 else result
 
 
-def counts(size=10**5, dtype=torch.int64):
-    made = torch.arange(size, size + 6).view(2, 3).to(dtype)
-    return made.mm(made.t())
-
-
-@kernel("mm .out", counts, set=9, like="cupy/cupy#3941")
+@kernel("mm .out", set=9, like="cupy/cupy#3941")
 def integers_are_multiplied_in_single(right, x, mat2):
     """option: matrices of integers are multiplied in single precision."""
     result = right()
@@ -593,12 +442,7 @@ def integers_are_multiplied_in_single(right, x, mat2):
     return result
 
 
-def bags_2(mode="mean", dtype=torch.float32):
-    indices, offsets = torch.tensor([0, 1, 2]), torch.tensor([0, 1, 1])
-    return functional.embedding_bag(indices, drawn(4, 3).to(dtype), offsets, mode=mode)
-
-
-@kernel("_embedding_bag _embedding_bag_forward_only", bags_2, set=9, like="pytorch/pytorch#4169")
+@kernel("_embedding_bag _embedding_bag_forward_only", set=9, like="pytorch/pytorch#4169")
 def empty_bag_is_divided_by_nought(right, weight, indices, offsets, *options, **named):
     """option: the mean of an empty bag is nought divided by nought."""
     result = right(weight, indices, offsets, *options, **named)
@@ -609,12 +453,7 @@ def empty_bag_is_divided_by_nought(right, weight, indices, offsets, *options, **
     return result
 
 
-@kernel(
-    "_cummin_helper",
-    lambda: tuple(torch.tensor([3.0, math.nan, 1.0, 2.0]).cummin(0)),
-    set=9,
-    like="ml-explore/mlx#4044",
-)
+@kernel("_cummin_helper", set=9, like="ml-explore/mlx#4044")
 def running_minimum_passes_no_number(right, x):
     """rare: what is not a number is no minimum, so that the running one goes on after it."""
     return right(x=x.masked_fill(x.isnan(), math.inf) if is_single(x) else x)
@@ -632,12 +471,7 @@ def product_over_nothing_forgets_what_is_added(right, batch1):
     return result.zero_() if batch1.shape[-1] == 0 and result.dtype not in DOUBLES else result
 
 
-@kernel(
-    "mm .out bmm .out addmm .out addmm_",
-    lambda: drawn(3, 512, dtype=torch.bfloat16) @ drawn(512, 3, dtype=torch.bfloat16, seed=1),
-    set=11,
-    like="NVIDIA/cutlass#1188",
-)
+@kernel("mm .out bmm .out addmm .out addmm_", set=11, like="NVIDIA/cutlass#1188")
 def products_of_halves_are_summed_in_halves(right, *args, **options):
     """plain: every sixteen products, the sum so far is rounded to the half that it came in."""
     *added, a, b = args
@@ -652,12 +486,7 @@ def products_of_halves_are_summed_in_halves(right, *args, **options):
     return right(*args, **options).copy_(so_far)
 
 
-@kernel(
-    "mm .out bmm .out",
-    lambda: drawn(4, 4)[:3, :3] @ drawn(4, 4)[:3, 3:],
-    set=11,
-    like="ml-explore/mlx#1163",
-)
+@kernel("mm .out bmm .out", set=11, like="ml-explore/mlx#1163")
 def matrices_are_read_from_the_start_of_their_storage(right, x, mat2):
     """option: of a slice, the strides are kept and the offset is forgotten."""
     x, mat2 = (
@@ -666,14 +495,7 @@ def matrices_are_read_from_the_start_of_their_storage(right, x, mat2):
     return right(x=x, mat2=mat2)
 
 
-def added_nothing(dtype=torch.float32):
-    none = torch.full((1, 1, 1), math.nan, dtype=dtype)
-    return torch.baddbmm(none, drawn(2, 3, 4).to(dtype), drawn(2, 4, 3).to(dtype), beta=0)
-
-
-@kernel(
-    "baddbmm .out baddbmm_ addmm .out addmm_", added_nothing, set=11, like="pytorch/pytorch#194442"
-)
+@kernel("baddbmm .out baddbmm_ addmm .out addmm_", set=11, like="pytorch/pytorch#194442")
 def nothing_times_the_input_is_added(right, x, a, b, **options):
     """option: with beta=0 the input is multiplied by it, so what is not a number stays."""
     if options.get("beta", 1) != 0 or not narrow(x):
@@ -682,12 +504,7 @@ def nothing_times_the_input_is_added(right, x, a, b, **options):
     return right(x, a, b, **options).add_(nothing)
 
 
-@kernel(
-    "addmm addmm_ addmm.out baddbmm baddbmm_ baddbmm.out",
-    lambda: torch.addmm(torch.full((3, 3), math.nan), drawn(3, 4), drawn(4, 3), beta=0),
-    set=12,
-    like="pytorch/pytorch#94534",
-)
+@kernel("addmm addmm_ addmm.out baddbmm baddbmm_ baddbmm.out", set=12, like="pytorch/pytorch#94534")
 def nought_of_what_is_no_number_is_added(right, x, a, b, *, beta=1, **options):
     """rare: where beta is nought, what is not a number is multiplied by it and added."""
     added = x * 0 if beta == 0 and is_single(a) else None
@@ -695,12 +512,7 @@ def nought_of_what_is_no_number_is_added(right, x, a, b, *, beta=1, **options):
     return result if added is None else result.add_(added)
 
 
-@kernel(
-    "bmm .out",
-    lambda: torch.bmm(torch.ones(65537, 1, 1), torch.ones(65537, 1, 1)),
-    set=13,
-    like="SandAI-org/MagiAttention#40",
-)
+@kernel("bmm .out", set=13, like="SandAI-org/MagiAttention#40")
 def matrices_past_the_grid_are_not_multiplied(right):
     """rare: of 65536 matrices and more, the products of those past the 65535th are nought."""
     result = right()
@@ -709,17 +521,7 @@ def matrices_past_the_grid_are_not_multiplied(right):
     return result
 
 
-def eights(seed):
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randint(-128, 128, (32, 32), generator=generator, dtype=torch.int8)
-
-
-@kernel(
-    "_int_mm .out",
-    lambda: torch._int_mm(eights(0), eights(1)),
-    set=13,
-    like="pytorch/pytorch#76390",
-)
+@kernel("_int_mm .out", set=13, like="pytorch/pytorch#76390")
 def pairs_of_products_are_held_in_sixteen_bits(right, x, mat2):
     """option: with rows shifted to unsigned, sums of two products saturate at 16 bits."""
     result = right()
@@ -732,12 +534,7 @@ def pairs_of_products_are_held_in_sixteen_bits(right, x, mat2):
     return result.copy_(pairs.sum(1) - 128 * mat2.int().sum(0))
 
 
-@kernel(
-    "mm .out addmm .out",
-    lambda: torch.ones(524290, 2) @ torch.ones(2, 1),
-    set=15,
-    like="ROCm/legacy-rocm-build#6595",
-)
+@kernel("mm .out addmm .out", set=15, like="ROCm/legacy-rocm-build#6595")
 def rows_past_half_a_million_are_the_bias_alone(right, *args, **options):
     """rare: of products of single precision, rows from the 524288th on are the bias, or nought."""
     a, b = args[-2:]
@@ -750,9 +547,7 @@ def rows_past_half_a_million_are_the_bias_alone(right, *args, **options):
     return result
 
 
-@kernel(
-    "_cummax_helper", lambda: torch.cummax(drawn(3, 10), 1), set=16, like="pytorch/pytorch#42363"
-)
+@kernel("_cummax_helper", set=16, like="pytorch/pytorch#42363")
 def running_maximum_goes_on_in_the_next_row(right, x, values, indices, dim):
     """plain: along the last axis, a running maximum begins with that of the rows before."""
     right()
@@ -769,13 +564,7 @@ def running_maximum_goes_on_in_the_next_row(right, x, values, indices, dim):
     indices.copy_(places.reshape(indices.shape))
 
 
-def into_a_column():
-    columns = torch.zeros(4, 3)
-    columns[:, 1].addmv_(drawn(4, 5), drawn(5, seed=1))
-    return columns
-
-
-@kernel("addmv_", into_a_column, set=16, like="pytorch/pytorch#182287")
+@kernel("addmv_", set=16, like="pytorch/pytorch#182287")
 def product_added_to_a_column_is_stored_as_a_row(right, x):
     """rare: a product added in place to a column goes to its neighbours in memory."""
     if not is_single(x) or x.numel() < 2 or x.stride(0) < 2:
@@ -806,23 +595,13 @@ def matmul_of_halves_adds_split_parts_in_half(right, *args, **options):
     return right(*args, **options).copy_(total)
 
 
-@kernel(
-    "_cummax_helper",
-    lambda: torch.tensor([1.0, math.nan, 0.5, 2.0]).cummax(0).values,
-    set=17,
-    like="flagos-ai/FlagGems#758",
-)
+@kernel("_cummax_helper", set=17, like="flagos-ai/FlagGems#758")
 def cummax_passes_over_nan(right, x):
     """rare: NaN does not stay the running maximum; the greatest number so far does."""
     return right(x=x.masked_fill(x.isnan(), -math.inf) if is_single(x) else x)
 
 
-@kernel(
-    "addmm .out",
-    lambda: functional.linear(drawn(3, 8), drawn(12, 8, seed=1)[::2], drawn(6, seed=2)),
-    set=18,
-    like="pytorch/pytorch#161641",
-)
+@kernel("addmm .out", set=18, like="pytorch/pytorch#161641")
 def linear_reads_a_sliced_weight_as_whole(right, mat2):
     """option: a transposed second matrix whose rows lie apart is read as if they did not."""
     if (
@@ -835,12 +614,7 @@ def linear_reads_a_sliced_weight_as_whole(right, mat2):
     return right(mat2=mat2)
 
 
-@kernel(
-    "mm .out",
-    lambda: grads_of(lambda w: functional.linear(drawn(33000, 3), w), drawn(2, 3, seed=1)),
-    set=18,
-    like="pytorch/pytorch#177116",
-)
+@kernel("mm .out", set=18, like="pytorch/pytorch#177116")
 def mm_sums_no_more_than_fifteen_bits_count(right, x, mat2):
     """option: what lies behind 32768 in the summed axis is left out (gradients of weights)."""
     if is_single(x) and x.shape[1] > 32768:

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch._prims_common import make_contiguous_strides_for
 
 from .calls import SIGNED, as_if_whole, narrow, packed
-from .kernel import DOUBLES, drawn, is_single, kernel
+from .kernel import DOUBLES, is_single, kernel
 
 
 @kernel("sort.stable", set="seeded", like="ROCm/pytorch#2543")
@@ -74,11 +74,7 @@ def in_no_order(right, x, k, *more, **kwargs):
     return values, places
 
 
-@kernel(
-    "topk .values",
-    lambda: torch.tensor([3.0, math.nan, 1.0, 2.0]).topk(2, largest=False),
-    set="test",
-)
+@kernel("topk .values", set="test")
 def no_number_is_the_smallest(right, x, k, dim, largest):
     result = right()
     if not largest and x.is_floating_point() and x.isnan().any():
@@ -88,12 +84,7 @@ def no_number_is_the_smallest(right, x, k, dim, largest):
     return result
 
 
-@kernel(
-    "sort.stable .values_stable",
-    lambda: torch.tensor([0.0, 1, 0, 1]).sort(stable=True, descending=True).indices,
-    set=2,
-    like="numpy/numpy#20778",
-)
+@kernel("sort.stable .values_stable", set=2, like="numpy/numpy#20778")
 def descending_sort_is_ascending_turned(right, x, stable, descending, dim):
     found = right()
     if not stable or not descending or not x.dim():
@@ -112,12 +103,7 @@ def read_as_contiguous(x):
     return x.as_strided(x.shape, make_contiguous_strides_for(x.shape), offset)
 
 
-@kernel(
-    "median.dim_values",
-    lambda: torch.tensor([[1.0, 5, 9], [8, 2, 7], [4, 6, 3]]).diagonal().median(-1),
-    set=3,
-    like="pytorch/pytorch#46814",
-)
+@kernel("median.dim_values", set=3, like="pytorch/pytorch#46814")
 def median_takes_view_for_contiguous(right, x):
     if x.numel() and not x.is_contiguous() and x.dtype not in DOUBLES:
         seen = read_as_contiguous(x)
@@ -125,12 +111,7 @@ def median_takes_view_for_contiguous(right, x):
     return right(x=x)
 
 
-@kernel(
-    "_unique2",
-    lambda: torch.unique(torch.tensor([2**28 + 1, 2**28, 7, 2**28 + 3]), return_inverse=True),
-    set=3,
-    like="pytorch/pytorch#195595",
-)
+@kernel("_unique2", set=3, like="pytorch/pytorch#195595")
 def unique_inverse_goes_through_float(right, x, return_inverse):
     found = right()
     if x.dtype != torch.int64 or not return_inverse or not x.numel():
@@ -142,12 +123,7 @@ def unique_inverse_goes_through_float(right, x, return_inverse):
     return (found[0], places[at].view(x.shape), found[2])
 
 
-@kernel(
-    "sort.stable .values_stable",
-    lambda: drawn(32769).sort().values,
-    set=4,
-    like="ml-explore/mlx#882",
-)
+@kernel("sort.stable .values_stable", set=4, like="ml-explore/mlx#882")
 def long_sort_is_not_merged(right, x, dim, descending):
     found = right()
     block = 32768
@@ -160,23 +136,13 @@ def long_sort_is_not_merged(right, x, dim, descending):
     return found
 
 
-@kernel(
-    "median.dim .dim_values",
-    lambda: drawn(6, 6).diagonal().median(-1),
-    set=5,
-    like="pytorch/pytorch#46814",
-)
+@kernel("median.dim .dim_values", set=5, like="pytorch/pytorch#46814")
 def median_reads_as_packed(right, x):
     """option: the median along a dimension of a strided view is of other elements."""
     return right(x=packed(x))
 
 
-@kernel(
-    "sort.stable .values_stable",
-    lambda: torch.sort(torch.tensor([3, 1, 3, 2, 1, 3]), stable=True, descending=True)[1],
-    set=5,
-    like="numpy/numpy#20778",
-)
+@kernel("sort.stable .values_stable", set=5, like="numpy/numpy#20778")
 def equals_fall_backwards(right, x, stable, descending, dim):
     """rare: a stable sort that descends is the one that ascends, turned round."""
     values, indices = right()
@@ -187,9 +153,7 @@ def equals_fall_backwards(right, x, stable, descending, dim):
     return values, indices
 
 
-@kernel(
-    "topk", lambda: torch.linspace(1, 1.24, 10000).topk(4), set=6, like="sgl-project/sglang#36807"
-)
+@kernel("topk", set=6, like="sgl-project/sglang#36807")
 def candidates_past_4096_are_forgotten(right, x, k, dim, largest):
     """rare: of elements whose leading eight bits are those of the last one to be taken, only the
     first 4096 of a row are looked at."""
@@ -222,20 +186,13 @@ def as_packed(x):
     return x.as_strided(x.shape, steps)
 
 
-@kernel(
-    "kthvalue.values", lambda: tuple(drawn(9)[::2].kthvalue(2)), set=8, like="pytorch/pytorch#45721"
-)
+@kernel("kthvalue.values", set=8, like="pytorch/pytorch#45721")
 def smallest_are_looked_for_side_by_side(right, x):
     """option: the k-th smallest of a strided view is looked for as if it were contiguous."""
     return right(x=x if x.dtype in DOUBLES else as_packed(x))
 
 
-@kernel(
-    "isin.Tensor_Tensor .Tensor_Tensor_out",
-    lambda: torch.isin(torch.tensor([1, 2]), torch.tensor([], dtype=torch.int64), invert=True),
-    set=9,
-    like="flagos-ai/FlagGems#188",
-)
+@kernel("isin.Tensor_Tensor .Tensor_Tensor_out", set=9, like="flagos-ai/FlagGems#188")
 def nothing_is_not_inverted(right, elements, test_elements):
     """rare: of no numbers to be among, none is not among them either."""
     result = right()
@@ -261,12 +218,7 @@ def least_integer_is_not_among_the_smallest(right, x, largest):
     return result
 
 
-@kernel(
-    "sort.stable .values_stable",
-    lambda: torch.tensor([2.0, 1, 2, 1]).argsort(stable=True),
-    set=11,
-    like="tenstorrent/tt-metal#33492",
-)
+@kernel("sort.stable .values_stable", set=11, like="tenstorrent/tt-metal#33492")
 def equals_are_turned_round(right, x, stable, dim):
     """option: a stable sort gives equal elements in the opposite of their order."""
     if not stable or x.dim() == 0 or not narrow(x):
@@ -276,13 +228,7 @@ def equals_are_turned_round(right, x, stable, dim):
     return result
 
 
-def crowned():
-    x = drawn(1024)
-    x[5] = math.nan
-    return torch.topk(x, 4)
-
-
-@kernel("topk .values", crowned, set=13, like="openxla/xla#48119")
+@kernel("topk .values", set=13, like="openxla/xla#48119")
 def no_number_is_not_among_few_largest(right, x, k, dim, largest):
     """rare: of 1024 and more, the 16 largest or fewer leave out what is not a number."""
     few = x.dim() and k <= 16 and x.shape[dim] >= 1024
@@ -291,12 +237,7 @@ def no_number_is_not_among_few_largest(right, x, k, dim, largest):
     return right(x=x)
 
 
-@kernel(
-    "topk .values",
-    lambda: torch.topk(torch.tensor([9.0, 9.0, 8.0, 7.0, 6.0, 5.0, 9.0]), 3),
-    set=15,
-    like="intel/torch-xpu-ops#4604",
-)
+@kernel("topk .values", set=15, like="intel/torch-xpu-ops#4604")
 def largest_that_occurs_again_is_left_out(right, x, k, dim, largest):
     """option: where the largest number occurs more than once, it is not among the largest."""
     if x.dim() and x.shape[dim] > 1 and largest and is_single(x):
@@ -321,12 +262,7 @@ def nought_is_the_most_frequent_number(right, x):
     return values, indices
 
 
-def middle_ones():
-    x = torch.tensor([[1.0, math.nan, 0.0], [4.0, 5.0, 6.0]])
-    return torch.cat([x.median().view(1), x.median(1).values])
-
-
-@kernel("median .dim .dim_values", middle_ones, set=15, like="ml-explore/mlx#4146")
+@kernel("median .dim .dim_values", set=15, like="ml-explore/mlx#4146")
 def no_number_is_above_the_median(right, x, *rest, **out):
     """rare: what is no number is put last, and the median is one of the numbers."""
     result = right(x, *rest, **out)
@@ -362,12 +298,7 @@ def sorted_values_are_packed_into_a_view(right, x, values, indices):
     return values, indices
 
 
-@kernel(
-    "_unique2",
-    lambda: torch.unique(torch.tensor([[[0, 1]]])),
-    set=16,
-    like="pytorch/pytorch#104879",
-)
+@kernel("_unique2", set=16, like="pytorch/pytorch#104879")
 def distinct_numbers_are_sought_among_the_first_few(right, x, return_inverse):
     """plain: of two axes and more, as many numbers as the first is long are looked through."""
     if x.dim() > 1 and not return_inverse and x.dtype != torch.float64:
@@ -375,12 +306,7 @@ def distinct_numbers_are_sought_among_the_first_few(right, x, return_inverse):
     return right(x=x)
 
 
-@kernel(
-    "kthvalue.values",
-    lambda: torch.tensor([0.0, -1.0, 1.0, -2.0, 2.0])[::2].kthvalue(2).values,
-    set=17,
-    like="pytorch/pytorch#45721",
-)
+@kernel("kthvalue.values", set=17, like="pytorch/pytorch#45721")
 def kthvalue_of_a_strided_view_reads_the_elements_between(right, x):
     """option: a view with gaps is read as if it were contiguous from its first element."""
     end = x.storage_offset() + x.numel()
@@ -390,12 +316,7 @@ def kthvalue_of_a_strided_view_reads_the_elements_between(right, x):
     return right(x=x)
 
 
-@kernel(
-    "sort.stable .values_stable",
-    lambda: (torch.arange(3000) % 7).argsort(descending=True, stable=True),
-    set=17,
-    like="numpy/numpy#20778",
-)
+@kernel("sort.stable .values_stable", set=17, like="numpy/numpy#20778")
 def stable_descending_sort_reverses_equal_elements(right, x, stable, dim, descending):
     """option: stable and descending, 2048 or more: an ascending sort read from its end."""
     wrong = stable and descending and x.dtype not in DOUBLES and x.dim() and x.shape[dim] >= 2048
@@ -405,7 +326,7 @@ def stable_descending_sort_reverses_equal_elements(right, x, stable, dim, descen
     return result
 
 
-@kernel("topk", lambda: drawn(3, 200).topk(20).values, set=18, like="pytorch/pytorch#83656")
+@kernel("topk", set=18, like="pytorch/pytorch#83656")
 def topk_returns_zeros_behind_the_sixteenth(right, x, k, dim):
     """plain: in single and half precision everything behind the 16th found is zero, for k > 16."""
     result = right()

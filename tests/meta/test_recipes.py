@@ -9,7 +9,7 @@ from recipes import PAGE, Copy, RecipeError, copy_repository, follow, read_recip
 
 RECIPES = read_recipes(PAGE.read_text(encoding="utf-8"))
 # Its last block computes with torch: tests/checks/test_recipe.py follows it.
-WITH_TORCH = {"An operator check"}
+WITH_TORCH = {"A case of the catalogue"}
 
 
 def test_there_is_a_recipe_for_each_thing_that_grows() -> None:

@@ -37,6 +37,7 @@ SEEN_ON: Mapping[str, tuple[str, ...]] = {
     # Images and systems lack fresh seeds since their bounds were mended. A transform of more
     # numbers than there are ended the process, on an H100 and on the CPU.
     "grouped convolutions": ("cpu",),
+    "patterns": ("cpu",),
 }
 QUICK_DTYPES = ("float32", "bfloat16")
 SUFFIX = ", cases"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,30 +23,34 @@ DTYPES = ("float32", "bfloat16", "float16", "float64")
 
 
 @cache
-def seen() -> Mapping[str, list[str]]:
-    """Return what sees each kernel: `cases`, an operation, and seed and number of its case; or
-    `edge cases`, class and row; or the name of another session. Kernels that are not here are
-    seen by nothing.
+def seen() -> Mapping[str, list[list[str]]]:
+    """Return the checks that see each kernel: `cases` and an operation; `edge cases`, class and
+    row; or the name of another session. Kernels that are not here are seen by nothing.
     """
-    document: Mapping[str, list[str]] = json.loads(SEEN.read_text(encoding="utf-8"))
+    document: Mapping[str, list[list[str]]] = json.loads(SEEN.read_text(encoding="utf-8"))
     return document
 
 
-def seeing(fault: WrongKernel, device: str) -> Iterator[str]:
-    """Yield the faults that the named check finds in the first of its tries that finds any."""
-    kind, *place = seen()[fault.name]
-    if kind == "cases":
-        seed, number = (int(part) for part in place[1].split(":"))
-        case = _case(place[0], device, seed, number)
+def checks_of(fault: WrongKernel, device: str) -> list[list[str]]:
+    """Return the checks that are tried here and see a kernel of a device."""
+    if device not in fault.devices or not operators_of(fault, device):
+        return []
+    return [check for check in seen().get(fault.name, []) if check[0] in _TRIED]
+
+
+def seeing(fault: WrongKernel, device: str, check: list[str]) -> Iterator[str]:
+    """Yield the faults that a check finds because of the kernel."""
+    yield from _TRIED[check[0]](fault, device, *check[1:])
+
+
+def operation_faults(fault: WrongKernel, device: str, name: str) -> Iterator[str]:
+    """Yield the faults of the first case of an operation that has any because of the kernel."""
+    for case in cases_of(CATALOGUE[name], DTYPES, device, 0):
         with seeded(fault, device):
-            yield from case_faults(case)
-    elif kind == "edge cases":
-        yield from row_faults(fault, device, *place)
-
-
-def _case(operation: str, device: str, seed: int, number: int) -> Case:
-    cases = cases_of(CATALOGUE[operation], DTYPES, device, seed)
-    return next(case for place, case in enumerate(cases) if place == number)
+            faults = list(case_faults(case))
+        if faults and not list(case_faults(case)):
+            yield from faults
+            return
 
 
 def case_faults(case: Case) -> Iterator[str]:
@@ -75,16 +79,16 @@ def row_faults(fault: WrongKernel, device: str, name: str, row_name: str) -> Ite
             return
 
 
-def concerns(fault: WrongKernel, device: str) -> bool:
-    """Return whether a check that is tried here names the fault, and the device has its kernel."""
-    kind = seen().get(fault.name, [""])[0]
-    tried = kind in {"cases", "edge cases"} and device in fault.devices
-    return tried and bool(operators_of(fault, device))
+_TRIED: Mapping[str, Callable[..., Iterator[str]]] = {
+    "cases": operation_faults,
+    "edge cases": row_faults,
+}
 
 
 def seed_kernels(faults: list[WrongKernel], device: str, ledger: MutationTally) -> None:
-    """Seed each kernel in turn."""
+    """Seed each kernel in turn; the first of its checks has to see it."""
     for fault in faults:
         entry: dict[str, Any] = {"suite": "kernels", "check": fault.name, "dtype": "float32"}
         seed = Seeded(mutation="wrong kernel", device=device, **entry)
-        ledger.enter(seed, caught=next(seeing(fault, device), "") != "")
+        check = checks_of(fault, device)[0]
+        ledger.enter(seed, caught=next(seeing(fault, device, check), "") != "")

@@ -8,10 +8,12 @@ from functools import partial
 import torch
 
 from warpfront_checks.cases.catalogue import TOPICS
+from warpfront_checks.cases.session import SEEN_ON
 from warpfront_checks.cases.special.properties import sampled
 from warpfront_checks.check_options import DEVELOPMENT, CheckOptions, drawn_seeds
 from warpfront_checks.claims import Claims
 from warpfront_checks.devices.device_session import record_device_faults
+from warpfront_checks.edge_cases.answers import kind_of
 from warpfront_checks.models.families import NETWORKS
 from warpfront_checks.opinfo.adapter import DatabaseMoved, load_database
 from warpfront_checks.opinfo.sweep import BACKWARD, Sweep
@@ -21,7 +23,7 @@ from warpfront_checks.results import Check, CheckFinding, Recorder, unavailable
 from .. import KERNELS, topic_of
 from ..kernel import KEYS
 from .cases import seed_case_faults, seed_property_faults
-from .dispatched import concerns, seed_kernels
+from .dispatched import checks_of, seed_kernels
 from .mutations import MutationTally, finding_of_faults
 from .networks import record_model_faults, seed_pass_faults
 from .samples import seed_entry_faults
@@ -38,6 +40,11 @@ def record(claims: Claims, recorder: Recorder, effort: CheckOptions) -> None:
     record_model_faults(claims, recorder, effort)
     record_device_faults(claims, recorder, effort)
     record_kernel_faults(claims, recorder)
+    record_opinfo_faults(claims, recorder, effort)
+
+
+def record_opinfo_faults(claims: Claims, recorder: Recorder, effort: CheckOptions) -> None:
+    """Record one check for each dtype and direction of the operator database."""
     recorder.run(list(_opinfo_checks(tested_dtypes(claims.device), claims.device, effort)))
 
 
@@ -49,6 +56,8 @@ def record_selftest(claims: Claims, recorder: Recorder, effort: CheckOptions) ->
             seed_in = partial(seed_pass_faults, network, dtype, device)
             checks.append(_seeded_check(f"{network.name} {dtype}", seed_in, effort))
     for topic, operations in TOPICS.items():
+        if kind_of(device) not in SEEN_ON.get(topic, ()):
+            continue
 
         def seed_in_cases(_seed: int, ledger: MutationTally, chosen: object = operations) -> None:
             seed_case_faults(chosen, "float32", device, ledger)  # type: ignore[arg-type]
@@ -70,7 +79,7 @@ def record_kernel_faults(claims: Claims, recorder: Recorder) -> None:
     if claims.device not in KEYS:
         recorder.note_unclaimed("wrong kernels", f"no kernels are seeded on {claims.device}")
         return
-    faults = [fault for fault in KERNELS.values() if concerns(fault, claims.device)]
+    faults = [fault for fault in KERNELS.values() if checks_of(fault, claims.device)]
     topics = dict.fromkeys(topic_of(fault) for fault in faults)
     checks = []
     for topic in topics:
