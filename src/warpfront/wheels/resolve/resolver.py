@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-import tomli_w
 from packaging.pylock import Pylock, PylockValidationError
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -28,6 +27,7 @@ from warpfront.matrix.cell import Source
 from warpfront.system.process import DISK_FULL, Completed, Run
 from warpfront.system.progress import Line
 from warpfront.system.store import storing
+from warpfront.system.toml import dump_toml
 from warpfront.wheels.lock.values import Distribution, LockedWheel, LockInputs
 from warpfront.wheels.resolve.absences import explain_absences
 from warpfront.wheels.resolve.choice import WheelChoice, supported_tags, wheel_of
@@ -141,10 +141,11 @@ class UvResolver:
             alone = self._compiled(inputs.stack_requirements, NO_TERMS)
             stack_is_silent = isinstance(alone, Contradiction)
         if stack_is_silent or pypi_is_silent:
+            explanation = " ".join(resolution.explanation.split())
             raise BlockedError(
                 f"{inputs.cell_id}: out of reach: "
                 + "; ".join(f"{url} ({reason})" for url, reason in silent.items()),
-                hint=f"nothing else here has it: {resolution.explanation}",
+                hint=f"no other source here has it. Without the index, uv concludes: {explanation}",
             )
         return resolution
 
@@ -395,7 +396,7 @@ def _project(inputs: LockInputs, requirements: tuple[str, ...]) -> str:
             "dependencies": list(requirements),
         }
     }
-    return tomli_w.dumps(document)
+    return dump_toml(document)
 
 
 def _platform(inputs: LockInputs) -> str:
