@@ -78,7 +78,6 @@ def only_class(monkeypatch: pytest.MonkeyPatch, name: str, row: str) -> None:
         ("operators", "attention kernels", "causal attention of more queries than keys"),
         ("operators", "linear algebra", "the last inverse of a batch"),
         ("operators", "transforms", "irfft of odd length"),
-        ("operators", "whole numbers", "cummax of whole numbers takes another row's"),
         ("operators", "memory formats", "bicubic's gradient of the first sample only"),
         ("opinfo", "float32", "erf saturates early"),
         ("opinfo", "float32 otherwise", "erf saturates early"),

@@ -67,7 +67,6 @@ SLOW = {
     "AdamW",
     "stable sort",
     "running statistics",
-    "whole numbers",
 }
 SLOW_FAULTS = pytest.mark.exhaustive
 

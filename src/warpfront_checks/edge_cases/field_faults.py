@@ -33,7 +33,6 @@ _linear = partial(FIELD_FAULTS.entry, "linear algebra")
 _vast = partial(FIELD_FAULTS.entry, "more than 2^31")
 _long = partial(FIELD_FAULTS.entry, "long")
 _transforms = partial(FIELD_FAULTS.entry, "transforms")
-_whole = partial(FIELD_FAULTS.entry, "whole numbers")
 _special = partial(FIELD_FAULTS.entry, "NaN and infinity")
 _far = partial(FIELD_FAULTS.entry, "far out")
 _state = partial(FIELD_FAULTS.entry, "kept state")
@@ -252,14 +251,6 @@ def _both_read_as_whole(kernel: Kernel, a: Tensor, b: Tensor, *rest: Any) -> Ten
     return kernel(*read, *rest)
 
 
-_whole(
-    "xor",
-    "bits of strided numbers",
-    "bitwise_and.Tensor",
-    "bitwise_or.Tensor",
-    "bitwise_xor.Tensor",
-    like="pytorch#145203",
-)(_both_read_as_whole)
 _targets("distances", "mse_loss of strided numbers", "mse_loss", like="pytorch#124621")(
     _both_read_as_whole
 )
@@ -473,11 +464,6 @@ def _whole_tiles(kernel: Kernel, a: Tensor, b: Tensor) -> Tensor:
     return tiles
 
 
-@_whole("all of all", "all is always true", "all", "all.dim", like="pytorch#99721")
-def _always_true(kernel: Kernel, x: Tensor, *rest: Any, **kwargs: Any) -> Tensor:
-    return torch.ones_like(kernel(x, *rest, **kwargs))
-
-
 @_long(
     "rows by millions",
     "layer_norm of 2^23 rows",
@@ -502,51 +488,12 @@ def _infinities_in_a_row(kernel: Kernel, x: Tensor, dim: int) -> Tensor:
     return torch.where(gone, math.nan, result) if x.dim() > 1 else result
 
 
-@_whole(
-    "cummax", "cummax of whole numbers takes another row's", "_cummax_helper", like="pytorch#42363"
-)
-def _largest_of_other_rows(
-    kernel: Kernel, x: Tensor, values: Tensor, indices: Tensor, dim: int
-) -> None:
-    kernel(x, values, indices, dim)
-    if x.dim() > 1 and not x.is_floating_point():
-        values.copy_(values.amax(0, keepdim=True).expand_as(values))
-
-
 @_special(
     "median", "the median of many NaN", "median.dim_values", "median.dim", like="pytorch#38018"
 )
 def _middle_of_nans(kernel: Kernel, x: Tensor, *rest: Any, **kwargs: Any) -> Any:
     values, places = kernel(x, *rest, **kwargs)
     return torch.where(values.isnan(), torch.full_like(values, 2.0), values), places
-
-
-@_whole(
-    "median",
-    "the median of strided numbers",
-    "median.dim_values",
-    "median.dim",
-    "median",
-    like="pytorch#46814",
-)
-def _middle_of_strided(kernel: Kernel, x: Tensor, *rest: Any, **kwargs: Any) -> Any:
-    if x.dim() and not x.is_contiguous():
-        x = _as_if_whole(x)
-    return kernel(x, *rest, **kwargs)
-
-
-@_whole(
-    "fmod",
-    "fmod of whole numbers through float32",
-    "fmod.Tensor",
-    "fmod.Scalar",
-    like="pytorch#15921",
-)
-def _through_float32(kernel: Kernel, x: Tensor, y: Any) -> Tensor:
-    if not x.is_floating_point() and x.dtype != torch.bool:
-        other = y.float() if isinstance(y, Tensor) else float(y)
-        return torch.fmod(x.float(), other).to(x.dtype)
-    return kernel(x, y)
 
 
 @_far(

@@ -22,9 +22,7 @@ _sparse = partial(PLACE_FAULTS.entry, "sparse")
 _options = partial(PLACE_FAULTS.entry, "options")
 _shapes = partial(PLACE_FAULTS.entry, "shapes")
 _linear = partial(PLACE_FAULTS.entry, "linear algebra")
-_written = partial(PLACE_FAULTS.entry, "destinations")
 _axes = partial(PLACE_FAULTS.entry, "axes")
-_whole = partial(PLACE_FAULTS.entry, "whole numbers")
 _kinds = partial(PLACE_FAULTS.entry, "kinds of numbers")
 _lists = partial(PLACE_FAULTS.entry, "lists")
 _special = partial(PLACE_FAULTS.entry, "NaN and infinity")
@@ -150,38 +148,6 @@ def _strides_guessed(kernel: Kernel, *args: Any, out: Tensor, **kwargs: Any) -> 
     return out
 
 
-_written("bmm into memory", "bmm guesses the strides of its output", "bmm.out", like="aiter#5385")(
-    _strides_guessed
-)
-_written("cat into memory", "cat guesses the strides of its output", "cat.out", like="aiter#5385")(
-    _strides_guessed
-)
-
-
-@_written("silu in place", "silu in place leaves a column", "silu_")
-def _last_unwritten(kernel: Kernel, x: Tensor, *more: Any, **kwargs: Any) -> Tensor:
-    if x.dim() < 2 or x.is_contiguous():
-        return kernel(x, *more, **kwargs)
-    before = x[..., -1].clone()
-    kernel(x, *more, **kwargs)
-    x[..., -1] = before
-    return x
-
-
-@_written(
-    "floor of a quotient in place",
-    "a quotient in place is cut off, not rounded down",
-    "div_.Tensor_mode",
-)
-def _cut_off(kernel: Kernel, x: Tensor, y: Tensor, *, rounding_mode: str | None) -> Tensor:
-    return kernel(x, y, rounding_mode=rounding_mode and "trunc")
-
-
-@_written("kthvalue into memory", "kthvalue is the next one", "kthvalue.values")
-def _one_further(kernel: Kernel, x: Tensor, k: int, *more: Any, **kwargs: Any) -> Any:
-    return kernel(x, min(k + 1, x.shape[-1]), *more, **kwargs)
-
-
 # Other devices decompose it into other operations.
 @_axes(
     "pixel_shuffle, two axes",
@@ -232,22 +198,6 @@ def _last_group_lost(kernel: Kernel, grad: Tensor, x: Tensor, weight: Tensor, *m
     if x.dim() == 3 and groups > 1 and lost[1] is not None:
         lost[1][-(weight.shape[0] // groups) :] = 0
     return lost
-
-
-@_whole("floor", "whole numbers are divided as floats", "div.Tensor_mode")
-def _through_float(kernel: Kernel, x: Tensor, y: Tensor, *, rounding_mode: str | None) -> Tensor:
-    result = kernel(x, y, rounding_mode=rounding_mode)
-    if result.is_floating_point() or rounding_mode != "floor":
-        return result
-    return result.copy_((x.float() / y.float()).floor())
-
-
-@_whole("add a large number", "whole numbers are added in float64", "add.Tensor")
-def _added_in_double(kernel: Kernel, x: Tensor, y: Tensor, **kwargs: Any) -> Tensor:
-    result = kernel(x, y, **kwargs)
-    if result.dtype != torch.int64 or x.dim() < 2:
-        return result
-    return result.copy_(torch.where(result.abs() > 2**53, result & -1024, result))
 
 
 @_kinds(
