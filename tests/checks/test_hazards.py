@@ -54,7 +54,6 @@ SLOW = {
     "AdamW",
     "stable sort",
     "running statistics",
-    "whole numbers",
 }
 
 

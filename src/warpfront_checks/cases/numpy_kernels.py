@@ -135,6 +135,32 @@ def _running(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+def _furthest(function: Any) -> Callable[..., Any]:
+    """Return running extremes and their last places; NaN is one from where it occurs."""
+
+    def call(x: Array, dim: int) -> Any:
+        if not x.ndim:
+            return x, np.zeros((), dtype=np.int64)
+        values = function.accumulate(x, axis=dim)
+        steps = np.arange(x.shape[dim]).reshape(
+            [-1 if i == dim % x.ndim else 1 for i in range(x.ndim)]
+        )
+        there = np.where((x == values) | np.isnan(x), steps, 0)
+        return values, np.maximum.accumulate(there, axis=dim)
+
+    return call
+
+
+def _unique(
+    x: Array, ordered: bool = True, return_inverse: bool = False, return_counts: bool = False
+) -> Any:
+    del ordered
+    values, inverse, counts = np.unique(x, return_inverse=True, return_counts=True)
+    none = np.zeros(0, dtype=np.int64)
+    inverse = inverse.reshape(x.shape) if return_inverse else none
+    return values, inverse, counts if return_counts else none
+
+
 def _addmm(x: Array, a: Array, b: Array, *, beta: Any = 1, alpha: Any = 1) -> Any:
     product = alpha * np.matmul(a, b)
     return product + beta * x if beta else np.broadcast_to(product, product.shape)
@@ -441,10 +467,6 @@ SAME = (
     " square reciprocal isnan isinf isfinite signbit logical_not"
 )
 ARCS = "asin acos atan asinh acosh atanh"
-OF_TWO = (
-    "maximum minimum fmax fmin hypot logaddexp logaddexp2 copysign logical_and logical_or"
-    " logical_xor gcd lcm bitwise_and bitwise_or bitwise_xor fmod remainder"
-)
 REDUCED: Mapping[str, Callable[..., Any]] = {
     "sum": np.sum,
     "mean": np.mean,
@@ -515,6 +537,9 @@ NUMPY: Mapping[str, Callable[..., Any]] = {
                 n: n
                 for n in ["logical_and", "logical_or", "logical_xor", "gcd", "lcm", "heaviside"]
             },
+            **{n: n for n in ["bitwise_and", "bitwise_or", "bitwise_xor", "fmod", "remainder"]},
+            "bitwise_left_shift": "left_shift",
+            "bitwise_right_shift": "right_shift",
             "eq": "equal",
             "ne": "not_equal",
             "lt": "less",
@@ -536,6 +561,9 @@ NUMPY: Mapping[str, Callable[..., Any]] = {
     "max": _with_place(np.max, np.argmax),
     "min": _with_place(np.min, np.argmin),
     "cumsum": _running(np.cumsum),
+    "cummax": _furthest(np.maximum),
+    "cummin": _furthest(np.minimum),
+    "_unique2": _unique,
     "cumprod": _running(np.cumprod),
     "sort": _sorted,
     "mm": np.matmul,

@@ -18,7 +18,6 @@ from warpfront_checks.edge_cases.narrow_types import NARROW_TYPES
 from warpfront_checks.edge_cases.non_finite import NON_FINITE
 from warpfront_checks.edge_cases.options import OPTIONS
 from warpfront_checks.edge_cases.ordering import ORDERING
-from warpfront_checks.edge_cases.out_and_inplace import DESTINATIONS
 from warpfront_checks.edge_cases.random_numbers import RANDOM_NUMBERS
 from warpfront_checks.edge_cases.repeatable import REPEATABLE
 from warpfront_checks.edge_cases.shape_sweep import SHAPES
@@ -27,7 +26,6 @@ from warpfront_checks.edge_cases.stateful_ops import KEPT_STATE
 from warpfront_checks.edge_cases.streaming import STREAMING
 from warpfront_checks.edge_cases.value_distributions import KINDS_OF_NUMBERS
 from warpfront_checks.edge_cases.volumes import VOLUMES
-from warpfront_checks.edge_cases.whole_numbers import WHOLE_NUMBERS
 
 HAZARDS: tuple[HazardClass, ...] = (
     FAR_OUT,
@@ -48,9 +46,7 @@ HAZARDS: tuple[HazardClass, ...] = (
     ATTENTION,
     LINEAR_SYSTEMS,
     FREQUENCIES,
-    WHOLE_NUMBERS,
     VOLUMES,
-    DESTINATIONS,
     KINDS_OF_NUMBERS,
     OPTIONS,
     LISTS,

@@ -347,7 +347,7 @@ CAST = tuple(
         kinds=(*INTEGERS, "bool"),
         halves=False,
     )
-    for kind in ("int32", "int64", "int16", "float16", "bfloat16", "float64")
+    for kind in ("int32", "int64", "int16", "float16", "bfloat16", "float32", "float64")
 )
 ELEMENTWISE: tuple[Operation, ...] = (
     *UNARY,

@@ -78,7 +78,8 @@ LOSSES: tuple[Operation, ...] = (
     ),
     _loss(
         "binary_cross_entropy_with_logits",
-        "F.binary_cross_entropy_with_logits(a, b.to(a.dtype), c.abs(), pos_weight=d.abs() + 1,"
+        "F.binary_cross_entropy_with_logits(a, b.to(a.dtype), c.abs().clamp(max=4),"
+        " pos_weight=d.abs().clamp(max=4) + 1,"
         " reduction={reduction})",
         "m n, ?m n, !n, !n | n, ?n, !n, !n",
         values=("quarters", "normal", "large"),
@@ -201,13 +202,13 @@ LOSSES: tuple[Operation, ...] = (
     ),
     _classes(
         "ctc_loss",
-        "F.ctc_loss(a.log_softmax(2), b + 1, torch.full(({n},), {t}),"
+        "F.ctc_loss(a.log_softmax(2), b + (not {blank}), torch.full(({n},), {t}),"
         " torch.arange({n}) % 3, blank={blank}, reduction={reduction},"
         " zero_infinity={infinite})".replace("{t}", "a.shape[0]"),
         "t n 9, @8 n 3",
         t=(9, 259),
         n=(5, 67),
-        blank=(0,),
+        blank=(0, 8),
         infinite=(False, True),
         roundings=16.0,
         walk=0.0,

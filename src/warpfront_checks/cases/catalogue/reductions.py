@@ -139,6 +139,8 @@ REDUCTIONS: tuple[Operation, ...] = (
         dim=(0, -1, None),
         fit=_square,
         roundings=512.0,
+        # A sum of equal roots, squared.
+        walk=1.0,
         ord=(1, 2, 3, 0.5, math.inf, -math.inf),
         backward=False,
         out=True,
@@ -148,7 +150,6 @@ REDUCTIONS: tuple[Operation, ...] = (
         "torch.linalg.vector_norm(a, 2, {dim})",
         dim=(0, -1, None),
         fit=_square,
-        values=HIGH,
     ),
     _nearly(
         "renorm",
