@@ -75,7 +75,10 @@ def assignments_of(
     # Each size first with the dtype and gradients that show most, and mostly such numbers.
     sized = [(axis, size) for axis in axes if axis.startswith("size ") for size in axes[axis]]
     draw.shuffle(sized)
-    first_choices = {axis: axes[axis][0] for axis in ("dtype", "destination", "gradient")}
+    shown: tuple[str, ...] = ("dtype", "destination", "gradient")
+    # In a sum of products a rounded operand shows only by the longest numbers.
+    shown += ("values",) if operation.ulps and operation.values[0] == "wide" else ()
+    first_choices = {axis: axes[axis][0] for axis in shown}
     for number in range(count):
         fixed = {}
         if number < count // 2 and number < len(sized):
@@ -266,16 +269,15 @@ def build(operation: Operation, assignment: Assignment, device: str) -> Case:
     lengths = assignment["lengths"]
     options = {n: _literal(assignment[f"option {n}"]) for n in operation.options}
     code = operation.code.format(**lengths, **options)
-    wide = assignment["wide"]
     arguments = []
     operands = operation.arguments(assignment["rank"])
-    floats = sum(not mark for mark, _ in operands)
+    floats = [name for name, (mark, _) in zip(NAMES, operands, strict=False) if not mark]
+    wide = _wide_operand(operands, assignment)
     for name, (mark, words) in zip(NAMES, operands, strict=False):
         leaf = not mark and assignment["gradient"] in {"all", name}
         values: str = assignment["values"]
-        if values == "wide" and floats > 1:
-            # Of a product one operand only, so that every sum stays exact.
-            values, wide = ("wide" if wide % floats == 0 else "few"), wide + 1
+        if values == "wide" and len(floats) > 1:
+            values = "wide" if name == wide else "few"
         if mark[:1] == "@":
             below = int(mark[1:]) if mark[1:].isdigit() else lengths[mark[1:]]
             values = INDEX.format(below=below, shape="{shape}")
@@ -325,6 +327,17 @@ def _roundings(operation: Operation, assignment: Assignment, arguments: list[Arg
     if assignment["dtype"] in HALVES and operation.half_roundings:
         return operation.half_roundings
     return operation.roundings + operation.walk * _terms(operation, assignment, arguments)
+
+
+def _wide_operand(operands: list[tuple[str, list[str]]], assignment: Assignment) -> str:
+    """Return the operand whose numbers are long: one only, so that every sum of products stays
+    exact, and one that has the longest axis, so that a long sum has such terms.
+    """
+    lengths = assignment["lengths"]
+    longest = max(lengths, key=lambda size: lengths[size], default="")
+    named = [(n, words) for n, (mark, words) in zip(NAMES, operands, strict=False) if not mark]
+    holders = [name for name, words in named if longest in words] or [name for name, _ in named]
+    return holders[assignment["wide"] % len(holders)] if holders else ""
 
 
 def _terms(operation: Operation, assignment: Assignment, arguments: list[Argument]) -> int:

@@ -33,6 +33,8 @@ def _each(function: Callable[[float], float]) -> Callable[[Array], Array]:
 
 def _binary(function: Callable[..., Any]) -> Callable[..., Any]:
     def call(x: Any, y: Any, alpha: Any = 1) -> Any:
+        if isinstance(y, np.ndarray) and y.dtype.kind in "iu":
+            alpha = np.asarray(alpha).astype(y.dtype)
         y = y if isinstance(alpha, int) and alpha == 1 else y * alpha
         return function(*_together(x, y))
 
@@ -48,6 +50,8 @@ def _together(*values: Any) -> tuple[Any, ...]:
     kind = np.result_type(*[x.dtype for x in with_axes])
     floating = any(isinstance(x, float) or _is_float(x) for x in values)
     kind = np.result_type(kind, np.float64) if floating and kind.kind in "biu" else kind
+    if any(isinstance(x, complex) for x in values):
+        kind = np.result_type(kind, np.complex64)
     if kind.kind == "b" and any(type(x) is int for x in values):
         kind = np.dtype(np.int64)
     return tuple(np.asarray(x).astype(kind) for x in values)

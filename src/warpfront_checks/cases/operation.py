@@ -17,7 +17,7 @@ NUMBERS = 200_000
 WORK = 400_000
 # Cases of a seed, those of operations whose kernels are chosen by several sizes, and those of
 # operations that share one kernel of many functions.
-CASES, MANY_CASES, FEW_CASES = 20, 48, 12
+CASES, MANY_CASES, FEW_CASES = 20, 54, 12
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -381,15 +381,6 @@ JOINED: tuple[Operation, ...] = (
         values=("zeros",),
         halves=False,
     ),
-    moved_floats(
-        "linspace",
-        "torch.linspace(0, {n} - 1, {n}, device=a.device, dtype=a.dtype) + a[:1]",
-        "n",
-        backward=False,
-        values=("zeros",),
-        halves=False,
-        ulps=4.0,
-    ),
     moved(
         "full",
         "torch.full(({m}, {n}), 3.5, device=a.device, dtype=a.dtype) + a",
