@@ -80,7 +80,7 @@ def install(session: nox.Session) -> None:
     programs = folder / "venv" / "bin"
     session.run(str(programs / "pip"), "install", "--quiet", str(wheel), external=True)
     with session.chdir(folder / "project"):
-        for words in (("init",), ("--list",), ("ci", "--fingerprints")):
+        for words in (("init",), ("--help",), ("ci", "fingerprints")):
             session.run(str(programs / "warpfront"), *words, env={"PYTHONPATH": ""}, external=True)
 
 
@@ -99,5 +99,5 @@ def findings(session: nox.Session) -> None:
     # Places are of the root; the files of the rules hold what they are about.
     aside = "tests/**,scripts/**,benchmarks/**,tools/**,docs/**,build/**,dist/**,.nox/**,.venv/**"
     aside += ",src/warpfront_port/data/rules/**"
-    words = ("scan", "--repo", ".", "--exclude", aside, "--sarif", str(folder / "scan.sarif"))
-    session.run(sys.executable, "-m", "invoke", *words, external=True, success_codes=[0, 15])
+    words = ("port", "scan", ".", "--exclude", aside, "--sarif", str(folder / "scan.sarif"))
+    session.run(sys.executable, "-m", "warpfront", *words, external=True, success_codes=[0, 15])

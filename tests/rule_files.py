@@ -8,9 +8,9 @@ like are of one example alone. A rule that no one file can show names the test t
 `elsewhere`.
 
 `[proof]`: why a rule of the CUDA engine may say error for an AMD device. `refused` does not compile
-there with hipcc, but for the targets of `accepted_on`, and `accepted`, which does the same, does;
-or `at_run_time` says what happens to `seen`, where a compiler says nothing. `unknown_before` is the
-first of hipcc's releases that knows a function at all.
+there with hipcc, but for the targets of `accepted_on` and before the ROCm of `refused_from`, and
+`accepted`, which does the same, does; or `at_run_time` says what happens to `seen`, where a
+compiler says nothing.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ KINDS = ("hit", "near", "gated")
 _OF_EACH = {f"{kind}_{word}" for kind in KINDS for word in ("path", "target")}
 _OF_ALL = {"path", "target"}
 _EXAMPLES: Final = frozenset({*KINDS, *_OF_EACH, *_OF_ALL})
-_REFUSED: Final = frozenset({"refused", "accepted", "accepted_on"})
-_AT_RUN_TIME: Final = frozenset({"at_run_time", "seen", "accepted", "unknown_before"})
+_REFUSED: Final = frozenset({"refused", "accepted", "accepted_on", "refused_from"})
+_AT_RUN_TIME: Final = frozenset({"at_run_time", "seen", "accepted"})
 _ID = re.compile(r"[A-Z]{2}\d{3}")
 # They mend what others saw.
-_NO_DETECTORS = frozenset({"fix", "python_fixes", "script_fixes"})
+_NO_DETECTORS = frozenset({"fix", "python_fixes"})
 
 
 @cache
@@ -98,10 +98,11 @@ def _problems_of_proof(proof: Mapping[str, Any]) -> Iterator[str]:
 
 @cache
 def detectors() -> Mapping[str, set[str]]:
-    """The modules below `warpfront_port.scan` whose code says the id of a rule, by rule."""
+    """The modules of the scan and its compiler whose code says the id of a rule, by rule."""
     found: dict[str, set[str]] = {}
-    for file in sorted(SCAN.rglob("*.py")):
-        module = ".".join(file.relative_to(SCAN).with_suffix("").parts)
+    for file in (*sorted(SCAN.rglob("*.py")), *(SCAN.parent / "compile").glob("syntax_pass.py")):
+        base = SCAN if file.is_relative_to(SCAN) else SCAN.parent
+        module = ".".join(file.relative_to(base).with_suffix("").parts)
         if module not in _NO_DETECTORS:
             for rule in ids_said(ast.parse(file.read_text(encoding="utf-8"))):
                 found.setdefault(rule, set()).add(module)

@@ -156,6 +156,18 @@ def rocm64_stand_ins(folder: Path, *, python: str = "3.11") -> Path:
     return folder
 
 
+def rocm72_stand_ins(folder: Path, *, python: str = "3.14") -> Path:
+    """torch 2.12.1+rocm7.2 and triton-rocm; returns `folder`."""
+    tag = _cpython_tag(python)
+    archs = (*ROCM_ARCHS, "gfx950")
+    torch = torch_files("2.12.1+rocm7.2", hip="7.2.53211", archs=archs, python=python)
+    needs = ['triton-rocm==3.7.1; platform_system == "Linux"']
+    stand_in_wheel(folder, "torch", "2.12.1+rocm7.2", requires=needs, files=torch, tag=tag)
+    files = triton_files("3.7.1", python=python)
+    stand_in_wheel(folder, "triton-rocm", "3.7.1", files=files, tag=tag)
+    return folder
+
+
 def rocm714_stand_ins(
     folder: Path, *, python: str = "3.11", rocm: Mapping[str, str] = ROCM_RELEASES
 ) -> Path:

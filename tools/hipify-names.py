@@ -29,9 +29,9 @@ HEAD = """\
 #     Copyright (c) 2015-present Advanced Micro Devices, Inc. All rights reserved.
 #   torch/utils/hipify/cuda_to_hip_mappings.py of PyTorch {torch}, https://github.com/pytorch/pytorch,
 #     BSD-3-Clause, Copyright (c) 2016-present, Facebook Inc. and PyTorch's contributors.
-# A line is `CUDA HIP`, `CUDA` where the twin has the same words (cuda -> hip), or `! CUDA` for a name of
-# CUDA that hipify knows and HIP lacks. Device functions after `!` were also looked for with clang
-# and HIP {perl}'s headers. Lines of headers have a dot.
+# A line is `CUDA HIP`, `CUDA` where the twin has the same words (cuda -> hip), or `! CUDA` for a
+# name of CUDA that hipify knows and HIP lacks. Device functions after `!` were also looked for with
+# clang and HIP {perl}'s headers. Lines of headers have a dot.
 """
 
 

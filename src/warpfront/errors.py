@@ -287,6 +287,7 @@ class Terminated(KeyboardInterrupt):
 INTERRUPTED_EXIT_CODE = 130
 UNREAD_EXIT_CODE = 141  # the shell's exit code for SIGPIPE
 BUG_EXIT_CODE = 70
+USAGE_EXIT_CODE = 2  # as argparse and Click have it; a matrix that cannot be read ends so, too
 
 
 def kind_of_exit(code: int) -> FailureKind:

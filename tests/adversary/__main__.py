@@ -1,5 +1,5 @@
-"""Run the adversarial suite in real images; write docs/results/guard-suite.json and the table in
-docs/results/guard-suite.md. Exits with 1 if anything came out other than tests/adversary/cases.toml expects.
+"""Run the adversarial suite in real images; write docs/results/guard-suite.json and guard-suite.md.
+Exits with 1 if anything came out other than tests/adversary/cases.toml expects.
 
 The CPU image and a ROCm image of stand-ins take minutes each; the CUDA image has to be built first,
 and takes longer. What is not run keeps its place in the results, with its day and the guard that
@@ -79,7 +79,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--parts", action="store_true", help="take the guard apart, too")
     parser.add_argument("--no-suite", action="store_true", help="the parts alone")
     parser.add_argument("--workers", type=int, default=2, help="cases at a time")
-    parser.add_argument("--page", action="store_true", help="write docs/results/guard-suite.md alone")
+    parser.add_argument(
+        "--page", action="store_true", help="write docs/results/guard-suite.md alone"
+    )
     options = parser.parse_args()
     options.image = options.image or ["cpu", "rocm"]
     return options

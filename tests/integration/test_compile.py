@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.version import Version
 from projects import REPOSITORY, Project
 from rule_files import read_proofs
 
@@ -23,12 +24,14 @@ pytestmark = [pytest.mark.docker, pytest.mark.network, pytest.mark.timeout(900)]
 
 SOURCES = REPOSITORY / "tests" / "compile"
 SWEPT = pytest.mark.exhaustive
-# The targets, and what the compiler that knows them calls itself. One of each language always.
-HIP_TARGETS = [
-    ("gfx942", "HIP version: 5.7"),
-    pytest.param("gfx90a", "HIP version: 5.7", marks=SWEPT),
-    pytest.param("gfx1100", "HIP version: 5.7", marks=SWEPT),
-    pytest.param("gfx950", "HIP version: 6.4", marks=SWEPT),  # of another suite of Debian
+USUAL = ("hip-experimental", "gfx942")
+# The compilers of HIP, what each calls itself, and the targets. One of each language always.
+HIPCC = {"hip-experimental": ("7.2", "HIP version: 7.2"), "hip-sid": ("6.4", "HIP version: 6.4")}
+HIP_TARGETS = ("gfx942", "gfx90a", "gfx950", "gfx1100", "gfx1201")
+ON_HIP = [
+    pytest.param(compiler, target, marks=() if (compiler, target) == USUAL else SWEPT)
+    for compiler in HIPCC
+    for target in HIP_TARGETS
 ]
 CUDA_TARGETS = [pytest.param("sm_80", marks=SWEPT), "sm_90", pytest.param("sm_100", marks=SWEPT)]
 
@@ -57,17 +60,18 @@ def seeded(folder: Path, tmp_path: Path, file: str, old: str, new: str) -> Path:
     return copy
 
 
-@pytest.mark.parametrize(("target", "version"), HIP_TARGETS, ids=lambda text: text.split()[-1])
+@pytest.mark.parametrize(("compiler", "target"), ON_HIP)
 def test_a_kernel_and_a_library_in_hip_compile_and_a_seeded_error_is_at_its_line(
-    own_project: Project, tmp_path: Path, target: str, version: str
+    own_project: Project, tmp_path: Path, compiler: str, target: str
 ) -> None:
-    found = compiled(own_project, SOURCES / "hip", "--target", target, code=0)
+    with_it = ("--only", f"compiler-{compiler}", "--target", target)
+    found = compiled(own_project, SOURCES / "hip", *with_it, code=0)
     assert {outcome for outcome, _ in outcomes(found).values()} == {"passed"}
     assert set(outcomes(found)) == {"compiler", "axpy.hip", "src/softmax.hip", "src/sum.hip"}
-    assert version in found["notes"][0]
+    assert HIPCC[compiler][1] in found["notes"][0]
 
     wrong = seeded(SOURCES / "hip", tmp_path, "src/sum.hip", "[size_t(", "[size_y(")
-    found = compiled(own_project, wrong, "--target", target, code=7)
+    found = compiled(own_project, wrong, *with_it, code=7)
     assert outcomes(found)["axpy.hip"][0] == "passed"
     outcome, reason = outcomes(found)["src/sum.hip"]
     assert outcome == "failed"
@@ -98,13 +102,13 @@ def test_a_compiler_that_does_not_know_a_target_is_no_pass_and_no_failure(
     project = Project(root=tmp_path / "project", environment=own_project.environment)
     shutil.copytree(own_project.root, project.root)
     text = matrix.read_text()
-    old = 'targets: [gfx90a, gfx942, gfx1100]\n    python: "3.13"\n    bootstrap:'
-    assert text.count(old) == 1
-    new = old.replace("gfx1100]", "gfx1100, gfx1250]")
+    old = 'targets: [gfx90a, gfx942, gfx950, gfx1100, gfx1201]\n    python: "3.14"\n    bootstrap:'
+    new = old.replace("gfx1201]", "gfx1201, gfx1399]")
+    assert text.count(old) == len(HIPCC)
     (project.root / "matrix.yaml").write_text(text.replace(old, new))
-    found = compiled(project, SOURCES / "hip", "--target", "gfx1250", code=11)
+    found = compiled(project, SOURCES / "hip", "--target", "gfx1399", code=11)
     assert {outcome for outcome, _ in outcomes(found).values()} == {"unavailable"}
-    assert "invalid target ID 'gfx1250'" in outcomes(found)["compiler"][1]
+    assert "invalid target ID 'gfx1399'" in outcomes(found)["compiler"][1]
 
 
 @pytest.mark.parametrize("target", CUDA_TARGETS)
@@ -220,21 +224,26 @@ def test_torch_s_own_hipify_is_used_where_the_image_has_torch(
 PROOFS = read_proofs()
 
 
-def proven(rule: str, kind: str, target: str) -> str:
-    """What hipcc has to say of one example: 5.7 compiles for gfx942, 6.4 for gfx950."""
-    unknown = target == "gfx942" and "unknown_before" in PROOFS[rule] and kind == "seen"
-    refused = kind == "refused" and target not in PROOFS[rule].get("accepted_on", ())
-    return "failed" if refused or unknown else "passed"
+def proven(rule: str, kind: str, toolkit: str, target: str) -> str:
+    """What the compiler of that toolkit has to make of one example."""
+    proof = PROOFS[rule]
+    is_accepted = target in proof.get("accepted_on", ()) or Version(toolkit) < Version(
+        proof.get("refused_from", "0")
+    )
+    return "failed" if kind == "refused" and not is_accepted else "passed"
 
 
-@SWEPT  # 35 compilations each
-@pytest.mark.parametrize("target", ["gfx942", "gfx950"])
-def test_compilers_agree_with_the_rules(own_project: Project, tmp_path: Path, target: str) -> None:
+@SWEPT  # 17 compilations each
+@pytest.mark.parametrize(("compiler", "target"), ON_HIP)
+def test_compilers_agree_with_the_rules(
+    own_project: Project, tmp_path: Path, compiler: str, target: str
+) -> None:
     """What the scanner calls an error hipcc refuses, and what it calls none hipcc takes."""
     expected = {}
     for rule, proof in PROOFS.items():
         for kind in proof.keys() & {"refused", "seen", "accepted"}:
             (tmp_path / f"{rule}_{kind}.hip").write_text(proof[kind])
-            expected[f"{rule}_{kind}.hip"] = proven(rule, kind, target)
-    found = outcomes(compiled(own_project, tmp_path, "--target", target, code=7))
+            expected[f"{rule}_{kind}.hip"] = proven(rule, kind, HIPCC[compiler][0], target)
+    with_it = ("--only", f"compiler-{compiler}", "--target", target)
+    found = outcomes(compiled(own_project, tmp_path, *with_it, code=7))
     assert {name: outcome for name, (outcome, _) in found.items() if name in expected} == expected

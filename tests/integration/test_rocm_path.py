@@ -13,13 +13,14 @@ from pathlib import Path
 import docker
 import pytest
 from docker.types import Mount
-from projects import Project, unique_image, write_project
+from projects import REPOSITORY, Project, unique_image, write_project
 from stand_in_torch import torch_files
 from standins import (
     ROCM_ARCHS,
     Index,
     rocm10_stand_ins,
     rocm64_stand_ins,
+    rocm72_stand_ins,
     rocm714_stand_ins,
     serve_index,
     stand_in_variants,
@@ -254,6 +255,40 @@ def test_the_commands_say_the_same_with_their_exit_codes(
     assert again[cell_id]["reused"] is True
     filters = {"ancestor": again[cell_id]["image_id"]}
     assert client.api.containers(all=True, filters=filters) == []
+
+
+@pytest.mark.exhaustive  # bootstraps Debian unstable with hipcc: 1.1 GB
+@pytest.mark.timeout(900)
+@pytest.mark.usefixtures("toolbox")
+def test_devel_of_rocm_72_compiles_for_each_target_of_its_row(
+    image: str, here: dict[str, str], tmp_path: Path
+) -> None:
+    """A real compiler of ROCm 7.2 beside a stand-in of its torch."""
+    targets = ("gfx90a", "gfx942", "gfx950", "gfx1100")
+    row: dict[str, object] = {"vendor": "amd", "toolkit": "7.2", "torch": "2.12.1"}
+    row |= {"targets": [*targets], "python": "3.14", "base": "debian-sid-rocm72"}
+    with serve_index(rocm72_stand_ins(tmp_path / "wheels"), name="rocm7.2") as index:
+        root = write_project(
+            tmp_path / "project",
+            rows=[row],
+            images={
+                image: {"template": "torch", "title": "ROCm", "packages": ["pip"]},
+                f"{image}-devel": {
+                    "parent": image, "template": "devel", "title": "Compiler", "compiler": True
+                },
+            },
+            indexes={"rocm7.2": index.url},
+            bases=("debian-12", "debian-sid-rocm72"),
+        )  # fmt: skip
+        project = Project(root=root, environment=here)
+        project.invoke("lock").expect(0)
+        project.invoke("build", timeout=800.0).expect(0)
+    repo = str(REPOSITORY / "tests" / "compile" / "hip")
+    for target in targets:
+        found = project.invoke("compile", "--repo", repo, "--target", target, "--json").expect(0)
+        checks = found.json["verification"]["checks"]
+        assert {check["outcome"] for check in checks} == {"passed"}
+        assert f"{image}-devel" in found.json["verification"]["cell_id"]
 
 
 VARIANTS = {

@@ -13,7 +13,7 @@ WITH_TORCH = {"An operator check"}
 
 
 def test_there_is_a_recipe_for_each_thing_that_grows() -> None:
-    wanted = {"A version row", "An image", "A scan rule", "A log reader", "A task", "A step"}
+    wanted = {"A version row", "An image", "A scan rule", "A log reader", "A command", "A step"}
     assert {*wanted, "A vendor", *WITH_TORCH} <= RECIPES.keys()
 
 

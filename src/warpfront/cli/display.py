@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 from time import monotonic
 from typing import TYPE_CHECKING, Self, TextIO
 
@@ -57,6 +58,14 @@ class _Transfer:
         return f", {readable_size(int((self.done_bytes - self.begun_bytes) / seconds))}/s"
 
 
+class Volume(StrEnum):
+    """How much a command prints of its progress: `--quiet`, nothing; `--verbose`, every line."""
+
+    NORMAL = "normal"
+    QUIET = "quiet"
+    VERBOSE = "verbose"
+
+
 class Display:
     """A `pipeline.Watch` on stderr, so that stdout stays free for `--json`.
 
@@ -66,8 +75,12 @@ class Display:
     """
 
     def __init__(
-        self, stream: TextIO | None = None, clock: Callable[[], float] = monotonic
+        self,
+        stream: TextIO | None = None,
+        clock: Callable[[], float] = monotonic,
+        volume: Volume = Volume.NORMAL,
     ) -> None:
+        self._volume = volume
         self._stream = stream or sys.stderr
         self._clock = clock
         self._start = clock()
@@ -76,7 +89,8 @@ class Display:
         self._said: set[tuple[str, str]] = set()
         self._lock = threading.RLock()
         self._live: Live | None = None
-        self._is_terminal = self._stream.isatty()
+        # Live lines are for the one volume between nothing and everything.
+        self._is_terminal = self._stream.isatty() and volume is Volume.NORMAL
         self._ended = threading.Event()
         self._reminder: threading.Thread | None = None
 
@@ -139,6 +153,8 @@ class Display:
 
     def line(self, cell_id: str, text: str) -> None:
         running, previous = self._steps.get(cell_id), _one_line(text)
+        if previous and self._volume is Volume.VERBOSE:
+            self.say(f"{cell_id}: {previous}")
         if running is not None and previous:
             running.line = previous
 
@@ -166,6 +182,8 @@ class Display:
 
     def _say_briefly(self, text: str) -> None:
         """Print one line that fits, with the time since this display began."""
+        if self._volume is Volume.QUIET:
+            return
         line = f"{readable_seconds(self._clock() - self._start):>9}  {text}"
         width = self._live.console.width if self._live is not None else text_width()
         self.say(line if len(line) <= width else f"{line[: width - 3]}...")

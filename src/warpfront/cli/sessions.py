@@ -90,7 +90,7 @@ def _hand_over(session: nox.Session, task: str, *arguments: str) -> None:
         sys.executable,
         "-m",
         "warpfront",
-        task,
+        *task.split(),
         *arguments,
         external=True,
         interrupt_timeout=PATIENCE_SECONDS,
@@ -170,7 +170,7 @@ def _chosen(options: argparse.Namespace) -> list[str]:
 
 
 _SELECTING = ("target", "vendor", "image", "only")
-_OF_CONTAINERS = ("again", "limit-seconds", "user", "fresh", "emulate")
+_OF_CONTAINERS = ("repeat", "limit-seconds", "user", "fresh", "emulate")
 
 
 def _bench(session: nox.Session) -> None:
@@ -187,7 +187,7 @@ def _bench(session: nox.Session) -> None:
         _bench_here(session, options, effort)
     else:
         argv = [*_chosen(options), *(["--json"] if options.json else [])]
-        _hand_over(session, "bench", *argv, *effort.arguments())
+        _hand_over(session, "bench run", *argv, *effort.arguments())
 
 
 def _bench_here(session: nox.Session, options: argparse.Namespace, effort: BenchEffort) -> None:
@@ -235,12 +235,12 @@ SESSION_TABLE: Mapping[str, tuple[str, Runs]] = {
         _bench,
     ),
     "static": (
-        "What in a source tree will break on a target: `-- --repo PATH --target gfx942`; no image.",
-        _run_task("scan"),
+        "What in a source tree will break on a target: `-- PATH --target gfx942`; no image.",
+        _run_task("port scan"),
     ),
     "compile": (
-        "A source tree's kernels through the vendor's compiler: `-- --repo PATH --target gfx942`.",
-        _run_task("compile"),
+        "A source tree's kernels through the vendor's compiler: `-- PATH --target gfx942`.",
+        _run_task("port compile"),
     ),
     "verify": (
         "Verify images, or with --here the current Python; options: `nox -s verify -- --help`.",
@@ -544,7 +544,9 @@ def _verify_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--json", action="store_true", help="print the verification as JSON")
     add_effort_options(parser)
-    parser.add_argument("--again", default="", metavar="N", help="how many times, in images")
+    parser.add_argument(
+        "--repeat", "--again", default="", metavar="N", help="how many times, in images"
+    )
     parser.add_argument(
         "--limit-seconds", default="", metavar="N", help="stop a container then (1200)"
     )

@@ -26,6 +26,7 @@ from warpfront.images.engine import Engine, StoredImage
 from warpfront.images.engine.bases import resolve_base
 from warpfront.images.engine.buildx import Baked, BakeRequest, BuildStep, bake, local_context
 from warpfront.images.labels import CONTENT_HASH, image_labels
+from warpfront.images.plan import CONTENT
 from warpfront.images.preparing import (
     Prepared,
     images_by_content,
@@ -86,7 +87,8 @@ def build_cells(
     resolved = {name: base for name, base in bases.items() if isinstance(base, ResolvedBase)}
     images = images_by_content(inputs.matrix.repositories, engine, created=fixed_moment())
     to_build = []
-    for cell_id, item in prepare_cells(usable, locks, resolved, images, material).items():
+    prepared = prepare_cells(usable, locks, resolved, images, material)
+    for cell_id, item in prepared.items():
         if not isinstance(item, Prepared):
             results[cell_id] = item
         elif item.image is not None:
@@ -100,6 +102,8 @@ def build_cells(
         if isinstance(result, BuiltImage):
             cell, lock = by_id[cell_id], locks[cell_id]
             results[cell_id] = within_budget(cell, result, lock, folders.store, folders.wheelhouse)
+            if isinstance(item := prepared[cell_id], Prepared):
+                folders.store.save(cell_id, CONTENT, item.record)
         folders.store.save(cell_id, "build", results[cell_id])
     return results
 

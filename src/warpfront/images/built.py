@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -31,13 +32,30 @@ class RenderedImage:
         return dict(sorted({**self.assets, **written}.items()))
 
     @property
+    def parts(self) -> Mapping[str, str]:
+        """Return what decides the image: its files without comments of the Dockerfile, and its
+        wheels, each with its identity.
+        """
+        files = {f"file {name}": digest_of(f.identity) for name, f in self.context.items()}
+        text = without_comments(self.files.get("Dockerfile", ""))
+        wheels = {f"wheel {w.name}": f"{w.version} {w.sha256}" for w in sorted(self.wheels)}
+        return {**files, "file Dockerfile": digest_of(text), **wheels}
+
+    @property
     def digest(self) -> str:
-        return digest_of(
-            [
-                {name: file.identity for name, file in self.context.items()},
-                [[w.filename, w.sha256] for w in sorted(self.wheels)],
-            ]
-        )
+        return digest_of(self.parts)
+
+
+def without_comments(dockerfile: str) -> str:
+    """Return a Dockerfile without its comments, which decide nothing: a new title is no new image.
+    One with a here-document stays, since a `#` there is no comment of the Dockerfile.
+    """
+    if "<<" in dockerfile:
+        return dockerfile
+    return "".join(line for line in dockerfile.splitlines(keepends=True) if not _COMMENT(line))
+
+
+_COMMENT = re.compile(r"\s*#(?!\s*(?:syntax|escape|check)\s*=)").match
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

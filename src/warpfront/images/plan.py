@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -52,6 +53,7 @@ def plan_cell(
     blocked: Blocked | None,
     built: bool,
     known: bool,
+    changes: str,
     added_bytes: int | None,
     missing_bytes: int | None,
 ) -> PlannedCell:
@@ -62,18 +64,63 @@ def plan_cell(
         )
     if built:
         return PlannedCell(
-            cell_id=cell.id, action=Action.REUSE, reason="an image with this content hash exists"
+            cell_id=cell.id, action=Action.REUSE, reason="its image has this content"
         )
     return PlannedCell(
         cell_id=cell.id,
         action=Action.BUILD,
-        reason=_why_build(state, known=known),
+        reason=_why_build(state, changes, known=known),
         download_bytes=missing_bytes,
         estimated_bytes=None if added_bytes is None else round(added_bytes * UNPACKED_RATIO),
     )
 
 
-def _why_build(state: LockState, *, known: bool) -> str:
+def _why_build(state: LockState, changes: str, *, known: bool) -> str:
     if state.reason:
         return state.reason
-    return "no image with this content hash" if known else "no engine to ask for existing images"
+    if not known:
+        return "no engine to ask for existing images"
+    return changes or "no image of this content is in the engine"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContentRecord:
+    """The parts of an image that was built here, by name, to say later what changed."""
+
+    parts: Mapping[str, str]
+
+
+def content_record(
+    rendered: RenderedImage, *, parent: str, base_identity: str, builder: str
+) -> ContentRecord:
+    """Return the record of an image; `parent` is the id of the cell that it stands on, if any."""
+    below = f"parent {parent}" if parent else "the base image"
+    return ContentRecord(parts={**rendered.parts, below: base_identity, "uv": builder})
+
+
+def changes_since(before: ContentRecord, now: ContentRecord) -> str:
+    """Return `changed: wheel numpy 2.1 -> 2.2, file Dockerfile`; "" if nothing did."""
+    names = [*now.parts, *(name for name in before.parts if name not in now.parts)]
+    lines = [
+        _change(name, before.parts.get(name, ""), now.parts.get(name, ""))
+        for name in names
+        if before.parts.get(name) != now.parts.get(name)
+    ]
+    # The list of requirements and the guard's files follow from the wheels.
+    wheels = [line for line in lines if line.startswith("wheel ")]
+    others = [line for line in lines if not line.startswith(("wheel ", "file requirements.txt"))]
+    shown = [*wheels, *(others or lines[: not wheels])]
+    more = f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
+    return f"changed: {', '.join(shown[:_SHOWN])}{more}" if shown else ""
+
+
+CONTENT = "content"  # the name of the record in the build folder
+_SHOWN = 4
+
+
+def _change(name: str, before: str, now: str) -> str:
+    if not before or not now:
+        return f"{name} {'removed' if before else 'added'}"
+    old, new = before.partition(" ")[0], now.partition(" ")[0]
+    is_version = name.startswith("wheel ") and old != new
+    return f"{name} {old} -> {new}" if is_version else name

@@ -13,7 +13,7 @@ from warpfront.images.engine import Engine, StoredImage
 from warpfront.images.engine.bases import find_base
 from warpfront.images.labels import CONTENT_HASH, CREATED
 from warpfront.images.material import Material
-from warpfront.images.plan import content_hash
+from warpfront.images.plan import ContentRecord, content_hash, content_record
 from warpfront.images.protection import guard_files, guard_policy, relaxed_files
 from warpfront.images.registry_ping import registry_reachable
 from warpfront.images.render import ContextParts, context_parts, rendered_image
@@ -36,6 +36,7 @@ class Prepared:
     rendered: RenderedImage
     base: ResolvedBase
     content_hash: str
+    record: ContentRecord
     image: StoredImage | None
 
 
@@ -105,12 +106,16 @@ def prepare_cells(
         else:
             identity = parent.content_hash if parent else bases[cell.base.name].identity
             digest = content_hash(image, base_identity=identity, builder=builder)
+            record = content_record(
+                image, parent=cell.parent or "", base_identity=identity, builder=builder
+            )
             results[cell.id] = Prepared(
                 cell=cell,
                 lock=locks[cell.id],
                 rendered=image,
                 base=parent.base if parent else bases[cell.base.name],
                 content_hash=digest,
+                record=record,
                 image=images.get(digest),
             )
     return results

@@ -38,7 +38,7 @@ def guard_policy(cell: Cell, lock: WheelLock, compat: Compat) -> Policy:
     if vendor.torch_from == "base":
         patterns = stack_patterns(toolkit)
         packages = sentinels(toolkit, ())
-        return Policy(cell=cell.id, title=cell.title, adopt=patterns, sentinels=packages)
+        return Policy(cell=cell.id, title="", adopt=patterns, sentinels=packages)
     patterns = (*vendor.protected, *vendor.libraries)
     protected = {
         wheel.name: wheel.version
@@ -47,7 +47,8 @@ def guard_policy(cell: Cell, lock: WheelLock, compat: Compat) -> Policy:
     }
     return Policy(
         cell=cell.id,
-        title=cell.title,
+        # The id names the image; a title in here would make every image anew with its text.
+        title="",
         index=cell.index.url if cell.index else "",
         protected=protected,
         companions=_absent_companions(cell, protected, compat),

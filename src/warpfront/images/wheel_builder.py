@@ -12,7 +12,7 @@ import os
 import tempfile
 import tomllib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -30,7 +30,6 @@ from warpfront.wheels.lock.values import (
     LockInputs,
     PatchedWheel,
     UnbuiltWheel,
-    WheelBuild,
 )
 from warpfront.wheels.resolve.choice import wheel_of
 from warpfront.wheels.resolve.resolution import Sdist
@@ -70,7 +69,7 @@ class WheelBuilder:
     on_line: Line
     python: str = ENVIRONMENT_PYTHON
 
-    def from_source(self, source: Source) -> tuple[LockedWheel, WheelBuild | UnbuiltWheel | None]:
+    def from_source(self, source: Source) -> tuple[LockedWheel, Recipe | UnbuiltWheel | None]:
         sdist = self.archived(source)
         name = self._name(source)
         recipe = next((build for build in self.inputs.builds if build.package == name), None)
@@ -78,9 +77,7 @@ class WheelBuilder:
             return self.from_sdist(sdist, recipe)
         return self._pure(sdist, name)
 
-    def from_sdist(
-        self, sdist: Sdist, recipe: Recipe
-    ) -> tuple[LockedWheel, WheelBuild | UnbuiltWheel]:
+    def from_sdist(self, sdist: Sdist, recipe: Recipe) -> tuple[LockedWheel, Recipe | UnbuiltWheel]:
         key = ["container", sdist.sha256, *self._where, recipe.package]
         key += [list(recipe.tools), list(recipe.apt), list(recipe.environment)]
         key += self._patched_by(recipe.package)
@@ -92,15 +89,9 @@ class WheelBuilder:
         if recorded is None:
             build = self._patching(self.container_build(recipe, tools), recipe.package)
             recorded = self._kept(record, sdist, build)
-        return recorded, WheelBuild(
-            package=recorded.name,
-            tools=installed_in(tools),
-            apt=recipe.apt,
-            environment=recipe.environment,
-            extensions=recipe.extensions,
-        )
+        return recorded, replace(recipe, package=recorded.name, tools=installed_in(tools))
 
-    def container_build(self, recipe: Recipe | WheelBuild, tools: Path) -> Build:
+    def container_build(self, recipe: Recipe, tools: Path) -> Build:
         """Builds sources in the cell's own container with a folder of tools."""
 
         def build(sdist: Path, folder: Path) -> Path:
@@ -155,7 +146,7 @@ class WheelBuilder:
                 hint=f"invoke lock --only {self.inputs.cell_id}",
             )
 
-    def restore(self, wheel: LockedWheel, source: Source | None, build: WheelBuild | None) -> None:
+    def restore(self, wheel: LockedWheel, source: Source | None, build: Recipe | None) -> None:
         """Build a wheel again by its lock. Raise `WheelError` for other bytes."""
         if source is not None:
             self.archived(source)
@@ -287,7 +278,7 @@ class WheelBuilder:
         )
 
     def _request(
-        self, image: str, recipe: Recipe | WheelBuild, *, tools: Path, source: Path, out: Path
+        self, image: str, recipe: Recipe, *, tools: Path, source: Path, out: Path
     ) -> RunRequest:
         uv = place_program(uv_binary(), self.cache / "tools" / f"uv-{uv_version()}")
         path = f"{_TOOLS}/bin:/opt/venv/bin:/usr/local/bin:/usr/bin:/bin"

@@ -159,11 +159,11 @@ class SourceTree:
     flags: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Recipe:
     """A build of a package against a cell's own torch, in a container of the cell's image:
-    `tools` are requirements of the build, `apt` Debian packages, `extensions` the modules
-    that have to import afterwards.
+    `tools` are requirements of the build (exact ones in a lock), `apt` Debian packages,
+    `extensions` the modules that have to import afterwards.
     """
 
     package: str

@@ -215,9 +215,7 @@ class TorchRelease:
 
 @strict_dataclass
 class Table:
-    """The compat file as it is written. `arch_sets` are by name and machine; `packages` are names
-    of PyPI that are much used with torch, whose demands on it are read.
-    """
+    """The compat file as it is written. `arch_sets` are by name and machine."""
 
     schema: Literal[1]
     as_of: str
@@ -230,7 +228,6 @@ class Table:
     base_torch: tuple[BaseTorch, ...]
     releases: tuple[TorchRelease, ...]
     ends: tuple[End, ...] = ()
-    packages: tuple[str, ...] = ()
 
 
 def read_table(text: str, *, path: str) -> Table:

@@ -35,9 +35,6 @@ SCHEMA = 1
 QUIET_DAYS = 21
 """A reading that found nothing new moves its date once the old one has this age."""
 
-PACKAGE_RELEASES = 12
-"""How many releases are read of a package that belongs to no torch stack."""
-
 _CUDA_RUNTIME = re.compile(r"(?:cuda-toolkit|nvidia-cuda-runtime(?:-cu\d+)?)\Z")
 _MAIN = "x86_64"
 
@@ -120,18 +117,14 @@ def names_by_url(table: Table) -> Mapping[str, tuple[str, ...]]:
         exact = [name for name in VENDORS[index.vendor].protected if "*" not in name]
         names = ("torch", *COMPANIONS, *exact)
         names_of.setdefault(index.url, {}).update(dict.fromkeys(names))
-    if PYPI in table.indexes:
-        names_of[table.indexes[PYPI].url].update(dict.fromkeys(table.packages))
     return {url: tuple(names) for url, names in names_of.items()}
 
 
 def wanted_releases(table: Table, name: str, versions: Collection[Version]) -> frozenset[Version]:
     """Return the releases that belong into the contents: final ones, not older than the table's
-    oldest; of a package outside of the stacks the newest `PACKAGE_RELEASES`.
+    oldest.
     """
-    final = sorted(version for version in versions if not version.is_prerelease)
-    if name in table.packages:
-        return frozenset(final[-PACKAGE_RELEASES:])
+    final = [version for version in versions if not version.is_prerelease]
     oldest = min(table.releases, key=lambda release: Version(release.torch))
     lowest = {
         "torch": oldest.torch,
@@ -139,21 +132,6 @@ def wanted_releases(table: Table, name: str, versions: Collection[Version]) -> f
         "triton": oldest.pypi.triton,
     }
     return frozenset(version for version in final if version >= Version(lowest.get(name, "0")))
-
-
-def fitting_packages(table: Table, contents: Contents, torch: str) -> Mapping[str, str]:
-    """Return for each package of the table the newest release that was read whose METADATA accepts
-    a torch (public version) on x86_64; "" where none of those does, "not read" where the METADATA
-    of the newest could not be read, as of packages that have source archives alone.
-    """
-    section = _section(table, contents, PYPI)
-    packages = {}
-    for name in table.packages:
-        releases = sorted(section.get(name, {}).items(), key=lambda release: Version(release[0]))
-        readable = [(key, release) for key, release in releases if release.requires]
-        accepted = [key for key, release in readable if not _refusal(release, torch)]
-        packages[name] = accepted[-1] if accepted else ("" if readable else "not read")
-    return packages
 
 
 def updated(before: IndexContents | None, read: Releases, *, today: str) -> IndexContents:

@@ -32,10 +32,10 @@ def _given(selection: Selection) -> list[tuple[str, str]]:
 def _matches(cell: Cell, option: str, choice: str) -> bool:
     if option == "only":
         return fnmatchcase(cell.id, choice)
-    return choice in _values(cell, option)
+    return choice in values_of(cell, option)
 
 
-def _values(cell: Cell, option: str) -> tuple[str, ...]:
+def values_of(cell: Cell, option: str) -> tuple[str, ...]:
     """Return the values of `option` that select `cell`."""
     return {
         "target": (*cell.targets, cell.vendor),
@@ -50,14 +50,14 @@ def _nothing(
 ) -> NothingSelectedError:
     if not cells:
         return NothingSelectedError("the matrix has no cells", hint="add a row to matrix.yaml")
-    values = [value for cell in cells for value in _values(cell, option)]
+    values = [value for cell in cells for value in values_of(cell, option)]
     message = f"no cell matches --{option} {choice}"
     if option == "only":
         hint = f"it is a glob on ids, which look like {values[0]}"
         return NothingSelectedError(message, hint=hint)
     if choice not in values:
         return NothingSelectedError(message, hint=nearest(choice, values))
-    among = dict.fromkeys(value for cell in matching for value in _values(cell, option))
+    among = dict.fromkeys(value for cell in matching for value in values_of(cell, option))
     return NothingSelectedError(
         f"no cell has --{option} {choice} together with the other options",
         hint=f"with those there are: {', '.join(among)}",

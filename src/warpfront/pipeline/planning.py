@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping
 
-from warpfront.errors import EngineError
+from warpfront.errors import EngineError, StoreError
 from warpfront.images.built import RenderedImage, ResolvedBase
 from warpfront.images.engine import Engine, StoredImage, connect
 from warpfront.images.material import Material
-from warpfront.images.plan import PlannedCell, plan_cell
+from warpfront.images.plan import CONTENT, ContentRecord, PlannedCell, changes_since, plan_cell
 from warpfront.images.preparing import (
     Prepared,
     find_bases,
@@ -26,6 +27,7 @@ from warpfront.step_results import Blocked, Failed
 from warpfront.system.process import environment
 from warpfront.system.progress import Watch
 from warpfront.system.provenance import fixed_moment, now
+from warpfront.system.store import Store
 from warpfront.wheels.lock.reading import read_locks, usable_locks
 from warpfront.wheels.lock.state import NEVER_BUILT, LockState
 from warpfront.wheels.lock.values import WheelLock
@@ -72,6 +74,7 @@ def plan(workspace: Workspace, selection: Selection, watch: Watch) -> tuple[Plan
             blocked,
             house,
             built=_is_built(prepared.get(cell.id)),
+            changes=_changes(prepared.get(cell.id), folders.store),
             rendered=rendered.get(cell.id),
             known=engine is not None,
         )
@@ -182,6 +185,18 @@ def _is_built(item: Prepared | Blocked | Failed | None) -> bool:
     return isinstance(item, Prepared) and item.image is not None
 
 
+def _changes(item: Prepared | Blocked | Failed | None, store: Store) -> str:
+    """Return what changed since the last image that was built here; "" where that is unknown."""
+    if not isinstance(item, Prepared):
+        return ""
+    # A record that cannot be read is as good as none: the next build writes another.
+    with contextlib.suppress(StoreError):
+        before = store.load(item.cell.id, CONTENT, (ContentRecord,))
+        if isinstance(before, ContentRecord):
+            return changes_since(before, item.record)
+    return ""
+
+
 def _unfetchable(prepared: _Items, house: Wheelhouse, watch: Watch) -> dict[str, Blocked]:
     """Return the cells to build whose wheels are neither in the wheelhouse nor
     reachable from here.
@@ -211,6 +226,7 @@ def _planned(
     house: Wheelhouse,
     *,
     built: bool,
+    changes: str,
     rendered: RenderedImage | Blocked | Failed | None,
     known: bool,
 ) -> PlannedCell:
@@ -223,6 +239,7 @@ def _planned(
         blocked=blocked.get(cell.id),
         built=built,
         known=known,
+        changes=changes,
         added_bytes=None if wheels is None else sum(wheel.size_bytes for wheel in wheels),
         missing_bytes=None if missing is None else sum(wheel.size_bytes for wheel in missing),
     )

@@ -36,6 +36,12 @@ class Workspace:
     folders: Folders
 
 
+def find_workspace(folder: Path) -> Workspace:
+    """Return the project of `folder`, or of the nearest folder above it that has a matrix.yaml."""
+    above = (folder, *folder.parents)
+    return open_workspace(next((one for one in above if (one / MATRIX_FILE).is_file()), folder))
+
+
 def open_workspace(root: Path, *, build: Path | None = None) -> Workspace:
     """Read everything that decides what exists. Raise `MatrixError`, `LockError` or
     `StoreError`; writes nothing.

@@ -86,15 +86,48 @@ def read_document(text: str, *, path: str) -> Document:
         # libyaml has a limit of its own since PyYAML 6.0.4, and reads ahead of its events.
         if problem == "exceeded maximum nesting depth":
             raise _refused(path, line, TOO_DEEP) from None
-        raise _refused(path, line, f"not YAML: {problem}") from None
+        raise _refused(path, line, *_syntax(text, line, problem or "")) from None
     except yaml.YAMLError as error:
-        raise _refused(path, 0, f"not YAML: {' '.join(str(error).split())}") from None
+        raise _refused(path, 0, "this file is no YAML", "save it as plain UTF-8 text") from error
     if root is None:
         raise _refused(path, 0, "empty file", "start from docs/matrix.md, or `warpfront init`")
     reader = _Reader(path=path)
     value = reader.read(root, ())
     lines = MappingProxyType(reader.lines)
     return Document(path=path, value=value, lines=lines, problems=tuple(reader.problems))
+
+
+def _syntax(text: str, line: int, problem: str) -> tuple[str, str]:  # noqa: PLR0911 - one a fault
+    """Return the problem of a line that is no YAML, and what to write. The parser has no words for
+    a person; the line shows which of the few usual faults it is.
+    """
+    lines = text.splitlines()
+    bad = lines[line - 1] if 0 < line <= len(lines) else ""
+    indent = bad[: len(bad) - len(bad.lstrip())]
+    if "\t" in indent:
+        return (
+            "a tab at the start of the line",
+            f"indent with spaces: `{bad.replace(chr(9), '  ')}`",
+        )
+    if "unexpected end of stream" in problem or "quoted scalar" in problem:
+        return "a quote is not closed", "close it on the line where it opens"
+    if "mapping values are not allowed" in problem:
+        return "a second `: ` in one line, or a line that is indented too far", _quoted_value(bad)
+    if "another document" in problem:
+        return "a second document begins after `---`", "keep one document in the file"
+    if "undefined alias" in problem:
+        return "`*` names no anchor of the file", "quote a value that begins with `*`"
+    if line > len(lines) or "node content" in problem or "flow" in problem:
+        return "a bracket is not closed, or an item is missing", "close every `[` and `{`"
+    if "expected" in problem or "block" in problem:
+        hint = "give the keys of one mapping, and the items of one list, the same number of spaces"
+        return f"the indentation of `{bad.strip()}` fits no line above", hint
+    return "this line is no YAML", "quote a value that begins with a special character"
+
+
+def _quoted_value(line: str) -> str:
+    key, _, value = line.strip().partition(": ")
+    return f'quote the value: {key}: "{value}"' if ": " in value else "give it less indentation"
 
 
 def _refused(path: str, line: int, message: str, hint: str = "") -> MatrixError:
@@ -264,12 +297,38 @@ def _translated(document: Document, detail: ErrorDetails, into: type) -> Problem
         return document.problem(where, f"`{key}` is missing{_inside(where[:-1])}")
     if isinstance(parts, Unquoted) or (isinstance(parts, (bool, int)) and kind == "string_type"):
         return document.problem(where, *_unquoted(parts))
-    if kind == "dataclass_type":
-        return document.problem(where, f"a mapping (`name: value`) is expected{_inside(where)}")
+    if kind in _SHAPES:
+        return document.problem(where, f"`{key}` {_SHAPES[kind]}", _as_shape(kind, key, parts))
     if kind == "too_short":
         return document.problem(where, f"`{key}` is empty", "give at least one value")
     hint = str(detail.get("ctx", {}).get("hint", ""))
     return document.problem(where, f"{detail['msg']}{_inside(where)}", hint)
+
+
+# pydantic's names of errors about the kind of a value, as a person knows the kinds.
+_SHAPES = {
+    "dataclass_type": "is no mapping",
+    "dict_type": "is no mapping",
+    "mapping_type": "is no mapping",
+    "tuple_type": "is no list",
+    "list_type": "is no list",
+    "string_type": "is no string",
+    "int_type": "is no number",
+    "int_from_float": "is no number",
+    "bool_type": "is neither true nor false",
+}
+
+
+def _as_shape(kind: str, key: str, value: object) -> str:
+    """Return the line to write for a value of another kind."""
+    text = value if isinstance(value, str) else "..."
+    if _SHAPES[kind] == "is no list":
+        return f"write a list: {key}: [{', '.join(text.split() or ['...'])}]"
+    if _SHAPES[kind] == "is no mapping":
+        return f"write `name: value` below `{key}:`, indented by two spaces"
+    if _SHAPES[kind] == "is no string":
+        return f'write one value: {key}: "{text}"'
+    return f"write {key}: {'true' if kind == 'bool_type' else '1'}"
 
 
 def _known_instead(key: str, fields: tuple[dataclasses.Field[Any], ...]) -> str:

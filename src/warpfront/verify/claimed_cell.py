@@ -4,6 +4,7 @@ of it. Pure.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Mapping
 from typing import get_args, get_type_hints
@@ -13,6 +14,7 @@ from warpfront.images.labels import BASE_SOURCE, CELL, CONTENT_HASH
 from warpfront.matrix.cell import Base, Cell, Pin, Toolkit
 from warpfront.matrix.naming import is_id, is_tag
 from warpfront.matrix.vendors import VENDORS
+from warpfront.verify.image_claims import cell_claims
 from warpfront.wheels.requirement_lines import readable_requirement
 from warpfront_checks.claims import Claims
 
@@ -65,19 +67,8 @@ def claims_of(cell: Cell, versions: Mapping[str, str], *, target: str) -> Claims
     """Return the claims for one target. `versions` are the wheels of its provenance; without one,
     only torch is claimed. The guard is not, because its policy is unknown.
     """
-    vendor, toolkit = VENDORS[cell.vendor], cell.toolkit
-    return Claims(
-        cell=cell.id,
-        target=target,
-        vendor=cell.vendor,
-        device=vendor.device,
-        python=cell.python,
-        machine=cell.machine,
-        toolkit=(toolkit.name, toolkit.version) if toolkit else None,
-        versions=versions or {"torch": cell.torch},
-        stack=tuple(pin.name for pin in cell.stack) or ("torch",),
-        archs=vendor.accepted_archs(target),
-    )
+    claims = cell_claims(cell, versions or {"torch": cell.torch}, target=target)
+    return dataclasses.replace(claims, stack=claims.stack or ("torch",))
 
 
 def claimed_versions(uris: tuple[str, ...]) -> dict[str, str]:

@@ -23,7 +23,7 @@ from warpfront.matrix.vendors import VENDORS
 from warpfront.verify.results import CheckResult, Outcome
 from warpfront_checks.emulation_canary import COMPUTED
 
-# The other sessions dispatch 100,000 kernels and more: hours in an emulator.
+# The other sessions dispatch a hundred times as many kernels: hours in an emulator.
 EMULATED_SESSIONS = ("load", "numerics", "golden", "devices")
 _COMPUTE = frozenset({"numerics", "golden", "devices"})
 _ROOT, _CONFIG = "/emulator", "/warpfront/emulator.json"
@@ -187,9 +187,8 @@ class DispatchLog:
 
 
 def as_leads(checks: Iterable[CheckResult]) -> tuple[CheckResult, ...]:
-    """Return the checks with failures called leads: an emulator may be wrong by itself
-    (ROCm/rocm-systems#5709, #6053).
-    """
+    """Return the checks with failures called leads."""
+    # An emulator may be wrong by itself: ROCm/rocm-systems#5709, #6053.
     wrong = {Outcome.FAILED, Outcome.ERROR}
     return tuple(
         dataclasses.replace(check, reason=f"{LEAD}: {check.reason}")

@@ -6,6 +6,9 @@ The document has one type on both sides: `warpfront_checks.claims` writes and re
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
+
 from warpfront.matrix.cell import Cell, Smoke
 from warpfront.matrix.vendors import VENDORS
 from warpfront.wheels.lock.values import WheelLock
@@ -13,8 +16,8 @@ from warpfront_checks.claims import Claims
 from warpfront_checks.guard.policy import Policy
 
 
-def image_claims(cell: Cell, lock: WheelLock, policy: Policy, *, target: str) -> Claims:
-    """Return the claims of the cell's image on one target; `policy` is its guard's."""
+def cell_claims(cell: Cell, versions: Mapping[str, str], *, target: str) -> Claims:
+    """Return the claims that follow from a cell and the versions of its wheels alone."""
     vendor, toolkit = VENDORS[cell.vendor], cell.toolkit
     return Claims(
         cell=cell.id,
@@ -24,9 +27,17 @@ def image_claims(cell: Cell, lock: WheelLock, policy: Policy, *, target: str) ->
         python=cell.python,
         machine=cell.machine,
         toolkit=(toolkit.name, toolkit.version) if toolkit else None,
-        versions={wheel.name: wheel.version for wheel in lock.wheels},
+        versions=versions,
         stack=tuple(pin.name for pin in cell.stack),
         archs=vendor.accepted_archs(target),
+    )
+
+
+def image_claims(cell: Cell, lock: WheelLock, policy: Policy, *, target: str) -> Claims:
+    """Return the claims of the cell's image on one target; `policy` is its guard's."""
+    versions = {wheel.name: wheel.version for wheel in lock.wheels}
+    return dataclasses.replace(
+        cell_claims(cell, versions, target=target),
         guard=policy.document(),
         smoke=tuple(smoke_document(trial) for trial in tried(cell)),
         policies=tuple(

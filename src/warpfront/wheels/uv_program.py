@@ -9,12 +9,12 @@ import importlib.metadata
 from collections.abc import Mapping
 from pathlib import Path
 
-import tomli_w
 import uv
 
 from warpfront.matrix.cell import Pin
 from warpfront.system import process
 from warpfront.system.process import Command
+from warpfront.system.toml import dump_toml
 from warpfront.wheels.resolve.overlay_index import OverlayIndex
 from warpfront.wheels.sources import Site, local_path
 
@@ -59,7 +59,7 @@ def uv_command(
     document: dict[str, object] = {"index": sources} if sources else {"no-index": True}
     if unread:
         document["dependency-metadata"] = [{"name": name, "requires-dist": []} for name in unread]
-    (folder / "uv.toml").write_text(tomli_w.dumps(document), "utf-8")
+    (folder / "uv.toml").write_text(dump_toml(document), "utf-8")
     environment = {
         **site.proxies,
         **({"SSL_CERT_FILE": site.certificate} if site.certificate else {}),

@@ -71,10 +71,10 @@ def assignments_of(
     axes = axes_of(operation, dtypes)
     covered: set[tuple[Any, ...]] = set()
     count = QUICK_CASES if quick else operation.cases
-    # Each size first with the numbers, dtype and gradients that show most.
+    # Each size first with the dtype and gradients that show most, and mostly such numbers.
     sized = [(axis, size) for axis in axes if axis.startswith("size ") for size in axes[axis]]
     draw.shuffle(sized)
-    first_choices = {axis: axes[axis][0] for axis in ("values", "dtype", "destination", "gradient")}
+    first_choices = {axis: axes[axis][0] for axis in ("dtype", "destination", "gradient")}
     for number in range(count):
         fixed = {}
         if number < count // 2 and number < len(sized):
@@ -271,7 +271,7 @@ def build(operation: Operation, assignment: Assignment, device: str) -> Case:
     floats = sum(not mark for mark, _ in operands)
     for name, (mark, words) in zip(NAMES, operands, strict=False):
         leaf = not mark and assignment["gradient"] in {"all", name}
-        values = assignment["values"]
+        values: str = assignment["values"]
         if values == "wide" and floats > 1:
             # Of a product one operand only, so that every sum stays exact.
             values, wide = ("wide" if wide % floats == 0 else "few"), wide + 1
@@ -327,10 +327,14 @@ def _roundings(operation: Operation, assignment: Assignment, arguments: list[Arg
 
 
 def _terms(operation: Operation, assignment: Assignment, arguments: list[Argument]) -> int:
-    """Return the number of terms of the largest sum."""
-    if operation.total or assignment.get("option dim", 0) is None:
-        return max(math.prod(argument.shape) for argument in arguments)
-    return max(assignment["lengths"].values(), default=0)
+    """Return the number of terms of the largest sum: of an axis where there is one, else of all
+    numbers, for the gradient of a broadcast operand adds up over all that it met. In 16 bits
+    such sums are float32's.
+    """
+    along = assignment.get("option dim") is not None and assignment["gradient"] == "none"
+    if along or assignment["dtype"] in HALVES:
+        return max(assignment["lengths"].values(), default=0)
+    return max(math.prod(argument.shape) for argument in arguments)
 
 
 def _literal(value: Any) -> str:

@@ -54,7 +54,8 @@ class Verdict:
 
 def judge(actual: Tensor, expected: Tensor, bound: Bound) -> Verdict:
     """Compare a result of any device with its float64 oracle on the CPU."""
-    actual = actual.detach().cpu()
+    actual = actual.detach().cpu().resolve_conj().resolve_neg()
+    expected = expected.detach().resolve_conj().resolve_neg()
     if actual.shape != expected.shape:
         fault = f"shape {tuple(actual.shape)}, expected {tuple(expected.shape)}"
         return Verdict(fault=fault, share=OVER)

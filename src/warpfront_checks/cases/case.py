@@ -35,6 +35,8 @@ VALUES = {
     "torch.randint(-8, 9, {shape}, generator=g).double() / 4)",
     "shifted": "(torch.randn({shape}, generator=g, dtype=torch.float64) + 1000 *"
     " torch.randint(-30, 31, (1,), generator=g)).to(torch.{dtype}).double()",
+    # Sums and squares of these leave the range of float16.
+    "high": "torch.randint(4, 9, {shape}, generator=g).double() * 2048",
     "away": "torch.randint(-4, 5, {shape}, generator=g).double() + 4096",
     # Over the range of the dtype.
     "far": "(torch.randn({shape}, generator=g, dtype=torch.float64) * 2.0 **"

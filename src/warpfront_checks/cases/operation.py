@@ -15,8 +15,9 @@ MOVES = ("wide", "non-finite", "small", "equal")
 ROUNDED = ("normal", "quarters", "zeros")
 NUMBERS = 200_000
 WORK = 400_000
-# Cases of a seed, and those of operations whose kernels are chosen by several sizes.
-CASES, MANY_CASES = 20, 48
+# Cases of a seed, those of operations whose kernels are chosen by several sizes, and those of
+# operations that share one kernel of many functions.
+CASES, MANY_CASES, FEW_CASES = 20, 48, 12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +53,6 @@ class Operation:
     roundings: float = 0.0
     walk: float = 0.0
     half_roundings: float = 0.0
-    total: bool = False
     least: float = 0.0
     fit: str = "{x}"
     backward: bool = True

@@ -27,7 +27,6 @@ from warpfront.matrix.devices import CompilerCall
 from warpfront.matrix.reading import Matrix
 from warpfront.matrix.selection import select
 from warpfront.matrix.vendors import VENDORS, Vendor
-from warpfront.pipeline.workspace import Workspace
 from warpfront.report.junit import junit_xml
 from warpfront.system.foreign import read_regular, regular_files, remove_tree
 from warpfront.system.process import environment, run
@@ -128,7 +127,9 @@ def compile_tree(
     if vendor.compiler_call(target) is None:
         raise NothingSelectedError(f"{vendor.name} has no compiler that could be called here")
     request = dataclasses.replace(request, target=target)
-    place = _place(matrix, selection, target, folders, engine=engine, site=site, watch=watch)
+    place = compiler_place(
+        matrix, selection, target, folders, engine=engine, site=site, watch=watch
+    )
     compiling = _compiling(request, place, folders.store)
     if compiling is None:
         raise InputError(
@@ -138,29 +139,6 @@ def compile_tree(
     compilation = compiling.run(engine, watch)
     doubt = _toolkit_doubt(place, target, matrix.cells)
     return dataclasses.replace(compilation, notes=(*compilation.notes, *doubt))
-
-
-def compiler_place(
-    workspace: Workspace, selection: Selection, target: str, watch: Watch
-) -> CompilerPlace:
-    """Return the image of the matrix that compiles for `target`, made where it is not there.
-
-    Raises `NothingSelectedError` where no cell and no compiler serves the target.
-    """
-    newest = sorted(workspace.matrix.compilers, key=_toolkit_order, reverse=True)
-    return _place(
-        dataclasses.replace(workspace.matrix, compilers=tuple(newest)),
-        selection,
-        target,
-        workspace.folders,
-        engine=connect(environment()),
-        site=site_when_needed(),
-        watch=watch,
-    )
-
-
-def _toolkit_order(base: CompilerBase) -> Version:
-    return Version(str(base.toolkit).removeprefix("rocm").removeprefix("cuda") or "0")
 
 
 def compile_in_cell(
@@ -240,7 +218,7 @@ def _texts(tree: Tree) -> dict[str, str]:
     return texts
 
 
-def _place(
+def compiler_place(
     matrix: Matrix,
     selection: Selection,
     target: str,
@@ -250,7 +228,13 @@ def _place(
     site: AskSite,
     watch: Watch,
 ) -> CompilerPlace:
-    bases = [base for base in matrix.compilers if target in base.targets]
+    """Return the image of the matrix that compiles for `target`: of a built cell, else of the
+    compiler with the newest toolkit, made where it is not there.
+
+    Raise `NothingSelectedError` where no cell and no compiler serves the target.
+    """
+    serving = [base for base in matrix.compilers if target in base.targets]
+    bases = sorted(serving, key=lambda base: Version(base.toolkit.version if base.toolkit else "0"))
     for base in bases:
         if fnmatchcase(f"compiler-{base.name}", selection.only):
             return _of_base(base, folders.cache, engine=engine, site=site, watch=watch)
@@ -271,7 +255,7 @@ def _place(
             f"{message}{f': {names}' if names else ''}",
             hint=hint or "matrix.yaml: a row with `devel`, or an entry of `compilers:`",
         )
-    return _of_base(bases[0], folders.cache, engine=engine, site=site, watch=watch)
+    return _of_base(bases[-1], folders.cache, engine=engine, site=site, watch=watch)
 
 
 def _with_compiler(cells: Iterable[Cell], target: str) -> list[Cell]:

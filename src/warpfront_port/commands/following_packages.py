@@ -8,7 +8,7 @@ each with its reason.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -21,7 +21,7 @@ from warpfront.errors import BlockedError, LockError, WheelError
 from warpfront.system.process import run
 from warpfront.system.progress import Watch
 from warpfront.wheels.lock.values import Distribution, UnmetDemand
-from warpfront.wheels.requirement_lines import requirement_name
+from warpfront.wheels.requirement_lines import readable_requirement, requirement_name
 from warpfront.wheels.resolve.candidates import why_hidden, why_no_candidate
 from warpfront.wheels.resolve.demands import Stack, unmet_demands
 from warpfront.wheels.resolve.resolution import Contradiction, Terms
@@ -295,23 +295,33 @@ def fitting_text(index: MetadataIndex, name: str, stack: Stack, python: str, mac
     where no index has a release of it.
     """
     offered = {offer.version for offer in index.offers(name) if not offer.version.is_prerelease}
-    newest = sorted(offered, reverse=True)[:NEWEST_RELEASES]
-
-    def accepts(version: Version) -> bool:
-        requires = index.requires(name, str(version))
-        release = Distribution(name=name, version=str(version), requires=requires)
-        is_read = (name, str(version)) not in index.unread
-        return is_read and not unmet_demands(
-            (release,), (name,), stack, python=python, machine=machine, has_shims=False
-        )
-
+    newest = [str(version) for version in sorted(offered, reverse=True)[:NEWEST_RELEASES]]
     torch = f"torch {stack.held.get('torch', '')}".strip()
-    fitting = next((version for version in newest if accepts(version)), None)
-    if not newest:
-        return ""
-    if fitting is None:
-        return f"by its METADATA none of the {len(newest)} newest of {name} accepts {torch}"
-    return f"by its METADATA {name} {fitting} is the newest that accepts {torch}"
+    unread = 0
+    for version in newest:
+        requires = index.requires(name, version)
+        release = Distribution(name=name, version=version, requires=requires)
+        if (name, version) in index.unread:
+            unread += 1
+        elif not unmet_demands(
+            (release,), (name,), stack, python=python, machine=machine, has_shims=False
+        ):
+            demands = filter(None, map(readable_requirement, requires))
+            if any(demand.name == "torch" for demand in demands):
+                return f"by its METADATA {name} {version} is the newest that accepts {torch}"
+            return f"{name} {version} demands no torch: whether its code fits is not determined"
+    if unread:
+        return f"{name}: not determined, {unread} of {len(newest)} releases have to be built"
+    none = f"by its METADATA none of the {len(newest)} newest of {name} accepts {torch}"
+    return none if newest else ""
+
+
+def fitting_texts(index: MetadataIndex, names: Iterable[str], stack: CellStack) -> Iterator[str]:
+    """Return the sentence of `fitting_text` for each package; silent sources are named."""
+    for name in names:
+        text = fitting_text(index, name, stack.stack, stack.python, stack.inputs.machine)
+        silent = "".join(f"; out of reach: {url} ({why})" for url, why in index.silent.items())
+        yield text or f"no index has a package {name}{silent}"
 
 
 def _name(line: str) -> str:

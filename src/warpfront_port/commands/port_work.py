@@ -1,59 +1,77 @@
-"""The steps from a scan to a port: the order of the work, and patches for mechanical changes."""
+"""Patches for the mechanical changes of a port.
+
+An edit of C++ or CUDA is offered only where a compiler for the target, if one is at hand, gives no
+error after it that it did not give before.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from warpfront.system.store import storing, write_text
 from warpfront.system.trees import Tree, list_tree, read_text
-from warpfront_port.commands.scanning import torchless_of
+from warpfront_port.compile.syntax_pass import REFUSED
+from warpfront_port.finding_forms import Scan
 from warpfront_port.scan import cuda, python
-from warpfront_port.scan.catalogue import catalogue
-from warpfront_port.scan.findings import Context, ScanFinding, SourceText
+from warpfront_port.scan.findings import Context, SourceText
 from warpfront_port.scan.fix import Fix, fix_source
-from warpfront_port.scan.phases import Phase, plan_port
 from warpfront_port.scan.python_fixes import fix_python
-from warpfront_port.scan.script_fixes import fix_script, fixes_scripts
-
-
-def phases_of(
-    root: Path,
-    findings: Iterable[ScanFinding],
-    *,
-    exclude: Iterable[str] = (),
-    vendored: bool = False,
-) -> tuple[Phase, ...]:
-    """Return the phases of a port of the tree below `root`, from its findings."""
-    tree = list_tree(root, exclude=exclude, vendored=vendored)
-    return plan_port(findings, catalogue(), (PurePosixPath(file.path) for file in tree.files))
 
 
 def fixes_of(root: Path, *, exclude: Iterable[str] = (), vendored: bool = False) -> tuple[Fix, ...]:
-    """Return the fixes that put code below `root` behind gates, in order of paths: Python, C++,
-    CUDA, scripts and Dockerfiles.
-    """
+    """Return the fixes that put code below `root` behind gates, in order of paths."""
     tree = list_tree(root, exclude=exclude, vendored=vendored)
-    context = Context(torchless=torchless_of(tree, tree.files))
-    fixes = (_fix_of(source, context) for source in _sources(tree))
+    fixes = (_fix_of(source) for source in _sources(tree))
     return tuple(fix for fix in fixes if fix is not None)
 
 
 def _sources(tree: Tree) -> Iterator[SourceText]:
     for file in tree.files:
         path = PurePosixPath(file.path)
-        ours = cuda.reads(path) or python.reads(path) or fixes_scripts(path)
+        ours = cuda.reads(path) or python.reads(path)
         text = read_text(tree.root, file) if ours else None
         if isinstance(text, str):
             yield SourceText(path=path, text=text)
 
 
-def _fix_of(source: SourceText, context: Context) -> Fix | None:
+def _fix_of(source: SourceText) -> Fix | None:
     if python.reads(source.path):
         return fix_python(source)
-    if fixes_scripts(source.path):
-        return fix_script(source, context)
     return fix_source(source, cuda.rule_matches(source, Context()))
+
+
+def compiled_fixes(
+    root: Path, fixes: Iterable[Fix], scan: Scan, compiled: Callable[[Path, Scan], Scan]
+) -> tuple[tuple[Fix, ...], int]:
+    """Return the fixes that a compiler takes, and the number of those that it refuses.
+
+    `compiled` compiles the sources of a scan below another root. A refused edit of a header may
+    show in any source, so that one new error refuses every edit of C++ and CUDA.
+    """
+    listed = tuple(fixes)
+    code = [fix for fix in listed if cuda.reads(fix.path)]
+    if not code or not scan.compiler:
+        return listed, 0
+    bare = replace(scan, findings=(), compiled=(), uncompiled=dict.fromkeys(scan.project.units, ""))
+    with tempfile.TemporaryDirectory(prefix="warpfront-fix-") as folder:
+        copy = Path(folder) / "tree"
+        with storing(copy):
+            shutil.copytree(root, copy, symlinks=True, ignore=shutil.ignore_patterns(".git"))
+        write_fixes(copy, code)
+        after = compiled(copy, bare)
+    lost = set(scan.compiled) - set(after.compiled)
+    if not lost and not _errors(after) - _errors(scan):
+        return listed, 0
+    return tuple(fix for fix in listed if fix not in code), len(code)
+
+
+def _errors(scan: Scan) -> Counter[tuple[str, str]]:
+    return Counter((f.path, f.message) for f in scan.findings if f.rule == REFUSED)
 
 
 def write_fixes(root: Path, fixes: Iterable[Fix]) -> int:

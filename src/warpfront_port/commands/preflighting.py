@@ -6,7 +6,7 @@ on each stack unchanged. Name the lines whose packages do not accept it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import replace
@@ -25,7 +25,7 @@ from warpfront.wheels.resolve.demands import without_libraries
 from warpfront.wheels.resolve.stack_metadata import StackFiles
 from warpfront.wheels.site import read_site
 from warpfront.wheels.store.wheelhouse import Wheelhouse
-from warpfront_port.commands.following_packages import Following
+from warpfront_port.commands.following_packages import Following, fitting_texts
 from warpfront_port.commands.project_files import read_files
 from warpfront_port.commands.source_archives import read_source
 from warpfront_port.preflight import rule_texts
@@ -61,6 +61,18 @@ def preflight(
     stacks = read_stacks(matrix.cells, selection, requirements, folders)
     stacks = knowing_themselves(stacks, folders.wheelhouse, offline=offline)
     return examine(read, stacks, watch, offline=offline)
+
+
+def fitting_releases(
+    workspace: Workspace, selection: Selection, names: Iterable[str]
+) -> Mapping[str, tuple[str, ...]]:
+    """Return for each torch stack of the selected cells which release of each package accepts it,
+    by their own METADATA.
+    """
+    matrix, requirements, folders = workspace.matrix, workspace.requirements, workspace.folders
+    stacks = read_stacks(matrix.cells, selection, requirements, folders)
+    with MetadataIndex(read_site(run), read_source) as index:
+        return {stack.title: tuple(fitting_texts(index, names, stack)) for stack in stacks}
 
 
 def knowing_themselves(

@@ -21,13 +21,14 @@ from warpfront.pipeline.workspace import Workspace
 from warpfront.system.process import Command, environment, stream
 from warpfront.system.progress import Watch
 from warpfront.system.store import write_json
+from warpfront.wheels.site import site_when_needed
 from warpfront_port.commands.compiling import CompilerPlace, compiler_place
 from warpfront_port.compile import syntax_job
 from warpfront_port.compile.syntax_pass import read_results, units_to_compile, with_syntax
 from warpfront_port.finding_forms import Scan
 from warpfront_port.scan.hipify_names import hipify_names
 
-_MODULES = Path(str(resources.files("warpfront_port").joinpath("data", "cmake")))
+MODULES = Path(str(resources.files("warpfront_port").joinpath("data", "cmake")))
 PLACES = ("auto", "host", "matrix", "none")
 _SECONDS = 180.0
 _JOB, _RESULTS, _CACHE, _SOURCE, _TORCH, _PYTHON = (
@@ -86,7 +87,7 @@ def _job(
     flags = scan.project.product.flags
     return {
         "flags": {unit: [word.replace(here, root) for word in flags[unit]] for unit in flags},
-        "modules": str(_MODULES),
+        "modules": str(MODULES),
         "target": request.target,
         "root": root,
         "units": units,
@@ -143,7 +144,15 @@ def _place_of(request: SyntaxRequest, workspace: Workspace, watch: Watch) -> Com
     if request.where == "auto" and not exists:
         return None
     try:
-        return compiler_place(workspace, Selection(), request.target, watch)
+        return compiler_place(
+            workspace.matrix,
+            Selection(),
+            request.target,
+            workspace.folders,
+            engine=connect(environment()),
+            site=site_when_needed(),
+            watch=watch,
+        )
     except WarpfrontError:
         if request.where == "auto":
             return None
@@ -169,7 +178,7 @@ def _in_image(
         (folder / "results").mkdir()
         job = _job(units, scan, request, _SOURCE, _CACHE)
         job |= {"torch": _TORCH if torch else "", "python": _PYTHON, "modules": f"{_JOB}/cmake"}
-        shutil.copytree(_MODULES, folder / "job" / "cmake")
+        shutil.copytree(MODULES, folder / "job" / "cmake")
         write_json(folder / "job" / "job.json", job)
         shutil.copy(str(syntax_job.__file__), folder / "job" / "syntax_job.py")
         binds = [

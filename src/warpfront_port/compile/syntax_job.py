@@ -66,6 +66,12 @@ class Compiler:
     path: str
     version: str
 
+    @property
+    def torch_version(self) -> str:
+        """Return HIP's version as torch's builds define it: 702 for 7.2."""
+        match = re.search(r"HIP (\d+)\.(\d+)", self.version)
+        return str(100 * int(match[1]) + int(match[2])) if match else "0"
+
 
 def find_compiler(target: str) -> Compiler | None:
     """Return the newest clang++ here that can compile an empty HIP source for `target`."""
@@ -311,6 +317,7 @@ def arguments(
         *_BASE.split(),
         "-D__HIP_PLATFORM_AMD__=1", "-DWARPFRONT_SYNTAX_ONLY=1", "-include", str(forced),
         *(["-DUSE_ROCM=1", "-DTORCH_EXTENSION_NAME=extension"] if torch else []),
+        *([f"-DTORCH_HIP_VERSION={compiler.torch_version}"] if torch else []),
         *(option for folder in folders for option in ("-iquote", folder)),
         "-isystem", str(folder / "shims"),
         *(option for header in headers for option in ("-isystem", header)),
@@ -341,6 +348,8 @@ def run_job(job: Mapping[str, object]) -> dict[str, object]:
     root = Path(str(job["root"]))
     tree = Tree(root)
     names = _mapping(job["names"])
+    if not job.get("torch"):
+        names.pop("CUDA_VERSION", None)  # its twin is a macro of torch's builds
     headers = {**_mapping(job["headers"]), **_HEADERS}
     units = [str(unit) for unit in job["units"]]  # type: ignore[attr-defined]
     with tempfile.TemporaryDirectory(prefix="warpfront-syntax-") as scratch:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from warpfront_port.compile.diagnostics import Diagnostic, Place, read_diagnostics
 from warpfront_port.finding_forms import Scan
-from warpfront_port.scan.compiler import compiler_finding
 from warpfront_port.scan.findings import Gate, ScanFinding, Severity
 
+REFUSED = "CC701"
+"""The rule of a compiler's errors."""
 LACKS = "warpfront: the environment lacks "
 _NOT_FOUND = re.compile(r"'([^']+)' file not found")
 _CUDAS = re.compile(
@@ -48,11 +50,12 @@ def read_results(document: Mapping[str, object], root: str) -> SyntaxResult:
     compiled: list[str] = []
     uncompiled: dict[str, str] = {}
     listed, reached = document.get("units"), document.get("reached")
+    sort = functools.partial(_sort, root=root, names=names, configured=bool(reached))
     for entry in listed if isinstance(listed, list) else ():
         unit, errors, lacking = str(entry["unit"]), list[ScanFinding](), list[str]()
         for diagnostic in read_diagnostics(str(entry["output"])):
             if diagnostic.severity == "error":
-                _sort(diagnostic, root, names, errors, lacking)
+                sort(diagnostic, errors, lacking)
         if 124 in entry["codes"]:
             lacking.append("the compiler took longer than its limit")
         if any(entry["codes"]) and not errors and not lacking:
@@ -74,15 +77,23 @@ def read_results(document: Mapping[str, object], root: str) -> SyntaxResult:
 
 def _sort(
     diagnostic: Diagnostic,
-    root: str,
-    names: Mapping[str, str],
     errors: list[ScanFinding],
     lacking: list[str],
+    *,
+    root: str,
+    names: Mapping[str, str],
+    configured: bool,
 ) -> None:
-    """Add a diagnostic to the project's errors, or to what the environment lacks."""
+    """Add a diagnostic to the project's errors, or to what the environment lacks.
+
+    An `#error` of a project that was not configured may be about what its build defines.
+    """
     if LACKS in diagnostic.message:
         header = diagnostic.message.partition(LACKS)[2].strip("\"' ")
         lacking.append(f"the toolchain has no {header}")
+        return
+    if diagnostic.message.startswith('"') and not configured:
+        lacking.append(f"#error {diagnostic.message[:80]}, and no build was configured")
         return
     place = _place_in(diagnostic, root)
     missing = _NOT_FOUND.search(diagnostic.message)
@@ -107,7 +118,19 @@ def _finding(place: Place, message: str, root: str, names: Mapping[str, str]) ->
     plain = _QUOTED.sub(lambda m: f"'{names.get(m[1], m[1])}", message)
     plain = re.sub(r"; did you mean '[^']*'\?", "", plain)
     path = place.path.removeprefix(f"{root}/")
-    return compiler_finding(path, place.line, place.column, plain)
+    column = max(place.column, 1)
+    return ScanFinding(
+        path=path,
+        line=place.line,
+        column=column,
+        end_line=place.line,
+        end_column=column + 1,
+        rule=REFUSED,
+        severity=Severity.ERROR,
+        message=plain[:300],
+        excerpt=plain[:200],
+        cause=re.sub(r"<[^>]*>", "", plain)[:160],
+    )
 
 
 def with_syntax(scan: Scan, result: SyntaxResult) -> Scan:

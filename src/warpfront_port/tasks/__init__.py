@@ -1,3 +1,3 @@
-"""Tasks of the port group, which `warpfront` finds by the entry point `warpfront.tasks`."""
+"""Commands of the port group, which `warpfront` finds by the entry point `warpfront.tasks`."""
 
-MODULES = {"warpfront_port.tasks.porting": ("preflight", "try", "scan", "compile", "check")}
+MODULES = {"warpfront_port.tasks.porting": ("port", "preflight", "try", "scan", "compile", "check")}

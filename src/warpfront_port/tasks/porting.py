@@ -1,4 +1,4 @@
-"""The tasks about the user's own source: preflight, scan, compile."""
+"""The commands about the user's own source: check, scan, fix, compile, preflight, try."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from warpfront.cli.display import Display
 from warpfront.cli.tasks.declaring import (
     AllowUndetermined,
     Chosen,
+    DryRun,
+    Group,
     Json,
     Option,
     command,
@@ -54,39 +56,51 @@ if TYPE_CHECKING:
 
 DEFAULT_TARGET = "gfx942"
 
-Repo = Annotated[
-    str, Option("the folder that is asked about; else the project of --image, else this one")
+Repo = Annotated[str, Option("PATH  folder of the project (default: here)", place=True)]
+Exclude = Annotated[str, "GLOBS  paths to leave out, separated by commas"]
+Sarif = Annotated[str, "FILE  also write SARIF 2.1.0"]
+Compiler = Annotated[
+    str,
+    Option(
+        "NAME  compiler of CUDA sources: auto (what is here), host, matrix or none",
+        choices=("auto", "host", "matrix", "none"),
+    ),
 ]
-Exclude = Annotated[str, Option("globs of paths to leave out, comma-separated")]
-Sarif = Annotated[str, Option("also write the findings to this file, as SARIF 2.1.0")]
+ON_DEVICE = f"the device that the project is to run on (default {DEFAULT_TARGET})"
+# Of several images with a `project:`, those whose project is meant.
+PROJECT = selecting(target=ON_DEVICE, vendor="", image="", only="")
+
+port_group = Group(
+    name="port",
+    help="Check a project for another vendor's device, and port it.",
+)
 
 
-@command
+@command("port preflight", formerly=("preflight",), example="port preflight -r requirements.txt")
 def preflight(
     display: Display,
     cells: Chosen,
+    repo: Repo = ".",
     *,
     json: Json = False,
-    dry_run: Annotated[bool, Option("judge and print, and write no file")] = False,
+    dry_run: DryRun = False,
     requirements: Annotated[
         tuple[str, ...],
-        Option("a requirements file, pyproject.toml, ...; may be given several times"),
+        Option("FILE  requirements file, pyproject.toml, ...; several times", short="r"),
     ] = (),
-    repo: Annotated[str, Option("the project's folder (this one if not given)")] = ".",
     sarif: Sarif = "",
-    offline: Annotated[bool, Option("judge the lines alone: resolve nothing")] = False,
-    extra: Annotated[
-        tuple[str, ...], Option("an extra to install as well; may be given several times")
-    ] = (),
+    offline: Annotated[bool, "judge the lines alone, without an index"] = False,
+    extra: Annotated[tuple[str, ...], "NAME  an extra to install as well; several times"] = (),
     group: Annotated[
         tuple[str, ...],
-        Option("a dependency group to install as well; may be given several times"),
+        "NAME  a group to install as well; several times",
     ] = (),
     allow_undetermined: AllowUndetermined = False,
 ) -> None:
-    """Say what in a project would replace the torch of which cells.
+    """List the requirements of a project that would replace the torch of an image.
 
-    And what to write instead. Builds nothing.
+    Each has what to write instead. Exit code 0: torch stays, 15: it is
+    replaced, 33: not determined. Builds nothing.
     """
     from warpfront.system.store import write_text
     from warpfront_port.commands.preflighting import preflight as examine_project
@@ -118,45 +132,59 @@ def preflight(
     )
 
 
+@command("port fits", example="port fits vllm,xformers --target sm_90")
+def fits(
+    packages: Annotated[str, "names on an index, separated by commas"],
+    cells: Chosen,
+    *,
+    json: Json = False,
+) -> None:
+    """List which release of a package accepts the torch of which cell.
+
+    By the metadata of its newest releases; nothing is built.
+    """
+    from warpfront_port.commands.preflighting import fitting_releases
+
+    fitting = fitting_releases(workspace_here(), cells, packages.split(","))
+    lines = ([title, *(f"  {text}" for text in texts)] for title, texts in fitting.items())
+    print_result(fitting, "".join(f"{line}\n" for part in lines for line in part), json=json)
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TrialOptions:
     """Options of a trial: its program, and the files made of its result."""
 
-    repo: Annotated[str, Option("the project's folder (this one if not given)")] = "."
-    install: Annotated[
-        bool, Option("install what is missing beside the image, for this trial only, and go on")
-    ] = False
+    repo: Repo = "."
+    install: Annotated[bool, "install missing modules for this trial, and continue"] = False
     provides: Annotated[
         tuple[str, ...],
-        Option("module=distribution, where nobody knows; may be given several times"),
+        "MODULE=NAME  distribution of a module; several times",
     ] = ()
-    name: Annotated[str, Option("what the image to make of it is called (app)")] = "app"
-    write: Annotated[bool, Option("write images/<name>: requirements and template")] = False
-    seconds: Annotated[float, Option("how long one run may take (600 if not given)")] = 600.0
+    name: Annotated[str, "name of the image to make (default app)"] = "app"
+    write: Annotated[bool, "write images/NAME: requirements and template"] = False
+    seconds: Annotated[float, "N  seconds that one run may take (default 600)"] = 600.0
 
 
-@command(name="try")
+@command(
+    "port try",
+    formerly=("try",),
+    example="port try ../app --image torch -- python train.py",
+)
 def try_program(
     display: Display,
     source: Annotated[
         Selection,
-        selecting(
-            target="the image that serves this target, on that device where it is here",
-            vendor="the image of this vendor",
-            image="the image to try it in: torch, devel, ...",
-            only="the cell of this id, or glob of ids (`invoke plan` lists them)",
-        ),
+        selecting(),
     ],
     *,
     json: Json = False,
-    dry_run: Annotated[bool, Option("say what would be run where, and run nothing")] = False,
+    dry_run: DryRun = False,
     tried: TrialOptions,
 ) -> None:
-    """Run a program of a project in an image, and say what it lacks there.
+    """Run a program of a project in an image, and list the modules it lacks there.
 
-    The program follows `--`: invoke try --image torch --repo ../app --
-    python train.py. Only modules that are really missed count, at versions
-    that leave the image's torch as it is; then what makes an image of it.
+    The program follows `--`. Proposed versions leave the image's torch as it
+    is. --write makes an image for the project.
     """
     from warpfront.step_results import Blocked, Failed
     from warpfront_port.commands.trial_runs import only_cell, try_project
@@ -236,10 +264,10 @@ class Forms:
     """The forms of the findings on the screen, and the files to write."""
 
     json: Json = False
-    dry_run: Annotated[bool, Option("scan and print, and write no file")] = False
+    dry_run: DryRun = False
     sarif: Sarif = ""
-    markdown: Annotated[str, Option("also write the findings to this file, as Markdown")] = ""
-    annotations: Annotated[bool, Option("also print the findings as GitHub annotations")] = False
+    markdown: Annotated[str, "FILE  also write Markdown"] = ""
+    annotations: Annotated[bool, "also print GitHub annotations"] = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,57 +277,51 @@ class Scanned:
     repo: Repo = ""
     baseline: Annotated[
         str,
-        Option("a file of accepted findings (.warpfront-baseline.json of the tree if not given)"),
+        "FILE  accepted findings (.warpfront-baseline.json)",
     ] = ""
-    write_baseline: Annotated[bool, Option("accept what is found: write the baseline")] = False
+    write_baseline: Annotated[bool, "accept all findings: write the baseline"] = False
     exclude: Exclude = ""
-    vendored: Annotated[bool, Option("also submodules and folders of third parties")] = False
-    before: Annotated[
-        str, Option("the tree before an edit: also say what the edit changed for NVIDIA")
+    vendored: Annotated[bool, "also scan submodules and third-party folders"] = False
+    diff_base: Annotated[
+        str,
+        Option(
+            "DIR  the tree before an edit: list what changed for NVIDIA",
+            formerly=("before",),
+        ),
     ] = ""
-    toolkit: Annotated[
-        str, Option("the ROCm that it is built with (6.4, 7.0 ...), where rules depend on that")
-    ] = ""
+    toolkit: Annotated[str, "VERSION  version of ROCm: 6.4, 7.0"] = ""
 
 
-@command
+@command("port scan", formerly=("scan",), example="port scan ../app --target gfx942")
 def scan(
     display: Display,
-    source: Annotated[
-        Selection,
-        selecting(
-            target=f"the device that it is to run on ({DEFAULT_TARGET} if not given)",
-            vendor="of several images with a `project:`, those of this vendor",
-            image="the image of matrix.yaml whose `project:` is asked about, where --repo is not",
-            only="as --image, by a glob of cells' ids (`invoke plan` lists them)",
-        ),
-    ],
+    source: Annotated[Selection, PROJECT],
     forms: Forms,
     scanned: Scanned,
     *,
-    everything: Annotated[bool, Option("list every cause, place and fix")] = False,
-    phases: Annotated[bool, Option("also put the findings in the order of a port")] = False,
+    all_: Annotated[
+        bool, Option("list every cause, place and fix", formerly=("everything",))
+    ] = False,
+    phases: Annotated[bool, Option("does nothing any more", hidden=True)] = False,
     allow_undetermined: AllowUndetermined = False,
     fail_on: Annotated[
-        str, Option("which verdict ends with 15: build, wrong, runtime or any (the default)")
-    ] = "any",
-    compiler: Annotated[
         str,
-        Option("what compiles CUDA sources: auto (what is at hand), host, matrix or none"),
-    ] = "auto",
-    fix: Annotated[str, Option("write the mechanical changes to this file, as a patch")] = "",
-    apply: Annotated[bool, Option("make the mechanical changes in the tree itself")] = False,
+        Option(
+            "NAME  verdict that ends with 15: build, wrong, runtime or any (default)",
+            choices=("any", "build", "wrong", "runtime"),
+        ),
+    ] = "any",
+    compiler: Compiler = "auto",
+    fix: Annotated[str, Option("`port fix --out`", hidden=True)] = "",
+    apply: Annotated[bool, Option("`port fix --apply`", hidden=True)] = False,
 ) -> None:
     """Answer whether a source tree builds and runs on another vendor's device.
 
-    The first line is the verdict; then the way, the size, and one line for
-    each cause. Targets are gfx942, gfx1100, gaudi3, cpu and others. Needs no
-    matrix, unless --image names one with a `project:`.
+    The first line is the verdict; one line for each cause follows. Needs no
+    matrix, unless --image names an image with a `project:`.
     """
     from warpfront_port.commands import scanning
 
-    if fail_on not in _GATES:
-        raise NothingSelectedError(f"no verdict {fail_on!r}", hint=f"one of {', '.join(_GATES)}")
     scan_request = _scan_request(source, scanned, dry_run=forms.dry_run)
     result, new = scanning.scan(
         scan_request, display, _compiled_by(scan_request, compiler, display)
@@ -307,24 +329,23 @@ def scan(
     if not result.files and all(file.left_out for file in result.unread):
         raise InputError(
             f"{scan_request.repo}: nothing to determine: no file is of a kind that a rule reads",
-            hint="name the root of a source tree with --repo; --vendored reads third parties too",
+            hint="name the root of a source tree as PATH; --vendored reads third parties too",
         )
     verdict = scanning.verdict_of(result, new)
-    _show_verdict(verdict, result, new, forms, everything=everything)
+    _show_verdict(verdict, result, new, forms, everything=all_)
     if phases:
-        _print_phases(scan_request, result)
+        display.say("--phases goes with the next release: the answer has causes by consequence")
     if fix or apply:
         patch = "" if forms.dry_run else fix
-        display.say(_fixed(scan_request, patch, apply=apply and not forms.dry_run))
+        wanted = apply and not forms.dry_run
+        display.say(_fixed(scan_request, patch, result, compiler, display, apply=wanted))
     _raise_verdict(verdict, fail_on, allow_undetermined=allow_undetermined)
 
 
 def _compiled_by(scan_request: ScanRequest, where: str, display: Display) -> Callable[[Scan], Scan]:
     """Return what adds a compiler's answers to a scan."""
-    from warpfront_port.commands.syntax_passes import PLACES, SyntaxRequest, with_compiler
+    from warpfront_port.commands.syntax_passes import SyntaxRequest, with_compiler
 
-    if where not in PLACES:
-        raise NothingSelectedError(f"no compiler {where!r}", hint=f"one of {', '.join(PLACES)}")
     workspace = _workspace_for(where)
     request = SyntaxRequest(root=scan_request.repo, target=scan_request.target.name, where=where)
     return lambda scanned: with_compiler(scanned, request, workspace, display)
@@ -345,41 +366,51 @@ def _workspace_for(compiler: str) -> Workspace | None:
         return None
 
 
-_GATES = ("any", "build", "wrong", "runtime")
+@command("port fix", example="port fix ../app --out hip.patch")
+def fix_tree(
+    display: Display,
+    repo: Repo = ".",
+    *,
+    dry_run: DryRun = False,
+    out: Annotated[str, "write the changes to this file, as a patch"] = "",
+    apply: Annotated[bool, "change the files themselves"] = False,
+    exclude: Exclude = "",
+    vendored: Annotated[bool, "also change submodules and third-party folders"] = False,
+    compiler: Compiler = "auto",
+) -> None:
+    """Make the mechanical changes of a port: vendor code goes behind gates.
+
+    The code for NVIDIA stays byte for byte. Each edit is compiled where a HIP
+    compiler is at hand. Without --out and --apply, the places are only counted.
+    """
+    from warpfront_port.commands import scanning
+
+    request = _scan_request(Selection(), Scanned(repo=repo, exclude=exclude, vendored=vendored))
+    scanned, _ = scanning.scan(request, display, _compiled_by(request, compiler, display))
+    patch, wanted = "" if dry_run else out, apply and not dry_run
+    display.say(_fixed(request, patch, scanned, compiler, display, apply=wanted))
 
 
-@command
+@command(
+    "port check", formerly=("check",), example="port check ../app --target gfx942 -- python app.py"
+)
 def check(
     display: Display,
-    source: Annotated[
-        Selection,
-        selecting(
-            target=f"the device that it is to run on ({DEFAULT_TARGET} if not given)",
-            vendor="preflight and try in images of this vendor",
-            image="try in this image (torch if not given)",
-            only="preflight and try in the cells of this id, or glob of ids",
-        ),
-    ],
+    source: Annotated[Selection, selecting(target=ON_DEVICE)],
+    repo: Repo = ".",
     *,
-    repo: Annotated[str, Option("the project's folder (this one if not given)")] = ".",
-    compiler: Annotated[
-        str, Option("what compiles CUDA sources: auto (what is at hand), host, matrix or none")
-    ] = "auto",
+    compiler: Compiler = "auto",
     json: Json = False,
     allow_undetermined: AllowUndetermined = False,
 ) -> None:
     """Report on a project for a target: scan, compile, preflight and try.
 
     The first line is the scan's verdict; each part answers in one line, with
-    details below. A program to try follows `--`: warpfront check --repo ../app
-    --target gfx942 -- python train.py.
+    details below. A program to try follows `--`.
     """
     from warpfront_port.commands.project_check import CheckRequest, check_project, check_text
-    from warpfront_port.commands.syntax_passes import PLACES
     from warpfront_port.scan.targets import read_target
 
-    if compiler not in PLACES:
-        raise NothingSelectedError(f"no compiler {compiler!r}", hint=f"one of {', '.join(PLACES)}")
     workspace = workspace_here() if Path("matrix.yaml").is_file() else None
     request = CheckRequest(
         repo=Path(repo),
@@ -413,7 +444,7 @@ def _check_document(report: ProjectCheck) -> dict[str, object]:
     return {"verdict": verdict_json(report.verdict), "parts": parts}
 
 
-def _scan_request(source: Selection, scanned: Scanned, *, dry_run: bool) -> ScanRequest:
+def _scan_request(source: Selection, scanned: Scanned, *, dry_run: bool = False) -> ScanRequest:
     from warpfront_port.commands.scanning import ScanRequest
     from warpfront_port.scan.targets import read_target
 
@@ -422,7 +453,7 @@ def _scan_request(source: Selection, scanned: Scanned, *, dry_run: bool) -> Scan
         target=read_target(source.target or DEFAULT_TARGET, scanned.toolkit),
         exclude=_listed(scanned.exclude),
         vendored=scanned.vendored,
-        before=Path(scanned.before) if scanned.before else None,
+        before=Path(scanned.diff_base) if scanned.diff_base else None,
         baseline=scanned.baseline,
         write_baseline=scanned.write_baseline and not dry_run,
     )
@@ -468,20 +499,15 @@ def _show_verdict(
         print(finding_forms.annotation_lines(new, rules), end="")
 
 
-def _print_phases(scan_request: ScanRequest, scanned: Scan) -> None:
-    from warpfront_port.commands import port_work
-    from warpfront_port.scan.phases import phases_text
-
-    order = port_work.phases_of(
-        scan_request.repo,
-        scanned.findings,
-        exclude=scan_request.exclude,
-        vendored=scan_request.vendored,
-    )
-    print(phases_text(order), end="")
-
-
-def _fixed(scan_request: ScanRequest, patch: str, *, apply: bool) -> str:
+def _fixed(
+    scan_request: ScanRequest,
+    patch: str,
+    scanned: Scan,
+    compiler: str,
+    display: Display,
+    *,
+    apply: bool,
+) -> str:
     """Write what is mechanical as a patch, or into the tree; what was done, in words."""
     from warpfront.system.store import write_text
     from warpfront_port.commands import port_work
@@ -489,12 +515,23 @@ def _fixed(scan_request: ScanRequest, patch: str, *, apply: bool) -> str:
     fixes = port_work.fixes_of(
         scan_request.repo, exclude=scan_request.exclude, vendored=scan_request.vendored
     )
+    fixes, refused = port_work.compiled_fixes(
+        scan_request.repo,
+        fixes,
+        scanned,
+        lambda root, bare: _compiled_by(
+            dataclasses.replace(scan_request, repo=root), compiler, display
+        )(bare),
+    )
     if patch:
         write_text(Path(patch), "".join(fix.patch for fix in fixes))
     if apply:
         port_work.write_fixes(scan_request.repo, fixes)
     places = sum(len(fix.rules) for fix in fixes)
-    return f"--fix {'changed' if apply else 'could change'} {places} places in {len(fixes)} files"
+    by = f"compiled by {scanned.compiler}" if scanned.compiler else "not compiled"
+    held_back = f"; {refused} files refused by the compiler" if refused else ""
+    verb = "changed" if apply else "could change"
+    return f"--fix {verb} {places} places in {len(fixes)} files, {by}{held_back}"
 
 
 def _raise_verdict(verdict: Verdict, gate: str, *, allow_undetermined: bool) -> None:
@@ -516,42 +553,28 @@ class Compiled:
     repo: Repo = ""
     sources: Annotated[
         str,
-        Option("globs of what is compiled, comma-separated; setup.py builds as an extension"),
+        "GLOBS  sources; setup.py builds as an extension",
     ] = ""
-    include: Annotated[
-        str,
-        Option("folders of the tree for -I, comma-separated (include, csrc and src if not given)"),
-    ] = ""
-    flags: Annotated[str, Option("further options of the compiler, in one argument")] = ""
+    include: Annotated[str, "DIRS  folders for -I (default include,csrc,src)"] = ""
+    flags: Annotated[str, "further compiler options, in one argument"] = ""
     exclude: Exclude = ""
-    hipify: Annotated[
-        bool, Option("turn CUDA into HIP first, in a copy; says what that leaves")
-    ] = False
-    seconds: Annotated[float, Option("how long one source may take (300 if not given)")] = 300.0
+    hipify: Annotated[bool, "first turn CUDA into HIP, in a copy"] = False
+    seconds: Annotated[float, "N  seconds that one source may take (default 300)"] = 300.0
 
 
-@command(name="compile")
+@command("port compile", formerly=("compile",), example="port compile ../app --target gfx942")
 def compile_sources(
     display: Display,
-    source: Annotated[
-        Selection,
-        selecting(
-            target=f"the device to compile for ({DEFAULT_TARGET} if not given)",
-            vendor="only in images, and of projects, of this vendor",
-            image="compile in this image, and its `project:` where --repo names no folder",
-            only="as --image, by a glob of cells' ids (`invoke plan` lists them)",
-        ),
-    ],
+    source: Annotated[Selection, selecting(target="the device to compile for (default gfx942)")],
     *,
     json: Json = False,
-    dry_run: Annotated[bool, Option("list what would be compiled, and compile nothing")] = False,
+    dry_run: DryRun = False,
     compiled: Compiled,
     sarif: Sarif = "",
 ) -> None:
     """Compile a source tree's kernels for a target by its vendor's compiler.
 
-    Those of --repo, or of an image's `project:`; in a `devel` image or a
-    compiler of the matrix. Needs no GPU and no network.
+    Runs in a `devel` image or a compiler of the matrix, without GPU or network.
     """
     from warpfront_port.commands import compiling
 

@@ -54,7 +54,7 @@ IN_ORDER = {"hf-trainer", "hf quoted", "olmo", "llama-factory", "modded-nanogpt"
 
 
 # Per format and law: enough over all of them, ten times as many with --exhaustive.
-FEW = settings(max_examples=settings.default.max_examples // 3 if settings.default else 10)
+FEW = settings(max_examples=settings.default.max_examples // 6 if settings.default else 5)
 
 
 def test_a_step_that_falls_is_a_restart_and_a_new_segment() -> None:

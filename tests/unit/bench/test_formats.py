@@ -103,19 +103,29 @@ def test_a_run_that_loadgen_calls_invalid_says_so() -> None:
     assert read_one(text.replace(": VALID", ": INVALID")).succeeded is False
 
 
-@pytest.mark.parametrize(
-    "prefix",
-    [
-        "2026-01-01T00:00:00.000000000Z ",
-        "[rank0]:",
-        "[1,0]<stdout>:",
-        "(main pid=7) ",
-        "\x1b[36m[default0]:\x1b[0m",
-        "node-1: ",
-    ],
+PREFIXES = (
+    "2026-01-01T00:00:00.000000000Z ",
+    "[rank0]:",
+    "[1,0]<stdout>:",
+    "(main pid=7) ",
+    "\x1b[36m[default0]:\x1b[0m",
+    "node-1: ",
 )
+PREFIXED = [name for name in BY_HAND if name not in {"trainer-state", "olmo"}]
+
+
 @pytest.mark.parametrize(
-    "name", [name for name in BY_HAND if name not in {"trainer-state", "olmo"}]
+    ("prefix", "name"),
+    [
+        pytest.param(
+            prefix,
+            name,
+            # Every format and every prefix, each with some of the others.
+            marks=[] if (place - turn) % 3 == 0 else pytest.mark.exhaustive,
+        )
+        for turn, prefix in enumerate(PREFIXES)
+        for place, name in enumerate(PREFIXED)
+    ],
 )
 def test_prefixes_and_colours_of_launchers_change_no_figure(prefix: str, name: str) -> None:
     text = re.sub(r"(?m)^(?=.)", prefix, SAMPLES[name])

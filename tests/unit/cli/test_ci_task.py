@@ -12,7 +12,7 @@ from forge_interfaces import ForgeInterface, github_job, gitlab_job, standing_in
 from invoke.exceptions import Exit
 
 from warpfront.ci.schedule import Omitted, Schedule, Work
-from warpfront.cli.tasks.ci import ci
+from warpfront.cli.tasks import namespace
 from warpfront.commands.gathering import keep_plan
 from warpfront.errors import NotVerifiedError, UnavailableError
 from warpfront.matrix.scaffold import make_project
@@ -40,7 +40,7 @@ def gitlab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ForgeInt
 
 def ended(**task: bool) -> int:
     try:
-        ci.body(None, **task)
+        namespace.tasks["ci"].body(None, **task)
     except Exit as exit_:
         return int(exit_.code or 0)
     return 0

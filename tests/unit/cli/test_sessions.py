@@ -113,6 +113,6 @@ def test_a_wrong_effort_is_refused_in_the_same_words(wrong: list[str], said: str
 def test_both_doors_explain_an_effort_alike() -> None:
     helps = {option.name: option.help for option in EFFORT_OPTIONS}
     listed = {action.dest: action.help for action in parser()._actions if action.dest in helps}
-    task = dict(namespace["verify"].help)
+    task = {one.attr_name or one.name: one.help for one in namespace["verify"].get_arguments()}
     assert listed == helps
     assert {name: task[name] for name in helps} == helps

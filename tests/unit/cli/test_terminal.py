@@ -15,11 +15,10 @@ import pytest
 from builders import a_cell
 from hypothesis import given
 from hypothesis import strategies as st
-from invoke.exceptions import Exit
 from rich.console import Console
 
 from warpfront.cli.display import Display
-from warpfront.cli.tasks.declaring import command
+from warpfront.cli.tasks.declaring import Ended, command
 from warpfront.cli.tasks.showing import finish, print_json, print_report
 from warpfront.errors import InputError
 from warpfront.report.rows import CellFacts, report_rows
@@ -85,7 +84,7 @@ def test_both_streams_are_put_back_whatever_happens() -> None:
     assert (sys.stdout, sys.stderr) == before
 
 
-@command(name="hostile")
+@command("hostile")
 def hostile(display: Display) -> None:
     """Print what a stranger wrote, everywhere."""
     display.say(f"said {HOSTILE}")
@@ -96,13 +95,13 @@ def hostile(display: Display) -> None:
     )
 
 
-@command(name="raising")
+@command("raising")
 def raising() -> None:
     """Raise what a stranger wrote."""
     raise InputError(f"read {HOSTILE}", hint=f"see {HOSTILE}")
 
 
-@command(name="broken")
+@command("broken")
 def broken() -> None:
     """Have a bug about it."""
     raise RuntimeError(HOSTILE)
@@ -110,9 +109,9 @@ def broken() -> None:
 
 @pytest.mark.parametrize("task", [hostile, raising, broken], ids=["printed", "error", "bug"])
 def test_every_way_out_of_a_task_is_visible(task: Any, capfd: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(Exit) as ended:
-        task.body(None)
-    # As invoke's program prints it, in `Program.run`.
+    with pytest.raises(Ended) as ended:
+        task.run({})
+    # As the program prints it.
     print(ended.value.message, file=sys.stderr)
     printed = "".join(capfd.readouterr())
 

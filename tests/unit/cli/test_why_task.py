@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from warpfront.__main__ import program
+from warpfront.cli.program import run
 from warpfront.commands import why_published
 from warpfront.release.tag_contents import TagDifference
 
@@ -26,13 +26,6 @@ def test_what_changed_from_the_second_image_to_the_first(
         return TagDifference(before=other, now=reference, **found)  # type: ignore[arg-type]
 
     monkeypatch.setattr(why_published, "compare_tags", compare)
-    program.run(["warpfront", "why", *words], exit=False)
+    assert run(["why", *words]) == 0
     said = capsys.readouterr().out
     assert said.index("r.test/a:1") < said.index("r.test/a:2")
-
-
-def test_one_image_is_explained_and_the_next_task_is_a_task() -> None:
-    from warpfront.__main__ import second_by_place
-
-    for words in (["why", "r.test/a:2"], ["why", "--trust", "x", "a"], ["plan", "why", "a", "b"]):
-        assert second_by_place(["warpfront", *words]) == ["warpfront", *words]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from builders import A_BASE, a_cell, a_child, a_lock, a_wheel
 from dockerfile_parse import DockerfileParser
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rendering import render
 
@@ -222,6 +222,8 @@ def rendered_instructions(cell: Cell, *, is_child: bool) -> list[str]:
 EXPECTED = [rendered_instructions(cell, is_child=child) for cell, child in fuzzed_cells("plain")]
 
 
+# Each example renders every field of every cell.
+@settings(max_examples=settings.default.max_examples // 2 if settings.default else 15)
 @given(st.text(max_size=40) | st.sampled_from(HOSTILE))
 def test_no_value_of_any_field_changes_the_instructions(text: str) -> None:
     for (cell, is_child), expected in zip(fuzzed_cells(text), EXPECTED, strict=True):

@@ -21,13 +21,11 @@ from warpfront.matrix.compat import (
 from warpfront.matrix.compat_table import PYPI, read_table
 from warpfront.matrix.index_contents import Contents, IndexContents, IndexedRelease
 from warpfront.matrix.index_evidence import (
-    PACKAGE_RELEASES,
     QUIET_DAYS,
     changes,
     contradictions,
     cuda_of,
     dump_contents,
-    fitting_packages,
     names_by_url,
     read_contents,
     updated,
@@ -270,36 +268,11 @@ def test_torch_is_the_first_name_of_each_index_and_amds_have_rocm() -> None:
     assert "rocm" in names["https://stable.repo.amd.com/rocm/whl-next"]
     of_pypi_itself = names["https://pypi.org/simple"]
     assert of_pypi_itself[:4] == ("torch", "torchvision", "torchaudio", "triton")
-    assert "vllm" in of_pypi_itself
-    assert "vllm" not in names["https://stable.repo.amd.com/rocm/whl-next"]
 
 
-def test_packages_are_given_by_the_newest_release_that_accepts_a_torch() -> None:
-    table = dataclasses.replace(ROWS, packages=("vllm", "xformers", "flash-attn", "apex"))
-    exact = {
-        f"0.{minor}": a_release(requires={"x86_64": (f"torch=={torch}",)})
-        for minor, torch in ((31, "2.0.0"), (32, "2.1.0"), (33, "2.1.0"))
-    }
-    floor = {"1.0": a_release(requires={"x86_64": ("torch>=2.1.0",)})}
-    sources = {"2.8": a_release(requires={}, machines=())}
-    contents = of_pypi(**{"vllm": exact, "xformers": floor, "flash-attn": sources})
-    assert fitting_packages(table, contents, "2.1.0") == {
-        "vllm": "0.33",
-        "xformers": "1.0",
-        "flash-attn": "not read",
-        "apex": "not read",
-    }
-    assert fitting_packages(table, contents, "2.0.0")["xformers"] == ""
-
-
-def test_of_a_package_the_newest_releases_are_read_and_of_a_stack_those_of_the_table() -> None:
-    table = dataclasses.replace(ROWS, packages=("vllm",))
-    versions = {Version(f"0.{minor}") for minor in range(30)} | {Version("1.0rc1")}
-    assert wanted_releases(table, "vllm", versions) == {
-        Version(f"0.{minor}") for minor in range(30 - PACKAGE_RELEASES, 30)
-    }
+def test_final_releases_from_the_table_s_oldest_on_are_read() -> None:
     torches = {Version(one) for one in ("1.13.1", "2.0.0", "2.1.0", "2.2.0.dev20261101")}
-    assert wanted_releases(table, "torch", torches) == {Version("2.0.0"), Version("2.1.0")}
+    assert wanted_releases(ROWS, "torch", torches) == {Version("2.0.0"), Version("2.1.0")}
 
 
 def test_no_row_is_contradicted_by_what_was_read() -> None:

@@ -5,10 +5,18 @@ from __future__ import annotations
 from builders import a_cell, a_child, a_lock, a_wheel
 
 from warpfront.images.built import RenderedImage
-from warpfront.images.plan import Action, content_hash, plan_cell
+from warpfront.images.plan import (
+    Action,
+    ContentRecord,
+    changes_since,
+    content_hash,
+    content_record,
+    plan_cell,
+)
 from warpfront.matrix.selection import leaves, with_parents
 from warpfront.step_results import Blocked
 from warpfront.wheels.lock.state import LockState
+from warpfront.wheels.lock.values import LockedWheel
 
 TORCH = a_cell()
 DEVEL = a_child(TORCH, "devel")
@@ -27,6 +35,7 @@ def planned(**changes: object) -> object:
         "blocked": None,
         "built": False,
         "known": True,
+        "changes": "",
         "added_bytes": 1000,
         "missing_bytes": 400,
     }
@@ -64,3 +73,28 @@ def test_the_content_hash_moves_with_every_ingredient() -> None:
     hashes = {digest(), digest(files="y"), digest(base="c"), digest(builder="uv 2")}
     assert len(hashes) == 4
     assert digest() == digest()
+
+
+def recorded(dockerfile: str, *wheels: LockedWheel, base: str = "sha256:1") -> ContentRecord:
+    image = RenderedImage(cell_id="c", files={"Dockerfile": dockerfile}, wheels=wheels)
+    return content_record(image, parent="", base_identity=base, builder="uv 1")
+
+
+def test_a_title_or_a_comment_changes_nothing() -> None:
+    before, now = (recorded(f"# cell: {title}\nFROM a\n") for title in ("PyTorch", "PyTorch 2"))
+    assert before == now
+    assert recorded("# syntax=a\nFROM a\n") != recorded("# syntax=b\nFROM a\n")
+    here = "RUN cat <<END\n# {}\nEND\n"
+    assert recorded(here.format(1)) != recorded(here.format(2))
+
+
+def test_a_plan_names_what_changed_since_the_image_that_there_is() -> None:
+    old, new = a_wheel("numpy", "2.1"), a_wheel("numpy", "2.2")
+    before = recorded("FROM a\n", old)
+    assert changes_since(before, before) == ""
+    assert changes_since(before, recorded("FROM a\n", new)) == "changed: wheel numpy 2.1 -> 2.2"
+    assert changes_since(before, recorded("FROM b\n", old)) == "changed: file Dockerfile"
+    other_base = recorded("FROM a\n", old, base="sha256:2")
+    assert changes_since(before, other_base) == "changed: the base image"
+    assert changes_since(before, recorded("FROM a\n")) == "changed: wheel numpy removed"
+    assert planned(changes="changed: the base image").reason == "changed: the base image"  # type: ignore[attr-defined]

@@ -28,6 +28,7 @@ def line(**changes: Any) -> PlannedCell:
         "blocked": None,
         "built": False,
         "known": True,
+        "changes": "",
         "added_bytes": 1000,
         "missing_bytes": 400,
     }
@@ -38,7 +39,7 @@ def test_a_cell_to_build_says_what_is_fetched_and_what_it_may_unpack_to() -> Non
     assert line() == PlannedCell(
         cell_id=TORCH.id,
         action=Action.BUILD,
-        reason="no image with this content hash",
+        reason="no image of this content is in the engine",
         download_bytes=400,
         estimated_bytes=2300,
     )
@@ -61,7 +62,7 @@ def test_what_is_not_known_is_not_estimated_and_nothing_is_nothing() -> None:
 
 def test_a_cell_that_is_built_is_reused_and_costs_nothing() -> None:
     assert line(built=True) == PlannedCell(
-        cell_id=TORCH.id, action=Action.REUSE, reason="an image with this content hash exists"
+        cell_id=TORCH.id, action=Action.REUSE, reason="its image has this content"
     )
 
 

@@ -62,7 +62,7 @@ def test_an_alias_is_for_all_cells_or_for_those_that_it_chooses() -> None:
         ("tags: [a], sessions: [lod]", "there is no session `lod`"),
         ("tags: [a], allow: [failed]", "'unavailable'"),
         ("tags: [a], max_age_hours: 0", "greater than or equal to 1"),
-        ("tags: [a], max_age_hours: '3'", "valid integer"),
+        ("tags: [a], max_age_hours: '3'", "`max_age_hours` is no number"),
         ("tags: [a], targets: most", "'all' or 'any'"),
         ("tags: [a], aliases: [{tag: b, where: {vendor: amd}}]", "the alias b is for no cell"),
     ],

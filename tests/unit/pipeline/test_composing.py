@@ -20,6 +20,7 @@ from warpfront.images import composing
 from warpfront.images.built import RenderedImage, ResolvedBase
 from warpfront.images.composing import Composer
 from warpfront.images.engine.buildx import Baked, BakeRequest
+from warpfront.images.plan import ContentRecord
 from warpfront.images.preparing import Prepared
 from warpfront.images.stages import byte_code_context
 from warpfront.matrix.cell import BaseSource
@@ -143,6 +144,7 @@ def an_item(*wheels: LockedWheel, dockerfile: str = DOCKERFILE) -> Prepared:
         ),
         base=base,
         content_hash="0",
+        record=ContentRecord(parts={}),
         image=None,
     )
 

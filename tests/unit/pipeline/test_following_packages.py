@@ -18,10 +18,13 @@ from warpfront.wheels.lock.values import Distribution, LockInputs
 from warpfront.wheels.resolve.demands import Stack
 from warpfront.wheels.sources import Site
 from warpfront_port.commands import preflighting
+from warpfront_port.commands.following_packages import fitting_texts
 from warpfront_port.commands.preflighting import examine
+from warpfront_port.commands.source_archives import read_source
 from warpfront_port.preflight import rule_texts
 from warpfront_port.preflight.asked import Kind
 from warpfront_port.preflight.breaches import Preflight
+from warpfront_port.preflight.metadata_index import MetadataIndex
 from warpfront_port.preflight.requirements_txt import read_requirements
 from warpfront_port.preflight.stacks import CellStack
 
@@ -168,6 +171,22 @@ def test_the_release_that_fits_is_named_from_its_own_metadata(examined: Examined
     assert finding.why["cell"].splitlines()[-1] == (
         "by its METADATA paired 1.0 is the newest that accepts torch 2.13.0+cpu"
     )
+
+
+def test_which_release_fits_a_cell_is_said_of_any_package(tmp_path: Path) -> None:
+    wheels(tmp_path / "index")
+    with (
+        serve_index(tmp_path / "index", name="simple") as served,
+        MetadataIndex(Site(index_url=served.url), read_source) as index,
+    ):
+        names = ("paired", "mover", "plain", "computed", "absent")
+        assert list(fitting_texts(index, names, a_stack())) == [
+            "by its METADATA paired 1.0 is the newest that accepts torch 2.13.0+cpu",
+            "by its METADATA none of the 1 newest of mover accepts torch 2.13.0+cpu",
+            "plain 2.0 demands no torch: whether its code fits is not determined",
+            "computed: not determined, 1 of 1 releases have to be built",
+            "no index has a package absent",
+        ]
 
 
 def test_an_installer_decides_which_release_it_takes(examined: Examined) -> None:

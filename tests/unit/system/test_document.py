@@ -86,9 +86,9 @@ def test_a_key_that_yaml_calls_a_boolean_is_named_as_it_was_written() -> None:
         ("a: !!set {b}\n", "f.yaml:1: tag !!set is not read"),
         ("", "f.yaml: empty file"),
         ("# only words\n", "f.yaml: empty file"),
-        ("a: [\n", "f.yaml:2: not YAML"),
-        ("a: x\n---\nb: y\n", "f.yaml:2: not YAML: but found another document"),
-        ("a: *b\n", "f.yaml:1: not YAML: found undefined alias"),
+        ("a: [\n", "f.yaml:2: a bracket is not closed"),
+        ("a: x\n---\nb: y\n", "f.yaml:2: a second document begins after `---`"),
+        ("a: *b\n", "f.yaml:1: `*` names no anchor of the file"),
         ("a: x\nb: \x00\n", "f.yaml:2: character U+0000"),
         ("a: x\n\nb: \x1b[31m\n", "f.yaml:3: character U+001B"),
         ("\ufeffa: x\n", "f.yaml:1: character U+FEFF"),
@@ -149,7 +149,7 @@ surplus: 1
         (3, "unknown key `ohter`", "did you mean `other`?"),
         (6, "duplicate key `version` (first on line 5)", "keep one of them"),
         (7, "`version` is missing in many", ""),
-        (8, "a mapping (`name: value`) is expected in many", ""),
+        (8, "`2` is no mapping", "write `name: value` below `2:`, indented by two spaces"),
         (9, "unknown key `surplus`", "known here: inner, many"),
     ]
 
@@ -165,3 +165,20 @@ def test_a_file_that_is_no_mapping_is_refused(text: str) -> None:
 def test_no_text_ends_in_another_error(text: str) -> None:
     message = refusal(text)
     assert message == "" or message.startswith("f.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem", "hint"),
+    [
+        ("rows:\n\t- a\n", "a tab at the start of the line", "indent with spaces: `  - a`"),
+        ("a:\n  b: 1\n c: 2\n", "the indentation of `c: 2` fits no line above", "the same number"),
+        ('a: "x\n', "a quote is not closed", "close it"),
+        ("a: b: c\n", "a second `: ` in one line", 'quote the value: a: "b: c"'),
+    ],
+)
+def test_a_line_that_is_no_yaml_is_named_by_its_fault_with_what_to_write(
+    text: str, problem: str, hint: str
+) -> None:
+    said = refusal(text)
+    assert problem in said
+    assert hint in said

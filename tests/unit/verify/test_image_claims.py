@@ -8,9 +8,8 @@ import json
 import pytest
 from builders import a_cell, a_lock, a_wheel
 
-from warpfront.matrix.cell import Smoke, Toolkit
+from warpfront.matrix.cell import Recipe, Smoke, Toolkit
 from warpfront.verify.image_claims import image_claims
-from warpfront.wheels.lock.values import WheelBuild
 from warpfront_checks.claims import Claims, claims_from
 from warpfront_checks.guard.policy import Policy
 
@@ -27,7 +26,7 @@ def claimed(**changes: object) -> Claims:
 
 def test_every_field_of_the_document_is_claimed_of_an_image() -> None:
     """A field with its default is one that nobody checks."""
-    cell, build = a_cell(), WheelBuild(package="a", tools=(), extensions=("a.b", "a._c"))
+    cell, build = a_cell(), Recipe(package="a", tools=(), extensions=("a.b", "a._c"))
     lock = dataclasses.replace(a_lock(cell), builds=(build,))
     made = image_claims(cell, lock, POLICY, target="x86_64")
     assert made.extensions == ("a._c", "a.b")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from result_files import results_document
 
@@ -64,6 +64,9 @@ FREE = (
     ("{}", "{}", "{}"),
 )
 
+# Per way: enough over all of them, ten times as many with --exhaustive.
+FEW = settings(max_examples=settings.default.max_examples // 3 if settings.default else 10)
+
 SHAPES: dict[str, str] = {}
 """The dump of a statement by its text."""
 
@@ -116,6 +119,7 @@ def known(folder: Path) -> frozenset[tuple[str, ...]]:
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: f"{way[0]}: {way[1]}")
+@FEW
 @given(data=st.data())
 def test_what_a_results_file_writes_into_a_known_failure_stays_a_constant(
     folder: Path, known: frozenset[tuple[str, ...]], way: tuple[str, str, str], data: Any
@@ -129,6 +133,7 @@ def test_what_a_results_file_writes_into_a_known_failure_stays_a_constant(
 
 
 @pytest.mark.parametrize("way", FREE, ids=lambda way: f"{way[0]}: {way[1]}")
+@FEW
 @given(data=st.data())
 def test_an_arbitrary_results_file_is_refused_or_is_one_of_the_known_scripts(
     folder: Path, known: frozenset[tuple[str, ...]], way: tuple[str, str, str], data: Any

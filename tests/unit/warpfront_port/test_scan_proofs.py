@@ -14,7 +14,7 @@ from warpfront_port.scan.engines import Scope, scan_source
 from warpfront_port.scan.findings import Context, Severity, SourceText
 from warpfront_port.scan.targets import read_target
 
-MI300X = [read_target("gfx942", toolkit) for toolkit in ("", "5.7", "6.4")]
+MI300X = [read_target("gfx942", toolkit) for toolkit in ("", "6.4", "7.2")]
 PROOFS = read_proofs()
 
 

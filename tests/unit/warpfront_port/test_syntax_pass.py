@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from warpfront_port.commands.scanning import scan_tree, verdict_of
+from warpfront_port.commands.syntax_passes import MODULES
 from warpfront_port.compile import syntax_job
 from warpfront_port.compile.syntax_pass import read_results, with_syntax
+from warpfront_port.finding_forms import verdict_text
 from warpfront_port.scan.targets import read_target
 
 KERNEL = "__global__ void k(float* o) { o[0] = 1; }\n"
@@ -119,3 +121,77 @@ def test_a_toolchain_of_this_machine_answers(tmp_path: Path) -> None:
     }  # fmt: skip
     document = json.loads(json.dumps(syntax_job.run_job(job)))
     assert read_results(document, str(tmp_path)).compiled == ("k.cu",)
+
+
+def test_options_of_a_build_come_after_the_system_s_folders() -> None:
+    words = ["clang++", "-Iinc", "-isystem", "lib", "-D", "X=1", "-DY", "-O2", "-c", "k.cu"]
+    assert syntax_job.unit_options(words) == [
+        "-iquote", "inc", "-idirafter", "inc", "-idirafter", "lib", "-DX=1", "-DY",
+    ]  # fmt: skip
+
+
+def test_without_cmake_a_project_is_named_unconfigured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiler = syntax_job.Compiler("clang++", "clang 22, HIP 7.2.4")
+    assert compiler.torch_version == "702"
+    assert not syntax_job.configure(compiler, tmp_path, "modules", tmp_path).reason
+    (tmp_path / "CMakeLists.txt").write_text("project(p LANGUAGES CXX CUDA)\n")
+    monkeypatch.setattr(syntax_job.shutil, "which", lambda _name: None)
+    configured = syntax_job.configure(compiler, tmp_path, "modules", tmp_path)
+    assert configured.reason == "no cmake beside the compiler"
+
+
+def test_what_a_configured_build_leaves_out_decides_nothing(tmp_path: Path) -> None:
+    ptx = '__global__ void k(int* o) { asm("mov.u32 %0, %laneid;" : "=r"(o[0])); }\n'
+    (tmp_path / "k.cu").write_text(KERNEL)
+    (tmp_path / "old.cu").write_text(ptx)
+    found = scan_tree(tmp_path, read_target("gfx942"), processes=1)
+    document = {
+        "compiler": "clang 22",
+        "units": [{"unit": "k.cu", "codes": [0, 0], "output": ""}],
+        "reached": ["k.cu"],
+    }
+    judged = with_syntax(found, read_results(document, "/src"))
+    verdict = verdict_of(judged, judged.findings)
+    assert verdict.line == "gfx942: runs as it is, 1 thing to check"
+    assert "reached: 1 CUDA source, by CMake" in verdict_text(verdict, judged)
+    unread = with_syntax(found, read_results({**document, "unconfigured": "cmake: X"}, "/src"))
+    assert "not configured: cmake: X" in verdict_text(verdict, unread)
+
+
+@pytest.mark.process
+@pytest.mark.skipif(
+    shutil.which("cmake") is None or shutil.which("c++") is None, reason="no CMake with a compiler"
+)
+def test_cmake_configures_a_cuda_project_without_cuda(tmp_path: Path) -> None:
+    root = tmp_path / "src"
+    root.mkdir()
+    (root / "k.cu").write_text(KERNEL)
+    (root / "old.cu").write_text(KERNEL)
+    (root / "made.h.in").write_text("#define W @W@\n")
+    (root / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.20)\nproject(p LANGUAGES CXX CUDA)\n"
+        "find_package(CUDAToolkit 12.0 REQUIRED)\nset(W 4)\nconfigure_file(made.h.in inc/made.h)\n"
+        "add_library(p SHARED k.cu)\ntarget_compile_definitions(p PRIVATE X=1)\n"
+        "target_include_directories(p PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/inc)\n"
+        "target_link_libraries(p CUDA::cublas)\n"
+    )
+    compiler = syntax_job.Compiler(str(shutil.which("c++")), "")
+    configured = syntax_job.configure(compiler, root, str(MODULES), tmp_path)
+    assert configured.reason == ""
+    assert list(configured.flags) == ["k.cu"]
+    options = syntax_job.unit_options(configured.flags["k.cu"])
+    assert "-DX=1" in options
+    assert f"{tmp_path}/build/inc" in options
+    (root / "CMakeLists.txt").write_text("project(p CXX)\nfind_package(NotHere REQUIRED)\n")
+    assert syntax_job.configure(compiler, root, str(MODULES), tmp_path / "b").reason
+
+
+def test_an_error_directive_counts_where_the_build_was_configured() -> None:
+    unit = {"unit": "k.cu", "codes": [1, 1], "output": '/src/k.cu:1:2: error: "define WIDTH"\n'}
+    alone = read_results({"compiler": "c", "units": [unit]}, "/src")
+    assert alone.findings == ()
+    assert alone.uncompiled["k.cu"].startswith('#error "define WIDTH"')
+    built = read_results({"compiler": "c", "units": [unit], "reached": ["k.cu"]}, "/src")
+    assert [finding.line for finding in built.findings] == [1]

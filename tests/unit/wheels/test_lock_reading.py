@@ -17,7 +17,6 @@ from warpfront.wheels.lock.values import (
     LockedWheel,
     LockInputs,
     RelaxedPackage,
-    WheelBuild,
     WheelLock,
 )
 from warpfront.wheels.requirements import RequirementList
@@ -56,8 +55,8 @@ WHOLE = WheelLock(
         ),
     ),
     builds=(
-        WheelBuild(package="bare", tools=()),
-        WheelBuild(
+        Recipe(package="bare", tools=()),
+        Recipe(
             package="kernels",
             tools=("ninja==1.13.0",),
             apt=("g++",),

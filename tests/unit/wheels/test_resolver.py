@@ -24,7 +24,7 @@ from warpfront.matrix.vendors import VENDORS
 from warpfront.system import process
 from warpfront.system.process import Command, Completed
 from warpfront.wheels.lock.pylock import dump_lock
-from warpfront.wheels.lock.values import LockedWheel, LockInputs, WheelBuild, WheelLock
+from warpfront.wheels.lock.values import LockedWheel, LockInputs, WheelLock
 from warpfront.wheels.resolve.by_uv import resolve_by_uv as resolve
 from warpfront.wheels.resolve.choice import supported_tags
 from warpfront.wheels.resolve.index_rules import PYPI
@@ -473,10 +473,10 @@ def test_a_wheel_by_its_address_for_another_machine_is_refused(
 
 
 class _NothingIsBuilt:
-    def from_source(self, source: Source) -> tuple[LockedWheel, WheelBuild | None]:
+    def from_source(self, source: Source) -> tuple[LockedWheel, Recipe | None]:
         raise AssertionError(source)
 
-    def from_sdist(self, sdist: Sdist, recipe: Recipe) -> tuple[LockedWheel, WheelBuild]:
+    def from_sdist(self, sdist: Sdist, recipe: Recipe) -> tuple[LockedWheel, Recipe]:
         raise AssertionError((sdist, recipe))
 
     def from_wheel(self, original: LockedWheel, patches: tuple[Patch, ...]) -> LockedWheel:

@@ -19,7 +19,7 @@ from warpfront.matrix.cell import OwnIndex, Patch, Recipe, Source, WheelIndex
 from warpfront.matrix.vendors import VENDORS
 from warpfront.system import process
 from warpfront.wheels.lock.pylock import dump_lock, read_lock, staleness
-from warpfront.wheels.lock.values import LockedWheel, LockInputs, WheelBuild, WheelLock
+from warpfront.wheels.lock.values import LockedWheel, LockInputs, WheelLock
 from warpfront.wheels.resolve.by_uv import resolve_by_uv
 from warpfront.wheels.resolve.choice import wheel_of
 from warpfront.wheels.resolve.index_rules import PYPI
@@ -255,16 +255,16 @@ class InContainer:
         self._house = house
         self._folder = folder
 
-    def from_source(self, source: Source) -> tuple[LockedWheel, WheelBuild | None]:
+    def from_source(self, source: Source) -> tuple[LockedWheel, Recipe | None]:
         raise AssertionError(source)
 
     def from_wheel(self, original: LockedWheel, patches: tuple[Patch, ...]) -> LockedWheel:
         raise AssertionError((original, patches))
 
-    def from_sdist(self, sdist: Sdist, recipe: Recipe) -> tuple[LockedWheel, WheelBuild]:
+    def from_sdist(self, sdist: Sdist, recipe: Recipe) -> tuple[LockedWheel, Recipe]:
         made = stand_in_wheel(self._folder, recipe.package, "1.0", requires=["einops"])
         kept, sha256 = self._house.keep(made)
-        build = WheelBuild(package=recipe.package, tools=recipe.tools)
+        build = Recipe(package=recipe.package, tools=recipe.tools)
         return wheel_of(kept, sha256, sdist=sdist), build
 
 

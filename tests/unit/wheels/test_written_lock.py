@@ -16,6 +16,7 @@ from builders import a_lock, a_wheel
 
 from warpfront.errors import LockError
 from warpfront.images.cell_locks import LockTools, lock_cells
+from warpfront.matrix.cell import Recipe
 from warpfront.matrix.scaffold import make_project
 from warpfront.pipeline import open_workspace
 from warpfront.step_results import Failed
@@ -23,7 +24,7 @@ from warpfront.wheels.lock import pylock as locks
 from warpfront.wheels.lock import reading as states
 from warpfront.wheels.lock.pylock import dump_lock, lock_inputs, read_lock, read_written_lock
 from warpfront.wheels.lock.state import NEVER_BUILT
-from warpfront.wheels.lock.values import RelaxedPackage, WheelBuild, WheelLock
+from warpfront.wheels.lock.values import RelaxedPackage, WheelLock
 
 NAME = "pylock.cell.toml"
 COMMITTED = sorted((Path(__file__).parents[3] / "images" / "locks").glob("pylock.*.toml"))
@@ -33,7 +34,7 @@ OTHERS = {
     "a relaxed package": dataclasses.replace(
         LOCK, relaxed=(RelaxedPackage(package="a", version="1", reason="b", unmet=("c>1",)),)
     ),
-    "a build": dataclasses.replace(LOCK, builds=(WheelBuild(package="a", tools=("b==1",)),)),
+    "a build": dataclasses.replace(LOCK, builds=(Recipe(package="a", tools=("b==1",)),)),
     "a source": a_lock(
         None,
         a_wheel(

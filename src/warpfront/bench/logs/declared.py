@@ -102,7 +102,7 @@ class Target:
     unit: str
 
     def joined(self, earlier: float | None, value: float) -> float:
-        """Return a field after a further name of it: parts add up, else the first counts."""
+        """Return the value of a field that a line names again: the sum of parts, else the first."""
         if earlier is None:
             return value
         return earlier + value if self.unit == _PART else earlier

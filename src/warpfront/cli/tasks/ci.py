@@ -9,7 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from warpfront.cli.display import Display
-from warpfront.cli.tasks.declaring import Chosen, DryRun, HowMuch, Json, Option, command
+from warpfront.cli.tasks.declaring import (
+    Chosen,
+    DryRun,
+    Group,
+    HiddenEffort,
+    HowMuch,
+    Json,
+    Option,
+    command,
+)
 from warpfront.cli.tasks.showing import (
     complete_locks,
     print_json,
@@ -35,58 +44,77 @@ if TYPE_CHECKING:
     from warpfront_checks.check_options import CheckOptions
 
 
-@command
-def ci(
-    display: Display,
-    cells: Chosen,
-    *,
-    json: Json = False,
-    write: Annotated[bool, Option("write the workflows and entry points")] = False,
-    check: Annotated[bool, Option("say what is stale of them, and fail (for CI)")] = False,
-    plan: Annotated[bool, Option("say which jobs a run has, and tell the forge")] = False,
-    judge: Annotated[bool, Option("say whether all that was planned has passed")] = False,
-    notify: Annotated[bool, Option("tell people of a red run: an issue, a webhook")] = False,
-    queue: Annotated[bool, Option("end runs that wait too long for a machine")] = False,
-    fingerprints: Annotated[bool, Option("print what each cell depends on, as JSON")] = False,
-    scope: Annotated[str, Option("what starts the run; the forge knows if nothing is said")] = "",
-    since: Annotated[str, Option("the commit to compare with, for what changed")] = "",
-) -> None:
-    """Make the workflows of CI, and be what they call."""
-    forge = _forge()
+ci_group = Group(
+    name="ci",
+    help="Workflows for GitHub and GitLab, and the jobs that they run.",
+)
+
+
+@command("ci write", example="ci write")
+def write(display: Display) -> None:
+    """Write the workflows and entry points for the runners of matrix.yaml."""
+    from warpfront.commands import workflows
+
     workspace = workspace_here()
-    if write or check:
-        _workflows(workspace, display, only_check=check)
-    elif fingerprints:
-        _fingerprints(workspace)
-    elif judge:
-        _judge(workspace, forge, json=json)
-    elif notify:
-        _notify(workspace, forge, display)
-    elif queue:
-        _queue(workspace, display)
-    elif plan:
-        _plan(workspace, forge, cells, display, scope=scope, since=since, json=json)
-    else:
-        raise InputError("nothing asked for", hint="--write, --check, --plan, --judge, --notify")
+    files = workflows.ci_files(workspace, workflows.lock_here)
+    for name in workflows.write(files, workspace.folders.root):
+        display.say(f"wrote {name}" if files[name] is not None else f"removed {name}")
 
 
-def _workflows(workspace: Workspace, display: Display, *, only_check: bool) -> None:
+@command("ci check", example="ci check")
+def check(display: Display) -> None:
+    """Fail with a diff if a generated workflow is not current."""
     from warpfront.ci.flow import unable_to_pull
     from warpfront.commands import workflows
     from warpfront.system.process import environment
 
+    workspace = workspace_here()
     root = workspace.folders.root
-    files = workflows.ci_files(workspace, None if only_check else workflows.lock_here)
-    if not only_check:
-        for name in workflows.write(files, root):
-            display.say(f"wrote {name}" if files[name] is not None else f"removed {name}")
-        return
+    files = workflows.ci_files(workspace, None)
     flow = workflows.flow_of(workspace.matrix, root)
     if note := unable_to_pull(flow, environment().get("HAS_READ_TOKEN", "")):
         display.say(note)
     if diff := workflows.stale(files, root):
         print(diff, end="")
-        raise StaleError("workflows are stale", hint="`invoke ci --write`, and commit the result")
+        raise StaleError("workflows are stale", hint="`warpfront ci write`, and commit the result")
+
+
+@command("ci plan", hidden=True, example="ci plan --json")
+def plan(
+    display: Display,
+    cells: Chosen,
+    *,
+    json: Json = False,
+    scope: Annotated[str, "event of the run (default: the CI service's)"] = "",
+    since: Annotated[str, "commit to compare with, for changes"] = "",
+) -> None:
+    """List the jobs of a run, and pass them to the CI service."""
+    workspace, forge = workspace_here(), _forge()
+    _plan(workspace, forge, cells, display, scope=scope, since=since, json=json)
+
+
+@command("ci judge", hidden=True, example="ci judge")
+def judge(*, json: Json = False) -> None:
+    """Decide whether everything that was planned has passed."""
+    _judge(workspace_here(), _forge(), json=json)
+
+
+@command("ci notify", hidden=True, example="ci notify")
+def notify(display: Display) -> None:
+    """Report a failed run: an issue, a webhook."""
+    _notify(workspace_here(), _forge(), display)
+
+
+@command("ci queue", hidden=True, example="ci queue")
+def queue(display: Display) -> None:
+    """End runs that wait too long for a machine."""
+    _queue(workspace_here(), display)
+
+
+@command("ci fingerprints", hidden=True, example="ci fingerprints")
+def fingerprints() -> None:
+    """Print the dependencies of each cell as JSON."""
+    _fingerprints(workspace_here())
 
 
 def _fingerprints(workspace: Workspace) -> None:
@@ -252,17 +280,17 @@ def _queue(workspace: Workspace, display: Display) -> None:
         display.say(line)
 
 
-@command
+@command("ci merge", hidden=True, formerly=("merge",), example="ci merge --below handover")
 def merge(
     display: Display,
     *,
     dry_run: DryRun = False,
-    folder: Annotated[tuple[str, ...], Option("a hand-over; may be given several times")] = (),
-    below: Annotated[str, Option("every hand-over in this folder")] = "",
+    folder: Annotated[tuple[str, ...], "artifact folder; several times"] = (),
+    below: Annotated[str, "DIR  merge every artifact of this folder"] = "",
 ) -> None:
-    """Bring what several machines left into this build folder.
+    """Merge the artifacts of several machines into this build folder.
 
-    Each file has to be what its manifest says; two that differ are refused.
+    Each file must match its manifest; two that differ are refused.
     """
     from warpfront.ci.handover import handed_over, read_handover
     from warpfront.commands.gathering import gather
@@ -277,26 +305,35 @@ def merge(
     display.say(f"{verb} {len(names)} files of {len(folders)} hand-overs")
 
 
-@command
+@command("ci run", formerly=("job",), example="ci run --step verify --cells CELL --on sm_90")
 def job(
     display: Display,
     *,
-    effort: HowMuch,
-    dry_run: Annotated[
-        bool, Option("say what would be sent to a channel, and send nothing")
-    ] = False,
-    step: Annotated[str, Option("build, verify, bench or publish")] = "",
-    name: Annotated[str, Option("of this job, and of the folder that it hands over")] = "",
-    cells: Annotated[str, Option("ids of cells, with spaces between them")] = "",
-    on: Annotated[str, Option("the target to verify or to time on")] = "",
-    after: Annotated[str, Option("jobs whose artifacts it needs, with commas between")] = "",
-    images: Annotated[str, Option("cells whose images go to other jobs as a file")] = "",
-    runner: Annotated[str, Option("the row of `runners:` that this machine is")] = "",
-    channel: Annotated[str, Option("the channel that it goes to")] = "",
-    to: Annotated[str, Option("the repository that built images go to, by digest")] = "",
-    retries: Annotated[int, Option("how often what the infrastructure did is tried again")] = 2,
+    effort: HiddenEffort,
+    dry_run: DryRun = False,
+    step: Annotated[
+        str, Option("step of the job", choices=("build", "verify", "bench", "publish"))
+    ] = "",
+    name: Annotated[str, Option("name of the job and of its artifact", hidden=True)] = "",
+    cells: Annotated[str, "IDS  cells of the job, separated by spaces"] = "",
+    on: Annotated[str, "TARGET  target to verify or to time"] = "",
+    after: Annotated[
+        str, Option("JOBS  jobs whose artifacts it needs, separated by commas", hidden=True)
+    ] = "",
+    images: Annotated[
+        str, Option("IDS  cells whose images other jobs get as files", hidden=True)
+    ] = "",
+    runner: Annotated[str, "ROW  row of `runners:` of this machine"] = "",
+    channel: Annotated[str, "NAME  channel to publish to"] = "",
+    to: Annotated[str, Option("REPOSITORY  repository for built images", hidden=True)] = "",
+    retries: Annotated[
+        int, Option("N  repeats after an infrastructure failure (default 2)", hidden=True)
+    ] = 2,
 ) -> None:
-    """Do one job of CI: a step for some cells, with what is left of it handed over."""
+    """Run one job of CI: a step for some cells. Its artifacts are for other jobs.
+
+    Generated workflows call it; by hand, it repeats a job on another machine.
+    """
     from warpfront.ci.summaries import error_commands, job_summary
     from warpfront.commands.ci_job import JobRequest, work
     from warpfront.commands.readying import named_runner, ready
@@ -434,7 +471,7 @@ def _published(
     return tuple(results.values())
 
 
-@command
+@command("ci resume", formerly=("resume",), hidden=True, example="ci resume --dry-run")
 def resume(
     display: Display,
     cells: Chosen,
@@ -443,9 +480,9 @@ def resume(
     dry_run: DryRun = False,
     effort: HowMuch,
 ) -> None:
-    """Go on with a run: what failed for infrastructure, or never ran.
+    """Continue a run: repeat infrastructure failures and jobs that never ran.
 
-    What failed for another reason would fail again, and is said, not tried.
+    Other failures are listed and not repeated.
     """
     from warpfront import pipeline
     from warpfront.ci.resuming import remaining

@@ -1,15 +1,15 @@
-"""Tasks from functions: options with their help, and errors as exit codes.
+"""Commands from functions: options with their help, and errors as exit codes.
 
-A parameter annotated with an `Option` is one option of that name, or without a default the word
-after the task's name. A parameter annotated with `Options`, or of a dataclass whose fields are
-annotated so, is several options that make one value; `display` receives progress.
+`warpfront GROUP COMMAND`, invoke's tasks and the completion of shells are made from what `command`
+returns. A parameter annotated with an `Option`, or with its text, is one option of that name, or
+without a default the word after the command's name. A parameter annotated with `Options`, or of a
+dataclass whose fields are annotated so, is several options that make one value.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import inspect
 import os
 import select
@@ -17,33 +17,51 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, TextIO, get_type_hints, overload
+from typing import Annotated, Any, TextIO, get_type_hints
 
-from invoke.exceptions import Exit
-from invoke.tasks import Task, task
-
-from warpfront.cli.display import Display
+from warpfront.cli.display import Display, Volume
 from warpfront.cli.job_output import job_output, shown
 from warpfront.errors import (
     BUG_EXIT_CODE,
     INTERRUPTED_EXIT_CODE,
     UNREAD_EXIT_CODE,
+    USAGE_EXIT_CODE,
     CommandFailedError,
     WarpfrontError,
 )
 from warpfront.matrix.cell import Selection
+from warpfront.matrix.nearest import nearest
 from warpfront.system.extras import how_to_install
 from warpfront.system.process import terminable
 from warpfront_checks.check_options import EFFORT_OPTIONS, CheckOptions, read_effort
 
-WRONG_OPTION_EXIT_CODE = 1  # as invoke itself exits for an option that it does not know
+REQUIRED = inspect.Parameter.empty
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """An option's line in `--help`."""
+    """An option's line in `--help`.
 
-    help: str
+    Capitals and two spaces before the text name its value: `FILE  also write JSON`. `place` makes
+    it an optional word after the command (invoke takes it as an option). `formerly` are names that
+    work for one release more. A `hidden` option works and is not listed.
+    """
+
+    text: str
+    _: dataclasses.KW_ONLY
+    place: bool = False
+    choices: tuple[str, ...] = ()
+    formerly: tuple[str, ...] = ()
+    hidden: bool = False
+    short: str = ""
+
+    @property
+    def help(self) -> str:
+        return self.text.rpartition("  ")[2]
+
+    def metavar(self, name: str) -> str:
+        """Return the name of the value of the option `name` in help."""
+        return self.text.rpartition("  ")[0] or name.strip("_").upper()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,104 +74,125 @@ class Options:
     make: Callable[..., Any]
 
 
+# Options that mean the same in many commands: `warpfront docs options` lists them.
+COMMON: Mapping[str, Option] = {
+    "target": Option("only cells for gfx942, sm_90, gaudi3, cpu, ..."),
+    "vendor": Option("only cells for nvidia, amd, cpu, gaudi or intel"),
+    "image": Option("NAME  only cells of this image: torch, devel, ..."),
+    "only": Option("GLOB  only cells whose id matches; `plan` lists them"),
+    "json": Option("print the result as JSON on stdout"),
+    "dry_run": Option("print what would be done, and do nothing"),
+    "locked": Option("refuse to make or change locks (for CI)"),
+    "allow_undetermined": Option("exit 0 if part is not determined (else 33)"),
+    "channel": Option("NAME  channel of matrix.yaml (default release)"),
+    "to": Option("HOST/PATH  another repository than the matrix's"),
+    "key": Option("signing key: file, KMS address or keyless (default COSIGN_KEY)"),
+    "trust": Option("KEY  public key of the signature, if another than ours"),
+}
+
+
 def selecting(**helps: str) -> Options:
-    """Return the four options that make a `Selection`, with what they mean to one task."""
-    return Options({name: ("", Option(text)) for name, text in helps.items()}, Selection)
+    """Return the four options that make a `Selection`. `helps` are those that mean something
+    else to one command; an empty one is hidden.
+    """
+    own = {name: Option(text or COMMON[name].text, hidden=not text) for name, text in helps.items()}
+    names = ("target", "vendor", "image", "only")
+    return Options({name: ("", own.get(name, COMMON[name])) for name in names}, Selection)
 
 
-Chosen = Annotated[
-    Selection,
-    selecting(
-        target="only cells that serve this target (sm_90, gfx942, gaudi3), or this vendor's (cpu)",
-        vendor="only cells of this vendor: nvidia, amd, cpu, gaudi, intel",
-        image="only cells of this image: torch, devel, ...",
-        only="only cells whose id matches this glob; `invoke plan` lists the ids",
-    ),
-]
-HowMuch = Annotated[
-    CheckOptions,
-    Options(
+Chosen = Annotated[Selection, selecting()]
+
+
+def _effort(*, hidden: bool = False) -> Options:
+    return Options(
         {
             option.name: (
                 option.default if option.default is False else str(option.default),
-                Option(option.help),
+                Option(option.help, hidden=hidden),
             )
             for option in EFFORT_OPTIONS
         },
         read_effort,
-    ),
-]
-Json = Annotated[bool, Option("print the result as JSON on stdout")]
-AllowUndetermined = Annotated[
-    bool, Option("exit 0 although part of the answer could not be determined (else exit 33)")
-]
-DryRun = Annotated[bool, Option("say what would be done, and do nothing")]
-Locked = Annotated[
-    bool, Option("refuse to make or change locks: what is committed must fit (for CI)")
-]
+    )
 
 
-@overload
-def command(body: Callable[..., None]) -> Task[Any]: ...
+HowMuch = Annotated[CheckOptions, _effort()]
+# Of commands that generated workflows call.
+HiddenEffort = Annotated[CheckOptions, _effort(hidden=True)]
+Json = Annotated[bool, COMMON["json"]]
+AllowUndetermined = Annotated[bool, COMMON["allow_undetermined"]]
+DryRun = Annotated[bool, COMMON["dry_run"]]
+Locked = Annotated[bool, COMMON["locked"]]
 
 
-@overload
-def command(*, name: str) -> Callable[[Callable[..., None]], Task[Any]]: ...
+class Ended(SystemExit):
+    """The end of a command that has no success: its exit code, and the message to print."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(code)
+        self.message = shown(message)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Commands with one first word. Without a command, the `default` one runs."""
+
+    name: str
+    help: str
+    default: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """One command of `warpfront`. `formerly` are old words for it: `scan`, `runner --prepare`."""
+
+    words: tuple[str, ...]
+    body: Callable[..., None]
+    example: str
+    groups: Mapping[str, Options]
+    formerly: tuple[str, ...] = ()
+    hidden: bool = False
+
+    @property
+    def each(self) -> Mapping[str, tuple[Any, Option]]:
+        """Return default and help of every option by its name."""
+        return _every(self.groups)
+
+    @property
+    def place(self) -> str:
+        """Return the name of the first word that follows the command; "" if none does."""
+        places = (n for n, (default, o) in self.each.items() if o.place or default is REQUIRED)
+        return next(places, "")
+
+    def run(self, given: Mapping[str, Any], volume: Volume = Volume.NORMAL) -> None:
+        """Run the command with the options given. Raise `Ended` for what is no success.
+
+        SIGTERM becomes an exception; errors become exit codes here only.
+        """
+        is_shown = "display" in inspect.signature(self.body).parameters
+        with job_output(), _errors_as_exit_codes(), terminable(), Display(volume=volume) as display:
+            values = {name: _made(group, given) for name, group in self.groups.items()}
+            self.body(**({"display": display} if is_shown else {}), **values)
 
 
 def command(
-    body: Callable[..., None] | None = None, *, name: str | None = None
-) -> Task[Any] | Callable[[Callable[..., None]], Task[Any]]:
-    """Make a task of a function with annotated parameters; `name` is for names that no
-    function can have.
+    words: str = "", *, example: str = "", formerly: tuple[str, ...] = (), hidden: bool = False
+) -> Callable[[Callable[..., None]], Command]:
+    """Make a command of a function with annotated parameters; its words are the function's name
+    if no others are given. `example` follows `$ warpfront` at the head of its help.
     """
-    return functools.partial(_task, name=name) if body is None else _task(body, name=name)
 
+    def declared(body: Callable[..., None]) -> Command:
+        return Command(
+            words=tuple((words or body.__name__.replace("_", "-")).split()),
+            body=body,
+            example=example,
+            groups=_option_groups(body),
+            formerly=formerly,
+            hidden=hidden,
+        )
 
-def _task(body: Callable[..., None], *, name: str | None) -> Task[Any]:
-    """Make the task: SIGTERM becomes an exception, and errors are printed and become exit
-    codes here only.
-    """
-    groups = _option_groups(body)
-    is_told = "display" in inspect.signature(body).parameters
-
-    @functools.wraps(body)
-    def invoked(_context: object, **options: Any) -> None:
-        with job_output(), _errors_as_exit_codes(), terminable(), Display() as display:
-            values = {name: _made(group, options) for name, group in groups.items()}
-            body(**({"display": display} if is_told else {}), **values)
-
-    every = _every(groups)
-    invoked.__signature__ = _signature(every)  # type: ignore[attr-defined]
-    decorated: Task[Any] = task(
-        name=name,
-        help={
-            name.strip("_").replace("_", "-"): option.help for name, (_, option) in every.items()
-        },
-        iterable=[name for name, (default, _) in every.items() if default == ()],
-    )(invoked)
-    return decorated
-
-
-def _signature(every: Mapping[str, tuple[Any, Option]]) -> inspect.Signature:
-    """Return the signature that invoke reads options from. Numbers are texts for it, because
-    its own reading of them ends in a traceback. A list's default is None; a parameter
-    without a default is positional.
-    """
-    keywords = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=_as_text(default))
-        for name, (default, _) in every.items()
-    ]
-    context = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return inspect.Signature([context, *keywords])
-
-
-def _as_text(default: object) -> object:
-    if default == ():
-        return None
-    if default is inspect.Parameter.empty:
-        return default
-    return default if isinstance(default, bool) else str(default)
+    return declared
 
 
 def _option_groups(declared: Callable[..., Any]) -> dict[str, Options]:
@@ -163,6 +202,7 @@ def _option_groups(declared: Callable[..., Any]) -> dict[str, Options]:
     for name, parameter in inspect.signature(declared).parameters.items():
         hint = hints[name]
         annotation = next(iter(getattr(hint, "__metadata__", ())), None)
+        annotation = Option(annotation) if isinstance(annotation, str) else annotation
         if name == "display":
             continue
         if isinstance(annotation, Options):
@@ -172,9 +212,7 @@ def _option_groups(declared: Callable[..., Any]) -> dict[str, Options]:
         elif dataclasses.is_dataclass(hint) and isinstance(hint, type):
             groups[name] = _of_fields(hint)
         else:
-            raise TypeError(
-                f"{declared.__name__}: {name} says nothing of itself: annotate an Option"
-            )
+            raise TypeError(f"{declared.__name__}: {name} has no help: annotate an Option")
     return groups
 
 
@@ -195,7 +233,7 @@ def _single(name: str, default: Any, option: Option) -> Options:
     def make(**values: Any) -> Any:
         value = values[name]
         try:
-            is_text = isinstance(default, bool) or default is inspect.Parameter.empty
+            is_text = isinstance(default, bool) or default is REQUIRED
             return value if is_text else type(default)(value)
         except ValueError:
             raise ValueError(f"--{name.replace('_', '-')} {value!r} is no number") from None
@@ -203,16 +241,20 @@ def _single(name: str, default: Any, option: Option) -> Options:
     return Options({name: (default, option)}, make)
 
 
-def _made(group: Options, options: Mapping[str, Any]) -> Any:
+def _refuse_other_choices(group: Options, given: Mapping[str, Any]) -> None:
+    for name, (_, option) in group.each.items():
+        value = given.get(name) or ""
+        if option.choices and value and value not in option.choices:
+            hint = nearest(str(value), option.choices)
+            raise ValueError(f"--{name.replace('_', '-')} {value!r}: {hint}")
+
+
+def _made(group: Options, given: Mapping[str, Any]) -> Any:
     try:
-        return group.make(**{n: options.get(n, default) for n, (default, _) in group.each.items()})
+        _refuse_other_choices(group, given)
+        return group.make(**{n: given.get(n, default) for n, (default, _) in group.each.items()})
     except ValueError as error:
-        raise _exit(f"error: {error}", WRONG_OPTION_EXIT_CODE) from None
-
-
-def _exit(message: str, code: int) -> Exit:
-    """The end of a task. invoke prints the message, when the streams are its own again."""
-    return Exit(shown(message), code=code)
+        raise Ended(f"error: {error}", USAGE_EXIT_CODE) from None
 
 
 @contextlib.contextmanager
@@ -225,22 +267,22 @@ def _errors_as_exit_codes() -> Iterator[None]:
         sys.stdout.flush()
     except WarpfrontError as error:
         hint = f"\nhint: {error.hint}" if error.hint else ""
-        raise _exit(f"error: {error.message}{hint}", error.exit_code) from None
+        raise Ended(f"error: {error.message}{hint}", error.exit_code) from None
     except KeyboardInterrupt:
-        raise _exit("interrupted", INTERRUPTED_EXIT_CODE) from None
-    except Exit:
+        raise Ended("interrupted", INTERRUPTED_EXIT_CODE) from None
+    except SystemExit:
         raise
     except ModuleNotFoundError as error:
         if not (command := how_to_install(error)):
-            raise _exit(_bug_report(), BUG_EXIT_CODE) from None
+            raise Ended(_bug_report(), BUG_EXIT_CODE) from None
         text = f"error: {error.name} is not installed\nhint: {command}"
-        raise _exit(text, CommandFailedError.exit_code) from None
+        raise Ended(text, CommandFailedError.exit_code) from None
     except Exception as error:  # noqa: BLE001 - a bug: the one place that shows a traceback
         if isinstance(error, BrokenPipeError) and _is_unread(sys.stdout):
             # The interpreter flushes the rest again when it ends.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise Exit(code=UNREAD_EXIT_CODE) from None
-        raise _exit(_bug_report(), BUG_EXIT_CODE) from None
+            raise Ended("", UNREAD_EXIT_CODE) from None
+        raise Ended(_bug_report(), BUG_EXIT_CODE) from None
 
 
 def _bug_report() -> str:

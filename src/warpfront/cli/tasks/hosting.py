@@ -1,61 +1,86 @@
-"""The task of machines that take CI's jobs."""
+"""The commands of machines that take jobs of CI."""
 
 from __future__ import annotations
 
 import sys
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from warpfront.cli.display import Display
-from warpfront.cli.tasks.declaring import DryRun, Option, command
+from warpfront.cli.tasks.declaring import DryRun, Group, Option, command
 from warpfront.cli.tasks.showing import workspace_here
-from warpfront.errors import InputError
+
+if TYPE_CHECKING:
+    from warpfront.matrix.runners import Runner
+
+Row = Annotated[str, Option("the row of `runners:` that this machine is", place=True)]
+
+runner_group = Group(name="runner", help="Set up and run this machine as a self-hosted CI runner.")
 
 
-@command
-def runner(
-    display: Display,
-    *,
-    dry_run: DryRun = False,
-    row: Annotated[str, Option("the row of `runners:` that this machine is")] = "",
-    prepare: Annotated[bool, Option("get ready: engine, devices, groups")] = False,
-    tidy: Annotated[bool, Option("remove what jobs left here, and nobody else's")] = False,
-    serve: Annotated[bool, Option("take jobs, each by a registration of its own")] = False,
-    forge: Annotated[str, Option("the forge's API: https://api.github.com/repos/me/mine")] = "",
-    agent: Annotated[str, Option("the folder of the forge's own agent, with its run.sh")] = "",
-    token: Annotated[str, Option("a file with the token that registers; - for stdin")] = "",
-    jobs: Annotated[int, Option("take so many and end; 0 for no end")] = 0,
-) -> None:
-    """Be a machine that takes jobs of CI: get ready, tidy up, serve.
+@command("runner setup", example="runner setup gpu-1", formerly=("runner --prepare",))
+def setup(display: Display, row: Row = "", *, dry_run: DryRun = False) -> None:
+    """Prepare this machine for jobs: engine, devices and groups.
 
-    `invoke doctor --runner ROW` says whether it can.
+    `doctor --runner ROW` checks it without changing anything.
     """
     from warpfront.commands import serving
-    from warpfront.commands.readying import engine_of, named_runner
-    from warpfront.commands.readying import tidy as tidy_up
-    from warpfront.system.process import run, stream
+    from warpfront.system.process import run
 
-    named = named_runner(workspace_here().matrix.runners, row)
-    if prepare + tidy + serve != 1:
-        raise InputError("one of --prepare, --tidy and --serve", hint="docs/ci.md")
+    if (runner := _named(row, display, dry_run=dry_run)) is not None:
+        serving.prepare(runner, display, run)
+        print(f"this machine is what `runners:` says of {runner.name}")
+
+
+@command("runner tidy", example="runner tidy gpu-1")
+def tidy(display: Display, row: Row = "", *, dry_run: DryRun = False) -> None:
+    """Remove what jobs of this project left on this machine, and nothing else."""
+    from warpfront.commands.readying import engine_of
+    from warpfront.commands.readying import tidy as tidy_up
+
+    if (runner := _named(row, display, dry_run=dry_run)) is not None:
+        tidy_up(runner, display, engine_of(runner, display))
+
+
+@command("runner serve", example="runner serve gpu-1 --agent ~/agent --token token.txt")
+def serve(
+    display: Display,
+    row: Row = "",
+    *,
+    dry_run: DryRun = False,
+    forge: Annotated[
+        str, "address of the CI service's API: https://api.github.com/repos/me/mine"
+    ] = "",
+    agent: Annotated[str, "folder of the CI service's agent, with its run.sh"] = "",
+    token: Annotated[str, "file with the registration token; - for stdin"] = "",
+    jobs: Annotated[int, "N  stop after this many jobs (0: never)"] = 0,
+) -> None:
+    """Take jobs of CI, each with a registration of its own."""
+    from warpfront.commands import serving
+    from warpfront.system.process import stream
+
+    if (runner := _named(row, display, dry_run=dry_run)) is None:
+        return
+    serving.serve(
+        runner,
+        serving.JobSource(api=forge.rstrip("/"), agent=Path(agent), token=_token(token)),
+        display,
+        lambda agent_command: stream(agent_command, display.say),
+        jobs=jobs,
+        pause=time.sleep,
+    )
+
+
+def _named(row: str, display: Display, *, dry_run: bool) -> Runner | None:
+    """Return the row of this name; None, with a line on stderr, for a dry run."""
+    from warpfront.commands.readying import named_runner
+
+    runner = named_runner(workspace_here().matrix.runners, row)
     if dry_run:
-        display.say(f"would be {named.name}: {', '.join(named.labels)}")
-    elif prepare:
-        serving.prepare(named, display, run)
-        print(f"this machine is what `runners:` says of {named.name}")
-    elif tidy:
-        tidy_up(named, display, engine_of(named, display))
-    else:
-        place = serving.JobSource(api=forge.rstrip("/"), agent=Path(agent), token=_token(token))
-        serving.serve(
-            named,
-            place,
-            display,
-            lambda agent_command: stream(agent_command, display.say),
-            jobs=jobs,
-            pause=time.sleep,
-        )
+        display.say(f"would be {runner.name}: {', '.join(runner.labels)}")
+        return None
+    return runner
 
 
 def _token(path: str) -> str:

@@ -1,15 +1,14 @@
-"""Tasks for this machine, its engine, new projects, and cleaning."""
+"""Commands for this machine, its engine, and cleaning."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from pathlib import Path
 from typing import Annotated
 
 from warpfront.cli.display import Display
-from warpfront.cli.tasks.declaring import Chosen, DryRun, Json, Option, command
-from warpfront.cli.tasks.showing import print_result, workspace_here
+from warpfront.cli.tasks.declaring import Chosen, DryRun, Group, Json, Option, command
+from warpfront.cli.tasks.showing import counted, print_result, workspace_here
 from warpfront.errors import EngineError
 from warpfront.system.foreign import remove_tree
 from warpfront.system.process import environment
@@ -18,16 +17,16 @@ from warpfront.verify.results import Outcome
 CACHE_FOLDERS = ("views", "tools", "toolbox", "layers", "wheelhouse")
 
 
-@command
+@command(example="doctor")
 def doctor(
     display: Display,
     *,
     json: Json = False,
-    runner: Annotated[str, Option("hold it against this row of `runners:`, for CI")] = "",
+    runner: Annotated[str, "ROW  check this machine for this row of `runners:`"] = "",
 ) -> None:
-    """Say what this machine has, and what to do about the rest.
+    """Examine this machine: engine, disk, indexes, devices.
 
-    Looks at the engine, buildx, disk, indexes, registries and devices.
+    Each finding says what to do about it.
     """
     if runner:
         from warpfront.commands.readying import named_runner, ready
@@ -41,57 +40,61 @@ def doctor(
     print_result(findings, "".join(f"{finding}\n" for finding in findings), json=json)
     broken = [finding for finding in findings if finding.outcome is Outcome.FAILED]
     if broken:
-        raise EngineError(f"{len(broken)} findings stand in the way of a build")
+        raise EngineError(f"{counted(len(broken), 'finding')} must be resolved before a build")
 
 
-@command
-def engine(
-    display: Display,
-    *,
-    json: Json = False,
-    dry_run: DryRun = False,
-    start: Annotated[bool, Option("start it (needs root)")] = False,
-    stop: Annotated[bool, Option("stop it and remove its bridge and mounts")] = False,
-    status: Annotated[bool, Option("say what runs (the default)")] = False,
-) -> None:
-    """Start or stop the embedded engine, a private dockerd, or say what runs.
+engine_group = Group(
+    name="engine",
+    help="The embedded engine, a private dockerd: start, stop, status.",
+    default="status",
+)
 
-    For machines that have no engine of their own.
-    """
+
+@command("engine start", example="engine start")
+def start(display: Display, *, json: Json = False, dry_run: DryRun = False) -> None:
+    """Start a private dockerd, for a machine without an engine. Needs root."""
     from warpfront.images.engine import embedded
 
-    del status  # the status is printed with every option
-    folders = embedded.folders(environment())
-    if start and not dry_run:
-        embedded.start(*folders, on_line=display.say)
-    elif stop and not dry_run:
-        embedded.stop(*folders, on_line=display.say)
-    state = embedded.status(*folders)
+    if not dry_run:
+        embedded.start(*embedded.folders(environment()), on_line=display.say)
+    _print_status(json=json)
+
+
+@command("engine stop", example="engine stop")
+def stop(display: Display, *, json: Json = False, dry_run: DryRun = False) -> None:
+    """Stop the embedded engine, and remove its bridge and mounts."""
+    from warpfront.images.engine import embedded
+
+    if not dry_run:
+        embedded.stop(*embedded.folders(environment()), on_line=display.say)
+    _print_status(json=json)
+
+
+@command("engine status", example="engine status")
+def status(*, json: Json = False) -> None:
+    """Print which embedded engine runs, and its DOCKER_HOST."""
+    _print_status(json=json)
+
+
+def _print_status(*, json: bool) -> None:
+    from warpfront.images.engine import embedded
+
+    state = embedded.status(*embedded.folders(environment()))
     print_result(state, f"{state}\n", json=json)
 
 
-@command
-def init(display: Display, *, dry_run: DryRun = False) -> None:
-    """Make a new project in this folder.
-
-    Writes matrix.yaml, templates, tasks.py and noxfile.py; nothing if one of
-    them is there.
-    """
-    from warpfront.matrix.scaffold import make_project
-
-    for path in make_project(Path.cwd(), dry_run=dry_run):
-        display.say(f"{'would write' if dry_run else 'wrote'} {path}")
-    display.say("next: edit matrix.yaml, then `invoke plan`")
-
-
-@command
+@command(example="clean --target sm_90")
 def clean(
     display: Display,
     cells: Chosen,
     *,
     dry_run: DryRun = False,
-    everything: Annotated[
-        bool, Option("also empty the cache of wheels and tools that all projects share")
+    all_: Annotated[
+        bool,
+        Option(
+            "also empty the cache of wheels and tools that all projects share",
+            formerly=("everything",),
+        ),
     ] = False,
 ) -> None:
     """Remove build results and images of the selected cells.
@@ -107,7 +110,7 @@ def clean(
     workspace = workspace_here()
     cell_ids = {cell.id for cell in select(workspace.matrix.cells, cells)}
     folders = [workspace.folders.store.cell_folder(cell_id) for cell_id in sorted(cell_ids)]
-    if everything:
+    if all_:
         folders += [workspace.folders.cache / name for name in CACHE_FOLDERS]
     for folder in folders:
         if folder.exists():

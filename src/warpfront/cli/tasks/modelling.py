@@ -43,18 +43,18 @@ DeclaredRequirement = Annotated[
 ]
 
 
-@command
+@command(example="models --library transformers --image hf")
 def models(
     display: Display,
     cells: Chosen,
     *,
     asked: DeclaredRequirement,
-    write: Annotated[str, Option("the file to write, test_qwen3.py say")] = "",
-    architecture: Annotated[str, Option("a model_type of transformers: qwen3, llama, t5")] = "",
+    write: Annotated[str, "write a test of --architecture to this file"] = "",
+    architecture: Annotated[str, "a model_type of transformers: qwen3, llama, t5"] = "",
     allow_undetermined: AllowUndetermined = False,
     json: Json = False,
 ) -> None:
-    """Run a library's architectures in images, or write a test of one of them.
+    """Run a library's architectures in images, or write a test.
 
     `--library transformers --image hf` builds each small, with random weights,
     and judges it layer by layer inside the image. `--write` writes a

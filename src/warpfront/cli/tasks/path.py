@@ -1,4 +1,4 @@
-"""The tasks of the path: plan, lock, render, build, verify, report."""
+"""The commands of the path: plan, lock, render, build, verify, report."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from warpfront.verify.results import Verification
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from warpfront.pipeline.verifying import Verified
+    from warpfront.pipeline.verifying import RunOptions, Verified
     from warpfront.pipeline.workspace import Workspace
     from warpfront.report.rows import ReportRow
 
 
-@command
+@command(example="plan")
 def plan(display: Display, cells: Chosen, *, json: Json = False) -> None:
-    """Say what `build` would do with each cell, and why.
+    """List what `build` would do with each cell, and why.
 
     Changes nothing.
     """
@@ -57,7 +57,7 @@ def plan(display: Display, cells: Chosen, *, json: Json = False) -> None:
         print(f"{to_build} to build, {to_reuse} to reuse, {counts[Action.BLOCKED]} blocked")
 
 
-@command
+@command(example='lock --only "cpu-*"')
 def lock(
     display: Display,
     cells: Chosen,
@@ -65,7 +65,7 @@ def lock(
     json: Json = False,
     dry_run: DryRun = False,
     locked: Locked = False,
-    refresh: Annotated[bool, Option("make locks anew even where they are fresh")] = False,
+    refresh: Annotated[bool, "make locks anew even if they are current"] = False,
 ) -> None:
     """Pin every wheel of every cell by hash, in images/locks/.
 
@@ -81,15 +81,15 @@ def lock(
     finish(results, json=json)
 
 
-@command
+@command(example="build-wheels --image devel")
 def build_wheels(display: Display, cells: Chosen, *, json: Json = False) -> None:
-    """Build the wheels that no index has, and complete the locks that name them."""
+    """Build the wheels that no index has, and complete their locks."""
     from warpfront import pipeline
 
     finish(pipeline.build_wheels(workspace_here(), cells, display), json=json)
 
 
-@command
+@command(example="render --target cpu")
 def render(
     display: Display,
     cells: Chosen,
@@ -109,7 +109,7 @@ def render(
     finish(pipeline.render(workspace, cells, display, locks=locks), json=json)
 
 
-@command
+@command(example="build --target gfx942")
 def build(
     display: Display,
     cells: Chosen,
@@ -119,11 +119,11 @@ def build(
     locked: Locked = False,
     layers: Annotated[
         bool,
-        Option("put together of layers made once for each wheel, where the engine keeps such"),
+        "compose from one cached layer a wheel (containerd image store only)",
     ] = False,
-    spread: Annotated[bool, Option("on every engine of `builders:` at once")] = False,
+    spread: Annotated[bool, "build on every engine of `builders:` in parallel"] = False,
 ) -> None:
-    """Build images of the selected cells, reusing those whose content exists."""
+    """Build images, reusing those whose content exists."""
     from warpfront import pipeline
 
     workspace = workspace_here()
@@ -144,44 +144,43 @@ def build(
 class Running:
     """Options of `verify`'s containers: the fields of `pipeline.verifying.RunOptions`."""
 
-    again: Annotated[
-        int, Option("how many times, with other seeds each; a check that flips has failed")
+    repeat: Annotated[
+        int,
+        Option(
+            "N  runs with other seeds (default 1); a check that flips has failed",
+            formerly=("again",),
+        ),
     ] = 1
-    limit_seconds: Annotated[
-        int, Option("stop a container after so many seconds (1200 if not given)")
-    ] = 1200
-    user: Annotated[
-        str, Option("uid or uid:gid that the checks run as, as `docker run --user` (yours)")
-    ] = ""
-    fresh: Annotated[
-        bool, Option("run every session, also those that an interrupted run has proven")
-    ] = False
-    emulate: Annotated[
-        str,
-        Option("folder of AMD's emulator rocJITsu: run load, numerics, golden and devices in it"),
-    ] = ""
+    limit_seconds: Annotated[int, "stop a container after N seconds (default 1200)"] = 1200
+    user: Annotated[str, "UID  uid or uid:gid of the checks (yours)"] = ""
+    fresh: Annotated[bool, "run every session, also those proven before an interruption"] = False
+
+    emulate: Annotated[str, "DIR  run sessions in AMD's emulator rocJITsu of this folder"] = ""
+
+    def options(self) -> RunOptions:
+        from warpfront.pipeline.verifying import RunOptions
+
+        own = {name: value for name, value in vars(self).items() if name != "repeat"}
+        return RunOptions(again=self.repeat, **own)
 
 
-@command
+@command(example="verify --target cpu")
 def verify(
     display: Display,
     cells: Chosen,
     *,
     json: Json = False,
-    dry_run: Annotated[bool, Option("print what is known of each cell, and run nothing")] = False,
+    dry_run: DryRun = False,
     effort: HowMuch,
-    selftest: Annotated[bool, Option("also seed faults, each of which has to be caught")] = False,
+    selftest: Annotated[bool, "also seed faults, and require that each is caught"] = False,
     running: Running,
-    digest: Annotated[
-        str, Option("pull this image (repository@sha256:...), and verify it as its cell's own")
-    ] = "",
+    digest: Annotated[str, "REF  verify this image: REPOSITORY@sha256:..."] = "",
     allow_undetermined: AllowUndetermined = False,
 ) -> None:
-    """Run the checks inside each selected cell's image, as `nox -s verify` does."""
+    """Run the checks inside each image (also `nox -s verify`)."""
     from warpfront import pipeline
-    from warpfront.pipeline.verifying import RunOptions
 
-    workspace, options = workspace_here(), RunOptions(**vars(running))
+    workspace, options = workspace_here(), running.options()
     if digest:
         from warpfront.commands.adopting import adopt
 
@@ -221,16 +220,15 @@ def _print_verified(
     raise_failure(results, allow_undetermined=allowed)
 
 
-@command
+@command(example="explain build/CELL/verify-cpu/results/operators.json operators.add")
 def explain(
-    *,
-    result: Annotated[str, Option("the results of a session, as verify left them: SESSION.json")],
-    check: Annotated[str, Option("the name of a check that failed there")],
+    result: Annotated[str, "SESSION.json  results of a session, from verify"],
+    check: Annotated[str, "name of a failed check"],
 ) -> None:
     """Print a script that repeats a check's first failure.
 
-    It needs torch and numpy, and nothing of ours: inputs come from the seed,
-    and it says what each bound is.
+    The script needs torch and numpy alone: inputs come from the seed, and each
+    bound has its reason.
     """
     from warpfront_checks.explaining import UnexplainedError, explained
 
@@ -289,21 +287,19 @@ def _write_page(
         )
 
 
-@command
+@command(example="report --html report.html")
 def report(
     display: Display,
     cells: Chosen,
     *,
     json: Json = False,
-    markdown: Annotated[bool, Option("print it as a Markdown table")] = False,
-    html: Annotated[str, Option("also write it as one page, to this file")] = "",
-    history: Annotated[str, Option("with --html: JSON lines of runs, to show and to add to")] = "",
-    nights: Annotated[str, Option("with --html: the nights' times, to show and to add to")] = "",
-    history_branch: Annotated[
-        str, Option("as --history and --nights, of files on this branch of origin")
-    ] = "",
+    markdown: Annotated[bool, "print a Markdown table"] = False,
+    html: Annotated[str, "FILE  also write one page"] = "",
+    history: Annotated[str, "FILE  with --html: runs to show and extend"] = "",
+    nights: Annotated[str, "FILE  with --html: timings to show and extend"] = "",
+    history_branch: Annotated[str, "BRANCH  take both from this branch of origin"] = "",
 ) -> None:
-    """Show what each step made of every cell, from what the steps left behind."""
+    """Show the result of each step for every cell."""
     from warpfront import pipeline
     from warpfront.report.text import report_markdown
 

@@ -1,16 +1,17 @@
-"""The tasks of the release: publish what was proven, and keep house in registries."""
+"""The commands of published images: publish, list, promote, withdraw, carry, explain."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 from warpfront.cli.display import Display
 from warpfront.cli.tasks.declaring import (
+    COMMON,
     AllowUndetermined,
     Chosen,
     DryRun,
+    Group,
     Json,
     Option,
     command,
@@ -18,18 +19,14 @@ from warpfront.cli.tasks.declaring import (
 from warpfront.cli.tasks.showing import finish, print_result, workspace_here
 from warpfront.determination import require_determined
 from warpfront.errors import InputError
-from warpfront.matrix.cell import Selection
 
-Channel = Annotated[
-    str, Option("which of the channels in matrix.yaml (the one called release if not given)")
-]
-To = Annotated[str, Option("another repository than the matrix's (127.0.0.1:5000/trial)")]
-Key = Annotated[
-    str, Option("what cosign signs with: a file, a KMS address, or keyless; else COSIGN_KEY")
-]
+Channel = Annotated[str, COMMON["channel"]]
+To = Annotated[str, COMMON["to"]]
+Key = Annotated[str, COMMON["key"]]
+Trust = Annotated[str, COMMON["trust"]]
 
 
-@command
+@command(example="publish --channel nightly --dry-run")
 def publish(
     display: Display,
     cells: Chosen,
@@ -40,9 +37,9 @@ def publish(
     to: To = "",
     key: Key = "",
 ) -> None:
-    """Give proven images their tags, attach the proof, and sign it with a key.
+    """Tag proven images, attach the proof, and sign it.
 
-    Nothing that a channel's demands are not met for is sent; docs/release.md.
+    An image that lacks what its channel demands is not sent.
     """
     from warpfront import pipeline
 
@@ -52,110 +49,161 @@ def publish(
     finish(results, json=json)
 
 
-@dataclass(frozen=True)
-class ReleaseOptions:
-    """The action of `release`: at most one of these options, the listing by default."""
-
-    list_: Annotated[bool, Option("list what is published (the default)")] = False
-    show: Annotated[str, Option("one image by its reference: what `why` says of it")] = ""
-    promote: Annotated[
-        str, Option("the channel whose images go into --channel, proven by what is attached")
-    ] = ""
-    yank: Annotated[str, Option("take this image back: its aliases go where they were before")] = ""
-    because: Annotated[str, Option("why, for who finds it taken back")] = ""
-    prune: Annotated[
-        str, Option("remove old images of this channel and old candidates; or only `candidates`")
-    ] = ""
-    days: Annotated[int, Option("how old they have to be (14 if not given)")] = 14
-    yes: Annotated[bool, Option("remove them: without it, prune only says what it would")] = False
-    export: Annotated[str, Option("write published images into this folder, as OCI layouts")] = ""
-    trust: Annotated[
-        str, Option("the public key of who proved what is promoted, if not the one that signs here")
-    ] = ""
-    import_: Annotated[str, Option("publish what `--export` wrote into this folder")] = ""
+release_group = Group(
+    name="release",
+    help="Published images: list, promote, withdraw, remove, carry.",
+    default="list",
+)
 
 
-@command
-def release(
+@command("release list", example="release list --channel nightly")
+def list_(cells: Chosen, *, json: Json = False, channel: Channel = "release", to: To = "") -> None:
+    """List the images of a channel with their tags, newest first."""
+    from warpfront.commands.keeping import open_house
+    from warpfront.report.releases import stock_text
+
+    with open_house(workspace_here(), cells, channel=channel, to=to) as house:
+        stock = house.stock()
+        print_result(stock, stock_text(stock), json=json)
+
+
+@command("release show", example="release show ghcr.io/me/torch:2.13.0-cpu-py3.11")
+def show(
+    reference: Annotated[str, "the image: REGISTRY/NAME:TAG or @sha256:..."],
+    *,
+    trust: Trust = "",
+    json: Json = False,
+) -> None:
+    """Print what a published image is, and what was proven of it."""
+    _explain(reference, trust, json=json)
+
+
+@command("release promote", example="release promote nightly --channel release")
+def promote(
     display: Display,
     cells: Chosen,
+    source: Annotated[str, "FROM  the channel whose images are promoted"],
     *,
     json: Json = False,
     dry_run: DryRun = False,
-    keeping: ReleaseOptions,
     channel: Channel = "release",
     to: To = "",
     key: Key = "",
+    trust: Trust = "",
 ) -> None:
-    """List what is published, promote it, take it back, carry it, clear up.
-
-    Without an option of its own, every image of the channel with its tags.
-    """
-    from warpfront.commands.exporting import export
+    """Publish images of one channel in another, by the proof attached to them."""
     from warpfront.commands.promoting import promote
 
-    if keeping.show:
-        _explain(keeping.show, keeping.trust, json=json)
-    elif keeping.import_ and not Path(keeping.import_).is_dir():
-        raise InputError(f"{keeping.import_}: no such folder", hint="`--export DIR` writes one")
-    elif source := keeping.promote or keeping.import_:
-        promoted = promote(
-            workspace_here(),
-            cells,
-            display,
-            source=source,
-            channel=channel,
-            to=to,
-            key=key,
-            trust=keeping.trust,
-            dry_run=dry_run,
-        )
-        finish(promoted, json=json)
-    elif keeping.export:
-        folder = Path(keeping.export)
-        written = export(workspace_here(), cells, display, folder=folder, channel=channel, to=to)
-        finish(written, json=json)
-    else:
-        _keep_house(cells, keeping, channel, to, json=json, dry_run=dry_run)
+    workspace = workspace_here()
+    promoted = promote(
+        *(workspace, cells, display),
+        source=source,
+        channel=channel,
+        to=to,
+        key=key,
+        trust=trust,
+        dry_run=dry_run,
+    )
+    finish(promoted, json=json)
 
 
-def _keep_house(
-    cells: Selection, keeping: ReleaseOptions, channel: str, to: str, *, json: bool, dry_run: bool
-) -> None:
-    from warpfront.commands.keeping import open_house
-    from warpfront.report.releases import pruning_text, stock_text, yank_text
-
-    tag = keeping.prune if keeping.prune not in {"", "candidates"} else channel
-    with open_house(workspace_here(), cells, channel=tag, to=to) as house:
-        if keeping.yank:
-            yanked = house.yank(keeping.yank, keeping.because, dry_run=dry_run)
-            print_result(yanked, yank_text(yanked, dry_run=dry_run), json=json)
-        elif keeping.prune:
-            dry = dry_run or not keeping.yes
-            old = "" if keeping.prune == "candidates" else keeping.prune
-            removed = house.prune(old, days=keeping.days, dry_run=dry)
-            print_result(removed, pruning_text(removed, dry_run=dry), json=json)
-        else:
-            stock = house.stock()
-            print_result(stock, stock_text(stock), json=json)
-
-
-@command
-def why(
+@command("release yank", example="release yank ghcr.io/me/torch:2.13.0-cpu-py3.11 --reason CVE")
+def yank(
+    cells: Chosen,
+    reference: Annotated[str, "the image to withdraw"],
     *,
-    reference: Annotated[str, Option("the image: registry.example/repository:tag, or @sha256:...")],
-    trust: Annotated[str, Option("a public key whose signature it should have")] = "",
+    json: Json = False,
+    dry_run: DryRun = False,
+    reason: Annotated[str, Option("the reason, for its users", formerly=("because",))] = "",
+    channel: Channel = "release",
+    to: To = "",
+) -> None:
+    """Withdraw an image, and move its tags back to the previous one."""
+    from warpfront.commands.keeping import open_house
+    from warpfront.report.releases import yank_text
+
+    with open_house(workspace_here(), cells, channel=channel, to=to) as house:
+        yanked = house.yank(reference, reason, dry_run=dry_run)
+        print_result(yanked, yank_text(yanked, dry_run=dry_run), json=json)
+
+
+@command("release prune", example="release prune nightly --days 14 --yes")
+def prune(
+    cells: Chosen,
+    old: Annotated[
+        str, Option("CHANNEL  a channel, or `candidates` alone", place=True)
+    ] = "candidates",
+    *,
+    json: Json = False,
+    dry_run: DryRun = False,
+    days: Annotated[int, "N  age of what is removed (default 14)"] = 14,
+    yes: Annotated[bool, "remove them; without it they are only listed"] = False,
+    channel: Channel = "release",
+    to: To = "",
+) -> None:
+    """Remove old images of a channel and old candidates."""
+    from warpfront.commands.keeping import open_house
+    from warpfront.report.releases import pruning_text
+
+    only_candidates = old == "candidates"
+    tag = channel if only_candidates else old
+    with open_house(workspace_here(), cells, channel=tag, to=to) as house:
+        dry = dry_run or not yes
+        removed = house.prune("" if only_candidates else old, days=days, dry_run=dry)
+        print_result(removed, pruning_text(removed, dry_run=dry), json=json)
+
+
+@command("release export", example="release export layouts --channel release")
+def export_(
+    display: Display,
+    cells: Chosen,
+    folder: Annotated[str, "DIR  the folder to write OCI layouts into"],
+    *,
+    json: Json = False,
+    channel: Channel = "release",
+    to: To = "",
+) -> None:
+    """Write published images into a folder as OCI layouts."""
+    from warpfront.commands.exporting import export
+
+    written = export(workspace_here(), cells, display, folder=Path(folder), channel=channel, to=to)
+    finish(written, json=json)
+
+
+@command("release import", example="release import layouts --to registry.internal/me")
+def import_(
+    display: Display,
+    cells: Chosen,
+    folder: Annotated[str, "DIR  a folder of `release export`"],
+    *,
+    json: Json = False,
+    dry_run: DryRun = False,
+    channel: Channel = "release",
+    to: To = "",
+    key: Key = "",
+    trust: Trust = "",
+) -> None:
+    """Publish the images of a folder that `release export` wrote."""
+    if not Path(folder).is_dir():
+        raise InputError(f"{folder}: no such folder", hint="`release export DIR` writes one")
+    how = {"json": json, "dry_run": dry_run, "channel": channel, "to": to, "key": key}
+    promote.body(display, cells, folder, trust=trust, **how)
+
+
+@command(example="why ghcr.io/me/torch:2.13.0-cpu-py3.11")
+def why(
+    reference: Annotated[str, "the image: REGISTRY/NAME:TAG or @sha256:..."],
     since: Annotated[
-        str, Option("show what changed since this image instead: a tag, digest or reference")
+        str, Option("OLDER  an older image: list what changed since it", place=True)
     ] = "",
+    *,
+    trust: Trust = "",
     allow_undetermined: AllowUndetermined = False,
     json: Json = False,
 ) -> None:
-    """Say what a published image is, and what was proven of it.
+    """Print what a published image holds, and what was proven.
 
-    And who asked for each of its wheels, where this project has its lock.
-    Of two (`warpfront why A B`, or --since B): which wheels, Debian packages
-    and folders changed.
+    With OLDER: which wheels, Debian packages and folders changed since.
     """
     if not since:
         _explain(reference, trust, json=json)

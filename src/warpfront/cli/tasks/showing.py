@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 
 def workspace_here(display: Display | None = None) -> Workspace:
-    """Return the project in this folder; its warnings go to `display`, if any."""
-    from warpfront.pipeline.workspace import open_workspace
+    """Return the project in this folder or above it; its warnings go to `display`, if any."""
+    from warpfront.pipeline.workspace import find_workspace
 
-    workspace = open_workspace(Path.cwd())
+    workspace = find_workspace(Path.cwd())
     if display:
         for warning in workspace.matrix.warnings:
             display.say(f"warning: {warning}")
@@ -128,3 +128,8 @@ def _show(table: Table) -> None:
     with console.capture() as captured:
         console.print(Visible(table))
     print("\n".join(line.rstrip() for line in captured.get().splitlines()))
+
+
+def counted(count: int, noun: str) -> str:
+    """Return `1 finding`, `2 findings`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -1,4 +1,4 @@
-"""The tasks about speed: timings in images, logs of trainings, comparisons."""
+"""The commands about speed: timings in images, logs of trainings, comparisons."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from warpfront.cli.display import Display, text_width
 from warpfront.cli.tasks.declaring import (
     AllowUndetermined,
     Chosen,
+    Group,
     Json,
     Option,
     Options,
@@ -23,8 +24,10 @@ from warpfront.cli.tasks.showing import (
 )
 from warpfront.determination import require_determined
 from warpfront.errors import CommandFailedError, InputError, NotComparableError, SlowerError
+from warpfront.matrix.nearest import nearest
 from warpfront.step_results import Failed
 from warpfront_checks.bench.options import BENCH_OPTIONS, BenchEffort, read_bench_effort
+from warpfront_checks.bench.timed_cases import SUITES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,20 +36,44 @@ if TYPE_CHECKING:
     from warpfront.bench.records import Bench, Comparison, Run
 
 _NO_NUMBER = "none"
+
+
+def _read_timed(suite: tuple[str, ...], **values: object) -> BenchEffort:
+    """Return the effort; `--suite` stands for the flags of the suites."""
+    if unknown := [name for name in suite if name not in SUITES]:
+        raise ValueError(f"--suite {unknown[0]}: {nearest(unknown[0], SUITES)}")
+    return read_bench_effort(**{**values, **dict.fromkeys(suite, True)})
+
+
 Timed = Annotated[
     BenchEffort,
     Options(
-        {option.name: (option.default, Option(option.help)) for option in BENCH_OPTIONS},
-        read_bench_effort,
+        {
+            "suite": ((), Option(f"NAME  {', '.join(SUITES)}; several times")),
+            **{
+                option.name: (
+                    option.default,
+                    Option(option.help, hidden=option.name in {*SUITES, "all"}),
+                )
+                for option in BENCH_OPTIONS
+            },
+        },
+        _read_timed,
     ),
 ]
 
+bench_group = Group(
+    name="bench",
+    help="Time operations, read training logs, compare measurements.",
+    default="run",
+)
 
-@command
+
+@command("bench run", example="bench run --target cpu --image torch --preset tiny")
 def bench(display: Display, cells: Chosen, *, json: Json = False, timed: Timed) -> None:
-    """Time operations inside each selected cell's image, as `nox -s bench` does.
+    """Time operations inside each selected cell's image.
 
-    The record goes to build/<cell>/bench-<target>.json; `compare` reads it.
+    The record is build/<cell>/bench-<target>.json; `bench compare` reads it.
     """
     from warpfront.bench.record_files import bench_document
     from warpfront.bench.records import Bench
@@ -67,49 +94,57 @@ def bench(display: Display, cells: Chosen, *, json: Json = False, timed: Timed) 
 class LogFacts:
     """Facts that a log lacks, from the command line."""
 
-    gpus: Annotated[int, Option("how many devices, if the log does not say")] = 0
-    nodes: Annotated[int, Option("how many machines")] = 0
-    sequence: Annotated[int, Option("tokens of a sample")] = 0
-    batch: Annotated[int, Option("samples of a step, of all devices")] = 0
-    parameters: Annotated[int, Option("parameters of the model")] = 0
-    model: Annotated[str, Option("the model's name")] = ""
-    precision: Annotated[str, Option("the number format: bfloat16, fp8, ...")] = ""
+    fact: Annotated[
+        tuple[str, ...],
+        "NAME=VALUE  gpus=8, nodes, sequence, batch, parameters, model, precision",
+    ] = ()
+    gpus: Annotated[int, Option("how many devices", hidden=True)] = 0
+    nodes: Annotated[int, Option("how many machines", hidden=True)] = 0
+    sequence: Annotated[int, Option("tokens of a sample", hidden=True)] = 0
+    batch: Annotated[int, Option("samples of a step, of all devices", hidden=True)] = 0
+    parameters: Annotated[int, Option("parameters of the model", hidden=True)] = 0
+    model: Annotated[str, Option("the model's name", hidden=True)] = ""
+    precision: Annotated[str, Option("the number format", hidden=True)] = ""
 
     def said(self) -> dict[str, object]:
         """Return the facts by the names of a run's fields."""
-        facts = {
-            "devices": self.gpus,
-            "nodes": self.nodes,
-            "sequence": self.sequence,
-            "global_batch": self.batch,
-            "parameters": self.parameters,
-            "model": self.model,
-            "precision": self.precision,
+        values: dict[str, object] = {
+            field.name: getattr(self, field.name)
+            for field in dataclasses.fields(self)
+            if field.name != "fact"
         }
+        for text in self.fact:
+            name, _, value = text.partition("=")
+            if name not in values:
+                raise InputError(f"--fact {text}: {nearest(name, values)}")
+            is_number = isinstance(values[name], int)
+            if is_number and not value.isdecimal():
+                raise InputError(f"--fact {text}: {value!r} is no number")
+            values[name] = int(value) if is_number else value
+        renamed = {"gpus": "devices", "batch": "global_batch"}
+        facts = {renamed.get(name, name): value for name, value in values.items()}
         if any(isinstance(value, int) and value < 0 for value in facts.values()):
-            raise InputError("what is given of a run has to be more than nothing")
+            raise InputError("a fact of a run is a number above zero")
         return {name: value for name, value in facts.items() if value}
 
 
-@command
+@command("bench read-log", formerly=("read-log",), example="bench read-log train.log --fact gpus=8")
 def read_log(
     display: Display,
-    file: Annotated[str, Option("a log, several with commas between them, a folder, a glob, or -")],
+    file: Annotated[str, "a log, several separated by commas, a folder, a glob, or -"],
     given: LogFacts,
     *,
     format: Annotated[  # noqa: A002 - the name of the option
-        str, Option("whose log it is, if it is not to be told by its lines")
+        str, "NAME  format of the log (default: by its lines)"
     ] = "auto",
-    out: Annotated[str, Option("also write the record to this file, as JSON")] = "",
+    out: Annotated[str, "FILE  also write the record, as JSON"] = "",
     json: Json = False,
-    seed_layout: Annotated[
-        str, Option("also write TensorPrimat's files, benchmark_{cuda,rocm}_*.json, to this folder")
-    ] = "",
-    perf_csv: Annotated[str, Option("also write madengine's perf.csv to this file")] = "",
+    seed_layout: Annotated[str, "also write TensorPrimat's benchmark_*.json to DIR"] = "",
+    perf_csv: Annotated[str, "also write madengine's perf.csv to FILE"] = "",
 ) -> None:
     """Read logs of trainings and serving benchmarks: steps, times, gaps.
 
-    Formats of 20 programs (docs/logs.md), packed or not. Needs no GPU.
+    Formats of 20 programs (warpfront docs logs). Needs no GPU.
     """
     from warpfront.bench.forms import run_text
     from warpfront.bench.record_files import run_document
@@ -139,27 +174,20 @@ class ComparisonOptions:
 
     metric: Annotated[
         str,
-        Option(
-            "step_seconds, tokens_per_second_per_device, samples_per_second or time_to_train "
-            "(what both have, if not given)"
-        ),
+        "NAME  step_seconds, tokens_per_second_per_device, ...",
     ] = ""
     allow: Annotated[
         tuple[str, ...],
-        Option("a difference that is accepted: precision, global_batch, ...; several times"),
+        "NAME  accept a difference: precision, ...; several times",
     ] = ()
-    noise: Annotated[
-        str, Option("a ratio this near to 1 is no difference (1%, of operations 3%)")
-    ] = _NO_NUMBER
-    max_slower: Annotated[
-        str, Option("fail if B is slower than A by more than this, 5% or 0.05, for certain")
-    ] = _NO_NUMBER
-    same_training: Annotated[
-        bool, Option("refuse sides whose losses differ, or of which one has none")
-    ] = False
-    by_pairs: Annotated[
-        bool, Option("compare runs in pairs: the first of A with the first of B, and so on")
-    ] = False
+    noise: Annotated[str, "SHARE  smallest ratio that is a difference (1%; operations 3%)"] = (
+        _NO_NUMBER
+    )
+    max_slower: Annotated[str, "SHARE  fail if NEW is slower by more than this: 5%, 0.05"] = (
+        _NO_NUMBER
+    )
+    same_training: Annotated[bool, "refuse sides whose losses differ, or are missing"] = False
+    by_pairs: Annotated[bool, "compare runs in pairs: first with first, and so on"] = False
 
     def terms(self) -> ComparisonTerms:
         from warpfront.bench.comparability import ALLOWABLE
@@ -201,27 +229,23 @@ class ComparisonForms:
     """Forms of a comparison's output."""
 
     json: Json = False
-    markdown: Annotated[str, Option("also write the comparison to this file, as Markdown")] = ""
-    out: Annotated[str, Option("also write the comparison to this file, as JSON")] = ""
-    charts: Annotated[
-        str, Option("also draw it into this folder, as SVG (needs `warpfront[charts]`)")
-    ] = ""
-    page: Annotated[str, Option("also write it to this file with its charts, as one HTML page")] = (
-        ""
-    )
+    markdown: Annotated[str, "FILE  also write Markdown"] = ""
+    out: Annotated[str, "FILE  also write JSON"] = ""
+    charts: Annotated[str, "DIR  also draw charts, as SVG"] = ""
+    page: Annotated[str, "FILE  also write an HTML page with charts"] = ""
 
 
-@command
+@command("bench compare", formerly=("compare",), example="bench compare amd.log nvidia.log")
 def compare(
     display: Display,
-    a: Annotated[str, Option("what was: logs or records, as for read-log")],
-    b: Annotated[str, Option("what is, held against A")],
+    a: Annotated[str, "BASELINE  logs or benchmark records, as for read-log"],
+    b: Annotated[str, "NEW  logs or records to compare with it"],
     asked: ComparisonOptions,
     shown: ComparisonForms,
     *,
     allow_undetermined: AllowUndetermined = False,
 ) -> None:
-    """Compare two measurements: a ratio, or no difference.
+    """Compare two measurements: a ratio with its interval, or no difference.
 
     Refuses unlike work, unless --allow names what differs. Never a winner.
     """
@@ -243,22 +267,18 @@ def compare(
         raise CommandFailedError("no charts: matplotlib is not installed", hint=hint)
 
 
-@command
+@command("bench watch", formerly=("nights",), example="bench watch nights.jsonl --add build")
 def nights(
     display: Display,
-    file: Annotated[str, Option("the nights so far, a line each; made by --add")],
+    file: Annotated[str, "history of nightly records, a line each; made by --add"],
     *,
-    add: Annotated[
-        str, Option("first add these records, build/*/bench-*.json: files, a folder, or a glob")
-    ] = "",
-    runner: Annotated[str, Option("the machine's name, where several have one device's")] = "",
-    max_slower: Annotated[
-        str, Option("fail if an operation became slower for good by more than this, 5% or 0.05")
-    ] = _NO_NUMBER,
+    add: Annotated[str, "PATHS  first add these records: files, folder or glob"] = "",
+    runner: Annotated[str, "NAME  name of the machine, if several have one device"] = "",
+    max_slower: Annotated[str, "SHARE  fail if an operation became slower by more"] = _NO_NUMBER,
     json: Json = False,
     allow_undetermined: AllowUndetermined = False,
 ) -> None:
-    """Say which operations took another time for good, over benches of many nights."""
+    """Find lasting performance changes in nightly benchmark history."""
     from warpfront.bench.nights import shifts_of, shifts_text, too_few_nights
     from warpfront.commands import measurements
 
@@ -280,20 +300,23 @@ def nights(
     )
 
 
-@command
+@command(
+    "bench compare-stacks",
+    formerly=("compare-stacks",),
+    hidden=True,
+    example="bench compare-stacks --folder output",
+)
 def compare_stacks(
     display: Display,
     asked: ComparisonOptions,
     shown: ComparisonForms,
     *,
-    folder: Annotated[
-        str, Option("TensorPrimat's folder of benchmark_{cuda,rocm}_*.json")
-    ] = "output",
+    folder: Annotated[str, "DIR  folder of benchmark_{cuda,rocm}_*.json"] = "output",
     allow_undetermined: AllowUndetermined = False,
 ) -> None:
-    """Compare what TensorPrimat left, model by model: CUDA against ROCm.
+    """Compare results of TensorPrimat, model by model: CUDA with ROCm.
 
-    The place of its compare_results.py.
+    Replaces its compare_results.py.
     """
     from warpfront.commands import measurements
 

@@ -1,37 +1,61 @@
-"""The task of the tables that plans go by."""
+"""The commands of the compat table."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Literal
 
 from warpfront.cli.display import Display
-from warpfront.cli.tasks.declaring import AllowUndetermined, Json, Option, command
+from warpfront.cli.tasks.declaring import (
+    AllowUndetermined,
+    DryRun,
+    Group,
+    Json,
+    command,
+)
 from warpfront.cli.tasks.showing import print_result, workspace_here
 
-if TYPE_CHECKING:
-    from warpfront.pipeline.workspace import Workspace
+compat_group = Group(
+    name="compat",
+    help="The table of wheels: compare with the indexes, or update.",
+    default="update --dry-run",
+)
+Mode = Literal["write", "check", "propose", "print"]
 
 
-@command
-def compat(
+@command("compat update", example="compat update")
+def update(
     display: Display,
     *,
     json: Json = False,
-    update: Annotated[bool, Option("write their contents")] = False,
-    check: Annotated[bool, Option("fail where the file is not current (for CI)")] = False,
-    propose: Annotated[
-        bool, Option("open a pull or merge request with their contents (in a job of CI)")
-    ] = False,
-    fits: Annotated[
-        str, Option("only say which releases of common packages accept this torch, as last read")
-    ] = "",
+    dry_run: DryRun = False,
     allow_undetermined: AllowUndetermined = False,
 ) -> None:
-    """Read the wheel indexes of the compat table and say what changed.
+    """Read the wheel indexes of the compat table, and write their contents.
 
     Reads pages and METADATA, never a whole wheel. An index that cannot be read
-    keeps what was written of it.
+    keeps its old contents.
     """
+    mode: Mode = "print" if dry_run else "write"
+    _read(display, mode, json=json, allow_undetermined=allow_undetermined)
+
+
+@command("compat check", example="compat check")
+def check(
+    display: Display, *, json: Json = False, allow_undetermined: AllowUndetermined = False
+) -> None:
+    """Fail if the wheel indexes have releases that the compat table lacks."""
+    _read(display, "check", json=json, allow_undetermined=allow_undetermined)
+
+
+@command("compat propose", example="compat propose", hidden=True)
+def propose(
+    display: Display, *, json: Json = False, allow_undetermined: AllowUndetermined = False
+) -> None:
+    """Open a pull or merge request with the contents, in a job of CI."""
+    _read(display, "propose", json=json, allow_undetermined=allow_undetermined)
+
+
+def _read(display: Display, mode: Mode, *, json: bool, allow_undetermined: bool) -> None:
     from warpfront.ci.forge_api import forge_api
     from warpfront.commands.compat_update import (
         propose_update,
@@ -47,9 +71,6 @@ def compat(
     from warpfront.wheels.site import site_when_needed
 
     workspace = workspace_here()
-    if fits:
-        _print_fitting(workspace, fits, json=json)
-        return
     root, cells = workspace.folders.root, workspace.matrix.cells
     index_update = read_indexes(
         packaged_rows(),
@@ -60,23 +81,14 @@ def compat(
         watch=display,
     )
     print_result(index_update, update_text(index_update), json=json)
-    if update:
+    if mode == "write":
         display.say("written" if write_contents(index_update, root) else "nothing changed")
-    elif check:
+    elif mode == "check":
         refuse_stale(index_update, root)
-    elif propose:
+    elif mode == "propose":
         display.say(propose_update(index_update, root, forge_api(environment())))
     require_determined(
         index_update.unread,
         allow_undetermined=allow_undetermined,
         hint="what was written of these indexes is as it was; run it where they answer",
     )
-
-
-def _print_fitting(workspace: Workspace, torch: str, *, json: bool) -> None:
-    from warpfront.matrix.compat import packaged_rows
-    from warpfront.matrix.index_evidence import fitting_packages
-
-    accepted = fitting_packages(packaged_rows(), workspace.material.compat.contents, torch)
-    lines = (f"{name} {version or 'none accepts it'}\n" for name, version in accepted.items())
-    print_result(accepted, "".join(lines), json=json)

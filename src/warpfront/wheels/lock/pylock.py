@@ -16,7 +16,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePath
 from typing import Any
 
-import tomli_w
 from packaging.pylock import (
     Package,
     PackageSdist,
@@ -32,15 +31,15 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 from packaging.version import Version
 
 from warpfront.errors import LockError
-from warpfront.matrix.cell import NO_VARIANT, Cell, Patch, Source, Variant, VariantRule
+from warpfront.matrix.cell import NO_VARIANT, Cell, Patch, Recipe, Source, Variant, VariantRule
 from warpfront.matrix.vendors import VENDORS
+from warpfront.system.toml import dump_toml
 from warpfront.wheels.lock.values import (
     LockedWheel,
     LockInputs,
     PatchedWheel,
     RelaxedPackage,
     UnbuiltWheel,
-    WheelBuild,
     WheelLock,
 )
 from warpfront.wheels.requirements import RequirementList
@@ -142,7 +141,7 @@ def dump_lock(lock: WheelLock) -> str:
             wheel = variants[package["name"]]
             package["wheels"][0]["path"] = wheel.filename
             package["variants-json"] = variant_document(wheel.variant)
-    return tomli_w.dumps(document)
+    return dump_toml(document)
 
 
 def read_lock(text: str, *, path: str) -> WheelLock:
@@ -427,7 +426,7 @@ def _unbuilt_document(wheel: UnbuiltWheel) -> dict[str, Any]:
     return {**{key: value for key, value in fields.items() if value}, "sha256": UNBUILT}
 
 
-def _build_document(build: WheelBuild) -> dict[str, Any]:
+def _build_document(build: Recipe) -> dict[str, Any]:
     every = {
         "tools": list(build.tools),
         "apt": list(build.apt),
@@ -541,12 +540,12 @@ def _read_relaxed(document: Mapping[str, Any], path: str) -> Iterator[RelaxedPac
         )
 
 
-def _read_builds(document: Mapping[str, Any], path: str) -> Iterator[WheelBuild]:
+def _read_builds(document: Mapping[str, Any], path: str) -> Iterator[Recipe]:
     tables = document.get("builds", {})
     if not isinstance(tables, Mapping):
         raise LockError(f"{path}: [tool.warpfront] builds is no table", hint=_RELOCK)
     for package, table in sorted(tables.items()):
-        yield WheelBuild(
+        yield Recipe(
             package=package,
             tools=_texts(table, "tools", path),
             apt=_texts(table, "apt", path),

@@ -154,17 +154,6 @@ class LockedWheel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class WheelBuild:
-    """The build of a wheel of a lock in a container, with exactly these `tools` and its recipe."""
-
-    package: str
-    tools: tuple[str, ...]
-    apt: tuple[str, ...] = ()
-    environment: tuple[tuple[str, str], ...] = ()
-    extensions: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class PatchedWheel:
     """A wheel of a lock changed by `patches`, in their order: from the `original` wheel, or, if
     that is None, from the sources that the wheel names.
@@ -209,7 +198,7 @@ class WheelLock:
     inputs_digest: str
     wheels: tuple[LockedWheel, ...]
     relaxed: tuple[RelaxedPackage, ...] = ()
-    builds: tuple[WheelBuild, ...] = ()
+    builds: tuple[Recipe, ...] = ()
     patched: tuple[PatchedWheel, ...] = ()
     unbuilt: tuple[UnbuiltWheel, ...] = ()
 

@@ -11,7 +11,7 @@ from typing import Protocol
 from packaging.pylock import Pylock
 
 from warpfront.matrix.cell import Patch, Pin, Recipe, Source
-from warpfront.wheels.lock.values import Distribution, LockedWheel, UnbuiltWheel, WheelBuild
+from warpfront.wheels.lock.values import Distribution, LockedWheel, UnbuiltWheel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,12 +139,10 @@ class WheelMaker(Protocol):
     A wheel that is not built yet is represented by its metadata alone and an `UnbuiltWheel`.
     """
 
-    def from_source(self, source: Source) -> tuple[LockedWheel, WheelBuild | UnbuiltWheel | None]:
+    def from_source(self, source: Source) -> tuple[LockedWheel, Recipe | UnbuiltWheel | None]:
         """Return the wheel of a folder or a commit, and how it was built if in a container."""
 
-    def from_sdist(
-        self, sdist: Sdist, recipe: Recipe
-    ) -> tuple[LockedWheel, WheelBuild | UnbuiltWheel]:
+    def from_sdist(self, sdist: Sdist, recipe: Recipe) -> tuple[LockedWheel, Recipe | UnbuiltWheel]:
         """Return the wheel of an index's source archive, built in a container."""
 
     def from_wheel(self, original: LockedWheel, patches: tuple[Patch, ...]) -> LockedWheel:

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-import tomli_w
 from packaging.pylock import Pylock, PylockValidationError
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -28,6 +27,7 @@ from warpfront.matrix.cell import Source
 from warpfront.system.process import DISK_FULL, Completed, Run
 from warpfront.system.progress import Line
 from warpfront.system.store import storing
+from warpfront.system.toml import dump_toml
 from warpfront.wheels.lock.values import Distribution, LockedWheel, LockInputs
 from warpfront.wheels.resolve.absences import explain_absences
 from warpfront.wheels.resolve.choice import WheelChoice, supported_tags, wheel_of
@@ -396,7 +396,7 @@ def _project(inputs: LockInputs, requirements: tuple[str, ...]) -> str:
             "dependencies": list(requirements),
         }
     }
-    return tomli_w.dumps(document)
+    return dump_toml(document)
 
 
 def _platform(inputs: LockInputs) -> str:

@@ -30,7 +30,6 @@ from warpfront.wheels.lock.values import (
     RelaxedPackage,
     UnbuiltWheel,
     UnmetDemand,
-    WheelBuild,
     WheelLock,
 )
 from warpfront.wheels.resolve.demands import (
@@ -122,7 +121,7 @@ class _Resolving:
     resolver: Resolver
     on_line: Line
     given: tuple[str, ...]
-    builds: tuple[WheelBuild, ...]
+    builds: tuple[Recipe, ...]
     patched: tuple[PatchedWheel, ...]
     unbuilt: tuple[UnbuiltWheel, ...] = ()
 
@@ -139,7 +138,7 @@ class _Resolving:
             more = more._with(self.resolver.give(wheel, source.extras), build)
         return more
 
-    def _with(self, given: str, build: WheelBuild | UnbuiltWheel | None) -> _Resolving:
+    def _with(self, given: str, build: Recipe | UnbuiltWheel | None) -> _Resolving:
         """Add a wheel by the requirement that asks for it, and how it was or is to be built."""
         if isinstance(build, UnbuiltWheel):
             return dataclasses.replace(

@@ -7,17 +7,29 @@ from functools import partial
 
 from warpfront_checks.cases.case import COMPLEX, INTEGERS
 from warpfront_checks.cases.catalogue.record import moved, rounded
-from warpfront_checks.cases.operation import Operation
+from warpfront_checks.cases.operation import FEW_CASES, Operation
 
 EACH = "m n | m | a k b | a b c d e | "
 TWO = "m n, m n | m, m | a k b, a k b | a k b, a 1 b | m n, n | m n, m 1 | m n,  | b c y x, c 1 1"
 NUMBERS = ("eighths", "normal", "non-finite", "zeros")
 # By library documentation fewer than 16 units in the last place.
 _function = partial(
-    rounded, values=NUMBERS, ulps=16.0, roundings=16.0, walk=0.0, least=1.0, out=True, in_place=True
+    rounded,
+    cases=FEW_CASES,
+    values=NUMBERS,
+    ulps=16.0,
+    roundings=16.0,
+    walk=0.0,
+    least=1.0,
+    out=True,
+    in_place=True,
 )
 _choice = partial(
-    moved, values=("eighths", "non-finite", "zeros", "equal"), out=True, in_place=True
+    moved,
+    cases=FEW_CASES,
+    values=("eighths", "non-finite", "zeros", "equal"),
+    out=True,
+    in_place=True,
 )
 POSITIVE = "{x}.abs() + 0.5"
 
@@ -66,7 +78,13 @@ COMPARED = "eq ne lt le gt ge logical_and logical_or logical_xor"
 CHOSEN = "maximum minimum fmax fmin"
 INTEGERS_OF_TWO = "bitwise_and bitwise_or bitwise_xor"
 _integer = partial(
-    moved, shapes=TWO, backward=False, values=("small",), floats=False, kinds=INTEGERS
+    moved,
+    cases=FEW_CASES,
+    shapes=TWO,
+    backward=False,
+    values=("small",),
+    floats=False,
+    kinds=INTEGERS,
 )
 # Two operands: of another shape each, and of numbers away from the discontinuities.
 # A broadcast operand has a sum as its gradient.
@@ -128,6 +146,14 @@ BINARY = (
     _of_two(
         "rsub", "torch.rsub(a, 3, alpha={alpha})", EACH, alpha=(1, -2.5), in_place=False, out=False
     ),
+    _of_two(
+        "pow of a number",
+        "torch.pow(a, {power})",
+        EACH,
+        power=(0, 1, 2, 3, 4),
+        values=("eighths", "normal"),
+        least=8.0,
+    ),
     _of_two("hypot", "torch.hypot(a, b)", TWO, fit=POSITIVE, values=("eighths", "normal")),
     *(
         _of_two(n, f"torch.{n}(a, b)", TWO, fit=POSITIVE, values=("eighths", "normal"))
@@ -152,7 +178,7 @@ BINARY = (
             n,
             f"torch.{n}(a, b.abs() + 1)",
             TWO,
-            values=("small", "equal"),
+            values=("small", "equal", "wide"),
             backward=False,
         )
         for n in ("fmod", "remainder", "floor_divide")
@@ -212,6 +238,7 @@ _ACTIVE: Mapping[str, Mapping[str, tuple[object, ...]]] = {
     "softsign": {},
     "tanhshrink": {},
 }
+PASSING = {"relu", "relu6", "hardtanh", "threshold"}
 KINKED = {"relu", "relu6", "hardtanh", "threshold", "hardshrink", "softshrink", "hardsigmoid"}
 _activation = partial(
     rounded,
@@ -228,7 +255,9 @@ ACTIVATIONS = (
             + "".join(f", {key}={{{key}}}" for key in options)
             + ")",
             # At a kink rounding in 16 bits decides on which side a number is.
-            values=("eighths", "zeros") if name in KINKED else ("normal", "eighths", "zeros"),
+            values=("eighths", "zeros", *["non-finite"] * (name in PASSING))
+            if name in KINKED
+            else ("normal", "eighths", "zeros"),
             doubles=name not in {"hardsigmoid", "hardswish"},
             **options,
         )
@@ -305,7 +334,7 @@ COMPLEX_CALLS = (
     _complex("complex where", "torch.where(a.real > 0, a, b)", "m n, m n", out=False),
     *(
         _far(f"complex {n}, far", f"torch.{n}(a)", EACH, floats=False, kinds=tuple(COMPLEX))
-        for n in ("abs", "angle", "sqrt")
+        for n in ("abs", "angle")
     ),
 )
 CAST = tuple(

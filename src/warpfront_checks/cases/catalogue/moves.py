@@ -217,11 +217,9 @@ INDEXED: tuple[Operation, ...] = (
     *(
         exact(
             f"embedding_bag, {mode}",
-            f"F.embedding_bag(b, a, mode={mode!r}, padding_idx={{padding}},"
-            " scale_grad_by_freq={scaled})",
+            f"F.embedding_bag(b, a, mode={mode!r}, padding_idx={{padding}})",
             "k d, @k n m",
             padding=(None, 1),
-            scaled=(False, True) if mode == "sum" else (False,),
             values=("small", "few") if mode != "max" else ("distinct",),
             halves=False,
             ulps=4.0,

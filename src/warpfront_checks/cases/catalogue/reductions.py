@@ -33,6 +33,7 @@ _boolean = partial(
     kinds=("int64", "int32", "int16", "int8", "bool"),
 )
 LOGITS = ("quarters", "normal", "equal", "large", "masked", "shifted")
+HIGH = ("quarters", "normal", "equal", "high")
 WITH_NAN = ("distinct", "non-finite")
 _square = "{x}.abs() + 0.125"
 REDUCTIONS: tuple[Operation, ...] = (
@@ -51,7 +52,7 @@ REDUCTIONS: tuple[Operation, ...] = (
     _sum("count_nonzero", "torch.count_nonzero(a, {dim})", dim=DIM, backward=False),
     _sum("trace", "torch.trace(a)", "m n"),
     _nearly("mean", "torch.mean(a, {dim}, keepdim={keepdim})", out=True, least=0.0, **KEPT),
-    _nearly("mean of all", "torch.mean(a)", least=0.0, total=True),
+    _nearly("mean of all", "torch.mean(a)", values=HIGH, least=0.0),
     # Each factor is a float32, and each product rounds once: half an eps a factor.
     _nearly(
         "prod",
@@ -67,7 +68,6 @@ REDUCTIONS: tuple[Operation, ...] = (
         values=("quarters",),
         walk=0.5,
         halves=False,
-        total=True,
     ),
     moved(
         "prod of integers",
@@ -143,7 +143,13 @@ REDUCTIONS: tuple[Operation, ...] = (
         backward=False,
         out=True,
     ),
-    _nearly("norm of 2", "torch.linalg.vector_norm(a, 2, {dim})", dim=(0, -1, None), fit=_square),
+    _nearly(
+        "norm of 2",
+        "torch.linalg.vector_norm(a, 2, {dim})",
+        dim=(0, -1, None),
+        fit=_square,
+        values=HIGH,
+    ),
     _nearly(
         "renorm",
         "torch.renorm(a, {p}, {dim}, 1.5)",
@@ -248,6 +254,7 @@ REDUCTIONS: tuple[Operation, ...] = (
         dim=DIM,
         down=(False, True),
         backward=False,
+        values=("distinct", "small", "equal"),
     ),
     _order(
         "argsort", "torch.argsort(a, {dim}, {down})", dim=DIM, down=(False, True), backward=False
@@ -268,6 +275,7 @@ REDUCTIONS: tuple[Operation, ...] = (
             largest=(True, False),
             count=(1, 3, 40, 1100),
             backward=not place,
+            values=("distinct",) if place else WITH_NAN,
         )
         for place, part in enumerate(("values", "indices"))
     ),
@@ -416,7 +424,6 @@ REDUCTIONS: tuple[Operation, ...] = (
         "m n | b m n",
         ord=("fro", 1, -1, math.inf),
         backward=False,
-        total=True,
     ),
     rounded("diff", "torch.diff(a, dim={dim})", LINES, dim=DIM, walk=0.0),
 )

@@ -1,0 +1,384 @@
+"""`warpfront GROUP COMMAND`: Click's commands from the declared ones.
+
+Click reads words, completes them in shells and names what is near to an unknown one; the help, the
+exit codes and the old words of a command are here.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from warpfront import __version__
+from warpfront.cli.display import Volume
+from warpfront.cli.job_output import job_output, shown
+from warpfront.cli.loading import MODULES, declared_in, installed_modules, modules_naming
+from warpfront.cli.tasks.declaring import COMMON, REQUIRED, Command, Ended, Group, Option
+from warpfront.errors import INTERRUPTED_EXIT_CODE, UNREAD_EXIT_CODE
+from warpfront.matrix.nearest import nearest
+
+WIDTH = 80
+# In the order of the way of an image; `--help` lists them first.
+PATH = (
+    "init",
+    "add",
+    "plan",
+    "lock",
+    "build-wheels",
+    "render",
+    "build",
+    "verify",
+    "publish",
+    "report",
+)
+OLD = "__old"  # ends the name of a parameter that is an old spelling of another
+
+
+def _note(old: str, new: str) -> None:
+    print(f"note: `{old}` is `{new}` now; the next release drops the old form", file=sys.stderr)
+
+
+def _parameters(declared: Command) -> Iterator[click.Parameter]:
+    for name, (default, option) in declared.each.items():
+        dashed = f"--{name.strip('_').replace('_', '-')}"
+        metavar = option.metavar(name)
+        if default is REQUIRED or option.place:
+            yield click.Argument([name], required=False, metavar=metavar, shell_complete=_files)
+            dashes = [dashed, f"{name}{OLD}", *([f"-{name}"] if len(name) == 1 else [])]
+            yield click.Option(dashes, hidden=True, metavar=metavar)
+            continue
+        yield click.Option(
+            [
+                name,
+                *([f"-{option.short}"] if option.short else []),
+                dashed,
+                *(f"--{old}" for old in option.formerly),
+            ],
+            help=option.help,
+            hidden=option.hidden,
+            metavar=None if isinstance(default, bool) else metavar,
+            multiple=default == (),
+            is_flag=isinstance(default, bool),
+            shell_complete=functools.partial(_complete, name, option.choices),
+        )
+
+
+def _everywhere() -> list[click.Parameter]:
+    """Return the options of every command and of the program itself."""
+
+    def change_folder(_ctx: click.Context, _parameter: click.Parameter, folder: str | None) -> None:
+        if folder:
+            os.chdir(folder)
+
+    def set_volume(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:  # noqa: FBT001
+        if value:
+            ctx.find_root().meta["volume"] = Volume(parameter.name)
+
+    folder = click.Path(exists=True, file_okay=False)
+    return [
+        click.Option(
+            ["-C", "--project"],
+            type=folder,
+            callback=change_folder,
+            is_eager=True,
+            metavar="DIR",
+            help="start in DIR; matrix.yaml is there or above",
+            expose_value=False,
+        ),
+        click.Option(
+            ["-q", "--quiet"],
+            is_flag=True,
+            callback=set_volume,
+            help="print no progress",
+            expose_value=False,
+        ),
+        click.Option(
+            ["-v", "--verbose"],
+            is_flag=True,
+            callback=set_volume,
+            help="print every line of the programs that run",
+            expose_value=False,
+        ),
+    ]
+
+
+def _files(_ctx: click.Context, _parameter: click.Parameter, word: str) -> list[CompletionItem]:
+    return [CompletionItem(word, type="file")]
+
+
+def _complete(
+    name: str, choices: tuple[str, ...], _ctx: click.Context, _parameter: click.Parameter, word: str
+) -> list[CompletionItem]:
+    """Return an option's choices, or its values in the matrix here if it selects cells."""
+    from warpfront.errors import WarpfrontError  # noqa: PLC0415 - only a shell needs it
+    from warpfront.matrix.selection import values_of  # noqa: PLC0415
+    from warpfront.pipeline.workspace import find_workspace  # noqa: PLC0415
+
+    values: Iterable[str] = choices
+    if name in {"target", "vendor", "image", "only"}:
+        try:
+            cells = find_workspace(Path.cwd()).matrix.cells
+        except WarpfrontError:
+            return []
+        values = dict.fromkeys(value for cell in cells for value in values_of(cell, name))
+    elif not choices:
+        return [CompletionItem(word, type="file")]
+    return [CompletionItem(value) for value in values if value.startswith(word)]
+
+
+class _Leaf(click.Command):
+    """A declared command."""
+
+    def __init__(self, declared: Command) -> None:
+        super().__init__(
+            name=declared.words[-1],
+            params=[*_parameters(declared), *_everywhere()],
+            callback=self._run,
+            help=declared.body.__doc__,
+            hidden=declared.hidden,
+            context_settings={"help_option_names": ["-h", "--help"]},
+        )
+        self.declared = declared
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the words, and print a note for each old one."""
+        for name, (default, option) in self.declared.each.items():
+            dashed = f"--{name.strip('_').replace('_', '-')}"
+            is_word = default is REQUIRED or option.place
+            for old in [dashed] if is_word else [f"--{old}" for old in option.formerly]:
+                if any(word.partition("=")[0] in {old, f"-{name}"} for word in args):
+                    _note(old, (option.metavar(name)) if is_word else dashed)
+        return super().parse_args(ctx, args)
+
+    def _run(self, **values: Any) -> None:
+        given = {name: value for name, value in values.items() if value not in (None, False, ())}
+        for name in [name for name in given if name.endswith(OLD)]:
+            given.setdefault(name.removesuffix(OLD), given.pop(name))
+        for name, (default, option) in self.declared.each.items():
+            if default is REQUIRED and name not in given:
+                raise click.UsageError(f"{option.metavar(name)} is missing")
+        volume = click.get_current_context().find_root().meta.get("volume", Volume.NORMAL)
+        self.declared.run(given, volume)
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write an example, the sentences, the words and options, and the common ones' names."""
+        if self.declared.example:
+            formatter.write(f"$ warpfront {self.declared.example}\n\n")
+        formatter.write(f"{_cleaned(self.help)}\n\n")
+        each = self.declared.each
+        words = " ".join(
+            f"{o.metavar(n)}" if default is REQUIRED else f"[{o.metavar(n)}]"
+            for n, (default, o) in each.items()
+            if default is REQUIRED or o.place
+        )
+        usage = f"{ctx.command_path} {words}".strip()
+        formatter.write(f"usage: {usage} [OPTIONS]\n")
+        rows = [
+            (o.metavar(n), o.help)
+            for n, (default, o) in each.items()
+            if default is REQUIRED or o.place
+        ]
+        rows += [
+            (_names_of(name, default, option), option.help)
+            for name, (default, option) in each.items()
+            if not (default is REQUIRED or option.place or option.hidden)
+            and COMMON.get(name) is not option
+        ]
+        if rows:
+            formatter.write("\n")
+            formatter.write_dl(rows, col_max=26)
+        shared = [_dashed(n) for n, (_, o) in each.items() if COMMON.get(n) is o]
+        if shared:
+            formatter.write("\n")
+            formatter.write_text(f"common options (warpfront docs options): {' '.join(shared)}")
+
+
+def _cleaned(text: str | None) -> str:
+    from inspect import cleandoc  # noqa: PLC0415 - only help needs it
+
+    return cleandoc(text or "")
+
+
+def _dashed(name: str) -> str:
+    return f"--{name.strip('_').replace('_', '-')}"
+
+
+def _names_of(name: str, default: Any, option: Option) -> str:
+    metavar = "" if isinstance(default, bool) else f" {option.metavar(name)}"
+    short = f"-{option.short}, " if option.short else ""
+    return f"{short}{_dashed(name)}{metavar}"
+
+
+class _Family(click.Group):
+    """The commands of a group."""
+
+    def __init__(self, group: Group, members: list[Command]) -> None:
+        super().__init__(
+            name=group.name,
+            help=group.help,
+            commands={one.words[-1]: _Leaf(one) for one in members},
+            params=_everywhere(),
+            no_args_is_help=not group.default,
+            context_settings={"help_option_names": ["-h", "--help"]},
+        )
+        self.declared = group
+        self.verbs = {one.words[1]: one.words[1] for one in members} | {
+            old.partition("--")[2]: one.words[1]
+            for one in members
+            for old in one.formerly
+            if "--" in old
+        }
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, args if ctx.resilient_parsing else self._current(args))
+
+    def _current(self, args: list[str]) -> list[str]:
+        """Return the words with a verb that was written as an option, as the command that it is."""
+        if args and not args[0].startswith("-"):
+            return args
+        for place, word in enumerate(args):
+            name, _, value = word.removeprefix("--").partition("=")
+            if word.startswith("--") and name in self.verbs:
+                verb = self.verbs[name]
+                _note(f"{self.name} --{name}", f"{self.name} {verb}")
+                return [verb, *args[:place], *([value] if value else []), *args[place + 1 :]]
+        if {"-h", "--help"} & set(args) or not self.declared.default:
+            return args
+        return [*self.declared.default.split(), *args]
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        formatter.write(f"{_cleaned(self.help)}\n\nusage: {ctx.command_path} COMMAND [OPTIONS]\n\n")
+        formatter.write_dl(_summaries(self.commands.values()), col_max=26)
+
+
+def _summaries(commands: Any) -> list[tuple[str, str]]:
+    shown_ones = [one for one in commands if not one.hidden]
+    return [(one.name, _cleaned(one.help).partition("\n\n")[0]) for one in shown_ones]
+
+
+class Program(click.Group):
+    """`warpfront`: it imports the modules of the commands that the words name."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            name="warpfront",
+            params=[*_everywhere(), _version()],
+            context_settings={
+                "help_option_names": ["-h", "--help"],
+                "max_content_width": WIDTH,
+            },
+        )
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        del ctx
+        every = declared_in((*MODULES, *installed_modules()))
+        names = {v.name if isinstance(v, Group) else v.words[0]: None for v in every}
+        return sorted(names, key=lambda name: PATH.index(name) if name in PATH else 99)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        del ctx
+        declared = tuple(declared_in(modules_naming({cmd_name})))
+        commands = [one for one in declared if isinstance(one, Command)]
+        for value in declared:
+            if isinstance(value, Group) and value.name == cmd_name:
+                return _Family(value, [one for one in commands if one.words[0] == cmd_name])
+        for one in commands:
+            if one.words == (cmd_name,):
+                return _Leaf(one)
+        old = (_Leaf(one) for one in commands if cmd_name in one.formerly)
+        return next(old, None)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command. Raise `UsageError` with the nearest for an unknown one."""
+        found = self.get_command(ctx, args[0])
+        if found is None and not ctx.resilient_parsing:
+            hint = nearest(args[0], self.list_commands(ctx))
+            raise click.UsageError(f"there is no command {args[0]!r}: {hint}", ctx)
+        if isinstance(found, _Leaf) and args[0] in found.declared.formerly:
+            _note(args[0], " ".join(found.declared.words))
+        return args[0], found, args[1:]
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        commands = [self.get_command(ctx, name) for name in self.list_commands(ctx)]
+        groups = [one for one in commands if isinstance(one, _Family)]
+        formatter.write(
+            "$ warpfront plan\n\nBuild, verify and publish GPU images for PyTorch from one "
+            "matrix.yaml.\n\nusage: warpfront [GROUP] COMMAND [ARGS]\n"
+        )
+        sections = (
+            ("From a matrix to a published image", [c for c in commands if c and c.name in PATH]),
+            ("Groups", groups),
+            ("More", [c for c in commands if c not in groups and c and c.name not in PATH]),
+        )
+        for title, members in sections:
+            formatter.write(f"\n{title}:\n")
+            formatter.indent()
+            formatter.write_dl(_summaries(members), col_max=26)
+            formatter.dedent()
+        formatter.write("\noptions of every command: warpfront docs options\n")
+
+
+def common_options() -> str:
+    """Return the options that many commands have, as help lists them."""
+    formatter = click.HelpFormatter(width=WIDTH)
+    rows = [
+        (_names_of(name, name in _FLAGS or "", option), option.help)
+        for name, option in COMMON.items()
+    ]
+    own = [p for p in _everywhere() if isinstance(p, click.Option)]
+    rows += [(", ".join(p.opts) + (" DIR" if p.metavar else ""), p.help or "") for p in own]
+    formatter.write_dl([*rows, ("-h, --help", "print the help of a command")], col_max=26)
+    return formatter.getvalue()
+
+
+_FLAGS = {"json", "dry_run", "locked", "allow_undetermined"}
+
+
+def _version() -> click.Option:
+    def show(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:  # noqa: FBT001
+        if value:
+            click.echo(f"warpfront {__version__}")
+            ctx.exit()
+
+    return click.Option(
+        ["--version"], is_flag=True, expose_value=False, is_eager=True, callback=show
+    )
+
+
+def run(words: list[str]) -> int:
+    """Run a command line, without the program's name; its exit code."""
+    cut = words.index("--") if "--" in words else len(words)
+    try:
+        ended = Program().main(words[:cut], prog_name="warpfront", standalone_mode=False)
+        sys.stdout.flush()
+        return ended if isinstance(ended, int) else 0
+    except click.UsageError as error:
+        where = error.ctx.command_path if error.ctx else "warpfront"
+        text = f"error: {error.format_message()}\nhint: `{where} --help`"
+        print(shown(text), file=sys.stderr)
+        return error.exit_code
+    except click.Abort:
+        return INTERRUPTED_EXIT_CODE
+    except Ended as ended:
+        if ended.message:
+            print(ended.message, file=sys.stderr)
+        return int(str(ended.code))
+    except BrokenPipeError:
+        # `--help | head`: the interpreter flushes the rest again when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return UNREAD_EXIT_CODE
+
+
+def main() -> None:
+    with job_output():
+        code = run(sys.argv[1:])
+    raise SystemExit(code)
