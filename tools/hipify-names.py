@@ -53,7 +53,9 @@ def of_perl(text: str) -> tuple[dict[str, str], list[str]]:
 
 def of_torch(tree: ast.Module) -> Iterator[tuple[str, str]]:
     for node in ast.walk(tree):
-        pairs = zip(node.keys, node.values, strict=True) if isinstance(node, ast.Dict) else ()
+        pairs: list[tuple[ast.expr | None, ast.expr]] = []
+        if isinstance(node, ast.Dict):
+            pairs = list(zip(node.keys, node.values, strict=True))
         if isinstance(node, ast.Tuple) and len(node.elts) == 2:
             pairs = [(node.elts[0], node.elts[1])]
         for key, value in pairs:

@@ -1,5 +1,5 @@
 """verify an image of no cell of this matrix: pulled by digest, and checked for its own claims.
-Results are below build/strangers/, apart from any cell's.
+Results are below build/external/, apart from any cell's.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from warpfront.verify.results import Verification
 from warpfront.wheels.site import site_when_needed
 from warpfront_checks.check_options import SESSIONS, CheckOptions
 
-FOLDER = "strangers"
+FOLDER = "external"
 
 
 def verify_external_image(

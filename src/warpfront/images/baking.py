@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from time import monotonic
 
@@ -21,19 +21,12 @@ from warpfront.images.bake import (
     proxy_script,
 )
 from warpfront.images.budgets import within_budget
-from warpfront.images.built import BuiltImage, ResolvedBase
+from warpfront.images.built import BuiltImage
 from warpfront.images.engine import Engine, StoredImage
-from warpfront.images.engine.bases import resolve_base
 from warpfront.images.engine.buildx import Baked, BakeRequest, BuildStep, bake, local_context
 from warpfront.images.labels import CONTENT_HASH, image_labels
 from warpfront.images.plan import CONTENT
-from warpfront.images.preparing import (
-    Prepared,
-    images_by_content,
-    prepare_cells,
-    unrunnable,
-)
-from warpfront.images.registry_ping import registry_reachable
+from warpfront.images.preparing import Prepared, prepare_build
 from warpfront.images.sealed import is_sealed, write_manifest
 from warpfront.images.tools import CellInputs, Tools
 from warpfront.matrix.cell import BaseSource, Cell
@@ -45,7 +38,7 @@ from warpfront.system.foreign import remove_tree
 from warpfront.system.invocation import read_invocation
 from warpfront.system.process import environment, run
 from warpfront.system.progress import Watch
-from warpfront.system.provenance import fixed_moment, read_provenance
+from warpfront.system.provenance import read_provenance
 from warpfront.system.store import Store, place_program, remove_other, write_json
 from warpfront.wheels.sources import Site
 from warpfront.wheels.store.checked_wheels import check_wheels
@@ -77,17 +70,11 @@ def build_cells(
 
     `layers`: compose images from one layer per wheel, if the engine keeps layers.
     """
-    cells, locks, material = inputs.cells, inputs.locks, inputs.material
+    cells, locks = inputs.cells, inputs.locks
     engine, folders = tools.engine, tools.folders
-    results = dict[str, Built](unrunnable(cells, engine))
-    bases = _resolve_bases(
-        [cell for cell in cells if cell.id not in results], engine, folders.cache, watch
-    )
-    usable = _with_usable_base(cells, bases, results)
-    resolved = {name: base for name, base in bases.items() if isinstance(base, ResolvedBase)}
-    images = images_by_content(inputs.matrix.repositories, engine, created=fixed_moment())
+    results: dict[str, Built] = {}
     to_build = []
-    prepared = prepare_cells(usable, locks, resolved, images, material)
+    prepared = prepare_build(inputs, tools, watch)
     for cell_id, item in prepared.items():
         if not isinstance(item, Prepared):
             results[cell_id] = item
@@ -106,43 +93,6 @@ def build_cells(
                 folders.store.save(cell_id, CONTENT, item.record)
         folders.store.save(cell_id, "build", results[cell_id])
     return results
-
-
-def _resolve_bases(
-    cells: Iterable[Cell], engine: Engine, cache: Path, watch: Watch
-) -> Mapping[str, ResolvedBase | Blocked | Failed]:
-    first = {cell.base.name: cell for cell in cells if cell.parent is None}
-    return {
-        name: attempt(
-            cell.id,
-            "build",
-            resolve_base,
-            cell.base,
-            engine,
-            registry_reachable=registry_reachable,
-            cache=cache,
-            on_line=watch.say,
-        )
-        for name, cell in first.items()
-    }
-
-
-def _with_usable_base(
-    cells: Iterable[Cell],
-    bases: Mapping[str, ResolvedBase | Blocked | Failed],
-    results: dict[str, Built],
-) -> tuple[Cell, ...]:
-    """Return the cells with a usable base; the reasons for the others are added to `results`."""
-    usable = []
-    for cell in cells:
-        if cell.id in results:
-            continue
-        base = results.get(cell.parent) if cell.parent else bases[cell.base.name]
-        if isinstance(base, Blocked | Failed):
-            results[cell.id] = dataclasses.replace(base, cell_id=cell.id)
-        else:
-            usable.append(cell)
-    return tuple(usable)
 
 
 def _reused(item: Prepared, image: StoredImage, store: Store, engine: Engine) -> BuiltImage:

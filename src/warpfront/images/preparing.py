@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from warpfront.errors import BlockedError, RenderError
 from warpfront.images.built import RenderedImage, ResolvedBase
 from warpfront.images.engine import Engine, StoredImage
-from warpfront.images.engine.bases import find_base
+from warpfront.images.engine.bases import find_base, resolve_base
 from warpfront.images.labels import CONTENT_HASH, CREATED
 from warpfront.images.material import Material
 from warpfront.images.plan import ContentRecord, content_hash, content_record
@@ -18,11 +19,16 @@ from warpfront.images.protection import guard_files, guard_policy, relaxed_files
 from warpfront.images.registry_ping import registry_reachable
 from warpfront.images.render import ContextParts, context_parts, rendered_image
 from warpfront.images.template_process import Rendered, RenderRequest, render_templates
+from warpfront.images.tools import CellInputs, Tools
 from warpfront.matrix.cell import Cell
 from warpfront.step_results import Blocked, Failed, StepName
 from warpfront.system.attempt import attempt
+from warpfront.system.progress import Watch
+from warpfront.system.provenance import fixed_moment
 from warpfront.wheels.lock.values import WheelLock
 from warpfront.wheels.uv_program import uv_version
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,11 +57,11 @@ def render_cells(
         parent = by_id[cell.parent] if cell.parent else None
         parent_lock = locks[cell.parent] if cell.parent else None
         lock = locks[cell.id]
-        guard = (
-            relaxed_files(lock, parent_lock)
-            if parent_lock
-            else guard_files(guard_policy(cell, lock, material.compat), material.guard)
-        )
+        if parent_lock:
+            guard = relaxed_files(lock, parent_lock)
+        else:
+            policy = guard_policy(cell, lock, material.compat)
+            guard = guard_files(policy, material.guard)
         return context_parts(cell, lock, parent=parent, parent_lock=parent_lock, guard=guard)
 
     def finished(parts: ContextParts, text: Rendered) -> RenderedImage:
@@ -156,27 +162,51 @@ def unrunnable(
     }
 
 
+def prepare_build(
+    inputs: CellInputs, tools: Tools, watch: Watch
+) -> Mapping[str, Prepared | Blocked | Failed]:
+    """Return what each cell is built from, its base included, which is pulled or made."""
+    engine, cache = tools.engine, tools.folders.cache
+    results: dict[str, Prepared | Blocked | Failed] = dict(unrunnable(inputs.cells, engine))
+    runnable = tuple(cell for cell in inputs.cells if cell.id not in results)
+    bases = _bases(runnable, resolve_base, engine, cache, on_line=watch.say)
+    usable = []
+    for cell in runnable:
+        base = bases[cell.base.name] if cell.parent is None else results.get(cell.parent)
+        if isinstance(base, Blocked | Failed):
+            results[cell.id] = dataclasses.replace(base, cell_id=cell.id)
+        else:
+            usable.append(cell)
+    resolved = {name: base for name, base in bases.items() if isinstance(base, ResolvedBase)}
+    images = images_by_content(inputs.matrix.repositories, engine, created=fixed_moment())
+    prepared = prepare_cells(usable, inputs.locks, resolved, images, inputs.material)
+    return {**results, **prepared}
+
+
 def find_bases(
     cells: Iterable[Cell], engine: Engine, cache: Path
-) -> Mapping[str, ResolvedBase | Blocked | None]:
+) -> Mapping[str, ResolvedBase | Blocked | Failed | None]:
     """Each base as it would be used, without pulling or making one; None = it
     would be bootstrapped.
     """
+    return _bases(cells, find_base, engine, cache)
+
+
+def _bases(
+    cells: Iterable[Cell], act: Callable[..., T], engine: Engine, cache: Path, **options: object
+) -> Mapping[str, T | Blocked | Failed]:
+    """Return each base by name, as `act` finds it or makes it."""
+    first = {cell.base.name: cell for cell in cells if cell.parent is None}
     return {
-        cell.base.name: _found(cell, engine, cache)
-        for cell in {cell.base.name: cell for cell in cells if cell.parent is None}.values()
+        name: attempt(
+            cell.id,
+            "build",
+            act,
+            cell.base,
+            engine,
+            registry_reachable=registry_reachable,
+            cache=cache,
+            **options,
+        )
+        for name, cell in first.items()
     }
-
-
-def _found(cell: Cell, engine: Engine, cache: Path) -> ResolvedBase | Blocked | None:
-    result = attempt(
-        cell.id,
-        "build",
-        find_base,
-        cell.base,
-        engine,
-        registry_reachable=registry_reachable,
-        cache=cache,
-    )
-    assert not isinstance(result, Failed)
-    return result

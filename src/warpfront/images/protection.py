@@ -35,23 +35,23 @@ def guard_policy(cell: Cell, lock: WheelLock, compat: Compat) -> Policy:
     """
     vendor = VENDORS[cell.vendor]
     toolkit = vendor.toolkit or vendor.device
-    if vendor.torch_from == "base":
-        patterns = stack_patterns(toolkit)
-        packages = sentinels(toolkit, ())
-        return Policy(cell=cell.id, title="", adopt=patterns, sentinels=packages)
     patterns = (*vendor.protected, *vendor.libraries)
     protected = {
         wheel.name: wheel.version
         for wheel in lock.wheels
         if any(fnmatchcase(wheel.name, pattern) for pattern in patterns)
     }
+    companions = _absent_companions(cell, protected, compat)
+    if vendor.torch_from == "base":
+        adopted, packages = stack_patterns(toolkit), sentinels(toolkit, ())
+        return Policy(cell=cell.id, title="", adopt=adopted, sentinels=packages)
     return Policy(
         cell=cell.id,
         # The id names the image; a title in here would make every image anew with its text.
         title="",
         index=cell.index.url if cell.index else "",
         protected=protected,
-        companions=_absent_companions(cell, protected, compat),
+        companions=companions,
         sentinels=sentinels(toolkit, protected),
         shims=triton_shims(protected),
         relaxed=relaxed_reasons(lock),

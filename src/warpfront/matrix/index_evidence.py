@@ -121,9 +121,7 @@ def names_by_url(table: Table) -> Mapping[str, tuple[str, ...]]:
 
 
 def wanted_releases(table: Table, name: str, versions: Collection[Version]) -> frozenset[Version]:
-    """Return the releases that belong into the contents: final ones, not older than the table's
-    oldest.
-    """
+    """Return the final releases that are not older than the table's oldest."""
     final = [version for version in versions if not version.is_prerelease]
     oldest = min(table.releases, key=lambda release: Version(release.torch))
     lowest = {

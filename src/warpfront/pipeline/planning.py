@@ -84,7 +84,7 @@ def plan(workspace: Workspace, selection: Selection, watch: Watch) -> tuple[Plan
 
 def _say_ages_of_bases(
     cells: Iterable[Cell],
-    bases_by_name: Mapping[str, ResolvedBase | Blocked | None],
+    bases_by_name: Mapping[str, ResolvedBase | Blocked | Failed | None],
     engine: Engine,
     maintenance: Maintenance,
     watch: Watch,
@@ -111,14 +111,16 @@ def _engine_if_any(watch: Watch) -> Engine | None:
 def _prepared(
     cells: Iterable[Cell],
     locks: Mapping[str, WheelLock],
-    bases: Mapping[str, ResolvedBase | Blocked | None],
+    bases: Mapping[str, ResolvedBase | Blocked | Failed | None],
     images: Mapping[str, StoredImage],
     material: Material,
 ) -> tuple[dict[str, Blocked], _Items]:
     """Return the cells whose base is not available, and the others, ready to build or to reuse."""
     cells = tuple(cells)
     blocked = {
-        cell.id: base for cell in cells if isinstance(base := bases.get(cell.base.name), Blocked)
+        cell.id: Blocked(cell_id=base.cell_id, step="build", reason=base.reason, hint=base.hint)
+        for cell in cells
+        if isinstance(base := bases.get(cell.base.name), Blocked | Failed)
     }
     resolved = {name: base for name, base in bases.items() if isinstance(base, ResolvedBase)}
     usable = [cell for cell in cells if cell.base.name in resolved]

@@ -87,7 +87,7 @@ def _job(
     flags = scan.project.product.flags
     return {
         "flags": {unit: [word.replace(here, root) for word in flags[unit]] for unit in flags},
-        "modules": str(MODULES),
+        "modules": "" if scan.project.product.basis else str(MODULES),
         "target": request.target,
         "root": root,
         "units": units,
@@ -177,7 +177,8 @@ def _in_image(
         (folder / "job").mkdir()
         (folder / "results").mkdir()
         job = _job(units, scan, request, _SOURCE, _CACHE)
-        job |= {"torch": _TORCH if torch else "", "python": _PYTHON, "modules": f"{_JOB}/cmake"}
+        job |= {"torch": _TORCH if torch else "", "python": _PYTHON}
+        job["modules"] = job["modules"] and f"{_JOB}/cmake"
         shutil.copytree(MODULES, folder / "job" / "cmake")
         write_json(folder / "job" / "job.json", job)
         shutil.copy(str(syntax_job.__file__), folder / "job" / "syntax_job.py")

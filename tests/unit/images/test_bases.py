@@ -69,6 +69,19 @@ def test_a_bootstrap_not_yet_made_is_told_as_such(tmp_path: Path) -> None:
     assert find_base(BASE, FakeEngine(), registry_reachable=out_of_reach, cache=tmp_path) is None
 
 
+def test_a_base_that_no_registry_has_asks_none(tmp_path: Path) -> None:
+    base, engine = replace(BASE, reference="localhost/warpfront/base:sid", digest=""), FakeEngine()
+    engine.build(base.pinned, {})  # a name that anybody can give is no proof
+    assert find_base(base, engine, registry_reachable=never_asked, cache=tmp_path) is None
+    rootfs = tmp_path / "bases" / f"{recipe_digest(RECIPE)}.tar"
+    rootfs.parent.mkdir()
+    rootfs.write_bytes(b"root file system")
+    found = resolve_base(
+        base, engine, registry_reachable=never_asked, cache=tmp_path, on_line=print
+    )
+    assert found.source is BaseSource.BOOTSTRAP
+
+
 def test_a_bootstrap_is_imported_once_and_labelled(tmp_path: Path) -> None:
     engine = FakeEngine()
     rootfs = tmp_path / "bases" / f"{recipe_digest(RECIPE)}.tar"

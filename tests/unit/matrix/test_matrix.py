@@ -258,6 +258,15 @@ def test_what_the_table_does_not_know_is_a_warning_or_by_strict_an_error() -> No
     assert strict[0].startswith(f"{FIRST_ROW + 1}: torch 2.13.9 is not in the compat table")
 
 
+def test_a_base_that_no_registry_has_needs_its_bootstrap() -> None:
+    text = HEAD.replace(DIGEST, "bootstrap")
+    assert refused(f"{text}rows:\n{CPU}")[0].startswith("10: base `deb` has no `bootstrap:`")
+    recipe = "\n    bootstrap: {suite: bookworm, include: [python3]}"
+    matrix = read(f"{HEAD.replace(DIGEST, f'bootstrap{recipe}')}rows:\n{CPU}")
+    base = matrix.cells[0].base
+    assert (base.digest, base.unpinned, matrix.warnings) == ("", "", ())
+
+
 def test_an_unpinned_base_is_a_warning_that_says_why() -> None:
     text = HEAD.replace(DIGEST, "unpinned\n    reason: the registry was down")
     matrix = read(f"{text}rows:\n{CPU}")

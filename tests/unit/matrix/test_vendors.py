@@ -125,6 +125,20 @@ def test_hipcc_comes_from_the_suite_that_has_that_rocm(version: str, suite: str)
     assert "ROCM_PATH" not in compiler.environment
 
 
+def test_a_base_with_a_suite_that_is_not_whole_names_its_own_packages() -> None:
+    toolkit = Toolkit(name="rocm", version="7.2")
+    compiler = AMD.compiler(toolkit, ("gfx942",), "3.14", "experimental")
+    assert compiler is not None
+    assert compiler.apt == ()
+    assert compiler.environment["PYTORCH_ROCM_ARCH"] == "gfx942"
+
+
+def test_an_emulator_s_configuration_names_a_target_by_the_kernel_s_number() -> None:
+    numbers = {"gfx90a": 90010, "gfx942": 90402, "gfx1100": 110000, "gfx1201": 120001}
+    assert {target: AMD.emulated_version(target) for target in numbers} == numbers
+    assert NVIDIA.emulated_version("sm_90") is None
+
+
 @pytest.mark.parametrize(
     ("version", "suite", "words"),
     [

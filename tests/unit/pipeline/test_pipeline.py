@@ -19,7 +19,7 @@ from warpfront import pipeline
 from warpfront.ci.retrying import worth_another_try
 from warpfront.errors import BlockedError, EngineError, FailureKind
 from warpfront.images.built import BuiltImage
-from warpfront.images.cell_locks import LockTools, lock_cells
+from warpfront.images.cell_locks import LockTools, complete_cells, lock_cells, locked_before
 from warpfront.images.engine import RunResult
 from warpfront.images.labels import CONTENT_HASH, CREATED
 from warpfront.images.preparing import images_by_content, prepare_cells
@@ -37,7 +37,7 @@ from warpfront.verify.containers import ending_of
 from warpfront.verify.results import Outcome, Verification
 from warpfront.verify.seal import sealed
 from warpfront.wheels.lock.pylock import read_lock
-from warpfront.wheels.lock.values import LockInputs, WheelLock
+from warpfront.wheels.lock.values import LockInputs, UnbuiltWheel, WheelLock
 from warpfront.wheels.resolve.index_rules import PYPI
 from warpfront.wheels.sources import Site
 from warpfront_checks.check_options import CheckOptions, read_effort
@@ -170,6 +170,43 @@ def test_locks_are_made_once_and_kept_while_they_fit(
     assert len(asked) == 2
     again, asked_again = lock(workspace, monkeypatch)
     assert (again, asked_again) == (results, [])
+
+
+def test_a_cell_on_one_with_wheels_to_build_waits_and_is_locked_when_they_are_built(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the results of `lock`, and by what it left on disk."""
+    flash = UnbuiltWheel(
+        package="flash",
+        version="1.0",
+        sdist="flash.tar",
+        sdist_sha256="0" * 64,
+        source="./flash",
+        metadata_from="PKG-INFO",
+    )
+    cells = images(workspace)
+
+    def incomplete(inputs: LockInputs) -> WheelLock:
+        unbuilt = (flash,) if inputs.cell_id == cells["torch"].id else ()
+        return dataclasses.replace(the_lock(inputs), unbuilt=unbuilt)
+
+    results, asked = lock(workspace, monkeypatch, incomplete)
+    parent, child = results[cells["torch"].id], results[cells["serve"].id]
+    assert asked == [cells["torch"].id]
+    assert isinstance(parent, WheelLock)
+    assert isinstance(child, Failed)
+    assert child.reason.endswith("is not complete: to be built: flash 1.0")
+    assert child.hint == f"invoke build-wheels --only {cells['serve'].id}"
+    requirements, folders = workspace.requirements, workspace.folders
+    before = locked_before(workspace.matrix.cells, requirements, folders)
+    assert before == results
+    refused, _ = lock(workspace, monkeypatch, locked=True)
+    assert "to be built: flash 1.0, and --locked" in refused[cells["torch"].id].reason  # type: ignore[attr-defined]
+    tools = LockTools(folders=folders, site=Site, builder_of=nobody_builds)
+    done = complete_cells(workspace.matrix.cells, requirements, before, tools, Quiet())
+    assert all(isinstance(one, WheelLock) and not one.unbuilt for one in done.values())
+    again, asked = lock(workspace, monkeypatch, locked=True)
+    assert (again, asked) == (done, [])
 
 
 def test_locked_refuses_to_make_a_lock_and_names_the_command(

@@ -87,7 +87,7 @@ def test_the_nearest_header_of_a_name_is_the_one_that_is_included() -> None:
         "other/u.h": PTX,
     }
     product = read_product(texts, {})
-    assert product.code == {"csrc/k.cu", "csrc/u.h"}
+    assert product.code == frozenset({"csrc/k.cu", "csrc/u.h"})
     assert product.basis == "setup.py"
 
 

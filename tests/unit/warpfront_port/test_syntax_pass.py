@@ -137,7 +137,7 @@ def test_without_cmake_a_project_is_named_unconfigured(
     assert compiler.torch_version == "702"
     assert not syntax_job.configure(compiler, tmp_path, "modules", tmp_path).reason
     (tmp_path / "CMakeLists.txt").write_text("project(p LANGUAGES CXX CUDA)\n")
-    monkeypatch.setattr(syntax_job.shutil, "which", lambda _name: None)
+    monkeypatch.setattr("shutil.which", lambda _name: None)
     configured = syntax_job.configure(compiler, tmp_path, "modules", tmp_path)
     assert configured.reason == "no cmake beside the compiler"
 
