@@ -104,7 +104,7 @@ def overloads(case: Case) -> Iterator[str]:
 
 
 def _device(device: str) -> str:
-    if device != "cuda":
+    if device != "cuda" or not torch.cuda.is_available():
         return f"{device} {platform.machine()}, {torch.backends.cpu.get_cpu_capability()}"
     properties = torch.cuda.get_device_properties(0)
     build = torch.version.hip or torch.version.cuda

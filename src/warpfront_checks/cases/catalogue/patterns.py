@@ -16,7 +16,6 @@ PATTERNS: tuple[Operation, ...] = (
         "b c y x, o c 3 3, o, o",
         values=("normal",),
         least_size=2,
-        total=True,
     ),
     exact("add + relu", "F.relu(a + b)", "m n, m n | m n, n | b c y x, b c y x"),
     exact("matmul + bias + hardtanh", "F.hardtanh(F.linear(a, b, c), -2.5, 2.5)", PRODUCT),
