@@ -63,7 +63,7 @@ def test_a_gradient_that_cancels_or_underflows_on_the_way_is_right_and_more_is_n
     assert expected is not None
     found = execute_entry(entry, sample, expected.cotangents, "cpu")
     assert expected.judge(found, "cpu").faults == ()
-    assert replace(expected, sensitivities=expected.sensitivities[:1]).judge(found, "cpu").faults
+    assert replace(expected, steps=None).judge(found, "cpu").faults
     (gradient,) = found.gradients
     assert gradient is not None
     gradient.data.mul_(1.5 if dtype == "float16" else 1.01)

@@ -61,6 +61,21 @@ def spacing(values: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.ldexp(torch.full_like(finite, eps), exponent)
 
 
+def relative_of(actual: Tensor, expected: Tensor, bound: Bound) -> float:
+    """Return the least factor of a whole tensor, less 1, that the bound tells from right."""
+    if not (actual.is_floating_point() or actual.is_complex()):
+        return 0.0
+    actual, expected = (
+        torch.view_as_real(x.resolve_conj()) if x.is_complex() else x
+        for x in (actual.detach().cpu(), expected.detach())
+    )
+    expected = expected.double()
+    _, allowed = _off(actual, expected, bound)
+    judged = expected.isfinite() & (expected != 0)
+    shares = allowed[judged] / expected[judged].abs()
+    return float(shares.min()) if shares.numel() else 0.0
+
+
 def judge(actual: Tensor, expected: Tensor, bound: Bound) -> Verdict:
     """Compare a result of any device with its float64 oracle on the CPU."""
     actual = actual.detach().cpu().resolve_conj().resolve_neg()

@@ -181,13 +181,17 @@ def _form(case: Case, mine: Tensor, expected: Tensor, code: str) -> str:
     return "" if mine.dtype == kind else f"{mine.dtype}, expected {kind}"
 
 
-def _judged(case: Case, actual: Tensor, expected: Tensor) -> Verdict:
+def bound_of(case: Case) -> Bound:
+    """Return the bound of every result and gradient of a case."""
     unit = getattr(torch, COMPLEX.get(case.dtype, case.dtype))
-    bound = Bound(ulps=case.ulps, roundings=case.roundings, least=case.least, unit=unit)
     if case.relative:
         slack = case.roundings * case.least * torch.finfo(unit).eps
-        bound = Bound(ulps=case.ulps, slack=slack)
-    return judge(actual, expected.detach(), bound)
+        return Bound(ulps=case.ulps, slack=slack)
+    return Bound(ulps=case.ulps, roundings=case.roundings, least=case.least, unit=unit)
+
+
+def _judged(case: Case, actual: Tensor, expected: Tensor) -> Verdict:
+    return judge(actual, expected.detach(), bound_of(case))
 
 
 def listed(actual: Any) -> list[Tensor]:

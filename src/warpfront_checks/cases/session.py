@@ -83,11 +83,15 @@ def claimed_operations(device: str, recorder: Recorder) -> list[str]:
     kind = kind_of(device)
     claimed = []
     for topic, operations in TOPICS.items():
-        if kind in SEEN_ON.get(topic, ()):
-            claimed += [operation.name for operation in operations]
-            continue
         reason = f"bounds of its cases were never seen to be right on {kind}"
-        recorder.note_unclaimed(f"{topic}{SUFFIX}", reason)
+        if kind not in SEEN_ON.get(topic, ()):
+            recorder.note_unclaimed(f"{topic}{SUFFIX}", reason)
+            continue
+        for operation in operations:
+            if kind in operation.unseen:
+                recorder.note_unclaimed(check_name(operation.name), reason)
+            else:
+                claimed.append(operation.name)
     return claimed
 
 

@@ -31,6 +31,8 @@ R_RMS = {torch.float32: 32.0}
 R_RMS_HALF = 6.0
 R_ELEMENT = {torch.float32: 256.0}
 R_ELEMENT_HALF = 8.0
+# The roundings of all steps foretell the error itself, not its scale: times this at most.
+R_STEPS = 8.0
 # Integers from here on are not exact in float64.
 EXACT = 2.0**53
 
@@ -187,6 +189,7 @@ def judge_results(
     same_dtype: Computed | None,
     sensitivities: Sequence[Callable[[], tuple[Computed, ...]]],
     *,
+    steps: Callable[[], tuple[Computed, ...]] | None = None,
     saturated: Callable[[], Computed | None] = lambda: None,
     device: str,
     unit_dtype: torch.dtype,
@@ -194,15 +197,17 @@ def judge_results(
     times: float = 1.0,
 ) -> CaseVerdict:
     """Judge one call, by `times` the bounds. Each of `sensitivities` returns the exact results
-    off by one rounding of the inputs, or of the steps. `saturated` returns the results if every
-    step overflows where the dtype does. They are called only where an error has to be explained.
+    off by one rounding of the inputs; `steps` those off by one rounding of each step. `saturated`
+    returns the results if every step overflows where the dtype does. They are called only where an
+    error has to be explained.
     """
     forms = [None if x is None else (x.shape, None) for x in exact.all]
     faults = list(structure_faults(actual, forms, device))
     if faults:
         return CaseVerdict(faults=tuple(faults))
     rms, element, tallies = 0.0, 0.0, []
-    moved = [cache(sensitivity) for sensitivity in sensitivities]
+    moved = [(cache(sensitivity), float("inf")) for sensitivity in sensitivities]
+    moved += [(cache(steps), R_STEPS)] if steps else []
     for i, (x, reference) in enumerate(zip(actual.all, exact.all, strict=True)):
         if x is None or reference is None or not x.numel():
             continue
@@ -211,9 +216,10 @@ def judge_results(
         if limits.wrong and limits.numeric:
             reached = saturated()
             limits = limits.but_overflow(x, reference, reached.all[i] if reached else None)
-        for sensitivity in moved if limits.numeric else ():
+        for sensitivity, most in moved if limits.numeric else ():
             if limits.exceeded:
-                limits = limits.eased([results.all[i] for results in sensitivity()], reference)
+                draws = [results.all[i] for results in sensitivity()]
+                limits = limits.eased(draws, reference, most * times)
         rms, element = max(rms, limits.rms), max(element, limits.element)
         complaints = list(limits.faults())
         if limits.numeric and x.dtype == unit_dtype:
@@ -303,19 +309,23 @@ class Limits:
             at_the_edge |= overflowed & ~values.isfinite()
         return replace(self, wrong=int((~judged & ~same & ~at_the_edge).sum()))
 
-    def eased(self, moved: Sequence[Tensor | None], reference: Tensor) -> Limits:
-        """Return limits with the largest effect of one rounding of the inputs on the exact
-        result in any draw.
+    def eased(
+        self, moved: Sequence[Tensor | None], reference: Tensor, most: float = float("inf")
+    ) -> Limits:
+        """Return limits with the largest effect of one rounding on the exact result in any draw,
+        allowed `most` times.
         """
         change = torch.zeros_like(_real(reference))
         for shifted in moved:
             if shifted is not None and shifted.shape == reference.shape:
                 apart = (_real(shifted) - _real(reference)).abs()
                 change = torch.where(apart.isfinite(), torch.maximum(change, apart), change)
+        size = _rms(change)
+        rms, element = (min(1.0, most / x) for x in (self.allowed_rms, self.allowed_element))
         return replace(
             self,
-            scale_rms=max(self.scale_rms, _rms(change)),
-            scale_element=self.scale_element + _rms(change) + change,
+            scale_rms=max(self.scale_rms, size * rms),
+            scale_element=self.scale_element + (size + change) * element,
         )
 
     @cached_property

@@ -97,6 +97,7 @@ class Expected:
     exact: Computed
     same_dtype: Callable[[], Computed | None]
     sensitivities: tuple[Callable[[], tuple[Computed, ...]], ...]
+    steps: Callable[[], tuple[Computed, ...]] | None
     saturated: Callable[[], Computed | None]
     cotangents: list[torch.Tensor] | None
     dtype: torch.dtype
@@ -123,6 +124,7 @@ class Expected:
             self.exact,
             baseline,
             self.sensitivities,
+            steps=self.steps,
             saturated=self.saturated,
             device=device,
             unit_dtype=torch.float32 if exact else self.dtype,
@@ -178,7 +180,8 @@ def expect_sample(
         exact=exact,
         same_dtype=same_dtype,
         # A forward kernel is one step; a backward has many.
-        sensitivities=(inputs_moved, steps_rounded) if backward else (inputs_moved,),
+        sensitivities=(inputs_moved,),
+        steps=steps_rounded if backward else None,
         cotangents=cotangents,
         dtype=dtype,
     )

@@ -9,8 +9,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from warpfront_checks.cases.bounds import relative_of
 from warpfront_checks.cases.operation import Operation
-from warpfront_checks.cases.run import NoOracleError, compared, lacks_kernel, listed, results_of
+from warpfront_checks.cases.run import (
+    NoOracleError,
+    bound_of,
+    compared,
+    lacks_kernel,
+    listed,
+    results_of,
+)
 from warpfront_checks.cases.special.properties import (
     Results,
     Run,
@@ -51,7 +59,15 @@ def seed_case_faults(
             continue
         parts = {f"output {i}": x for i, x in enumerate(actual)}
         parts |= {f"gradient {i}": x for i, x in enumerate(gradients) if x is not None}
-        for mutation, place, wrong in mutated(parts, ledger):
+        rightly = {f"output {i}": x for i, x in enumerate(expected)}
+        rightly |= {f"gradient {i}": x for i, x in enumerate(rights)}
+        bound = bound_of(case)
+        told = {
+            place: relative_of(part, rightly[place], bound)
+            for place, part in parts.items()
+            if rightly.get(place) is not None
+        }
+        for mutation, place, wrong in mutated(parts, ledger, told):
             changed = {**parts, place: wrong}
             seed = Seeded(
                 mutation=mutation,
