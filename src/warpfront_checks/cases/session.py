@@ -22,10 +22,12 @@ from warpfront_checks.results import Check, CheckFinding, Recorder, failed, judg
 # The kinds of device on which right kernels passed a topic's cases with fresh seeds. The others
 # are not claimed: a bound that no right device has confirmed could refuse right ones.
 SEEN_ON: Mapping[str, tuple[str, ...]] = {
-    "elementwise": ("cpu", "cuda"),
+    # Four seeds on an H100 refused right kernels in three of these; each cause is mended, and no
+    # GPU has seen the mended cases: "elementwise", "moves" and "losses" are not claimed there.
+    "elementwise": ("cpu",),
     "reductions": ("cpu", "cuda"),
-    "moves": ("cpu", "cuda"),
-    "losses": ("cpu", "cuda"),
+    "moves": ("cpu",),
+    "losses": ("cpu",),
     # On an H100 a misaligned address in batch_norm ended the process's context (2.11).
     "norms": ("cpu",),
     "matrices": ("cpu", "cuda"),
@@ -122,6 +124,12 @@ def judge_operation(operation: Operation, device: str, effort: CheckOptions) -> 
     for seed in effort.seeds:
         for assignment in assignments_of(operation, dtypes, seed, quick=effort.quick):
             _judge(operation, assignment, device, tally)
+    if not tally.cases and tally.refused and effort.quick:
+        # None of the few cases had an oracle: more are drawn, until one has.
+        for seed in effort.seeds:
+            for assignment in assignments_of(operation, dtypes, seed):
+                if not tally.cases:
+                    _judge(operation, assignment, device, tally)
     return tally
 
 
