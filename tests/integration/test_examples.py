@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -22,7 +24,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.network]
 )
 def test_an_example_is_built_and_verified(name: str, tmp_path: Path) -> None:
     project = Project(root=tmp_path, environment=dict(os.environ))
-    project.invoke("init").expect(0)
+    subprocess.run((sys.executable, "-m", "warpfront", "init"), cwd=tmp_path, check=True)
     shutil.copytree(REPOSITORY / "examples" / name, tmp_path, dirs_exist_ok=True)
     try:
         project.invoke("build", "--vendor", "cpu", timeout=900).expect(0)

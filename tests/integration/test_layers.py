@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,8 @@ def write(folder: Path, files: dict[str, str], **names: str) -> Path:
     folder.mkdir(parents=True)
     for name, text in files.items():
         (folder / filled(name, names)).write_text(filled(text, names), encoding="utf-8")
+    # No wheel of these sources is in a wheelhouse from an earlier run.
+    (folder / "RUN").write_text(uuid.uuid4().hex, encoding="utf-8")
     return folder
 
 

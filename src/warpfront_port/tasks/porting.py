@@ -531,9 +531,9 @@ def _fixed(
     places = sum(len(fix.rules) for fix in fixes)
     by = f"compiled by {scanned.compiler}" if scanned.compiler else "not compiled"
     held_back = f"; {refused} files refused by the compiler" if refused else ""
-    verb = "changed" if apply else "could change"
+    verb = "changed" if apply else f"{patch} changes" if patch else "could change"
     done = f"{verb} {counted(places, 'place')} in {counted(len(fixes), 'file')}"
-    return f"--fix {done}, {by}{held_back}"
+    return f"{done}, {by}{held_back}"
 
 
 def _raise_verdict(verdict: Verdict, gate: str, *, allow_undetermined: bool) -> None:
