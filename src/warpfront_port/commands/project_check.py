@@ -20,6 +20,8 @@ from warpfront_port.finding_forms import Scan, verdict_text
 from warpfront_port.scan.targets import ScanTarget
 from warpfront_port.scan.verdict import Verdict, VerdictAnswer
 
+_WORSE = {Answer.FAILS: "does not hold", Answer.UNDETERMINED: "not determined"}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckRequest:
@@ -55,7 +57,7 @@ class CheckPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectCheck:
-    """The report: the scan's verdict first, then every part."""
+    """The report: its first line, then every part."""
 
     verdict: Verdict
     parts: tuple[CheckPart, ...]
@@ -64,6 +66,16 @@ class ProjectCheck:
     def determination(self) -> Determination:
         """Return the worst answer of all parts, with the reasons of all parts that share it."""
         return combine(part.determination for part in self.parts)
+
+    @property
+    def line(self) -> str:
+        """Return the scan's verdict, or the answer of another part that is worse."""
+        worst = self.determination
+        if self.verdict.answer is not VerdictAnswer.RUNS or worst.answer not in _WORSE:
+            return self.verdict.line
+        target, _, verdict = self.verdict.line.partition(": ")
+        reasons = "; ".join(worst.reasons)
+        return f"{target}: {_WORSE[worst.answer]}: {reasons} (scan: {verdict})"
 
 
 def check_project(request: CheckRequest, workspace: Workspace | None, watch: Watch) -> ProjectCheck:
@@ -98,9 +110,8 @@ def _compile_part(scanned: Scan) -> CheckPart:
     units = len(scanned.project.units)
     if not units:
         return CheckPart(name="compile", answer=Answer.NOTHING, line="no CUDA sources")
-    line = (
-        f"{len(scanned.compiled)} of {units} CUDA sources judged by {scanned.compiler or 'nothing'}"
-    )
+    line = f"{len(scanned.compiled)} of {counted(units, 'CUDA source')} compiled"
+    line += f" by {scanned.compiler}" if scanned.compiler else ": no HIP compiler was used"
     refused = {finding.path for finding in scanned.findings if finding.rule == "CC701"}
     if refused:
         return CheckPart(
@@ -170,12 +181,12 @@ def _try(request: CheckRequest, workspace: Workspace | None, watch: Watch) -> Ch
 
 
 def check_text(check: ProjectCheck) -> str:
-    """Return the report for a terminal: the verdict, a line for each part, then the details."""
+    """Return the report for a terminal: its answer, a line for each part, then the details."""
     return "\n".join(_lines(check)) + "\n"
 
 
 def _lines(check: ProjectCheck) -> Iterator[str]:
-    yield check.verdict.line
+    yield check.line
     for part in check.parts:
         yield f"{part.name:<9} {part.answer:<20} {part.line}"
     for part in check.parts:

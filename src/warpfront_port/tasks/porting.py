@@ -406,7 +406,7 @@ def check(
 ) -> None:
     """Report on a project for a target: scan, compile, preflight and try.
 
-    The first line is the scan's verdict; each part answers in one line, with
+    The first line is the worst answer; each part answers in one line, with
     details below. A program to try follows `--`.
     """
     from warpfront_port.commands.project_check import CheckRequest, check_project, check_text
@@ -442,7 +442,7 @@ def _check_document(report: ProjectCheck) -> dict[str, object]:
     parts = [
         {"name": part.name, "answer": part.answer.value, "line": part.line} for part in report.parts
     ]
-    return {"verdict": verdict_json(report.verdict), "parts": parts}
+    return {"line": report.line, "verdict": verdict_json(report.verdict), "parts": parts}
 
 
 def _scan_request(source: Selection, scanned: Scanned, *, dry_run: bool = False) -> ScanRequest:

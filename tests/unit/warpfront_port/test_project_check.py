@@ -62,6 +62,17 @@ def test_sources_that_nothing_compiled_make_the_report_not_determined(tmp_path: 
     assert any(reason.startswith("compile: 0 of 1") for reason in report.determination.reasons)
 
 
+def test_the_first_line_is_no_pass_where_a_part_is_not_determined(tmp_path: Path) -> None:
+    """The scan calls it AMD's by its own condition, and nothing compiled it."""
+    kernel = "#if defined(USE_ROCM)\n#define WAVE 64\n#else\n#define WAVE 32\n#endif\n"
+    report = checked(tmp_path, k__cu=f"{kernel}__global__ void k() {{}}\n")
+    first = check_text(report).splitlines()[0]
+    assert first == (
+        "gfx942: not determined: compile: 0 of 1 CUDA source compiled: no HIP compiler was used"
+        " (scan: runs as it is, nothing to check)"
+    )
+
+
 def test_an_error_of_the_scan_fails_the_report(tmp_path: Path) -> None:
     report = checked(tmp_path, a__py="import pynvml\n")
     assert report.determination.answer is Answer.FAILS
