@@ -77,3 +77,26 @@ def test_a_makefile_that_compiles_with_nvcc_alone_cannot_build() -> None:
     assert build_findings("Makefile", f"HIPCC = hipcc\n{text}") == []
     optional = f"ifdef WITH_GPU\n{text}endif\n"
     assert build_findings("Makefile", optional) == [("BL217", "warning")]
+
+
+@pytest.mark.parametrize(
+    ("condition", "reached"),
+    [
+        ("ifneq ($(CUDA_DIR),)", False),
+        ("ifeq ($(USE_CUDA),1)", False),
+        ("ifdef USE_CUDA", False),
+        ("ifndef ROCM", False),
+        ("ifeq ($(DEBUG),1)", True),
+        ("ifeq ($(CUDA_DIR),)", True),
+        ("ifndef USE_CUDA", True),
+        ("ifneq ($(USE_CUDA), 1)", True),
+        ("ifeq ($(USE_CUDA),0)", True),
+        ("ifdef USE_ROCM", True),
+    ],
+)
+def test_a_makefile_s_condition_decides_who_links(condition: str, *, reached: bool) -> None:
+    text = f"{condition}\nLIBS += -lcudart\nendif\n"
+    assert [rule for rule, _ in build_findings("Makefile", text)] == ["BL207"] * reached
+    other = f"{condition}\nelse\nLIBS += -lcudart\nendif\n"
+    if "CUDA" in condition:
+        assert bool(build_findings("Makefile", other)) is not reached

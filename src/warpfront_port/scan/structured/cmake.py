@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from warpfront_port.scan.findings import SIDES, Match, Side
+from warpfront_port.scan.findings import Match, Side
+from warpfront_port.scan.structured.arms import Arms
 from warpfront_port.scan.structured.shell import Word
 from warpfront_port.scan.words import GFX, compiler_flag
 
@@ -14,8 +15,6 @@ _TOKEN = re.compile(
     r"(?s)(?P<comment>\#\[(?P<fence>=*)\[.*?\](?P=fence)\]|\#[^\n]*)"
     r"|(?P<string>\"(?:[^\"\\]|\\.)*+\"?)|(?P<open>\()|(?P<close>\))|(?P<word>[^\s()#\"]+)"
 )
-_AMD = re.compile(r"(?i)(?:^|_|\b)(?:USE_|ENABLE_|WITH_|BUILD_|GPU_)?(?:ROCM|HIP|AMD(?!64)|HIPCC)")
-_NVIDIA = re.compile(r"(?i)CUDA|NVIDIA|NVCC|CUDNN")
 _HIP_ARM = re.compile(
     r"(?i)enable_language\s*\(\s*HIP|LANGUAGES[^)]*\bHIP\b|find_package\s*\(\s*hip\b"
 )
@@ -32,54 +31,20 @@ class CMakeCommand:
     sides: frozenset[Side]
 
 
-@dataclass(slots=True, kw_only=True)
-class _Arm:
-    sides: frozenset[Side] = frozenset(SIDES)
-    left: frozenset[Side] = frozenset(SIDES)
-
-
 def read_cmake(text: str) -> Iterator[CMakeCommand]:
     """Yield the commands of CMake text in order, without `if` and its like."""
-    arms: list[_Arm] = []
+    arms = Arms()
     for name, start, arguments in _raw_commands(text):
         condition = " ".join(word.text for word in arguments)
+        negated = condition.startswith("NOT ")
         if name == "if":
-            arms.append(_Arm())
-            _narrow(arms[-1], condition)
-        elif name == "elseif" and arms:
-            _narrow(arms[-1], condition)
-        elif name == "else" and arms:
-            arms[-1].sides = arms[-1].left
-        elif name == "endif" and arms:
-            arms.pop()
+            arms.open(condition, negated=negated)
+        elif name in {"elseif", "else"}:
+            arms.next(condition if name == "elseif" else "", negated=negated)
+        elif name == "endif":
+            arms.close()
         else:
-            sides = frozenset(SIDES)
-            for arm in arms:
-                sides &= arm.sides
-            yield CMakeCommand(name=name, start=start, arguments=arguments, sides=sides)
-
-
-def _narrow(arm: _Arm, condition: str) -> None:
-    """Set the sides that reach the arm with this condition, and those that reach later arms."""
-    both = " OR " in condition or " AND " in condition
-    negated = condition.startswith("NOT ")
-    sides: frozenset[Side] | None = None
-    if _HIP_ON_NVIDIA.search(condition):
-        condition = "NVIDIA"
-    if _AMD.search(condition) and not _NVIDIA.search(condition):
-        sides = frozenset({"amd"})
-    elif _NVIDIA.search(condition) and not _AMD.search(condition):
-        sides = frozenset({"nvidia"})
-    if sides is None:
-        arm.sides = arm.left
-        return
-    reached = frozenset(SIDES) - sides if negated else sides
-    arm.sides = arm.left & reached
-    if not both:
-        arm.left = arm.left - reached
-
-
-_HIP_ON_NVIDIA = re.compile(r"(?i)HIP_PLATFORM\W*\s+(?:STREQUAL|MATCHES)\s+\W*(?:nvcc|nvidia)")
+            yield CMakeCommand(name=name, start=start, arguments=arguments, sides=arms.sides)
 
 
 def _raw_commands(text: str) -> Iterator[tuple[str, int, tuple[Word, ...]]]:
@@ -102,14 +67,14 @@ def _raw_commands(text: str) -> Iterator[tuple[str, int, tuple[Word, ...]]]:
                 name, arguments = "", []
 
 
-def builds_hip(text: str) -> bool:
-    """Return true if CMake text has a build for AMD: HIP as a language, or its package."""
-    return _HIP_ARM.search(text) is not None
+def hip_arm(text: str) -> re.Match[str] | None:
+    """Return the place where CMake text builds for AMD: HIP as a language, or its package."""
+    return _HIP_ARM.search(text)
 
 
 def cmake_rule_matches(text: str) -> Iterator[Match]:
     """Yield the matches of every rule in CMake text."""
-    has_hip = builds_hip(text)
+    has_hip = hip_arm(text) is not None
     for command in read_cmake(text):
         for rule, snippet, shift in _of_command(command, has_hip=has_hip):
             end = command.arguments[-1].end if command.arguments else command.start
