@@ -147,5 +147,5 @@ def _failed(night_standing: NightStanding) -> Failed:
         reason=night_standing.wrong,
         hint=f"{folder}.json has this night's times, {folder}/release.json those of the release",
         exit_code=SlowerError.exit_code,
-        repeat=f"invoke compare {folder}/release.json {folder}.json",
+        repeat=f"warpfront bench compare {folder}/release.json {folder}.json",
     )

@@ -274,7 +274,7 @@ def verifiable(
     if isinstance(built, Blocked | Failed):
         return built
     if lock is None:
-        hint = f"invoke build --only {cell.id}"
+        hint = f"warpfront build --only {cell.id}"
         return not_verified(cell, "its lock no longer fits the matrix", hint)
     toolbox = toolbox_for(cell, tools, watch)
     return toolbox if isinstance(toolbox, Blocked | Failed) else (built, lock, toolbox)
