@@ -34,7 +34,7 @@ from warpfront.images.engine import RunRequest
 from warpfront.images.labels import image_labels
 from warpfront.images.tools import CellInputs, Tools
 from warpfront.matrix.cell import Cell, Pin, Smoke, Toolkit
-from warpfront.matrix.language import Allowance
+from warpfront.matrix.project_values import Allowance
 from warpfront.pipeline.verifying import (
     CellVerification,
     CheckPlan,

@@ -41,7 +41,7 @@ class TableReader:
 
     def read(self, text: str) -> Iterable[Fact]:
         rows = _rows(text)
-        names = [name for name in (rows[0] if rows else ()) if isinstance(name, str)]
+        names = [name for name in (rows[0] if rows else ()) if name]
         place = next((name for name in names if name.lower() in _STEPS), None)
         if place is None:
             return
