@@ -175,10 +175,12 @@ def test_what_was_in_memory_is_gone_with_the_command(
 ) -> None:
     monkeypatch.setattr(bases, "_available_bytes", lambda: 16 * 2**30)
     monkeypatch.delenv("TMPDIR", raising=False)
+    memory = tmp_path / "memory"
+    memory.mkdir()
     script = 'echo made > "$TMPDIR/file"; cat "$TMPDIR/file"; echo out > "$1/result"'
-    command = in_memory(Command(argv=("sh", "-c", script, "sh", str(tmp_path))), tmp_path)
+    command = in_memory(Command(argv=("sh", "-c", script, "sh", str(tmp_path))), memory)
     if command.argv[0] != "unshare":
         pytest.skip("this user may not mount")
     assert process.run(command).stdout == "made\n"
     assert (tmp_path / "result").read_text() == "out\n"
-    assert not (tmp_path / "memory" / "file").exists()
+    assert list(memory.iterdir()) == []

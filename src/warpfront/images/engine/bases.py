@@ -41,8 +41,8 @@ _ENVIRONMENT = {
     "LANG": "C.UTF-8",
 }
 # The mount is in a namespace of its own, and ends with the command.
-_MOUNTED = """size=$1 TMPDIR=$2/memory && shift 2 && mkdir -p "$TMPDIR" &&
-mount -t tmpfs -o "size=$size" tmpfs "$TMPDIR" && export TMPDIR && exec "$@"
+_MOUNTED = """size=$1 TMPDIR=$2 && shift 2 &&
+mount -t tmpfs -o "size=$size,mode=1777" tmpfs "$TMPDIR" && export TMPDIR && exec "$@"
 """
 # Six times the largest base that was made so far.
 _LEAST_MEMORY = 6 * 2**30
@@ -152,11 +152,16 @@ def bootstrap_rootfs(bootstrap: Bootstrap, cache: Path, on_line: Line) -> Path:
     if tar.is_file():
         return tar
     tree = packages.unpack("bootstrap", cache, on_line)
-    on_line(f"bootstrapping Debian {bootstrap.suite} (half a minute)")
+    on_line(f"bootstrapping Debian {bootstrap.suite}")
     tar.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".aside-", dir=tar.parent) as folder:
+    with (
+        tempfile.TemporaryDirectory(prefix=".aside-", dir=tar.parent) as folder,
+        tempfile.TemporaryDirectory(prefix="warpfront-bootstrap-") as memory,
+    ):
         aside = Path(folder) / "rootfs.tar"
-        run = process.stream(in_memory(_mmdebstrap(bootstrap, tree, aside), Path(folder)), on_line)
+        # apt downloads as a user of its own, who has to reach it.
+        Path(memory).chmod(0o755)
+        run = process.stream(in_memory(_mmdebstrap(bootstrap, tree, aside), Path(memory)), on_line)
         if run.returncode:
             raise EngineError(
                 f"mmdebstrap of {bootstrap.suite} failed with {run.returncode}\n{run.stdout}",
@@ -168,7 +173,7 @@ def bootstrap_rootfs(bootstrap: Bootstrap, cache: Path, on_line: Line) -> Path:
 
 
 def in_memory(command: Command, folder: Path) -> Command:
-    """Return a command whose temporary files, below `folder`, are in memory: written to a disk and
+    """Return a command whose temporary files, in `folder`, are in memory: written to a disk and
     removed again, a root file system of 1.1 GB took twice as long. The same command where this
     user may mount nothing, memory is short, or TMPDIR names a place.
     """
