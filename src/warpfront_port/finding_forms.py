@@ -109,9 +109,7 @@ def verdict_text(verdict: Verdict, scan: Scan, *, everything: bool = False) -> s
                     lines.append(f"        {cause.fix}")
                 fixes.add(cause.rule)
             if len(listed) < len(causes):
-                lines.append(
-                    f"  ... and {len(causes) - len(listed)} more (--everything lists them)"
-                )
+                lines.append(f"  ... and {len(causes) - len(listed)} more (--all lists them)")
     lines += _rename_lines(verdict.project, everything=everything)
     return "\n".join(lines) + "\n"
 

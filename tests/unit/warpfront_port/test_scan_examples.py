@@ -77,3 +77,27 @@ def test_a_makefile_that_compiles_with_nvcc_alone_cannot_build() -> None:
     assert build_findings("Makefile", f"HIPCC = hipcc\n{text}") == []
     optional = f"ifdef WITH_GPU\n{text}endif\n"
     assert build_findings("Makefile", optional) == [("BL217", "warning")]
+
+
+@pytest.mark.parametrize(
+    ("text", "linked"),
+    [
+        ("ifeq ($(USE_HIP),1)\nelse\nL = -lcublas\nendif\n", False),
+        ("ifneq ($(USE_CUDA),1)\nelse\nL = -lcublas\nendif\n", False),
+        ("ifeq ($(USE_CUDA),0)\nL = -lcublas\nendif\n", True),
+        ("ifeq ($(USE_HIP),)\nL = -lcublas\nendif\n", False),
+        ("ifdef DEBUG\nL = -lcublas\nendif\n", True),
+        ("ifdef USE_HIP\nL = -lrocblas\nendif\nL += -lcublas\n", True),
+    ],
+)
+def test_an_arm_of_a_makefile_that_amd_never_enters_is_no_finding(
+    text: str, *, linked: bool
+) -> None:
+    assert [rule for rule, _ in build_findings("Makefile", text)] == ["BL207"] * linked
+
+
+def test_an_arm_of_cmake_that_is_never_entered_is_no_finding() -> None:
+    linked = "target_link_libraries(a CUDA::cudart)\n"
+    assert build_findings("CMakeLists.txt", f"if(FALSE)\n{linked}endif()\n") == []
+    option = f"option(FAST x OFF)\nif(FAST)\n{linked}endif()\n"
+    assert build_findings("CMakeLists.txt", option) == [("BL207", "error")]

@@ -33,52 +33,54 @@ class CMakeCommand:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Arm:
+class BuildArm:
+    """The current arm of a build's condition: the sides that reach it, and those `left` for the
+    next arm.
+    """
+
     sides: frozenset[Side] = frozenset(SIDES)
     left: frozenset[Side] = frozenset(SIDES)
+
+    def enter(self, condition: str) -> None:
+        """Enter the arm with this condition, which `NOT ` negates."""
+        both = " OR " in condition or " AND " in condition
+        if _HIP_ON_NVIDIA.search(condition):
+            condition = "NVIDIA"
+        if condition in _FALSE:
+            named: frozenset[Side] = frozenset()
+        elif _AMD.search(condition) and not _NVIDIA.search(condition):
+            named = frozenset({"amd"})
+        elif _NVIDIA.search(condition) and not _AMD.search(condition):
+            named = frozenset({"nvidia"})
+        else:
+            self.sides = self.left
+            return
+        reached = frozenset(SIDES) - named if condition.startswith("NOT ") else named
+        self.sides = self.left & reached
+        if not both:
+            self.left = self.left - reached
 
 
 def read_cmake(text: str) -> Iterator[CMakeCommand]:
     """Yield the commands of CMake text in order, without `if` and its like."""
-    arms: list[_Arm] = []
+    arms: list[BuildArm] = []
     for name, start, arguments in _raw_commands(text):
         condition = " ".join(word.text for word in arguments)
         if name == "if":
-            arms.append(_Arm())
-            _narrow(arms[-1], condition)
+            arms.append(BuildArm())
+            arms[-1].enter(condition)
         elif name == "elseif" and arms:
-            _narrow(arms[-1], condition)
+            arms[-1].enter(condition)
         elif name == "else" and arms:
             arms[-1].sides = arms[-1].left
         elif name == "endif" and arms:
             arms.pop()
         else:
-            sides = frozenset(SIDES)
-            for arm in arms:
-                sides &= arm.sides
+            sides = frozenset(SIDES).intersection(*(arm.sides for arm in arms))
             yield CMakeCommand(name=name, start=start, arguments=arguments, sides=sides)
 
 
-def _narrow(arm: _Arm, condition: str) -> None:
-    """Set the sides that reach the arm with this condition, and those that reach later arms."""
-    both = " OR " in condition or " AND " in condition
-    negated = condition.startswith("NOT ")
-    sides: frozenset[Side] | None = None
-    if _HIP_ON_NVIDIA.search(condition):
-        condition = "NVIDIA"
-    if _AMD.search(condition) and not _NVIDIA.search(condition):
-        sides = frozenset({"amd"})
-    elif _NVIDIA.search(condition) and not _AMD.search(condition):
-        sides = frozenset({"nvidia"})
-    if sides is None:
-        arm.sides = arm.left
-        return
-    reached = frozenset(SIDES) - sides if negated else sides
-    arm.sides = arm.left & reached
-    if not both:
-        arm.left = arm.left - reached
-
-
+_FALSE = frozenset({"FALSE", "OFF", "NO", "N", "0"})
 _HIP_ON_NVIDIA = re.compile(r"(?i)HIP_PLATFORM\W*\s+(?:STREQUAL|MATCHES)\s+\W*(?:nvcc|nvidia)")
 
 

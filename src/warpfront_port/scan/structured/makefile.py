@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
+from dataclasses import replace
 
-from warpfront_port.scan.findings import Match
+from warpfront_port.scan.findings import SIDES, Match, Side
+from warpfront_port.scan.structured.cmake import BuildArm
 from warpfront_port.scan.structured.shell import (
     Word,
     script_rule_matches,
@@ -22,6 +25,46 @@ _PROGRAMS = {"pip": "pip", "pip3": "pip", "python": "python", "python3": "python
 def make_rule_matches(text: str) -> Iterator[Match]:
     """Yield the matches in a makefile, without its comments."""
     yield from _nvcc_alone(text)
+    arms = _arms(text)
+    for match in _rule_matches(text):
+        yield replace(match, sides=match.sides & _sides_at(arms, match.start))
+
+
+def _arms(text: str) -> list[tuple[int, frozenset[Side]]]:
+    """Return the offset of each conditional directive, and the sides that reach the lines after it.
+
+    `ifeq ($(USE_HIP),)` and `ifneq ($(USE_CUDA),1)` are negated conditions.
+    """
+    open_arms: list[BuildArm] = []
+    starts = [(0, frozenset(SIDES))]
+    for line in _DIRECTIVE.finditer(text):
+        word, condition = line["word"], line["condition"]
+        negated = word in {"ifneq", "ifndef"} or (word == "ifeq" and _IS_OFF.search(condition))
+        if word and not line["otherwise"]:
+            open_arms.append(BuildArm())
+        if word and open_arms:
+            open_arms[-1].enter(f"NOT {condition}" if negated else condition)
+        elif line["otherwise"] and open_arms:
+            open_arms[-1].sides = open_arms[-1].left
+        elif line["end"] and open_arms:
+            open_arms.pop()
+        sides = frozenset(SIDES).intersection(*(arm.sides for arm in open_arms))
+        starts.append((line.end(), sides))
+    return starts
+
+
+_DIRECTIVE = re.compile(
+    r"(?m)^[ ]*(?:(?P<end>endif)|(?P<otherwise>else))?[ \t]*"
+    r"(?:(?P<word>if(?:eq|neq|def|ndef))\b(?P<condition>[^\n#]*))?$"
+)
+_IS_OFF = re.compile(r"(?i),[ \t]*\"?(?:0|no|off|false|)\"?[ \t]*\)|\([ \t]*,")
+
+
+def _sides_at(arms: list[tuple[int, frozenset[Side]]], offset: int) -> frozenset[Side]:
+    return arms[bisect_right(arms, offset, key=lambda arm: arm[0]) - 1][1]
+
+
+def _rule_matches(text: str) -> Iterator[Match]:
     for match in re.finditer(r"(?m)^[^#\n]+", text):
         for word in re.finditer(r"\S+", match[0]):
             start = match.start() + word.start()
