@@ -5,10 +5,11 @@ there are. It stores nothing, and remembers what it was asked.
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from loopback import running
 
 _KINDS: Mapping[str, Mapping[str, str]] = {
     "v1": {"ConfigMap": "configmaps", "Service": "services", "PodTemplate": "podtemplates"},
@@ -81,11 +82,5 @@ def _resources(version: str) -> dict[str, object]:
 
 @contextmanager
 def cluster() -> Iterator[Cluster]:
-    with Cluster() as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
+    with running(Cluster()) as server:
+        yield server

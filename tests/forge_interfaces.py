@@ -27,13 +27,14 @@ from __future__ import annotations
 
 import base64
 import json
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+
+from loopback import running
 
 Answer = tuple[int, Any]
 
@@ -245,11 +246,9 @@ def standing_in(
 
         def log_message(self, *_: object) -> None: ...
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+    with running(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as server:
         forge.address = f"http://127.0.0.1:{server.server_port}"
         yield forge
-        server.shutdown()
 
 
 def github_job(forge: ForgeInterface) -> dict[str, str]:

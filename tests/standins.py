@@ -37,6 +37,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import quote, unquote
 
+from loopback import running
 from packaging.utils import canonicalize_name
 from stand_in_torch import torch_files, torchvision_files, triton_files
 
@@ -480,15 +481,11 @@ def serve_index(folder: Path, *, name: str = "rocm6.4") -> Iterator[Index]:
     server.daemon_threads = True
     server.block_on_close = False
     index.port = server.server_port
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield index
-    finally:
-        index.stopping.set()
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with running(server):
+        try:
+            yield index
+        finally:
+            index.stopping.set()
 
 
 def _handler(index: Index) -> type[BaseHTTPRequestHandler]:

@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, parse_qsl, urlsplit
 
+from loopback import running
+
 from warpfront.release.registry.client import HttpRegistry, connect
 from warpfront.release.registry.patience import Pace, Patience
 from warpfront.release.registry.uploads import PieceSizes
@@ -222,15 +224,11 @@ def serve_registry(**settings: Any) -> Iterator[StubRegistry]:
     server.daemon_threads = True
     server.block_on_close = False
     registry.host = f"127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield registry
-    finally:
-        registry.stopping.set()
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with running(server):
+        try:
+            yield registry
+        finally:
+            registry.stopping.set()
 
 
 class _Dropped(Exception):  # noqa: N818 - wanted

@@ -116,6 +116,14 @@ def begin_beside(
     return answers
 
 
+_LEAVES: list[bool] = []
+
+
+def leave_after_this() -> None:
+    """End this child after the answer to its item: what it has of a device is of no use."""
+    _LEAVES.append(True)
+
+
 def serve(work: Callable[[Any], Mapping[str, Any]]) -> None:
     """The child's side: items of the job file in the last argument, each when its place is read,
     and answers to its own file.
@@ -129,7 +137,11 @@ def serve(work: Callable[[Any], Mapping[str, Any]]) -> None:
         Path(job["places"]).open("rb", buffering=0) as places,
         Path(job["answers"]).open("wb", buffering=0) as answers,
     ):
-        answers.writelines(_line({"document": work(job["items"][int(place)])}) for place in places)
+        for place in places:
+            document = work(job["items"][int(place)])
+            answers.write(_line({"document": document, "last": bool(_LEAVES)}))
+            if _LEAVES:
+                return
 
 
 def _line(document: object) -> bytes:
@@ -214,6 +226,8 @@ def _heard(
         spent = time.monotonic() - start
         if line:
             yield returned(how=DONE, seconds=spent, document=line["document"])
+            if line.get("last"):
+                return
             # Libraries load and profilers start with a child's first item.
             limit = seconds
             continue

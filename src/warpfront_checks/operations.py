@@ -10,7 +10,7 @@ carried + floor)`.
 * M, the magnitude: the same operation on absolute values. K: how many terms were added, which is
   the same operation on ones. Error analysis: N. Higham, "Accuracy and Stability of Numerical
   Algorithms", chapters 3-4; sqrt(K) in place of K is the statistical form, measured to be generous
-  (docs/verification.md).
+  (docs/bounds.md).
 * carried: what rounding an intermediate to the output's dtype inside a fused kernel does to the
   result (softmax weights in attention, statistics in normalisation).
 * floor: half the smallest subnormal of the output's dtype.
@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-# c per class of operation. Measured, not chosen: docs/verification.md has the figures and how to
+# c per class of operation. Measured, not chosen: docs/bounds.md has them and how to
 # repeat them.
 C = {
     "linear": 4.0,

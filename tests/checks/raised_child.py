@@ -8,12 +8,14 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from warpfront_checks.children import serve
+from warpfront_checks.children import leave_after_this, serve
 
 
 def answer(item: str) -> Mapping[str, Any]:
     if item == "dies":
         os.kill(os.getpid(), signal.SIGKILL)
+    if item == "leaves":
+        leave_after_this()
     return {
         "pid": os.getpid(),
         "session": os.getsid(0),

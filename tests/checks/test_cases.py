@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,17 @@ torch = pytest.importorskip("torch", reason="torch is not installed; runs inside
 
 from kernels.kernel import WrongKernel, seeded  # noqa: E402
 
-from warpfront_checks.cases.axes import assignments_of, build, cases_of  # noqa: E402
+from warpfront_checks.cases import session  # noqa: E402
+from warpfront_checks.cases.axes import (  # noqa: E402
+    assignments_of,
+    build,
+    cases_of,
+    in_domain,
+)
 from warpfront_checks.cases.bounds import Bound, judge  # noqa: E402
 from warpfront_checks.cases.case import Case  # noqa: E402
 from warpfront_checks.cases.catalogue import CATALOGUE, TOPICS  # noqa: E402
+from warpfront_checks.cases.known import KnownDefect  # noqa: E402
 from warpfront_checks.cases.operation import Operation  # noqa: E402
 from warpfront_checks.cases.oracle import Independent  # noqa: E402
 from warpfront_checks.cases.run import execute, names_of  # noqa: E402
@@ -253,6 +261,67 @@ def test_a_case_that_raises_is_a_fault_and_no_case_at_all_fails() -> None:
         found = find_operation("exp", "cpu", QUICK)
     assert found.outcome == "failed"
     assert "ValueError: device lost" in found.reason
+
+
+def test_no_case_is_drawn_where_rounding_decides_the_result() -> None:
+    for name in ("resized to a size, nearest-exact", "var"):
+        operation = CATALOGUE[name]
+        drawn = [one for seed in range(20) for one in assignments_of(operation, DTYPES, seed)]
+        assert all(in_domain(operation, one) for one in drawn)
+        free = replace(operation, domain="")
+        drawn = [one for seed in range(20) for one in assignments_of(free, DTYPES, seed)]
+        assert not all(in_domain(operation, one) for one in drawn)
+
+
+def test_sizes_of_a_case_never_fall_below_the_least() -> None:
+    for operation in CATALOGUE.values():
+        for one in itertools.chain.from_iterable(
+            assignments_of(operation, ("float32",), seed, quick=True) for seed in range(9)
+        ):
+            for name, size in one["lengths"].items():
+                usual = operation.usual.get(name, 3)
+                assert size >= min(usual, operation.least_size), operation.name
+
+
+def test_a_case_that_an_unsafe_defect_of_torch_would_end_is_counted_and_not_run() -> None:
+    defect = KnownDefect(
+        thread="torch#1", device="cpu", where={"memory a": ("offset",)}, unsafe=True
+    )
+    operation = Operation(name="unsafe", code="torch.nothing_of_the_kind(a)", definition="a * 2")
+    every = judge_operation(operation, "cpu", WHOLE)
+    tally = judge_operation(replace(operation, known=(defect,)), "cpu", WHOLE)
+    assert tally.known["torch#1"] > 0
+    assert tally.cases == every.cases - tally.known["torch#1"] > 0
+    elsewhere = replace(defect, device="cuda")
+    assert not judge_operation(replace(operation, known=(elsewhere,)), "cpu", WHOLE).known
+    fixed = replace(defect, before=(2, 0))
+    assert not judge_operation(replace(operation, known=(fixed,)), "cpu", WHOLE).known
+
+
+def test_a_context_that_ends_is_one_finding_with_its_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    raised: list[bool] = []
+
+    def raises(right: Any, *args: Any, **kwargs: Any) -> Any:
+        if args[0].dtype != torch.float64:
+            raised.append(True)
+            raise RuntimeError("misaligned address")
+        return right(*args, **kwargs)
+
+    monkeypatch.setattr(session, "has_context", lambda _: not raised)
+    monkeypatch.setattr(session, "leave_after_this", lambda: None)
+    with seeded(WrongKernel("raises", ("exp", "exp.out", "exp_"), raises), "cpu"):
+        first = find_operation("exp", "cpu", QUICK)
+    assert first.outcome == "failed"
+    assert first.reason.startswith("the device's context ended in torch.exp(a)")
+    assert len(raised) == 1
+    assert find_operation("mm", "cpu", QUICK).outcome == "undetermined"
+
+
+def test_the_bound_of_a_composition_is_the_largest_of_its_parts() -> None:
+    conv, norm = CATALOGUE["conv2d"], CATALOGUE["batch_norm"]
+    assert CATALOGUE["conv + relu + max pool"].roundings == conv.roundings > 0
+    both = CATALOGUE["conv + batch norm + silu"]
+    assert (both.roundings, both.walk) == (conv.roundings, norm.walk)
 
 
 def test_what_was_not_seen_to_be_right_on_a_device_is_not_claimed_there(

@@ -83,7 +83,7 @@ def test_the_cpu_computes_the_suite_and_a_wrong_answer_is_caught(
     monkeypatch.setattr(roll_call, "compute", wrong)
     finding = use_device("cpu")
     assert finding.outcome == "failed"
-    assert "times its budget" in finding.reason
+    assert "of 153 are wrong" in finding.reason
 
 
 def test_results_on_another_device_than_asked_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -306,18 +306,19 @@ def test_a_nursery_begins_children_that_know_what_it_knew_and_one_that_dies_cost
     def session() -> int:
         open_nursery()
         del sys.modules["known_before"]  # the nursery was forked before
-        items = ["first", "dies", "last"]
+        items = ["first", "dies", "leaves", "last"]
         told = {"TOLD": "something"}
-        begun = begin_beside("raised_child", items, lanes=2, seconds=60, environment=told)
+        begun = begin_beside("raised_child", items, lanes=1, seconds=60, environment=told)
         answers = [vars(one.result(60)) for one in begun]
         (tmp_path / "answers").write_text(json.dumps([os.getpid(), answers]))
         return 0
 
     pid = fork(session)
     assert os.waitpid(pid, 0)[1] == 0
-    own, (first, died, last) = json.loads((tmp_path / "answers").read_text())
+    own, (first, died, left, last) = json.loads((tmp_path / "answers").read_text())
     assert (died["how"], died["reason"]) == ("crashed", "signal SIGKILL")
-    for one in (first, last):
+    assert left["document"]["pid"] != last["document"]["pid"]
+    for one in (first, left, last):
         assert one["how"] == "done"
         assert (one["document"]["told"], one["document"]["known"]) == ("something", True)
         assert one["document"]["session"] == one["document"]["pid"] != own

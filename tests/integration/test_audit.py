@@ -10,7 +10,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -19,6 +18,7 @@ from typing import Any
 
 import pytest
 from bills import a_bill
+from loopback import running
 
 from warpfront.commands.auditing import audit_bill
 from warpfront.pipeline.workspace import cache_folder
@@ -67,12 +67,8 @@ def osv(known: dict[tuple[str, str], Any], *, status: int = 200) -> Iterator[str
 
         def log_message(self, *_: object) -> None: ...
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}/v1/query"
-        finally:
-            server.shutdown()
+    with running(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as server:
+        yield f"http://127.0.0.1:{server.server_port}/v1/query"
 
 
 def asking(address: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:

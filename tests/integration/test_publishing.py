@@ -13,7 +13,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -23,6 +22,7 @@ import pytest
 import requests
 from bills import cyclonedx_fault, spdx_faults
 from elf_images import AARCH64, elf, layer
+from loopback import running
 from projects import REPOSITORY, Project
 from publish_kills import SOWN, Kills
 from real_releases import CELL, KEY_PASSWORD, Release, digest_in, real_release
@@ -446,8 +446,7 @@ def test_a_job_with_an_identity_gets_as_far_as_fulcio(tmp_path: Path) -> None:
 
         def log_message(self, *_: object) -> None: ...
 
-    with HTTPServer(("127.0.0.1", 0), Issuer) as issuer:
-        threading.Thread(target=issuer.serve_forever, daemon=True).start()
+    with running(HTTPServer(("127.0.0.1", 0), Issuer)) as issuer:
         known = {
             "PATH": str(strangers_program("cosign").parent),
             "HTTPS_PROXY": "http://127.0.0.1:1",
@@ -458,7 +457,6 @@ def test_a_job_with_an_identity_gets_as_far_as_fulcio(tmp_path: Path) -> None:
         cosign = dataclasses.replace(cosign, program=str(strangers_program("cosign")))
         with pytest.raises(SignatureError, match=r"could not be signed(?s:.*)Fulcio") as caught:
             Signer(run=run, cosign=cosign).sign(f"127.0.0.1:1/a@{GONE}", {"a": "b"}, anew=True)
-        issuer.shutdown()
     assert asked == [("/token?run=1&audience=sigstore", "bearer canary")]
     assert "canary" not in str(caught.value)
 

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from warpfront_checks.attention.backends import FUSED, RefusedError
+from warpfront_checks.cases.bounds import Bound, judge
 from warpfront_checks.children import serve
-from warpfront_checks.judge import element_fault
 from warpfront_checks.operations import Arithmetic, Budgeted, attention_budgets
 from warpfront_checks.precision import DTYPES, require_full_precision
 
@@ -140,9 +140,9 @@ def _fault(
         return f"{name}: {tensor.dtype} of shape {tuple(tensor.shape)}"
     if tensor.device.type != case_inputs.device:
         return f"{name}: computed on {tensor.device.type}"
-    share, fault = element_fault(name, tensor.detach().cpu().double(), budgeted)
-    shares[name] = float(f"{share:.3g}")
-    return fault
+    verdict = judge(tensor.double(), budgeted.reference, Bound(slack=budgeted.bound))
+    shares[name] = float(f"{verdict.share:.3g}")
+    return f"{name}: {verdict.fault}" if verdict.fault else ""
 
 
 def _its_own(tier: Mapping[str, str], names: list[str], device: str) -> bool:

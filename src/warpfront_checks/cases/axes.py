@@ -83,11 +83,33 @@ def assignments_of(
         fixed = {}
         if number < count // 2 and number < len(sized):
             fixed = {**first_choices, sized[number][0]: sized[number][1]}
-        candidates = [_candidate(axes, draw) | fixed for _ in range(CANDIDATES)]
-        candidates = [constrained(operation, candidate, draw) for candidate in candidates]
+        candidates = _candidates(operation, axes, fixed, draw)
         best = max(candidates, key=lambda candidate: len(_pairs(candidate) - covered))
         covered |= _pairs(best)
         yield best | {"seed": draw.randrange(2**31), "wide": number}
+
+
+def _candidates(
+    operation: Operation, axes: Mapping[str, list[Any]], fixed: Assignment, draw: random.Random
+) -> list[Assignment]:
+    """Return drawn assignments in the domain of the operation, with the `fixed` values where
+    such assignments are found.
+    """
+    for choices in (*[fixed] * CANDIDATES, *[{}] * CANDIDATES):
+        drawn = [_candidate(axes, draw) | choices for _ in range(CANDIDATES)]
+        drawn = [constrained(operation, candidate, draw) for candidate in drawn]
+        if candidates := [candidate for candidate in drawn if in_domain(operation, candidate)]:
+            return candidates
+    raise ValueError(f"{operation.name}: no case was drawn in {operation.domain}")
+
+
+def in_domain(operation: Operation, assignment: Assignment) -> bool:
+    """Return whether a case of an assignment has a right result that no rounding decides."""
+    lengths = assignment["lengths"]
+    options = {name: assignment[f"option {name}"] for name in operation.options}
+    shape = _shape(operation.arguments(assignment["rank"])[0][1], lengths)
+    names = {"math": math, "shape": shape, **lengths, **options}
+    return not operation.domain or bool(eval(operation.domain, names))  # noqa: S307
 
 
 def axes_of(operation: Operation, dtypes: tuple[str, ...]) -> dict[str, list[Any]]:
@@ -218,7 +240,7 @@ def _smaller(
     least, so that the largest stays as long as it can.
     """
     *smaller, largest = sorted(lengths, key=lambda name: lengths[name])
-    for most in (SIZES["usual"][1], max(2, operation.least_size)):
+    for most in (max(SIZES["usual"][1], operation.least_size), max(2, operation.least_size)):
         large = [name for name in smaller if lengths[name] > most]
         if large:
             name = draw.choice(large)
@@ -232,7 +254,7 @@ def _length(operation: Operation, name: str, kind: str, draw: random.Random) -> 
     low, high = SIZES[kind]
     low, high = max(low, operation.least_size), min(high, operation.most.get(name, high))
     if kind == "tile" and high >= low:
-        return draw.choice([size for size in TILES if size <= high] or [high])
+        return draw.choice([size for size in TILES if low <= size <= high] or [high])
     size = draw.randint(low, high)
     return size - 1 if size > low and size % 2 == 0 else size
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -18,7 +19,7 @@ class Bound:
     """The largest error of an element. It is the sum of `ulps` units in the last place of the
     expected value, of `slack` (one number, or one per element), and of `roundings`. Those
     are of the dtype `unit` times the largest expected number and `least`. Integers and
-    booleans have to be equal.
+    booleans have to be equal. `rms` is the largest root mean square error of all elements.
     """
 
     ulps: float = 0.0
@@ -26,6 +27,7 @@ class Bound:
     roundings: float = 0.0
     least: float = 0.0
     unit: torch.dtype = torch.float32
+    rms: float = math.inf
 
     def allowed(self, expected: Tensor) -> Tensor:
         """Return the absolute part of the bound, of one element or of each."""
@@ -39,12 +41,14 @@ class Bound:
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """The outcome of one comparison. `share` is the largest error as a share of its bound, at most
-    1 where `fault` is empty; the other fields describe the worst element of a fault.
+    """The outcome of one comparison. `share` is the largest error as a share of its bound, and
+    `rms` the root mean square error as a share of its own. Both are at most 1 where `fault` is
+    empty; the other fields describe the worst element of a fault.
     """
 
     fault: str = ""
     share: float = 0.0
+    rms: float = 0.0
     index: tuple[int, ...] = ()
     found: object = None
     expected: object = None
@@ -98,9 +102,18 @@ def judge(actual: Tensor, expected: Tensor, bound: Bound) -> Verdict:
         return Verdict()
     off, allowed = _off(actual, expected, bound)
     share = torch.where(off == 0, off, off / allowed.clamp(min=1e-320))
-    if bool((share <= 1).all()):
-        return Verdict(share=float(share.max()))
-    return _worst(actual, expected, ~(share <= 1), share)
+    wrong = ~(share <= 1)
+    root = float(off.square().mean().sqrt())
+    rms = root / max(bound.rms, 1e-300)
+    if not bool(wrong.any()) and rms <= 1:
+        return Verdict(share=float(share.max()), rms=rms)
+    verdict = _worst(actual, expected, wrong, share)
+    place = verdict.index
+    over = f"off by {float(off[place]):.3g} of {float(allowed[place]):.3g} allowed"
+    fault = f"{verdict.fault}, {over}"
+    if 1 < rms < math.inf:
+        fault = f"RMS error {root:.3g}, {rms:.3g} times what is allowed; {fault}"
+    return replace(verdict, fault=fault, rms=min(rms, OVER))
 
 
 def _off(actual: Tensor, expected: Tensor, bound: Bound) -> tuple[Tensor, Tensor]:
@@ -138,7 +151,7 @@ def _worst(
     return Verdict(
         fault=f"element {list(index)} is {gave!r}, right is {expected!r}"
         f" ({count} of {actual.numel()} are wrong)",
-        share=OVER,
+        share=OVER if share is None else min(float(weight.flatten()[place]), OVER),
         index=index,
         found=gave,
         expected=expected,

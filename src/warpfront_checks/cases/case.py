@@ -92,7 +92,7 @@ class Argument:
         elif self.floating and dtype in INTEGERS:
             absolute = ".abs()" if dtype == "uint8" and self.values == "small" else ""
             text = f"({text}){absolute}.to(torch.{dtype})"
-        return text if self.drawn == self.shape else f"({text}).expand({self.shape})"
+        return text if self.drawn == self.shape else f"({text}).expand({self.shape}).contiguous()"
 
     def send(self, dtype: str, device: str) -> str:
         """Return the expression that copies the numbers to a device, as they are to lie there."""

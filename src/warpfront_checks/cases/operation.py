@@ -30,6 +30,9 @@ class Operation:
     `definition` is the expression of the reference (default: `code`), where the call's own kernels
     have no independent oracle. Alternatives of other ranks are parted by `|`; `code` fits all.
 
+    `domain` is an expression of sizes, options, and the `shape` of `a`: no case outside of it is
+    drawn. It is for calls whose right result depends on rounding, or that have none.
+
     `usual` and `most` are sizes: an axis's size while another varies, and its largest. Results are
     exact, or off by `roundings` of the largest number and of `least` (`half_roundings` in 16 bits,
     whose sums are float32's). `fit` maps drawn numbers
@@ -48,6 +51,7 @@ class Operation:
     usual: Mapping[str, int] = field(default_factory=dict)
     most: Mapping[str, int] = field(default_factory=dict)
     least_size: int = 1
+    domain: str = ""
     values: Sequence[str] = SUMS
     exact: bool = True
     ulps: float = 1.0

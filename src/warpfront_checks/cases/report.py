@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from warpfront_checks.cases.axes import Assignment, axes_of, build, constrained
+from warpfront_checks.cases.axes import Assignment, axes_of, build, constrained, in_domain
 from warpfront_checks.cases.case import Case
 from warpfront_checks.cases.operation import Operation
 from warpfront_checks.cases.run import Judged, execute, names_of
@@ -33,13 +33,13 @@ def shrunk(operation: Operation, assignment: Assignment, device: str, fails: Fai
         smaller |= {"seed": assignment["seed"], "wide": assignment["wide"]}
         if not axis.startswith("size "):
             smaller["lengths"] = assignment["lengths"]
-        if fails(build(operation, smaller, device)):
+        if in_domain(operation, smaller) and fails(build(operation, smaller, device)):
             assignment = smaller
     for name in assignment["lengths"]:
         while (size := assignment["lengths"][name]) > max(1, operation.least_size):
             lengths = {**assignment["lengths"], name: max(operation.least_size, size // 2, 1)}
             smaller = {**assignment, "lengths": lengths}
-            if not fails(build(operation, smaller, device)):
+            if not (in_domain(operation, smaller) and fails(build(operation, smaller, device))):
                 break
             assignment = smaller
     return assignment

@@ -59,6 +59,18 @@ class LackingError(Exception):
     """The device has no such kernel, or none for this layout."""
 
 
+class ContextEndedError(Exception):
+    """The device computes nothing more for this process; the message names the case."""
+
+
+def has_context(device: str) -> bool:
+    """Return whether the device still computes for this process, after an error."""
+    try:
+        return int(torch.ones(2, device=device).sum()) == 2
+    except RuntimeError:
+        return False
+
+
 def lacks_kernel(error: Exception) -> bool:
     """Return whether an error means that torch has no kernel for a dtype or a device, not
     that one broke.

@@ -6,6 +6,7 @@ import functools
 
 import torch
 
+from warpfront_checks.cases.bounds import Bound, judge
 from warpfront_checks.check_options import CheckOptions
 from warpfront_checks.claims import Claims
 from warpfront_checks.computed_dtypes import probe_dtypes
@@ -111,12 +112,11 @@ def use_device(place: str) -> CheckFinding:
                 tensor = computed[name]
                 if tensor.device != torch.device(place):
                     return failed(f"{case.name} {dtype} {name}: on {tensor.device}, not {place}")
-                off = (tensor.detach().cpu().double() - budgeted.reference).abs()
-                share = float((off / budgeted.bound.expand_as(off)).nan_to_num(1e300).max())
-                if share > 1:
-                    reason = f"{case.name} {dtype} {name}: {share:.3g} times its budget"
+                verdict = judge(tensor.double(), budgeted.reference, Bound(slack=budgeted.bound))
+                if verdict.fault:
+                    reason = f"{case.name} {dtype} {name}: {verdict.fault}"
                     return failed(f"{place}: {reason}", used=used)
-                used[dtype] = max(used.get(dtype, 0.0), float(f"{share:.3g}"))
+                used[dtype] = max(used.get(dtype, 0.0), float(f"{verdict.share:.3g}"))
     return passed(f"{len(CASES)} operations in {', '.join(used)}", used=used)
 
 

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, distributed
 
+from warpfront_checks.cases.bounds import Bound, judge
 from warpfront_checks.operations import floor_of, rounding_unit
 from warpfront_checks.results import write_json
 
@@ -207,17 +208,12 @@ def _compared(received: Tensor, parts: list[Tensor], *, summed: bool) -> str:
     if received.dtype != parts[0].dtype or received.shape != parts[0].shape:
         return f"{received.dtype} {tuple(received.shape)}"
     exact = torch.stack([part.double() for part in parts]).sum(0)
-    off = (received.detach().cpu().double() - exact).abs()
     bound = torch.zeros_like(exact)
     if summed and received.dtype.is_floating_point:
         size = torch.stack([part.double().abs() for part in parts]).sum(0)
         # Every addition rounds once, whatever the order; and once more where it is stored.
         bound = len(parts) * rounding_unit(received.dtype) * size + floor_of(received.dtype)
-    wrong = int((~(off <= bound)).sum())
-    worst = float(off.nan_to_num(1e300).max())
-    return (
-        f"{wrong} of {received.numel()} elements are wrong, by up to {worst:.3g}" if wrong else ""
-    )
+    return judge(received.double(), exact, Bound(slack=bound)).fault
 
 
 def main(arguments: list[str]) -> int:

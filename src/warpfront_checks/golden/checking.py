@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
+from warpfront_checks.cases.bounds import Bound, judge
 from warpfront_checks.golden.files import Golden, GoldenError
 from warpfront_checks.golden.suite import BY_NAME, Compute, compute
 from warpfront_checks.operations import Budgeted
@@ -88,11 +88,12 @@ def _require_same_tensors(name: str, ours: dict[str, Budgeted], *parts: dict[str
 def _reference_faults(ours: dict[str, Budgeted], stored: dict[str, Tensor]) -> Iterator[str]:
     """This CPU's float64 and the maker's are the same but for the order of sums."""
     for name, budgeted in ours.items():
-        size = float(budgeted.reference.abs().max()) + 1
-        if stored[name].shape != budgeted.reference.shape:
-            yield f"{name}: float64 reference of shape {tuple(stored[name].shape)}"
-        elif not float((stored[name] - budgeted.reference).abs().max()) <= _REFERENCE_SLACK * size:
-            yield f"{name}: the float64 references differ: this CPU or the maker's computes wrong"
+        slack = _REFERENCE_SLACK * (float(budgeted.reference.abs().max()) + 1)
+        if fault := judge(stored[name], budgeted.reference, Bound(slack=slack)).fault:
+            yield (
+                f"{name}: the float64 references differ: this CPU or the maker's computes wrong:"
+                f" {fault}"
+            )
 
 
 def _placement_faults(
@@ -113,23 +114,19 @@ def _placement_faults(
 
 def _way(name: str, ours: Budgeted, theirs: Budgeted, computed: Tensor, vector: Tensor) -> Way:
     local, maker = computed.detach().cpu().double(), vector.double()
-    used = _share(local - ours.reference, ours.bound)
+    used = _share(local, ours.reference, ours.bound)
     return Way(
         tensor=name,
-        maker=_share(maker - ours.reference, theirs.bound),
+        maker=_share(maker, ours.reference, theirs.bound),
         here=used,
-        apart=_share(local - maker, ours.bound + theirs.bound),
+        apart=_share(local, maker, ours.bound + theirs.bound),
         said=opinions(local, ours.reference.expand_as(local), computed.dtype, strict=used <= 1),
     )
 
 
-def _share(error: Tensor, bound: Tensor) -> float:
-    """Return the largest share of its bound that any element uses; what is not finite uses
-    all of it.
-    """
-    tiny = torch.finfo(torch.float64).smallest_normal
-    shares = error.abs() / bound.expand_as(error).clamp(min=tiny)
-    return float(f"{float(shares.nan_to_num(nan=1e300, posinf=1e300).max()):.4g}")
+def _share(actual: Tensor, expected: Tensor, bound: Tensor) -> float:
+    """Return the largest share of its bound that any element uses."""
+    return float(f"{judge(actual, expected.expand_as(actual), Bound(slack=bound)).share:.4g}")
 
 
 def _faults_of(way: Way, golden: Golden) -> Iterator[str]:

@@ -19,9 +19,9 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor, nn
 
+from warpfront_checks.cases.bounds import Bound, judge
 from warpfront_checks.check_options import STRICT
 from warpfront_checks.executing import converted
-from warpfront_checks.judge import element_fault
 from warpfront_checks.models.layers import derivation_of
 from warpfront_checks.models.watching import Call, Pass, tensors_of
 from warpfront_checks.operations import (
@@ -146,17 +146,11 @@ def judge_whole(
 
 def judge_loss(loss: float, exact: float, precision: Precision, *, step: int) -> JudgedTensor:
     """After step n the band is n times as wide: steps add up."""
-    band = LOSS_BAND[precision.dtype] * step
-    off = abs(loss - exact) / abs(exact)
-    fault = ""
-    if not off <= band:
-        fault = (
-            f"loss after step {step}: {loss:.8g}, float64 has {exact:.8g}:"
-            f" off by {off:.3g} of it ({band:g} allowed)"
-        )
-    both = torch.tensor([loss, exact], dtype=torch.float64)
-    verdicts = opinions(both[:1], both[1:], precision.dtype, strict=not fault)
-    tensor, used = f"step {step}", _finite(off / band)
+    actual, expected = torch.tensor([[loss], [exact]], dtype=torch.float64)
+    verdict = judge(actual, expected, Bound(slack=LOSS_BAND[precision.dtype] * step * abs(exact)))
+    fault = f"loss after step {step}: {verdict.fault}" if verdict.fault else ""
+    verdicts = opinions(actual, expected, precision.dtype, strict=not fault)
+    tensor, used = f"step {step}", _finite(verdict.share)
     return JudgedTensor(layer="loss", tensor=tensor, used=used, fault=fault, said=verdicts)
 
 
@@ -338,11 +332,7 @@ def _structure_fault(of: _Tensors, precision: Precision) -> str:
     # Which layers autocast leaves in float32 is the device type's own list.
     if tensor.dtype != cpu.dtype and not (precision.mixed and tensor.is_floating_point()):
         return f"{tensor.dtype}, expected {cpu.dtype}"
-    if not exact.is_floating_point():
-        wrong = int((tensor != exact).sum())
-        return f"{wrong} of {tensor.numel()} numbers differ" if wrong else ""
-    wrong = int((tensor.isfinite() != exact.isfinite()).sum())
-    return f"{wrong} of {tensor.numel()} elements are wrongly finite or not" if wrong else ""
+    return "" if exact.is_floating_point() else judge(tensor, exact, Bound()).fault
 
 
 def _numeric_fault(of: _Tensors, precision: Precision) -> tuple[str, float]:
@@ -350,14 +340,14 @@ def _numeric_fault(of: _Tensors, precision: Precision) -> tuple[str, float]:
     if not of.exact.numel():
         return "", 0.0
     if of.bound is not None:
-        used, fault = element_fault("", of.found.double(), of.bound)
-        return fault.removeprefix(": "), used
+        verdict = judge(of.found.double(), of.bound.reference, Bound(slack=of.bound.bound))
+        return verdict.fault, verdict.share
     # In a mixed pass float32 gradients come out of products of rounded numbers.
     dtype = (
         precision.dtype if precision.mixed else max(of.found.dtype, of.cpu.dtype, key=rounding_unit)
     )
     good = of.exact.isfinite()
-    exact, error = of.exact[good], (of.found.double() - of.exact)[good].abs()
+    exact = of.exact[good]
     off, unit = (of.cpu.double() - of.exact)[good].abs(), rounding_unit(dtype)
     # Below it a result is zero but for cancellation.
     floor = floor_of(dtype) + torch.finfo(torch.float64).eps
@@ -369,15 +359,8 @@ def _numeric_fault(of: _Tensors, precision: Precision) -> tuple[str, float]:
     # `c` of `operations` times a rounding of a partial sum, as `worst` times half of one.
     stored = unit * of.walk / 2 if dtype in HALF else 0.0
     peak = max(min(_peak(off), counted), peak_rounding, floor, stored)
-    times, worst_times = _rms(error) / base, _peak(error) / peak
-    used = max(times / limit, worst_times / worst)
-    if times > limit:
-        text = f"RMS error {_rms(error):.3g} is {times:.3g} times the CPU's ({limit:g} allowed)"
-        return text, used
-    if worst_times > worst:
-        text = f"worst error {_peak(error):.3g} is {worst_times:.3g} times the CPU's worst"
-        return f"{text} ({worst:g} allowed)", used
-    return "", used
+    verdict = judge(of.found.double(), of.exact, Bound(slack=worst * peak, rms=limit * base))
+    return verdict.fault, max(verdict.share, verdict.rms)
 
 
 def _rms(values: Tensor) -> float:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor, nn
 
+from warpfront_checks.cases.bounds import Bound, judge
 from warpfront_checks.models.replaying import JudgedTensor, judge_loss
 from warpfront_checks.models.specimens import Specimen
 from warpfront_checks.operations import rounding_unit
@@ -79,15 +80,11 @@ class _Shadow:
             exact = self._model.get_parameter(name).detach()
             update = (exact - self._before[name]).abs()
             bound = unit * (_C_PARAMETER * exact.abs() + _C_UPDATE * (update + RATE))
-            off = (parameter.detach().cpu().double() - exact).abs()
-            used = float((off / bound).nan_to_num(1e300).max())
-            fault = ""
-            if used > 1:
-                fault = (
-                    f"optimizer: {name} after step {step}: off by {float(off.max()):.3g},"
-                    f" {used:.3g} times what rounding allows"
-                )
-            yield JudgedTensor(layer="optimizer", kind="AdamW", tensor=name, used=used, fault=fault)
+            verdict = judge(parameter.detach().cpu().double(), exact, Bound(slack=bound))
+            fault = f"optimizer: {name} after step {step}: {verdict.fault}" if verdict.fault else ""
+            yield JudgedTensor(
+                layer="optimizer", kind="AdamW", tensor=name, used=verdict.share, fault=fault
+            )
 
 
 def _exact_losses(specimen: Specimen) -> list[float]:

@@ -9,24 +9,25 @@ operator is there.
 from __future__ import annotations
 
 import itertools
+import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from warpfront_checks.cases.bounds import Bound, Verdict, judge
 from warpfront_checks.check_options import STRICT
 from warpfront_checks.executing import Computed, computed, converted, tensors_in
-from warpfront_checks.judge import CaseVerdict, structure_faults
 from warpfront_checks.operations import floor_of, rounding_unit
 from warpfront_checks.opinfo.adapter import Entry, Sample
-from warpfront_checks.tolerance_profiles import opinions, tally, total
+from warpfront_checks.tolerance_profiles import Tally, opinions, tally, total
 
-# Root mean square and worst element, over the allowed error; docs/verification.md has the figures.
+# Root mean square and worst element, over the allowed error; docs/bounds.md has the figures.
 R_RMS = {torch.float32: 32.0}
 R_RMS_HALF = 6.0
 R_ELEMENT = {torch.float32: 256.0}
@@ -183,6 +184,33 @@ class RoundedSteps(TorchDispatchMode):  # type: ignore[misc]
         x.copy_(torch.view_as_complex(rounded) if x.is_complex() else rounded)
 
 
+@dataclass(frozen=True, kw_only=True)
+class SampleVerdict:
+    """Faults in words, the largest share of a bound that an element used, and the largest of
+    the allowed RMS error's base, with each profile's opinion of the tensors.
+    """
+
+    faults: tuple[str, ...] = ()
+    budget_used: float = 0.0
+    rms_ratio: float = 0.0
+    tallies: Mapping[str, Tally] = field(default_factory=dict)
+
+
+def structure_faults(actual: Computed, exact: Computed, device: str) -> Iterator[str]:
+    """Return the faults of a run that show before any number of it is compared."""
+    if len(actual.all) != len(exact.all):
+        yield f"{len(actual.all)} results, expected {len(exact.all)}"
+        return
+    for name, x, reference in zip(actual.names, actual.all, exact.all, strict=True):
+        if (x is None) is not (reference is None):
+            yield f"{name}: {'missing' if x is None else 'not expected'}"
+        elif x is not None and x.shape != reference.shape:
+            yield f"{name}: shape {tuple(x.shape)}, expected {tuple(reference.shape)}"
+    places = actual.places or ("no device",)
+    if actual.all and (wrong := [place for place in places if place != device]):
+        yield f"on {wrong[0]}, expected on {device}"
+
+
 def judge_results(
     actual: Computed,
     exact: Computed,
@@ -195,123 +223,133 @@ def judge_results(
     unit_dtype: torch.dtype,
     profile: str = STRICT,
     times: float = 1.0,
-) -> CaseVerdict:
+) -> SampleVerdict:
     """Judge one call, by `times` the bounds. Each of `sensitivities` returns the exact results
     off by one rounding of the inputs; `steps` those off by one rounding of each step. `saturated`
     returns the results if every step overflows where the dtype does. They are called only where an
     error has to be explained.
     """
-    forms = [None if x is None else (x.shape, None) for x in exact.all]
-    faults = list(structure_faults(actual, forms, device))
+    faults = list(structure_faults(actual, exact, device))
     if faults:
-        return CaseVerdict(faults=tuple(faults))
+        return SampleVerdict(faults=tuple(faults))
     rms, element, tallies = 0.0, 0.0, []
-    moved = [(cache(sensitivity), float("inf")) for sensitivity in sensitivities]
+    moved = [(cache(sensitivity), math.inf) for sensitivity in sensitivities]
     moved += [(cache(steps), R_STEPS)] if steps else []
+    explained = Explained(moved=moved, saturated=saturated)
     for i, (x, reference) in enumerate(zip(actual.all, exact.all, strict=True)):
         if x is None or reference is None or not x.numel():
             continue
         peer = same_dtype.all[i] if same_dtype and len(same_dtype.all) > i else None
-        limits = Limits.of(x, reference, peer, unit_dtype).wider(times)
-        if limits.wrong and limits.numeric:
-            reached = saturated()
-            limits = limits.but_overflow(x, reference, reached.all[i] if reached else None)
-        for sensitivity, most in moved if limits.numeric else ():
-            if limits.exceeded:
-                draws = [results.all[i] for results in sensitivity()]
-                limits = limits.eased(draws, reference, most * times)
-        rms, element = max(rms, limits.rms), max(element, limits.element)
-        complaints = list(limits.faults())
-        if limits.numeric and x.dtype == unit_dtype:
-            notes = opinions(_real(x), _real(reference), x.dtype, strict=not limits.exceeded)
+        if not _differentiable(x):
+            fault = _integer_fault(x, reference, peer)
+            faults += [f"{actual.names[i]}: {fault}"] if fault else []
+            continue
+        limits = Limits.of(x, reference, peer, unit_dtype, times)
+        verdict = explained.judge(i, x, reference, limits)
+        rms, element = max(rms, verdict.rms * limits.rms), max(element, verdict.share)
+        fault = verdict.fault
+        if x.dtype == unit_dtype:
+            notes = opinions(_real(x), _real(reference), x.dtype, strict=not fault)
             tallies.append(tally(notes))
             if profile != STRICT:
-                complaints = [] if notes[profile] is not False else [f"further off than {profile}"]
-        faults += [f"{actual.names[i]}: {complaint}" for complaint in complaints]
-    return CaseVerdict(
+                fault = f"further off than {profile}" if notes[profile] is False else ""
+        faults += [f"{actual.names[i]}: {fault}"] if fault else []
+    return SampleVerdict(
         faults=tuple(faults), budget_used=element, rms_ratio=rms, tallies=total(tallies)
     )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
-    """The limits of one tensor against its reference. `rms` and `element` are in units of
-    the allowed error.
+class Explained:
+    """What may explain an error: the exact results `moved` by a rounding, each counted up to so
+    many times, and those of a dtype that overflows in each step (`saturated`).
     """
 
-    numeric: bool
-    error: Tensor
-    scale_rms: float
-    scale_element: Tensor
-    allowed_rms: float = R_RMS_HALF
-    allowed_element: float = R_ELEMENT_HALF
-    wrong: int = 0
+    moved: Sequence[tuple[Callable[[], tuple[Computed, ...]], float]]
+    saturated: Callable[[], Computed | None]
+
+    def judge(self, place: int, actual: Tensor, exact: Tensor, limits: Limits) -> Verdict:
+        """Return the verdict on one result, by limits that are eased as far as needed."""
+        verdict = judge(actual, exact, limits.bound)
+        if verdict.fault and not bool(actual.isfinite().all()):
+            reached = self.saturated()
+            exact = limits.overflowed(actual, exact, reached.all[place] if reached else None)
+            verdict = judge(actual, exact, limits.bound)
+        for sensitivity, most in self.moved:
+            if verdict.fault:
+                limits = limits.eased([each.all[place] for each in sensitivity()], exact, most)
+                verdict = judge(actual, exact, limits.bound)
+        return verdict
+
+
+def _integer_fault(actual: Tensor, reference: Tensor, peer: Tensor | None) -> str:
+    """Return the fault of integers. Those that float64 cannot hold are not compared, and the
+    CPU's own are right as well.
+    """
+    if peer is not None and torch.equal(actual, peer):
+        return ""
+    expected = wrapped(reference, actual.dtype)
+    if reference.is_floating_point():
+        expected = torch.where(reference.abs() < EXACT, expected, actual)
+    return judge(actual, expected, Bound()).fault
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """The bound of one tensor: `rms` times a root mean square `base`, and for an element `element`
+    times its `scale`.
+    """
+
+    base: float
+    scale: Tensor
+    rms: float
+    element: float
+    times: float
 
     @classmethod
     def of(
-        cls, actual: Tensor, reference: Tensor, peer: Tensor | None, unit_dtype: torch.dtype
+        cls,
+        actual: Tensor,
+        reference: Tensor,
+        peer: Tensor | None,
+        unit_dtype: torch.dtype,
+        times: float,
     ) -> Limits:
-        if not (actual.is_floating_point() or actual.is_complex()):
-            representable = reference.abs() < EXACT if reference.is_floating_point() else True
-            wrong = int(((actual != wrapped(reference, actual.dtype)) & representable).sum())
-            if wrong and peer is not None and torch.equal(actual, peer):
-                wrong = 0
-            nothing = torch.zeros(1).double()
-            return cls(
-                numeric=False, error=nothing, scale_rms=1.0, scale_element=nothing + 1, wrong=wrong
-            )
-        values, exact = _real(actual), _real(reference)
-        narrow = _narrow(actual)
-        rounded = exact.to(narrow).double()
-        finite = values.isfinite() & rounded.isfinite()
-        agree = (values.isnan() & rounded.isnan()) | (values == rounded)
-        error = torch.where(finite, values - exact, 0.0).abs()
-        exact = torch.where(finite, exact, 0.0)
+        narrow, exact = _narrow(actual), _real(reference)
         coarser = max(narrow, unit_dtype, key=rounding_unit)
         unit = rounding_unit(coarser)
-        size = _rms(exact)
-        base = unit * size + floor_of(narrow)
-        if peer is not None and peer.shape == actual.shape:
-            off = torch.where(finite, _real(peer) - exact, 0.0)
+        exact = torch.where(exact.to(narrow).isfinite(), exact, 0.0)
+        base = unit * _rms(exact) + floor_of(narrow)
+        if peer is not None and peer.shape == reference.shape:
+            off = _real(peer) - exact
             base = max(base, _rms(torch.where(off.isfinite(), off, 0.0)))
         return cls(
-            numeric=True,
-            error=error,
-            scale_rms=base,
-            scale_element=unit * exact.abs() + base,
-            allowed_rms=R_RMS.get(coarser, R_RMS_HALF),
-            allowed_element=R_ELEMENT.get(coarser, R_ELEMENT_HALF),
-            wrong=int((~finite & ~agree).sum()),
+            base=base,
+            scale=unit * exact.abs() + base,
+            rms=R_RMS.get(coarser, R_RMS_HALF),
+            element=R_ELEMENT.get(coarser, R_ELEMENT_HALF),
+            times=times,
         )
 
-    def wider(self, times: float) -> Limits:
-        rms, element = self.allowed_rms * times, self.allowed_element * times
-        return self if times == 1 else replace(self, allowed_rms=rms, allowed_element=element)
+    @property
+    def bound(self) -> Bound:
+        slack = self.times * self.element * self.scale
+        return Bound(slack=slack, rms=self.times * self.rms * self.base)
 
-    def but_overflow(self, actual: Tensor, reference: Tensor, saturated: Tensor | None) -> Limits:
-        """Return limits that accept overflow. A number within its error of the largest one, on
-        either side, is not wrong. Neither is one that an intermediate value beyond that number may
-        have reached, in any order of computation.
+    def overflowed(self, actual: Tensor, reference: Tensor, saturated: Tensor | None) -> Tensor:
+        """Return the reference with the device's NaN and infinities where an intermediate value may
+        have left the range of the dtype, in any order of computation.
         """
-        values, exact = _real(actual), _real(reference)
-        rounded = exact.to(_narrow(actual)).double()
-        same = (values.isnan() & rounded.isnan()) | (values == rounded)
-        judged = values.isfinite() & rounded.isfinite()
-        off = self.allowed_element * self.scale_element
-        largest = float(torch.finfo(_narrow(actual)).max)
-        limited = torch.where(values.isinf(), values.sign() * largest, values)
-        at_the_edge = exact.isfinite() & ~values.isnan() & ((limited - exact).abs() <= off)
-        if saturated is not None and saturated.shape == reference.shape:
-            reached = _real(saturated)
-            # Further than by a rounding: that, another way to compute it gives, too.
-            rounding = off + rounding_unit(_narrow(actual)) * exact.abs()
-            overflowed = (reached != exact) & ~((reached - exact).abs() <= rounding)
-            at_the_edge |= overflowed & ~values.isfinite()
-        return replace(self, wrong=int((~judged & ~same & ~at_the_edge).sum()))
+        if saturated is None or saturated.shape != reference.shape:
+            return reference
+        values, exact, reached = _real(actual), _real(reference), _real(saturated)
+        # Further than by a rounding: that, another way to compute it gives, too.
+        rounding = self.bound.slack + rounding_unit(_narrow(actual)) * exact.abs()
+        free = (reached != exact) & ~((reached - exact).abs() <= rounding) & ~values.isfinite()
+        free_values = torch.where(free, values, exact)
+        return torch.view_as_complex(free_values) if actual.is_complex() else free_values
 
-    def eased(
-        self, moved: Sequence[Tensor | None], reference: Tensor, most: float = float("inf")
-    ) -> Limits:
+    def eased(self, moved: Sequence[Tensor | None], reference: Tensor, most: float) -> Limits:
         """Return limits with the largest effect of one rounding on the exact result in any draw,
         allowed `most` times.
         """
@@ -321,37 +359,9 @@ class Limits:
                 apart = (_real(shifted) - _real(reference)).abs()
                 change = torch.where(apart.isfinite(), torch.maximum(change, apart), change)
         size = _rms(change)
-        rms, element = (min(1.0, most / x) for x in (self.allowed_rms, self.allowed_element))
-        return replace(
-            self,
-            scale_rms=max(self.scale_rms, size * rms),
-            scale_element=self.scale_element + (size + change) * element,
-        )
-
-    @cached_property
-    def rms(self) -> float:
-        return _rms(self.error) / self.scale_rms if self.scale_rms else 0.0
-
-    @cached_property
-    def element(self) -> float:
-        tiny = torch.finfo(torch.float64).smallest_normal
-        return float((self.error / self.scale_element.clamp(min=tiny)).max())
-
-    @property
-    def exceeded(self) -> bool:
-        return (
-            bool(self.wrong) or self.rms > self.allowed_rms or self.element > self.allowed_element
-        )
-
-    def faults(self) -> Iterator[str]:
-        if self.wrong and self.numeric:
-            yield f"{self.wrong} elements are wrongly finite, infinite or NaN"
-        elif self.wrong:
-            yield f"{self.wrong} elements differ from the exact ones"
-        elif self.rms > self.allowed_rms:
-            yield f"RMS error {self.rms:.3g} times one rounding's ({self.allowed_rms:g} allowed)"
-        elif self.element > self.allowed_element:
-            yield f"an element is {self.element:.3g} times off ({self.allowed_element:g} allowed)"
+        rms, element = (min(1.0, most / x) for x in (self.rms, self.element))
+        base, scale = max(self.base, size * rms), self.scale + (size + change) * element
+        return replace(self, base=base, scale=scale)
 
 
 def disturbed(

@@ -16,10 +16,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from warpfront_checks.check_options import STRICT
 from warpfront_checks.executing import Computed, tensors_in
-from warpfront_checks.judge import CaseVerdict
 from warpfront_checks.opinfo.adapter import Entry, Sample
 from warpfront_checks.opinfo.entry_verdicts import (
     RoundedSteps,
+    SampleVerdict,
     Saturated,
     convert_sample,
     cotangents_for,
@@ -104,7 +104,7 @@ class Expected:
 
     def judge(
         self, computed: Computed, device: str, profile: str = STRICT, times: float = 1.0
-    ) -> CaseVerdict:
+    ) -> SampleVerdict:
         """Judge the results of a device. The CPU's own result in the dtype is a baseline for
         other devices only, but its dtypes apply to every device. For integers the float64 results
         wrap around, and fractions are float32.
@@ -117,7 +117,7 @@ class Expected:
         exact = not self.dtype.is_floating_point
         faults = () if exact else wrong_dtypes(computed, self.exact, peer, self.dtype)
         if faults:
-            return CaseVerdict(faults=faults)
+            return SampleVerdict(faults=faults)
         baseline = None if device == "cpu" else peer
         return judge_results(
             computed,

@@ -16,9 +16,13 @@ from warpfront_checks.check_options import CheckOptions
 from warpfront_checks.claims import Claims
 from warpfront_checks.edge_cases.answers import kind_of
 from warpfront_checks.executing import Computed
-from warpfront_checks.judge import CaseVerdict
 from warpfront_checks.opinfo.adapter import DatabaseMoved, Entry, Sample, load_database
-from warpfront_checks.opinfo.entry_verdicts import EVERY_SECOND, Execute, execute_entry
+from warpfront_checks.opinfo.entry_verdicts import (
+    EVERY_SECOND,
+    Execute,
+    SampleVerdict,
+    execute_entry,
+)
 from warpfront_checks.opinfo.expecting import (
     REFUSALS,
     Expected,
@@ -105,7 +109,7 @@ class Swept:
     tallies: list[Mapping[str, Tally]] = field(default_factory=list)
     report: list[str] = field(default_factory=list)
 
-    def add(self, label: str, verdict: CaseVerdict) -> None:
+    def add(self, label: str, verdict: SampleVerdict) -> None:
         self.samples += 1
         self.ratios.append(verdict.rms_ratio)
         self.tallies.append(verdict.tallies)
@@ -331,12 +335,12 @@ def _sweep_samples(entry: Entry, dtype: torch.dtype, seed: int, sweep: Sweep, sw
 
 def _tried(
     entry: Entry, sample: Sample, expected: Expected, sweep: Sweep
-) -> tuple[CaseVerdict, Computed | None]:
+) -> tuple[SampleVerdict, Computed | None]:
     """Return the verdict on one sample, and its results where the device did not raise."""
     try:
         actual = sweep.run(entry, sample, expected.cotangents, sweep.device)
     except REFUSALS as error:
-        return CaseVerdict(faults=(f"{type(error).__name__}: {_first_line(error)}",)), None
+        return SampleVerdict(faults=(f"{type(error).__name__}: {_first_line(error)}",)), None
     return expected.judge(actual, sweep.device, sweep.effort.profile), actual
 
 

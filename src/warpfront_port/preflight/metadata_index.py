@@ -113,7 +113,8 @@ class MetadataIndex:
         self.conditional: dict[str, frozenset[str]] = {}
 
     def __enter__(self) -> Self:
-        Thread(target=self._server.serve_forever, daemon=True).start()
+        # `shutdown` waits for the next poll.
+        Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
         return self
 
     def __exit__(self, *_exception: object) -> None:

@@ -74,10 +74,15 @@ class Rule:
 
     def severity_for(self, target: ScanTarget) -> Severity:
         """Return the severity of the narrowest class of `target` in this rule; none if none."""
-        for name in target.classes:
-            if name in self.severities:
-                return self.severities[name]
-        return Severity.NONE
+        return self.severities.get(self._class_of(target), Severity.NONE)
+
+    def is_about_device(self, target: ScanTarget) -> bool:
+        """Return true if a class of devices decides the severity, not the vendor or toolkit."""
+        deciding = self._class_of(target)
+        return bool(deciding) and not deciding.startswith("rocm")
+
+    def _class_of(self, target: ScanTarget) -> str:
+        return next((name for name in target.classes if name in self.severities), "")
 
 
 def rules_by_name(kind: str) -> Mapping[str, str]:

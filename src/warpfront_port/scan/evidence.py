@@ -23,7 +23,7 @@ from warpfront_port.scan.reach import (
     sources_of,
 )
 from warpfront_port.scan.structured import kind_of
-from warpfront_port.scan.structured.cmake import builds_hip, read_cmake
+from warpfront_port.scan.structured.cmake import hip_arm, read_cmake
 
 _OWN_ARM = re.compile(
     r"(?m)^[ \t]*#[ \t]*(?:(?:el)?if(?:n?def)?\b[^\n]*?(?<![A-Za-z])"
@@ -56,7 +56,7 @@ def evidence_of(texts: Mapping[str, str]) -> Mapping[str, Evidence]:
             by_path[path] = evidence
     _follow_includes(texts, by_path)
     _follow_packages(texts, by_path)
-    for path, evidence in _built(texts):
+    for path, evidence in (*_built(texts), *_modules(texts)):
         by_path.setdefault(path, evidence)
     return by_path
 
@@ -86,7 +86,7 @@ def _listed(texts: Mapping[str, str]) -> Iterator[tuple[str, Evidence]]:
     hip_folders = {
         PurePosixPath(path).parent
         for path, text in texts.items()
-        if kind_of(PurePosixPath(path)) == "cmake" and builds_hip(text)
+        if kind_of(PurePosixPath(path)) == "cmake" and hip_arm(text)
     }
     for path, text in texts.items():
         kind = kind_of(PurePosixPath(path))
@@ -116,6 +116,21 @@ def _built(texts: Mapping[str, str]) -> Iterator[tuple[str, Evidence]]:
         if SOURCE.search(path):
             folders = map(str, PurePosixPath(path).parents)
             evidence = next((branches[folder] for folder in folders if folder in branches), None)
+            if evidence is not None:
+                yield path, evidence
+
+
+def _modules(texts: Mapping[str, str]) -> Iterator[tuple[str, Evidence]]:
+    """Yield CMake's modules below a CMakeLists.txt with an arm for HIP, which may skip them."""
+    arms = {
+        str(PurePosixPath(path).parent): _at(path, text, arm, "its build has an arm for HIP")
+        for path, text in texts.items()
+        if path.endswith("CMakeLists.txt") and (arm := hip_arm(text)) is not None
+    }
+    for path in texts if arms else ():
+        if path.endswith(".cmake"):
+            folders = map(str, PurePosixPath(path).parents)
+            evidence = next((arms[folder] for folder in folders if folder in arms), None)
             if evidence is not None:
                 yield path, evidence
 

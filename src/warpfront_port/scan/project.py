@@ -11,7 +11,6 @@ from pathlib import PurePosixPath
 from warpfront_port.scan.hipify_names import hipify_names
 from warpfront_port.scan.reach import Product, read_product
 from warpfront_port.scan.structured import kind_of
-from warpfront_port.scan.words import is_aside
 
 _UNIT = frozenset({".cu", ".c", ".cc", ".cpp", ".cxx"})
 _DEVICE = re.compile(r"\b__(?:global|device)__\b|<<<")
@@ -86,7 +85,7 @@ def read_project(
     reached = read_product(texts, commands or {})
     sources = {path: text for path, text in texts.items() if PurePosixPath(path).suffix in _UNIT}
     units = [path for path, text in sources.items() if _is_unit(path, text)]
-    product = [path for path in units if reached.has(path) and not is_aside(PurePosixPath(path))]
+    product = [path for path in units if reached.has(path) and not reached.is_aside(path)]
     codes = {
         path: _COMMENTS.sub(_blank, text)
         for path, text in sorted(texts.items())

@@ -17,6 +17,8 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from pathlib import PurePosixPath
 
+from warpfront_port.scan.words import is_aside
+
 SOURCE = re.compile(r"\.(?:cu|cuh|hip|c|cc|cpp|cxx|h|hh|hpp|hxx|inl)\Z", re.IGNORECASE)
 EXTENSIONS = re.compile(r"CUDAExtension|cpp_extension")
 _INCLUDE = re.compile(r"(?m)^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"\n]+)[>\"]")
@@ -33,7 +35,8 @@ class Product:
     packages. `others` are the folders of other distributions. `basis` is the file that lists the
     sources, "" for none. `flags` are the options of a source, from compile_commands.json.
     `unreached` are sources that a configured build leaves out. `installs` is true if the root is a
-    distribution of Python.
+    distribution of Python. `imported` are folders of those packages with the name of an example or
+    a test that other modules of the package import.
     """
 
     code: frozenset[str] | None = None
@@ -43,6 +46,13 @@ class Product:
     flags: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     unreached: frozenset[str] = frozenset()
     installs: bool = False
+    imported: tuple[str, ...] = ()
+
+    def is_aside(self, path: str) -> bool:
+        """Return true if a file lies among examples, tests and the like that no product imports."""
+        folders = [folder for folder in self.imported if path.startswith(f"{folder}/")]
+        rest = path[len(max(folders)) + 1 :] if folders else path
+        return is_aside(PurePosixPath(rest))
 
     def has(self, path: str) -> bool:
         """Return true if findings at `path` decide for the tree."""
@@ -69,7 +79,8 @@ def read_product(texts: Mapping[str, str], commands: Mapping[str, tuple[str, ...
         folders = {path.rpartition("/")[0] for path in texts if path.rpartition("/")[2] in _BUILDS}
         others = tuple(sorted(folders - {""}))
         packages = tuple(_packages(texts)) or None
-    plain = Product(packages=packages, others=others, installs=installs)
+    imported = tuple(sorted(_imported(texts, packages or ())))
+    plain = Product(packages=packages, others=others, installs=installs, imported=imported)
     listed, basis = (set(commands) & texts.keys(), "compile_commands.json") if commands else (
         _listed(texts, plain)
     )  # fmt: skip
@@ -86,6 +97,28 @@ def _packages(texts: Mapping[str, str]) -> Iterator[str]:
         parent = folder.rpartition("/")[0]
         if parent in _ROOTS and f"{folder}/setup.py" not in texts:
             yield folder
+
+
+def _imported(texts: Mapping[str, str], packages: Iterable[str]) -> Iterator[str]:
+    """Yield folders of packages whose own name is an aside's and that a module outside imports."""
+    for package in packages:
+        inside = [path for path in texts if path.startswith(f"{package}/") and path.endswith(".py")]
+        asides = {
+            str(folder)
+            for path in inside
+            for folder in PurePosixPath(path).parents
+            if len(folder.parts) > len(PurePosixPath(package).parts)
+            and is_aside(PurePosixPath(folder.name, "module"))
+        }
+        for folder in asides:
+            name = re.escape(folder.rpartition("/")[2])
+            importing = re.compile(rf"(?m)^[ \t]*(?:from|import)[ \t]+[\w.]*(?:\b|\.){name}\b")
+            if any(
+                importing.search(texts[path])
+                for path in inside
+                if not is_aside(PurePosixPath(path[len(package) + 1 :]))
+            ):
+                yield folder
 
 
 def _listed(texts: Mapping[str, str], product: Product) -> tuple[set[str], str]:

@@ -10,6 +10,7 @@ from operator import attrgetter
 
 from warpfront_port.scan.catalogue import Rule
 from warpfront_port.scan.findings import (
+    Consequence,
     Evidence,
     Gate,
     Match,
@@ -96,7 +97,7 @@ def judge(
         if finding is None:
             continue
         if evidence is not None and evidence.kind != "built" and target.is_rocm:
-            finding = _with_evidence(finding, rule, evidence)
+            finding = _with_evidence(finding, rule, evidence, target)
         key = (finding.rule, finding.line, finding.column if finding.rule[:2] != "DP" else 0)
         by_place[key] = finding
         if rule_match.use >= 0:
@@ -116,14 +117,21 @@ def judge(
     return Judged(findings=tuple(sorted(scan_findings)), suppressed=suppressed)
 
 
-def _with_evidence(finding: ScanFinding, rule: Rule, evidence: Evidence) -> ScanFinding:
+def _with_evidence(
+    finding: ScanFinding, rule: Rule, evidence: Evidence, target: ScanTarget
+) -> ScanFinding:
     """Return a finding one level lower, with the place that shows why.
 
-    Flags and settings of a build are judged by the sides that reach them, which is better evidence.
+    Flags and settings of a build are judged by the sides that reach them, which is better evidence;
+    the sides that reach a CMake module are its includer's.
+    A file that runs on AMD may run on other devices alone, and a wrong result shows itself nowhere:
+    evidence lowers no result that the target's own class, such as its 64 lanes, makes wrong.
     """
     if evidence.kind == "left-out":
         return replace(finding, severity=Severity.NOTE, gate=Gate.LEFT_OUT, taken=evidence.place)
-    if finding.severity is Severity.NOTE or rule.id.startswith("BL"):
+    of_the_device = rule.is_about_device(target) and rule.consequence is Consequence.WRONG
+    of_the_build = rule.id.startswith("BL") and not finding.path.endswith(".cmake")
+    if finding.severity is Severity.NOTE or of_the_build or of_the_device:
         return finding
     gate = finding.gate if finding.gate is not Gate.OPEN else Gate.TAKEN
     lower = finding.severity.shifted(-1)

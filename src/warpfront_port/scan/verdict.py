@@ -11,7 +11,6 @@ from typing import Final
 from warpfront_port.scan.catalogue import Rule
 from warpfront_port.scan.findings import Consequence, ScanFinding, Severity
 from warpfront_port.scan.project import Project
-from warpfront_port.scan.words import is_aside
 
 
 class VerdictAnswer(StrEnum):
@@ -161,16 +160,16 @@ def judge_project(
 def consequence_of(finding: ScanFinding, rule: Rule, project: Project) -> Consequence:
     """Return the consequence of one finding: an error of the product decides, the rest is to check.
 
-    The product is what the root's build reaches, without tests and examples. A build or manifest
-    of a folder decides where CUDA sources of the product lie below that folder. A conda environment
-    decides only where the root installs nothing by itself.
+    The product is what the root's build reaches, without tests and examples. A manifest, image or
+    script of a folder sets up some machine and decides nothing. A build of a folder decides where
+    CUDA sources of the product lie below it. A conda environment decides only where the root
+    installs nothing by itself.
     """
     path = PurePosixPath(finding.path)
     conda = path.suffix in {".yml", ".yaml"} and project.product.installs
-    packaging = rule.id.startswith(("DP", "CT")) and (len(path.parts) > 1 or conda)
-    if finding.severity is not Severity.ERROR or is_aside(path) or packaging:
-        return Consequence.CHECK
-    if not project.product.has(finding.path):
+    packaging = rule.id.startswith(("DP", "CT", "SH")) and (len(path.parts) > 1 or conda)
+    product = project.product.has(finding.path) and not project.product.is_aside(finding.path)
+    if finding.severity is not Severity.ERROR or packaging or not product:
         return Consequence.CHECK
     units = project.units
     of_a_folder = rule.id.startswith("BL") and len(path.parts) > 1 and path.suffix != ".py"

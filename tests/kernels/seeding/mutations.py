@@ -21,8 +21,8 @@ from torch import Tensor
 
 from warpfront_checks.check_options import STRICT
 from warpfront_checks.executing import Computed
-from warpfront_checks.judge import CaseVerdict
 from warpfront_checks.operations import Instead
+from warpfront_checks.opinfo.entry_verdicts import SampleVerdict
 from warpfront_checks.results import CheckFinding, failed, passed
 from warpfront_checks.tolerance_profiles import Tally
 
@@ -286,7 +286,7 @@ def mutated(
 
 
 def seed_results(
-    clean: Computed, judge: Callable[[Computed], CaseVerdict], of: Seeded, ledger: MutationTally
+    clean: Computed, judge: Callable[[Computed], SampleVerdict], of: Seeded, ledger: MutationTally
 ) -> None:
     """Each mutation of each output and gradient of a run, and each gradient dropped."""
     parts = {name: x for name, x in zip(clean.names, clean.all, strict=True) if x is not None}

@@ -9,7 +9,6 @@ import json
 import os
 import signal
 import subprocess
-import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any
 import pytest
 from fakes import FakeEngine
 from hosts import BUILDER, H100, Heard, a_process
+from loopback import running
 
 from warpfront.ci import device_processes as holders
 from warpfront.ci.device_processes import device_holders, end_left_behind
@@ -230,12 +230,8 @@ class Answering(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def github() -> Iterator[Github]:
-    with Github() as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
+    with running(Github()) as server:
         yield server
-        server.shutdown()
-        thread.join()
 
 
 @pytest.fixture

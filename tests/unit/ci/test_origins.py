@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from loopback import running
 
 from warpfront.release.origin import Origin
 from warpfront.release.origin_claims import read_origins
@@ -40,10 +40,8 @@ def issuer(answer: bytes, status: int = 200) -> Iterator[tuple[str, list[tuple[s
 
         def log_message(self, *_: object) -> None: ...
 
-    with HTTPServer(("127.0.0.1", 0), Issuer) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+    with running(HTTPServer(("127.0.0.1", 0), Issuer)) as server:
         yield f"http://127.0.0.1:{server.server_port}/token?api-version=2", requests
-        server.shutdown()
 
 
 def of_github(folder: Path, payload: Any = None, **more: str) -> tuple[Origin, ...]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import socket
-import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 import requests
+from loopback import running
 
 from warpfront.images import registry_ping as ping
 from warpfront.images.registry_ping import registry_reachable
@@ -27,12 +27,8 @@ class Registry(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server() -> Iterator[HTTPServer]:
-    with HTTPServer(("127.0.0.1", 0), Registry) as found:
-        thread = threading.Thread(target=found.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
+    with running(HTTPServer(("127.0.0.1", 0), Registry)) as found:
         yield found
-        found.shutdown()
-        thread.join()
 
 
 @pytest.mark.parametrize("status", [200, 401, 403, 404, 500, 503])

@@ -80,20 +80,26 @@ def test_a_makefile_that_compiles_with_nvcc_alone_cannot_build() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "linked"),
+    ("condition", "reached"),
     [
-        ("ifeq ($(USE_HIP),1)\nelse\nL = -lcublas\nendif\n", False),
-        ("ifneq ($(USE_CUDA),1)\nelse\nL = -lcublas\nendif\n", False),
-        ("ifeq ($(USE_CUDA),0)\nL = -lcublas\nendif\n", True),
-        ("ifeq ($(USE_HIP),)\nL = -lcublas\nendif\n", False),
-        ("ifdef DEBUG\nL = -lcublas\nendif\n", True),
-        ("ifdef USE_HIP\nL = -lrocblas\nendif\nL += -lcublas\n", True),
+        ("ifneq ($(CUDA_DIR),)", False),
+        ("ifeq ($(USE_CUDA),1)", False),
+        ("ifdef USE_CUDA", False),
+        ("ifndef ROCM", False),
+        ("ifeq ($(DEBUG),1)", True),
+        ("ifeq ($(CUDA_DIR),)", True),
+        ("ifndef USE_CUDA", True),
+        ("ifneq ($(USE_CUDA), 1)", True),
+        ("ifeq ($(USE_CUDA),0)", True),
+        ("ifdef USE_ROCM", True),
     ],
 )
-def test_an_arm_of_a_makefile_that_amd_never_enters_is_no_finding(
-    text: str, *, linked: bool
-) -> None:
-    assert [rule for rule, _ in build_findings("Makefile", text)] == ["BL207"] * linked
+def test_a_makefile_s_condition_decides_who_links(condition: str, *, reached: bool) -> None:
+    text = f"{condition}\nLIBS += -lcudart\nendif\n"
+    assert [rule for rule, _ in build_findings("Makefile", text)] == ["BL207"] * reached
+    other = f"{condition}\nelse\nLIBS += -lcudart\nendif\n"
+    if "CUDA" in condition:
+        assert bool(build_findings("Makefile", other)) is not reached
 
 
 def test_an_arm_of_cmake_that_is_never_entered_is_no_finding() -> None:

@@ -27,6 +27,7 @@ MASK = "#define FULL 0xffffffff\n" + "".join(
     f"__device__ int f{n}(int v) {{ return __shfl_down_sync(FULL, v, {n}); }}\n"
     for n in (1, 2, 4, 8)
 )
+NVML = "import pynvml\n"
 CUDA = "cmake_minimum_required(VERSION 3.20)\nproject(p LANGUAGES CXX CUDA)\nadd_library(p k.cu)\n"
 HIP = "cmake_minimum_required(VERSION 3.21)\nproject(p LANGUAGES CXX HIP)\nadd_library(p k.cu)\n"
 EXTENSION = (
@@ -52,6 +53,24 @@ def judged(root: Path, files: Mapping[str, str], target: str = "gfx942") -> tupl
         ({"a.py": "import pynvml\n"}, "gfx942: will fail at run time: 1 cause"),
         (
             {"k.hip": "__global__ void k(int* o) { unsigned m = __ballot(1); o[0] = m; }\n"},
+            "gfx942: may compute wrongly: 1 cause",
+        ),
+        (
+            {"src/p/__init__.py": "from p.bench import run\n", "src/p/bench/run.py": NVML}
+            | {"pyproject.toml": "[project]\nname = 'p'\n"},
+            "gfx942: will fail at run time: 1 cause",
+        ),
+        (
+            {"src/p/__init__.py": "", "src/p/bench/run.py": NVML}
+            | {"pyproject.toml": "[project]\nname = 'p'\n"},
+            "gfx942: runs as it is, 1 thing to check",
+        ),
+        (
+            {"CMakeLists.txt": HIP, "cmake/check.cmake": "enable_language(CUDA)\n"},
+            "gfx942: runs as it is, 1 thing to check",
+        ),
+        (
+            {"a.py": "", "docker/setup.sh": "nvidia-smi\n"},
             "gfx942: runs as it is, 1 thing to check",
         ),
         (

@@ -7,11 +7,16 @@ from functools import partial
 from typing import Any
 
 from warpfront_checks.cases.catalogue.record import Make, rounded
+from warpfront_checks.cases.known import KnownDefect
 from warpfront_checks.cases.operation import Operation
 
 # Where all numbers are alike, the rounding error of them is divided by the root of eps.
 EPS: Mapping[str, Any] = {"eps": (0.125, 1e-2)}
 _norm: Make = partial(rounded, values=("quarters", "normal"), roundings=48.0, **EPS)
+# Of more than 2^16 rows the gradient of weights with two axes is written past its memory.
+WEIGHTS_OF_MANY_ROWS = KnownDefect(
+    thread="pytorch#193016", device="cuda", where={"size n": ("past a grid",)}, unsafe=True
+)
 HIGH = ("quarters", "normal", "high")
 _channels = partial(_norm, halves=False, c=6, b=3, x=7, y=5)
 NORMS: tuple[Operation, ...] = (
@@ -39,7 +44,12 @@ NORMS: tuple[Operation, ...] = (
         "n k | m n k | k",
         values=HIGH,
     ),
-    _norm("layer_norm of two axes", "F.layer_norm(a, ({j}, {k}), b, c, {eps})", "n j k, j k, j k"),
+    _norm(
+        "layer_norm of two axes",
+        "F.layer_norm(a, ({j}, {k}), b, c, {eps})",
+        "n j k, j k, j k",
+        known=(WEIGHTS_OF_MANY_ROWS,),
+    ),
     _norm("rms_norm", "F.rms_norm(a, ({k},), b, {eps})", "n k, k | m n k, k"),
     _norm(
         "rms_norm without weights", "F.rms_norm(a, ({k},), eps={eps})", "n k | m n k", values=HIGH

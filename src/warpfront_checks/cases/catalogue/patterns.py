@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
-from warpfront_checks.cases.catalogue.record import exact, rounded
+from warpfront_checks.cases.catalogue.norms import NORMS
+from warpfront_checks.cases.catalogue.products import CONVOLUTIONS
+from warpfront_checks.cases.catalogue.record import contract, exact, rounded
+from warpfront_checks.cases.known import KnownDefect
 from warpfront_checks.cases.operation import Operation
 
 PRODUCT = "m k, n k, n"
+_PARTS = {part.name: part for part in (*CONVOLUTIONS, *NORMS)}
+CONV, BATCH_NORM = _PARTS["conv2d"], _PARTS["batch_norm"]
+# cuDNN reads 16 bytes of the bias at once, of images whose channels are the last axis.
+UNALIGNED = tuple(
+    KnownDefect(
+        thread="pytorch#195186",
+        device="cuda",
+        where={"memory d": ("offset",), f"memory {images}": ("last", "some of the last")},
+        unsafe=True,
+    )
+    for images in "ab"
+)
 PATTERNS: tuple[Operation, ...] = (
     exact("matmul + bias + relu", "F.relu(F.linear(a, b, c))", PRODUCT),
     rounded("matmul + bias + gelu", "F.gelu(F.linear(a, b, c))", PRODUCT),
@@ -14,8 +29,11 @@ PATTERNS: tuple[Operation, ...] = (
         "conv + batch norm + silu",
         "F.silu(F.batch_norm(F.conv2d(a, b, None, padding=1), None, None, c, d, training=True))",
         "b c y x, o c 3 3, o, o",
+        **contract(CONV, BATCH_NORM),
+        half_roundings=32.0,
         values=("normal",),
         least_size=2,
+        known=UNALIGNED,
     ),
     exact("add + relu", "F.relu(a + b)", "m n, m n | m n, n | b c y x, b c y x"),
     exact("matmul + bias + hardtanh", "F.hardtanh(F.linear(a, b, c), -2.5, 2.5)", PRODUCT),
@@ -24,6 +42,8 @@ PATTERNS: tuple[Operation, ...] = (
         "conv + relu + max pool",
         "F.max_pool2d(F.relu(F.conv2d(a, b, c, padding=1)), 2)",
         "b c y x, o c 3 3, o",
+        **contract(CONV),
+        half_roundings=1.0,
         backward=False,
         least_size=2,
     ),

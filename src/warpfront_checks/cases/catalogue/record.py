@@ -11,6 +11,7 @@ from warpfront_checks.cases.operation import MOVES, ROUNDED, Operation
 Make = Callable[..., Operation]
 # Both parts of complex numbers; of a view of them torch refuses gradients at odd offsets.
 PARTS = "(lambda z: torch.stack([z.real, z.imag], -1))"
+BOUND = ("ulps", "roundings", "walk", "least")
 FIELDS = {field.name for field in fields(Operation)}
 
 
@@ -42,3 +43,8 @@ def rounded(name: str, code: str, *shapes: str, **fields: Any) -> Operation:
     """Return a record whose results are rounded on the way, sums of many terms too."""
     bound = {"exact": False, "values": ROUNDED, "roundings": 24.0, "walk": 1 / 16, "least": 1.0}
     return exact(name, code, *shapes, **{**bound, **fields})
+
+
+def contract(*parts: Operation) -> dict[str, float]:
+    """Return the bound of a composition: the largest of its parts'."""
+    return {name: max(getattr(part, name) for part in parts) for name in BOUND}

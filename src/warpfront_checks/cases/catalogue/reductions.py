@@ -23,6 +23,8 @@ _sum = partial(
 _order = partial(
     exact, shapes=LINES, values=("distinct",), ulps=0.0, halves=False, kinds=INTEGERS[:2]
 )
+# Of two numbers and a divisor of 0, rounding decides whether the result is infinite or NaN.
+SPREAD = "not 1 < (math.prod(shape) if dim is None else shape[dim]) <= correction"
 _nearly = partial(rounded, shapes=LINES, values=("quarters", "normal", "equal"))
 _boolean = partial(
     exact,
@@ -111,12 +113,14 @@ REDUCTIONS: tuple[Operation, ...] = (
         "torch.var(a, {dim}, correction={correction})",
         dim=(0, -1, None),
         correction=(0, 1, 2),
+        domain=SPREAD,
     ),
     _nearly(
         "std",
         "torch.std(a, {dim}, correction={correction})",
         dim=(0, -1, None),
         correction=(0, 1, 2),
+        domain=SPREAD,
         values=("quarters", "normal"),
         backward=False,
     ),

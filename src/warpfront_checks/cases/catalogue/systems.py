@@ -55,8 +55,6 @@ _CALLS = (
     ),
     ("inverse", DOMINANT, "h @ torch.linalg.inv(h)", _SAME, {}),
     ("lu", DOMINANT, "(lambda p, l, u: p @ l @ u)(*torch.linalg.lu(h))", "h", {}),
-    # CUDA's kernels for batches stop at a factor that is zero (2.11, H200).
-    ("lu of one deficient", DEFICIENT, "(lambda p, l, u: p @ l @ u)(*torch.linalg.lu(h))", "h", {}),
     (
         "lu_factor",
         DOMINANT,
@@ -170,7 +168,7 @@ def _paired(shapes: str) -> str:
 
 
 # Where a right side has another rank than the matrix, the two broadcast.
-_SHAPES = {"solve": _SIDES, "lu_solve": _SIDES, "lu of one deficient": "n n, n m"}
+_SHAPES = {"solve": _SIDES, "lu_solve": _SIDES}
 EQUATIONS = tuple(
     _system(
         f"{name}, complex" if by_pairs else name,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from warpfront_checks.cases.catalogue.record import PARTS, exact, rounded
+from warpfront_checks.cases.known import KnownDefect
 from warpfront_checks.cases.operation import Operation
 
 NORM = (None, "ortho", "forward")
@@ -20,6 +21,21 @@ _waves = partial(
     walk=1 / 16,
     cases=32,
 )
+# MKL writes past its memory where neither axis of a plane has a stride of 1 (2.13).
+STRIDED_PLANES = tuple(
+    KnownDefect(
+        thread="MKL writes past the memory of a plane without a stride of 1",
+        device="cpu",
+        where=where,
+        unsafe=True,
+    )
+    for where in (
+        {"memory a": ("reversed",)},
+        {"memory b": ("reversed",)},
+        {"layout": ("transposed",)},
+    )
+)
+_planes = partial(_waves, known=STRIDED_PLANES, least_size=3)
 _SIGNAL = "torch.complex(a, b)[..., {first}:]"
 LINES = (
     *(
@@ -57,13 +73,12 @@ LINES = (
     ),
     _waves("hfft", "torch.fft.hfft(torch.fft.ihfft(a), a.shape[-1])", "m n"),
     *(
-        _waves(
+        _planes(
             name,
             f"{PARTS}(torch.fft.{name}({x}, norm={{norm}}))",
             shapes,
             norm=NORM,
             first=(0, 1),
-            least_size=2,
         )
         for name, x, shapes in (
             ("fft2", _SIGNAL, "b y x, b y x"),
@@ -73,8 +88,8 @@ LINES = (
             ("rfftn", "a[..., {first}:]", "b y x"),
         )
     ),
-    _waves("irfft2", "torch.fft.irfft2(torch.fft.rfft2(a), s=a.shape[-2:])", "b y x"),
-    _waves("irfftn", "torch.fft.irfftn(torch.fft.rfftn(a), s=a.shape)", "b y x"),
+    _planes("irfft2", "torch.fft.irfft2(torch.fft.rfft2(a), s=a.shape[-2:])", "b y x"),
+    _planes("irfftn", "torch.fft.irfftn(torch.fft.rfftn(a), s=a.shape)", "b y x"),
     # Kernels are made for each small factor.
     _waves(
         "fft of a length",
@@ -83,6 +98,8 @@ LINES = (
         cases=48,
     ),
 )
+# Steps of integers are float32's.
+STEPS_IN_SINGLE = KnownDefect(thread="pytorch#181807", device="cuda", label="^result")
 FRAMES = (
     *(
         rounded(
@@ -128,6 +145,7 @@ FRAMES = (
         "torch.linspace(5, 5 + ({count} - 1) * (2**20 + 1), {count}, dtype=torch.int64,"
         " device=a.device)",
         "k",
+        known=(STEPS_IN_SINGLE,),
         definition="5 + torch.arange({count}) * (2**20 + 1)",
         count=(2, 7, 400),
         backward=False,

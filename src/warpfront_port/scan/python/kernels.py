@@ -35,9 +35,13 @@ def _warps_tried(module: Module, node: ast.AST, name: str) -> Iterator[Seen]:
     for around, _ in module.ancestors(node):
         for loop in [around] if isinstance(around, ast.For) else getattr(around, "generators", ()):
             if isinstance(loop.target, ast.Name) and loop.target.id == name:
-                for element in getattr(loop.iter, "elts", ()):
+                elements = getattr(loop.iter, "elts", ())
+                # The autotuner of Triton leaves out a configuration that lacks resources.
+                shift = 0 if all(map(_too_many, elements)) else -1
+                for element in elements:
                     if count := _too_many(element):
-                        yield Seen(rule="PY038", node=element, what=f"{name}={count}")
+                        what = f"{name}={count}"
+                        yield Seen(rule="PY038", node=element, what=what, shift=shift)
 
 
 def _too_many(node: ast.expr | None) -> int:

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from warpfront_port.scan.findings import SIDES, Match, Side
+from warpfront_port.scan.findings import Match, Side
+from warpfront_port.scan.structured.arms import Arms
 from warpfront_port.scan.structured.shell import Word
 from warpfront_port.scan.words import GFX, compiler_flag
 
@@ -14,8 +15,6 @@ _TOKEN = re.compile(
     r"(?s)(?P<comment>\#\[(?P<fence>=*)\[.*?\](?P=fence)\]|\#[^\n]*)"
     r"|(?P<string>\"(?:[^\"\\]|\\.)*+\"?)|(?P<open>\()|(?P<close>\))|(?P<word>[^\s()#\"]+)"
 )
-_AMD = re.compile(r"(?i)(?:^|_|\b)(?:USE_|ENABLE_|WITH_|BUILD_|GPU_)?(?:ROCM|HIP|AMD(?!64)|HIPCC)")
-_NVIDIA = re.compile(r"(?i)CUDA|NVIDIA|NVCC|CUDNN")
 _HIP_ARM = re.compile(
     r"(?i)enable_language\s*\(\s*HIP|LANGUAGES[^)]*\bHIP\b|find_package\s*\(\s*hip\b"
 )
@@ -32,56 +31,20 @@ class CMakeCommand:
     sides: frozenset[Side]
 
 
-@dataclass(slots=True, kw_only=True)
-class BuildArm:
-    """The current arm of a build's condition: the sides that reach it, and those `left` for the
-    next arm.
-    """
-
-    sides: frozenset[Side] = frozenset(SIDES)
-    left: frozenset[Side] = frozenset(SIDES)
-
-    def enter(self, condition: str) -> None:
-        """Enter the arm with this condition, which `NOT ` negates."""
-        both = " OR " in condition or " AND " in condition
-        if _HIP_ON_NVIDIA.search(condition):
-            condition = "NVIDIA"
-        if condition in _FALSE:
-            named: frozenset[Side] = frozenset()
-        elif _AMD.search(condition) and not _NVIDIA.search(condition):
-            named = frozenset({"amd"})
-        elif _NVIDIA.search(condition) and not _AMD.search(condition):
-            named = frozenset({"nvidia"})
-        else:
-            self.sides = self.left
-            return
-        reached = frozenset(SIDES) - named if condition.startswith("NOT ") else named
-        self.sides = self.left & reached
-        if not both:
-            self.left = self.left - reached
-
-
 def read_cmake(text: str) -> Iterator[CMakeCommand]:
     """Yield the commands of CMake text in order, without `if` and its like."""
-    arms: list[BuildArm] = []
+    arms = Arms()
     for name, start, arguments in _raw_commands(text):
         condition = " ".join(word.text for word in arguments)
+        negated = condition.startswith("NOT ")
         if name == "if":
-            arms.append(BuildArm())
-            arms[-1].enter(condition)
-        elif name == "elseif" and arms:
-            arms[-1].enter(condition)
-        elif name == "else" and arms:
-            arms[-1].sides = arms[-1].left
-        elif name == "endif" and arms:
-            arms.pop()
+            arms.open(condition, negated=negated)
+        elif name in {"elseif", "else"}:
+            arms.next(condition if name == "elseif" else "", negated=negated)
+        elif name == "endif":
+            arms.close()
         else:
-            sides = frozenset(SIDES).intersection(*(arm.sides for arm in arms))
-            yield CMakeCommand(name=name, start=start, arguments=arguments, sides=sides)
-
-
-_FALSE = frozenset({"FALSE", "OFF", "NO", "N", "0"})
-_HIP_ON_NVIDIA = re.compile(r"(?i)HIP_PLATFORM\W*\s+(?:STREQUAL|MATCHES)\s+\W*(?:nvcc|nvidia)")
+            yield CMakeCommand(name=name, start=start, arguments=arguments, sides=arms.sides)
 
 
 def _raw_commands(text: str) -> Iterator[tuple[str, int, tuple[Word, ...]]]:
@@ -104,14 +67,14 @@ def _raw_commands(text: str) -> Iterator[tuple[str, int, tuple[Word, ...]]]:
                 name, arguments = "", []
 
 
-def builds_hip(text: str) -> bool:
-    """Return true if CMake text has a build for AMD: HIP as a language, or its package."""
-    return _HIP_ARM.search(text) is not None
+def hip_arm(text: str) -> re.Match[str] | None:
+    """Return the place where CMake text builds for AMD: HIP as a language, or its package."""
+    return _HIP_ARM.search(text)
 
 
 def cmake_rule_matches(text: str) -> Iterator[Match]:
     """Yield the matches of every rule in CMake text."""
-    has_hip = builds_hip(text)
+    has_hip = hip_arm(text) is not None
     for command in read_cmake(text):
         for rule, snippet, shift in _of_command(command, has_hip=has_hip):
             end = command.arguments[-1].end if command.arguments else command.start
