@@ -43,9 +43,10 @@ class Scan:
     unconfigured: str = ""
 
 
+FILES_SHOWN = 5
 PLACES_SHOWN = 3
 CAUSES_SHOWN = 12
-"""Causes of one consequence in the text; `--everything` lists all."""
+"""Causes of one consequence in the text; `--all` lists all."""
 ANNOTATIONS_SHOWN = 50
 """Code hosts show few annotations for a step; the rest is in the other forms."""
 
@@ -109,9 +110,7 @@ def verdict_text(verdict: Verdict, scan: Scan, *, everything: bool = False) -> s
                     lines.append(f"        {cause.fix}")
                 fixes.add(cause.rule)
             if len(listed) < len(causes):
-                lines.append(
-                    f"  ... and {len(causes) - len(listed)} more (--everything lists them)"
-                )
+                lines.append(f"  ... and {len(causes) - len(listed)} more (--all lists them)")
     lines += _rename_lines(verdict.project, everything=everything)
     return "\n".join(lines) + "\n"
 
@@ -139,14 +138,19 @@ def _cause_lines(cause: Cause, *, everything: bool) -> Iterator[str]:
 
 
 def _rename_lines(project: Project, *, everything: bool) -> Iterator[str]:
-    """Yield one line about names that only have to be renamed, and one a file on request."""
-    names, uses = sum(r.names for r in project.renames), sum(r.uses for r in project.renames)
+    """Yield one line about names that only have to be renamed, then one a file."""
+    renames = sorted(project.renames, key=lambda rename: (-rename.uses, rename.path))
+    names, uses = sum(r.names for r in renames), sum(r.uses for r in renames)
+    listed = renames if everything else renames[:FILES_SHOWN]
     if names:
-        files = plural(len(project.renames), "file")
+        files = plural(len(renames), "file")
         yield ""
         yield f"names: {plural(names, 'CUDA name')} ({uses} uses) in {files}, all have twins in HIP"
-    for rename in project.renames if everything else ():
+    for rename in listed:
         yield f"  {rename.path}: {plural(rename.names, 'name')} ({rename.uses} uses)"
+    if len(listed) < len(renames):
+        more = plural(len(renames) - len(listed), "more file")
+        yield f"  ... and {more} (--all lists them)"
 
 
 def verdict_json(verdict: Verdict) -> dict[str, object]:

@@ -23,7 +23,7 @@ _CUDA_NAME = re.compile(
     r"|sparse)\w+_t|CUBLAS_\w+|CUFFT_\w+|CURAND_\w+|CUSPARSE_\w+|__nv_bfloat16\w*)\b"
 )
 _CALLED = re.compile(
-    r"(?<![\w.>:])(?:(?:cublas|cufft|curand|cusolver|cusparse|nccl|cuda|nvrtc)[A-Z]\w*)(?=\()"
+    r"(?<![\w.>:])(?:(?:cublas|cufft|curand|cusolver|cusparse|cuda|nvrtc)[A-Z]\w*)(?=\()"
 )
 _CODE = _UNIT | {".cuh", ".h", ".hpp", ".hh", ".hxx", ".inl"}
 _COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -49,6 +49,7 @@ _WAYS = (
     (f"CMake for CUDA alone: {_ADD_HIP}", "cmake", _CMAKE_CUDA),
     (f"a makefile for nvcc alone: {_ADD_HIP}", "make", re.compile(r"(?m)^[^#\n]*\bnvcc\b")),
 )
+_WITHOUT_SOURCES = tuple(way for way in _WAYS if way[1] == "python")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,13 +142,14 @@ def _blank(match: re.Match[str]) -> str:
 
 def _way(texts: Mapping[str, str], units: Iterable[str]) -> str:
     """Return the way to AMD that the build itself shows, with its place."""
-    if not any(True for _ in units):
-        return "pure Python" if any(path.endswith(".py") for path in texts) else "no CUDA sources"
-    for words, kind, pattern in _WAYS:
+    has_units = any(True for _ in units)
+    for words, kind, pattern in _WAYS if has_units else _WITHOUT_SOURCES:
         for path, text in sorted(texts.items(), key=lambda item: (item[0].count("/"), item[0])):
             if _kind(path) == kind and (match := pattern.search(text)):
                 return f"{words} ({path}:{text.count(chr(10), 0, match.end()) + 1})"
-    return "CUDA sources without a build that was recognized"
+    if has_units:
+        return "CUDA sources without a build that was recognized"
+    return "pure Python" if any(path.endswith(".py") for path in texts) else "no CUDA sources"
 
 
 def _kind(path: str) -> str:

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from warpfront_port.scan.findings import SIDES, Context, Gate, Match, SourceText
+from warpfront_port.scan.findings import Context, Gate, Match, SourceText
 from warpfront_port.scan.fix import Fix
 from warpfront_port.scan.isolation import isolation_rule_matches
 from warpfront_port.scan.python import rule_matches
@@ -78,9 +78,9 @@ def fix_python(source: SourceText) -> Fix | None:
     if "\r" in source.text or "\f" in source.text:
         return None
     matches = [match for match in rule_matches(source, Context()) if _is_open(match)]
-    changes = _apart({change for match in matches for change in _changes(module, match)})
-    for subset in (changes, *([change] for change in changes if len(changes) > 1)):
-        fix = _fix(source, subset)
+    edits = [set(_changes(module, match)) for match in matches]
+    for subset in (set().union(*edits), *(edits if len(edits) > 1 else ())):
+        fix = _fix(source, _apart(subset))
         if fix is not None:
             return fix
     return None
@@ -94,6 +94,8 @@ def _fix(source: SourceText, changes: Sequence[_Change]) -> Fix | None:
     if after == source.text or isolation_rule_matches(source, edited):
         return None
     fixed = Counter(change.rule for change in changes if change.rule)
+    if not fixed:
+        return None
     gone = _found(source) - _found(edited)
     if not fixed <= gone or set(gone - fixed) - _MET_TOO or not _found(edited) <= _found(source):
         return None
@@ -115,7 +117,7 @@ def _found(source: SourceText) -> Counter[str]:
 def _is_open(match: Match) -> bool:
     soft = match.rule in _OF_BUILDS and match.gate is Gate.AVAILABILITY
     open_ = match.gate is Gate.OPEN or soft
-    return match.sides == frozenset(SIDES) and open_ and match.rule in FIXED_IN_PYTHON
+    return {"nvidia", "amd"} <= match.sides and open_ and match.rule in FIXED_IN_PYTHON
 
 
 def _apart(changes: Iterable[_Change]) -> list[_Change]:
@@ -175,13 +177,18 @@ def _imports_of_torch(node: ast.stmt) -> bool:
 
 
 def _either_home(module: Module, node: ast.AST) -> Iterator[_Change]:
-    """Yield edits to `CUDA_HOME or ROCM_HOME`, both imported together."""
+    """Yield edits to `CUDA_HOME or ROCM_HOME` at a use, and to the import that it needs."""
+    imports = (n for n in module.nodes if isinstance(n, ast.ImportFrom) and _imports_of_torch(n))
+    home = next((n for n in imports if any(alias.name == "CUDA_HOME" for alias in n.names)), None)
+    if home is None or not isinstance(node, ast.Name):
+        return
+    start, end = module.span(home)
+    text = module.text[start:end]
+    if "ROCM_HOME" not in text:
+        both = re.sub(r"\bCUDA_HOME\b", "CUDA_HOME, ROCM_HOME", text)
+        yield _Change(start=start, end=end, text=both, rule="")
     start, end = module.span(node)
-    if isinstance(node, ast.ImportFrom):
-        text = re.sub(r"\bCUDA_HOME\b", "CUDA_HOME, ROCM_HOME", module.text[start:end])
-        yield _Change(start=start, end=end, text=text, rule="PY047")
-    elif isinstance(node, ast.Name) and "CUDA_HOME" in module.imported:
-        yield _Change(start=start, end=end, text="(CUDA_HOME or ROCM_HOME)", rule="PY047")
+    yield _Change(start=start, end=end, text="(CUDA_HOME or ROCM_HOME)", rule="PY047")
 
 
 def _gate(module: Module, offset: int) -> str:

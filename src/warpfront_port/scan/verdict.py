@@ -101,7 +101,8 @@ class Verdict:
         if deciding is not None:
             return f"{self.target}: {self.answer}: {counted(len(self.of(deciding)), 'cause')}"
         if self.answer is VerdictAnswer.UNDETERMINED:
-            more = f" (and {len(self.reasons) - 1} more reasons)" if len(self.reasons) > 1 else ""
+            others = counted(len(self.reasons) - 1, "more reason")
+            more = f" (and {others})" if len(self.reasons) > 1 else ""
             return f"{self.target}: {self.answer}: {self.reasons[0]}{more}"
         checks = len(self.of(Consequence.CHECK))
         number = counted(checks, "thing") if checks else "nothing"

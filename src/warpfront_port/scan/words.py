@@ -18,11 +18,11 @@ _SETTING = re.compile(r"(?:\w+\s*=\s*)?['\"]?\w+\s*:[\w:,.\[\]>{}-]*['\"]?")
 _COMPILER = re.compile(
     r"""(?x)(?<![\w-])(?:
         (?P<nvcc>--use_fast_math|-use_fast_math|--expt-(?:relaxed-constexpr|extended-lambda)
-            |--generate-line-info|--ptxas-options\S*|-Xptxas\S*|-?-maxrregcount\S*
-            |--extended-lambda|-rdc=true|--relocatable-device-code=true|-Xcudafe\S*
-            |--threads(?=[=\s\d]|\Z)|-Xfatbin\S*|--diag_suppress\S*)
-        |(?P<arch>-gencode\S*|--generate-code\S*|-arch[=\s]*(?:sm|compute)_\S*
-            |arch=compute_\S*|code=sm_\S*|--gpu-architecture\S*)
+            |--generate-line-info|--ptxas-options[^\s;]*|-Xptxas[^\s;]*|-?-maxrregcount[^\s;]*
+            |--extended-lambda|-rdc=true|--relocatable-device-code=true|-Xcudafe[^\s;]*
+            |--threads(?=[=\s\d]|\Z)|-Xfatbin[^\s;]*|--diag_suppress[^\s;]*)
+        |(?P<arch>-gencode[^\s;]*|--generate-code[^\s;]*|-arch[=\s]*(?:sm|compute)_[^\s;]*
+            |arch=compute_[^\s;]*|code=sm_[^\s;]*|--gpu-architecture[^\s;]*)
         |(?P<link>-lcuda|-lcudart(?:_static)?|-lcublas(?:Lt)?|-lcudnn|-lnccl|-lnvToolsExt|-lnvrtc
             |-lcusparse|-lcusolver|-lcufft|-lcurand|-lcupti|-lnvidia-ml)(?![\w-])
     )"""

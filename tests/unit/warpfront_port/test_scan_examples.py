@@ -100,3 +100,10 @@ def test_a_makefile_s_condition_decides_who_links(condition: str, *, reached: bo
     other = f"{condition}\nelse\nLIBS += -lcudart\nendif\n"
     if "CUDA" in condition:
         assert bool(build_findings("Makefile", other)) is not reached
+
+
+def test_an_arm_of_cmake_that_is_never_entered_is_no_finding() -> None:
+    linked = "target_link_libraries(a CUDA::cudart)\n"
+    assert build_findings("CMakeLists.txt", f"if(FALSE)\n{linked}endif()\n") == []
+    option = f"option(FAST x OFF)\nif(FAST)\n{linked}endif()\n"
+    assert build_findings("CMakeLists.txt", option) == [("BL207", "error")]

@@ -157,6 +157,15 @@ def test_a_library_that_is_added_to_a_list_is_linked() -> None:
             "READY = False\ndef g():\n    global READY\n    READY = True\n"
             "def f():\n    if READY:\n        "
         ),
+        "def f(on=torch.version.cuda is not None):\n    if on:\n        ",
+        (
+            "ON = torch.version.cuda is not None\ndef g():\n    global ON\n    ON = True\n"
+            "def f():\n    if ON:\n        "
+        ),
+        (
+            "class Base:\n    def wants(self):\n        return False\n"
+            "    def go(self):\n        if self.wants():\n            "
+        ),
     ],
 )
 def test_a_default_or_a_flag_of_a_module_makes_no_code_dead(head: str) -> None:
@@ -165,3 +174,14 @@ def test_a_default_or_a_flag_of_a_module_makes_no_code_dead(head: str) -> None:
 
 def test_a_constant_in_the_condition_itself_makes_code_dead() -> None:
     assert seen("if False:\n    import pynvml\n").sides == set()
+
+
+def test_a_module_value_that_nothing_reassigns_decides() -> None:
+    text = "ON = torch.version.cuda is not None\ndef f():\n    if ON:\n        import pynvml\n"
+    assert seen(text).sides == {"nvidia"}
+
+
+def test_variables_made_of_each_other_are_read_in_bounded_time() -> None:
+    steps = "".join(f"    x = x + 'a{n}' + x\n" for n in range(40))
+    text = f"def f(x):\n{steps}    import pynvml\n    os.system(x)\n"
+    assert seen(text).sides == EVERYONE

@@ -151,6 +151,23 @@ x3
     assert reached(text) == {"x1": "a", "x2": "no", "x3": ""}
 
 
+@pytest.mark.parametrize(
+    "head",
+    [
+        "#ifndef FAST\n#define FAST 0\n#endif\n",
+        "#ifdef MINE\n#else\n#define FAST 0\n#endif\n",
+        "#define FAST 0\n#ifdef MINE\n#undef FAST\n#endif\n",
+    ],
+)
+def test_a_define_that_a_build_may_override_makes_no_arm_dead(head: str) -> None:
+    assert reached(f"{head}#if FAST\nx1\n#else\nx2\n#endif\n") == {"x1": "ano", "x2": "ano"}
+
+
+def test_a_define_that_nothing_overrides_makes_an_arm_dead() -> None:
+    text = "#define FAST 0\n#if FAST\nx1\n#else\nx2\n#endif\n"
+    assert reached(text) == {"x1": "", "x2": "ano"}
+
+
 def test_a_macro_with_an_open_value_is_defined_all_the_same() -> None:
     text = "#define A (MINE > 3)\n#if A\nx1\n#else\nx2\n#endif\n#ifdef A\nx3\n#else\nx4\n#endif\n"
     assert reached(text) == {"x1": "ano", "x2": "ano", "x3": "ano", "x4": ""}

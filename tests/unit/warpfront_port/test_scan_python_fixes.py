@@ -127,3 +127,13 @@ def test_a_fix_hides_nothing_that_it_did_not_mend() -> None:
     assert fix is not None
     assert fix.rules == ("PY001",)
     assert fix.after.endswith("import pynvml\npynvml.nvmlInit()\ntorch.hip.synchronize()\n")
+
+
+def test_an_import_of_a_second_home_is_offered_only_with_its_use() -> None:
+    head = "import torch\nfrom torch.utils.cpp_extension import CUDA_HOME\n"
+    assert fix_python(source(f"{head}if not CUDA_HOME.is_dir():\n    raise SystemExit\n")) is None
+    asked = f"{head}built = torch.cuda.is_available() and CUDA_HOME is not None\n"
+    fixed = fix_python(source(asked))
+    assert fixed is not None
+    assert "import CUDA_HOME, ROCM_HOME\n" in fixed.after
+    assert "(CUDA_HOME or ROCM_HOME) is not None" in fixed.after

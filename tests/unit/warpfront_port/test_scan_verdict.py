@@ -139,6 +139,24 @@ def test_renames_are_a_count_and_those_without_twin_are_named(tmp_path: Path) ->
     assert (renames.path, renames.names, renames.uses) == ("a.cpp", 2, 3)
     assert "names: 2 CUDA names (3 uses) in 1 file" in verdict_text(verdict, found)
     assert not found.findings
+    many = {f"b{n}.cpp": text for n in range(6)}
+    verdict, found = judged(tmp_path, {"a.cpp": text * 2, **many})
+    lines = verdict_text(verdict, found).splitlines()
+    assert lines[-6:-4] == ["  a.cpp: 2 names (6 uses)", "  b0.cpp: 2 names (3 uses)"]
+    assert lines[-1] == "  ... and 2 more files (--all lists them)"
+
+
+def test_a_build_of_an_extension_is_no_pure_python(tmp_path: Path) -> None:
+    verdict, _ = judged(tmp_path, {"setup.py": EXTENSION.replace("FLAGS", "'--use_fast_math'")})
+    assert verdict.line == "gfx942: will not build: 1 cause"
+    assert verdict.project.way.startswith("a torch extension")
+
+
+def test_functions_of_nccl_are_known_since_rccl_has_them(tmp_path: Path) -> None:
+    text = "#include <nccl.h>\n#include <cuda_runtime.h>\nvoid f() { ncclGroupStart(); CALL(); }\n"
+    for call, unknown in (("ncclGroupEnd", set()), ("cublasNew", {"cublasNew"})):
+        verdict, _ = judged(tmp_path, {"a.cpp": text.replace("CALL", call)})
+        assert verdict.project.unknown == unknown
 
 
 @pytest.mark.parametrize(

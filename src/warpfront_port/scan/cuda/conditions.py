@@ -92,20 +92,33 @@ class Macros:
             return self.defined[side][name]
         return self.table.known(name, side)
 
-    def define(self, name: str, body: str, sides: frozenset[Side]) -> None:
-        """Record a `#define` that `sides` reach.
+    def define(
+        self,
+        name: str,
+        body: str,
+        sides: frozenset[Side],
+        possible: frozenset[Side] = frozenset(),
+        *,
+        default: bool = False,
+    ) -> None:
+        """Record a `#define` that `sides` reach; those of `possible` may or may not.
 
-        On the other sides the macro is unset, unless the table or an earlier line defines it.
+        `default` is one in `#ifndef name`: the macro is set, and the build may choose its value. On
+        the other sides the macro is unset, unless the table or an earlier line defines it.
         """
         for side in SIDES:
-            if side in sides:
+            if side in sides and side in possible:
+                self.defined[side][name] = "open" if default else None
+            elif side in sides:
                 self.defined[side][name] = _known(body, side, self)
             elif self.known(name, side) is None:
                 self.defined[side].setdefault(name, "unset")
 
-    def undefine(self, name: str, sides: frozenset[Side]) -> None:
+    def undefine(
+        self, name: str, sides: frozenset[Side], possible: frozenset[Side] = frozenset()
+    ) -> None:
         for side in sides:
-            self.defined[side][name] = "unset"
+            self.defined[side][name] = None if side in possible else "unset"
 
 
 def _known(body: str, side: Side, macros: Macros) -> DocumentInputs:

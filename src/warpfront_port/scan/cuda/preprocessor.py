@@ -106,7 +106,7 @@ def read_reaches(directives: Sequence[Directive], table: MacroTable) -> Reaches:
                 Region(start=directive.end, reach=frame.outside.reach, arms=frame.outside.arms)
             )
         elif directive.name in ("define", "undef"):
-            _learn(directive, region_before.reach, macros)
+            _learn(directive, region_before, macros)
     return Reaches(
         regions=tuple(regions),
         chains=tuple(chains),
@@ -181,7 +181,7 @@ def _next_arm(directives: Sequence[Directive], index: int, frame: _Frame, macros
         holds = truth(condition, side, macros)
         if side in frame.outside.reach and holds is not False and frame.taken[side] is not True:
             reach.add(side)
-            undecided |= {side} if holds is None else set()
+            undecided |= {side} if holds is None or frame.taken[side] is None else set()
         if frame.taken[side] is not True:
             frame.taken[side] = True if holds else frame.taken[side] if holds is False else None
     macros.assumed = {}
@@ -195,11 +195,16 @@ def _next_arm(directives: Sequence[Directive], index: int, frame: _Frame, macros
     return Region(start=directive.end, reach=arm.reach, arms=arms)
 
 
-def _learn(directive: Directive, reach: Reach, macros: Macros) -> None:
+def _learn(directive: Directive, region: Region, macros: Macros) -> None:
     name, _, body = directive.body.partition(" ")
-    if "(" in name or not name:
+    if "(" in name or not name or not region.reach:
         return
+    possible = frozenset().union(*(arm.open for arm in region.arms))
     if directive.name == "undef":
-        macros.undefine(name, reach)
-    elif reach:
-        macros.define(name, body.strip(), reach)
+        macros.undefine(name, region.reach, possible)
+        return
+    default = bool(region.arms) and condition_of(region.arms[-1].directive) in (
+        f"!defined({name})",
+        f"!defined {name}",
+    )
+    macros.define(name, body.strip(), region.reach, possible, default=default)

@@ -53,6 +53,11 @@ class Scopes:
         self._attributes: dict[str, list[ast.expr | None]] = {}
         self._parameters: dict[ast.AST, list[str]] = {}
         self._owners: dict[ast.AST, tuple[ast.AST, ...]] = {}
+        self._texts: dict[tuple[ast.AST, int], tuple[Text, ...]] = {}
+        self._outer: set[tuple[ast.AST, str]] = set()
+        for node in module.nodes:
+            if isinstance(node, ast.Global | ast.Nonlocal):
+                self._outer |= {(self._chain(node)[0], name) for name in node.names}
         for node in module.nodes:
             if isinstance(node, _BINDING):
                 for target, value in bindings(node):
@@ -68,12 +73,24 @@ class Scopes:
 
     def _bind(self, node: ast.AST, target: ast.expr, value: ast.expr | None) -> None:
         if isinstance(target, ast.Name):
-            owner = self._chain(node)[0]
+            owner = self._owner(node, target.id)
             self._names.setdefault((owner, target.id), []).append(value)
             if isinstance(owner, ast.ClassDef):
                 self._attributes.setdefault(target.id, []).append(value)
         elif isinstance(target, ast.Attribute):
             self._attributes.setdefault(target.attr, []).append(value)
+
+    def _owner(self, node: ast.AST, name: str) -> ast.AST:
+        """Return the scope that an assignment to `name` at `node` binds it in.
+
+        `global` and `nonlocal` name an outer scope.
+        """
+        inner, *outer = self._chain(node)
+        if (inner, name) not in self._outer:
+            return inner
+        functions = (scope for scope in outer if isinstance(scope, _FUNCTIONS))
+        holders = (scope for scope in functions if (scope, name) in self._names)
+        return next(holders, outer[-1] if outer else inner)
 
     def _bind_parameters(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> None:
         for argument, default in parameters(node.args):
@@ -111,7 +128,7 @@ class Scopes:
         """Return the one expression assigned to a name (or an attribute of self), else `node`."""
         values: Sequence[ast.expr | None] = ()
         if isinstance(node, ast.Name):
-            values = () if self._is_parameter(node) else self.bound(node)
+            values = () if self.is_parameter(node) else self.bound(node)
         elif isinstance(node, ast.Attribute) and _is_self(node.value):
             values = self._attributes.get(node.attr, ())
         return values[0] if len(values) == 1 and values[0] is not None else node
@@ -191,7 +208,8 @@ class Scopes:
             return [*defaults, *call.args[place : place + 1]] or None
         return self._module.returned.get(name)
 
-    def _is_parameter(self, name: ast.Name) -> bool:
+    def is_parameter(self, name: ast.Name) -> bool:
+        """Return true if `name` is a parameter here, whose value callers choose."""
         scope = self._scope_of(name)
         return scope is not None and name.id in self._parameters.get(scope, ())
 
@@ -204,7 +222,17 @@ class Scopes:
                 yield from _argument(call, name.id, names.index(name.id))
 
     def texts(self, node: ast.AST | None, depth: int = 0) -> tuple[Text, ...]:
-        """Return the strings that `node` may be."""
+        """Return the strings that `node` may be.
+
+        Cached: variables that are made of each other have exponentially many compositions.
+        """
+        if node is None:
+            return ()
+        if (node, depth) not in self._texts:
+            self._texts[node, depth] = self._read_texts(node, depth)
+        return self._texts[node, depth]
+
+    def _read_texts(self, node: ast.AST, depth: int) -> tuple[Text, ...]:
         texts: list[Text] = []
         for value in self.values(node, depth):
             if isinstance(value, ast.Constant):

@@ -217,6 +217,8 @@ class Conditions:
         A value that is the same for every vendor decides nothing, since a caller or another module
         may change a parameter or a module's flag.
         """
+        if isinstance(node, ast.Name) and self._module.scopes.is_parameter(node):
+            return UNKNOWN
         value = self._module.scopes.one(node)
         if value is node and isinstance(node, ast.Name):
             bound = [
@@ -252,10 +254,13 @@ class Conditions:
         return self._returned(name, depth)
 
     def _returned(self, name: str, depth: int) -> VendorTruths:
-        """Return the result of a function of the module, or of this name by convention."""
+        """Return the result of a function of the module, or of this name by convention.
+
+        A constant result decides nothing, since a subclass may override the function.
+        """
         returned = self._module.returned.get(name, ())
         truths = self.truths(returned[0], depth + 1) if len(returned) == 1 else UNKNOWN
-        if truths != UNKNOWN:
+        if len(set(truths.values())) > 1:
             return truths
         return _MAYBE_NVIDIA if _NVIDIA_CALL.match(name) else _by_convention(name)
 

@@ -10,6 +10,7 @@ from warpfront_port.scan.findings import SIDES, Side
 _AMD = re.compile(r"(?i)(?:^|_|\b)(?:USE_|ENABLE_|WITH_|BUILD_|GPU_)?(?:ROCM|HIP|AMD(?!64)|HIPCC)")
 _NVIDIA = re.compile(r"(?i)CUDA|NVIDIA|NVCC|CUDNN")
 _HIP_ON_NVIDIA = re.compile(r"(?i)HIP_PLATFORM\W*\s+(?:STREQUAL|MATCHES)\s+\W*(?:nvcc|nvidia)")
+_FALSE = frozenset({"FALSE", "OFF", "NO", "N", "0"})
 
 
 @dataclass(slots=True, kw_only=True)
@@ -27,10 +28,7 @@ class Arms:
     @property
     def sides(self) -> frozenset[Side]:
         """Return the sides that reach this place."""
-        sides = frozenset(SIDES)
-        for arm in self._open:
-            sides &= arm.sides
-        return sides
+        return frozenset(SIDES).intersection(*(arm.sides for arm in self._open))
 
     @property
     def conditional(self) -> bool:
@@ -60,7 +58,9 @@ def _narrow(arm: _Arm, condition: str, *, negated: bool) -> None:
     sides: frozenset[Side] | None = None
     if _HIP_ON_NVIDIA.search(condition):
         condition = "NVIDIA"
-    if _AMD.search(condition) and not _NVIDIA.search(condition):
+    if condition in _FALSE:
+        sides = frozenset()
+    elif _AMD.search(condition) and not _NVIDIA.search(condition):
         sides = frozenset({"amd"})
     elif _NVIDIA.search(condition) and not _AMD.search(condition):
         sides = frozenset({"nvidia"})
