@@ -65,21 +65,6 @@ def spacing(values: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.ldexp(torch.full_like(finite, eps), exponent)
 
 
-def relative_of(actual: Tensor, expected: Tensor, bound: Bound) -> float:
-    """Return the least factor of a whole tensor, less 1, that the bound tells from right."""
-    if not (actual.is_floating_point() or actual.is_complex()):
-        return 0.0
-    actual, expected = (
-        torch.view_as_real(x.resolve_conj()) if x.is_complex() else x
-        for x in (actual.detach().cpu(), expected.detach())
-    )
-    expected = expected.double()
-    _, allowed = _off(actual, expected, bound)
-    judged = expected.isfinite() & (expected != 0)
-    shares = allowed[judged] / expected[judged].abs()
-    return float(shares.min()) if shares.numel() else 0.0
-
-
 def judge(actual: Tensor, expected: Tensor, bound: Bound) -> Verdict:
     """Compare a result of any device with its float64 oracle on the CPU."""
     actual = actual.detach().cpu().resolve_conj().resolve_neg()
@@ -100,7 +85,7 @@ def judge(actual: Tensor, expected: Tensor, bound: Bound) -> Verdict:
     expected = expected.double()
     if torch.equal(actual.double(), expected.to(actual.dtype).double()):
         return Verdict()
-    off, allowed = _off(actual, expected, bound)
+    off, allowed = errors_and_bounds(actual, expected, bound)
     share = torch.where(off == 0, off, off / allowed.clamp(min=1e-320))
     wrong = ~(share <= 1)
     root = float(off.square().mean().sqrt())
@@ -116,7 +101,7 @@ def judge(actual: Tensor, expected: Tensor, bound: Bound) -> Verdict:
     return replace(verdict, fault=fault, rms=min(rms, OVER))
 
 
-def _off(actual: Tensor, expected: Tensor, bound: Bound) -> tuple[Tensor, Tensor]:
+def errors_and_bounds(actual: Tensor, expected: Tensor, bound: Bound) -> tuple[Tensor, Tensor]:
     """Return the error of each element and its bound. The error is infinite where one side
     is infinite or NaN and the other is not; beyond the dtype's largest number both its
     ends are correct.

@@ -55,9 +55,7 @@ def convert_sample(sample: Sample, change: Callable[[Tensor], Tensor]) -> Sample
 
 
 def arranged(x: Tensor, memory: str) -> Tensor:
-    """Return the same numbers in another layout. It is strided, transposed, offset from the
-    start of its memory, expanded along an axis (whose numbers have to be equal), or channels last.
-    """
+    """Return the same numbers in another layout: with gaps, at an offset, or axes in reverse."""
     if memory in {"", EVERY_SECOND} or x.layout != torch.strided or not x.numel():
         return x
     if memory == "gaps" and not x.dim():
@@ -66,15 +64,8 @@ def arranged(x: Tensor, memory: str) -> Tensor:
         return torch.stack([x, x], -1).flatten(-2)[..., 1::2]
     if memory == "offset":
         return torch.cat([x.flatten()[:1].expand(3), x.flatten()])[3:].view(x.shape)
-    if memory == "repeated" and x.dim() and bool((x == x[:1]).all()):
-        return x[:1].expand(x.shape)
-    axes = list(range(x.dim()))
-    order = axes[::-1] if memory == "turned" else [axes[0], *axes[2:], axes[1]] if axes[2:] else []
-    return x.permute(order).contiguous().permute(_inverse(order)) if order else x
-
-
-def _inverse(order: Sequence[int]) -> list[int]:
-    return [order.index(axis) for axis in range(len(order))]
+    turned = list(range(x.dim()))[::-1]
+    return x.permute(turned).contiguous().permute(turned)
 
 
 def widen(x: Tensor) -> Tensor:
