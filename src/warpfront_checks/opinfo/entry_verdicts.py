@@ -193,9 +193,10 @@ def structure_faults(actual: Computed, exact: Computed, device: str) -> Iterator
         yield f"{len(actual.all)} results, expected {len(exact.all)}"
         return
     for name, x, reference in zip(actual.names, actual.all, exact.all, strict=True):
-        if (x is None) is not (reference is None):
-            yield f"{name}: {'missing' if x is None else 'not expected'}"
-        elif x is not None and x.shape != reference.shape:
+        if x is None or reference is None:
+            if x is not reference:
+                yield f"{name}: {'missing' if x is None else 'not expected'}"
+        elif x.shape != reference.shape:
             yield f"{name}: shape {tuple(x.shape)}, expected {tuple(reference.shape)}"
     places = actual.places or ("no device",)
     if actual.all and (wrong := [place for place in places if place != device]):

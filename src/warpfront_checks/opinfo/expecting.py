@@ -137,9 +137,8 @@ class Expected:
         )
 
     def inputs_moved(self) -> tuple[Computed, ...]:
-        """Return the exact results of inputs that are off by a rounding. Forward kernels for 16
-        bits compute in float32; a backward is composed of several, with the results between them
-        rounded.
+        """Return the exact results of inputs that are off by a rounding. It is float32's in a
+        forward, as kernels for 16 bits compute in it.
         """
         inside = torch.float32 if self.cotangents is None else self.dtype
         move = partial(disturbed, self.wide, self.raised, inside, by_matrix=self.entry.by_matrix)
