@@ -1,6 +1,6 @@
 """Which of the wrong kernels of tests/kernels the case engine sees on the CPU.
 
-usage: PYTHONPATH=src:tests python tools/kernels_seen.py [--seeds N] [--names FILE] [--jobs N] OUT
+usage: PYTHONPATH=src:tests python tools/kernels_seen.py [--seeds N] [--names FILE] [--topic T] OUT
 
 Writes one JSON object: by kernel the operation that sees it, seed and number of the case, and the
 fault. Each is tried in a child process, with the operations alone that call one of its operators.
@@ -9,7 +9,6 @@ fault. Each is tried in a child process, with the operations alone that call one
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
 import multiprocessing
 import os
@@ -19,6 +18,7 @@ import time
 import warnings
 from collections import Counter, defaultdict
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,24 +28,26 @@ from kernels.kernel import dispatched_kernel, operators_of, seeded
 
 from warpfront_checks.cases.axes import cases_of
 from warpfront_checks.cases.case import Case
-from warpfront_checks.cases.catalogue import CATALOGUE
+from warpfront_checks.cases.catalogue import CATALOGUE, TOPICS
+from warpfront_checks.cases.operation import Operation
 from warpfront_checks.cases.run import LackingError, NoOracleError, execute, names_of, run_case
+from warpfront_checks.cases.session import SEEN_ON
 
 DTYPES = ("float32", "bfloat16", "float16", "float64")
 SECONDS = 60
+# Which of an operation's cases show what it calls: each so many.
+STEP = 3
 STARTING = threading.Lock()
 
 
-def recorded(seed: int, names: set[str], first: int) -> dict[str, list[str]]:
-    """Return the operations whose first cases call each overload on the CPU."""
-    called: dict[str, list[str]] = defaultdict(list)
-    now, refused = [""], Counter[str]()
+def recorded(names: set[str], topics: set[str]) -> dict[str, list[str]]:
+    """Return the operations of some topics that call each overload on the CPU."""
+    called: set[str] = set()
     library = torch.library.Library("aten", "IMPL")
 
     def spy(name: str) -> Any:
         def call(right: Any, _schema: Any, args: Any, kwargs: Any) -> Any:
-            if now[0] not in {"", *called[name][-1:]}:
-                called[name].append(now[0])
+            called.add(name)
             return right(*args, **kwargs)
 
         return call
@@ -53,19 +55,37 @@ def recorded(seed: int, names: set[str], first: int) -> dict[str, list[str]]:
     for name in sorted(names):
         kernel = torch.library.get_kernel(f"aten::{name}", "CPU")
         library.impl(name, dispatched_kernel(name, kernel, spy(name)), "CPU", with_keyset=True)
-    for operation in CATALOGUE.values():
-        for case in itertools.islice(cases_of(operation, DTYPES, "cpu", seed), first):
-            space = names_of()
-            try:
-                execute(case.inputs() + case.oracle() + case.sent(), space)
-                now[0] = operation.name
-                execute(case.call(), space)
-            except Exception as error:  # noqa: BLE001 - a refused call calls nothing
-                refused[str(error)[:80]] += 1
-            now[0] = ""
+    found: dict[str, list[str]] = defaultdict(list)
+    for operation in (one for topic in sorted(topics) for one in TOPICS[topic]):
+        # A process of its own: a few calls end theirs.
+        mine, its = multiprocessing.Pipe(duplex=False)
+        arguments = (operation, called, its)
+        child = multiprocessing.get_context("fork").Process(target=send_called, args=arguments)
+        child.start()
+        its.close()
+        try:
+            for name in mine.recv():
+                found[name].append(operation.name)
+        except EOFError:
+            sys.stderr.write(f"{operation.name} ended its process\n")
+        child.join()
     library._destroy()  # noqa: SLF001
-    sys.stderr.write(f"refused: {refused.most_common(3)}\n")
-    return called
+    return found
+
+
+def send_called(operation: Operation, called: set[str], pipe: Any) -> None:
+    """Send the overloads that an operation's calls add to `called`, by some of its cases."""
+    names: set[str] = set()
+    for case in [*cases_of(operation, DTYPES, "cpu", 0)][::STEP]:
+        space = names_of()
+        # A refused call calls nothing.
+        with suppress(Exception):
+            execute(case.inputs() + case.oracle() + case.sent(), space)
+            called.clear()
+            execute(case.call(), space)
+            names |= called
+    pipe.send(sorted(names))
+    os._exit(0)
 
 
 def wrong(case: Case) -> str:
@@ -110,7 +130,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path)
     parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--first", type=int, default=6, help="cases that show what is called")
+    parser.add_argument(
+        "--topic", action="append", default=[], help="a topic besides those claimed on the CPU"
+    )
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--names", type=Path, help="a JSON list of kernels; without it all")
     options = parser.parse_args()
@@ -119,7 +141,8 @@ def main() -> None:
     faults = {name: fault for name, fault in KERNELS.items() if "cpu" in fault.devices}
     names = json.loads(options.names.read_text()) if options.names else list(faults)
     overloads = {one for name in names for one in operators_of(faults[name], "cpu")}
-    called = recorded(0, overloads, options.first)
+    topics = {topic for topic, kinds in SEEN_ON.items() if "cpu" in kinds} | {*options.topic}
+    called = recorded(overloads, topics)
     found: dict[str, list[str]] = {}
 
     def ask(name: str) -> None:

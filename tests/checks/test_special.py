@@ -17,6 +17,7 @@ from kernels.seeding.mutations import MutationTally  # noqa: E402
 
 from warpfront_checks.cases.catalogue import CATALOGUE  # noqa: E402
 from warpfront_checks.cases.special import session  # noqa: E402
+from warpfront_checks.cases.special.autocast import check_autocast  # noqa: E402
 from warpfront_checks.cases.special.properties import (  # noqa: E402
     PropertyReport,
     check_gradients,
@@ -55,6 +56,46 @@ def test_an_operation_without_a_property_is_caught() -> None:
     seed_property_faults(sampled(0)[:20], "cpu", ledger)
     assert ledger.missed == []
     assert ledger.seeded > 20
+
+
+def test_autocast_computes_what_torch_documents_and_a_wrong_dtype_or_value_is_a_fault() -> None:
+    assert check_autocast("cpu") == PropertyReport(faults=(), tried=29)
+
+    def twice(run: Any) -> Any:
+        return lambda: [2 * x for x in run()]
+
+    def wide(run: Any) -> Any:
+        return lambda: [x.double() for x in run()]
+
+    kept: list[Any] = []
+
+    def first(run: Any) -> Any:
+        kept[:] = kept or [run()]
+        return lambda: kept[0]
+
+    for alter, part in (
+        (twice, "right is"),
+        (wide, "expected torch.float32"),
+        (wide, "expected torch.bfloat16"),
+        (first, "an earlier weight's result"),
+    ):
+        assert any(part in fault for fault in check_autocast("cpu", alter=alter).faults), part
+
+
+def test_repeats_have_a_long_size_so_that_blocks_may_differ() -> None:
+    chosen = [CATALOGUE[name] for name in ("cumsum", "index_add", "mm")]
+    lengths: list[int] = []
+
+    def watched(run: Any) -> Any:
+        def longest() -> Any:
+            found = run()
+            lengths.append(max(n for x in found if x is not None for n in (*x.shape, 1)))
+            return found
+
+        return longest
+
+    assert check_repeats(chosen, "cpu", alter=watched).tried == 3
+    assert max(lengths) > 4096
 
 
 def test_each_seed_draws_other_operations() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -72,9 +73,8 @@ def assignments_of(
     axes = axes_of(operation, dtypes)
     covered: set[tuple[Any, ...]] = set()
     count = QUICK_CASES if quick else operation.cases
-    # Each size first with the dtype and gradients that show most, and mostly such numbers.
-    sized = [(axis, size) for axis in axes if axis.startswith("size ") for size in axes[axis]]
-    draw.shuffle(sized)
+    sized = _sized(axes, draw)
+    # Each size class first, with the dtype and gradients that show most, and mostly such numbers.
     shown: tuple[str, ...] = ("dtype", "destination", "gradient")
     # In a sum of products a rounded operand shows only by the longest numbers.
     shown += ("values",) if operation.ulps and operation.values[0] == "wide" else ()
@@ -82,7 +82,10 @@ def assignments_of(
     for number in range(count):
         fixed = {}
         if number < count // 2 and number < len(sized):
-            fixed = {**first_choices, sized[number][0]: sized[number][1]}
+            ranks = [
+                rank for rank in range(operation.ranks) if _has(operation, rank, sized[number])
+            ]
+            fixed = {**first_choices, **sized[number], "rank": draw.choice(ranks)}
         candidates = _candidates(operation, axes, fixed, draw)
         best = max(candidates, key=lambda candidate: len(_pairs(candidate) - covered))
         covered |= _pairs(best)
@@ -97,6 +100,9 @@ def _candidates(
     """
     for choices in (*[fixed] * CANDIDATES, *[{}] * CANDIDATES):
         drawn = [_candidate(axes, draw) | choices for _ in range(CANDIDATES)]
+        if "values" in choices:
+            # Equal numbers are short, and mostly 0.
+            drawn = [_unexpanded(candidate) for candidate in drawn]
         drawn = [constrained(operation, candidate, draw) for candidate in drawn]
         if candidates := [candidate for candidate in drawn if in_domain(operation, candidate)]:
             return candidates
@@ -110,6 +116,30 @@ def in_domain(operation: Operation, assignment: Assignment) -> bool:
     shape = _shape(operation.arguments(assignment["rank"])[0][1], lengths)
     names = {"math": math, "shape": shape, **lengths, **options}
     return not operation.domain or bool(eval(operation.domain, names))  # noqa: S307
+
+
+def _unexpanded(assignment: Assignment) -> Assignment:
+    return {axis: "contiguous" if v == "expanded" else v for axis, v in assignment.items()}
+
+
+def _sized(axes: Mapping[str, list[Any]], draw: random.Random) -> list[Assignment]:
+    """Return sizes to try: each class of some size before a second size of any, and one for all."""
+    sizes = [axis for axis in axes if axis.startswith("size ")]
+    single = {axis: "one" for axis in sizes if "one" in axes[axis]}
+    some = [({axis: size}, size) for axis in sizes for size in axes[axis]]
+    some += [(single, "single")] if len(single) > 1 else []
+    draw.shuffle(some)
+    before: Counter[str] = Counter()
+    turns = []
+    for chosen, size in some:
+        turns.append((before[size], chosen))
+        before[size] += 1
+    return [chosen for _, chosen in sorted(turns, key=lambda turn: turn[0])]
+
+
+def _has(operation: Operation, rank: int, sizes: Assignment) -> bool:
+    """Return whether the shapes of an alternative have any of these sizes."""
+    return any(f"size {name}" in sizes for name in operation.sizes(rank))
 
 
 def axes_of(operation: Operation, dtypes: tuple[str, ...]) -> dict[str, list[Any]]:
@@ -135,13 +165,22 @@ def axes_of(operation: Operation, dtypes: tuple[str, ...]) -> dict[str, list[Any
         and (operation.halves or name not in HALVES)
         and (operation.doubles or name != "float64")
     ] + [name for name in operation.kinds if COMPLEX.get(name) != "float64" or "float64" in dtypes]
-    put = ["", *["in place"] * operation.in_place, *["out"] * operation.out]
-    axes["destination"] = put
+    axes["destination"] = list(operation.destinations)
     axes["layout"] = list(LAYOUTS) if operation.strided else ["contiguous"]
     floats = [n for n, (m, _) in zip(NAMES, ranks[0], strict=False) if not m]
     alone = floats if len(floats) > 1 else []
     axes["gradient"] = ["all", *alone] if operation.backward else ["none"]
+    axes["mixed"] = ["", *floats[:2]] if operation.promotes else [""]
+    alike = any(len(_alike(operation, rank)) > 1 for rank in range(operation.ranks))
+    axes["operands"] = ["", "interleaved"] if alike and operation.strided else [""]
     return axes
+
+
+def _alike(operation: Operation, rank: int) -> tuple[str, ...]:
+    """Return the floating operands that have the first one's shape."""
+    named = zip(NAMES, operation.arguments(rank), strict=False)
+    floats = [(name, words) for name, (mark, words) in named if not mark]
+    return tuple(name for name, words in floats if words and words == floats[0][1])
 
 
 def _forms(dims: int) -> list[str]:
@@ -205,16 +244,36 @@ def _reconciled(operation: Operation, assignment: Assignment, draw: random.Rando
         assignment["values"] = operation.values[0]
     if assignment["values"] in ENDLESS:
         assignment["gradient"] = "none"
+    return _joined(operation, assignment)
+
+
+def _joined(operation: Operation, assignment: Assignment) -> Assignment:
+    """Return choices that operands of two dtypes, or of one memory, allow."""
+    if assignment["mixed"] and assignment["dtype"] not in {"float32", *HALVES}:
+        assignment["mixed"] = ""
+    if assignment["mixed"]:
+        assignment |= {"destination": "", "gradient": "none", **_narrowed(operation, assignment)}
+        if operation.fit != "{x}":
+            # The numbers after it have to be ones of 16 bits.
+            assignment["values"] = "eighths"
+    alike = _alike(operation, assignment.get("rank", 0))
+    if assignment["mixed"] or len(alike) < 2:
+        assignment["operands"] = ""
+    if assignment["operands"]:
+        assignment |= {f"memory {name}": "contiguous" for name in alike} | {"gradient": "none"}
     return assignment
 
 
 def _integers(operation: Operation, assignment: Assignment, draw: random.Random) -> str:
-    """Return numbers for an integer dtype: of an order no two alike, else over its range."""
+    """Return numbers for an integer dtype: small, at its ends, and over its range or, of orders, in
+    a row with no two alike.
+    """
     if assignment["dtype"] == "bool":
         return "small"
-    if "distinct" in operation.values:
+    if {*operation.values} <= {"distinct", *ENDLESS}:
         return "neighbours"
-    return draw.choice(("small", "bits", "ends"))
+    several = ("neighbours",) if "distinct" in operation.values else ("bits",)
+    return draw.choice(("small", "ends", *several))
 
 
 def _narrowed(operation: Operation, assignment: Assignment) -> Assignment:
@@ -240,7 +299,7 @@ def _smaller(
     least, so that the largest stays as long as it can.
     """
     *smaller, largest = sorted(lengths, key=lambda name: lengths[name])
-    for most in (max(SIZES["usual"][1], operation.least_size), max(2, operation.least_size)):
+    for most in (max(n, operation.least_size) for n in (SIZES["usual"][1], 2, 1)):
         large = [name for name in smaller if lengths[name] > most]
         if large:
             name = draw.choice(large)
@@ -295,6 +354,7 @@ def build(operation: Operation, assignment: Assignment, device: str) -> Case:
     operands = operation.arguments(assignment["rank"])
     floats = [name for name, (mark, _) in zip(NAMES, operands, strict=False) if not mark]
     wide = _wide_operand(operands, assignment)
+    dtypes = _dtypes(floats, assignment)
     for name, (mark, words) in zip(NAMES, operands, strict=False):
         leaf = not mark and assignment["gradient"] in {"all", name}
         values: str = assignment["values"]
@@ -318,6 +378,7 @@ def build(operation: Operation, assignment: Assignment, device: str) -> Case:
                     fit=operation.fit,
                     floating=floating,
                     leaf=leaf,
+                    dtype=dtypes.get(name, ""),
                 ),
                 assignment[f"memory {name}"],
             )
@@ -330,10 +391,11 @@ def build(operation: Operation, assignment: Assignment, device: str) -> Case:
         code=code,
         definition=operation.definition.format(**lengths, **options) or code,
         arguments=tuple(arguments),
-        dtype=assignment["dtype"],
+        dtype=_result_dtype(arguments, assignment["dtype"]),
         device=device,
         seed=assignment["seed"],
         destination=assignment["destination"],
+        interleaved=_alike(operation, assignment["rank"]) if assignment.get("operands") else (),
         layout=_layout(assignment),
         fed="few" if operation.exact else "quarters",
         changes=operation.changes,
@@ -343,6 +405,22 @@ def build(operation: Operation, assignment: Assignment, device: str) -> Case:
         relative=assignment["values"] == "far",
         labels=labels,
     )
+
+
+def _dtypes(floats: list[str], assignment: Assignment) -> dict[str, str]:
+    """Return the dtype of each operand, where one has another width than the rest."""
+    dtype = assignment["dtype"]
+    if not assignment.get("mixed"):
+        return {}
+    other = "float32" if dtype in HALVES else "bfloat16"
+    return {name: other if name == assignment["mixed"] else dtype for name in floats}
+
+
+def _result_dtype(arguments: list[Argument], dtype: str) -> str:
+    """Return the dtype of a result: the widest of operands with axes, else of all."""
+    mixed = [argument for argument in arguments if argument.dtype]
+    deciding = [argument.dtype for argument in mixed if argument.shape] or [dtype]
+    return "float32" if "float32" in deciding else deciding[0]
 
 
 def _roundings(operation: Operation, assignment: Assignment, arguments: list[Argument]) -> float:

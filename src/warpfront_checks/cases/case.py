@@ -73,6 +73,8 @@ class Argument:
     offset: int = 0
     floating: bool = True
     leaf: bool = False
+    # Of another width than the case's.
+    dtype: str = ""
 
     @property
     def length(self) -> int:
@@ -81,6 +83,7 @@ class Argument:
         return self.offset + 1 + sum((n - 1) * step for n, step in pairs)
 
     def draw(self, dtype: str) -> str:
+        dtype = self.dtype or dtype
         real = COMPLEX.get(dtype, dtype)
         fields = {"shape": self.drawn, "numel": math.prod(self.drawn), "dtype": real}
         text = VALUES.get(self.values, self.values).format(**fields, far=FAR.get(real, 100))
@@ -96,6 +99,7 @@ class Argument:
 
     def send(self, dtype: str, device: str) -> str:
         """Return the expression that copies the numbers to a device, as they are to lie there."""
+        dtype = self.dtype or dtype
         kind = f", dtype=torch.{dtype}" if self.floating else f", dtype={self.name}.dtype"
         x = self.name
         if self.strides is None and self.drawn == self.shape:
@@ -124,7 +128,8 @@ def _first(argument: Argument) -> str:
 @dataclass(frozen=True, kw_only=True)
 class Case:
     """A call. `destination` is "" (a new result), "in place" or "out". `out` and `fed` are the
-    layouts of the output tensor and of the output's gradient. The bound is `ulps` units in the last
+    layouts of the output tensor and of the output's gradient. Arguments that are `interleaved` are
+    slices of one memory. The bound is `ulps` units in the last
     place, and `roundings` of the largest number and of `least`. `definition` is the reference.
     """
 
@@ -136,6 +141,7 @@ class Case:
     device: str = "cpu"
     seed: int = 0
     destination: str = ""
+    interleaved: tuple[str, ...] = ()
     layout: str = "contiguous"
     fed: str = "few"
     changes: bool = False
@@ -162,10 +168,14 @@ class Case:
         return [*lines, f"right = {self.definition}", *self._gradients("right", "rights", "")]
 
     def sent(self) -> list[str]:
-        return [
+        lines = [
             f"{argument.name} = {argument.send(self.dtype, self.device)}"
             for argument in self.arguments
         ]
+        if self.interleaved:
+            names = ", ".join(self.interleaved)
+            lines.append(f"{names} = torch.stack([{names}], -1).detach().unbind(-1)")
+        return lines
 
     def call(self) -> list[str]:
         """Return the statements that are judged."""
@@ -203,7 +213,9 @@ class Case:
             "transposed": "torch.ones(({x}.numel(),), dtype={kind}, device={device!r})"
             ".view({x}.shape[::-1]).permute(tuple(range({x}.dim()))[::-1])",
         }[self.layout]
-        kind = f"{{{', '.join(f'torch.{a}: torch.{b}' for a, b in self.narrowed.items())}}}"
+        # A dtype that the code names is the result's.
+        narrowed = {a: b for a, b in self.narrowed.items() if f"torch.{a}" not in self.code}
+        kind = f"{{{', '.join(f'torch.{a}: torch.{b}' for a, b in narrowed.items())}}}"
         kind = f"{kind}.get(x.dtype, x.dtype)"
         expression = lay.format(x="x", kind=kind, device=self.device)
         several = "[right] if isinstance(right, torch.Tensor) else right"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 from warpfront_checks.cases.known import KnownDefect
@@ -40,8 +41,9 @@ class Operation:
     into the domain of the call. `kinds` are dtypes besides the floating ones, or instead of them
     where `floats` is False. `changes` means that the call may change `a`. `halves` is False
     where rounding in 16 bits decides a result, `doubles` where torch computes float64 with
-    constants of float32. `unseen` are kinds of device on which right kernels have not passed its
-    cases since its numbers or bound changed: it is not claimed there, though its topic is.
+    constants of float32. Operands of an operation that `promotes` may differ in dtype. `unseen` are
+    kinds of device on which right kernels have not passed its cases since its numbers or bound
+    changed: it is not claimed there, though its topic is.
     """
 
     name: str
@@ -68,8 +70,7 @@ class Operation:
     doubles: bool = True
     strided: bool = True
     changes: bool = False
-    out: bool = False
-    in_place: bool = False
+    promotes: bool = False
     work: int = WORK
     numbers: int = NUMBERS
     cases: int = CASES
@@ -79,6 +80,30 @@ class Operation:
     def arguments(self, rank: int = 0) -> tuple[tuple[str, list[str]], ...]:
         """Return the mark and the axes of each argument, in one of the alternatives."""
         return _arguments(self.shapes.split("|")[rank])
+
+    @cached_property
+    def destinations(self) -> tuple[str, ...]:
+        """Return where results may go, "" for new memory. aten declares which functions take `out`
+        and which have a method that changes `a`; what it generates itself Python does not have.
+        Without torch, where cases are printed and not run, each may be.
+        """
+        call = _call_of_operands(self.code)
+        if call is None:
+            return ("",)
+        try:
+            import torch  # noqa: PLC0415 - the catalogue is read without it
+        except ImportError:
+            return ("", "in place", "out")
+        name, arguments, keywords = call
+        packet = getattr(torch.ops.aten, name, None)
+        overloads = [getattr(packet, each) for each in packet.overloads()] if packet else []
+        out = any(
+            torch.Tag.generated not in each.tags
+            and _takes_out(each._schema.arguments, len(arguments), keywords)
+            for each in overloads
+        )
+        method = arguments[0] == "a" and hasattr(torch.Tensor, f"{name}_")
+        return ("", *["in place"] * method, *["out"] * out)
 
     @property
     def ranks(self) -> int:
@@ -104,3 +129,35 @@ def _arguments(shapes: str) -> tuple[tuple[str, list[str]], ...]:
         else:
             arguments.append(("", [first, *rest] if first else []))
     return tuple(arguments)
+
+
+# The text of an operand, or the beginning of a list of some.
+OPERANDS = {"a", "b", "c", "a,", "b,"}
+NAMESPACES = {"torch": "", "torch.linalg": "linalg_", "torch._C._nn": ""}
+
+
+def _call_of_operands(code: str) -> tuple[str, list[str], list[str]] | None:
+    """Return aten's name of the function whose call an expression is, its arguments and the names
+    of its keywords; None where no argument is an operand itself.
+    """
+    try:
+        call = ast.parse(code, mode="eval").body
+    except SyntaxError:
+        return None
+    if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)):
+        return None
+    prefix = NAMESPACES.get(ast.unparse(call.func.value))
+    texts = [ast.unparse(argument) for argument in call.args]
+    if prefix is None or not any(text.strip("[]")[:2] in OPERANDS for text in texts):
+        return None
+    return prefix + call.func.attr, texts, [str(keyword.arg) for keyword in call.keywords]
+
+
+def _takes_out(schema: Sequence[Any], positional: int, keywords: Sequence[str]) -> bool:
+    """Return whether a schema has `out` besides such arguments, and needs no other."""
+    inputs = [each for each in schema if not each.is_out]
+    ordered = [each.name for each in inputs if not each.kwarg_only]
+    given = {*ordered[:positional], *keywords}
+    needed = {each.name for each in inputs if not each.has_default_value()}
+    fits = positional <= len(ordered) and needed <= given <= {each.name for each in inputs}
+    return len(inputs) < len(schema) and fits

@@ -25,10 +25,10 @@ from warpfront_checks.cases.numpy_kernels import NUMPY
 # Operators that only describe memory, or that hand it on.
 _VIEWED = (
     "view _unsafe_view permute t transpose expand slice select as_strided detach alias unsqueeze"
-    " squeeze diagonal unfold split split_with_sizes unbind view_as_real view_as_complex"
-    " lift_fresh resolve_conj resolve_neg empty new_empty empty_like empty_strided zeros new_zeros"
-    " new_empty_strided _local_scalar_dense reshape _reshape_alias chunk narrow movedim"
-    " broadcast_in_dim"
+    " squeeze squeeze_ unsqueeze_ diagonal unfold split split_with_sizes unbind view_as_real"
+    " view_as_complex lift_fresh resolve_conj resolve_neg empty new_empty empty_like empty_strided"
+    " zeros new_zeros new_empty_strided _local_scalar_dense reshape _reshape_alias chunk narrow"
+    " movedim broadcast_in_dim"
 )
 VIEWS = frozenset(_VIEWED.split())
 

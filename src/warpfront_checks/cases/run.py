@@ -130,6 +130,8 @@ def results_of(
         except REFUSALS as error:
             raise NoOracleError(f"{type(error).__name__}: {error}") from error
         expected, rights = listed(names["right"]), list(names.get("rights", ()))
+        if case.destination == "in place" and expected[0].shape != names["a"].shape:
+            raise NoOracleError("the result has another shape than the argument that it changes")
         names |= {**before, "before": before}
         execute(case.sent(), names)
         call = case

@@ -34,7 +34,7 @@ from warpfront_checks.results import SKIPPED, Check, CheckFinding, Recorder, fai
 
 SHOWN = 20
 # The longest classes, each of which starts in a lane of its own.
-LONG = ("sizes", "memory formats", "kept state", "kinds of numbers", "axes", "long", "shapes")
+LONG = ("kept state", "kinds of numbers")
 
 
 @dataclass(kw_only=True)

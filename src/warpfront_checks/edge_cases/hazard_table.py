@@ -3,52 +3,34 @@
 from __future__ import annotations
 
 from warpfront_checks.cases.special.attention_layers import ATTENTION
+from warpfront_checks.cases.special.streams import STREAMING
 from warpfront_checks.edge_cases.answers import HazardClass
 from warpfront_checks.edge_cases.class_targets import CLASS_TARGETS
 from warpfront_checks.edge_cases.complex_numbers import COMPLEX_NUMBERS
 from warpfront_checks.edge_cases.extreme_values import FAR_OUT
 from warpfront_checks.edge_cases.frequencies import FREQUENCIES
 from warpfront_checks.edge_cases.int64_indexing import VAST
-from warpfront_checks.edge_cases.layouts import LAYOUTS
-from warpfront_checks.edge_cases.lengths import LENGTHS
 from warpfront_checks.edge_cases.linear_systems import LINEAR_SYSTEMS
 from warpfront_checks.edge_cases.lists import LISTS
-from warpfront_checks.edge_cases.mixed_precision import MIXED_PRECISION
 from warpfront_checks.edge_cases.narrow_types import NARROW_TYPES
 from warpfront_checks.edge_cases.non_finite import NON_FINITE
-from warpfront_checks.edge_cases.options import OPTIONS
-from warpfront_checks.edge_cases.ordering import ORDERING
 from warpfront_checks.edge_cases.random_numbers import RANDOM_NUMBERS
-from warpfront_checks.edge_cases.repeatable import REPEATABLE
-from warpfront_checks.edge_cases.shape_sweep import SHAPES
-from warpfront_checks.edge_cases.sized_calls import SIZES
 from warpfront_checks.edge_cases.stateful_ops import KEPT_STATE
-from warpfront_checks.edge_cases.streaming import STREAMING
 from warpfront_checks.edge_cases.value_distributions import KINDS_OF_NUMBERS
-from warpfront_checks.edge_cases.volumes import VOLUMES
 
 HAZARDS: tuple[HazardClass, ...] = (
     FAR_OUT,
     NON_FINITE,
-    LENGTHS,
     VAST,
-    LAYOUTS,
     KEPT_STATE,
     CLASS_TARGETS,
-    ORDERING,
     RANDOM_NUMBERS,
     STREAMING,
     NARROW_TYPES,
-    MIXED_PRECISION,
     COMPLEX_NUMBERS,
-    REPEATABLE,
-    SHAPES,
     ATTENTION,
     LINEAR_SYSTEMS,
     FREQUENCIES,
-    VOLUMES,
     KINDS_OF_NUMBERS,
-    OPTIONS,
     LISTS,
-    SIZES,
 )

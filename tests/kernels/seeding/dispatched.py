@@ -24,8 +24,9 @@ DTYPES = ("float32", "bfloat16", "float16", "float64")
 
 @cache
 def seen() -> Mapping[str, list[list[str]]]:
-    """Return the checks that see each kernel: `cases` and an operation; `edge cases`, class and
-    row; or the name of another session. Kernels that are not here are seen by nothing.
+    """Return the checks that see each kernel: `cases`, an operation and the seed if not 0; `edge
+    cases`, class and row; or the name of another session. Kernels that are not here are seen by
+    nothing.
     """
     document: Mapping[str, list[list[str]]] = json.loads(SEEN.read_text(encoding="utf-8"))
     return document
@@ -43,9 +44,9 @@ def seeing(fault: WrongKernel, device: str, check: list[str]) -> Iterator[str]:
     yield from _TRIED[check[0]](fault, device, *check[1:])
 
 
-def operation_faults(fault: WrongKernel, device: str, name: str) -> Iterator[str]:
+def operation_faults(fault: WrongKernel, device: str, name: str, seed: str = "0") -> Iterator[str]:
     """Yield the faults of the first case of an operation that has any because of the kernel."""
-    for case in cases_of(CATALOGUE[name], DTYPES, device, 0):
+    for case in cases_of(CATALOGUE[name], DTYPES, device, int(seed)):
         with seeded(fault, device):
             faults = list(case_faults(case))
         if faults and not list(case_faults(case)):

@@ -21,15 +21,11 @@ _function = partial(
     roundings=16.0,
     walk=0.0,
     least=1.0,
-    out=True,
-    in_place=True,
 )
 _choice = partial(
     moved,
     cases=FEW_CASES,
     values=("eighths", "non-finite", "zeros", "equal"),
-    out=True,
-    in_place=True,
 )
 POSITIVE = "{x}.abs() + 0.5"
 
@@ -66,11 +62,11 @@ UNARY = (
         for name in names.split()
     ),
     *(
-        _choice(name, f"torch.{name}(a)", EACH, backward=False, in_place=False, values=("eighths",))
+        _choice(name, f"torch.{name}(a)", EACH, backward=False, values=("eighths",))
         for name in ("signbit", "isposinf", "isneginf")
     ),
     *(
-        _choice(name, f"torch.{name}(a)", EACH, backward=False, in_place=False, out=False)
+        _choice(name, f"torch.{name}(a)", EACH, backward=False)
         for name in ("isnan", "isinf", "isfinite")
     ),
 )
@@ -89,18 +85,13 @@ _integer = partial(
 # Two operands: of another shape each, and of numbers away from the discontinuities.
 # A broadcast operand has a sum as its gradient.
 _of_two = partial(_function, walk=1 / 16)
+_promoted = partial(_of_two, shapes=TWO, promotes=True)
+_chosen = partial(_choice, shapes=TWO, promotes=True, backward=False)
 BINARY = (
-    *(
-        _choice(n, f"torch.{n}(a, b)", TWO, backward=False, kinds=INTEGERS)
-        for n in COMPARED.split()
-    ),
-    *(
-        _choice(n, f"torch.{n}(a, b)", TWO, backward=False, in_place=False, kinds=INTEGERS)
-        for n in CHOSEN.split()
-    ),
+    *(_chosen(n, f"torch.{n}(a, b)", kinds=INTEGERS) for n in (*COMPARED.split(), *CHOSEN.split())),
     _choice("heaviside", "torch.heaviside(a, b)", TWO, backward=False, values=("eighths", "zeros")),
     # The sign of NaN is no number's.
-    _choice("copysign", "torch.copysign(a, b)", TWO, backward=False, values=("eighths", "equal")),
+    _chosen("copysign", "torch.copysign(a, b)", values=("eighths", "equal")),
     *(_integer(n, f"torch.{n}(a, b)") for n in INTEGERS_OF_TWO.split()),
     # The least number has no absolute value, and a common multiple may not fit.
     _integer("gcd", "torch.gcd(a >> 1, b >> 1)"),
@@ -117,35 +108,32 @@ BINARY = (
         "div of integers",
         "torch.div(a, b.abs() | 1, rounding_mode={mode})",
         mode=("floor", "trunc"),
-        out=True,
     ),
     _integer("pow of integers", "torch.pow(a, {power})", EACH, power=(0, 2, 3)),
     *(_integer(n, f"torch.{n}(a, b & 7)") for n in ("bitwise_left_shift", "bitwise_right_shift")),
     *(
-        _of_two(
+        _promoted(
             n,
             f"torch.{n}(a, b, alpha={{alpha}})",
-            TWO,
             alpha=(1, -2),
             ulps=2.0,
             kinds=(*INTEGERS, *COMPLEX),
         )
         for n in ("add", "sub")
     ),
-    _of_two("mul", "torch.mul(a, b)", TWO, ulps=2.0, kinds=(*INTEGERS, *COMPLEX)),
+    # A product of two numbers is rounded once; its gradients are sums.
+    _chosen("mul", "torch.mul(a, b)", values=NUMBERS, kinds=INTEGERS),
+    _of_two("mul of leaves", "torch.mul(a, b)", TWO, ulps=2.0, kinds=tuple(COMPLEX)),
     *(
         _of_two(
             f"{n} of a number",
             f"torch.{n}(a, 3, alpha={{alpha}})",
             EACH,
             alpha=(1, -2.5),
-            out=False,
         )
         for n in ("add", "sub")
     ),
-    _of_two(
-        "rsub", "torch.rsub(a, 3, alpha={alpha})", EACH, alpha=(1, -2.5), in_place=False, out=False
-    ),
+    _of_two("rsub", "torch.rsub(a, 3, alpha={alpha})", EACH, alpha=(1, -2.5)),
     _of_two(
         "pow of a number",
         "torch.pow(a, {power})",
@@ -154,18 +142,17 @@ BINARY = (
         values=("eighths", "normal"),
         least=8.0,
     ),
-    _of_two("hypot", "torch.hypot(a, b)", TWO, fit=POSITIVE, values=("eighths", "normal")),
+    _promoted("hypot", "torch.hypot(a, b)", fit=POSITIVE, values=("eighths", "normal")),
     *(
-        _of_two(n, f"torch.{n}(a, b)", TWO, fit=POSITIVE, values=("eighths", "normal"))
+        _promoted(n, f"torch.{n}(a, b)", fit=POSITIVE, values=("eighths", "normal"))
         for n in ("pow", "xlogy")
     ),
     # At 0 and 0 it has no derivative.
-    _of_two("atan2", "torch.atan2(a, b)", TWO, values=("eighths", "normal"), backward=False),
-    *(_of_two(n, f"torch.{n}(a, b)", TWO, in_place=False) for n in ("logaddexp", "logaddexp2")),
-    _of_two(
+    _promoted("atan2", "torch.atan2(a, b)", values=("eighths", "normal"), backward=False),
+    *(_promoted(n, f"torch.{n}(a, b)") for n in ("logaddexp", "logaddexp2")),
+    _promoted(
         "div",
         "torch.div(a, b, rounding_mode={mode})",
-        TWO,
         mode=(None, "floor", "trunc"),
         values=("small", "equal"),
         fit="torch.where({x} == 0, 3.0, {x})",
@@ -174,13 +161,7 @@ BINARY = (
     ),
     _of_two("div of numbers", "torch.div(a, b)", TWO, fit=POSITIVE, values=("eighths", "normal")),
     *(
-        _choice(
-            n,
-            f"torch.{n}(a, b.abs() + 1)",
-            TWO,
-            values=("small", "equal", "wide"),
-            backward=False,
-        )
+        _chosen(n, f"torch.{n}(a, b.abs() + 1)", values=("small", "equal", "wide"))
         for n in ("fmod", "remainder", "floor_divide")
     ),
     _choice("clamp", "torch.clamp(a, {low}, {high})", EACH, low=(None, -0.55), high=(0.3, 1.1)),
@@ -196,6 +177,7 @@ TERNARY = (
         value=(1, -2.5),
         ulps=4.0,
         least=4.0,
+        promotes=True,
     ),
     _of_two(
         "addcdiv",
@@ -204,16 +186,16 @@ TERNARY = (
         value=(1, -2.5),
         least=4.0,
         values=("eighths", "normal"),
-        out=True,
     ),
     _of_two("lerp", "torch.lerp(a, b, {weight})", TWO, weight=(0.25, 0.75, 1.5), least=4.0),
     _of_two("lerp by tensors", "torch.lerp(a, b, c)", THREE, least=4.0),
-    moved("where", "torch.where(a, b, c)", "?m n, m n, m n | ?m 1, m n, n | ?n, m n, ", out=True),
+    moved(
+        "where", "torch.where(a, b, c)", "?m n, m n, m n | ?m 1, m n, n | ?n, m n, ", promotes=True
+    ),
     moved(
         "masked_fill",
         "torch.masked_fill(a, b, 5.0)",
         "m n, ?m n | m n, ?m 1 | m n, ?n",
-        in_place=True,
     ),
 )
 # A leaf may not be changed in place, so it is multiplied by 1 before.
@@ -264,7 +246,7 @@ ACTIVATIONS = (
         for name, options in _ACTIVE.items()
     ),
     *(
-        _activation(f"{name} into", f"torch._C._nn.{name}(a)", out=True, backward=False)
+        _activation(f"{name} into", f"torch._C._nn.{name}(a)", backward=False)
         for name in ("elu", "silu", "mish", "softplus", "hardtanh", "leaky_relu")
     ),
     _activation(
@@ -282,7 +264,8 @@ ACTIVATIONS = (
         how=("none", "tanh"),
         backward=False,
     ),
-    _activation("prelu", "F.prelu(a, b)", "n c x, c | n c y x, c | n c, c | n c x, 1"),
+    # The gradient of its weight is a sum.
+    _activation("prelu", "F.prelu(a, b)", "n c x, c | n c y x, c | n c, c | n c x, 1", walk=1 / 16),
     _activation("rrelu", "F.rrelu(a, 0.2, 0.2, training={training})", training=(False,)),
     _activation(
         "polygamma",
@@ -294,7 +277,7 @@ ACTIVATIONS = (
     ),
 )
 # Where a function saturates or nearly overflows, and its squares leave the range.
-_far = partial(_function, values=("far",), roundings=0.0, backward=False, in_place=False)
+_far = partial(_function, values=("far",), roundings=0.0, backward=False)
 FAR_CURVES = "exp exp2 expm1 sigmoid tanh atan asinh square reciprocal"
 FAR_ACTIVATIONS = "logsigmoid softplus elu selu silu gelu mish hardswish softsign relu hardtanh"
 FAR = (
@@ -305,7 +288,7 @@ FAR = (
     ),
     # A gate that is shut leaves the rounding of its argument.
     *(
-        _far(f"{n}, far", f"F.{n}(a)", EACH, roundings=16.0, out=False, doubles=n != "hardswish")
+        _far(f"{n}, far", f"F.{n}(a)", EACH, roundings=16.0, doubles=n != "hardswish")
         for n in FAR_ACTIVATIONS.split()
     ),
     *(_far(f"{n}, far", f"torch.{n}(a, b)", TWO) for n in ("hypot", "atan2", "mul")),
@@ -313,9 +296,7 @@ FAR = (
     _far("div, far", "torch.div(a, b)", TWO, fit="torch.where({x} == 0, 3.0, {x})"),
 )
 # Parts of a product cancel: its bound is of the largest number.
-_complex = partial(
-    _function, floats=False, kinds=tuple(COMPLEX), in_place=False, values=("eighths", "normal")
-)
+_complex = partial(_function, floats=False, kinds=tuple(COMPLEX), values=("eighths", "normal"))
 COMPLEX_CALLS = (
     *(
         _complex(f"complex {n}", f"torch.{n}(a)", EACH)
@@ -326,12 +307,12 @@ COMPLEX_CALLS = (
         for n in ["log", "sqrt", "reciprocal", "abs", "angle", "rsqrt"]
     ),
     _complex("complex quotient", "torch.div(a, b)", TWO, fit=POSITIVE),
-    _complex("conjugate product", "a.conj() * b", TWO, out=False),
-    _complex("resolved conjugate", "a.conj().resolve_conj() + a.conj().imag", EACH, out=False),
-    _complex("polar", "torch.polar(a.abs(), a.angle())", EACH, out=False, fit=POSITIVE),
-    _complex("complex transposed", "a.mH.contiguous()", "m n | b m n", out=False),
-    _complex("cat of a conjugate", "torch.cat([a.conj(), b])", "m n, m n", out=False),
-    _complex("complex where", "torch.where(a.real > 0, a, b)", "m n, m n", out=False),
+    _complex("conjugate product", "a.conj() * b", TWO),
+    _complex("resolved conjugate", "a.conj().resolve_conj() + a.conj().imag", EACH),
+    _complex("polar", "torch.polar(a.abs(), a.angle())", EACH, fit=POSITIVE),
+    _complex("complex transposed", "a.mH.contiguous()", "m n | b m n"),
+    _complex("cat of a conjugate", "torch.cat([a.conj(), b])", "m n, m n"),
+    _complex("complex where", "torch.where(a.real > 0, a, b)", "m n, m n"),
     *(
         _far(f"complex {n}, far", f"torch.{n}(a)", EACH, floats=False, kinds=tuple(COMPLEX))
         for n in ("abs", "angle")
@@ -343,7 +324,8 @@ CAST = tuple(
         f"a.to(torch.{kind})",
         EACH,
         backward=False,
-        values=("small", "wide"),
+        # What an integer cannot hold has no conversion.
+        values=("small", "wide", *["normal", "far", "non-finite"] * ("float" in kind)),
         kinds=(*INTEGERS, "bool"),
         halves=False,
     )

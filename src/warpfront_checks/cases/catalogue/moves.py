@@ -22,19 +22,14 @@ _along = partial(moved, shapes=LINES, dim=DIM)
 # Sums at one index, exact in any order.
 _added = partial(exact, values=("small", "few", "wide"), kinds=(*INTEGERS, "complex64"))
 INDEXED: tuple[Operation, ...] = (
-    moved(
-        "gather", "torch.gather(a, 1, b)", "a k b, @k a n b | m n, @n m k | m n, @n m n", out=True
-    ),
+    moved("gather", "torch.gather(a, 1, b)", "a k b, @k a n b | m n, @n m k | m n, @n m n"),
     moved("take_along_dim", "torch.take_along_dim(a, b, 1)", "a k b, @k a n b | m n, @n m k"),
-    moved("take", "torch.take(a, b % a.numel())", "a k, @k n | m n, @n a b", out=True),
-    moved(
-        "index_select", "torch.index_select(a, 0, b)", "k b, @k n | k, @k n | k a b, @k n", out=True
-    ),
+    moved("take", "torch.take(a, b % a.numel())", "a k, @k n | m n, @n a b"),
+    moved("index_select", "torch.index_select(a, 0, b)", "k b, @k n | k, @k n | k a b, @k n"),
     moved(
         "index_select of the last",
         "torch.index_select(a, -1, b)",
         "b k, @k n | a b k, @k n",
-        out=True,
     ),
     moved("indices", "a[b]", "k b, @k n | k a b, @k n m | k, @k n"),
     moved("indices of the second axis", "a[:, b]", "a k b, @k n | a k, @k n m"),
@@ -42,50 +37,41 @@ INDEXED: tuple[Operation, ...] = (
     moved("indices apart", "a[b, :, c]", "k b m, @k n, @m n"),
     moved("indices from the end", "a[b - {k}, c - {m}]", "k m, @k n, @m n | k m, @k n a, @m n a"),
     moved("a mask", "a[b]", "m n, ?m n | m n, ?m | a k b, ?a k"),
-    moved(
-        "masked_select", "torch.masked_select(a, b)", "m n, ?m n | m n, ?n | m n, ?m 1", out=True
-    ),
+    moved("masked_select", "torch.masked_select(a, b)", "m n, ?m n | m n, ?n | m n, ?m 1"),
     _added(
         "index_add",
         "torch.index_add(a, {dim}, b, c, alpha={alpha})",
         "k b, @k n, n b | k, @k n, n | k a b, @k n, n a b",
         dim=(0,),
         alpha=(1, 3),
-        out=True,
-        in_place=True,
     ),
     _added(
         "index_add to the last",
         "torch.index_add(a, -1, b, c)",
         "b k, @k n, b n",
-        out=True,
-        in_place=True,
     ),
     _added(
         "scatter_add",
         "torch.scatter_add(a, {dim}, b, c)",
         "k b, @k n b, n b | k, @k n, n | k 7, @k n 5, n 6",
         dim=(0,),
-        out=True,
-        in_place=True,
     ),
     _added(
         "scatter_add to the last",
         "torch.scatter_add(a, -1, b, c)",
         "b k, @k b n, b n",
-        out=True,
-        in_place=True,
     ),
     _added(
         "index_put of sums",
         "a.index_put((b,), c, accumulate=True)",
         "k b, @k n, n b | k, @k n, n",
     ),
-    # Equal numbers add up beyond what 16 bits represent.
+    # Equal numbers add up: long ones, or many in 16 bits, beyond what the dtype represents.
     _added(
         "index_put of one row's sums",
         "a.index_put((b,), c, accumulate=True)",
         "k b, @k n, b",
+        values=("small", "few"),
         halves=False,
     ),
     _added(
@@ -104,8 +90,6 @@ INDEXED: tuple[Operation, ...] = (
             backward=reduction == "sum",
             halves=False,
             ulps=4.0,
-            in_place=True,
-            out=True,
             n=(9, 1031) if reduction == "prod" else (9, 8191),
         )
         for reduction in ("sum", "prod", "amax", "amin", "mean")
@@ -121,8 +105,6 @@ INDEXED: tuple[Operation, ...] = (
             backward=False,
             halves=False,
             ulps=4.0,
-            in_place=True,
-            out=True,
             n=(9, 1031),
         )
         for reduction in ("prod", "amax", "amin", "mean")
@@ -133,46 +115,36 @@ INDEXED: tuple[Operation, ...] = (
         "torch.scatter(a, {dim}, b, c)",
         "m n, %m n, m n | n, %n, n",
         dim=(-1,),
-        out=True,
-        in_place=True,
     ),
     moved(
         "scatter of a number",
         "torch.scatter(a, {dim}, b, 7)",
         "m n, %m n | n, %n",
         dim=(-1,),
-        out=True,
-        in_place=True,
     ),
     moved(
         "index_copy",
         "torch.index_copy(a, -1, b, c)",
         "m n, %n, m n | n, %n, n",
-        out=True,
-        in_place=True,
     ),
     moved(
         "index_copy of rows",
         "torch.index_copy(a, 0, b, c)",
         "n m, %n, n m | n a b, %n, n a b",
-        out=True,
-        in_place=True,
     ),
     moved(
         "index_fill",
         "torch.index_fill(a, {dim}, b, 7)",
         "n n, @n m | n, @n m",
         dim=DIM,
-        in_place=True,
         n=(9, 600),
     ),
     moved("index_put", "a.index_put((b,), c)", "n m, %n, n m | n, %n, n | n a b, %n, n a b"),
-    moved("put", "torch.put(a, b, c)", "n, %n, n | 1 n, %n, n", in_place=True),
+    moved("put", "torch.put(a, b, c)", "n, %n, n | 1 n, %n, n"),
     moved(
         "masked_scatter",
         "torch.masked_scatter(a, b, c)",
         "m n, ?m n, m n | m n, ?n, m n",
-        in_place=True,
     ),
     moved(
         "embedding",
@@ -258,7 +230,13 @@ INDEXED: tuple[Operation, ...] = (
     ),
 )
 JOINED: tuple[Operation, ...] = (
-    moved("cat", "torch.cat([a, b, a], {dim})", "m n, m n | n, n | a k b, a k b", dim=DIM),
+    moved(
+        "cat",
+        "torch.cat([a, b, a], {dim})",
+        "m n, m n | n, n | a k b, a k b | b c y x, b c y x",
+        dim=DIM,
+        promotes=True,
+    ),
     moved("cat of other lengths", "torch.cat([a, b], 1)", "m n, m k | a n b, a k b"),
     moved("cat of many", "torch.cat(a.unbind(0), {dim})", "n a b | n b", dim=DIM, n=(9, 1031)),
     moved(
@@ -338,8 +316,6 @@ JOINED: tuple[Operation, ...] = (
             f"torch.{n}(a, {{diagonal}})",
             "m n | b m n",
             diagonal=(-2, 0, 3),
-            out=True,
-            in_place=True,
         )
         for n in ("tril", "triu")
     ),
@@ -352,7 +328,7 @@ JOINED: tuple[Operation, ...] = (
         n=7,
         least_size=1,
     ),
-    moved("diag", "torch.diag(a)", "m n | n", n=(5, 1031), out=True),
+    moved("diag", "torch.diag(a)", "m n | n", n=(5, 1031)),
     moved(
         "diag_embed",
         "torch.diag_embed(a, {offset})",

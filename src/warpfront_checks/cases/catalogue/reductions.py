@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 from warpfront_checks.cases.case import INTEGERS
 from warpfront_checks.cases.catalogue.record import exact, moved, rounded
@@ -25,6 +27,9 @@ _order = partial(
 )
 # Of two numbers and a divisor of 0, rounding decides whether the result is infinite or NaN.
 SPREAD = "not 1 < (math.prod(shape) if dim is None else shape[dim]) <= correction"
+# Of equal numbers the first is documented.
+TIES = ("distinct", "small", "equal")
+_first = partial(_order, values=TIES, unseen=("cuda",))
 _nearly = partial(rounded, shapes=LINES, values=("quarters", "normal", "equal"))
 _boolean = partial(
     exact,
@@ -37,11 +42,23 @@ _boolean = partial(
 LOGITS = ("quarters", "normal", "equal", "large", "masked", "shifted")
 HIGH = ("quarters", "normal", "equal", "high")
 WITH_NAN = ("distinct", "non-finite")
+TOPK = "torch.topk(a, min({count}, a.shape[{dim}]), {dim}, largest={largest})"
+TAKEN: Mapping[str, Any] = {"largest": (True, False), "count": (1, 3, 40, 1100)}
+
+
+def _placed(name: str, call: str, **options: Any) -> Operation:
+    """Return a record of the numbers at the indices of a call, which differ from each other. Which
+    of equal numbers an index names is not determined.
+    """
+    code = "(lambda i: [torch.gather(a, {dim}, i), i.sort({dim}).values.diff(dim={dim}) > 0])"
+    return _first(name, f"{code}({call})", dim=DIM, backward=False, **options)
+
+
 _square = "{x}.abs() + 0.125"
 # Exact in float32; the product of 200,000 equal ones stays within its range.
 _FACTORS = "1 + {x} / 2 ** 14"
 REDUCTIONS: tuple[Operation, ...] = (
-    _sum("sum", "torch.sum(a, {dim}, keepdim={keepdim})", out=True, **KEPT),
+    _sum("sum", "torch.sum(a, {dim}, keepdim={keepdim})", **KEPT),
     _sum("sum of all", "torch.sum(a)"),
     _sum("sum of two axes", "torch.sum(a, (0, -1))", "a k b | m n | a b c d e"),
     _sum(
@@ -51,12 +68,12 @@ REDUCTIONS: tuple[Operation, ...] = (
         halves=False,
         kinds=(),
     ),
-    _sum("nansum", "torch.nansum(a, {dim})", dim=DIM, out=True, kinds=INTEGERS),
-    _sum("cumsum", "torch.cumsum(a, {dim})", dim=DIM, out=True, in_place=True),
+    _sum("nansum", "torch.nansum(a, {dim})", dim=DIM, kinds=INTEGERS),
+    _sum("cumsum", "torch.cumsum(a, {dim})", dim=DIM),
     _sum("count_nonzero", "torch.count_nonzero(a, {dim})", dim=DIM, backward=False),
     _sum("trace", "torch.trace(a)", "m n"),
     # Partial sums of n numbers about 1 reach the root of n: the mean is off by an eps of 1.
-    _nearly("mean", "torch.mean(a, {dim}, keepdim={keepdim})", out=True, least=1 / 64, **KEPT),
+    _nearly("mean", "torch.mean(a, {dim}, keepdim={keepdim})", least=1 / 64, **KEPT),
     _nearly("mean of all", "torch.mean(a)", values=HIGH, least=1 / 64),
     # Each factor is a float32, and each product rounds once: half an eps a factor.
     _nearly(
@@ -85,7 +102,6 @@ REDUCTIONS: tuple[Operation, ...] = (
         values=("signs",),
         kinds=INTEGERS,
         dim=DIM,
-        out=True,
         ulps=1.0,
     ),
     _nearly(
@@ -105,8 +121,6 @@ REDUCTIONS: tuple[Operation, ...] = (
         values=("signs",),
         kinds=INTEGERS,
         dim=DIM,
-        out=True,
-        in_place=True,
         ulps=1.0,
     ),
     _nearly(
@@ -156,7 +170,6 @@ REDUCTIONS: tuple[Operation, ...] = (
         walk=1.0,
         ord=(1, 2, 3, 0.5, math.inf, -math.inf),
         backward=False,
-        out=True,
     ),
     _nearly(
         "norm of 2",
@@ -172,13 +185,10 @@ REDUCTIONS: tuple[Operation, ...] = (
         dim=DIM,
         fit=_square,
         backward=False,
-        in_place=True,
-        out=True,
     ),
     _nearly(
         "logsumexp",
         "torch.logsumexp(a, {dim}, keepdim={keepdim})",
-        out=True,
         values=("quarters", "normal", "equal", "masked"),
         **KEPT,
     ),
@@ -193,7 +203,6 @@ REDUCTIONS: tuple[Operation, ...] = (
         "logcumsumexp",
         "torch.logcumsumexp(a, {dim})",
         dim=DIM,
-        out=True,
         values=("quarters", "normal", "equal", "masked"),
     ),
     *(_nearly(n, f"F.{n}(a, {{dim}})", dim=DIM, values=LOGITS) for n in ("softmax", "softmin")),
@@ -203,17 +212,18 @@ REDUCTIONS: tuple[Operation, ...] = (
         "normalize", "F.normalize(a, p={p}, dim={dim})", p=(1.0, 2.0, 3.0), dim=DIM, fit=_square
     ),
     *(
-        _order(n, f"torch.{n}(a, {{dim}}, keepdim={{keepdim}})", out=True, values=WITH_NAN, **KEPT)
+        _order(n, f"torch.{n}(a, {{dim}}, keepdim={{keepdim}})", values=WITH_NAN, **KEPT)
         for n in ("amax", "amin")
     ),
     *(
-        _order(n, f"torch.{n}(a, {{dim}}, keepdim={{keepdim}})", out=True, backward=False, **KEPT)
+        _first(n, f"torch.{n}(a, {{dim}}, keepdim={{keepdim}})", backward=False, **KEPT)
         for n in ("argmax", "argmin")
     ),
     *(
-        _order(f"{n} of all", f"torch.{n}(a)", backward=n in {"max", "min"})
-        for n in ("max", "min", "argmax", "argmin", "median")
+        _order(f"{n} of all", f"torch.{n}(a)", backward=n != "median")
+        for n in ("max", "min", "median")
     ),
+    *(_first(f"{n} of all", f"torch.{n}(a)", backward=False) for n in ("argmax", "argmin")),
     *(
         _order(f"{n}'s values", f"torch.{n}(a, {{dim}}).values", dim=DIM, values=WITH_NAN)
         for n in ("max", "min", "cummax", "cummin")
@@ -246,12 +256,9 @@ REDUCTIONS: tuple[Operation, ...] = (
         for n in ("max", "min", "median", "nanmedian")
     ),
     *(
-        _order(f"{n}'s indices", f"torch.{n}(a, {{dim}})[1]", dim=DIM, backward=False)
-        for n in ("max", "min", "cummax", "cummin", "median", "nanmedian")
-    ),
-    *(
-        _order(f"{n} into", f"torch.{n}(a, {{dim}})", dim=DIM, backward=False, out=True)
-        for n in ("max", "min", "cummax", "cummin", "median", "sort")
+        make(f"{n}'s indices", f"torch.{n}(a, {{dim}})", dim=DIM, backward=False)
+        for make, names in ((_first, "max min"), (_order, "cummax cummin median nanmedian sort"))
+        for n in names.split()
     ),
     # Its gradient is torch's since 2.12 (pytorch/pytorch#175215).
     _order("aminmax", "torch.aminmax(a, dim={dim})[1]", dim=DIM, backward=False),
@@ -262,37 +269,21 @@ REDUCTIONS: tuple[Operation, ...] = (
         down=(False, True),
         values=WITH_NAN,
     ),
-    _order(
+    _first(
         "stable sort's indices",
         "torch.sort(a, dim={dim}, descending={down}, stable=True)[1]",
         dim=DIM,
         down=(False, True),
         backward=False,
-        values=("distinct", "small", "equal"),
     ),
-    _order(
-        "argsort", "torch.argsort(a, {dim}, {down})", dim=DIM, down=(False, True), backward=False
-    ),
+    _placed("argsort", "torch.argsort(a, {dim}, {down})", down=(False, True)),
     _order("kthvalue", "torch.kthvalue(a, (a.shape[{dim}] + 1) // 2, {dim})[0]", dim=DIM),
-    _order(
+    _placed(
         "kthvalue's index",
-        "torch.kthvalue(a, (a.shape[{dim}] + 1) // 2, {dim})[1]",
-        dim=DIM,
-        backward=False,
+        "torch.kthvalue(a, (a.shape[{dim}] + 1) // 2, {dim}, keepdim=True)[1]",
     ),
-    *(
-        _order(
-            f"topk's {part}",
-            "torch.topk(a, min({k}, a.shape[{dim}]), {dim}, largest={largest})"
-            f"[{place}]".replace("{k}", "{count}"),
-            dim=DIM,
-            largest=(True, False),
-            count=(1, 3, 40, 1100),
-            backward=not place,
-            values=("distinct",) if place else WITH_NAN,
-        )
-        for place, part in enumerate(("values", "indices"))
-    ),
+    _order("topk's values", f"{TOPK}[0]", dim=DIM, values=WITH_NAN, **TAKEN),
+    _placed("topk's indices", f"{TOPK}[1]", **TAKEN),
     _order(
         "unsorted topk",
         "torch.topk(a, (a.shape[{dim}] + 1) // 2, {dim}, sorted=False).values.sort({dim}).values",
@@ -309,33 +300,32 @@ REDUCTIONS: tuple[Operation, ...] = (
         backward=False,
         halves=False,
     ),
-    _order(
+    # What is no number is found behind all numbers.
+    _first(
         "searchsorted",
-        "torch.searchsorted(a.sort(-1).values, b, right={right}, out_int32={narrow})",
+        "torch.searchsorted(a.nan_to_num().sort(-1).values, b, right={right}, out_int32={narrow})",
         "a k, a n",
         backward=False,
         right=(False, True),
         narrow=(False, True),
-        values=("distinct", "small"),
-        out=True,
+        values=(*TIES, "non-finite"),
     ),
-    _order(
+    _first(
         "searchsorted by a sorter",
         "torch.searchsorted(a, b, side={side}, sorter=a.argsort(-1))",
         "a k, a n",
         backward=False,
         side=("left", "right"),
     ),
-    _order(
+    _first(
         "bucketize",
-        "torch.bucketize(a, b.sort().values, right={right})",
+        "torch.bucketize(a, b.nan_to_num().sort().values, right={right})",
         "m n, k",
         backward=False,
         right=(False, True),
-        values=("distinct", "small"),
-        out=True,
+        values=(*TIES, "non-finite"),
     ),
-    *(_boolean(n, f"torch.{n}(a, {{dim}})", dim=DIM, out=True) for n in ("all", "any")),
+    *(_boolean(n, f"torch.{n}(a, {{dim}})", dim=DIM) for n in ("all", "any")),
     *(_boolean(f"{n} of all", f"torch.{n}(a)") for n in ("all", "any")),
     *(_boolean(f"{n} of few", f"torch.{n}(a > -4, {{dim}})", dim=DIM) for n in ("all", "any")),
     _boolean("nonzero", "torch.nonzero(a)", values=("few", "small", "zeros")),

@@ -23,7 +23,7 @@ from warpfront_checks.cases.axes import axes_of, build, constrained
 from warpfront_checks.cases.case import Case
 from warpfront_checks.cases.catalogue import CATALOGUE
 from warpfront_checks.cases.operation import Operation
-from warpfront_checks.cases.run import execute, lacks_kernel, listed, names_of
+from warpfront_checks.cases.run import REFUSALS, execute, lacks_kernel, listed, names_of
 
 REPEATS = 3
 # The number of operations that are repeated and measured; each seed draws others.
@@ -37,6 +37,7 @@ PROCESS_STEP_BYTES = 2**20
 STATM = Path("/proc/self/statm")
 PAGE_BYTES = 4096
 SLIGHT = 1e-6
+LONG = "past many blocks"
 Function = Callable[..., Any]
 Results = list["Tensor | None"]
 Run = Callable[[], Results]
@@ -62,7 +63,8 @@ def sampled(seed: int) -> list[Operation]:
 
 def plain_case(operation: Operation, dtype: str, device: str, **changes: Any) -> Case:
     """Return the case with the first value of each axis, but for some of them."""
-    first = {axis: values[0] for axis, values in axes_of(operation, (dtype,)).items()}
+    axes = axes_of(operation, (dtype,)).items()
+    first = {"dtype": dtype} | {axis: values[0] for axis, values in axes if values}
     chosen = constrained(operation, {**first, **changes}, random.Random(0))
     return build(operation, {**chosen, "seed": 0, "wide": 0}, device)
 
@@ -141,12 +143,13 @@ def _slopes(call: Function, leaves: Sequence[Tensor]) -> bool:
 def check_repeats(
     chosen: Sequence[Operation], device: str, *, alter: Callable[[Run], Run] = _as_it_is
 ) -> PropertyReport:
-    """Check that three runs agree bit for bit under torch's deterministic algorithms.
+    """Check that three runs agree bit for bit under torch's deterministic algorithms, with a size
+    of each operation longer than many blocks.
 
     Where torch has none for an operation it raises. The spread of plain runs is then reported.
     """
     faults, exempt, count, spread = [], [], 0, 0.0
-    for name, run in _runs(chosen, device, alter):
+    for name, run in _runs(chosen, device, alter, long=True):
         count += 1
         torch.use_deterministic_algorithms(True)
         try:
@@ -167,20 +170,39 @@ def check_repeats(
 
 
 def _runs(
-    chosen: Sequence[Operation], device: str, alter: Callable[[Run], Run]
+    chosen: Sequence[Operation],
+    device: str,
+    alter: Callable[[Run], Run],
+    *,
+    long: bool = False,
 ) -> Iterator[tuple[str, Run]]:
-    """Yield the runs of the operations that the device has in float32."""
-    for operation in chosen:
-        run = runs_of(
-            replace(plain_case(operation, "float32", device, values="normal"), destination="")
-        )
+    """Yield the runs of the operations that the device has in float32: of usual sizes, or with one
+    that is `long`.
+    """
+    for operation, changes in _sized(chosen, long=long):
+        case = plain_case(operation, "float32", device, values="normal", **changes)
         try:
+            run = runs_of(replace(case, destination=""))
             run()
-        except (RuntimeError, NotImplementedError) as error:
-            if not lacks_kernel(error):
+        except REFUSALS as error:
+            # No call has every size without others that fit it.
+            if not (changes or lacks_kernel(error)):
                 raise
             continue
         yield operation.name, alter(run)
+
+
+def _sized(
+    chosen: Sequence[Operation], *, long: bool
+) -> Iterator[tuple[Operation, dict[str, str]]]:
+    """Yield each operation with nothing changed, or with one of its sizes long, drawn by the
+    operations that were chosen.
+    """
+    draw = random.Random(" ".join(operation.name for operation in chosen))
+    for operation in chosen:
+        axes = axes_of(operation, ("float32",)) if long else {}
+        sizes = [axis for axis in axes if axis.startswith("size ") and LONG in axes[axis]]
+        yield operation, {draw.choice(sizes): LONG} if sizes else {}
 
 
 def check_memory(

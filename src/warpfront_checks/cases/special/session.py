@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 from warpfront_checks.cases.session import case_checks, check_name, claimed_operations
+from warpfront_checks.cases.special.autocast import check_autocast
 from warpfront_checks.cases.special.compiled import compiled_checks
 from warpfront_checks.cases.special.properties import (
     PropertyReport,
@@ -52,11 +53,12 @@ def record_operators(
 
 
 def property_checks(device: str, effort: CheckOptions) -> list[Check]:
-    """Return the checks of derivatives, repeats and memory. gradcheck needs float64."""
+    """Return the checks of derivatives, repeats, memory and autocast. gradcheck needs float64."""
     chosen = sampled(effort.seeds[0])
     reports: dict[str, Callable[[], PropertyReport]] = {
         "repeats": partial(check_repeats, chosen, device),
         "memory": partial(check_memory, chosen, device),
+        "autocast": partial(check_autocast, device),
     }
     if computes_float64(device):
         reports["derivatives"] = partial(check_gradients, chosen, device)
