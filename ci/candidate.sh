@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Made by `invoke ci --write`; `invoke ci --check` says when it is stale.
+# Made by `warpfront ci write`; `warpfront ci check` says when it is stale.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 SOURCE_DATE_EPOCH="$(git log -1 --format=%ct)"

@@ -280,7 +280,9 @@ class FakeEngine:
         self._answer()
         self.requests.append(request)
         if self.image(request.image) is None:
-            raise EngineError(f"{self.name}: No such image: {request.image}", hint="invoke build")
+            raise EngineError(
+                f"{self.name}: No such image: {request.image}", hint="warpfront build"
+            )
         for device in request.devices.cdi:
             if device not in self.devices.cdi:
                 raise EngineError(f"{self.name}: unresolvable CDI devices {device}")
@@ -299,7 +301,7 @@ class FakeEngine:
 
     def _answer(self) -> None:
         if self.gone:
-            raise EngineError(f"{self.name}: the engine went away", hint="invoke engine --start")
+            raise EngineError(f"{self.name}: the engine went away", hint="warpfront engine start")
 
     def _put(self, image: StoredImage, references: tuple[str, ...]) -> StoredImage:
         self.stored[image.id] = dataclasses.replace(image, references=references)

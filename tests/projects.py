@@ -139,7 +139,7 @@ class Project:
         return self.start_nox(*arguments).wait(timeout)
 
     def verify(self, sessions: tuple[str, ...], *arguments: str, timeout: float = 300.0) -> Ended:
-        """`invoke verify` of these sessions alone, which no option of it can say."""
+        """`warpfront verify` of these sessions alone, which no option of it can say."""
         program = ONLY.format(sessions=sessions)
         return self._start("-c", program, *_seeded(("verify", *arguments))).wait(timeout)
 

@@ -1,4 +1,4 @@
-"""`invoke publish` of a small image to a real registry, killed at random moments: whatever the
+"""`warpfront publish` of a small image to a real registry, killed at random moments: whatever the
 moment, no public tag is on anything unproven or half, and the same command then ends right.
 
 What is in the registry is judged without our client: by requests, and by cosign. The counts are
@@ -348,7 +348,7 @@ def page(document: Mapping[str, Any]) -> str:
     lines = [
         "<!-- Written by tools/publish-kills. -->",
         "",
-        f"`tools/publish-kills --seed {document['seed']}`: `invoke publish` of a small image to",
+        f"`tools/publish-kills --seed {document['seed']}`: `warpfront publish` of a small image to",
         "Debian's docker-registry, by TLS and password, signed by cosign; SIGKILL to the command",
         f"or to its group, {sum(kills.values())} times, and then the same command again. A proven",
         "image's run is killed at a random moment between its first request and its end",
@@ -372,7 +372,7 @@ def page(document: Mapping[str, Any]) -> str:
         said = ", ".join(f"{key}: {count}" for key, count in document[name].items())
         lines += ["", f"{title}: {said or 'none'}."]
     lines += ["", f"Names of candidates left in the engine: {document['left_names']}"]
-    lines[-1] += " (`invoke clean` removes them)." if document["left_names"] else "."
+    lines[-1] += " (`warpfront clean` removes them)." if document["left_names"] else "."
     wrong = document["wrong"]
     lines += ["", f"Not right: {len(wrong) or 'none'}.", *(f"* {one[:300]}" for one in wrong)]
     return "\n".join(lines) + "\n"

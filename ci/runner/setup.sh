@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Made by `invoke ci --write`; docs/ci.md, A machine of one's own.
+# Made by `warpfront ci write`; docs/ci.md, A machine of one's own.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 apt-get update --quiet=2

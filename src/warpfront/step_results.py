@@ -48,4 +48,4 @@ def repeat_line(step: StepName, cell_id: str, target: str = "") -> str:
     """Return the command line that repeats a step of a cell from what is committed."""
     locked = " --locked" if step in {"render", "build"} else ""
     on = f" --target {target}" if target else ""
-    return f"invoke {step}{locked} --only {cell_id}{on}"
+    return f"warpfront {step}{locked} --only {cell_id}{on}"

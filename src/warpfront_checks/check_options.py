@@ -59,7 +59,7 @@ CHECK_SESSIONS: Mapping[str, CheckSession] = {
     ),
     "opinfo": CheckSession(
         says="PyTorch's own operator database",
-        records=("opinfo.sweep:record_beside",),
+        records=("opinfo.sweep:record_opinfo",),
         seconds=8.0,
     ),
     "models": CheckSession(

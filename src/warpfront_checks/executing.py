@@ -13,14 +13,12 @@ from torch import Tensor
 @dataclass(frozen=True, kw_only=True)
 class Computed:
     """The result of one call, copied to the CPU: its outputs, and a gradient for each leaf
-    (None where it is not used). `places` are the device types of these tensors; `strides` are those
-    of the first of its outputs.
+    (None where it is not used). `places` are the device types of these tensors.
     """
 
     outputs: tuple[Tensor, ...]
     gradients: tuple[Tensor | None, ...] = ()
     places: tuple[str, ...] = ()
-    strides: tuple[int, ...] = ()
 
     @property
     def all(self) -> tuple[Tensor | None, ...]:
@@ -58,7 +56,6 @@ def computed(
         outputs=tuple(x.detach().cpu() for x in outputs),
         gradients=tuple(g if g is None else g.cpu() for g in gradients),
         places=tuple(x.device.type for x in (*outputs, *gradients) if x is not None),
-        strides=tuple(outputs[0].stride()) if outputs else (),
     )
 
 

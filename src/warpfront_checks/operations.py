@@ -189,22 +189,6 @@ class Called:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Instead:
-    """Computes another way than the operation whose judge it has."""
-
-    operation: Operation
-
-    @property
-    def kind(self) -> str:
-        return self.operation.kind
-
-    def judge(
-        self, inputs: Sequence[Tensor], cotangent: Tensor, arithmetic: Arithmetic
-    ) -> ExpectedResults:
-        return self.operation.judge(inputs, cotangent, arithmetic)
-
-
-@dataclass(frozen=True, kw_only=True)
 class Multilinear(Called):
     """Sums of products, linear in each input: linear layers and convolutions.
 

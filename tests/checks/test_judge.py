@@ -91,6 +91,12 @@ def test_a_root_mean_square_may_be_too_large_where_no_element_is() -> None:
     assert wrong.fault.startswith("RMS error 0.5, 2 times what is allowed; element [0, 0] is 0.5")
 
 
+def test_squares_beyond_the_largest_number_are_no_fault_where_no_root_is_bounded() -> None:
+    far = ZEROS + 1e300
+    assert judge(far * (1 + 2**-50), far, Bound(slack=1e290)).fault == ""
+    assert judge(ZEROS + 1.0, ZEROS, Bound(slack=math.inf)).fault == ""
+
+
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_no_bound_allows_what_is_wrongly_not_finite(value: float) -> None:
     found = ZEROS.clone()

@@ -135,7 +135,7 @@ def test_each_table_of_the_page_is_one_that_workflows_are_written_from(
     walk, _ = followed
     (table,) = [one for one in blocks("The machines") if one.kind == "yaml"]
     walk.follow(table)
-    said = walk.follow(Block(kind="console", text="$ invoke ci --write\n$ invoke ci --check"))
+    said = walk.follow(Block(kind="console", text="$ warpfront ci write\n$ warpfront ci check"))
     assert "wrote ci/kubernetes/mi300.values.yaml" in said
 
 
@@ -143,7 +143,7 @@ def test_each_table_of_the_page_is_one_that_workflows_are_written_from(
 def test_a_page_that_says_what_cannot_be_done_fails(walk: Walk) -> None:
     walk.follow(blocks("From a fork to a green run")[0])
     with pytest.raises(AssertionError, match="has no `runners:`"):
-        walk.follow(Block(kind="console", text="$ invoke ci --write"))
+        walk.follow(Block(kind="console", text="$ warpfront ci write"))
 
 
 def test_the_page_is_short() -> None:

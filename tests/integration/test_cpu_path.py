@@ -75,7 +75,7 @@ class Silent:
 
 @pytest.fixture(scope="module")
 def built(own_project: Project, cpu_image: str) -> dict[str, Any]:
-    """`invoke build` of the cell, as JSON."""
+    """`warpfront build` of the cell, as JSON."""
     assert cpu_image
     answers = own_project.invoke("build", *THE_CELL, "--json", timeout=800).expect(0).json
     assert list(answers) == [CELL_ID]

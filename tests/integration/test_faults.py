@@ -281,7 +281,7 @@ def test_a_full_disk_fails_its_cell_alone_and_gives_the_space_back(
         embedded.stop(cache_folder(), small_disk, print)
     assert ended.json[cell_id(big)]["reason"] == "the disk is full"
     assert ended.json[cell_id(big)]["kind"] == "infrastructure"
-    assert "invoke clean" in ended.json[cell_id(big)]["hint"]
+    assert "warpfront clean" in ended.json[cell_id(big)]["hint"]
     assert ended.json[cell_id(small)]["reused"] is True
 
 

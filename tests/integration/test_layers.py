@@ -124,7 +124,7 @@ def locked(project: Project) -> str:
     """Lock by steps: first without building anything, then with the wheels that were built."""
     said = project.invoke("lock").expect(0).said
     assert "to be built: far-lib 0.1, local-lib 0.1, warp-add" in said
-    assert "next: invoke build-wheels --only" in said
+    assert "next: warpfront build-wheels --only" in said
     refused = project.invoke("lock", "--locked").expect(4).said
     assert "and --locked forbids to change locks" in refused
     path = next((project.root / "images" / "locks").glob("*test*.toml"))

@@ -55,7 +55,7 @@ def a_big_page(results: int = RESULTS) -> str:
         word = "-" if state in {"missing", "blocked"} else state
         built = "blocked" if state == "blocked" else "built"
         row = a_report_row(cell_id=cell.id, target=target, verify=word, build=built, reason="<b>")
-        pairs.append((cell, dataclasses.replace(row, repeat=f"invoke verify --only {cell.id}")))
+        pairs.append((cell, dataclasses.replace(row, repeat=f"warpfront verify --only {cell.id}")))
     return page_html(
         pairs, _files(), title="2,000 results", made="today", trends=some_trends(results)
     )
@@ -248,7 +248,7 @@ def test_a_click_shows_the_reason_as_text_and_escape_closes_it(page: webdriver.C
     dialog = page.find_element(By.ID, "details")
     assert dialog.is_displayed()
     assert "<b>" in dialog.text
-    assert "invoke verify --only nvidia-0-image0" in dialog.text
+    assert "warpfront verify --only nvidia-0-image0" in dialog.text
     dialog.send_keys(Keys.ESCAPE)
     assert not dialog.is_displayed()
     # Where it was opened, one goes on.

@@ -44,7 +44,7 @@ def test_the_line_of_a_verification_is_one_that_the_program_reads(project: Proje
 def test_resume_says_what_it_would_do_and_what_not(project: Project) -> None:
     project.invoke("build", "--locked", "--only", CELL).expect(4)
     refused = project.invoke("resume", "--dry-run").expect(0)
-    assert f"not again: {CELL} on x86_64 (resolution): invoke lock --locked" in refused.said
+    assert f"not again: {CELL} on x86_64 (resolution): warpfront lock --locked" in refused.said
     (project.root / "build" / CELL / "build.json").unlink()
     wanted = project.invoke("resume", "--dry-run").expect(0)
     assert f"would build {CELL}" in wanted.said

@@ -1,4 +1,4 @@
-"""What a connected machine does once so that AMD's rows can be built: `invoke lock`, over an index
+"""The lock of AMD's rows, made once on a connected machine: `warpfront lock`, over an index
 on loopback that serves stand-ins as pytorch.org serves ROCm 7.14's. No Docker.
 """
 
@@ -92,7 +92,7 @@ def test_where_the_index_is_out_of_reach_the_plan_says_which_command_is_missing(
     matrix.write_text(matrix.read_text().replace(rocm.url, "http://127.0.0.1:9/whl/rocm7.14"))
     reason, hint = plan(project)
     assert reason.startswith("never built: it has no lock yet; http://127.0.0.1:9/whl/rocm7.14: ")
-    assert hint.startswith("invoke lock --target gfx942, on a machine that reaches its index")
+    assert hint.startswith("warpfront lock --target gfx942, on a machine that reaches its index")
 
 
 def installed(folder: Path, wheels: Iterable[Path]) -> Path:

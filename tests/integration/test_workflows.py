@@ -176,7 +176,7 @@ def test_workflows_that_are_not_what_the_table_says_are_refused_before_anything(
     # act goes no further after a plan without outputs; tests/integration/test_expressions.py does.
     assert ran.jobs == {"plan": "failed"}
     assert "error: workflows are stale" in ran.said
-    assert "invoke ci --write" in ran.said
+    assert "warpfront ci write" in ran.said
 
 
 @pytest.mark.process

@@ -55,13 +55,6 @@ class ComparisonTerms:
     same_training: bool = False
     paired: bool = False
 
-    def noise_or(self, usual: float) -> float:
-        return usual if self.noise is None else self.noise
-
-    @property
-    def limit(self) -> float | None:
-        return None if self.max_slower is None else 1 + self.max_slower
-
 
 def metric_for(a: Sequence[Run], b: Sequence[Run]) -> Metric:
     """Return the metric that both sides can be compared by. A step is a unit only where it is
@@ -90,15 +83,8 @@ def compare_runs(
     sides = (_side(*a, groups[0], metric), _side(*b, groups[1], metric))
     unlike = differences(a[1], b[1], metric, terms.allowed)
     losses = losses_at_equal_tokens(a[1], b[1])
-    comparison = Comparison(
-        metric=metric,
-        a=sides[0],
-        b=sides[1],
-        verdict=ComparisonOutcome.NOT_COMPARABLE,
-        noise=terms.noise_or(NOISE),
-        limit=terms.limit,
-        differences=unlike,
-        allowed=tuple(difference.name for difference in unlike if difference.allowed),
+    comparison = dataclasses.replace(
+        _refused(metric, sides, unlike, terms, NOISE),
         losses=losses,
         findings=(
             *training_findings(a[1], b[1], losses),
@@ -107,13 +93,13 @@ def compare_runs(
             *_own_scores(a[1], b[1], metric),
         ),
     )
-    refused = _refusals(unlike)
     if terms.same_training:
-        refused += tuple(
+        others = tuple(
             finding.message for finding in comparison.findings if is_of_training(finding)
         )
-    if refused:
-        return dataclasses.replace(comparison, reasons=refused)
+        comparison = dataclasses.replace(comparison, reasons=(*comparison.reasons, *others))
+    if comparison.reasons:
+        return comparison
     if terms.paired:
         return _measured_pairs(comparison, *groups)
     return _measured(comparison, *groups)
@@ -125,24 +111,16 @@ def _compare_serving(
     metric = serving.metric_of((*a[1], *b[1]))
     unlike = differences(a[1], b[1], metric, terms.allowed)
     sides = (serving.side_of(*a), serving.side_of(*b))
-    comparison = Comparison(
-        metric=metric,
-        a=sides[0],
-        b=sides[1],
-        verdict=ComparisonOutcome.NOT_COMPARABLE,
-        noise=terms.noise_or(NOISE_OF_OPERATIONS),
-        limit=terms.limit,
-        differences=unlike,
-        allowed=tuple(difference.name for difference in unlike if difference.allowed),
+    comparison = dataclasses.replace(
+        _refused(metric, sides, unlike, terms, NOISE_OF_OPERATIONS),
         findings=tuple(
             Remark(level="warning", message=f"the model of {letter} is unknown")
             for letter, (_, runs) in (("A", a), ("B", b))
             if metric == SERVING and any(run.model is None for run in runs)
         ),
     )
-    refused = _refusals(unlike)
-    if refused:
-        return dataclasses.replace(comparison, reasons=refused)
+    if comparison.reasons:
+        return comparison
     return serving.measured_serving(comparison, a[1], b[1])
 
 
@@ -165,13 +143,31 @@ def _measured_pairs(comparison: Comparison, a: Groups, b: Groups) -> Comparison:
     )
 
 
-def _refusals(unlike: Iterable[Difference]) -> tuple[str, ...]:
-    return tuple(
-        f"{difference.name}: {difference.a} against {difference.b}"
-        if difference.a != difference.b
-        else f"{difference.name}: {difference.a}"
-        for difference in unlike
-        if difference.refused and not difference.allowed
+def _refused(
+    metric: str,
+    sides: tuple[Side, Side],
+    unlike: tuple[Difference, ...],
+    terms: ComparisonTerms,
+    usual_noise: float,
+) -> Comparison:
+    """Return a comparison that nothing was measured for, with the differences that forbid it as
+    reasons; none where it may be measured.
+    """
+    return Comparison(
+        metric=metric,
+        a=sides[0],
+        b=sides[1],
+        verdict=ComparisonOutcome.NOT_COMPARABLE,
+        reasons=tuple(
+            f"{difference.name}: {difference.a}"
+            + (f" against {difference.b}" if difference.a != difference.b else "")
+            for difference in unlike
+            if difference.refused and not difference.allowed
+        ),
+        noise=usual_noise if terms.noise is None else terms.noise,
+        limit=None if terms.max_slower is None else 1 + terms.max_slower,
+        differences=unlike,
+        allowed=tuple(difference.name for difference in unlike if difference.allowed),
     )
 
 
@@ -283,22 +279,17 @@ def compare_benches(
     a_cases, b_cases = (_cases(bench) for _, bench in (a, b))
     common = [name for name in a_cases if name in b_cases]
     unlike = tuple(_bench_differences(a[1], b[1], terms.allowed))
-    comparison = Comparison(
-        metric="seconds_per_operation",
-        a=_bench_side(*a, a_cases),
-        b=_bench_side(*b, b_cases),
-        verdict=ComparisonOutcome.NOT_COMPARABLE,
-        noise=terms.noise_or(NOISE_OF_OPERATIONS),
-        limit=terms.limit,
-        differences=unlike,
-        allowed=tuple(difference.name for difference in unlike if difference.allowed),
+    sides = (_bench_side(*a, a_cases), _bench_side(*b, b_cases))
+    comparison = dataclasses.replace(
+        _refused("seconds_per_operation", sides, unlike, terms, NOISE_OF_OPERATIONS),
         findings=(*a[1].findings, *b[1].findings),
         only_in_a=tuple(name for name in a_cases if name not in b_cases),
         only_in_b=tuple(name for name in b_cases if name not in a_cases),
     )
-    refused = _refusals(unlike)
-    if refused or not common:
-        return dataclasses.replace(comparison, reasons=refused or ("no operation that both have",))
+    if comparison.reasons:
+        return comparison
+    if not common:
+        return dataclasses.replace(comparison, reasons=("no operation that both have",))
     return _measured_cases(comparison, {name: (a_cases[name], b_cases[name]) for name in common})
 
 

@@ -204,16 +204,6 @@ def _median(side: Side, metric: str) -> str:
             return f"{side.median:,.1f} tokens/s/device"
 
 
-def slowest_of(comparison: Comparison) -> tuple[str, Interval] | None:
-    """Return what is slower than allowed for certain: the worst operation, all, or the run."""
-    if comparison.times is None or comparison.limit is None or not comparison.is_slower:
-        return None
-    named = {case.id: case.ratio for case in comparison.cases if case.changed}
-    named |= {"all operations together" if comparison.cases else "B": comparison.times}
-    beyond = [(name, ratio) for name, ratio in named.items() if ratio.low > comparison.limit]
-    return max(beyond, key=lambda pair: pair[1].low, default=None)
-
-
 def _difference_rows(comparison: Comparison) -> Rows:
     return [
         (difference.name, difference.a, difference.b, _standing(difference))
@@ -277,7 +267,7 @@ def _remarks(comparison: Comparison) -> list[str]:
     if (
         comparison.limit
         and comparison.times
-        and not comparison.is_slower
+        and not comparison.slower
         and comparison.times.high > comparison.limit
     ):
         high = f"{comparison.times.high:.3f}"

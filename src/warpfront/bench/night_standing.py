@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from warpfront.bench.records import Comparison, ComparisonOutcome, Interval
+from warpfront.bench.records import Comparison, ComparisonOutcome
 
-EVERYTHING = "all operations together"
 _SHOWN = 5
 _NOISY = "noisy: "
 
@@ -56,18 +55,6 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join([*names[:_SHOWN], *([f"and {more} more"] if more > 0 else [])])
 
 
-def slower_in(comparison: Comparison) -> dict[str, Interval]:
-    """Return the operations whose whole interval is above the limit, the worst first."""
-    if comparison.limit is None or comparison.times is None:
-        return {}
-    every = {case.id: case.ratio for case in comparison.cases if case.changed} | {
-        EVERYTHING: comparison.times
-    }
-    limit = comparison.limit
-    beyond = {name: ratio for name, ratio in every.items() if ratio.low > limit}
-    return dict(sorted(beyond.items(), key=lambda item: -item[1].value))
-
-
 def _noise_of(comparisons: Iterable[Comparison]) -> Iterator[str]:
     """Yield the other load of the machine that a bench found."""
     for comparison in comparisons:
@@ -93,7 +80,7 @@ def standing_of(
         ),
         None,
     )
-    first, *more = [slower_in(comparison) for comparison in every]
+    first, *more = [comparison.slower for comparison in every]
     slower = {name: ratio for name, ratio in first.items() if all(name in later for later in more)}
     return NightStanding(
         cell_id=cell_id,

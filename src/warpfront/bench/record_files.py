@@ -20,6 +20,12 @@ from warpfront.bench.records import SCHEMA, Bench, Comparison, Run, Summary
 
 _DERIVED = "summary"
 _LARGEST_INTEGER = 2**63
+_DIVISORS = (
+    "seconds",
+    "tokens_per_second_per_device",
+    "samples_per_second",
+    "flop_per_second_per_device",
+)
 # Terminals obey the first of them, and show text in another order for the second.
 _NOT_TEXT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]|[\u202a-\u202e\u2066-\u2069]")
 
@@ -49,7 +55,7 @@ def comparison_document(comparison: Comparison) -> dict[str, Any]:
     """Return a comparison; `inverse` is A's time over B's."""
     times = comparison.times
     inverse = dataclasses.asdict(times.inverse) if times else None
-    return {**_document(comparison), "inverse": inverse, "is_slower": comparison.is_slower}
+    return {**_document(comparison), "inverse": inverse, "is_slower": bool(comparison.slower)}
 
 
 def _document(value: Run | Bench | Comparison) -> dict[str, Any]:
@@ -115,19 +121,10 @@ def _has_sound_times(record: Run | Bench) -> bool:
     """Return whether the times can be divided by: in a record written by hand, they
     may be anything.
     """
+    times: list[float | None]
     if isinstance(record, Run):
-        times = [
-            value
-            for step in record.steps
-            for value in (
-                step.seconds,
-                step.tokens_per_second_per_device,
-                step.samples_per_second,
-                step.flop_per_second_per_device,
-            )
-            if value is not None
-        ]
-        times += [record.run_seconds] if record.run_seconds is not None else []
+        times = [record.run_seconds]
+        times += [getattr(step, name) for step in record.steps for name in _DIVISORS]
     else:
         times = [
             seconds
@@ -135,5 +132,5 @@ def _has_sound_times(record: Run | Bench) -> bool:
             for block in case.samples_seconds
             for seconds in block
         ]
-        times += [second for case in record.training for second in case.step_seconds]
-    return all(math.isfinite(time) and time > 0 for time in times)
+        times += [seconds for case in record.training for seconds in case.step_seconds]
+    return all(time is None or (math.isfinite(time) and time > 0) for time in times)

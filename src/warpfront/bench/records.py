@@ -174,10 +174,6 @@ class Run:
         tokens, requests = self.serving.get(name), self.serving.get("requests")
         return tokens / requests if tokens and requests else None
 
-    @property
-    def is_usable(self) -> bool:
-        return not any(finding.level == "error" for finding in self.findings)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
@@ -303,16 +299,18 @@ class Comparison:
     limit: float | None = None
 
     @property
-    def is_slower(self) -> bool:
-        """Return whether B, or an operation that changed, is slower than allowed: its whole
-        interval is above the limit.
+    def slower(self) -> Mapping[str, Interval]:
+        """Return what is slower than allowed, the worst first: operations that changed, and all
+        together (B, where there are none), whose whole interval is above the limit.
         """
         if self.limit is None or self.times is None:
-            return False
+            return {}
         if self.verdict is ComparisonOutcome.UNDETERMINED:
-            return False
-        changed = (case.ratio for case in self.cases if case.changed)
-        return any(ratio.low > self.limit for ratio in (self.times, *changed))
+            return {}
+        ratios = {case.id: case.ratio for case in self.cases if case.changed}
+        ratios["all operations together" if self.cases else "B"] = self.times
+        beyond = {name: ratio for name, ratio in ratios.items() if ratio.low > self.limit}
+        return dict(sorted(beyond.items(), key=lambda item: -item[1].value))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,7 @@ folder, so that what it holds is the same whether a forge adds a folder of its n
 """
 IMAGES = "images"
 """How the artifacts begin that hold images, and the folder that they are in."""
-HEADER = "# Made by `invoke ci --write` from `runners:` of matrix.yaml: change that, not this.\n"
+HEADER = "# Made by `warpfront ci write` from `runners:` of matrix.yaml: change that, not this.\n"
 SITE = "site"
 HISTORY = "warpfront-history"
 """The branch whose file of runs only grows."""
@@ -363,13 +363,13 @@ def yaml_text(*documents: object) -> str:
 
 _HEAD = """\
 #!/usr/bin/env bash
-# Made by `invoke ci --write`; `invoke ci --check` says when it is stale.
+# Made by `warpfront ci write`; `warpfront ci check` says when it is stale.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 """
 _MACHINE = """\
 #!/usr/bin/env bash
-# Made by `invoke ci --write`; docs/ci.md, A machine of one's own.
+# Made by `warpfront ci write`; docs/ci.md, A machine of one's own.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 """

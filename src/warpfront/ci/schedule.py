@@ -329,7 +329,7 @@ def outputs(planned: Schedule, jobs: Iterable[Job], limits: Limits) -> dict[str,
     if lost := planned.works - {work.name for each in works.values() for _, work in each}:
         raise StaleError(
             f"no job of the workflows does {', '.join(sorted(lost))}",
-            hint="`invoke ci --write`, and commit the result",
+            hint="`warpfront ci write`, and commit the result",
         )
     lists = {name: shards(work, limits.jobs_per_matrix) for name, work in works.items()}
     texts = {name: json.dumps(value, separators=(",", ":")) for name, value in lists.items()}

@@ -53,7 +53,7 @@ def read_digest(reference: str) -> Reference:
     if not named.digest:
         raise InputError(
             f"{reference} names no digest: what is verified has to be what is meant",
-            hint=f"`invoke why {reference}` says which digest it is on now",
+            hint=f"`warpfront why {reference}` says which digest it is on now",
         )
     return named
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Sequence
 
 from warpfront.bench.compare import ComparisonTerms, compare_benches
-from warpfront.bench.night_standing import NightStanding, slower_in, standing_of
+from warpfront.bench.night_standing import NightStanding, standing_of
 from warpfront.bench.records import Bench, Comparison
 from warpfront.commands.adopting import as_labelled, pull
 from warpfront.commands.benching import ImageTiming, Timeable
@@ -133,7 +133,7 @@ def _in_turns(
                 cell_id=now.cell.id, target=now.target, release=release, reason=reason
             )
         comparisons.append(compare_benches((release, timed_run), ("this night", other), terms))
-        if not slower_in(comparisons[-1]):
+        if not comparisons[-1].slower:
             break
         watch.say(f"{now.cell.id}: slower than the release on {now.target}; once more, in turns")
     return standing_of(now.cell.id, now.target, release, comparisons)
@@ -147,5 +147,5 @@ def _failed(night_standing: NightStanding) -> Failed:
         reason=night_standing.wrong,
         hint=f"{folder}.json has this night's times, {folder}/release.json those of the release",
         exit_code=SlowerError.exit_code,
-        repeat=f"invoke compare {folder}/release.json {folder}.json",
+        repeat=f"warpfront bench compare {folder}/release.json {folder}.json",
     )

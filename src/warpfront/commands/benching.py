@@ -197,5 +197,5 @@ class ImageTiming:
             reason=f"not timed: {reason}",
             hint=hint,
             exit_code=(error or CommandFailedError).exit_code,
-            repeat=f"invoke bench --only {self.cell.id} --target {self.target}",
+            repeat=f"warpfront bench run --only {self.cell.id} --target {self.target}",
         )

@@ -70,7 +70,7 @@ def bill_of_cell(
     `BlockedError` if they are not enough.
     """
     cell = chain[-1]
-    hint = f"invoke build --only {cell.id}; invoke verify --only {cell.id}"
+    hint = f"warpfront build --only {cell.id}; warpfront verify --only {cell.id}"
     built = store.load(cell.id, "build", (BuiltImage, Blocked, Failed))
     if lock is None or not isinstance(built, BuiltImage):
         raise BlockedError(f"{cell.id}: there is no image with a lock that fits", hint=hint)
@@ -121,5 +121,5 @@ def labels_seen(verifications: tuple[Verification, ...], cell: Cell) -> Mapping[
                 return {str(name): str(value) for name, value in labels.items()}
     raise BlockedError(
         f"{cell.id}: no verification says what labels its image has",
-        hint=f"invoke verify --only {cell.id}",
+        hint=f"warpfront verify --only {cell.id}",
     )

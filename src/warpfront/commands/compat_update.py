@@ -128,7 +128,7 @@ def refuse_stale(update: Update, root: Path) -> None:
     if read_text(path, missing_ok=True) != dump_contents(update.contents):
         raise StaleError(
             f"{path.name}: {len(update.changes)} changes since it was written",
-            hint="`invoke compat --update`, and commit the result",
+            hint="`warpfront compat update`, and commit the result",
         )
 
 
@@ -142,7 +142,7 @@ def propose_update(update: Update, root: Path, api: ForgeApi | None) -> str:
     if api is None:
         raise InputError(
             "no interface for pull requests: `--propose` is for a job of CI with API_TOKEN",
-            hint="`invoke compat --update`, and commit the result",
+            hint="`warpfront compat update`, and commit the result",
         )
     lines = update_text(update).splitlines()
     listing = "".join(f"- {line}\n" for line in lines[:_SHOWN_LINES])

@@ -84,7 +84,7 @@ def _examine_engine(engine: Engine) -> Iterator[Observation]:
             "BuildKit",
             Outcome.FAILED,
             "the engine's BuildKit has no named contexts",
-            "use Docker 23 or newer, or `invoke engine --start`",
+            "use Docker 23 or newer, or `warpfront engine start`",
         )
     free = features.free_bytes
     if free is None:

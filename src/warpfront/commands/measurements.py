@@ -261,7 +261,9 @@ def add_nights(file: Path, where: str, watch: Watch, *, runner: str = "") -> Non
     """Append the benches that `where` names. Raise `InputError` where there is none."""
     benches = [bench for bench in read_any(where, watch) if isinstance(bench, Bench)]
     if not benches:
-        raise InputError(f"{where}: no bench", hint="`invoke bench` leaves build/*/bench-*.json")
+        raise InputError(
+            f"{where}: no bench", hint="`warpfront bench run` leaves build/*/bench-*.json"
+        )
     lines = "".join(night_line(night_of(bench, runner=runner)) for bench in benches)
     append_text(file, lines)
 

@@ -83,5 +83,5 @@ def ready(runner: Runner, watch: Watch, engine: Engine | None = None) -> None:
     if reasons := tuple(obstacles):
         raise UnavailableError(
             f"this machine is not what `runners:` says of {runner.name}: {'; '.join(reasons)}",
-            hint=f"invoke doctor --runner {runner.name}, on the machine",
+            hint=f"warpfront doctor --runner {runner.name}, on the machine",
         )

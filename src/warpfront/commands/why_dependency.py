@@ -44,13 +44,13 @@ def _asked(
 ) -> DeclaredRequirement:
     cell = chain[-1]
     if lock is None:
-        raise BlockedError("it has no fresh lock", hint=f"invoke lock --only {cell.id}")
+        raise BlockedError("it has no fresh lock", hint=f"warpfront lock --only {cell.id}")
     paths = {wheel.name: house.path(wheel) for wheel in lock.wheels}
     absent = [name for name, path in sorted(paths.items()) if not path.is_file()]
     if absent:
         raise BlockedError(
             f"what its wheels demand is not known: {', '.join(absent)} not here",
-            hint=f"invoke build --only {cell.id}",
+            hint=f"warpfront build --only {cell.id}",
         )
     asking = DependencyGraph(
         requires={name: read_wheel_metadata(path).requires for name, path in paths.items()},

@@ -105,7 +105,7 @@ def explained(
     if image is None:
         raise InputError(
             f"{registry.host}/{path} has no {reference or 'tag that was named'}",
-            hint="`invoke release` lists what there is",
+            hint="`warpfront release list` lists what there is",
         )
     attached = registry.referrers(path, image.digest)
     making, proof, unread = _statements(registry, path, image, attached)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -39,7 +40,7 @@ _PACKAGE = f"warpfront[{','.join(_EXTRAS)}]"
 _BACKEND = "hatchling>=1.27"
 """What builds warpfront from a commit; its own pyproject.toml has the same."""
 _LOCK_HEAD = """\
-# Made by `invoke ci --write`: what CI's jobs install, each file by its hash.
+# Made by `warpfront ci write`: what CI's jobs install, each file by its hash.
 # inputs: {digest}
 """
 Lock = Callable[[tuple[str, ...]], str]
@@ -71,13 +72,16 @@ def ci_files(workspace: Workspace, lock: Lock | None = None) -> Mapping[str, str
     return {**files, **{name: None for name in names if name not in files}}
 
 
+_MADE = re.compile(r"Made by `(?:warpfront ci write|invoke ci --write)`")
+
+
 def _unless_foreign(files: Mapping[str, str], root: Path) -> dict[str, str]:
     """Files that a project may have of its own: only those that are missing, or were made here."""
     present = {path: read_text(root / path, missing_ok=True) for path in files}
     return {
         path: text
         for path, text in files.items()
-        if present[path] is None or "Made by `invoke ci --write`" in (present[path] or "")
+        if present[path] is None or _MADE.search(present[path] or "")
     }
 
 

@@ -382,11 +382,11 @@ class _Building:
         if baked.engine_gone:
             raise EngineError(
                 f"the engine went away while building {cell.id}",
-                hint="see `invoke doctor`; the next build reuses what was finished",
+                hint="see `warpfront doctor`; the next build reuses what was finished",
             )
         log = str(self._store.log_path(cell.id))
         if baked.error:
-            hint = "free some space, or `invoke clean`" if baked.disk_full else f"see {log}"
+            hint = "free some space, or `warpfront clean`" if baked.disk_full else f"see {log}"
             return Failed(
                 cell_id=cell.id,
                 step="build",

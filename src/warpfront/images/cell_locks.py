@@ -255,9 +255,9 @@ def _refused(cell: Cell, state: LockState) -> Failed:
         cell_id=cell.id,
         step="lock",
         reason=f"{state.reason}, and --locked forbids to change locks",
-        hint=f"invoke {step} --only {cell.id}, and commit the result",
+        hint=f"warpfront {step} --only {cell.id}, and commit the result",
         exit_code=LockError.exit_code,
-        repeat=f"invoke lock --locked --only {cell.id}",
+        repeat=f"warpfront lock --locked --only {cell.id}",
     )
 
 
@@ -266,7 +266,7 @@ def _unlocked(cell: Cell, state: LockState) -> Failed:
         cell_id=cell.id,
         step="lock",
         reason=state.reason,
-        hint=f"invoke lock --only {cell.id}",
+        hint=f"warpfront lock --only {cell.id}",
         exit_code=LockError.exit_code,
     )
 
@@ -276,7 +276,7 @@ def _incomplete(cell_id: str, lock: WheelLock) -> Failed:
         cell_id=cell_id,
         step="lock",
         reason=waits_for(lock),
-        hint=f"invoke build-wheels --only {cell_id}",
+        hint=f"warpfront build-wheels --only {cell_id}",
         exit_code=LockError.exit_code,
     )
 
@@ -286,7 +286,7 @@ def _waiting(cell: Cell, parent: WheelLock) -> Failed:
         cell_id=cell.id,
         step="lock",
         reason=f"its parent {cell.parent} is not complete: {waits_for(parent)}",
-        hint=f"invoke build-wheels --only {cell.id}",
+        hint=f"warpfront build-wheels --only {cell.id}",
         exit_code=LockError.exit_code,
     )
 

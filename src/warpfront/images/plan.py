@@ -18,7 +18,7 @@ UNPACKED_RATIO = 2.3
 
 
 class Action(StrEnum):
-    """The action of `invoke build` for a cell."""
+    """The action of `warpfront build` for a cell."""
 
     BUILD = "build"
     REUSE = "reuse"

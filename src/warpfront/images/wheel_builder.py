@@ -143,7 +143,7 @@ class WheelBuilder:
             raise WheelError(
                 f"{wheel.filename}: patched again it has sha256 {locked.sha256}, its lock says "
                 f"{wheel.sha256}",
-                hint=f"invoke lock --only {self.inputs.cell_id}",
+                hint=f"warpfront lock --only {self.inputs.cell_id}",
             )
 
     def restore(self, wheel: LockedWheel, source: Source | None, build: Recipe | None) -> None:

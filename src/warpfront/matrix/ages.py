@@ -34,7 +34,7 @@ def table_notes(cells: Iterable[Cell], compat: Compat, *, today: str) -> tuple[s
         )
         ages.setdefault(source, []).append(name)
     return tuple(
-        f"index {', '.join(names)} {origin} of {day}, {age} days ago: `invoke compat --update`"
+        f"index {', '.join(names)} {origin} of {day}, {age} days ago: `warpfront compat update`"
         for (day, origin), names in sorted(ages.items())
         if (age := _days(day, today) or 0) > TABLE_MAX_AGE_DAYS
     )

@@ -47,7 +47,7 @@ def read_contents(text: str, *, path: str) -> Contents:
         return Contents(indexes=indexes, contradictions=_texts(document["contradictions"]))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         message = f"not the contents of indexes: {type(error).__name__}: {error}"
-        hint = "restore it from git: `invoke compat --update` writes it"
+        hint = "restore it from git: `warpfront compat update` writes it"
         raise MatrixError((Problem(path=path, line=0, message=message, hint=hint),)) from None
 
 

@@ -23,6 +23,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from warpfront.matrix.products import target_of_product
 from warpfront.matrix.project_values import Allowance, NotifyWay
 from warpfront.system.document import strict_dataclass
 
@@ -38,24 +39,33 @@ _REQUIREMENT = (
 NAME_PATTERN = r"[a-z0-9][a-z0-9_-]{0,62}"
 
 
-def _checker(pattern: str, kind: str, longest: int) -> Callable[[str], str]:
+def _checker(
+    pattern: str, kind: str, longest: int, meant: Callable[[str], str]
+) -> Callable[[str], str]:
     compiled = re.compile(rf"(?:{pattern})\Z")
 
     def check(text: str) -> str:
-        if len(text) <= longest and compiled.match(text):
+        better = meant(text)
+        if len(text) <= longest and compiled.match(text) and not better:
             return text
         quoted = repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
-        hint = f"at most {longest} characters" if len(text) > longest else ""
+        hint = f"write `{better}`" if better else ""
+        hint = f"at most {longest} characters" if len(text) > longest else hint
         facts = {"shown": quoted, "what": kind, "hint": hint}
         raise PydanticCustomError("form", "{shown} is not {what}", facts)
 
     return check
 
 
-def _form(pattern: str, kind: str, *, longest: int = 200) -> Any:
-    """Return the metadata of a text field: its check, and its pattern for editors."""
+def _form(
+    pattern: str, kind: str, *, longest: int = 200, meant: Callable[[str], str] = lambda _text: ""
+) -> Any:
+    """Return the metadata of a text field: its check, and its pattern for editors.
+
+    `meant` returns the text to write in place of another one, "" where that is unknown.
+    """
     schema: dict[str, JsonValue] = {"pattern": f"^(?:{pattern})$", "maxLength": longest}
-    return AfterValidator(_checker(pattern, kind, longest)), Field(json_schema_extra=schema)
+    return AfterValidator(_checker(pattern, kind, longest, meant)), Field(json_schema_extra=schema)
 
 
 _name = _form(NAME_PATTERN, "a name (lower case letters, digits, - and _)", longest=63)
@@ -64,7 +74,12 @@ _torch = _form(
     r"[0-9]+\.[0-9]+\.[0-9]+(?:(?:a|b|rc)[0-9]+)?", 'a full torch version ("2.14.1")', longest=20
 )
 _python = _form(r"3\.[0-9]{1,2}", 'a Python version ("3.11")', longest=4)
-_target = _form(r"[a-z0-9]+(?:[_-][a-z0-9]+)*", "a target (sm_90, gfx942)", longest=32)
+_target = _form(
+    r"[a-z0-9]+(?:[_-][a-z0-9]+)*",
+    "a target (sm_90, gfx942)",
+    longest=32,
+    meant=target_of_product,
+)
 _index = _form(r"[a-z0-9]+(?:[.-][a-z0-9]+)*", "an index name (cu130, rocm6.4, pypi)", longest=32)
 _words = _form(r"[A-Za-z0-9](?:[A-Za-z0-9 ._:/@+=,;~()-]*[A-Za-z0-9.)])?", "plain words")
 _advisory = _form(

@@ -153,7 +153,7 @@ def _without_lock(cell: Cell, state: LockState, reason: str) -> Blocked:
         cell_id=cell.id,
         step="lock",
         reason=f"{NEVER_BUILT}; {reason}",
-        hint=f"invoke lock --target {cell.targets[0]}, on a machine that reaches its index, and "
+        hint=f"warpfront lock --target {cell.targets[0]}, on a machine that reaches its index, and "
         "commit the lock",
     )
 

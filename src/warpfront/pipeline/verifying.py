@@ -274,7 +274,7 @@ def verifiable(
     if isinstance(built, Blocked | Failed):
         return built
     if lock is None:
-        hint = f"invoke build --only {cell.id}"
+        hint = f"warpfront build --only {cell.id}"
         return not_verified(cell, "its lock no longer fits the matrix", hint)
     toolbox = toolbox_for(cell, tools, watch)
     return toolbox if isinstance(toolbox, Blocked | Failed) else (built, lock, toolbox)
@@ -372,20 +372,18 @@ class CellVerification:
         prepare_folder(self.folder, self.claims, self.options.user_and_group)
         write_json(self.folder / "emulator.json", emulator.config)
         parts = [self._emulated(name, emulator, engine, watch) for name in self.sessions]
-        verification = sealed(
-            dataclasses.replace(
-                parts[0],
-                sessions=self.sessions,
-                checks=tuple(check for part in parts for check in part.checks),
-                seconds=round(sum(part.seconds for part in parts), 2),
-                environment={
-                    **{key: value for part in parts for key, value in part.environment.items()},
-                    EMULATOR: emulator.document(),
-                    "effort": self.effort.document(),
-                },
-            ),
-            ended=now(),
+        verification = dataclasses.replace(
+            parts[0],
+            sessions=self.sessions,
+            checks=tuple(check for part in parts for check in part.checks),
+            seconds=round(sum(part.seconds for part in parts), 2),
+            environment={
+                **{key: value for part in parts for key, value in part.environment.items()},
+                EMULATOR: emulator.document(),
+                "effort": self.effort.document(),
+            },
         )
+        verification = sealed(self._with_labels(verification, engine), ended=now())
         write_text(self.folder / "junit.xml", junit_xml((verification,)))
         if self._has_whole():
             watch.say(f"{self.cell.id} on {self.target}: the result of hardware stays in place")
@@ -444,9 +442,7 @@ class CellVerification:
             )
         else:
             finish(self.folder, proven)
-        if "load" in self.sessions:
-            image = engine.image(self.built.image_id)
-            verification = with_labels_judged(verification, self.cell, image)
+        verification = self._with_labels(verification, engine)
         if self.cell.tree is not None:
             verification = self._with_project_checked(verification, engine, watch)
         # The requested effort does not depend on the sessions that ran.
@@ -462,6 +458,13 @@ class CellVerification:
             document = verification_document(verification)
             write_json(self.folder / "again" / f"{number + 1}.json", document)
         return verification
+
+    def _with_labels(self, verification: Verification, engine: Engine) -> Verification:
+        """Add the check of the image's labels, which needs the facts of the `load` session."""
+        if "load" not in self.sessions:
+            return verification
+        image = engine.image(self.built.image_id)
+        return with_labels_judged(verification, self.cell, image)
 
     def _with_project_checked(
         self, verification: Verification, engine: Engine, watch: Watch

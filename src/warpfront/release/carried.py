@@ -40,7 +40,7 @@ class CarriedImages:
         registry_image = self.held(cell)
         if registry_image is None:
             reason = f"{place.registry.host}/{place.repository} has none of {cell.id}"
-            hint = f"invoke publish --channel {self.channel.name} --only {cell.id}"
+            hint = f"warpfront publish --channel {self.channel.name} --only {cell.id}"
             return Blocked(cell_id=cell.id, step="publish", reason=reason, hint=hint)
         return Publishable(
             evidence=attached_evidence(place.registry, place.repository, cell, registry_image),

@@ -77,7 +77,7 @@ def yank_image(
     path = repository.removeprefix(f"{registry.host}/")
     registry_image = held_image(registry, path, digest)
     if registry_image is None:
-        raise TagConflictError(f"{repository} has no {digest}", hint="invoke release --list")
+        raise TagConflictError(f"{repository} has no {digest}", hint="warpfront release list")
     moved, unmoved = {}, {}
     for alias in aliases_before(registry, path, digest):
         standing = registry.head(path, alias)
@@ -116,7 +116,7 @@ def _move_back(registry: Registry, path: str, alias: str, before: str, *, away_f
     manifest = registry.manifest(path, before)
     error = TagConflictError(
         f"{path}:{alias} was moved by another run while it was taken back",
-        hint="`invoke release --list` says where it is; run it again",
+        hint="`warpfront release list` says where it is; run it again",
     )
     if manifest is None or digest_on(registry, path, alias) != away_from:
         raise error

@@ -149,5 +149,5 @@ def _contents(document_inputs: DocumentInputs) -> Contents:
     raise BlockedError(
         f"{document_inputs.cell.id}: nobody says what lies in its image"
         + "".join(f"; {reason}" for reason in reasons),
-        hint=f"invoke verify --only {document_inputs.cell.id}",
+        hint=f"warpfront verify --only {document_inputs.cell.id}",
     )

@@ -198,5 +198,5 @@ def moved(publication: Publication, tag: str, digest: str) -> TagConflictError:
     return TagConflictError(
         f"{publication.repository}:{tag} is on {digest or 'nothing'}: somebody else published "
         f"while {publication.digest} was",
-        hint="see who it was: `invoke release --list`; then publish again, one at a time",
+        hint="see who it was: `warpfront release list`; then publish again, one at a time",
     )

@@ -69,7 +69,7 @@ Find = Callable[[Cell], Publishable | Blocked | Failed]
 """The image of a cell that is to be published, and what is known of it."""
 Papers = Callable[[Publication, Evidence], tuple[Referrer, ...]]
 """What writes the documents that go with an image, whose digest the publication has."""
-_HINT = "docs/release.md says what a channel demands; `invoke verify` proves it"
+_HINT = "docs/release.md says what a channel demands; `warpfront verify` proves it"
 _TRUST = "--trust names the public key of who proved it"
 _PUBLISHERS = (
     "docs/release.md, Who may publish: the default branch and release tags, both protected"

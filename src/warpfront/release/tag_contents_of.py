@@ -31,7 +31,7 @@ def read_tag_contents(
     registry_image = held_image(registry, path, reference)
     name = f"{registry.host}/{path}{'@' if reference.startswith('sha256:') else ':'}{reference}"
     if registry_image is None:
-        raise InputError(f"there is no {name}", hint="`invoke release` lists what there is")
+        raise InputError(f"there is no {name}", hint="`warpfront release list` lists what there is")
     created = registry_image.labels.get(CREATED, "")
     pinned = f"{registry.host}/{path}@{registry_image.digest}"
     listed = [

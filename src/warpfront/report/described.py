@@ -29,7 +29,7 @@ def describe(result: object) -> str:
 def _locked(lock: WheelLock) -> str:
     if lock.unbuilt:
         names = ", ".join(map(str, lock.unbuilt))
-        return f"to be built: {names}\n    next: invoke build-wheels --only {lock.cell_id}"
+        return f"to be built: {names}\n    next: warpfront build-wheels --only {lock.cell_id}"
     return f"locked, {len(lock.wheels)} wheels, {readable_size(lock.size_bytes)}"
 
 

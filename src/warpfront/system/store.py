@@ -326,7 +326,7 @@ def storing(path: Path) -> Iterator[None]:
 
 _HINTS = {
     errno.ENOENT: "",
-    errno.ENOSPC: "free some space, or `invoke clean`",
-    errno.EDQUOT: "free some space, or `invoke clean`",
+    errno.ENOSPC: "free some space, or `warpfront clean`",
+    errno.EDQUOT: "free some space, or `warpfront clean`",
     errno.EROFS: "the file system is read-only; choose another folder",
 }

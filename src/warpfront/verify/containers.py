@@ -24,7 +24,7 @@ OUTPUT_LIMIT_CHARACTERS = 8 * 2**20
 
 def built_image(store: Store, cell: Cell, engine: Engine) -> BuiltImage | Blocked | Failed:
     """Return the image of `build`, if the engine has that very content."""
-    hint = f"invoke build --only {cell.id}"
+    hint = f"warpfront build --only {cell.id}"
     try:
         built = store.load(cell.id, "build", (BuiltImage, Blocked, Failed))
     except StoreError as error:

@@ -86,7 +86,7 @@ def failure_of(results: Iterable[object]) -> WarpfrontError | None:
     if blocked:
         return BlockedError(
             f"{len(blocked)} of {count} blocked: {_names(result.cell_id for result in blocked)}",
-            hint="`invoke doctor` says what this machine cannot reach; what could be done is done",
+            hint="`warpfront doctor` lists what this machine cannot reach; the rest is done",
         )
     for outcome, (kind, text, hint) in _OF_DEVICES.items():
         if named := [_name(result) for result in bad if outcome_of(result) is outcome]:

@@ -351,7 +351,7 @@ def _roundings(operation: Operation, assignment: Assignment, arguments: list[Arg
     return operation.roundings + operation.walk * _terms(operation, assignment, arguments)
 
 
-def _wide_operand(operands: list[tuple[str, list[str]]], assignment: Assignment) -> str:
+def _wide_operand(operands: tuple[tuple[str, list[str]], ...], assignment: Assignment) -> str:
     """Return the operand whose numbers are long: one only, so that every sum of products stays
     exact, and one that has the longest axis, so that a long sum has such terms.
     """

@@ -34,8 +34,10 @@ class Bound:
         slack = torch.as_tensor(self.slack, dtype=torch.float64)
         if not self.roundings:
             return slack
-        finite = expected[expected.isfinite()].abs()
-        most = float(finite.max()) if finite.numel() else 0.0
+        size = expected.abs()
+        most = float(size.max()) if size.numel() else 0.0
+        if not math.isfinite(most):
+            most = float(size.nan_to_num(nan=0.0, posinf=0.0).max())
         return slack + self.roundings * torch.finfo(self.unit).eps * (self.least + most)
 
 
@@ -65,21 +67,6 @@ def spacing(values: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.ldexp(torch.full_like(finite, eps), exponent)
 
 
-def relative_of(actual: Tensor, expected: Tensor, bound: Bound) -> float:
-    """Return the least factor of a whole tensor, less 1, that the bound tells from right."""
-    if not (actual.is_floating_point() or actual.is_complex()):
-        return 0.0
-    actual, expected = (
-        torch.view_as_real(x.resolve_conj()) if x.is_complex() else x
-        for x in (actual.detach().cpu(), expected.detach())
-    )
-    expected = expected.double()
-    _, allowed = _off(actual, expected, bound)
-    judged = expected.isfinite() & (expected != 0)
-    shares = allowed[judged] / expected[judged].abs()
-    return float(shares.min()) if shares.numel() else 0.0
-
-
 def judge(actual: Tensor, expected: Tensor, bound: Bound) -> Verdict:
     """Compare a result of any device with its float64 oracle on the CPU."""
     actual = actual.detach().cpu().resolve_conj().resolve_neg()
@@ -87,7 +74,7 @@ def judge(actual: Tensor, expected: Tensor, bound: Bound) -> Verdict:
     if actual.shape != expected.shape:
         fault = f"shape {tuple(actual.shape)}, expected {tuple(expected.shape)}"
         return Verdict(fault=fault, share=OVER)
-    if not actual.numel():
+    if not actual.numel() or (actual.dtype == expected.dtype and torch.equal(actual, expected)):
         return Verdict()
     if actual.is_complex() or expected.is_complex():
         actual, expected = (
@@ -100,10 +87,11 @@ def judge(actual: Tensor, expected: Tensor, bound: Bound) -> Verdict:
     expected = expected.double()
     if torch.equal(actual.double(), expected.to(actual.dtype).double()):
         return Verdict()
-    off, allowed = _off(actual, expected, bound)
+    off, allowed = errors_and_bounds(actual, expected, bound)
     share = torch.where(off == 0, off, off / allowed.clamp(min=1e-320))
     wrong = ~(share <= 1)
-    root = float(off.square().mean().sqrt())
+    limited = bound.rms < math.inf
+    root = float(off.square().mean().sqrt()) if limited else 0.0
     rms = root / max(bound.rms, 1e-300)
     if not bool(wrong.any()) and rms <= 1:
         return Verdict(share=float(share.max()), rms=rms)
@@ -116,7 +104,7 @@ def judge(actual: Tensor, expected: Tensor, bound: Bound) -> Verdict:
     return replace(verdict, fault=fault, rms=min(rms, OVER))
 
 
-def _off(actual: Tensor, expected: Tensor, bound: Bound) -> tuple[Tensor, Tensor]:
+def errors_and_bounds(actual: Tensor, expected: Tensor, bound: Bound) -> tuple[Tensor, Tensor]:
     """Return the error of each element and its bound. The error is infinite where one side
     is infinite or NaN and the other is not; beyond the dtype's largest number both its
     ends are correct.
@@ -131,6 +119,8 @@ def _off(actual: Tensor, expected: Tensor, bound: Bound) -> tuple[Tensor, Tensor
         # Results may be flushed to zero below the normal numbers; float16's are large.
         half = narrow == torch.float16
         allowed = allowed + (4 * floor_of(narrow) if half else torch.finfo(narrow).smallest_normal)
+    if bool(values.isfinite().all()) and bool(rounded.isfinite().all()):
+        return (values - rounded).abs(), allowed.expand_as(values)
     same = (values == rounded) | (values.isnan() & rounded.isnan())
     edge = expected.isfinite() & ~values.isnan() & (values.isinf() | rounded.isinf())
     limited = torch.where(values.isinf(), values.sign() * largest, values)

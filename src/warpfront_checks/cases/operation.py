@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from warpfront_checks.cases.known import KnownDefect
@@ -75,18 +76,9 @@ class Operation:
     known: tuple[KnownDefect, ...] = ()
     unseen: Sequence[str] = ()
 
-    def arguments(self, rank: int = 0) -> list[tuple[str, list[str]]]:
+    def arguments(self, rank: int = 0) -> tuple[tuple[str, list[str]], ...]:
         """Return the mark and the axes of each argument, in one of the alternatives."""
-        arguments = []
-        for shape in self.shapes.split("|")[rank].split(","):
-            first, *rest = shape.split() or [""]
-            if first[:1] == "@":
-                arguments.append((first, rest))
-            elif first[:1] in {"?", "%", "!"}:
-                arguments.append((first[0], [*filter(None, [first[1:]]), *rest]))
-            else:
-                arguments.append(("", [first, *rest] if first else []))
-        return arguments
+        return _arguments(self.shapes.split("|")[rank])
 
     @property
     def ranks(self) -> int:
@@ -98,3 +90,17 @@ class Operation:
         operands = [argument for rank in ranks for argument in self.arguments(rank)]
         words = [word for mark, axes in operands for word in (mark.strip("@?%!"), *axes)]
         return list(dict.fromkeys(name for name in words if name and not name.isdigit()))
+
+
+@cache
+def _arguments(shapes: str) -> tuple[tuple[str, list[str]], ...]:
+    arguments = []
+    for shape in shapes.split(","):
+        first, *rest = shape.split() or [""]
+        if first[:1] == "@":
+            arguments.append((first, rest))
+        elif first[:1] in {"?", "%", "!"}:
+            arguments.append((first[0], [*filter(None, [first[1:]]), *rest]))
+        else:
+            arguments.append(("", [first, *rest] if first else []))
+    return tuple(arguments)

@@ -121,9 +121,6 @@ class Entry:
         if options_among:
             yield from map(_read, with_options(raw, first))
 
-    def into(self, sample: Sample, out: Any) -> Any:
-        return sample.settle(self.raw(sample.input, *sample.args, **sample.kwargs, out=out))
-
     def __call__(self, sample: Sample, device: str) -> Any:
         """Call it on a device. Functions that create tensors, or move them, receive the device
         as an argument.

@@ -55,9 +55,7 @@ def convert_sample(sample: Sample, change: Callable[[Tensor], Tensor]) -> Sample
 
 
 def arranged(x: Tensor, memory: str) -> Tensor:
-    """Return the same numbers in another layout. It is strided, transposed, offset from the
-    start of its memory, expanded along an axis (whose numbers have to be equal), or channels last.
-    """
+    """Return the same numbers in another layout: with gaps, at an offset, or axes in reverse."""
     if memory in {"", EVERY_SECOND} or x.layout != torch.strided or not x.numel():
         return x
     if memory == "gaps" and not x.dim():
@@ -66,15 +64,8 @@ def arranged(x: Tensor, memory: str) -> Tensor:
         return torch.stack([x, x], -1).flatten(-2)[..., 1::2]
     if memory == "offset":
         return torch.cat([x.flatten()[:1].expand(3), x.flatten()])[3:].view(x.shape)
-    if memory == "repeated" and x.dim() and bool((x == x[:1]).all()):
-        return x[:1].expand(x.shape)
-    axes = list(range(x.dim()))
-    order = axes[::-1] if memory == "turned" else [axes[0], *axes[2:], axes[1]] if axes[2:] else []
-    return x.permute(order).contiguous().permute(_inverse(order)) if order else x
-
-
-def _inverse(order: Sequence[int]) -> list[int]:
-    return [order.index(axis) for axis in range(len(order))]
+    turned = list(range(x.dim()))[::-1]
+    return x.permute(turned).contiguous().permute(turned)
 
 
 def widen(x: Tensor) -> Tensor:
@@ -202,9 +193,10 @@ def structure_faults(actual: Computed, exact: Computed, device: str) -> Iterator
         yield f"{len(actual.all)} results, expected {len(exact.all)}"
         return
     for name, x, reference in zip(actual.names, actual.all, exact.all, strict=True):
-        if (x is None) is not (reference is None):
-            yield f"{name}: {'missing' if x is None else 'not expected'}"
-        elif x is not None and x.shape != reference.shape:
+        if x is None or reference is None:
+            if x is not reference:
+                yield f"{name}: {'missing' if x is None else 'not expected'}"
+        elif x.shape != reference.shape:
             yield f"{name}: shape {tuple(x.shape)}, expected {tuple(reference.shape)}"
     places = actual.places or ("no device",)
     if actual.all and (wrong := [place for place in places if place != device]):

@@ -5,7 +5,6 @@ exclusions. Needs torch.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -92,15 +91,18 @@ def excluded(name: str, dtype: str, device: str, *, backward: bool, options: boo
 
 @dataclass(frozen=True, kw_only=True)
 class Expected:
-    """The float64 results of one sample on the CPU, and how they were had."""
+    """The float64 results of one sample on the CPU (`exact`), with the sample in float64 (`wide`)
+    and what is fed into its backward: `cotangents`, and the same in float64 (`raised`).
+    """
 
+    entry: Entry
+    sample: Sample
+    wide: Sample
     exact: Computed
-    same_dtype: Callable[[], Computed | None]
-    sensitivities: tuple[Callable[[], tuple[Computed, ...]], ...]
-    steps: Callable[[], tuple[Computed, ...]] | None
-    saturated: Callable[[], Computed | None]
     cotangents: list[torch.Tensor] | None
+    raised: list[torch.Tensor] | None
     dtype: torch.dtype
+    seed: int
 
     def judge(
         self, computed: Computed, device: str, profile: str = STRICT, times: float = 1.0
@@ -113,24 +115,51 @@ class Expected:
             x is not None and (x.is_floating_point() or x.is_complex()) and x.dtype != self.dtype
             for x in computed.all
         )
-        peer = self.same_dtype() if unusual or device != "cpu" else None
+        peer = None
+        if unusual or device != "cpu":
+            peer = _attempt(self.entry, self.sample, self.cotangents)
         exact = not self.dtype.is_floating_point
         faults = () if exact else wrong_dtypes(computed, self.exact, peer, self.dtype)
         if faults:
             return SampleVerdict(faults=faults)
-        baseline = None if device == "cpu" else peer
         return judge_results(
             computed,
             self.exact,
-            baseline,
-            self.sensitivities,
-            steps=self.steps,
+            None if device == "cpu" else peer,
+            (self.inputs_moved,),
+            # A forward kernel is one step; a backward has many.
+            steps=None if self.cotangents is None else self.steps_rounded,
             saturated=self.saturated,
             device=device,
             unit_dtype=torch.float32 if exact else self.dtype,
             profile=profile,
             times=times,
         )
+
+    def inputs_moved(self) -> tuple[Computed, ...]:
+        """Return the exact results of inputs that are off by a rounding. It is float32's in a
+        forward, as kernels for 16 bits compute in it.
+        """
+        inside = torch.float32 if self.cotangents is None else self.dtype
+        move = partial(disturbed, self.wide, self.raised, inside, by_matrix=self.entry.by_matrix)
+        attempts = (_attempt(self.entry, *move(draw)) for draw in self._draws)
+        return tuple(results for results in attempts if results is not None)
+
+    def steps_rounded(self) -> tuple[Computed, ...]:
+        attempts = []
+        for draw in self._draws:
+            with RoundedSteps(self.dtype, draw):
+                attempts.append(_attempt(self.entry, self.wide, self.raised))
+        return tuple(results for results in attempts if results is not None)
+
+    def saturated(self) -> Computed | None:
+        narrow = self.dtype if self.dtype.is_floating_point else torch.float32
+        with Saturated(float(torch.finfo(narrow).max)):
+            return _attempt(self.entry, self.wide, self.raised)
+
+    @property
+    def _draws(self) -> range:
+        return range(self.seed, self.seed + DRAWS)
 
 
 def expect_sample(
@@ -152,38 +181,15 @@ def expect_sample(
         exact = execute_entry(entry, wide, raised, "cpu")
     except REFUSALS:
         return None
-
-    def same_dtype() -> Computed | None:
-        return _attempt(entry, sample, cotangents)
-
-    def inputs_moved() -> tuple[Computed, ...]:
-        # Forward kernels for 16 bits compute in float32; a backward is composed of several, with
-        # the results between them rounded.
-        inside = dtype if backward else torch.float32
-        move = partial(disturbed, wide, raised, inside, by_matrix=entry.by_matrix)
-        attempt = (_attempt(entry, *move(draw)) for draw in range(seed, seed + DRAWS))
-        return tuple(results for results in attempt if results is not None)
-
-    def steps_rounded() -> tuple[Computed, ...]:
-        attempts = []
-        for draw in range(seed, seed + DRAWS):
-            with RoundedSteps(dtype, draw):
-                attempts.append(_attempt(entry, wide, raised))
-        return tuple(results for results in attempts if results is not None)
-
-    def saturated() -> Computed | None:
-        with Saturated(float(torch.finfo(dtype if dtype.is_floating_point else torch.float32).max)):
-            return _attempt(entry, wide, raised)
-
     return Expected(
-        saturated=saturated,
+        entry=entry,
+        sample=sample,
+        wide=wide,
         exact=exact,
-        same_dtype=same_dtype,
-        # A forward kernel is one step; a backward has many.
-        sensitivities=(inputs_moved,),
-        steps=steps_rounded if backward else None,
         cotangents=cotangents,
+        raised=raised,
         dtype=dtype,
+        seed=seed,
     )
 
 

@@ -115,18 +115,14 @@ class Swept:
         self.tallies.append(verdict.tallies)
         self.faults += [f"{label}: {fault}" for fault in verdict.faults[:1]]
 
-    def told(self) -> dict[str, Any]:
-        """Return itself as JSON, for `take` of another."""
+    def as_json(self) -> dict[str, Any]:
+        """Return itself as JSON, for `add_part` of another."""
         return {**vars(self), "tallies": [document(total(self.tallies))]}
 
-    def take(self, other: Mapping[str, Any]) -> None:
-        """Add the results of another part, from its document."""
-        self.entries += other["entries"]
-        self.samples += other["samples"]
-        self.refused += other["refused"]
+    def add_part(self, other: Mapping[str, Any]) -> None:
+        for name in ("entries", "samples", "refused", "faults", "ratios"):
+            setattr(self, name, getattr(self, name) + other[name])
         self.excluded.update(other["excluded"])
-        self.faults += other["faults"]
-        self.ratios += other["ratios"]
         self.report = self.report or other["report"]
         self.tallies += [
             {name: Tally(**counts) for name, counts in tally.items()} for tally in other["tallies"]
@@ -150,43 +146,31 @@ def record_opinfo(
     *,
     run: Execute = execute_entry,
 ) -> None:
-    """Sweep the database. `run` is the device: tests put faulty ones in."""
-    effort = effort or CheckOptions()
-    recorder.plan(["database"])
-    require_full_precision()
-    recorder.environment["precision"] = precision_settings()
-    names = _names(claims.device, effort, recorder)
-    recorder.plan(names)
-    entries: list[Entry] = []
-    recorder.run([Check(name="database", find=partial(_load, entries))])
-    find = partial(_finding, entries, device=claims.device, effort=effort, run=run)
-    absent = unavailable(UNREAD)
-    recorder.run(
-        [
-            Check(name=name, find=partial(find, name) if entries else lambda: absent)
-            for name in names
-        ]
-    )
-
-
-def record_beside(claims: Claims, recorder: Recorder, effort: CheckOptions | None = None) -> None:
-    """Run the session `opinfo`: sweeps in parallel, where there are several and cores for them."""
+    """Sweep the database: in parallel parts, where there are several sweeps and cores for them.
+    `run` is the device: tests put faulty ones in.
+    """
     effort, device = effort or CheckOptions(), claims.device
-    lanes = lanes_for(device, times=LANES)
-    if not lanes or effort.quick:
-        record_opinfo(claims, recorder, effort)
-        return
-    jobs = {
-        name: [{"name": name, "device": device, "part": part} for part in range(PARTS)]
-        for name in _names(device, effort, recorder)
-    }
-    recorder.plan(["database", *jobs])
-    parts = begin_parts(
-        "opinfo.sweep:find_part", jobs, effort, lanes=lanes, joined=finding_of_parts
-    )
     require_full_precision()
     recorder.environment["precision"] = precision_settings()
-    recorder.run([Check(name="database", find=partial(_load, [])), *parts])
+    if kind_of(device) not in SEEN_ON:
+        reason = f"was not seen to refuse nothing that is right on {kind_of(device)}"
+        recorder.note_unclaimed(f"opinfo {OTHERWISE}, of whole numbers and complex ones", reason)
+    sweeps = _sweeps(device, effort, run)
+    recorder.plan(["database", *(sweep.name for sweep in sweeps)])
+    lanes = 0 if effort.quick or run is not execute_entry else lanes_for(device, times=LANES)
+    if lanes:
+        jobs = {
+            sweep.name: [
+                {"name": sweep.name, "device": device, "part": part} for part in range(PARTS)
+            ]
+            for sweep in sweeps
+        }
+        checks = begin_parts(
+            "opinfo.sweep:find_part", jobs, effort, lanes=lanes, joined=finding_of_parts
+        )
+    else:
+        checks = [Check(name=sweep.name, find=partial(_finding, sweep)) for sweep in sweeps]
+    recorder.run([Check(name="database", find=_database), *checks])
 
 
 def find_part(*, name: str, device: str, part: int, effort: CheckOptions) -> CheckFinding:
@@ -202,37 +186,25 @@ def find_part(*, name: str, device: str, part: int, effort: CheckOptions) -> Che
     position = next(place for place, sweep in enumerate(sweeps) if sweep.name == name)
     first = len(entries) * position // len(sweeps)
     mine = [*entries[first:], *entries[:first]][part::PARTS]
-    return passed("", swept=sweep_entries(mine, sweeps[position]).told())
+    return passed("", swept=sweep_entries(mine, sweeps[position]).as_json())
 
 
 def finding_of_parts(parts: Sequence[CheckFinding]) -> CheckFinding:
     """Return the finding of all parts together, or that of the first part that did not pass."""
+    swept = Swept()
     for part in parts:
         if part.outcome != PASSED:
             return part
-    swept = Swept()
-    for part in parts:
         counts: Any = part.details["swept"]
-        swept.take(counts)
+        swept.add_part(counts)
     return _swept_finding(swept)
 
 
-def _names(device: str, effort: CheckOptions, recorder: Recorder) -> list[str]:
-    if kind_of(device) not in SEEN_ON:
-        reason = f"was not seen to refuse nothing that is right on {kind_of(device)}"
-        recorder.note_unclaimed(f"opinfo {OTHERWISE}, of whole numbers and complex ones", reason)
-    return [sweep.name for sweep in _sweeps(device, effort, execute_entry)]
-
-
-def _finding(
-    entries: Sequence[Entry],
-    name: str,
-    *,
-    device: str,
-    effort: CheckOptions,
-    run: Execute = execute_entry,
-) -> CheckFinding:
-    sweep = next(sweep for sweep in _sweeps(device, effort, run) if sweep.name == name)
+def _finding(sweep: Sweep) -> CheckFinding:
+    try:
+        entries = load_database()
+    except DatabaseMoved:
+        return unavailable(UNREAD)
     return _swept_finding(sweep_entries(entries, sweep))
 
 
@@ -257,12 +229,12 @@ def _sweeps(device: str, effort: CheckOptions, run: Execute) -> list[Sweep]:
     ]
 
 
-def _load(entries: list[Entry]) -> CheckFinding:
-    """Load the database into `entries`, and return the finding. A torch that has moved its
-    database is neither a wrong device nor a correct one.
+def _database() -> CheckFinding:
+    """Return whether the database can be read. A torch that has moved it is neither a wrong device
+    nor a correct one.
     """
     try:
-        entries += load_database()
+        entries = load_database()
     except DatabaseMoved as error:
         return unavailable(str(error))
     names = {entry.name for entry in entries}

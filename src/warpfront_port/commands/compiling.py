@@ -251,7 +251,7 @@ def compiler_place(
     if named or not bases:
         names = ", ".join(cell.id for cell in cells)
         message = f"no image with a compiler for {target} is built"
-        hint = f"`invoke build --only {cells[-1].id}`, or a `compilers:` entry" if cells else ""
+        hint = f"`warpfront build --only {cells[-1].id}`, or a `compilers:` entry" if cells else ""
         raise NothingSelectedError(
             f"{message}{f': {names}' if names else ''}",
             hint=hint or "matrix.yaml: a row with `devel`, or an entry of `compilers:`",

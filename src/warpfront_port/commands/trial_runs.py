@@ -104,7 +104,7 @@ class TrialRequest:
 
     def __post_init__(self) -> None:
         if not self.argv:
-            hint = "invoke try --image torch --repo ../app -- python train.py"
+            hint = "warpfront port try ../app --image torch -- python train.py"
             raise InputError("no program to try: it follows `--`", hint=hint)
         if not self.repo.is_dir():
             raise InputError(f"{self.repo}: no such folder", hint="--repo names the project")
@@ -187,7 +187,7 @@ def try_in(
     if isinstance(built, Blocked | Failed) and not image_id:
         return built
     if cell.id not in locks:
-        hint = f"invoke build --only {cell.id}"
+        hint = f"warpfront build --only {cell.id}"
         reason = "its lock no longer fits the matrix"
         return Blocked(cell_id=cell.id, step="verify", reason=reason, hint=hint)
     access = VENDORS[cell.vendor].device_access(engine.host_devices())

@@ -40,7 +40,7 @@ def read_baseline(text: str, name: str) -> Mapping[str, int]:
             path=name,
             line=0,
             message=f"not a baseline of this version: {error!r}",
-            hint="write it anew with `invoke scan --write-baseline`",
+            hint="write it anew with `warpfront port scan --write-baseline`",
         )
         raise MatrixError((problem,)) from error
     accepted: Counter[str] = Counter()

@@ -628,7 +628,7 @@ def _raise_uncompiled(result: Compilation) -> None:
     if outcome_of(result.verification) is Outcome.UNAVAILABLE:
         raise UnavailableError(
             f"not all of it can be compiled for {result.verification.target} in {result.place}",
-            hint="the reasons stand above; `invoke build` makes a `devel` image that holds torch",
+            hint="the reasons are above; `warpfront build` makes a `devel` image with torch",
         )
     raise_failure([result.verification])
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from warpfront_checks.cases.bounds import relative_of
+from warpfront_checks.cases.bounds import Bound, errors_and_bounds
 from warpfront_checks.cases.operation import Operation
 from warpfront_checks.cases.run import (
     NoOracleError,
@@ -145,3 +145,18 @@ def _steeper(call: Callable[..., Any]) -> Callable[..., Any]:
         return tuple(_Steeper.apply(x) if x.is_floating_point() else x for x in listed(results))
 
     return steeper
+
+
+def relative_of(actual: Tensor, expected: Tensor, bound: Bound) -> float:
+    """Return the least factor of a whole tensor, less 1, that the bound tells from right."""
+    if not (actual.is_floating_point() or actual.is_complex()):
+        return 0.0
+    actual, expected = (
+        torch.view_as_real(x.resolve_conj()) if x.is_complex() else x
+        for x in (actual.detach().cpu(), expected.detach())
+    )
+    expected = expected.double()
+    _, allowed = errors_and_bounds(actual, expected, bound)
+    judged = expected.isfinite() & (expected != 0)
+    shares = allowed[judged] / expected[judged].abs()
+    return float(shares.min()) if shares.numel() else 0.0

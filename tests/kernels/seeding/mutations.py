@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -21,7 +21,7 @@ from torch import Tensor
 
 from warpfront_checks.check_options import STRICT
 from warpfront_checks.executing import Computed
-from warpfront_checks.operations import Instead
+from warpfront_checks.operations import Arithmetic, ExpectedResults, Operation
 from warpfront_checks.opinfo.entry_verdicts import SampleVerdict
 from warpfront_checks.results import CheckFinding, failed, passed
 from warpfront_checks.tolerance_profiles import Tally
@@ -109,11 +109,21 @@ ON_TENSORS: Mapping[str, Mutate] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Narrowed(Instead):
+class Narrowed:
     """An operation that computes in a narrower type and returns the requested one."""
 
+    operation: Operation
     inside: torch.dtype
     outside: torch.dtype
+
+    @property
+    def kind(self) -> str:
+        return self.operation.kind
+
+    def judge(
+        self, inputs: Sequence[Tensor], cotangent: Tensor, arithmetic: Arithmetic
+    ) -> ExpectedResults:
+        return self.operation.judge(inputs, cotangent, arithmetic)
 
     def __call__(self, *inputs: Tensor) -> Tensor:
         narrow = [x.to(self.inside) if x.is_floating_point() else x for x in inputs]

@@ -57,6 +57,10 @@ IN_ORDER = {"hf-trainer", "hf quoted", "olmo", "llama-factory", "modded-nanogpt"
 FEW = settings(max_examples=settings.default.max_examples // 6 if settings.default else 5)
 
 
+def is_usable(run: Run) -> bool:
+    return not any(finding.level == "error" for finding in run.findings)
+
+
 def test_a_step_that_falls_is_a_restart_and_a_new_segment() -> None:
     steps = [1, 2, 3, 4, 5, 3, 4, 5, 6]
     text = "".join(f"{megatron_line(n, 1000.0 + i)}\n" for i, n in enumerate(steps))
@@ -71,7 +75,7 @@ def test_a_step_that_falls_is_a_restart_and_a_new_segment() -> None:
 def test_a_run_that_restarts_often_is_still_one_run() -> None:
     lines = [(n, 1000.0 + attempt) for attempt in range(5) for n in range(1 + attempt, 9 + attempt)]
     run = read_one("".join(f"{megatron_line(*one)}\n" for one in lines))
-    assert run.is_usable
+    assert is_usable(run)
     assert {step.segment for step in run.steps} == {0, 1, 2, 3, 4}
 
 
@@ -86,7 +90,7 @@ def test_two_lines_of_one_step_that_differ_are_a_finding_and_the_first_counts() 
     run = read_one("".join(f"{megatron_line(*line)}\n" for line in lines))
     assert [step.seconds for step in run.steps] == [1.0, 1.0, 1.0]
     assert "two lines of one step differ" in run.findings[0].message
-    assert run.is_usable
+    assert is_usable(run)
 
 
 def test_several_ranks_in_one_log_are_one_run() -> None:
@@ -95,7 +99,7 @@ def test_several_ranks_in_one_log_are_one_run() -> None:
     ]
     run = read_one("".join(f"{line}\n" for line in lines))
     assert [step.seconds for step in run.steps] == [pytest.approx(1.0)] * 11
-    assert run.is_usable
+    assert is_usable(run)
     assert "77 of 88 lines are other ranks'" in run.findings[-1].message
 
 
@@ -111,7 +115,7 @@ def test_ranks_without_a_prefix_are_known_by_one_loss_and_nearly_one_time() -> N
     lines = [titan_line(step, f"9,98{rank}") for step in (10, 20, 30, 40) for rank in range(4)]
     lines[4:6] = reversed(lines[3:5])  # one rank is late
     run = read_one(TITAN_SETTINGS + "".join(f"{line}\n" for line in lines))
-    assert run.is_usable
+    assert is_usable(run)
     assert [(step.step, step.segment) for step in run.steps] == [(n, 0) for n in (10, 20, 30, 40)]
     assert "other ranks'" in run.findings[-1].message
 
@@ -122,7 +126,7 @@ def test_two_runs_that_are_mixed_are_refused(offset: int) -> None:
     for step in range(1, 20):
         lines += [megatron_line(step, 1000.0), megatron_line(step + offset, 1500.0)]
     run = read_one("".join(f"{line}\n" for line in lines))
-    assert not run.is_usable
+    assert not is_usable(run)
     assert "are mixed" in run.findings[-1].message
 
 

@@ -363,3 +363,19 @@ def test_a_librarys_lines_do_not_hide_those_of_the_trainer() -> None:
 def test_a_format_that_no_line_fits_is_none() -> None:
     assert format_of("epoch 1: loss 3\n") is None
     assert set(DECLARED) < set(FORMATS)
+
+
+def test_a_request_concurrency_counts_in_the_table_as_before_it() -> None:
+    """Both are vLLM's: a line of its own before the table, and since 0.11 a row of it."""
+    row = "Maximum request concurrency:             25"
+    before, after = VLLM_SERVING.split("Maximum request concurrency: 100\n")
+    within = before + after.replace("Benchmark duration", f"{row}\nBenchmark duration")
+    assert read_one(VLLM_SERVING).serving["concurrency"] == 100
+    assert read_one(within).serving["concurrency"] == 25
+
+
+@pytest.mark.parametrize("name", ["90th", "90.0th"])
+def test_a_percentile_that_is_the_result_has_either_form(name: str) -> None:
+    lines = ("Scenario : SingleStream", f"{name} percentile latency (ns) : 50798000")
+    text = "\n".join(("MLPerf Results Summary", *lines, ""))
+    assert read_one(text).serving["e2e_p90"] == pytest.approx(0.050798)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from warpfront.bench.night_standing import EVERYTHING, NightStanding, slower_in, standing_of
+from warpfront.bench.night_standing import NightStanding, standing_of
 from warpfront.bench.records import CaseRatio, Comparison, ComparisonOutcome, Interval, Remark, Side
 
 SIDE = Side(name="x", sources=(), runs=1, samples=9, median=None)
@@ -39,9 +39,10 @@ SLOW = between(1.06, 1.2)
 
 def test_slower_is_what_changed_with_all_of_its_interval_beyond_the_limit() -> None:
     found = compared(SAME, mm=SLOW, worse=between(1.3, 1.4), near=between(1.04, 1.2), unsure=SLOW)
-    assert list(slower_in(found)) == ["worse", "mm"]
-    assert list(slower_in(compared(SLOW))) == [EVERYTHING]
-    assert slower_in(dataclasses.replace(found, limit=None)) == {}
+    assert list(found.slower) == ["worse", "mm"]
+    assert list(compared(SLOW, mm=SAME).slower) == ["all operations together"]
+    assert list(compared(SLOW).slower) == ["B"]
+    assert dataclasses.replace(found, limit=None).slower == {}
 
 
 def test_each_look_has_to_find_it() -> None:

@@ -14,8 +14,8 @@ from training_logs import SOURCE, read, read_one
 from warpfront.bench.compare import ComparisonTerms, compare_runs
 from warpfront.bench.forms import run_text
 from warpfront.bench.logs import FORMATS
+from warpfront.bench.logs.declared import read_declaration
 from warpfront.bench.logs.log_reading import Reading
-from warpfront.bench.logs.tables import field_of
 from warpfront.bench.records import ComparisonOutcome
 from warpfront.bench.settling import summary_of
 from warpfront.cli.display import Display
@@ -52,7 +52,7 @@ def test_a_history_of_wandb_has_a_clock_and_names_what_is_not_read() -> None:
     summary = summary_of(run)
     assert summary.median_seconds is not None
     assert (summary.median_seconds.value, summary.tokens_per_second_per_device) == (3.0, 1500.0)
-    assert "not read: column 'eval/loss', 15 times" in [one.message for one in run.findings]
+    assert "not read: field 'eval/loss', 15 times" in [one.message for one in run.findings]
 
 
 @pytest.mark.parametrize(
@@ -69,8 +69,8 @@ def test_a_history_of_wandb_has_a_clock_and_names_what_is_not_read() -> None:
     ],
 )
 def test_a_metric_is_known_by_its_name(name: str, field: str | None) -> None:
-    found = field_of(name)
-    assert (found[0] if found else None) == field
+    found = read_declaration("tables").target(name)
+    assert (found.field if found else None) == field
 
 
 @given(text=st.text(max_size=300))

@@ -177,18 +177,18 @@ def test_what_was_not_published_is_red(publication: Any, why: str) -> None:
     assert isinstance(found.error, NotPublishableError)
     assert why in found.error.message
     (fault,) = found.faults
-    assert fault.repeat == f"invoke publish --only {CELL} --channel release"
+    assert fault.repeat == f"warpfront publish --only {CELL} --channel release"
 
 
 def test_each_failure_has_what_repeats_it() -> None:
     evidence = {CELL: some_evidence(IMAGE, a_check(Outcome.FAILED))}
-    row = dataclasses.replace(PASSED, verify="failed", kind="verdict", repeat="invoke verify it")
+    row = dataclasses.replace(PASSED, verify="failed", kind="verdict", repeat="warpfront verify it")
     (fault,) = judged(row, evidence=evidence).faults
     assert (fault.cell_id, fault.target, fault.kind) == (CELL, TARGET, "verdict")
-    assert fault.repeat == "invoke verify it"
+    assert fault.repeat == "warpfront verify it"
     built, verified = judged(evidence={}).faults
-    assert built.repeat == f"invoke build --locked --only {CELL}"
-    assert verified.repeat == f"invoke verify --only {CELL} --target {TARGET}"
+    assert built.repeat == f"warpfront build --locked --only {CELL}"
+    assert verified.repeat == f"warpfront verify --only {CELL} --target {TARGET}"
 
 
 def test_the_state_of_the_verifying_job_counts_and_not_its_files_alone() -> None:

@@ -63,11 +63,11 @@ def row_of(build: BuiltImage | Blocked | Failed, outcome: Outcome | None = None)
 
 def test_a_row_says_the_kind_of_its_failure_and_how_to_repeat_it() -> None:
     built = a_built_image(CELL)
-    verify = f"invoke verify --only {CELL.id} --target x86_64"
+    verify = f"warpfront verify --only {CELL.id} --target x86_64"
     failed = Failed(cell_id=CELL.id, step="build", reason="x", exit_code=6)
     blocked = Blocked(cell_id=CELL.id, step="lock", reason="far")
-    assert row_of(failed) == ("build", f"invoke build --locked --only {CELL.id}")
-    assert row_of(blocked) == ("infrastructure", f"invoke lock --only {CELL.id}")
+    assert row_of(failed) == ("build", f"warpfront build --locked --only {CELL.id}")
+    assert row_of(blocked) == ("infrastructure", f"warpfront lock --only {CELL.id}")
     assert row_of(built, Outcome.FAILED) == ("verdict", verify)
     assert row_of(built, Outcome.UNAVAILABLE) == ("infrastructure", verify)
     assert row_of(built, Outcome.PASSED) == ("", "")

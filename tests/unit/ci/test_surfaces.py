@@ -33,10 +33,10 @@ def test_the_worst_comes_first_with_the_line_that_repeats_it() -> None:
     lines = text.splitlines()
     assert lines[0] == "### build-x: 2 failed, 1 blocked, 1 made, 1 passed"
     assert lines[2] == "- **failed** (build) `bad`: pip: exited with \\`1\\`"
-    assert lines[3] == "  repeat: `invoke build --locked --only bad`"
+    assert lines[3] == "  repeat: `warpfront build --locked --only bad`"
     assert lines[4].startswith(f"- failed `{BAD.cell_id}`")
     assert lines[5] == "  - load/torch: it \\| is &lt;b&gt;"
-    assert f"invoke verify --only {BAD.cell_id} --target {BAD.target}" in lines[6]
+    assert f"warpfront verify --only {BAD.cell_id} --target {BAD.target}" in lines[6]
     assert lines[-1] == "- a was tried 3 times"
 
 
@@ -74,7 +74,7 @@ def test_a_judgement_says_red_or_green() -> None:
 def test_an_annotation_stands_at_the_row_of_its_cell() -> None:
     (command,) = error_commands([FAILED, PASSED], {"bad": 12})
     assert command.startswith("::error file=matrix.yaml,line=12,title=bad::")
-    assert command.endswith("repeat: invoke build --locked --only bad")
+    assert command.endswith("repeat: warpfront build --locked --only bad")
 
 
 def test_a_text_of_somebodys_program_ends_no_command() -> None:

@@ -71,8 +71,8 @@ def ended_by(body: Callable[[], None]) -> Ended:
 
 
 def test_an_expected_error_is_its_message_its_hint_and_its_code() -> None:
-    ended = run_with(LockError("lock is stale", hint="invoke lock"))
-    assert (ended.code, ended.message) == (4, "error: lock is stale\nhint: invoke lock")
+    ended = run_with(LockError("lock is stale", hint="warpfront lock"))
+    assert (ended.code, ended.message) == (4, "error: lock is stale\nhint: warpfront lock")
 
 
 def test_a_bug_is_named_one_and_shows_its_traceback() -> None:
@@ -104,7 +104,7 @@ def test_clean_removes_the_projects_images_and_leaves_what_stands_on_them(
 def test_a_reader_that_has_gone_ends_a_task_silently(
     text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`invoke plan --json | head`, whether head went before the first byte or in the middle."""
+    """`warpfront plan --json | head`, whether head went before the first byte or in the middle."""
     reading, writing = os.pipe()
     os.close(reading)
     with open(writing, "w") as stream:  # noqa: PTH123 - a descriptor
@@ -379,14 +379,14 @@ def test_verify_hands_on_how_much_to_check(tmp_path: Path, monkeypatch: pytest.M
 def test_verify_says_why_it_did_not_come_to_a_cell_and_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    never = Blocked(cell_id="cell", step="verify", reason="not built", hint="invoke build")
+    never = Blocked(cell_id="cell", step="verify", reason="not built", hint="warpfront build")
     make_project(tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("warpfront.pipeline.verify", lambda *_, **__: (never,))
     with pytest.raises(Exit) as ended:
         run_task("verify", **EFFORT)
     assert ended.value.code == 9
-    assert "cell: blocked: not built\n    hint: invoke build\n" in capsys.readouterr().out
+    assert "cell: blocked: not built\n    hint: warpfront build\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

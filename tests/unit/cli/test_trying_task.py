@@ -111,7 +111,7 @@ def test_nothing_to_write_and_no_image_to_try_in_are_said(
     assert "    docker run torch python 'my t.py'\nnothing to write: torch serves as it is" in said
     porting._show_trial(a_trial(1), porting.TrialOptions(write=True), json=False)
     assert "nothing to write: no package is missing" in capsys.readouterr().out
-    blocked = Blocked(step="verify", cell_id="c", reason="no image of it", hint="invoke build")
+    blocked = Blocked(step="verify", cell_id="c", reason="no image of it", hint="warpfront build")
     monkeypatch.setattr("warpfront_port.commands.trial_runs.try_project", lambda *_: blocked)
     assert ran(monkeypatch, "--vendor", "cpu", "--", "true") == BlockedError.exit_code
     assert "c: blocked: no image of it" in capsys.readouterr().out

@@ -9,15 +9,19 @@ import pytest
 from fakes import FakeEngine
 
 from warpfront.errors import BlockedError
+from warpfront.images.engine import bases
 from warpfront.images.engine.bases import (
     RECIPE_LABEL,
     SOURCE_LABEL,
     apt_sources,
     find_base,
+    in_memory,
     recipe_digest,
     resolve_base,
 )
 from warpfront.matrix.cell import Base, BaseSource, Bootstrap
+from warpfront.system import process
+from warpfront.system.process import Command, Completed
 
 RECIPE = Bootstrap(suite="bookworm", include=("python3", "ca-certificates"))
 BASE = Base(
@@ -126,3 +130,57 @@ def test_a_suite_without_updates_whose_release_may_be_old_says_so_in_its_sources
     text = apt_sources(sid, "http://m.test/debian", "http://s.test/sec")
     assert text == "deb [check-valid-until=no] http://m.test/debian sid main\n"
     assert recipe_digest(sid) != recipe_digest(replace(sid, release_may_be_old=False))
+
+
+COMMAND = Command(argv=("mmdebstrap", "sid"), environment={"LC_ALL": "C"})
+
+
+@pytest.mark.parametrize(
+    ("available", "temporary", "refused", "mounts"),
+    [
+        (16 * 2**30, "", 0, True),
+        (11 * 2**30, "", 0, False),
+        (16 * 2**30, "/var/tmp", 0, False),
+        (16 * 2**30, "", 1, False),
+    ],
+)
+def test_a_bootstrap_is_in_memory_where_there_is_room_and_a_right_to_mount(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    available: int,
+    temporary: str,
+    refused: int,
+    *,
+    mounts: bool,
+) -> None:
+    def run(command: Command) -> Completed:
+        assert command.argv[-1] == "true"
+        return Completed(command=command, returncode=refused, stdout="", stderr="")
+
+    monkeypatch.setattr(bases, "_available_bytes", lambda: available)
+    monkeypatch.setattr(process, "run", run)
+    monkeypatch.delenv("TMPDIR", raising=False)
+    if temporary:
+        monkeypatch.setenv("TMPDIR", temporary)
+    found = in_memory(COMMAND, tmp_path)
+    assert (found != COMMAND) is mounts
+    assert found.argv[-2:] == COMMAND.argv
+    assert found.environment == COMMAND.environment
+    assert not mounts or str(8 * 2**30) in found.argv
+
+
+@pytest.mark.process
+def test_what_was_in_memory_is_gone_with_the_command(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(bases, "_available_bytes", lambda: 16 * 2**30)
+    monkeypatch.delenv("TMPDIR", raising=False)
+    memory = tmp_path / "memory"
+    memory.mkdir()
+    script = 'echo made > "$TMPDIR/file"; cat "$TMPDIR/file"; echo out > "$1/result"'
+    command = in_memory(Command(argv=("sh", "-c", script, "sh", str(tmp_path))), memory)
+    if command.argv[0] != "unshare":
+        pytest.skip("this user may not mount")
+    assert process.run(command).stdout == "made\n"
+    assert (tmp_path / "result").read_text() == "out\n"
+    assert list(memory.iterdir()) == []

@@ -351,7 +351,7 @@ def test_a_missing_socket_is_named(path: Path) -> None:
     with pytest.raises(EngineError, match="No such file") as caught:
         connect({"DOCKER_HOST": f"unix://{path}"})
     assert str(path) in caught.value.message
-    assert "invoke engine --start" in caught.value.hint
+    assert "warpfront engine start" in caught.value.hint
 
 
 @pytest.mark.usefixtures("listening")
@@ -423,7 +423,7 @@ def test_no_engine_at_all_hints_at_the_embedded_one(
     for find in (connect, room.connect):  # without the SDK, and the SDK's way
         with pytest.raises(EngineError, match="no container engine") as caught:
             find({"XDG_CACHE_HOME": str(tmp_path), "DOCKER_CONFIG": str(tmp_path)})
-        assert caught.value.hint == "invoke engine --start"
+        assert caught.value.hint == "warpfront engine start"
 
 
 @pytest.mark.parametrize("names", ["DOCKER_HOST", "DOCKER_CONTEXT", "config.json", "socket"])

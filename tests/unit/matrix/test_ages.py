@@ -56,7 +56,7 @@ def test_contents_of_an_index_that_are_old_are_named_with_their_day_and_age() ->
     older = compat.Compat(dated, COMPAT.contents)
     by_rows, by_reading = table_notes(cells, older, today="2027-03-01")
     assert by_rows == (
-        "index cu130 is known by rows of 2026-11-20, 101 days ago: `invoke compat --update`"
+        "index cu130 is known by rows of 2026-11-20, 101 days ago: `warpfront compat update`"
     )
     assert by_reading.startswith(f"index pypi is known by its reading of {read}, ")
 

@@ -301,6 +301,14 @@ def test_torch_that_comes_with_the_base_is_left_alone() -> None:
             "'sm_9O' is not a target (sm_90, gfx942)",
         ),
         (
+            "{vendor: amd, toolkit: '6.4', targets: [MI300X], torch: '2.9.1'}",
+            "'MI300X' is not a target (sm_90, gfx942) in rows.targets | write `gfx942`",
+        ),
+        (
+            "{vendor: nvidia, toolkit: '13.0', targets: [h100], torch: '2.14.1'}",
+            "'h100' is not a target (sm_90, gfx942) in rows.targets | write `sm_90`",
+        ),
+        (
             "{vendor: nvidia, toolkit: '13.0', targets: [gfx942], torch: '2.14.1'}",
             "`gfx942` is no target of nvidia",
         ),

@@ -186,7 +186,7 @@ def test_an_operation_that_is_slower_twice_is_a_failure_with_its_name(night: Nig
     assert (failed.exit_code, failed.kind) == (SlowerError.exit_code, FailureKind.VERDICT)
     assert "slower than the last release: mm 1.1" in failed.reason
     assert "add" not in failed.reason
-    assert failed.repeat.startswith("invoke compare build/")
+    assert failed.repeat.startswith("warpfront bench compare build/")
     assert night.timed == ["old", "aa", "aa", "old"]
     assert night.standing.wrong == failed.reason
 

@@ -123,6 +123,6 @@ def test_what_a_container_leaves_is_no_record_before_it_is_read(
     found, _ = timed(workspace, leave, monkeypatch)
     assert isinstance(found, Failed)
     assert says in found.reason
-    assert found.repeat.startswith("invoke bench --only ")
+    assert found.repeat.startswith("warpfront bench run --only ")
     folder = workspace.folders.store.cell_folder(found.cell_id)
     assert not (folder / "bench-x86_64.json").exists()

@@ -110,13 +110,13 @@ def test_what_nobody_looked_at_has_no_papers_and_says_what_to_do(
     found = bills(workspace, Selection())[cell.id]
     assert isinstance(found, Blocked)
     assert said in found.reason
-    assert "invoke verify" in found.hint
+    assert "warpfront verify" in found.hint
 
 
 def test_a_cell_that_was_not_built_has_no_papers(workspace: Workspace) -> None:
     (found,) = bills(workspace, Selection()).values()
     assert isinstance(found, Blocked)
-    assert "invoke build" in found.hint
+    assert "warpfront build" in found.hint
 
 
 def test_statements_are_about_the_digest_and_by_what_the_steps_left(workspace: Workspace) -> None:

@@ -280,7 +280,7 @@ def test_a_cell_that_was_never_built_is_blocked(
     for one in verified(workspace, leave_good, monkeypatch, built=False):
         assert isinstance(one, Blocked)
         assert (one.step, one.reason) == ("verify", "not built")
-        assert one.hint == f"invoke build --only {one.cell_id}"
+        assert one.hint == f"warpfront build --only {one.cell_id}"
 
 
 @pytest.mark.parametrize("text", ["", "[]", "7", "[" * 100_000, '{"schema": 1}', "\0"])

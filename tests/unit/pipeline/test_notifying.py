@@ -20,7 +20,7 @@ FAULT = Fault(
     cell_id="cell",
     target="sm_90",
     kind="verdict",
-    repeat="invoke verify --only cell --target sm_90",
+    repeat="warpfront verify --only cell --target sm_90",
 )
 RED = Judgement(failures=(FAULT.text,), unavailable=(), passed=3, faults=(FAULT,))
 GREEN = Judgement(failures=(), unavailable=(), passed=4)

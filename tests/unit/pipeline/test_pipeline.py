@@ -196,7 +196,7 @@ def test_a_cell_on_one_with_wheels_to_build_waits_and_is_locked_when_they_are_bu
     assert isinstance(parent, WheelLock)
     assert isinstance(child, Failed)
     assert child.reason.endswith("is not complete: to be built: flash 1.0")
-    assert child.hint == f"invoke build-wheels --only {cells['serve'].id}"
+    assert child.hint == f"warpfront build-wheels --only {cells['serve'].id}"
     requirements, folders = workspace.requirements, workspace.folders
     before = locked_before(workspace.matrix.cells, requirements, folders)
     assert before == results
@@ -216,7 +216,7 @@ def test_locked_refuses_to_make_a_lock_and_names_the_command(
     parent = results[images(workspace)["torch"].id]
     assert asked == []
     assert isinstance(parent, Failed)
-    assert (parent.exit_code, parent.hint[:11]) == (4, "invoke lock")
+    assert (parent.exit_code, parent.hint[:14]) == (4, "warpfront lock")
 
 
 def test_a_blocked_parent_blocks_its_children_and_says_which(
@@ -666,7 +666,7 @@ def test_a_row_that_was_never_built_has_the_reason_of_its_lock_or_its_parents(
     assert {row.build for row in rows} == {"-"}
     assert {row.reason for row in rows} == {"no torch 9 in the index"}
     assert {row.kind for row in rows} == {"resolution"}
-    assert {row.repeat for row in rows} == {f"invoke lock --only {parent.id}"}
+    assert {row.repeat for row in rows} == {f"warpfront lock --only {parent.id}"}
 
 
 def test_a_cell_whose_build_was_blocked_is_blocked_for_the_same_reason(

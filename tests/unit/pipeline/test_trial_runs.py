@@ -394,7 +394,7 @@ def test_an_image_that_is_not_built_is_said_and_two_images_are_one_too_many(
         watch=Silent(),
     )
     assert isinstance(found, Blocked)
-    assert found.hint == "invoke build --only other"
+    assert found.hint == "warpfront build --only other"
     cells = (place.cell, a_child(place.cell))
     assert only_cell(cells, Selection(image="torch")) == place.cell
     with pytest.raises(NothingSelectedError, match="a program is tried in one image"):

@@ -142,14 +142,14 @@ def test_what_is_no_pass_is_written_out_worst_first_with_how_to_repeat_it() -> N
     rows = [
         a_report_row(cell_id="b", verify="unavailable", reason="no gpu"),
         a_report_row(
-            cell_id="a", verify="failed", reason="0.1 off", repeat="invoke verify --only a"
+            cell_id="a", verify="failed", reason="0.1 off", repeat="warpfront verify --only a"
         ),
         a_report_row(cell_id="c"),
     ]
     text = page_of(*rows).text
     assert "What is not a pass (2)" in text
     assert text.index("0.1 off") < text.index("no gpu")  # also in the summary above it
-    assert "invoke verify" in text
+    assert "warpfront verify" in text
     many = [
         a_report_row(cell_id=f"c{number}", verify="failed") for number in range(MOST_LISTED + 5)
     ]

@@ -10,10 +10,19 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast, get_args
 
 import pytest
-from builders import a_built_image, a_cell
+from builders import (
+    A_PROJECT,
+    A_RESOLVED_BASE,
+    a_built_image,
+    a_cell,
+    a_channel,
+    a_lock,
+    a_wheel,
+)
 from fakes import FakeEngine
 from stand_in_rocjitsu import device, stand_in_emulator, stand_in_rocm_torch
 
@@ -22,12 +31,28 @@ from warpfront.cli.sessions import claims_for_target
 from warpfront.errors import InputError, NotVerifiedError
 from warpfront.images.built import BuiltImage
 from warpfront.images.engine import RunRequest
-from warpfront.images.labels import CONTENT_HASH
+from warpfront.images.labels import image_labels
 from warpfront.images.tools import CellInputs, Tools
-from warpfront.matrix.cell import Cell
-from warpfront.pipeline.verifying import CellVerification, CheckPlan, RunOptions, verify_cells
+from warpfront.matrix.cell import Cell, Pin, Smoke, Toolkit
+from warpfront.matrix.project_values import Allowance
+from warpfront.pipeline.verifying import (
+    CellVerification,
+    CheckPlan,
+    RunOptions,
+    VerifiableImage,
+    verify_cells,
+    verify_images,
+)
 from warpfront.pipeline.workspace import open_workspace
+from warpfront.release.admission import Evidence, admission
+from warpfront.release.evidence import verification_payload
+from warpfront.release.publication import RegistryImage
+from warpfront.release.statements.verification_statement import Proof, on_target
+from warpfront.release.why import Why, why_text
+from warpfront.report.page import state_of
+from warpfront.report.rows import CellFacts, report_rows
 from warpfront.system.progress import Line
+from warpfront.system.revision import Provenance
 from warpfront.system.store import Store
 from warpfront.verify.emulation import EMULATED_SESSIONS, DispatchLog, as_leads, find_emulator
 from warpfront.verify.failures import failure_of
@@ -36,10 +61,18 @@ from warpfront.verify.seal import sealed
 from warpfront.verify.verdict import outcome_of
 from warpfront.wheels.project_folders import Folders
 from warpfront.wheels.sources import Site
-from warpfront_checks.check_options import CheckOptions
+from warpfront_checks.check_options import SESSIONS, CheckOptions
 
 pytestmark = pytest.mark.process
 CHECKS = Path(warpfront_checks.__file__).parents[1]
+FACTS: dict[str, object] = {
+    "torch": "2.12.1+rocm7.2",
+    "toolkit": "rocm7.2",
+    "python": "3.13",
+    "machine": "x86_64",
+    "archs": ["gfx90a", "gfx942"],
+    "relaxed": [],
+}
 # What a session leaves: real `device` findings of this process, and a kernel by HIP.
 SESSION = """
 import json, os, sys
@@ -55,7 +88,9 @@ session, results = sys.argv[1], Path(os.environ["STAND_IN_RESULTS"])
 fault = os.environ.get("STAND_IN_FAULT", "")
 recorder = Recorder(session=session, target="gfx942", folder=results)
 recorder.plan(["one"] if session == "load" else ["device", "one"])
-if session != "load":
+if session == "load":
+    recorder.environment["facts"] = json.loads(os.environ["STAND_IN_FACTS"])
+else:
     one = N(name="AMD Instinct MI300X", gcnArchName="gfx942:sramecc+:xnack-", major=9, minor=0,
             total_memory=206141652992, multi_processor_count=304)
     cuda = N(is_available=lambda: True, init=lambda: None, get_arch_list=list,
@@ -82,6 +117,7 @@ class World:
     folder: Path
     engine: FakeEngine
     fault: str = ""
+    facts: dict[str, object] = dataclasses.field(default_factory=lambda: {**FACTS})
 
     def verify(self, *sessions: str) -> Verification:
         found = CellVerification(
@@ -111,6 +147,7 @@ class World:
             "STAND_IN_RESULTS": places["/results"],
             "STAND_IN_SOURCE": str(CHECKS),
             "STAND_IN_FAULT": self.fault,
+            "STAND_IN_FACTS": json.dumps(self.facts),
         }
         ended = subprocess.run(
             argv,
@@ -145,9 +182,27 @@ def mapped(word: str, places: dict[str, str]) -> str:
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
-    cell = a_cell(vendor="amd", targets=("gfx942",))
+    cell = a_cell(
+        vendor="amd",
+        toolkit=Toolkit(name="rocm", version="7.2"),
+        targets=("gfx942",),
+        python="3.13",
+        torch="2.12.1",
+        stack=(Pin(name="torch", version="2.12.1+rocm7.2"),),
+        tag="2.12.1-rocm7.2-py3.13",
+        smoke=(Smoke(name="vllm", imports=("vllm",)),),
+    )
     engine = FakeEngine()
-    image = engine.build(cell.local_reference, {CONTENT_HASH: "aa"})
+    labels = image_labels(
+        cell,
+        project=A_PROJECT,
+        lock=a_lock(cell, a_wheel("torch", "2.12.1+rocm7.2")),
+        base=A_RESOLVED_BASE,
+        content_hash="aa",
+        provenance=Provenance(created="2026-11-20T10:00:00+00:00", revision="01" * 20),
+        uv="0.13.9",
+    )
+    image = engine.build(cell.local_reference, dict(labels))
     built = a_built_image(cell, image_id=image.id, content_hash="aa")
     stand_in_rocm_torch(tmp_path)
     (tmp_path / "session.py").write_text(SESSION)
@@ -183,6 +238,97 @@ def test_each_session_runs_below_the_emulator_and_the_whole_is_emulated(
     failure = failure_of([found])
     assert failure is not None
     assert failure.exit_code == 34
+
+
+def test_the_images_smoke_runs_below_the_emulator_too(world: World) -> None:
+    plan = CheckPlan(
+        target="gfx942",
+        sessions=SESSIONS,
+        effort=CheckOptions(),
+        options=RunOptions(emulate=str(world.emulator)),
+    )
+    image = VerifiableImage(
+        cell=world.cell,
+        built=world.built,
+        toolbox=world.folder,
+        claims_of=claims_for_target,
+    )
+    tools = Tools(engine=world.engine, folders=folders_in(world.folder), site=Site)
+    (found,) = verify_images([image], plan, tools, Silent())
+    assert isinstance(found, Verification)
+    assert found.sessions == (*EMULATED_SESSIONS, "stack")
+    request = world.engine.requests[-1]
+    assert request.command[:4] == (
+        "/emulator/bin/rocjitsu", "--config", "/warpfront/emulator.json", "--",
+    )  # fmt: skip
+    assert request.command[request.command.index("--", 4) - 1] == "stack"
+    of_the_smoke = {check.name: check.outcome for check in found.checks if check.session == "stack"}
+    assert of_the_smoke["emulation"] is Outcome.EMULATED
+    assert outcome_of(found) is Outcome.EMULATED
+
+
+def test_the_labels_of_an_emulated_image_are_compared(world: World) -> None:
+    assert outcomes(world.verify("load"), "labels and tag") == [
+        ("passed", "2.12.1-rocm7.2-py3.13 is what the image holds")
+    ]
+    world.facts["toolkit"] = "rocm7.1"
+    found = world.verify("load")
+    ((outcome, reason),) = outcomes(found, "labels and tag")
+    assert outcome == "failed"
+    assert "label dev.warpfront.toolkit says 'rocm7.2', the image holds 'rocm7.1'" in reason
+    assert outcome_of(found) is Outcome.FAILED
+
+
+def test_emulated_is_the_word_in_the_ledger_the_page_and_why(world: World) -> None:
+    found = world.verify()
+    facts = CellFacts(cell=world.cell, lock="", build=world.built, verifications={"gfx942": found})
+    (row,) = report_rows([facts])
+    assert (row.verify, state_of(row)) == ("emulated", "emulated")
+
+    image = world.engine.image(world.built.image_id)
+    assert image is not None
+    evidence = Evidence(
+        cell=world.cell,
+        labels=image.labels,
+        identities=frozenset({world.built.image_id}),
+        verifications={"gfx942": found},
+    )
+    channel = a_channel(sessions=EMULATED_SESSIONS)
+    refused = admission(evidence, channel, now=found.ended)
+    assert not refused.admitted
+    dispatched = "emulated: 1 kernels were dispatched in rocJITsu"
+    assert f"gfx942: golden/emulation: {dispatched}" in refused.against
+    others = tuple(word for word in get_args(Allowance) if word != "emulated")
+    assert not admission(
+        evidence, dataclasses.replace(channel, allow=others), now=found.ended
+    ).admitted
+    named = admission(evidence, dataclasses.replace(channel, allow=("emulated",)), now=found.ended)
+    assert (named.admitted, named.targets) == (True, ())
+
+    published = cast("RegistryImage", SimpleNamespace(digest="sha256:1", config="sha256:2"))
+    document = verification_payload(evidence, named, published)
+    assert document.annotations["dev.warpfront.targets"] == ""
+    assert "golden/emulation: emulated" in document.annotations["dev.warpfront.noted"]
+    proof = Proof(
+        cell_id=world.cell.id,
+        content_hash="aa",
+        targets=(on_target(found, at=found.ended),),
+        noted=named.noted,
+    )
+    why = Why(
+        reference="registry.test/demo/torch:latest",
+        digest="sha256:1",
+        labels={},
+        signature="none",
+        making=None,
+        proof=proof,
+        identities=frozenset({world.built.image_id}),
+    )
+    lines = why_text(why).splitlines()
+    assert [line for line in lines if line.startswith("  gfx942: emulated, ")]
+    assert [
+        line for line in lines if line.startswith("  let pass: gfx942: golden/emulation: emulated")
+    ]
 
 
 def test_a_container_gets_no_more_rights_and_a_limit_of_its_own(world: World) -> None:

@@ -26,7 +26,7 @@ from warpfront.wheels.lock.values import LockedWheel, LockInputs, PatchedWheel, 
 from warpfront.wheels.resolve.variants import MACHINES
 
 PATH = "pylock.cell.toml"
-RELOCK = "make it again: invoke lock --only <cell>"
+RELOCK = "make it again: warpfront lock --only <cell>"
 SCHEMA = "https://variants-schema.wheelnext.dev/v0.0.3.json"
 ON_MI300 = (("amd", (("gfx_arch", ("gfx942",)), ("rocm_version", ("7.1",)))),)
 ROCM = Toolkit(name="rocm", version="7.1.2")

@@ -22,7 +22,7 @@ from warpfront.wheels.lock.values import (
 from warpfront.wheels.requirements import RequirementList
 
 PATH = "images/locks/pylock.cell.toml"
-RELOCK = "make it again: invoke lock --only <cell>"
+RELOCK = "make it again: warpfront lock --only <cell>"
 COMMIT = "c" * 40
 FOLDER = Source(kind="folder", location="kernels", name="kernels")
 GIT = Source(kind="git", location="https://git.test/a.git", pin=COMMIT, subdirectory="py")

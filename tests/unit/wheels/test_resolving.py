@@ -127,7 +127,7 @@ def test_a_full_disk_is_said_in_words(locks: Locks, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(resolver_module, "_project", full)
     with pytest.raises(StoreError, match="No space left on device") as raised:
         locks.lock("timm")
-    assert raised.value.hint == "free some space, or `invoke clean`"
+    assert raised.value.hint == "free some space, or `warpfront clean`"
 
 
 def test_an_open_requirement_gives_way_to_an_older_version(locks: Locks) -> None:

@@ -180,7 +180,10 @@ def _with(change: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
         (_with(lambda d: d["variants"].update(a={"other": {"level": ["v1"]}})), "lacks other"),
         (_with(lambda d: d["variants"].update(null={"x86_64": {"level": ["v1"]}})), "null has"),
         (_with(lambda d: d.update({"default-priorities": {"namespace": "x86_64"}})), "no list"),
-        (_with(lambda d: d.update(providers={"x": 1})), "no table"),
+        (_with(lambda d: d.update({"$schema": PROTOTYPE}, providers={"x": 1})), "no table"),
+        (_with(lambda d: d.update(providers={})), "has providers"),
+        (_with(lambda d: d["default-priorities"].update(feature={})), "has feature"),
+        (_with(lambda d: d["default-priorities"].update(property={})), "has property"),
     ],
 )
 def test_a_hostile_table_is_one_error(text: object, said: str) -> None:

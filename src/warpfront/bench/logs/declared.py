@@ -1,7 +1,8 @@
 """Formats that are data: one TOML file each, in `warpfront/data/logs/`. Pure.
 
 A file declares the lines of its format (`[[step]]`, `[[setting]]`), and the field of each name in
-them (`[names]`). Its `sources` name the program that prints them: repository, file and commit.
+them (`[names]`, or patterns of names, `[matching]`). Its `sources` name the program that prints
+them: repository, file and commit.
 """
 
 from __future__ import annotations
@@ -216,7 +217,7 @@ class Declaration:
 
 def declared(name: str) -> Format:
     """Return the format of `data/logs/NAME.toml`."""
-    declaration = _read(name)
+    declaration = read_declaration(name)
     return Format(
         name=name,
         marks=declaration.marks,
@@ -228,17 +229,21 @@ def declared(name: str) -> Format:
 
 
 @cache
-def _read(name: str) -> Declaration:
+def read_declaration(name: str) -> Declaration:
+    """Return `data/logs/NAME.toml`."""
     file = resources.files("warpfront").joinpath("data", "logs", f"{name}.toml")
     document = tomllib.loads(file.read_text("utf-8"))
     if "extends" in document:
         document = _extended(document)
     targets = {key: _target(text) for key, text in document.get("names", {}).items()}
     plain = {key: to for key, to in targets.items() if "*" not in key}
-    patterns = tuple(
-        (re.compile("^" + ".*".join(map(re.escape, key.split("*"))) + "$"), to)
-        for key, to in targets.items()
-        if "*" in key
+    patterns = (
+        *(
+            (re.compile("^" + ".*".join(map(re.escape, key.split("*"))) + "$"), to)
+            for key, to in targets.items()
+            if "*" in key
+        ),
+        *((re.compile(key), _target(to)) for key, to in document.get("matching", {}).items()),
     )
     ignored = document.get("ignored")
     return Declaration(
@@ -300,7 +305,7 @@ class DeclaredReader:
             if rule.applies(text):
                 beginnings = list(rule.named(text))
                 for before, named in beginnings:
-                    yield from self._line(rule, named, rank_of(before))
+                    yield from self.line(rule, named, rank_of(before))
                 if beginnings:
                     break
                 if not rule.quiet:
@@ -315,7 +320,7 @@ class DeclaredReader:
         records = document.get(self._format.records)
         for record in records if isinstance(records, list) else ():
             if isinstance(record, dict):
-                yield from self._line(LineRule(), _plain(record), "")
+                yield from self.line(LineRule(), _plain(record), "")
 
     def _settings(self, named: Mapping[str, str], rule: LineRule) -> Iterator[Fact]:
         if rule.opens:
@@ -350,7 +355,7 @@ class DeclaredReader:
             is_real = name == "run_seconds" or name.startswith(SERVING)
             yield Setting(name, value if is_real else round(value), firm)
 
-    def _line(self, rule: LineRule, named: Mapping[str, str], rank: str) -> Iterator[Fact]:
+    def line(self, rule: LineRule, named: Mapping[str, str], rank: str) -> Iterator[Fact]:
         """Yield the facts of one step's line: settings, its step, and the names that
         are not read.
         """

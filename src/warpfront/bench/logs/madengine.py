@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Iterator, Mapping
+from importlib import resources
 
 from warpfront.bench.logs.facts import Fact, Format, LoggedStep, NextRun, Setting
 from warpfront.bench.logs.fields import positive, precision_of, vendor_of, whole
@@ -16,48 +17,23 @@ from warpfront.bench.records import Remark, Run, Step, Summary
 from warpfront.system.markdown import flat
 
 COLUMNS = ("model", "performance", "metric")
-# The columns of its own table, in its order (`additional_docker_run_options` is the last).
-_ALL_COLUMNS = (
-    "model",
-    "n_gpus",
-    "nnodes",
-    "gpus_per_node",
-    "training_precision",
-    "pipeline",
-    "args",
-    "tags",
-    "docker_file",
-    "base_docker",
-    "docker_sha",
-    "docker_image",
-    "git_commit",
-    "machine_name",
-    "deployment_type",
-    "launcher",
-    "gpu_architecture",
-    "performance",
-    "metric",
-    "relative_change",
-    "status",
-    "build_duration",
-    "test_duration",
-    "dataname",
-    "data_provider_type",
-    "data_size",
-    "data_download_duration",
-    "build_number",
-    "additional_docker_run_options",
-)
-_RATES = {
-    "tokens_per_second_per_gpu": "tokens_per_second_per_device",
-    "tokens/s/gpu": "tokens_per_second_per_device",
-    "tps": "tokens_per_second_per_device",
-    "samples_per_second": "samples_per_second",
-    "samples/s": "samples_per_second",
-    "samples_per_sec": "samples_per_second",
+# The field of each unit in `metric`, and the unit's size.
+_FIGURES = {
+    "tokens_per_second_per_gpu": ("tokens_per_second_per_device", 1.0),
+    "tokens/s/gpu": ("tokens_per_second_per_device", 1.0),
+    "tps": ("tokens_per_second_per_device", 1.0),
+    "tokens_per_second": ("tokens_per_second", 1.0),
+    "tokens/s": ("tokens_per_second", 1.0),
+    "tokens_per_sec": ("tokens_per_second", 1.0),
+    "samples_per_second": ("samples_per_second", 1.0),
+    "samples/s": ("samples_per_second", 1.0),
+    "samples_per_sec": ("samples_per_second", 1.0),
+    "s": ("seconds", 1.0),
+    "seconds": ("seconds", 1.0),
+    "step_time_seconds": ("seconds", 1.0),
+    "ms": ("seconds", 1e-3),
+    "step_time_ms": ("seconds", 1e-3),
 }
-_TIMES = {"s": 1.0, "seconds": 1.0, "ms": 1e-3, "step_time_seconds": 1.0, "step_time_ms": 1e-3}
-_TOKENS = {"tokens_per_second", "tokens/s", "tokens_per_sec"}
 
 
 class MadengineReader:
@@ -108,21 +84,11 @@ def _row(row: Mapping[str, str], line: int) -> Iterator[Fact]:
 
 def _figure(row: Mapping[str, str], line: int) -> Step | None:
     value = positive(row.get("performance", ""))
-    metric = row.get("metric", "").strip().lower()
-    devices = whole(row.get("n_gpus", ""))
-    if value is None:
+    name, scale = _FIGURES.get(row.get("metric", "").strip().lower(), ("", 1.0))
+    of_all = name == "tokens_per_second"
+    if value is None or not name or (of_all and not whole(row.get("n_gpus", ""))):
         return None
-    if metric in _TIMES:
-        return Step(step=1, seconds=value * _TIMES[metric], line=line)
-    if metric in _TOKENS and devices:
-        return Step(step=1, tokens_per_second_per_device=value / devices, line=line)
-    match _RATES.get(metric):
-        case "tokens_per_second_per_device":
-            return Step(step=1, tokens_per_second_per_device=value, line=line)
-        case "samples_per_second":
-            return Step(step=1, samples_per_second=value, line=line)
-        case _:
-            return None
+    return Step(step=1, line=line, **{name: value * scale})  # type: ignore[arg-type]
 
 
 def marks(text: str) -> bool:
@@ -139,9 +105,11 @@ def perf_csv(runs: Iterable[tuple[Run, Summary]]) -> str:
     The figure is the median of settled steps: tokens/s of a device where they are known, else
     seconds. Fields that no log has are empty.
     """
+    head = resources.files("warpfront").joinpath("data", "logs", "madengine.csv").read_text("ascii")
     stream = io.StringIO()
-    writer = csv.DictWriter(stream, _ALL_COLUMNS, restval="", lineterminator="\n")
-    writer.writeheader()
+    stream.write(head)
+    columns = head.strip().split(",")
+    writer = csv.DictWriter(stream, columns, restval="", lineterminator="\n")
     writer.writerows(_perf_row(run, summary) for run, summary in runs)
     return stream.getvalue()
 

@@ -2,16 +2,18 @@
 
 TensorBoard's file has one tag, which its name tells, and the wall clock. Weights & Biases' has a
 column a run and metric (`run - train/loss`, with `__MIN` and `__MAX`), or the columns of a run's
-history (`_step`, `_timestamp`, `train/loss`). Clocks give the time between two rows.
-Sources: tensorflow/tensorboard tensorboard/plugins/scalar (CSV download), wandb/wandb public API.
+history (`_step`, `_timestamp`, `train/loss`). Clocks give the time between two rows. The columns'
+meanings are in `data/logs/tables.toml`; a row is read as a line is.
 """
 
 from __future__ import annotations
 
 import csv
+import dataclasses
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
+from warpfront.bench.logs.declared import DeclaredReader, LineRule, read_declaration
 from warpfront.bench.logs.facts import (
     KERNEL,
     SERVING,
@@ -20,38 +22,14 @@ from warpfront.bench.logs.facts import (
     LoggedStep,
     NextRun,
     Setting,
-    Unused,
 )
 from warpfront.bench.logs.fields import scaled
-from warpfront.bench.records import Step
 
 _KERNEL_HEADS = ('"Name","Calls","TotalDurationNs"', "Time (%),Total Time (ns),Instances")
 _STEPS = ("step", "_step", "train/global_step", "trainer/global_step", "global_step")
-_CLOCKS = {"wall time": 1.0, "_timestamp": 1.0, "_runtime": 1.0}
+_CLOCKS = ("wall time", "_timestamp", "_runtime")
 _SPREAD = re.compile(r"__(?:MIN|MAX)$")
 _TAG = re.compile(r"(?:^|[/-])(?:run-.{1,200}?-)?tag-(.{1,200})\.csv$")
-_EVALUATED = re.compile(r"val|eval|test", re.IGNORECASE)
-_METRICS = (
-    ("loss", 1.0, re.compile(r"(?:^|[/_. -])loss(?:_step)?$", re.IGNORECASE)),
-    ("seconds", 1e-3, re.compile(r"(?:step|iteration).?tim\w*.{0,3}\(?ms\)?$", re.IGNORECASE)),
-    (
-        "seconds",
-        1.0,
-        re.compile(r"(?:step|iteration).?tim(?:e|ing)(?: in s|.s|)$|time_per_step$", re.IGNORECASE),
-    ),
-    (
-        "tokens_per_second_per_device",
-        1.0,
-        re.compile(
-            r"(?:tokens|tok).?(?:/|per).?s\w*.?(?:/|per).?(?:gpu|device)|device/(?:tps|tokens_per_s)"
-            r"|^tps$|/tps$",
-            re.IGNORECASE,
-        ),
-    ),
-    ("tokens_per_second", 1.0, re.compile(r"tok\w*.?(?:/|per).?s\w*$", re.IGNORECASE)),
-    ("samples_per_second", 1.0, re.compile(r"samples.?(?:/|per).?s\w*$", re.IGNORECASE)),
-    ("grad_norm", 1.0, re.compile(r"grad.?norm$", re.IGNORECASE)),
-)
 
 
 class TableReader:
@@ -62,18 +40,15 @@ class TableReader:
         self._tag = tag[1].replace("_", "/", 1) if tag else path.rpartition("/")[2][:-4]
 
     def read(self, text: str) -> Iterable[Fact]:
-        try:
-            rows = list(csv.DictReader(text.replace("\0", "").splitlines()))
-        except csv.Error:
-            return
-        names = [name for name in (rows[0] if rows else ()) if isinstance(name, str)]
+        rows = _rows(text)
+        names = [name for name in (rows[0] if rows else ()) if name]
         place = next((name for name in names if name.lower() in _STEPS), None)
         if place is None:
             return
         runs: dict[str, dict[str, str]] = {}
         for name in names:
             run, dash, metric = name.rpartition(" - ")
-            if name != place and not _SPREAD.search(name):
+            if name.lower() not in _STEPS and not _SPREAD.search(name):
                 runs.setdefault(run if dash else "", {})[name] = metric
         shared = runs.pop("", {}) if len(runs) > 1 else {}
         for run, columns in runs.items():
@@ -86,40 +61,31 @@ class TableReader:
     def _run(
         self, rows: list[dict[str, str]], place: str, columns: Mapping[str, str]
     ) -> Iterator[Fact]:
-        clock = next((name for name in columns if name.lower() in _CLOCKS), None)
+        reader = DeclaredReader(read_declaration("tables"))
         fields = {
-            name: field_of(self._tag if metric == "Value" else metric)
-            for name, metric in columns.items()
-            if name != clock
+            name: self._tag if metric == "Value" else metric for name, metric in columns.items()
         }
-        unread = [columns[name] for name, field in fields.items() if field is None]
-        before: tuple[int, float] | None = None
+        clock = next((name for name in columns if name.lower() in _CLOCKS), None)
+        if clock is not None:
+            fields[clock] = "elapsed"
+        fields[place] = "step"
         for line, row in enumerate(rows, 2):
-            step, time = scaled(row.get(place) or ""), scaled(row.get(clock or "") or "")
-            if step is None or step < 0:
+            if scaled(row.get(place) or "") is None:
                 continue
-            values = {
-                field[0]: value * field[1]
-                for name, field in fields.items()
-                if field and (value := scaled(row.get(name) or "")) is not None
-            }
-            steps = 1
-            if time is not None and before and step > before[0]:
-                steps = int(step) - before[0]
-                if time > before[1]:
-                    values.setdefault("seconds", (time - before[1]) / steps)
-            before = (int(step), time) if time is not None else before
-            printed = {k: v for k, v in values.items() if v > 0 or k in {"loss", "grad_norm"}}
-            if printed:
-                yield LoggedStep(Step(step=int(step), steps=steps, line=line, **printed))  # type: ignore[arg-type]
-            yield from (Unused(f"column {name!r}") for name in unread)
+            named = {field: row.get(name) or "" for name, field in fields.items()}
+            for fact in reader.line(LineRule(block=True), named, ""):
+                if isinstance(fact, LoggedStep):
+                    yield LoggedStep(dataclasses.replace(fact.step, line=line))
+                else:
+                    yield fact
 
 
-def field_of(name: str) -> tuple[str, float] | None:
-    """Return the field of a metric and its scale; None for evaluations and unknown ones."""
-    if _EVALUATED.search(name):
-        return None
-    return next((metric[:2] for metric in _METRICS if metric[2].search(name)), None)
+def _rows(text: str) -> list[dict[str, str]]:
+    """Return the rows of a table by its first line; none of one that is no CSV."""
+    try:
+        return list(csv.DictReader(text.replace("\0", "").splitlines()))
+    except csv.Error:
+        return []
 
 
 def marks(text: str) -> bool:
@@ -138,16 +104,13 @@ class KernelReader:
     def read(self, text: str) -> Iterable[Fact]:
         begin = next((offset for offset in map(text.find, _KERNEL_HEADS) if offset >= 0), 0)
         total = 0.0
-        try:
-            for row in csv.DictReader(text[begin:].replace("\0", "").splitlines()):
-                name = (row.get("Name") or "").strip()[:200]
-                count = scaled(row.get("Calls") or row.get("Instances") or "")
-                spent = scaled(row.get("TotalDurationNs") or row.get("Total Time (ns)") or "")
-                if name and count and spent and spent > 0:
-                    total += spent * 1e-9
-                    yield Setting(f"{SERVING}{KERNEL}{name}", spent / count * 1e-9)
-        except csv.Error:
-            pass
+        for row in _rows(text[begin:]):
+            name = (row.get("Name") or "").strip()[:200]
+            count = scaled(row.get("Calls") or row.get("Instances") or "")
+            spent = scaled(row.get("TotalDurationNs") or row.get("Total Time (ns)") or "")
+            if name and count and spent and spent > 0:
+                total += spent * 1e-9
+                yield Setting(f"{SERVING}{KERNEL}{name}", spent / count * 1e-9)
         if total:
             yield Setting("run_seconds", total)
 

@@ -80,7 +80,7 @@ def models(
     if not write or not architecture:
         raise InputError(
             "a file and an architecture are needed, or a library",
-            hint="invoke models --write test_qwen3.py --architecture qwen3",
+            hint="warpfront models --write test_qwen3.py --architecture qwen3",
         )
     path = write_model_test(architecture, Path(write), allow_undetermined=allow_undetermined)
     display.say(f"wrote {path}")

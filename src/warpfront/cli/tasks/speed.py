@@ -358,7 +358,7 @@ def _show(comparison: Comparison, comparison_forms: ComparisonForms) -> None:
 
 
 def _raise(comparison: Comparison, *, allow_undetermined: bool = False) -> None:
-    from warpfront.bench.forms import sentence, slowest_of
+    from warpfront.bench.forms import sentence
     from warpfront.bench.records import ComparisonOutcome
 
     refused = [
@@ -370,8 +370,8 @@ def _raise(comparison: Comparison, *, allow_undetermined: bool = False) -> None:
         allow = " ".join(f"--allow {name}" for name in refused)
         hint = f"{allow} compares them all the same, and says so" if allow else ""
         raise NotComparableError(sentence(comparison), hint=hint)
-    if slowest := slowest_of(comparison):
-        name, ratio = slowest
+    if comparison.slower:
+        name, ratio = next(iter(comparison.slower.items()))
         raise SlowerError(
             f"B is slower than allowed: {name} takes {ratio.low:.3f} to {ratio.high:.3f} times A's "
             f"time, {comparison.limit:.3f} are allowed",

@@ -54,7 +54,7 @@ def nowhere(own_host: str) -> EngineError:
     return EngineError(
         f"no container engine: DOCKER_HOST is not set, no docker context is chosen, and neither "
         f"{DEFAULT_HOST} nor {own_host} exists",
-        hint="invoke engine --start",
+        hint="warpfront engine start",
     )
 
 

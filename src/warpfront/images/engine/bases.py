@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from warpfront.errors import BlockedError, EngineError
+from warpfront.errors import BlockedError, CommandFailedError, EngineError
 from warpfront.images.built import ResolvedBase
 from warpfront.images.engine import Engine, StoredImage, packages
 from warpfront.images.engine.packages import PackageTree
@@ -39,6 +40,12 @@ _ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "LANG": "C.UTF-8",
 }
+# The mount is in a namespace of its own, and ends with the command.
+_MOUNTED = """size=$1 TMPDIR=$2 && shift 2 &&
+mount -t tmpfs -o "size=$size,mode=1777" tmpfs "$TMPDIR" && export TMPDIR && exec "$@"
+"""
+# Six times the largest base that was made so far.
+_LEAST_MEMORY = 6 * 2**30
 # The lists and sources are those of this machine's mirror; the rest may be published.
 _EMPTIED = (
     "/etc/apt/sources.list.d",
@@ -145,18 +152,47 @@ def bootstrap_rootfs(bootstrap: Bootstrap, cache: Path, on_line: Line) -> Path:
     if tar.is_file():
         return tar
     tree = packages.unpack("bootstrap", cache, on_line)
-    on_line(f"bootstrapping Debian {bootstrap.suite} (half a minute)")
+    on_line(f"bootstrapping Debian {bootstrap.suite}")
     tar.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".aside-", dir=tar.parent) as folder:
+    with (
+        tempfile.TemporaryDirectory(prefix=".aside-", dir=tar.parent) as folder,
+        tempfile.TemporaryDirectory(prefix="warpfront-bootstrap-") as memory,
+    ):
         aside = Path(folder) / "rootfs.tar"
-        run = process.stream(_mmdebstrap(bootstrap, tree, aside), on_line)
+        # apt downloads as a user of its own, who has to reach it.
+        Path(memory).chmod(0o755)
+        run = process.stream(in_memory(_mmdebstrap(bootstrap, tree, aside), Path(memory)), on_line)
         if run.returncode:
             raise EngineError(
                 f"mmdebstrap of {bootstrap.suite} failed with {run.returncode}\n{run.stdout}",
-                hint="check the machine's apt mirror; without root, uidmap must be installed",
+                hint="check the machine's apt mirror; without root, uidmap must be installed; if "
+                "memory was full, TMPDIR=/var/tmp takes a disk",
             )
         aside.replace(tar)
     return tar
+
+
+def in_memory(command: Command, folder: Path) -> Command:
+    """Return a command whose temporary files, in `folder`, are in memory: written to a disk and
+    removed again, a root file system of 1.1 GB took twice as long. The same command where this
+    user may mount nothing, memory is short, or TMPDIR names a place.
+    """
+    available = _available_bytes() // 2
+    if "TMPDIR" in process.environment() or available < _LEAST_MEMORY:
+        return command
+    mounted = ("unshare", "--mount", "sh", "-c", _MOUNTED, "sh", str(available), str(folder))
+    try:
+        refused = process.run(Command(argv=(*mounted, "true"))).returncode
+    except CommandFailedError:
+        return command
+    return command if refused else dataclasses.replace(command, argv=(*mounted, *command.argv))
+
+
+def _available_bytes() -> int:
+    """Return the memory that programs could take, as the kernel estimates it."""
+    lines = Path("/proc/meminfo").read_text("ascii").splitlines()
+    estimates = (line.split()[1] for line in lines if line.startswith("MemAvailable:"))
+    return 1024 * int(next(estimates, 0))
 
 
 def apt_sources(bootstrap: Bootstrap, mirror: str, security: str) -> str:

@@ -617,7 +617,7 @@ def _engine_error(host: str, error: Exception) -> EngineError:
     if any(isinstance(cause, (FileNotFoundError, ConnectionRefusedError)) for cause in causes):
         return EngineError(
             f"{host}: the engine went away, or never was there: {_words(causes)}",
-            hint="`systemctl start docker`, or `invoke engine --start` for the embedded one",
+            hint="`systemctl start docker`, or `warpfront engine start` for the embedded one",
         )
     if any(isinstance(cause, docker.errors.APIError) for cause in causes):
         return EngineError(f"{host}: {_api_words(error)}", hint=_api_hint(error))
@@ -664,9 +664,9 @@ def _api_hint(error: Exception) -> str:
     if "could not select device driver" in words:
         return "install the NVIDIA container toolkit, or its CDI specification"
     if "no space left" in words.lower():
-        return "free some space: `docker system df`, `invoke clean`"
+        return "free some space: `docker system df`, `warpfront clean`"
     if "No such image" in words:
-        return "invoke build"
+        return "warpfront build"
     return ""
 
 
@@ -775,5 +775,5 @@ def _find_buildx(environment: Mapping[str, str], cache: Path) -> tuple[str, ...]
                 return argv
     raise EngineError(
         "docker buildx is missing",
-        hint="install docker-buildx (or docker-buildx-plugin), or `invoke engine --start`",
+        hint="install docker-buildx (or docker-buildx-plugin), or `warpfront engine start`",
     )

@@ -73,7 +73,7 @@ def _pack(tar: Path, packed: IO[bytes]) -> None:
 
 
 def _newest(tar: Path) -> str:
-    with tarfile.open(tar, "r|*") as members:
+    with tarfile.open(tar, "r:") as members:
         newest = max((int(member.mtime) for member in members), default=0)
     return datetime.fromtimestamp(newest, UTC).isoformat().replace("+00:00", "Z")
 

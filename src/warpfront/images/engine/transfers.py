@@ -36,7 +36,7 @@ _FAULTS: tuple[tuple[RegistryFault, str, str], ...] = (
     (
         RegistryFault.UNREACHABLE,
         r"refused|no such host|\bEOF\b|reset|timeout|deadline exceeded|no route|closed pipe",
-        "is the registry up? `invoke doctor` asks it",
+        "is the registry up? `warpfront doctor` asks it",
     ),
 )
 

@@ -344,7 +344,7 @@ def _pinned(source: Source, folders: Mapping[str, str]) -> Source:
     return dataclasses.replace(source, pin=folders.get(source.location, ""))
 
 
-_RELOCK = "make it again: invoke lock --only <cell>"
+_RELOCK = "make it again: warpfront lock --only <cell>"
 
 
 def _pins(lock: WheelLock) -> tuple[str, ...]:

@@ -54,7 +54,7 @@ def read_state(
     if not inside_root(path, folders.root):
         raise LockError(
             f"{path.relative_to(folders.root)}: a link that leads out of the project",
-            hint=f"remove it, then: invoke lock --only {inputs.cell_id}",
+            hint=f"remove it, then: warpfront lock --only {inputs.cell_id}",
         )
     try:
         text = read_text(path, missing_ok=True)

@@ -416,7 +416,7 @@ def _read_failure(inputs: LockInputs, completed: Completed) -> Contradiction:
     if DISK_FULL in text.lower():
         raise StoreError(
             f"{inputs.cell_id}: the disk is full, so uv could not resolve it\n{_explanation(text)}",
-            hint="free some space, or `invoke clean`",
+            hint="free some space, or `warpfront clean`",
         )
     if "No solution found" in text:
         return Contradiction(explanation=_explanation(text))

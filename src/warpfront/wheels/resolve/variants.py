@@ -1,8 +1,8 @@
 """Wheel variants: several builds of one version, distinguished by a label that represents
-properties (drafts PEP 825 and 817). A cell's target decides. Words.
+properties (PEP 825, provisional, and its prototypes). A cell's target decides. Words.
 
-An index explains labels in `<name>-<version>-variants.json`, a wheel in its own variant.json. In
-the drafts, providers, which are programs, detect a machine's properties. Here none runs, and no
+An index explains labels in `<name>-<version>-variants.json`, a wheel in its own variant.json.
+Providers (PEP 850, a draft) are programs that detect a machine's properties. Here none runs, and no
 machine is examined: a cell has the properties that its vendor's provider would give its target.
 """
 
@@ -21,13 +21,21 @@ from warpfront.errors import LockError
 from warpfront.matrix.cell import Properties, Variant, VariantRule
 
 LONGEST_TEXT = 1 << 20
-# "Tools MUST NOT make any compatibility assumptions" over drafts (PEP 825): these were read.
-_SCHEMAS = (
-    "https://variants-schema.wheelnext.dev/v0.0.3.json",
-    "https://variants-schema.wheelnext.dev/peps/825/v0.1.0.json",
-    "https://variants-schema.wheelnext.dev/peps/825/v0.1.1.json",
-)
-_KEYS = frozenset({"$schema", "default-priorities", "providers", "static-properties", "variants"})
+# "Tools MUST NOT make any compatibility assumptions" below 1.0.0 (PEP 825 @8605833b9), so each
+# schema that was read has its own keys: of the document, and of `default-priorities`.
+_DOCUMENT = frozenset({"$schema", "default-priorities", "variants"})
+_OVERRIDES = frozenset({"namespace", "feature", "property"})
+_SCHEMAS: Mapping[str, tuple[frozenset[str], frozenset[str]]] = {
+    "https://variants-schema.wheelnext.dev/v0.0.3.json": (
+        _DOCUMENT | {"providers", "static-properties"},
+        _OVERRIDES,
+    ),
+    "https://variants-schema.wheelnext.dev/peps/825/v0.1.0.json": (_DOCUMENT, _OVERRIDES),
+    "https://variants-schema.wheelnext.dev/peps/825/v0.1.1.json": (
+        _DOCUMENT,
+        frozenset({"namespace"}),
+    ),
+}
 # What a machine of a kind has at least, as provider-variant-x86-64 @d88028e and -aarch64 say it.
 MACHINES: Mapping[str, Properties] = {
     "x86_64": (
@@ -86,7 +94,7 @@ class VariantTable:
 
 def read_variants(text: str, where: str) -> VariantTable:
     """Return the table in the text of a variants.json or variant.json. Raise `LockError` for
-    any other than the drafts describe.
+    any other than its schema describes.
     """
     if len(text) > LONGEST_TEXT:
         raise LockError(f"{where}: longer than {LONGEST_TEXT} characters")
@@ -229,15 +237,16 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _table(document: Mapping[str, Any]) -> VariantTable:
     schema = document.get("$schema")
-    if schema not in _SCHEMAS:
+    if not isinstance(schema, str) or schema not in _SCHEMAS:
         raise ValueError(f"$schema is {schema!r}, and this warpfront knows {', '.join(_SCHEMAS)}")
-    if unknown := sorted(set(document) - _KEYS):
-        raise ValueError(f"has {', '.join(unknown)}, which its format does not")
+    keys, priorities = _SCHEMAS[schema]
     first = _mapping(document.get("default-priorities"), "default-priorities")
+    if unknown := sorted({*document} - keys | {*first} - priorities):
+        raise ValueError(f"has {', '.join(unknown)}, which its format does not")
     namespaces = _texts(first.get("namespace"), _NAME, "default-priorities.namespace")
     variants = _mapping(document.get("variants"), "variants")
     table = VariantTable(
-        schema=str(schema),
+        schema=schema,
         namespaces=namespaces,
         variants={
             _text(label, _VALUE, "a label"): _sorted(_properties(value, f"variants.{label}"))

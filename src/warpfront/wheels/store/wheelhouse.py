@@ -517,7 +517,7 @@ class _Fetching:
         if build is None:
             raise WheelError(
                 f"{wheel.filename}: is built from {wheel.sdist}, and nothing here builds it",
-                hint="invoke lock",
+                hint="warpfront lock",
             )
         with tempfile.TemporaryDirectory(dir=self._wheelhouse.root) as folder:
             sdist = self._fetched_sdist(wheel, Path(folder))

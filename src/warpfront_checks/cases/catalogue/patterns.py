@@ -11,14 +11,15 @@ from warpfront_checks.cases.operation import Operation
 PRODUCT = "m k, n k, n"
 _PARTS = {part.name: part for part in (*CONVOLUTIONS, *NORMS)}
 CONV, BATCH_NORM = _PARTS["conv2d"], _PARTS["batch_norm"]
-# cuDNN reads 16 bytes of the bias at once, of images whose channels are the last axis.
+# Of images whose channels are the last axis, cuDNN reads 16 bytes of a weight or bias at once.
 UNALIGNED = tuple(
     KnownDefect(
         thread="pytorch#195186",
         device="cuda",
-        where={"memory d": ("offset",), f"memory {images}": ("last", "some of the last")},
+        where={f"memory {x}": ("offset",), f"memory {images}": ("last", "some of the last")},
         unsafe=True,
     )
+    for x in "cd"
     for images in "ab"
 )
 PATTERNS: tuple[Operation, ...] = (
