@@ -120,7 +120,9 @@ def _compiled_lines(verdict: Verdict, scan: Scan) -> Iterator[str]:
     if scan.compiler:
         yield f"compiled: {len(scan.compiled)} of {plural(units, 'CUDA source')} by {scan.compiler}"
     elif units:
-        yield f"compiled: none of {plural(units, 'CUDA source')}"
+        taken = sum(unit in scan.evidence for unit in verdict.project.units)
+        because = f"; {taken} taken for AMD's" if taken else ""
+        yield f"compiled: none of {plural(units, 'CUDA source')}{because}"
     if scan.unconfigured:
         yield f"not configured: {scan.unconfigured}"
     if verdict.project.product.basis:
@@ -145,9 +147,10 @@ def _rename_lines(project: Project, *, everything: bool) -> Iterator[str]:
     if names:
         files = plural(len(renames), "file")
         yield ""
-        yield f"names: {plural(names, 'CUDA name')} ({uses} uses) in {files}, all have twins in HIP"
+        used = f"{plural(names, 'CUDA name')} ({plural(uses, 'use')})"
+        yield f"names: {used} in {files}, all have twins in HIP"
     for rename in listed:
-        yield f"  {rename.path}: {plural(rename.names, 'name')} ({rename.uses} uses)"
+        yield f"  {rename.path}: {plural(rename.names, 'name')} ({plural(rename.uses, 'use')})"
     if len(listed) < len(renames):
         more = plural(len(renames) - len(listed), "more file")
         yield f"  ... and {more} (--all lists them)"
@@ -196,22 +199,17 @@ def undetermined_files(scan: Scan) -> tuple[str, ...]:
     return (*unread, *unparsed)
 
 
-def files_of(count: int) -> str:
-    """Return `1 file` or `3 files`."""
-    return f"{count} file{'' if count == 1 else 's'}"
-
-
 def scan_summary(scan: Scan, fresh: Sequence[ScanFinding]) -> str:
     """Return a summary of the scan and its result in a line or two."""
     accepted = len(scan.findings) - len(fresh)
     unknown = len(undetermined_files(scan))
     left_out = sum(file.left_out for file in scan.unread)
     facts = [
-        f"{counted(fresh)} for {scan.target} in {files_of(scan.files)} ({scan.lines} lines)",
+        f"{counted(fresh)} for {scan.target} in {plural(scan.files, 'file')} ({scan.lines} lines)",
         f"{scan.suppressed} suppressed by comments" if scan.suppressed else "",
         f"{accepted} accepted by the baseline" if accepted else "",
-        f"{files_of(unknown)} not determined (--json lists them)" if unknown else "",
-        f"{left_out} folders left out (--json lists them)" if left_out else "",
+        f"{plural(unknown, 'file')} not determined (--json lists them)" if unknown else "",
+        f"{plural(left_out, 'folder')} left out (--json lists them)" if left_out else "",
     ]
     return "; ".join(fact for fact in facts if fact) + "\n"
 

@@ -185,6 +185,16 @@ def test_all_forms_are_of_one_value(tmp_path: Path) -> None:
     assert verdict.line in sarif
 
 
+def test_sources_that_nothing_compiled_show_how_many_are_taken_for_amd_s(tmp_path: Path) -> None:
+    shown = {"CMakeLists.txt": HIP, "k.cu": KERNEL}
+    assert "compiled: none of 1 CUDA source; 1 taken for AMD's\n" in verdict_text(
+        *judged(tmp_path / "a", shown)
+    )
+    assert "compiled: none of 1 CUDA source\n" in verdict_text(
+        *judged(tmp_path / "b", {"k.cu": KERNEL})
+    )
+
+
 def test_evidence_is_printed_with_its_place(tmp_path: Path) -> None:
     arm = "#ifdef USE_ROCM\n#endif\n" + MASK.replace("FULL", "0xffffffff").partition("\n")[2]
     verdict, found = judged(tmp_path, {"k.cu": arm})
