@@ -14,6 +14,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed; runs inside the built image")
 
 from claimed import CPU  # noqa: E402
+from kernels.seeding import collectives as seeding_faults  # noqa: E402
 from rank_threads import exchange_in_threads  # noqa: E402
 
 from warpfront_checks.devices import collectives, worker  # noqa: E402
@@ -144,8 +145,8 @@ def test_a_seeded_fault_is_caught_in_its_operations_and_in_no_other(
     fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = exchange_in_threads(tmp_path, fault=fault)
-    monkeypatch.setattr(roll_call, "exchange", lambda *_: told)
-    finding = roll_call._caught(CPU, 2, fault)
+    monkeypatch.setattr(seeding_faults, "exchange", lambda *_: told)
+    finding = seeding_faults._caught(CPU, 2, fault)
     assert finding.outcome == "passed", finding.reason
     wrong = {name for name in OPERATIONS if told.finding(name, "gloo").outcome == "failed"}
     assert wrong == set(FAULTS[fault][1])
@@ -155,8 +156,8 @@ def test_a_fault_that_nobody_notices_fails_the_selftest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = exchange_in_threads(tmp_path)
-    monkeypatch.setattr(roll_call, "exchange", lambda *_: told)
-    finding = roll_call._caught(CPU, 2, "nothing arrives")
+    monkeypatch.setattr(seeding_faults, "exchange", lambda *_: told)
+    finding = seeding_faults._caught(CPU, 2, "nothing arrives")
     assert finding.outcome == "failed"
     assert finding.reason == "caught in [], seeded in ['broadcast', 'send and receive']"
 
@@ -179,7 +180,7 @@ def test_what_a_backend_refuses_is_told_from_what_it_breaks() -> None:
 
 @pytest.mark.process
 def test_a_fault_between_two_processes_over_gloo_is_caught() -> None:
-    finding = roll_call._caught(CPU, 2, "one rank left out")
+    finding = seeding_faults._caught(CPU, 2, "one rank left out")
     assert finding.outcome == "passed", finding.reason
 
 

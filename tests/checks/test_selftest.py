@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed; runs inside
 
 from claimed import CPU  # noqa: E402
 from kernels.seeding import cases as case_faults  # noqa: E402
+from kernels.seeding import collectives  # noqa: E402
 from kernels.seeding import networks as layer_faults  # noqa: E402
 from kernels.seeding import session as selftest  # noqa: E402
 from kernels.seeding.mutations import (  # noqa: E402
@@ -29,7 +30,6 @@ from rank_threads import exchange_in_threads  # noqa: E402
 
 from warpfront_checks.cases.catalogue import TOPICS  # noqa: E402
 from warpfront_checks.check_options import CheckOptions  # noqa: E402
-from warpfront_checks.devices import device_session as roll_call  # noqa: E402
 from warpfront_checks.devices.collectives import Told  # noqa: E402
 from warpfront_checks.devices.worker import FAULTS  # noqa: E402
 from warpfront_checks.models.families import NETWORKS  # noqa: E402
@@ -173,8 +173,8 @@ def test_faults_between_devices_are_recorded_one_check_each(
         folder.mkdir(exist_ok=True)
         return exchange_in_threads(folder, world, fault)
 
-    monkeypatch.setattr(roll_call, "exchange", exchange)
-    checks = recorded(tmp_path, roll_call.record_device_faults)
+    monkeypatch.setattr(collectives, "exchange", exchange)
+    checks = recorded(tmp_path, collectives.record_device_faults)
     assert list(checks) == [f"collectives: {name}" for name in FAULTS]
     assert {check["outcome"] for check in checks.values()} == {"passed"}
 

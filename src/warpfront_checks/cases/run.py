@@ -116,7 +116,7 @@ def results_of(
     function: Callable[..., Any] | None = None,
     names: dict[str, Any] | None = None,
 ) -> Results:
-    """Return expected results and gradients, then the actual ones. Arguments are left in `names`,
+    """Return expected results and gradients, then the actual ones. Arguments remain in `names`,
     and as they were, in its `before`.
     """
     names = names_of() if names is None else names

@@ -12,7 +12,7 @@ from warpfront_checks.claims import Claims
 from warpfront_checks.computed_dtypes import probe_dtypes
 from warpfront_checks.detection import disagreements
 from warpfront_checks.devices.collectives import BACKENDS, exchange
-from warpfront_checks.devices.worker import FAULTS, OPERATIONS
+from warpfront_checks.devices.worker import OPERATIONS
 from warpfront_checks.golden.suite import CASES, compute
 from warpfront_checks.hardware import Hardware, Machine, read_hardware
 from warpfront_checks.precision import DTYPES, probe, require_full_precision
@@ -157,35 +157,6 @@ def _record_collectives(claims: Claims, recorder: Recorder, count: int) -> None:
         find = functools.partial(_exchanged, claims.device, world, name)
         checks.append(Check(name=f"{name} ({label})", find=find))
     recorder.run(checks)
-
-
-def record_device_faults(
-    claims: Claims, recorder: Recorder, _effort: CheckOptions | None = None
-) -> None:
-    """Part of `selftest`: every fault seeded into the collectives has to be caught where it is."""
-    facts = read_facts(torch)
-    world = CPU_RANKS if claims.device == "cpu" else len(facts.devices)
-    if world < 2:
-        recorder.note_unclaimed("faults of collectives", f"{world} devices, and they need two")
-        return
-    recorder.run(
-        [
-            Check(name=f"collectives: {name}", find=functools.partial(_caught, claims, world, name))
-            for name in FAULTS
-        ]
-    )
-
-
-def _caught(claims: Claims, world: int, fault: str) -> CheckFinding:
-    exchanged = exchange(claims.device, world, fault)
-    backend = BACKENDS[claims.device]
-    wrong = {n for n in OPERATIONS if exchanged.finding(n, backend).outcome != "passed"}
-    wrong -= {n for n in OPERATIONS if exchanged.unsupported(n)}
-    expected = {n for n in FAULTS[fault][1] if not exchanged.unsupported(n)}
-    reasons = {n: exchanged.finding(n, backend).reason for n in sorted(wrong)}
-    if wrong != expected:
-        return failed(f"caught in {sorted(wrong)}, seeded in {sorted(expected)}", reasons=reasons)
-    return passed(f"caught in {', '.join(sorted(wrong))}", reasons=reasons)
 
 
 def _exchanged(device: str, world: int, operation: str) -> CheckFinding:

@@ -253,7 +253,7 @@ def judge_results(
 
 @dataclass(frozen=True, kw_only=True)
 class Explained:
-    """What may explain an error: the exact results `moved` by a rounding, each counted up to so
+    """Explanations of an error: the exact results `moved` by a rounding, each counted up to so
     many times, and those of a dtype that overflows in each step (`saturated`).
     """
 
@@ -275,7 +275,7 @@ class Explained:
 
 
 def _integer_fault(actual: Tensor, reference: Tensor, peer: Tensor | None) -> str:
-    """Return the fault of integers. Those that float64 cannot hold are not compared, and the
+    """Return the fault of integers. Those beyond float64 are not compared, and the
     CPU's own are right as well.
     """
     if peer is not None and torch.equal(actual, peer):
@@ -330,7 +330,7 @@ class Limits:
 
     def overflowed(self, actual: Tensor, reference: Tensor, saturated: Tensor | None) -> Tensor:
         """Return the reference with the device's NaN and infinities where an intermediate value may
-        have left the range of the dtype, in any order of computation.
+        be beyond the range of the dtype, in any order of computation.
         """
         if saturated is None or saturated.shape != reference.shape:
             return reference

@@ -7,9 +7,8 @@ from typing import Any
 
 from torch import Tensor
 
-from warpfront_checks.cases.bounds import Bound, judge
 from warpfront_checks.cases.report import environment_lines
-from warpfront_checks.executing import Computed, tensors_in
+from warpfront_checks.executing import tensors_in
 from warpfront_checks.opinfo.adapter import Entry, Sample
 from warpfront_checks.opinfo.entry_verdicts import sent
 
@@ -19,8 +18,6 @@ SHOWN_TENSORS, SHOWN_RESULTS = 6, 4
 def describe_sample(
     entry: Entry,
     sample: Sample,
-    actual: Computed | None,
-    exact: Computed,
     *,
     device: str,
     faults: Sequence[str],
@@ -38,14 +35,6 @@ def describe_sample(
         yield f"  and {len(tensors) - SHOWN_TENSORS} more tensors"
     for fault in faults[:SHOWN_RESULTS]:
         yield f"wrong: {fault}"
-    pairs = zip(actual.names, actual.all, exact.all, strict=False) if actual else ()
-    worst = [(name, judge(x, y, Bound())) for name, x, y in pairs if _comparable(x, y)]
-    for name, verdict in [pair for pair in worst if pair[1].fault][:SHOWN_RESULTS]:
-        yield f"furthest of {name}: {verdict.fault}"
-
-
-def _comparable(x: Tensor | None, y: Tensor | None) -> bool:
-    return x is not None and y is not None and x.shape == y.shape
 
 
 def _form(x: Tensor) -> str:

@@ -15,7 +15,6 @@ import torch
 from warpfront_checks.check_options import CheckOptions
 from warpfront_checks.claims import Claims
 from warpfront_checks.edge_cases.answers import kind_of
-from warpfront_checks.executing import Computed
 from warpfront_checks.opinfo.adapter import DatabaseMoved, Entry, Sample, load_database
 from warpfront_checks.opinfo.entry_verdicts import (
     EVERY_SECOND,
@@ -289,15 +288,13 @@ def _sweep_samples(entry: Entry, dtype: torch.dtype, seed: int, sweep: Sweep, sw
             swept.excluded[WIDER] += 1
             continue
         for variant in asked_as(entry, sample, i, dtype):
-            verdict, actual = _tried(entry, variant, expected, sweep)
+            verdict = _tried(entry, variant, expected, sweep)
             swept.add(label, verdict)
             if verdict.faults and not swept.report:
                 swept.report = list(
                     describe_sample(
                         entry,
                         variant,
-                        actual,
-                        expected.exact,
                         device=sweep.device,
                         faults=verdict.faults,
                         backward=sweep.backward,
@@ -305,15 +302,12 @@ def _sweep_samples(entry: Entry, dtype: torch.dtype, seed: int, sweep: Sweep, sw
                 )
 
 
-def _tried(
-    entry: Entry, sample: Sample, expected: Expected, sweep: Sweep
-) -> tuple[SampleVerdict, Computed | None]:
-    """Return the verdict on one sample, and its results where the device did not raise."""
+def _tried(entry: Entry, sample: Sample, expected: Expected, sweep: Sweep) -> SampleVerdict:
     try:
         actual = sweep.run(entry, sample, expected.cotangents, sweep.device)
     except REFUSALS as error:
-        return SampleVerdict(faults=(f"{type(error).__name__}: {_first_line(error)}",)), None
-    return expected.judge(actual, sweep.device, sweep.effort.profile), actual
+        return SampleVerdict(faults=(f"{type(error).__name__}: {_first_line(error)}",))
+    return expected.judge(actual, sweep.device, sweep.effort.profile)
 
 
 def samples_for(

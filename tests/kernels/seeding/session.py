@@ -12,7 +12,6 @@ from warpfront_checks.cases.session import SEEN_ON
 from warpfront_checks.cases.special.properties import sampled
 from warpfront_checks.check_options import DEVELOPMENT, CheckOptions, drawn_seeds
 from warpfront_checks.claims import Claims
-from warpfront_checks.devices.device_session import record_device_faults
 from warpfront_checks.edge_cases.answers import kind_of
 from warpfront_checks.models.families import NETWORKS
 from warpfront_checks.opinfo.adapter import DatabaseMoved, load_database
@@ -23,6 +22,7 @@ from warpfront_checks.results import Check, CheckFinding, Recorder, unavailable
 from .. import KERNELS, topic_of
 from ..kernel import KEYS
 from .cases import seed_case_faults, seed_property_faults
+from .collectives import record_device_faults
 from .dispatched import checks_of, seed_kernels
 from .mutations import MutationTally, finding_of_faults
 from .networks import record_model_faults, seed_pass_faults

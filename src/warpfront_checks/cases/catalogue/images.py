@@ -189,33 +189,25 @@ RESIZED = (
         for mode in ("nearest", "nearest-exact")
         for dims in (1, 2, 3)
     ),
+    # On the border of two pixels rounding of the scale decides. Borders are multiples of a common
+    # factor; "nearest-exact" has them in the middle of an even number of pixels.
     *(
         _nearest(
-            f"resized to a size, {mode}",
-            f"F.interpolate(a, size=({{wide}}, {{long}}), mode={mode!r})",
+            f"resized to a {'size' if out else 'multiple'}, {mode}",
+            f"F.interpolate(a, size=({out or '{tall} * {y}, {wide} * {x}'}), mode={mode!r})",
             SHAPE[2],
-            domain=domain,
-            wide=(3, 7, 31),
-            long=(1, 11, 41),
+            domain=domain if out else "",
+            **options,
             ulps=2.0,
         )
-        # On the border of two pixels rounding of the scale decides. Borders are multiples of a
-        # common factor; "nearest-exact" has them in the middle of an even number of pixels.
         for mode, domain in (
             ("nearest", "math.gcd(y, wide) == math.gcd(x, long) == 1"),
             ("nearest-exact", "y % 2 == x % 2 == 1"),
         )
-    ),
-    *(
-        _nearest(
-            f"resized to a multiple, {mode}",
-            f"F.interpolate(a, size=({{tall}} * {{y}}, {{wide}} * {{x}}), mode={mode!r})",
-            SHAPE[2],
-            tall=(1, 2),
-            wide=(1, 2, 3),
-            ulps=2.0,
+        for out, options in (
+            ("{wide}, {long}", {"wide": (3, 7, 31), "long": (1, 11, 41)}),
+            ("", {"tall": (1, 2), "wide": (1, 2, 3)}),
         )
-        for mode in ("nearest", "nearest-exact")
     ),
     *(
         _resized(
