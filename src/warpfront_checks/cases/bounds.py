@@ -74,13 +74,13 @@ def judge(actual: Tensor, expected: Tensor, bound: Bound) -> Verdict:
     if actual.shape != expected.shape:
         fault = f"shape {tuple(actual.shape)}, expected {tuple(expected.shape)}"
         return Verdict(fault=fault, share=OVER)
-    if not actual.numel() or (actual.dtype == expected.dtype and torch.equal(actual, expected)):
-        return Verdict()
     if actual.is_complex() or expected.is_complex():
         actual, expected = (
             torch.view_as_real(x if x.is_complex() else x.to(torch.complex128))
             for x in (actual, expected)
         )
+    if not actual.numel() or (actual.dtype == expected.dtype and torch.equal(actual, expected)):
+        return Verdict()
     if not actual.is_floating_point():
         wrong = actual != expected
         return _worst(actual, expected, wrong) if bool(wrong.any()) else Verdict()

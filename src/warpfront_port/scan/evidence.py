@@ -84,15 +84,21 @@ def _listed(texts: Mapping[str, str]) -> Iterator[tuple[str, Evidence]]:
     """Yield the sources that the builds of a tree list for AMD, or for CUDA alone."""
     sources = sources_of(texts)
     hip_folders = {
-        PurePosixPath(path).parent
+        _project_of(path, texts)
         for path, text in texts.items()
         if kind_of(PurePosixPath(path)) == "cmake" and hip_arm(text)
     }
+    cudas = _added_for_cuda(texts) if hip_folders else {}
     for path, text in texts.items():
         kind = kind_of(PurePosixPath(path))
         folder = PurePosixPath(path).parent
+        around = (folder, *folder.parents)
         entries: Iterable[tuple[str, int, frozenset[Side]]] = ()
-        if kind == "cmake" and not hip_folders.isdisjoint((folder, *folder.parents)):
+        added = next((cudas[parent] for parent in around if parent in cudas), None)
+        if added is not None and not hip_folders.isdisjoint(around):
+            if kind == "cmake" or SOURCE.search(path):
+                yield path, added
+        elif kind == "cmake" and not hip_folders.isdisjoint(around):
             entries = _of_cmake(text)
         elif kind == "make" and (hipcc := re.search(r"(?m)^[^#\n]*\bhipcc\b", text)):
             line = text.count("\n", 0, hipcc.end()) + 1
@@ -107,6 +113,27 @@ def _listed(texts: Mapping[str, str]) -> Iterator[tuple[str, Evidence]]:
             )
             for source in named(name, folder, sources):
                 yield source, evidence
+
+
+def _project_of(path: str, texts: Mapping[str, str]) -> PurePosixPath:
+    """Return the folder of the CMakeLists.txt around a file of CMake's, or the file's own."""
+    parents = PurePosixPath(path).parents
+    return next((p for p in parents if str(p / "CMakeLists.txt") in texts), parents[0])
+
+
+def _added_for_cuda(texts: Mapping[str, str]) -> Mapping[PurePosixPath, Evidence]:
+    """Return the folders that CMake adds where it builds for CUDA alone, with the place."""
+    added: dict[PurePosixPath, Evidence] = {}
+    for path, text in texts.items():
+        if not path.endswith("CMakeLists.txt") or "add_subdirectory" not in text.lower():
+            continue
+        for command in read_cmake(text):
+            if command.name == "add_subdirectory" and command.sides == {"nvidia"}:
+                folder = PurePosixPath(path).parent / command.arguments[0].text
+                line = text.count("\n", 0, command.start) + 1
+                reason = "its build adds it for CUDA alone"
+                added[folder] = Evidence(kind="left-out", path=path, line=line, reason=reason)
+    return added
 
 
 def _built(texts: Mapping[str, str]) -> Iterator[tuple[str, Evidence]]:

@@ -79,6 +79,9 @@ def read_product(texts: Mapping[str, str], commands: Mapping[str, tuple[str, ...
         folders = {path.rpartition("/")[0] for path in texts if path.rpartition("/")[2] in _BUILDS}
         others = tuple(sorted(folders - {""}))
         packages = tuple(_packages(texts)) or None
+    elif "CMakeLists.txt" in texts:
+        # A build of C++, beside which Python in folders is a wrapper or a tool.
+        packages = ()
     imported = tuple(sorted(_imported(texts, packages or ())))
     plain = Product(packages=packages, others=others, installs=installs, imported=imported)
     listed, basis = (set(commands) & texts.keys(), "compile_commands.json") if commands else (

@@ -70,6 +70,31 @@ def test_a_build_that_only_adds_flags_for_rocm_shows_none_of_its_sources() -> No
     assert (found["k.cu"][0], found["n.cu"][0]) == ("amd", "left-out")
 
 
+def test_a_folder_that_cmake_adds_for_cuda_alone_is_left_out_on_amd() -> None:
+    root = (
+        "if(USE_HIP)\n  enable_language(HIP)\nendif()\n"
+        "if(USE_CUDA)\n  add_subdirectory(cuda)\nendif()\nadd_subdirectory(both)\n"
+    )
+    texts = {
+        "CMakeLists.txt": root,
+        "cuda/CMakeLists.txt": "add_library(c k.cu)\n",
+        "cuda/k.cu": KERNEL,
+        "cuda/deep/unlisted.cu": KERNEL,
+        "both/CMakeLists.txt": "add_library(b b.cu)\n",
+        "both/b.cu": KERNEL,
+    }
+    found = shown(texts)
+    left_out = ("left-out", "CMakeLists.txt:5")
+    assert {path for path, one in found.items() if one == left_out} == {
+        "cuda/CMakeLists.txt",
+        "cuda/k.cu",
+        "cuda/deep/unlisted.cu",
+    }
+    assert found["both/b.cu"][0] == "amd"
+    alone = texts | {"CMakeLists.txt": root.replace("HIP", "CPU").replace("enable_language", "set")}
+    assert "cuda/k.cu" not in shown(alone)
+
+
 def test_a_copy_for_amd_stands_for_one_file() -> None:
     found = shown({"cuda/queue.cu": KERNEL, "hip/queue.cpp": "", "cuda/other.cu": KERNEL})
     assert found == {"cuda/queue.cu": ("left-out", "hip/queue.cpp:1")}

@@ -70,6 +70,18 @@ def judged(root: Path, files: Mapping[str, str], target: str = "gfx942") -> tupl
             "gfx942: runs as it is, 1 thing to check",
         ),
         (
+            {"CMakeLists.txt": "project(p LANGUAGES CXX)\n", "python/tool.py": NVML},
+            "gfx942: runs as it is, 1 thing to check",
+        ),
+        (
+            {"k.hip": "__device__ int f(unsigned m) { m = BALLOT(m); return __ffs(m); }\n"},
+            "gfx942: runs as it is, 1 thing to check",
+        ),
+        (
+            {"k.hip": "__device__ int f(unsigned m) { m = __ballot(m); return __ffs(m); }\n"},
+            "gfx942: may compute wrongly: 2 causes",
+        ),
+        (
             {"a.py": "", "docker/setup.sh": "nvidia-smi\n"},
             "gfx942: runs as it is, 1 thing to check",
         ),

@@ -168,20 +168,28 @@ def _narrow_bits(view: View, span: Span) -> Iterator[Match]:
         return
     queries = frozenset(_ASKING.findall(view.code, *arguments[0]))
     words = _words(view, *arguments[0])
-    if queries or any(_is_lane_mask(view, word, span[0]) for word in words):
-        yield rule_match(view, "CU111", whole, names=queries)
+    for asking, shift in ((_BUILT_IN, 0), (_ASKING, -1)):
+        if any(map(asking.match, queries)) or any(
+            _is_lane_mask(view, word, span[0], asking) for word in words
+        ):
+            yield rule_match(view, "CU111", whole, names=queries, shift=shift)
+            return
 
 
 def _words(view: View, start: int, end: int) -> list[str]:
     return sorted(set(NAME.findall(view.code, start, end)))[:12]
 
 
+# A project's own function of such a name may return the lanes of a tile.
 _ASKING = re.compile(
     r"\b\w{0,40}(?:ballot|active_?mask|match_a(?:ny|ll))\w*(?=\s*\()", re.IGNORECASE
 )
+_BUILT_IN = re.compile(r"\b__(?:ballot|activemask|match_any|match_all)(?:_sync)?\b")
 
 
-def _is_lane_mask(view: View, name: str, offset: int, depth: int = 1) -> bool:
+def _is_lane_mask(
+    view: View, name: str, offset: int, asking: re.Pattern[str], depth: int = 1
+) -> bool:
     """Return true if the function around `offset` stores a lane mask to a variable.
 
     A lane mask is a ballot, or an expression of another such variable. Half of a mask that was
@@ -192,8 +200,10 @@ def _is_lane_mask(view: View, name: str, offset: int, depth: int = 1) -> bool:
         if _HALF.search(view.code, *span) or inside(view.narrow_arms, span[0]):
             continue
         operands = _words(view, *span) if depth else ()
-        if _ASKING.search(view.code, *span) or any(
-            _is_lane_mask(view, word, offset, depth - 1) for word in operands if word != name
+        if asking.search(view.code, *span) or any(
+            _is_lane_mask(view, word, offset, asking, depth - 1)
+            for word in operands
+            if word != name
         ):
             return True
     return False
