@@ -43,8 +43,9 @@ SEEN_ON: Mapping[str, tuple[str, ...]] = {
     "losses": ("cpu", "cuda"),
     "norms": ("cpu", "cuda"),
     "images": ("cuda",),
-    # On an H100 one seed of twelve ended its context; the condition of that was widened since.
-    "patterns": ("cpu",),
+    "systems": ("cpu", "cuda"),
+    "transforms": ("cpu", "cuda"),
+    "patterns": ("cpu", "cuda"),
     "matrices": ("cpu", "cuda"),
     "convolutions": ("cpu", "cuda"),
     "attention": ("cpu", "cuda"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -17,10 +18,20 @@ _norm: Make = partial(rounded, values=("quarters", "normal"), roundings=48.0, **
 WEIGHTS_OF_MANY_ROWS = KnownDefect(
     thread="pytorch#193016", device="cuda", where={"size n": ("past a grid",)}, unsafe=True
 )
+# The gradient of the bias without that of the weight, too.
+BIAS_OF_MANY_ROWS = tuple(
+    replace(WEIGHTS_OF_MANY_ROWS, where={f"size {axis}": ("past a grid",), "gradient": ("c",)})
+    for axis in "mn"
+)
 HIGH = ("quarters", "normal", "high")
 _channels = partial(_norm, halves=False, c=6, b=3, x=7, y=5)
 NORMS: tuple[Operation, ...] = (
-    _norm("layer_norm", "F.layer_norm(a, ({k},), b, c, {eps})", "n k, k, k | m n k, k, k"),
+    _norm(
+        "layer_norm",
+        "F.layer_norm(a, ({k},), b, c, {eps})",
+        "n k, k, k | m n k, k, k",
+        known=BIAS_OF_MANY_ROWS,
+    ),
     *(
         _norm(
             f"{name} far from 0",

@@ -133,9 +133,12 @@ _CALLS = (
                 " 'U' if {upper} else 'L'))"
             ),
             f"torch.cat([0 * h, {_SAME}, 0 * h], -1)",
-            {"upper": (False, True), **_ITERATED},
+            {"upper": (False, True), "unseen": unseen, **_ITERATED},
         )
-        for kind, matrix in (("positive", POSITIVE), ("deficient", DEFICIENT))
+        for kind, matrix, unseen in (
+            ("positive", POSITIVE, ()),
+            ("deficient", DEFICIENT, ("cuda",)),
+        )
     ),
     *(
         (
