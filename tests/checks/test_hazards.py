@@ -103,8 +103,10 @@ def test_rows_are_checks_of_a_session_and_one_that_raises_stops_no_other(
     assert first["details"]["faults"] == [
         "a, float32, seed 0: raised IndexError: device lost",
         "a, bfloat16, seed 0: raised IndexError: device lost",
-        "b, float32, seed 0: value: element [2] is 1.0, right is 1.5 (1 of 3 are wrong), off by 0.5"
-        " of 0 allowed",
+        (
+            "b, float32, seed 0: value: element [2] is 1.0, right is 1.5 (1 of 3 are wrong),"
+            " off by 0.5 of 0 allowed"
+        ),
     ]
     assert document["unclaimed"] == [
         {"name": "elsewhere", "reason": "says nothing about cpu"},
