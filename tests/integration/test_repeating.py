@@ -29,7 +29,7 @@ def test_the_line_that_repeats_a_failure_repeats_it(project: Project) -> None:
     left = json.loads((project.root / "build" / CELL / "build.json").read_text())["value"]
     assert left["kind"] == "resolution"
     program, *words = shlex.split(left["repeat"])
-    assert program == "invoke"
+    assert program == "warpfront"
     again = project.invoke(*words).expect(4)
     assert again.stdout == said
 

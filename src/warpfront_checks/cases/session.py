@@ -43,8 +43,8 @@ SEEN_ON: Mapping[str, tuple[str, ...]] = {
     "losses": ("cpu", "cuda"),
     "norms": ("cpu", "cuda"),
     "images": ("cuda",),
-    "systems": ("cpu", "cuda"),
-    # Transforms pass, and in one process of four something writes past its memory.
+    # Systems and transforms pass alone. In a session's process a solve of the CPU may not end, and
+    # in one process of four a transform writes past its memory.
     "patterns": ("cpu", "cuda"),
     "matrices": ("cpu", "cuda"),
     "convolutions": ("cpu", "cuda"),
