@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed; runs inside the built image")
@@ -29,7 +30,7 @@ from warpfront_checks.cases.case import Case  # noqa: E402
 from warpfront_checks.cases.catalogue import CATALOGUE, TOPICS  # noqa: E402
 from warpfront_checks.cases.known import KnownDefect  # noqa: E402
 from warpfront_checks.cases.operation import Operation  # noqa: E402
-from warpfront_checks.cases.oracle import Independent  # noqa: E402
+from warpfront_checks.cases.oracle import Independent, oracle_for  # noqa: E402
 from warpfront_checks.cases.run import execute, names_of, run_case  # noqa: E402
 from warpfront_checks.cases.session import (  # noqa: E402
     SEEN_ON,
@@ -72,9 +73,9 @@ def rounding(shorter: Callable[[Any], Any], least: int, most: int, *overloads: s
     return WrongKernel("operands rounded", overloads, wrong)
 
 
-# Topics that no device claims are tried in the sweep.
+# Topics that the CPU does not claim are tried in the sweep.
 ASKED = [
-    pytest.param(topic, marks=[] if topic in SEEN_ON else [pytest.mark.exhaustive])
+    pytest.param(topic, marks=[] if "cpu" in SEEN_ON.get(topic, ()) else [pytest.mark.exhaustive])
     for topic in TOPICS
 ]
 
@@ -177,6 +178,19 @@ def test_the_oracle_calls_no_kernel_of_these_topics() -> None:
                 execute(case.oracle(), names)
             called |= mode.kernels
     assert called <= {"randint", "full_like", "scalar_tensor", "iota", "addbmm", "_trilinear"}
+
+
+def test_an_accelerator_is_not_judged_by_the_cpus_transforms() -> None:
+    def wrong(right: Any, *args: Any, **kwargs: Any) -> Any:
+        return right(*args, **kwargs) + 1
+
+    x = torch.randn(6, dtype=torch.complex128)
+    expected = torch.from_numpy(np.fft.fft(x.numpy()))
+    fault = WrongKernel("one too large", ("_fft_c2c",), wrong)
+    with seeded(fault, "cpu", everywhere=True):
+        assert not torch.allclose(torch.fft.fft(x), expected)
+        with oracle_for("cuda"):
+            assert torch.allclose(torch.fft.fft(x), expected)
 
 
 def test_long_filters_reach_an_image_of_one_place_in_some_window() -> None:

@@ -1,8 +1,8 @@
 """The oracle: float64 results on the CPU that no judged kernel computes.
 
-On an accelerator the CPU's own float64 kernels are the oracle. On the CPU these are judged as well,
-so a dispatch mode computes each operator by numpy (`numpy_kernels`) or by torch's reference
-decomposition into others. Where there is neither, the kernel itself computes, and
+On an accelerator the CPU's own float64 kernels are the oracle, but for transforms. On the CPU these
+are judged as well, so a dispatch mode computes each operator by numpy (`numpy_kernels`) or by
+torch's reference decomposition into others. Where there is neither, the kernel itself computes, and
 `Independent.kernels` names it.
 """
 
@@ -35,14 +35,19 @@ VIEWS = frozenset(_VIEWED.split())
 
 # Decompositions of torch 2.13 that differ from their kernels and from the definition.
 WRONG = frozenset(["multilabel_margin_loss_forward"])
+# MKL's transforms write past the memory of strided planes (torch 2.13), also those of an oracle.
+TRANSFORMS = frozenset(["_fft_c2c", "_fft_r2c", "_fft_c2r"])
 
 
 class Independent(TorchDispatchMode):  # type: ignore[misc]
-    """Compute float64 results by other code than the CPU's kernels."""
+    """Compute float64 results by other code than the CPU's kernels: of `replaced` operators, or of
+    all.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, replaced: frozenset[str] | None = None) -> None:
         super().__init__()
         self.kernels: set[str] = set()
+        self._replaced = replaced
         self._within: set[Any] = set()
 
     def __torch_dispatch__(
@@ -50,7 +55,7 @@ class Independent(TorchDispatchMode):  # type: ignore[misc]
     ) -> Any:
         kwargs = kwargs or {}
         name = operator._schema.name.removeprefix("aten::").removeprefix("prims::")
-        if name in VIEWS or not _is_plain(args):
+        if name in VIEWS or not self._replaces(name) or not _is_plain(args):
             return operator(*args, **kwargs)
         changing = name.endswith("_") and name[:-1] in NUMPY
         kernel = NUMPY.get(name[:-1] if changing else name)
@@ -63,6 +68,9 @@ class Independent(TorchDispatchMode):  # type: ignore[misc]
             return dispatch
         self.kernels.add(name)
         return operator(*args, **kwargs)
+
+    def _replaces(self, name: str) -> bool:
+        return self._replaced is None or name in self._replaced
 
     def _decomposed(self, operator: Any, name: str, args: Any, kwargs: Any) -> Any:
         """Return an operator's result by others, or NotImplemented."""
@@ -81,15 +89,12 @@ class Independent(TorchDispatchMode):  # type: ignore[misc]
 
 
 @contextmanager
-def oracle_for(device: str) -> Iterator[Independent | None]:
-    """Compute a device's oracle: by the CPU's kernels where it is another device."""
+def oracle_for(device: str) -> Iterator[Independent]:
+    """Compute a device's oracle: mostly by the CPU's kernels where it is another device."""
     # A fused attention's derivative takes intermediates of its own forward.
-    with sdpa_kernel(SDPBackend.MATH):
-        if device != "cpu":
-            yield None
-            return
-        with Independent() as mode:
-            yield mode
+    replaced = None if device == "cpu" else TRANSFORMS
+    with sdpa_kernel(SDPBackend.MATH), Independent(replaced) as mode:
+        yield mode
 
 
 @cache

@@ -43,8 +43,10 @@ SEEN_ON: Mapping[str, tuple[str, ...]] = {
     "losses": ("cpu", "cuda"),
     "norms": ("cpu", "cuda"),
     "images": ("cuda",),
-    # Systems and transforms pass alone. In a session's process a solve of the CPU may not end, and
-    # in one process of four a transform writes past its memory.
+    # On the CPU MKL's solve by several threads may not end, and its transforms write past their
+    # memory in one process of four.
+    "systems": ("cuda",),
+    "transforms": ("cuda",),
     "patterns": ("cpu", "cuda"),
     "matrices": ("cpu", "cuda"),
     "convolutions": ("cpu", "cuda"),
