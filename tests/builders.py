@@ -142,7 +142,7 @@ def a_report_row(**changes: Any) -> ReportRow:
         "relaxed": (),
         "build": "built",
         "verify": "passed",
-        "effort": "",
+        "check_options": "",
         "size_bytes": 1000,
         "build_seconds": 2.0,
         "verify_seconds": 3.0,
@@ -217,7 +217,7 @@ def some_evidence(
     """An image that was verified on each of its targets; `changes` are the verifications'."""
     cell = cell or _A_CELL
     built = a_built_image(cell)
-    environment = {"effort": effort, "facts": facts}
+    environment = {"check_options": effort, "facts": facts}
     verifications = {}
     for target in cell.targets:
         said = {"cell_id": cell.id, "target": target, "environment": environment, **changes}

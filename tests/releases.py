@@ -147,7 +147,7 @@ class World:
                 target=target,
                 image_id=image.id,
                 content_hash=content_hash,
-                environment={"effort": FULL, "facts": {**FACTS, **(facts or {})}},
+                environment={"check_options": FULL, "facts": {**FACTS, **(facts or {})}},
             )
             sealed_one = sealed(verification, ended="2026-11-22T11:00:00+00:00")
             self.store.save(cell.id, f"verify-{target}", sealed_one)

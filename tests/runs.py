@@ -149,7 +149,7 @@ class CiRun:
             "target": TARGET,
             "image_id": built.image_id,
             "content_hash": built.content_hash,
-            "environment": {"effort": FULL, "facts": FACTS},
+            "environment": {"check_options": FULL, "facts": FACTS},
         }
         ended = changes.pop("ended", ENDED)
         made = sealed(a_verification(*(checks or passed), **{**facts, **changes}), ended=ended)

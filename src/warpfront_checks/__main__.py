@@ -17,6 +17,7 @@ from pathlib import Path
 from warpfront_checks.byte_code import shared_byte_code
 from warpfront_checks.check_options import (
     CHECK_SESSIONS,
+    OPTIONS_KEY,
     CheckOptions,
     add_effort_options,
     parsed_effort,
@@ -101,7 +102,7 @@ def record(session: str, claims: Claims, recorder: Recorder, effort: CheckOption
         recorder.plan(["torch imports"])
     else:
         recorder.plan(["device"])
-        recorder.environment["effort"] = effort.document()
+        recorder.environment[OPTIONS_KEY] = effort.document()
         torch = importlib.import_module("torch")
         if not find_device(claims, recorder, torch, read_hardware(Machine())):
             return

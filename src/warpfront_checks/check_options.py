@@ -21,6 +21,8 @@ STRICT = "strict"
 # The run whose seeds are 0, 1, 2 ...: bounds were set on them, and faults are seeded with them.
 DEVELOPMENT = "0"
 PROFILES = Path(__file__).with_name("profiles.json")
+OPTIONS_KEY = "check_options"
+"""The key of the options in the environment of a result."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,8 +150,16 @@ class CheckOptions:
             "profile": self.profile,
             "seeds": len(self.seeds),
             "run": self.run,
-            "drawn": list(self.seeds),
+            "seed_values": list(self.seeds),
         }
+
+
+def stored_options(environment: Mapping[str, object]) -> Mapping[str, object] | None:
+    """Return the options in the environment of a result, None without any. Version 0.1 called
+    them `effort`.
+    """
+    options = environment.get(OPTIONS_KEY, environment.get("effort"))
+    return options if isinstance(options, Mapping) else None
 
 
 def read_effort(*, quick: bool, profile: str, seeds: str | int, run: str) -> CheckOptions:

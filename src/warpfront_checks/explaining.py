@@ -13,6 +13,7 @@ from typing import Any
 
 from warpfront_checks.cases.axes import axes_of, build
 from warpfront_checks.cases.catalogue import CATALOGUE
+from warpfront_checks.check_options import OPTIONS_KEY, stored_options
 from warpfront_checks.results import (
     FAILED,
     CheckRecord,
@@ -25,7 +26,7 @@ DEVICES = ("cpu", "cuda", "hpu", "xpu")
 FLOATS = ("float32", "bfloat16", "float16", "float64")
 _SHOWN, _FAULTS = 500, 3
 # Of the session's environment, the facts that a vendor asks for first.
-_FACTS = ("torch", "device", "driver", "machine", "precision", "threads", "effort")
+_FACTS = ("torch", "device", "driver", "machine", "precision", "threads", OPTIONS_KEY)
 
 
 class UnexplainedError(Exception):
@@ -71,8 +72,7 @@ def _frame(
         yield from (
             f"  {fault}" for fault in (listed if isinstance(listed, list) else [])[:_FAULTS]
         )
-    effort = environment.get("effort")
-    run = effort.get("run") if isinstance(effort, dict) else None
+    run = (stored_options(environment) or {}).get("run")
     again = f"python -m warpfront_checks {session} --claims FILE --results FOLDER --run {run}"
     yield f"{session} has no script; this runs it again with the same inputs: {again}"
 

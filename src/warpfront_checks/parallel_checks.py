@@ -58,7 +58,7 @@ def begin_parts(
 ) -> list[Check]:
     """Begin a check in parts for each name; its finding is what `joined` makes of theirs."""
     items = [
-        {"find": find, "effort": vars(effort), "arguments": dict(arguments)}
+        {"find": find, "options": vars(effort), "arguments": dict(arguments)}
         for parts in calls.values()
         for arguments in parts
     ]
@@ -86,7 +86,7 @@ def find_out(item: Mapping[str, Any]) -> Mapping[str, Any]:
     """Make a check in the child."""
     module, _, name = item["find"].partition(":")
     finder = getattr(importlib.import_module(f"warpfront_checks.{module}"), name)
-    effort = CheckOptions(**{**item["effort"], "seeds": tuple(item["effort"]["seeds"])})
+    effort = CheckOptions(**{**item["options"], "seeds": tuple(item["options"]["seeds"])})
     finding: CheckFinding = finder(**item["arguments"], effort=effort)
     return vars(finding)
 

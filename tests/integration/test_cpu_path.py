@@ -105,9 +105,9 @@ def test_the_image_is_verified_from_the_inside_and_reported(
     assert verified["image_id"] == built["image_id"]
     assert {check["session"] for check in verified["checks"]} == set(SESSIONS)
     assert {check["outcome"] for check in verified["checks"]} == {"passed"}
-    effort = verified["environment"]["effort"]
+    effort = verified["environment"]["check_options"]
     assert (effort["quick"], effort["profile"], effort["seeds"]) == (True, "strict", 1)
-    assert effort["drawn"][0] >= 2**16, "seeds that development has not used"
+    assert effort["seed_values"][0] >= 2**16, "seeds that development has not used"
     assert verified["environment"]["user"].partition(":")[0] == UNKNOWN
     (row,) = own_project.invoke("report", *THE_CELL, "--json").expect(0).json
     assert (row["cell_id"], row["target"], row["verify"]) == (CELL_ID, TARGET, "passed")

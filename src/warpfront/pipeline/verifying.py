@@ -72,7 +72,7 @@ from warpfront.wheels.project_folders import Folders
 from warpfront.wheels.site import site_when_needed
 from warpfront.wheels.store.toolbox import install_toolbox
 from warpfront_checks.architectures.library_options import Library
-from warpfront_checks.check_options import SESSIONS, CheckOptions
+from warpfront_checks.check_options import OPTIONS_KEY, SESSIONS, CheckOptions, stored_options
 from warpfront_checks.claims import Claims
 from warpfront_checks.hardware import Machine
 from warpfront_checks.hardware.device_errors import mishaps, read_health
@@ -380,7 +380,7 @@ class CellVerification:
             environment={
                 **{key: value for part in parts for key, value in part.environment.items()},
                 EMULATOR: emulator.document(),
-                "effort": self.effort.document(),
+                OPTIONS_KEY: self.effort.document(),
             },
         )
         verification = sealed(self._with_labels(verification, engine), ended=now())
@@ -418,8 +418,8 @@ class CellVerification:
             return False
         if stored is None or not is_sealed(stored) or outcome_of(stored) in _NO_HARDWARE:
             return False
-        effort, image = stored.environment.get("effort"), (stored.image_id, stored.content_hash)
-        whole = isinstance(effort, Mapping) and effort.get("quick") is False
+        options, image = stored_options(stored.environment), (stored.image_id, stored.content_hash)
+        whole = options is not None and options.get("quick") is False
         return whole and image == (self.built.image_id, self.built.content_hash)
 
     def _once(
@@ -448,7 +448,7 @@ class CellVerification:
         # The requested effort does not depend on the sessions that ran.
         environment_facts = {
             **verification.environment,
-            "effort": effort.document(),
+            OPTIONS_KEY: effort.document(),
             "user": request.user,
         }
         if attempt and proven:
@@ -502,7 +502,7 @@ class CellVerification:
         parts = {
             "image": [self.built.content_hash, self.built.image_id],
             "claims": self.claims.document(),
-            "effort": [self.effort.quick, self.effort.profile, len(self.effort.seeds)],
+            "options": [self.effort.quick, self.effort.profile, len(self.effort.seeds)],
             "where": [engine.name, *os.uname(), repr(access), *self.options.user_and_group],
             "toolbox": self.toolbox.name,
         }

@@ -17,6 +17,7 @@ from warpfront.matrix.cell import BaseSource, Cell
 from warpfront.matrix.project_values import Allowance, Channel
 from warpfront.verify.results import Outcome, Verification
 from warpfront.verify.seal import is_sealed
+from warpfront_checks.check_options import stored_options
 
 _FACTS = ("torch", "toolkit", "python", "machine")
 _CLOCK_SKEW = timedelta(minutes=5)
@@ -144,7 +145,7 @@ def _on(evidence: Evidence, target: str, channel: Channel, *, now: str) -> Itera
     ):
         yield _Objection(text=f"{target}: {wrong}", only_here=True)
     else:
-        for objection in (*_effort(verification), *_outcomes(verification, channel)):
+        for objection in (*_options(verification), *_outcomes(verification, channel)):
             yield _Objection(
                 text=f"{target}: {objection.text}",
                 allowed_by=objection.allowed_by,
@@ -196,15 +197,15 @@ def _not_of_this_job(verification: Verification, evidence: Evidence, target: str
     return f"its job ended with {state}, and its results say {word}"
 
 
-def _effort(verification: Verification) -> Iterator[_Objection]:
-    effort = verification.environment.get("effort")
-    if not isinstance(effort, Mapping):
+def _options(verification: Verification) -> Iterator[_Objection]:
+    options = stored_options(verification.environment)
+    if options is None:
         yield _Objection(text="the verification does not say how much was checked")
         return
-    if effort.get("quick") is not False:
+    if options.get("quick") is not False:
         yield _Objection(text="verified by quick checks only", allowed_by="quick", only_here=True)
-    if effort.get("profile") != "strict":
-        text = f"verified by the tolerances of {effort.get('profile')}"
+    if options.get("profile") != "strict":
+        text = f"verified by the tolerances of {options.get('profile')}"
         yield _Objection(text=text, allowed_by="profile", only_here=True)
 
 

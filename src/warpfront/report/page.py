@@ -120,7 +120,7 @@ def state_of(row: ReportRow) -> str:
     """Return the state of a row. Only a whole verification that passed is `passed`."""
     if row.build in {"failed", "blocked"}:
         return row.build
-    if row.verify == "passed" and "quick" in row.effort.replace(",", " ").split():
+    if row.verify == "passed" and "quick" in row.check_options.replace(",", " ").split():
         return "quick"
     return "missing" if row.verify == NOT_RUN else row.verify
 

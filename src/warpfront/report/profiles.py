@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from warpfront.verify.results import Verification
-from warpfront_checks.check_options import current_profile
+from warpfront_checks.check_options import current_profile, stored_options
 
 ANSWERS = ("accepted", "refused", "silent")
 
@@ -34,8 +34,8 @@ def profiles_text(verification: Verification) -> str:
     counts = profile_counts(verification)
     if not sum(answers.total() for answers in counts.values()):
         return ""
-    effort = verification.environment.get("effort")
-    decided = current_profile(str(effort.get("profile"))) if isinstance(effort, Mapping) else None
+    options = stored_options(verification.environment)
+    decided = current_profile(str(options.get("profile"))) if options is not None else None
     lines = [f"{'tensors by tolerance':<22}{'accepted':>9}{'refused':>9}{'silent':>9}"]
     for profile in sorted(counts, key=lambda count: (count != decided, count)):
         numbers = "".join(f"{counts[profile][answer]:>9}" for answer in ANSWERS)

@@ -13,6 +13,7 @@ from warpfront.step_results import Blocked, Failed, repeat_line
 from warpfront.system.sizes import readable_size
 from warpfront.verify.results import Outcome, Verification
 from warpfront.verify.verdict import outcome_of
+from warpfront_checks.check_options import stored_options
 
 NOT_RUN = "-"
 BUILT = frozenset({"built", "reused"})
@@ -26,10 +27,11 @@ class ReportRow:
 
     `lock` is `fresh` or the reason; `relaxed` are the packages whose demands on the torch stack the
     matrix waives. `build` is `built`, `reused`, `failed`, `blocked` or `-`; `verify` is an outcome
-    or `-`. `effort` is empty for all checks by our own bounds, else `quick`, a profile, or both,
-    and how many sessions an interrupted verification of the same image had proven. Sizes are bytes;
-    `-` never means a pass. `published` are the tags of this image and their bytes, "" for none.
-    `kind` is that of a failure, `repeat` the line that repeats it; both are empty without one.
+    or `-`. `check_options` is empty for all checks by our own bounds, else `quick`, a profile, or
+    both, and how many sessions an interrupted verification of the same image had proven. Sizes are
+    bytes; `-` never means a pass. `published` are the tags of this image and their bytes, "" for
+    none. `kind` is that of a failure, `repeat` the line that repeats it; both are empty without
+    one.
     """
 
     cell_id: str
@@ -38,7 +40,7 @@ class ReportRow:
     relaxed: tuple[str, ...]
     build: str
     verify: str
-    effort: str
+    check_options: str
     size_bytes: int | None
     build_seconds: float | None
     verify_seconds: float | None
@@ -96,7 +98,7 @@ def _row(fact: CellFacts, target: str) -> ReportRow:
         relaxed=fact.relaxed,
         build=_build_word(fact.build),
         verify=outcome_of(verification).value if verification else NOT_RUN,
-        effort=_effort(verification) if verification else "",
+        check_options=_options(verification) if verification else "",
         size_bytes=build.size_bytes if build else None,
         build_seconds=build.seconds if build else None,
         verify_seconds=verification.seconds if verification else None,
@@ -151,11 +153,11 @@ def _unpublished(publication: Publication | Blocked | Failed | None) -> str:
     )
 
 
-def _effort(verification: Verification) -> str:
-    effort = verification.environment.get("effort")
-    if not isinstance(effort, Mapping):
+def _options(verification: Verification) -> str:
+    options = stored_options(verification.environment)
+    if options is None:
         return ""
-    words = (["quick"] if effort.get("quick") else []) + [str(effort.get("profile"))]
+    words = (["quick"] if options.get("quick") else []) + [str(options.get("profile"))]
     before = verification.environment.get("proven before")
     note = f"{len(before)} sessions proven before" if isinstance(before, Mapping) else ""
     words_text = " ".join(word for word in words if word != STRICT)

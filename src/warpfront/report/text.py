@@ -91,7 +91,7 @@ def report_table(rows: Iterable[ReportRow]) -> Table:
             _coloured(row.lock) + _relaxed(row),
             Text.assemble(_coloured(row.build), _seconds(row.build_seconds)),
             readable_size(row.size_bytes),
-            Text.assemble(_coloured(row.verify), _seconds(row.verify_seconds), _effort(row)),
+            Text.assemble(_coloured(row.verify), _seconds(row.verify_seconds), _options(row)),
             f"{row.checks_passed}/{row.checks}" if row.checks else "",
             *([row.published] if tagged else []),
         )
@@ -111,7 +111,7 @@ def report_markdown(rows: Iterable[ReportRow]) -> str:
             row.lock + _relaxed(row),
             f"{row.build}{_seconds(row.build_seconds)}",
             readable_size(row.size_bytes),
-            f"{row.verify}{_seconds(row.verify_seconds)}{_effort(row)}",
+            f"{row.verify}{_seconds(row.verify_seconds)}{_options(row)}",
             f"{row.checks_passed}/{row.checks}" if row.checks else "",
             row.published,
             f"{row.reason} ({row.kind}; {row.repeat})" if row.kind else row.reason,
@@ -134,8 +134,8 @@ def _seconds(seconds: float | None) -> str:
     return f" {seconds:.0f} s" if seconds else ""
 
 
-def _effort(row: ReportRow) -> str:
-    return f", {row.effort}" if row.effort else ""
+def _options(row: ReportRow) -> str:
+    return f", {row.check_options}" if row.check_options else ""
 
 
 def _coloured(word: str) -> Text:

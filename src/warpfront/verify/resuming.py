@@ -133,15 +133,15 @@ def _read(folder: Path) -> Attempt | None:
     """Return the attempt that did not come to its end; None where none can be read."""
     try:
         document = json.loads((folder / _RECORD).read_text(encoding="utf-8"))
-        effort = document["effort"]
+        options = document["options"]
         return Attempt(
             key=document["key"],
             effort=CheckOptions(
-                quick=effort["quick"],
-                profile=effort["profile"],
-                seeds=tuple(effort["drawn"]),
-                run=effort["run"],
-                chosen=effort["chosen"],
+                quick=options["quick"],
+                profile=options["profile"],
+                seeds=tuple(options["seed_values"]),
+                run=options["run"],
+                chosen=options["chosen"],
             ),
             proven={
                 name: (moment, sha256) for name, (moment, sha256) in document["proven"].items()
@@ -152,8 +152,8 @@ def _read(folder: Path) -> Attempt | None:
 
 
 def _write(folder: Path, attempt: Attempt) -> None:
-    effort = {**attempt.effort.document(), "chosen": attempt.effort.chosen}
+    options = {**attempt.effort.document(), "chosen": attempt.effort.chosen}
     with storing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    document = {"key": attempt.key, "effort": effort, "proven": dict(attempt.proven)}
+    document = {"key": attempt.key, "options": options, "proven": dict(attempt.proven)}
     write_json(folder / _RECORD, document)

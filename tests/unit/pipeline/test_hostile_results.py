@@ -369,7 +369,7 @@ anything = st.recursive(
             *((name,) for name in GOOD),
             *(("environment", "facts", name) for name in FACTS),
             *(("checks", 0, name) for name in CHECK),
-            ("environment", "effort"),
+            ("environment", "check_options"),
             ("checks", 0, "details", "profiles"),
         ]
     ),

@@ -498,7 +498,7 @@ def test_quick_checks_take_the_place_of_whole_ones_only_where_they_find_somethin
         """Whether what is kept is a quick one, and has passed."""
         result = verified(workspace, monkeypatch, leave(outcome), engine, quick=quick)
         found = store.load(result.cell_id, "verify-x86_64", (Verification,))
-        return found.environment["effort"]["quick"], outcomes(found) == {Outcome.PASSED}
+        return found.environment["check_options"]["quick"], outcomes(found) == {Outcome.PASSED}
 
     assert kept("passed", quick=True) == (True, True)
     assert kept("passed", quick=False) == (False, True)

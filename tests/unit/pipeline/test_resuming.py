@@ -144,7 +144,7 @@ def proven_before(found: Verification) -> list[str]:
 
 
 def effort_of(found: Verification) -> dict[str, object]:
-    return cast("dict[str, object]", found.environment["effort"])
+    return cast("dict[str, object]", found.environment["check_options"])
 
 
 @pytest.fixture

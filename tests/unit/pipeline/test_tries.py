@@ -258,8 +258,8 @@ TRIES: tuple[Try, ...] = (
         kind="edited",
         title="a quick verification says it was whole",
         before=steps(
-            forging(environment={"effort": {**FULL, "quick": True}}),
-            setting(environment={"effort": FULL}),
+            forging(environment={"check_options": {**FULL, "quick": True}}),
+            setting(environment={"check_options": FULL}),
         ),
         says=EDITED,
     ),
@@ -357,13 +357,13 @@ TRIES: tuple[Try, ...] = (
     Try(
         kind="forged",
         title="by quick checks",
-        before=forging(environment={"effort": {**FULL, "quick": True}}),
+        before=forging(environment={"check_options": {**FULL, "quick": True}}),
         says="quick checks only",
     ),
     Try(
         kind="forged",
         title="by loose tolerances",
-        before=forging(environment={"effort": {**FULL, "profile": "loose"}}),
+        before=forging(environment={"check_options": {**FULL, "profile": "loose"}}),
         says="the tolerances of loose",
     ),
     Try(
@@ -375,7 +375,7 @@ TRIES: tuple[Try, ...] = (
     Try(
         kind="forged",
         title="that does not say what the image holds",
-        before=forging(environment={"effort": FULL}),
+        before=forging(environment={"check_options": FULL}),
         says="does not say what the image holds",
     ),
     Try(

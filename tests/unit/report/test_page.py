@@ -96,9 +96,9 @@ def page_of(*rows: ReportRow, cell: Cell = CELL) -> Elements:
         ({"verify": "emulated"}, "emulated"),
         ({"verify": "undetermined"}, "undetermined"),
         ({"verify": "-"}, "missing"),
-        ({"effort": "quick"}, "quick"),
-        ({"effort": "quick torch, 2 sessions proven before"}, "quick"),
-        ({"effort": "torch, 2 sessions proven before"}, "passed"),
+        ({"check_options": "quick"}, "quick"),
+        ({"check_options": "quick torch, 2 sessions proven before"}, "quick"),
+        ({"check_options": "torch, 2 sessions proven before"}, "passed"),
         ({"build": "blocked", "verify": "-"}, "blocked"),
         ({"build": "failed", "verify": "passed"}, "failed"),
     ],
@@ -162,7 +162,7 @@ def test_each_row_that_is_no_pass_has_a_reason_and_a_quick_one_is_no_whole_one()
         a_report_row(cell_id="b", build="-", verify="-"),
         a_report_row(cell_id="c", build="-", verify="-", lock="torch changed"),
         a_report_row(cell_id="d", build="reused", verify="-"),
-        a_report_row(cell_id="e", effort="quick"),
+        a_report_row(cell_id="e", check_options="quick"),
     ]
     page = page_of(*rows)
     facts = [entry["facts"] for entry in json.loads(page.scripts[0])]
@@ -183,7 +183,7 @@ def test_the_first_screen_has_what_is_proven_stuck_and_changed() -> None:
         a_report_row(cell_id="a", verify="unavailable", reason="no gpu"),
         a_report_row(cell_id="b", verify="unavailable", reason="no gpu"),
         a_report_row(cell_id="c"),
-        a_report_row(cell_id="d", effort="quick"),
+        a_report_row(cell_id="d", check_options="quick"),
     ]
     before = [(row, "passed") for row in rows[:3]]
     runs, _ = read_history(history_line(before, made="monday", revision="abc"))

@@ -122,7 +122,7 @@ def test_what_each_profile_says_is_added_up_over_all_checks() -> None:
         for profiles in (said, {**said, **loose}, None)
     )
     verification = dataclasses.replace(
-        a_verification(*checks), environment={"effort": {"profile": "strict"}}
+        a_verification(*checks), environment={"check_options": {"profile": "strict"}}
     )
     text = profiles_text(verification)
     assert re.search(r"^strict +4 +2 +0  decides$", text, re.MULTILINE)
@@ -131,12 +131,13 @@ def test_what_each_profile_says_is_added_up_over_all_checks() -> None:
 
 
 def test_a_quick_pass_and_one_by_another_profile_are_shown_as_such() -> None:
-    for effort, word in (
-        ({"quick": True, "profile": "strict"}, "quick"),
-        ({"quick": False, "profile": "torch"}, "torch"),
-        ({"quick": False, "profile": "strict"}, ""),
+    for key, options, word in (
+        ("check_options", {"quick": True, "profile": "strict"}, "quick"),
+        ("check_options", {"quick": False, "profile": "torch"}, "torch"),
+        ("check_options", {"quick": False, "profile": "strict"}, ""),
+        ("effort", {"quick": True, "profile": "strict"}, "quick"),  # of version 0.1
     ):
-        found = a_verification(target="sm_90", environment={"effort": effort})
+        found = a_verification(target="sm_90", environment={key: options})
         row = a_row(build=a_built_image(GPU), verifications={"sm_90": found})
-        assert row.effort == word
+        assert row.check_options == word
         assert (f", {word} |" in report_markdown([row])) == bool(word)

@@ -395,7 +395,7 @@ def test_a_result_of_hardware_stays(world: World) -> None:
         checks=tuple(
             dataclasses.replace(check, outcome=Outcome.PASSED) for check in emulated.checks
         ),
-        environment={"effort": {"quick": False}},
+        environment={"check_options": {"quick": False}},
     )
     store = folders_in(world.folder).store
     store.save(world.cell.id, "verify-gfx942", sealed(hardware, ended="2026-11-27T12:00:00+00:00"))

@@ -32,7 +32,7 @@ def a_run(run: str, **outcomes: str) -> Verification:
         sessions=("numerics",),
         checks=checks,
         seconds=2.0,
-        environment={"effort": {"run": run}},
+        environment={"check_options": {"run": run}},
     )
 
 

@@ -105,10 +105,10 @@ def test_what_was_asked_for_is_in_the_results(
     stand_in(monkeypatch, "golden", lambda *_: None)
     complete, document = recorded("golden", "cpu", tmp_path, monkeypatch, "none")
     assert complete
-    assert document["environment"]["effort"] == {
+    assert document["environment"]["check_options"] == {
         "quick": True,
         "profile": "strict",
         "seeds": 1,
         "run": "0",
-        "drawn": [0],
+        "seed_values": [0],
     }

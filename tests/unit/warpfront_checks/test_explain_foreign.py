@@ -145,8 +145,9 @@ def test_an_arbitrary_results_file_is_refused_or_is_one_of_the_known_scripts(
             optional={
                 "device": HOSTILE | st.none() | st.integers(),
                 "machine": HOSTILE,
-                "effort": st.fixed_dictionaries(
-                    {}, optional={"quick": HOSTILE | st.booleans(), "drawn": st.lists(HOSTILE)}
+                "check_options": st.fixed_dictionaries(
+                    {},
+                    optional={"quick": HOSTILE | st.booleans(), "seed_values": st.lists(HOSTILE)},
                 ),
             },
         )
@@ -195,7 +196,9 @@ def test_what_is_no_results_file_is_refused_in_words(folder: Path, document: obj
 def test_the_two_files_that_wrote_code_write_none(
     folder: Path, known: frozenset[tuple[str, ...]], session: str, check: str, fault: str
 ) -> None:
-    document = results_document(session, check, fault, effort={"quick": True, "drawn": [0]})
+    document = results_document(
+        session, check, fault, check_options={"quick": True, "seed_values": [0]}
+    )
     script = script_of(folder, document, check)
     assert skeleton(script) in known
     assert all(line.startswith("# ") for line in script.splitlines())

@@ -251,7 +251,7 @@ def test_a_child_finds_out_with_the_effort_that_was_asked_for(
 ) -> None:
     effort = CheckOptions(quick=True, seeds=(7, 8), run="x")
     sent = json.loads(
-        json.dumps({"find": "check_options:tried", "effort": vars(effort), "arguments": {}})
+        json.dumps({"find": "check_options:tried", "options": vars(effort), "arguments": {}})
     )
     monkeypatch.setattr(
         "warpfront_checks.check_options.tried",
