@@ -155,8 +155,8 @@ class CheckOptions:
 
 
 def stored_options(environment: Mapping[str, object]) -> Mapping[str, object] | None:
-    """Return the options in the environment of a result, None without any. Version 0.1 called
-    them `effort`.
+    """Return the options in a result's environment, None without any. Version 0.1 has them under
+    the key `effort`.
     """
     options = environment.get(OPTIONS_KEY, environment.get("effort"))
     return options if isinstance(options, Mapping) else None

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TypedDict
 
 from warpfront.errors import LockError
 from warpfront.images.builders import BuilderOf
@@ -23,7 +22,6 @@ from warpfront.wheels.lock.values import LockInputs, WheelLock
 from warpfront.wheels.project_folders import Folders
 from warpfront.wheels.requirements import RequirementList
 from warpfront.wheels.resolve.by_uv import resolve_by_uv
-from warpfront.wheels.resolve.resolution import WheelMaker
 from warpfront.wheels.site import AskSite
 
 Locked = WheelLock | Blocked | Failed
@@ -52,14 +50,7 @@ def lock_cells(
     """
     folders = tools.folders
     locking = _CellLocking(tools=tools, watch=watch, step="lock")
-    for cell in cells:
-        parent = locking.results[cell.parent] if cell.parent else None
-        if isinstance(parent, Blocked | Failed):
-            locking.results[cell.id] = _without_parent(cell, parent)
-            continue
-        if parent is not None and parent.unbuilt:
-            locking.results[cell.id] = _waiting(cell, parent)
-            continue
+    for cell, parent in _with_complete_parents(cells, locking.results):
         inputs = inputs_of(cell, parent, requirements, folders)
         state = attempt(cell.id, "lock", read_state, inputs, folders, read=read_lock)
         if isinstance(state, Blocked | Failed):
@@ -70,11 +61,25 @@ def lock_cells(
         if state.lock is not None and not state.reason and not refresh:
             locking.results[cell.id] = state.lock
         elif locked:
-            locking.results[cell.id] = _refused(cell, state)
+            step = "build-wheels" if state.lock and state.lock.unbuilt else "lock"
+            locking.results[cell.id] = _failed(
+                cell.id,
+                f"{state.reason}, and --locked forbids to change locks",
+                f"warpfront {step} --only {cell.id}, and commit the result",
+                repeat=f"warpfront lock --locked --only {cell.id}",
+            )
         else:
             watch.say(f"{cell.id}: {state.reason or 'refreshing the lock'}; resolving")
-            locking.results[cell.id] = locking.made(cell, inputs)
-            _say_gone_back(cell, state.lock, locking.results[cell.id], watch)
+            made = locking.results[cell.id] = locking.made(cell, inputs)
+            # A refreshed lock that has become older is seldom meant.
+            if not (state.lock and isinstance(made, WheelLock)):
+                continue
+            if older := gone_back(state.lock, made):
+                watch.say(
+                    f"{cell.id}: older than before: {', '.join(older)}. Each name comes from the "
+                    "first source of pip's configuration that has it, extra indexes before the "
+                    "index, whatever the others have (docs/security.md)"
+                )
     return locking.results
 
 
@@ -114,22 +119,33 @@ def locked_before(
 ) -> Mapping[str, Locked]:
     """Return the locks of cells as an earlier run of `lock` left them."""
     results: dict[str, Locked] = {}
+    for cell, parent in _with_complete_parents(cells, results):
+        inputs = inputs_of(cell, parent, requirements, folders)
+        state = attempt(cell.id, "lock", read_state, inputs, folders, read=read_lock)
+        if not isinstance(state, LockState):
+            results[cell.id] = state
+        elif state.lock and state.reason in {"", waits_for(state.lock)}:
+            results[cell.id] = state.lock
+        else:
+            results[cell.id] = _failed(cell.id, state.reason, f"warpfront lock --only {cell.id}")
+    return results
+
+
+def _with_complete_parents(
+    cells: Iterable[Cell], results: dict[str, Locked]
+) -> Iterator[tuple[Cell, WheelLock | None]]:
+    """Yield cells with the lock of their parent. A cell whose parent has no complete lock gets
+    its result here.
+    """
     for cell in cells:
         parent = results[cell.parent] if cell.parent else None
         if isinstance(parent, Blocked | Failed):
             results[cell.id] = _without_parent(cell, parent)
         elif parent is not None and parent.unbuilt:
-            results[cell.id] = _waiting(cell, parent)
+            reason = f"its parent {cell.parent} is not complete: {waits_for(parent)}"
+            results[cell.id] = _failed(cell.id, reason, f"warpfront build-wheels --only {cell.id}")
         else:
-            inputs = inputs_of(cell, parent, requirements, folders)
-            state = attempt(cell.id, "lock", read_state, inputs, folders, read=read_lock)
-            results[cell.id] = _usable(cell, state) if isinstance(state, LockState) else state
-    return results
-
-
-def _usable(cell: Cell, state: LockState) -> Locked:
-    lock = state.lock
-    return lock if lock and state.reason in {"", waits_for(lock)} else _unlocked(cell, state)
+            yield cell, parent
 
 
 def split_locks(
@@ -142,30 +158,13 @@ def split_locks(
         if isinstance(value, WheelLock) and not value.unbuilt
     }
     reasons = {
-        key: _incomplete(key, value) if isinstance(value, WheelLock) else value
+        key: _failed(key, waits_for(value), f"warpfront build-wheels --only {key}")
+        if isinstance(value, WheelLock)
+        else value
         for key, value in results.items()
         if key not in locks
     }
     return locks, reasons
-
-
-def _say_gone_back(cell: Cell, before: WheelLock | None, after: Locked, watch: Watch) -> None:
-    """A refreshed lock that has become older is seldom meant."""
-    if before is None or not isinstance(after, WheelLock):
-        return
-    if older := gone_back(before, after):
-        watch.say(
-            f"{cell.id}: older than before: {', '.join(older)}. Each name comes from the first"
-            " source of pip's configuration that has it, extra indexes before the index, whatever"
-            " the others have (docs/security.md)"
-        )
-
-
-class _ParentOptions(TypedDict, total=False):
-    """Arguments of `resolve` for cells with a parent or with builds."""
-
-    parent: WheelLock
-    crafting: WheelMaker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,26 +212,19 @@ class _CellLocking:
     def _resolved(self, cell: Cell, inputs: LockInputs) -> WheelLock:
         if inputs.digest not in self.known:
             self.watch.step(cell.id, "resolving")
+            parent = self.results.get(cell.parent or "")
+            makes_wheels = inputs.sources or inputs.builds or inputs.patches or inputs.allow_builds
             self.known[inputs.digest] = resolve_by_uv(
                 inputs,
                 self.tools.site(),
                 run=run,
                 on_line=self.watch.say,
                 wheelhouse=self.tools.folders.wheelhouse,
-                **self._crafts(cell, inputs),
+                parent=parent if isinstance(parent, WheelLock) else None,
+                crafting=self._builder(cell, inputs) if makes_wheels else None,
             )
             self.watch.step(cell.id, "")
         return dataclasses.replace(self.known[inputs.digest], cell_id=cell.id)
-
-    def _crafts(self, cell: Cell, inputs: LockInputs) -> _ParentOptions:
-        """Return the parent's lock and the maker of a cell's own wheels."""
-        more = _ParentOptions()
-        parent = self.results.get(cell.parent or "")
-        if isinstance(parent, WheelLock):
-            more["parent"] = parent
-        if inputs.sources or inputs.builds or inputs.patches or inputs.allow_builds:
-            more["crafting"] = self._builder(cell, inputs)
-        return more
 
     def _builder(self, cell: Cell, inputs: LockInputs) -> WheelBuilder:
         locks, _ = split_locks(self.results)
@@ -249,45 +241,14 @@ class _CellLocking:
         )
 
 
-def _refused(cell: Cell, state: LockState) -> Failed:
-    step = "build-wheels" if state.lock and state.lock.unbuilt else "lock"
-    return Failed(
-        cell_id=cell.id,
-        step="lock",
-        reason=f"{state.reason}, and --locked forbids to change locks",
-        hint=f"warpfront {step} --only {cell.id}, and commit the result",
-        exit_code=LockError.exit_code,
-        repeat=f"warpfront lock --locked --only {cell.id}",
-    )
-
-
-def _unlocked(cell: Cell, state: LockState) -> Failed:
-    return Failed(
-        cell_id=cell.id,
-        step="lock",
-        reason=state.reason,
-        hint=f"warpfront lock --only {cell.id}",
-        exit_code=LockError.exit_code,
-    )
-
-
-def _incomplete(cell_id: str, lock: WheelLock) -> Failed:
+def _failed(cell_id: str, reason: str, hint: str, *, repeat: str = "") -> Failed:
     return Failed(
         cell_id=cell_id,
         step="lock",
-        reason=waits_for(lock),
-        hint=f"warpfront build-wheels --only {cell_id}",
+        reason=reason,
+        hint=hint,
         exit_code=LockError.exit_code,
-    )
-
-
-def _waiting(cell: Cell, parent: WheelLock) -> Failed:
-    return Failed(
-        cell_id=cell.id,
-        step="lock",
-        reason=f"its parent {cell.parent} is not complete: {waits_for(parent)}",
-        hint=f"warpfront build-wheels --only {cell.id}",
-        exit_code=LockError.exit_code,
+        repeat=repeat,
     )
 
 

@@ -285,17 +285,8 @@ class WheelBuilder:
         return RunRequest(
             image=image,
             command=(
-                f"{_UV}/uv",
-                "build",
-                "--wheel",
-                "--no-build-isolation",
-                "--offline",
-                "--no-config",
-                "--python",
-                self.python,
-                "--out-dir",
-                _OUT,
-                _SOURCE,
+                *(f"{_UV}/uv", "build", "--wheel", "--no-build-isolation", "--offline"),
+                *("--no-config", "--python", self.python, "--out-dir", _OUT, _SOURCE),
             ),
             environment={
                 "HOME": "/tmp",  # noqa: S108 - in the container

@@ -69,7 +69,7 @@ def by_exception(
     registry: str, step: str, error: requests.RequestException | OSError
 ) -> RegistryError | TransientError:
     """Return the error for a request without a complete answer."""
-    causes = tuple(_causes(error))
+    causes = tuple(causes_of(error))
     system = next((c.strerror for c in causes if isinstance(c, OSError) and c.strerror), "")
     for kind, fault, usual, hint in _REASONS:
         if any(isinstance(cause, kind) for cause in causes):
@@ -128,21 +128,19 @@ def _said(body: bytes) -> str:
     return _NOT_PLAIN.sub(" ", words).strip()[:_LONGEST_SAID]
 
 
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield the error and all its causes, in whichever attribute urllib3 stores them."""
+def causes_of(error: BaseException) -> Iterator[BaseException]:
+    """Yield the error and all its causes, the nearest first, in whichever attribute urllib3
+    stores them.
+    """
     visited: set[int] = set()
     waiting: list[object] = [error]
     while waiting:
-        cause = waiting.pop()
+        cause = waiting.pop(0)
         if isinstance(cause, BaseException) and id(cause) not in visited:
             visited.add(id(cause))
             yield cause
-            waiting += [
-                cause.__cause__,
-                cause.__context__,
-                getattr(cause, "reason", None),
-                *cause.args,
-            ]
+            reason = getattr(cause, "reason", None)
+            waiting += [cause.__cause__, cause.__context__, reason, *cause.args]
 
 
 _UNREACHABLE, _SLOW, _WRONG = RegistryFault.UNREACHABLE, RegistryFault.SLOW, RegistryFault.WRONG

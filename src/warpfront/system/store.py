@@ -137,16 +137,56 @@ def try_lock(descriptor: int) -> bool:
 
 def write_text(path: Path, text: str) -> None:
     """Write aside, then move: the file is whole or absent, also after Ctrl-C or a full disk."""
+    with file_aside(path) as aside:
+        aside.write_text(text, "utf-8")
+
+
+@contextlib.contextmanager
+def file_aside(path: Path) -> Iterator[Path]:
+    """Yield an empty file for all to read. It takes the place of `path` at the end; after an
+    error it is removed.
+    """
     with storing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, aside = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+        os.fchmod(handle, 0o644)
+        os.close(handle)
         try:
-            with os.fdopen(handle, "w", encoding="utf-8") as stream:
-                stream.write(text)
-            Path(aside).chmod(0o644)
-            Path(aside).replace(path)
+            yield Path(name)
+            Path(name).replace(path)
         finally:
-            Path(aside).unlink(missing_ok=True)
+            Path(name).unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def folder_aside(folder: Path) -> Iterator[Path]:
+    """Yield an empty folder. It takes the place of `folder` at the end, also while another
+    process does the same; after an error it is removed.
+    """
+    with storing(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        try:
+            yield aside
+            aside.chmod(0o755)
+            _put_in_place(aside, folder)
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+
+
+def _put_in_place(aside: Path, folder: Path) -> None:
+    old = aside.with_name(f"{aside.name}.old")
+    while True:
+        try:
+            aside.rename(folder)
+        except OSError as error:
+            if error.errno not in {errno.ENOTEMPTY, errno.EEXIST}:
+                raise
+            with contextlib.suppress(FileNotFoundError):
+                folder.rename(old)
+                shutil.rmtree(old)
+        else:
+            return
 
 
 def append_text(path: Path, text: str) -> None:
@@ -171,15 +211,8 @@ def place_program(program: Path, folder: Path) -> Path:
     """
     target = folder / program.name
     if not target.exists() or not _is_copy(target, program):
-        with storing(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-            handle, aside = tempfile.mkstemp(prefix=".", dir=folder)
-            os.close(handle)
-            try:
-                shutil.copy2(program, aside)
-                Path(aside).replace(target)
-            finally:
-                Path(aside).unlink(missing_ok=True)
+        with file_aside(target) as aside:
+            shutil.copy2(program, aside)
     return folder
 
 

@@ -18,6 +18,7 @@ from requests import RequestException
 from requests.utils import get_netrc_auth, should_bypass_proxies
 
 from warpfront.errors import without_secrets
+from warpfront.system.registry_errors import RETRIED_STATUSES, causes_of
 from warpfront.system.whole_heads import WholeHeads, read_count, read_within
 from warpfront.wheels.sources import NoAnswer, Site
 
@@ -33,7 +34,6 @@ _PAGE_LIMIT_SECONDS = 180.0
 # A file has a quarter of an hour, and a second more for each 64 KiB of it.
 _FILE_SECONDS = 900.0
 _SLOWEST_BYTES_PER_SECOND = 1 << 16
-_RETRIED_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
 _BYPASS = threading.Lock()  # requests changes the environment for the length of that question
 
 
@@ -191,24 +191,11 @@ def _decoded(body: bytes, encoding: str) -> str:
 
 def no_answer(url: str, error: RequestException | ValueError) -> NoAnswer:
     """Return `error` in the words of the engineer who has to fix it."""
-    causes = [cause for cause in _causes(error) if isinstance(cause, Exception)]
+    causes = [cause for cause in causes_of(error) if isinstance(cause, Exception)]
     for kind, words in _REASONS:
         if any(isinstance(cause, kind) for cause in causes):
             return NoAnswer(url=url, reason=words, lasting=kind in _LASTING)
     return NoAnswer(url=url, reason=without_secrets(str(error)) or type(error).__name__)
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield the error and all its causes, in whichever attribute urllib3 stores them."""
-    visited: set[int] = set()
-    waiting: list[object] = [error]
-    while waiting:
-        cause = waiting.pop()
-        if not isinstance(cause, BaseException) or id(cause) in visited:
-            continue
-        visited.add(id(cause))
-        yield cause
-        waiting += [cause.__cause__, cause.__context__, getattr(cause, "reason", None), *cause.args]
 
 
 _REASONS: tuple[tuple[type[Exception], str], ...] = (
@@ -234,6 +221,6 @@ def _refused_by_status(url: str, response: requests.Response) -> NoAnswer:
         url=url,
         reason=f"HTTP {status} {response.reason or ''}".strip(),
         status=status,
-        lasting=status not in _RETRIED_STATUSES,
+        lasting=status not in RETRIED_STATUSES,
         after_seconds=float(read_count(after) or 0),
     )

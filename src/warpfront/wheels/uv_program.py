@@ -6,6 +6,7 @@ Credentials reach uv through its environment, never through its arguments or a f
 from __future__ import annotations
 
 import importlib.metadata
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -124,6 +125,14 @@ def _credentials(site: Site, sources: list[dict[str, object]]) -> Mapping[str, s
                 f"UV_INDEX_{name}_PASSWORD": pair[1],
             }
     return credentials
+
+
+def wheels_for(python: str, platform: str) -> tuple[str, ...]:
+    """Return the options that take wheels alone, for Python `python` (X.Y) on uv's `platform`."""
+    return (
+        *("--python", sys.executable, "--python-version", python),
+        *("--python-platform", platform, "--only-binary", ":all:"),
+    )
 
 
 def option_file(folder: Path, option: str, lines: tuple[str, ...]) -> tuple[str, ...]:

@@ -58,6 +58,7 @@ from warpfront.system import process
 from warpfront.system.digests import digest_of, frozen
 from warpfront.system.process import Command
 from warpfront.system.progress import Line
+from warpfront.system.registry_errors import causes_of
 from warpfront.system.store import storing
 
 _CONNECT_SECONDS = 10
@@ -610,7 +611,7 @@ def _names_host(host: str) -> Iterator[None]:
 
 def _engine_error(host: str, error: Exception) -> EngineError:
     """Return the error for users: its cause is read from types and errno."""
-    causes = tuple(_causes(error))
+    causes = tuple(causes_of(error))
     if any(isinstance(cause, PermissionError) for cause in causes):
         hint = "use sudo, or join the group that owns the socket (`usermod -aG docker $USER`)"
         return EngineError(f"{host}: permission denied", hint=hint)
@@ -627,20 +628,6 @@ def _engine_error(host: str, error: Exception) -> EngineError:
     return EngineError(
         f"{host}: the engine went away: {_words(causes)}", hint="see its log; it may be restarting"
     )
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield the error and its causes: chained, or an argument by urllib3."""
-    ids: set[int] = set()
-    waiting: list[BaseException] = [error]
-    while waiting:
-        cause = waiting.pop(0)
-        if id(cause) in ids:
-            continue
-        ids.add(id(cause))
-        yield cause
-        inner = (cause.__cause__, cause.__context__, getattr(cause, "reason", None), *cause.args)
-        waiting.extend(item for item in inner if isinstance(item, BaseException))
 
 
 def _words(causes: tuple[BaseException, ...]) -> str:

@@ -5,9 +5,7 @@ is right. Edge.
 from __future__ import annotations
 
 import dataclasses
-import os
 import re
-import tempfile
 from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO
@@ -17,7 +15,7 @@ import requests
 from warpfront.release.registry.http import Exchange, Request
 from warpfront.release.registry.uploads import OnBytes
 from warpfront.system.registry_errors import TransientError, wrong
-from warpfront.system.store import storing
+from warpfront.system.store import file_aside
 from warpfront.system.whole_heads import read_count
 
 _FROM = re.compile(r"bytes (\d{1,18})-\d+/(?:\d+|\*)")
@@ -43,18 +41,13 @@ class Saving:
 
     def into(self, destination: Path) -> None:
         """Raises `RegistryError`, and `StoreError` where the file cannot be written."""
-        with storing(destination):
-            destination.parent.mkdir(parents=True, exist_ok=True)
-            descriptor, name = tempfile.mkstemp(prefix=".blob-", dir=destination.parent)
-            aside = Path(name)
-            try:
-                with os.fdopen(descriptor, "wb") as file:
-                    self._fill(file)
-                self._check()
-                aside.chmod(0o644)
-                aside.replace(destination)
-            finally:
-                aside.unlink(missing_ok=True)
+        with file_aside(destination) as aside:
+            with aside.open("wb") as file:
+                self._fill(file)
+            if f"sha256:{self._found.hexdigest()}" != self._digest:
+                raise wrong(
+                    self._exchange.host, self._ask.step, f"it sent sha256:{self._found.hexdigest()}"
+                )
 
     def _fill(self, file: BinaryIO) -> None:
         attempts = self._exchange.attempts()
@@ -103,9 +96,3 @@ class Saving:
         self._have, self._found = 0, sha256()
         if self._limit_bytes is None:
             self._limit_bytes = read_count(answer.headers.get("Content-Length", ""))
-
-    def _check(self) -> None:
-        if f"sha256:{self._found.hexdigest()}" != self._digest:
-            raise wrong(
-                self._exchange.host, self._ask.step, f"it sent sha256:{self._found.hexdigest()}"
-            )

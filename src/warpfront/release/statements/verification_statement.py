@@ -6,9 +6,10 @@ The verifications themselves are attached as well; this is their summary, withou
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field, TypeAdapter
 
 from warpfront.release.statements.statement import (
     Statement,
@@ -38,7 +39,7 @@ class OnTarget:
     target: str
     outcome: Outcome
     at: str
-    image_id: str
+    image_id: Annotated[str, Field(alias="imageId")]
     sessions: tuple[Session, ...]
 
 
@@ -48,8 +49,8 @@ class Proof:
     `noted` the findings that a channel let pass.
     """
 
-    cell_id: str
-    content_hash: str
+    cell_id: Annotated[str, Field(alias="cell")]
+    content_hash: Annotated[str, Field(alias="contentHash")]
     targets: tuple[OnTarget, ...]
     relaxed: tuple[str, ...] = ()
     noted: tuple[str, ...] = ()
@@ -83,7 +84,9 @@ def read_proof(payload: bytes, *, digest: str) -> Proof:
     """Return what was proven of the image with `digest`. Raises `StatementError`, also for a result
     that does not follow from the sessions.
     """
-    proof = read_as(payload, _proof, _predicate, digest=digest, predicate_type=PREDICATE)
+    proof = read_as(
+        payload, _PROOF.validate_python, _predicate, digest=digest, predicate_type=PREDICATE
+    )
     if len({target.target for target in proof.targets}) != len(proof.targets):
         raise StatementError("a target is there twice")
     for target in proof.targets:
@@ -94,55 +97,14 @@ def read_proof(payload: bytes, *, digest: str) -> Proof:
     return proof
 
 
+_PROOF = TypeAdapter(Proof)
+
+
 def _predicate(proof: Proof) -> dict[str, Any]:
+    document: dict[str, Any] = _PROOF.dump_python(proof, mode="json", by_alias=True)
     return {
-        "cell": proof.cell_id,
-        "contentHash": proof.content_hash,
+        **document,
         "result": str(worst_of(target.outcome for target in proof.targets)),
-        "targets": [
-            {
-                "target": target.target,
-                "outcome": str(target.outcome),
-                "at": target.at,
-                "imageId": target.image_id,
-                "sessions": [
-                    {
-                        "name": session.name,
-                        "outcome": str(session.outcome),
-                        "checks": session.checks,
-                    }
-                    for session in target.sessions
-                ],
-            }
-            for target in sorted(proof.targets, key=lambda target: target.target)
-        ],
+        "targets": sorted(document["targets"], key=lambda target: str(target["target"])),
         "relaxed": sorted(proof.relaxed),
-        "noted": list(proof.noted),
     }
-
-
-def _proof(predicate: Mapping[str, Any]) -> Proof:
-    return Proof(
-        cell_id=str(predicate["cell"]),
-        content_hash=str(predicate["contentHash"]),
-        targets=tuple(map(_on_target, predicate["targets"])),
-        relaxed=tuple(map(str, predicate["relaxed"])),
-        noted=tuple(map(str, predicate["noted"])),
-    )
-
-
-def _on_target(value: Mapping[str, Any]) -> OnTarget:
-    return OnTarget(
-        target=str(value["target"]),
-        outcome=Outcome(value["outcome"]),
-        at=str(value["at"]),
-        image_id=str(value["imageId"]),
-        sessions=tuple(
-            Session(
-                name=str(session["name"]),
-                outcome=Outcome(session["outcome"]),
-                checks=int(session["checks"]),
-            )
-            for session in value["sessions"]
-        ),
-    )

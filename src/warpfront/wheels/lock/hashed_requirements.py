@@ -26,27 +26,13 @@ def hash_requirements(
     with tempfile.TemporaryDirectory(prefix="warpfront-") as name:
         folder = Path(name)
         (folder / "wanted.in").write_text("\n".join(requirements) + "\n", "utf-8")
-        left_out = tuple(word for name in without for word in ("--no-emit-package", name))
-        command = uv_command(
-            (
-                "pip",
-                "compile",
-                "wanted.in",
-                "--quiet",
-                "--universal",
-                "--generate-hashes",
-                "--python",
-                sys.executable,
-                "--python-version",
-                _PYTHON,
-                "--no-header",
-                "--no-annotate",
-                *left_out,
-            ),
-            site=site,
-            indexes=answering(site),
-            folder=folder,
+        arguments = (
+            *("pip", "compile", "wanted.in", "--quiet", "--universal", "--generate-hashes"),
+            *("--python", sys.executable, "--python-version", _PYTHON),
+            *("--no-header", "--no-annotate"),
+            *(word for name in without for word in ("--no-emit-package", name)),
         )
+        command = uv_command(arguments, site=site, indexes=answering(site), folder=folder)
         hint = "the requirements of `install:` in matrix.yaml have to resolve on this machine"
         text = run(command).check(hint=hint).stdout
     if "--hash=sha256:" not in text:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import sys
 import tempfile
 import tomllib
 from collections.abc import Collection, Iterable, Mapping
@@ -47,7 +46,7 @@ from warpfront.wheels.resolve.variant_pages import VariantPages
 from warpfront.wheels.rocm import ROCM, rocm_wheel
 from warpfront.wheels.sources import FLAT_PAGE, FLAT_WAY_OUT, Link, Site
 from warpfront.wheels.store.wheelhouse import Wheelhouse
-from warpfront.wheels.uv_program import option_file, uv_command
+from warpfront.wheels.uv_program import option_file, uv_command, wheels_for
 
 if TYPE_CHECKING:
     from warpfront.wheels.transport import Transport
@@ -290,22 +289,9 @@ class UvResolver:
                 requirements = (*requirements, self.given_for(ROCM))
             (folder / "pyproject.toml").write_text(_project(inputs, requirements), "utf-8")
             arguments = (
-                "pip",
-                "compile",
-                "pyproject.toml",
-                "--format",
-                "pylock.toml",
-                "--quiet",
-                "--output-file",
-                "pylock.toml",
-                "--python",
-                sys.executable,
-                "--python-version",
-                inputs.python,
-                "--python-platform",
-                _platform(inputs),
-                "--only-binary",
-                ":all:",
+                *("pip", "compile", "pyproject.toml", "--quiet"),
+                *("--format", "pylock.toml", "--output-file", "pylock.toml"),
+                *wheels_for(inputs.python, _platform(inputs)),
                 *(word for name in terms.unread for word in ("--no-binary", name)),
                 *option_file(folder, "overrides", tuple(map(self.given_for, terms.overrides))),
                 *option_file(folder, "excludes", terms.excludes),
@@ -357,23 +343,9 @@ def rehearsed(
         write_environment(folder / "environment", installed)
         (folder / "requirements.in").write_text("\n".join(requirements), "utf-8")
         arguments = (
-            "pip",
-            "install",
-            "--dry-run",
-            "--target",
-            "environment",
-            "--python",
-            sys.executable,
-            "--python-version",
-            inputs.python,
-            "--python-platform",
-            _platform(inputs),
-            "--only-binary",
-            ":all:",
-            "--cache-dir",
-            str(cache),
-            "--requirements",
-            "requirements.in",
+            *("pip", "install", "--dry-run", "--target", "environment"),
+            *wheels_for(inputs.python, _platform(inputs)),
+            *("--cache-dir", str(cache), "--requirements", "requirements.in"),
             *option_file(folder, "excludes", terms.excludes),
             *option_file(folder, "constraints", terms.constraints),
         )

@@ -273,9 +273,13 @@ class _Resolving:
 
     @property
     def _everything(self) -> tuple[str, ...]:
+        return self._with_requirements(self.inputs.requirements)
+
+    def _with_requirements(self, requirements: Iterable[str]) -> tuple[str, ...]:
+        """Return everything, with these in the place of the image's own requirements."""
         inputs = self.inputs
         parent = (self.resolver.given_for(text) for text in inputs.parent)
-        return (*inputs.stack_requirements, *inputs.requirements, *self.given, *parent)
+        return (*inputs.stack_requirements, *requirements, *self.given, *parent)
 
     def _stack(self) -> Stack:
         """Return the stack without other requirements: its parent's, or what its own pins bring."""
@@ -449,20 +453,12 @@ class _Resolving:
                 for other in _alike(extra, requires.get(canonicalize_name(requirement.name), "")):
                     changed = Requirement(text)
                     changed.extras = {*requirement.extras, other} - {extra}
-                    extras = str(changed)
-                    if self._resolves((extras,), without=text, stack=stack):
-                        return extras
+                    others = [each for each in self.inputs.requirements if each != text]
+                    everything = self._with_requirements((*others, str(changed)))
+                    outcome = self.resolver.resolution(everything, _constrained(stack))
+                    if not isinstance(outcome, Contradiction):
+                        return str(changed)
         return ""
-
-    def _resolves(self, extra: tuple[str, ...], *, without: str, stack: Stack) -> bool:
-        inputs = self.inputs
-        requirements = tuple(
-            requirement for requirement in inputs.requirements if requirement != without
-        )
-        parent = (self.resolver.given_for(text) for text in inputs.parent)
-        everything = (*inputs.stack_requirements, *requirements, *extra, *self.given, *parent)
-        outcome = self.resolver.resolution(everything, _constrained(stack))
-        return not isinstance(outcome, Contradiction)
 
     def _fitting_versions(self, demands: tuple[UnmetDemand, ...], stack: Stack) -> str:
         """Return versions of the image's own requirements that fit the stack, if uv finds some
@@ -473,8 +469,7 @@ class _Resolving:
         opened = tuple(_opened(text, roots) for text in inputs.requirements)
         if opened == inputs.requirements:
             return ""
-        parent = (self.resolver.given_for(text) for text in inputs.parent)
-        everything = (*inputs.stack_requirements, *opened, *self.given, *parent)
+        everything = self._with_requirements(opened)
         outcome = self.resolver.resolution(everything, _constrained(stack))
         if isinstance(outcome, Contradiction) or not roots <= set(outcome.versions):
             return ""

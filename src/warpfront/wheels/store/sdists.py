@@ -32,15 +32,8 @@ def sdist_builder(site: Site, run: Run, *, constraints: tuple[str, ...] = ()) ->
         fixed.write_text("\n".join((*BUILD_TOOLS, *constraints)) + "\n", "utf-8")
         command = uv_command(
             (
-                "build",
-                "--wheel",
-                "--python",
-                sys.executable,
-                "--build-constraints",
-                str(fixed),
-                "--out-dir",
-                str(folder),
-                str(sdist),
+                *("build", "--wheel", "--python", sys.executable),
+                *("--build-constraints", str(fixed), "--out-dir", str(folder), str(sdist)),
             ),
             site=site,
             indexes=answering(site),

@@ -5,8 +5,6 @@ once for every Python and machine: its wheels are pure Python. Edge.
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import tomllib
 import zipfile
 from collections.abc import Callable
@@ -17,11 +15,11 @@ from pathlib import Path
 from packaging.utils import parse_wheel_filename
 
 from warpfront.system.digests import digest_of
-from warpfront.system.store import storing
+from warpfront.system.store import folder_aside
 from warpfront.wheels.lock.values import LockedWheel
 from warpfront.wheels.resolve.index_rules import PYPI
 from warpfront.wheels.sources import Site
-from warpfront.wheels.store.wheelhouse import Progress, Wheelhouse, put_in_place
+from warpfront.wheels.store.wheelhouse import Progress, Wheelhouse
 
 DATA = "toolbox.toml"
 
@@ -44,17 +42,10 @@ def install_toolbox(
         return folder
     if house.missing(wheels):
         house.fetch(wheels, site(), on_progress=on_progress)
-    with storing(folder):
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-        try:
-            for wheel in wheels:
-                with zipfile.ZipFile(house.path(wheel)) as archive:
-                    archive.extractall(aside)
-            aside.chmod(0o755)
-            put_in_place(aside, folder)
-        finally:
-            shutil.rmtree(aside, ignore_errors=True)
+    with folder_aside(folder) as aside:
+        for wheel in wheels:
+            with zipfile.ZipFile(house.path(wheel)) as archive:
+                archive.extractall(aside)
     return folder
 
 

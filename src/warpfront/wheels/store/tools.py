@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import importlib.metadata
-import shutil
-import sys
 import tempfile
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
 from warpfront.system.process import Run
-from warpfront.system.store import storing
+from warpfront.system.store import folder_aside
 from warpfront.wheels.resolve.reach import answering
 from warpfront.wheels.sources import Site
 from warpfront.wheels.store.sdists import NO_TORCH
-from warpfront.wheels.store.wheelhouse import put_in_place
-from warpfront.wheels.uv_program import option_file, uv_command
+from warpfront.wheels.uv_program import option_file, uv_command, wheels_for
 
 
 def install_tools(
@@ -35,39 +32,22 @@ def install_tools(
     text, mark = " ".join(requirements), folder / ".made-of"
     if mark.is_file() and mark.read_bytes() == text.encode():
         return folder
-    with storing(folder):
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-        try:
-            with tempfile.TemporaryDirectory(prefix="warpfront-") as name:
-                command = uv_command(
-                    (
-                        "pip",
-                        "install",
-                        "--target",
-                        str(aside),
-                        *requirements,
-                        "--python",
-                        sys.executable,
-                        "--python-version",
-                        python,
-                        "--python-platform",
-                        f"{machine}-manylinux_2_28",
-                        "--only-binary",
-                        ":all:",
-                        *option_file(Path(name), "constraints", NO_TORCH),
-                    ),
-                    site=site,
-                    indexes=answering(site),
-                    folder=Path(name),
-                    public_first=True,
-                )
-                run(command).check(hint=hint)
-            (aside / ".made-of").write_text(text, "utf-8")
-            aside.chmod(0o755)
-            put_in_place(aside, folder)
-        finally:
-            shutil.rmtree(aside, ignore_errors=True)
+    with folder_aside(folder) as aside:
+        with tempfile.TemporaryDirectory(prefix="warpfront-") as name:
+            arguments = (
+                *("pip", "install", "--target", str(aside), *requirements),
+                *wheels_for(python, f"{machine}-manylinux_2_28"),
+                *option_file(Path(name), "constraints", NO_TORCH),
+            )
+            command = uv_command(
+                arguments,
+                site=site,
+                indexes=answering(site),
+                folder=Path(name),
+                public_first=True,
+            )
+            run(command).check(hint=hint)
+        (aside / ".made-of").write_text(text, "utf-8")
     return folder
 
 

@@ -11,7 +11,6 @@ hash are refused.
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import os
 import shutil
@@ -30,7 +29,7 @@ from typing import TYPE_CHECKING
 
 from warpfront.errors import WheelError, without_secrets
 from warpfront.system import process
-from warpfront.system.store import storing, try_lock
+from warpfront.system.store import folder_aside, storing, try_lock
 from warpfront.wheels.core_metadata import (
     WheelMetadata,
     as_texts,
@@ -159,16 +158,9 @@ class Wheelhouse:
         wheels_by_name = {wheel.kept_as: wheel for wheel in wheels}
         if self._shows(folder, wheels_by_name):
             return folder
-        with storing(folder):
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-            try:
-                for wheel in wheels_by_name.values():
-                    _place(self.present(wheel), aside / wheel.kept_as)
-                aside.chmod(0o755)
-                put_in_place(aside, folder)
-            finally:
-                shutil.rmtree(aside, ignore_errors=True)
+        with folder_aside(folder) as aside:
+            for wheel in wheels_by_name.values():
+                _place(self.present(wheel), aside / wheel.kept_as)
         return folder
 
     def _folder(self, sha256: str) -> Path:
@@ -761,19 +753,3 @@ def note_intact(path: Path) -> None:
 
 def _mark(path: Path) -> Path:
     return path.with_name(f".{path.name}.intact")
-
-
-def put_in_place(aside: Path, folder: Path) -> None:
-    """`aside` in the place of `folder`, also while another process does the same."""
-    old = aside.with_name(f"{aside.name}.old")
-    while True:
-        try:
-            aside.rename(folder)
-        except OSError as error:
-            if error.errno not in {errno.ENOTEMPTY, errno.EEXIST}:
-                raise
-            with contextlib.suppress(FileNotFoundError):
-                folder.rename(old)
-                shutil.rmtree(old)
-        else:
-            return
