@@ -51,10 +51,9 @@ class Fault:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
     """The verdict on a run and every reason against it, worst first. `slower` is correct and takes
-    more time than its last release, or could not be compared with it.
-    `pending` are changed cells on targets that no machine of this scope has; they are red, or
-    `listed` first in a green run. `noted` is what a channel let pass. `faults` are the failures of
-    cells with what repeats each.
+    more time than its last release, or could not be compared with it. `pending` are changed cells
+    on targets that no machine of this scope has; they are red, or `listed` first in a green run.
+    `noted` is what a channel let pass. `faults` are the failures of cells with what repeats each.
     """
 
     failures: tuple[str, ...]

@@ -118,9 +118,7 @@ def alert_text(judgement: Judgement, scope: str, url: str, *, markdown: bool) ->
 
 
 def job_summary(name: str, results: Iterable[object], *, tries: Mapping[str, int]) -> str:
-    """Return the results of one job by cell, the worst first, each failure with how
-    to repeat it.
-    """
+    """Return the results of one job by cell, the worst first, each failure with how to repeat it."""
     ordered = sorted(results, key=_rank)
     counts = Counter(_word(result) for result in ordered)
     totals = ", ".join(f"{count} {word}" for word, count in counts.items())
@@ -216,9 +214,7 @@ def _annotation(result: object, lines: Mapping[str, int]) -> str:
 
 
 def _data(text: str) -> str:
-    """Return a message with the
-    characters escaped that would
-    end a command
+    """Return a message with the characters escaped that would end a command
     (https://github.com/actions/toolkit/blob/main/packages/core/src/command.ts).
     """
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")

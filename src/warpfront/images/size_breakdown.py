@@ -31,9 +31,8 @@ def weights_of(files: Mapping[str, Mapping[str, int]]) -> SizeBreakdown:
 
 
 def largest(now: SizeBreakdown, before: SizeBreakdown | None) -> tuple[tuple[str, int, int], ...]:
-    """Return (what, bytes, bytes more than before) of the wheels, then the folders, that
-    grew the most; of the largest where nothing is known of before. A wheel is the same
-    in another version.
+    """Return (what, bytes, bytes more than before) of the wheels, then the folders, that grew the
+    most; of the largest where nothing is known of before. A wheel is the same in another version.
     """
     return (
         *_ranked(now.wheels, before.wheels if before else None),

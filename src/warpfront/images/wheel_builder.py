@@ -25,12 +25,7 @@ from warpfront.system.digests import digest_of
 from warpfront.system.process import run
 from warpfront.system.progress import Line
 from warpfront.system.store import place_program, read_text, write_json
-from warpfront.wheels.lock.values import (
-    LockedWheel,
-    LockInputs,
-    PatchedWheel,
-    UnbuiltWheel,
-)
+from warpfront.wheels.lock.values import LockedWheel, LockInputs, PatchedWheel, UnbuiltWheel
 from warpfront.wheels.resolve.choice import wheel_of
 from warpfront.wheels.resolve.resolution import Sdist
 from warpfront.wheels.sources import Site

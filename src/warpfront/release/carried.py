@@ -9,12 +9,7 @@ from warpfront.images.labels import CELL, CONTENT_HASH
 from warpfront.matrix.cell import Cell
 from warpfront.matrix.project_values import Channel
 from warpfront.release.admission import Evidence
-from warpfront.release.evidence import (
-    DOCUMENT,
-    VERIFICATION_TYPE,
-    Publishable,
-    attached_evidence,
-)
+from warpfront.release.evidence import DOCUMENT, VERIFICATION_TYPE, Publishable, attached_evidence
 from warpfront.release.ledger import NOT_PUBLIC, Publication
 from warpfront.release.publication import Referrer, RegistryImage, held_image
 from warpfront.release.registry.attaching import attached_payload

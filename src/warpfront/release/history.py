@@ -9,13 +9,7 @@ from collections.abc import Mapping
 
 from warpfront.errors import TagConflictError
 from warpfront.release.ledger import Yank
-from warpfront.release.publication import (
-    MOVES_TYPE,
-    YANK_TYPE,
-    digest_on,
-    held_image,
-    move_tag,
-)
+from warpfront.release.publication import MOVES_TYPE, YANK_TYPE, digest_on, held_image, move_tag
 from warpfront.release.registry.attaching import attach, attached_payload
 from warpfront.release.registry.contract import Artifact, Descriptor, Registry
 from warpfront.release.registry.manifests import read_object

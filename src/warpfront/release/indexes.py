@@ -14,12 +14,7 @@ from dataclasses import dataclass
 
 from warpfront.errors import TagConflictError
 from warpfront.release.history import is_yanked
-from warpfront.release.ledger import (
-    CHANNEL_ANNOTATION,
-    IndexTagMove,
-    Publication,
-    staged_tag,
-)
+from warpfront.release.ledger import CHANNEL_ANNOTATION, IndexTagMove, Publication, staged_tag
 from warpfront.release.publication import (
     RegistryImage,
     digest_on,
@@ -30,11 +25,7 @@ from warpfront.release.publication import (
     taken,
 )
 from warpfront.release.registry.architectures import ARCHITECTURES, IndexChild, put_index
-from warpfront.release.registry.contract import (
-    Platform,
-    Registry,
-    RegistryManifest,
-)
+from warpfront.release.registry.contract import Platform, Registry, RegistryManifest
 from warpfront.release.signing import Signer
 
 

@@ -1,10 +1,8 @@
 """The CI job that this process is, by its variables and by its OIDC token. Edge.
 
-Sources of the names:
-https://docs.github.com/en/actions/reference/workflows-and-actions/variables,
+Sources of the names: https://docs.github.com/en/actions/reference/workflows-and-actions/variables,
 https://docs.github.com/en/actions/reference/security/oidc,
-https://docs.gitlab.com/ci/variables/predefined_variables/
-and
+https://docs.gitlab.com/ci/variables/predefined_variables/ and
 https://docs.gitlab.com/ci/secrets/id_token_authentication/.
 """
 

@@ -37,14 +37,7 @@ from warpfront.release.ledger import (
 from warpfront.release.origin import Origin
 from warpfront.release.publication import Referrer, RegistryImage, attached_as, held_image, taken
 from warpfront.release.publishers import keyless_identity, publishing_refusals
-from warpfront.release.publishing import (
-    Attester,
-    Bring,
-    Meter,
-    Tagger,
-    Uploader,
-    publish_image,
-)
+from warpfront.release.publishing import Attester, Bring, Meter, Tagger, Uploader, publish_image
 from warpfront.release.registry.contract import Registry
 from warpfront.release.signing import KEYLESS, Signer, find_cosign, trusting
 from warpfront.release.tag_contents_of import leave_page
@@ -464,9 +457,7 @@ def not_to_be_named(
 
 
 def run_name(now: str) -> str:
-    """Return a run's name, `20261122T120000-1a2b3c`: it sorts by time, and no two
-    runs share one.
-    """
+    """Return a run's name, `20261122T120000-1a2b3c`: it sorts by time, and no two runs share one."""
     digits = now.partition("+")[0].replace("-", "").replace(":", "")
     return f"{digits}-{uuid.uuid4().hex[:6]}"
 

@@ -216,9 +216,8 @@ class Attester:
     def sign(
         self, publication: Publication, documents: tuple[Referrer, ...], *, anew: bool
     ) -> Publication:
-        """Attest each statement and SBOM, and sign the digest with all that is attached to
-        it, if there is a signer. A digest that is `anew` in the registry is not checked
-        for a signature.
+        """Attest each statement and SBOM, and sign the digest with all that is attached to it, if
+        there is a signer. A digest that is `anew` in the registry is not checked for a signature.
         """
         if self.signer is None:
             return publication

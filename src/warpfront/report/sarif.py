@@ -1,8 +1,6 @@
 """SARIF 2.1.0 of findings in sources, for code hosts and editors. Pure.
 
-The form is OASIS's
-(https://docs.oasis-open.org/sarif/sarif/v2.1.0/),
-within what GitHub accepts
+The form is OASIS's (https://docs.oasis-open.org/sarif/sarif/v2.1.0/), within what GitHub accepts
 (https://docs.github.com/en/code-security/code-scanning/integrating-with-code-scanning/sarif-support-for-code-scanning).
 """
 

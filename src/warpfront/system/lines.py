@@ -84,10 +84,9 @@ def read_start(path: Path, most_bytes: int) -> bytes:
 
 
 def read_lines(path: Path) -> Iterator[Line]:
-    """Yield the lines of a file, unpacked where it is gzip's. ` ` ends one, too, and counts
-    none; bytes that are not UTF-8 become U+FFFD; a longer line than `LONGEST_LINE_BYTES`
-    is cut. An archive that is cut short ends in a line that is not whole. Raise
-    `InputError` and `StoreError`.
+    """Yield the lines of a file, unpacked where it is gzip's. ` ` ends one, too, and counts none;
+    bytes that are not UTF-8 become U+FFFD; a longer line than `LONGEST_LINE_BYTES` is cut. An
+    archive that is cut short ends in a line that is not whole. Raise `InputError` and `StoreError`.
     """
     number, state, is_cut, end = 1, b"", False, b""
     for chunk in _chunks(path):

@@ -35,13 +35,7 @@ from warpfront.system.sizes import counted
 from warpfront.system.store import Store, exclusive, write_json, write_text
 from warpfront.system.trees import Tree, list_tree
 from warpfront.system.trees import read_text as read_source
-from warpfront.verify.containers import (
-    MEMORY_BYTES,
-    Output,
-    built_image,
-    ending_of,
-    result_in,
-)
+from warpfront.verify.containers import MEMORY_BYTES, Output, built_image, ending_of, result_in
 from warpfront.verify.results import CheckResult, Outcome, Verification
 from warpfront.verify.verdict import read_verification
 from warpfront.wheels.project_folders import Folders

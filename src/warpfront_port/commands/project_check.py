@@ -79,9 +79,7 @@ class ProjectCheck:
 
 
 def check_project(request: CheckRequest, workspace: Workspace | None, watch: Watch) -> ProjectCheck:
-    """Return the report on a project. A part that cannot run is not determined, and
-    has the reason.
-    """
+    """Return the report on a project. A part that cannot run is not determined, and has the reason."""
     scan_request = ScanRequest(repo=request.repo, target=request.target)
     syntax = SyntaxRequest(root=request.repo, target=request.target.name, where=request.compiler)
     scanned, new = scan(
@@ -154,10 +152,7 @@ def _preflight(request: CheckRequest, workspace: Workspace | None, watch: Watch)
 
 
 def _try(request: CheckRequest, workspace: Workspace | None, watch: Watch) -> CheckPart:
-    from warpfront_port.commands.trial_runs import (  # noqa: PLC0415 - loads the resolver
-        TrialRequest,
-        try_project,
-    )
+    from warpfront_port.commands.trial_runs import TrialRequest, try_project  # noqa: PLC0415 - loads the resolver
     from warpfront_port.trying.trial_text import trial_text  # noqa: PLC0415 - see above
 
     if not request.argv:

@@ -28,12 +28,7 @@ from warpfront.errors import BlockedError, InputError, LockError, NothingSelecte
 from warpfront.images.built import BuiltImage, ResolvedBase
 from warpfront.images.engine import Bind, Engine, RunRequest, RunResult, connect
 from warpfront.images.material import Material
-from warpfront.images.preparing import (
-    Prepared,
-    find_bases,
-    images_by_content,
-    prepare_cells,
-)
+from warpfront.images.preparing import Prepared, find_bases, images_by_content, prepare_cells
 from warpfront.matrix.cell import ENVIRONMENT_PYTHON, Cell, Selection
 from warpfront.matrix.devices import DeviceAccess
 from warpfront.matrix.reading import Matrix
@@ -155,9 +150,7 @@ def _planned_image(
 
 
 def only_cell(cells: tuple[Cell, ...], selection: Selection) -> Cell:
-    """Return the selected cell. Raise `NothingSelectedError` where the options
-    name several images.
-    """
+    """Return the selected cell. Raise `NothingSelectedError` where the options name several images."""
     chosen = select(cells, selection)
     if len(chosen) > 1:
         names = ", ".join(cell.id for cell in chosen)
@@ -209,9 +202,7 @@ def try_in(
 
 
 def _asked(repo: Path) -> tuple[DeclaredRequirement, ...]:
-    """Return the requirements of the project's own files; none if it has no file that
-    can be read.
-    """
+    """Return the requirements of the project's own files; none if it has no file that can be read."""
     try:
         return tuple(requirement for file in read_files(repo, ()) for requirement in file.asked)
     except InputError:
@@ -368,9 +359,7 @@ class _Trying:
         return self._newer(answer, provided.name)
 
     def _newer(self, answer: MissAnswer, name: str) -> MissAnswer:
-        """Return the version in an index of a package that the image lacks, which
-        keeps its torch.
-        """
+        """Return the version in an index of a package that the image lacks, which keeps its torch."""
         try:
             lock = self._lock_of([*self.found, answer])
         except (LockError, WheelError, BlockedError) as error:

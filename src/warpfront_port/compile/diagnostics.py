@@ -1,7 +1,6 @@
 """The messages of compilers: clang's and GCC's, nvcc's and its parts', linkers'. Pure.
 
-Recorded output of each is in
-tests/compile/said. Forms:
+Recorded output of each is in tests/compile/said. Forms:
 https://gcc.gnu.org/onlinedocs/gcc/Diagnostic-Message-Formatting-Options.html,
 https://clang.llvm.org/docs/UsersManual.html#formatting-of-diagnostics.
 """

@@ -142,9 +142,8 @@ class Engine(Protocol):
         """Make an image of one layer from a tar of a root file system."""
 
     def content(self, image_id: str) -> Path | None:
-        """Return the folder whose blobs/sha256/ has the image's blobs as they were built,
-        where the engine keeps them so and this process may read them; None where only the
-        engine itself may.
+        """Return the folder whose blobs/sha256/ has the image's blobs as they were built, where the
+        engine keeps them so and this process may read them; None where only the engine itself may.
         """
 
     def adopt(self, blobs: Iterable[Path]) -> None:

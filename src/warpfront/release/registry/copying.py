@@ -16,12 +16,7 @@ from typing import Any, BinaryIO, Self
 
 from warpfront.errors import InputError
 from warpfront.release.registry import manifests
-from warpfront.release.registry.contract import (
-    BlobTransfer,
-    Descriptor,
-    Registry,
-    RegistryManifest,
-)
+from warpfront.release.registry.contract import BlobTransfer, Descriptor, Registry, RegistryManifest
 from warpfront.release.registry.layout import LayoutRegistry, parts_of
 from warpfront.release.registry.manifests import ImageIndex
 from warpfront.system.references import fallback_tag

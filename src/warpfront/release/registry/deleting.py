@@ -23,12 +23,7 @@ from warpfront.release.registry.http import read_trust
 from warpfront.release.registry.patience import Attempts, Pace, Patience
 from warpfront.system.process import Run
 from warpfront.system.references import is_docker_io
-from warpfront.system.registry_errors import (
-    TransientError,
-    by_exception,
-    by_status,
-    refused,
-)
+from warpfront.system.registry_errors import TransientError, by_exception, by_status, refused
 
 _GITHUB, _HUB = "https://api.github.com", "https://hub.docker.com"
 _TOKENS = ("GH_TOKEN", "GITHUB_TOKEN")

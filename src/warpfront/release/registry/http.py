@@ -17,22 +17,12 @@ from urllib.parse import urljoin, urlsplit
 import requests
 
 from warpfront.errors import RegistryError
-from warpfront.release.registry.authorization import (
-    Authorization,
-    Scopes,
-    TokenRequest,
-)
+from warpfront.release.registry.authorization import Authorization, Scopes, TokenRequest
 from warpfront.release.registry.credentials import Credentials
 from warpfront.release.registry.deadlines import Adapter, received
 from warpfront.release.registry.patience import Attempts, Pace, Patience
 from warpfront.system.references import address_of, is_loopback
-from warpfront.system.registry_errors import (
-    TransientError,
-    by_exception,
-    by_status,
-    refused,
-    wrong,
-)
+from warpfront.system.registry_errors import TransientError, by_exception, by_status, refused, wrong
 
 _MOST_REDIRECTS = 5
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})

@@ -25,9 +25,8 @@ def layer_sets(wheels: Iterable[LockedWheel]) -> tuple[Wheels, ...]:
 
 
 def bytecode_sets(sets: Sequence[Wheels], sources_bytes: Sequence[int]) -> tuple[Wheels, ...]:
-    """Return sets of wheels that share a layer of byte code: the set with the most sources
-    has its own (torch, which a patch release changes), the rest one. Most large wheels
-    have little Python.
+    """Return sets of wheels that share a layer of byte code: the set with the most sources has its
+    own (torch, which a patch release changes), the rest one. Most large wheels have little Python.
     """
     sized = [(size, wheels) for size, wheels in zip(sources_bytes, sets, strict=True) if size]
     if not sized:

@@ -160,9 +160,8 @@ class LayerStore:
                 place.hardlink_to(self.blob(part["digest"]))
 
     def proven(self, manifest: str) -> tuple[Path, ...]:
-        """Return the layers of a manifest that are what their names say: this process
-        hashed them, as it wrote them or now. Size and time would not do for who takes
-        them without hashing.
+        """Return the layers of a manifest that are what their names say: this process hashed them,
+        as it wrote them or now. Size and time would not do for who takes them without hashing.
         """
         paths = [self.blob(part["digest"]) for part in self.read(manifest)["layers"]]
         with storing(self.root):

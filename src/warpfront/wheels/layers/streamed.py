@@ -223,9 +223,7 @@ class _LayerTree:
         self._files: dict[str, str] = {}
 
     def add(self, path: str, content: _Content, *, executable: bool) -> str:
-        """Add a file; its sha256 (hex). Raise `ValueError` where another of that
-        name was there.
-        """
+        """Add a file; its sha256 (hex). Raise `ValueError` where another of that name was there."""
         before = self._files.get(path)
         if before is None:
             self._add_folder(posixpath.dirname(path))

@@ -19,9 +19,8 @@ _PYTHON = "3.11"
 def hash_requirements(
     requirements: tuple[str, ...], *, site: Site, run: Run, without: tuple[str, ...] = ()
 ) -> str:
-    """Return the text of a requirements file for `requirements` and all that they need, on
-    every machine and Python, but for the distributions `without`, which are installed
-    in another way.
+    """Return the text of a requirements file for `requirements` and all that they need, on every
+    machine and Python, but for the distributions `without`, which are installed in another way.
     """
     with tempfile.TemporaryDirectory(prefix="warpfront-") as name:
         folder = Path(name)

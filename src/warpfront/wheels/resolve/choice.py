@@ -22,11 +22,7 @@ from warpfront.wheels.lock.values import Distribution, LockedWheel, LockInputs
 from warpfront.wheels.resolve.index_rules import PYPI, index_rule
 from warpfront.wheels.resolve.overlay_index import OverlayIndex
 from warpfront.wheels.resolve.resolution import Sdist
-from warpfront.wheels.sources import (
-    Link,
-    NoAnswer,
-    local_path,
-)
+from warpfront.wheels.sources import Link, NoAnswer, local_path
 from warpfront.wheels.store.wheelhouse import Wheelhouse, read_wheel_metadata, save
 
 if TYPE_CHECKING:
@@ -101,9 +97,7 @@ class WheelChoice:
         return self._locked(package, link, plain=best.filename)
 
     def _locked(self, package: Package, link: Link, *, plain: str) -> LockedWheel:
-        """Return the lock's entry for a file of an index, whose name without a
-        variant is `plain`.
-        """
+        """Return the lock's entry for a file of an index, whose name without a variant is `plain`."""
         sha256, size = link.sha256, link.size_bytes
         if not sha256:
             file, sha256 = self.kept(package.name, dataclasses.replace(link, filename=plain))

@@ -28,15 +28,7 @@ from warpfront.wheels.resolve.index_rules import PYPI, IndexRule, index_rule
 from warpfront.wheels.resolve.reach import Reach
 from warpfront.wheels.resolve.resolution import Resolution
 from warpfront.wheels.resolve.variant_pages import VariantPages, write_stand_in
-from warpfront.wheels.sources import (
-    ABSENT,
-    Link,
-    NoAnswer,
-    Site,
-    links,
-    local_path,
-    page_of,
-)
+from warpfront.wheels.sources import ABSENT, Link, NoAnswer, Site, links, local_path, page_of
 from warpfront.wheels.store.wheelhouse import sha256_of
 
 if TYPE_CHECKING:
@@ -131,9 +123,7 @@ class OverlayIndex:
             return self.variants.read(resolution.versions, transport)
 
     def write(self, folder: Path, answered: Iterable[Pin] = ()) -> Path:
-        """Return the shelf as an index below `folder`, with an empty wheel for
-        each of `answered`.
-        """
+        """Return the shelf as an index below `folder`, with an empty wheel for each of `answered`."""
         folder.mkdir()
         stubs = {pin.name: (_stub(pin, folder),) for pin in answered}
         for name, files in {**self._files, **stubs}.items():

@@ -20,11 +20,7 @@ from typing import TYPE_CHECKING, cast
 
 from packaging.requirements import Requirement
 from packaging.tags import Tag
-from packaging.utils import (
-    InvalidWheelFilename,
-    canonicalize_name,
-    parse_wheel_filename,
-)
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
 from warpfront.errors import BlockedError, LockError, StoreError, WheelError, without_secrets
@@ -167,9 +163,7 @@ class VariantPages:
         files: Iterable[Link],
         transport: Transport,
     ) -> TakenVariant | None:
-        """Return the best by build number, then by label, then by platform, as PEP
-        825 orders them.
-        """
+        """Return the best by build number, then by label, then by platform, as PEP 825 orders them."""
         rule = self._inputs.variants
         assert rule is not None
         try:
@@ -201,9 +195,7 @@ class VariantPages:
     def _with_requires(
         self, name: str, taken_variant: TakenVariant, transport: Transport
     ) -> TakenVariant:
-        """Return the page with the demands of the wheel itself, if it confirms
-        the table's variant.
-        """
+        """Return the page with the demands of the wheel itself, if it confirms the table's variant."""
         where, label = taken_variant.link.filename, taken_variant.variant.label
         members = self._members(name, taken_variant, transport)
         metadata, document = members.get("METADATA"), members.get("variant.json")

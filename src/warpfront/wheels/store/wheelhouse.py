@@ -40,13 +40,7 @@ from warpfront.wheels.core_metadata import (
 )
 from warpfront.wheels.lock.values import LockedWheel
 from warpfront.wheels.rocm import rocm_wheel
-from warpfront.wheels.sources import (
-    Link,
-    NoAnswer,
-    Site,
-    links,
-    local_path,
-)
+from warpfront.wheels.sources import Link, NoAnswer, Site, links, local_path
 
 if TYPE_CHECKING:
     import requests
@@ -573,11 +567,7 @@ def save(link: Link, path: Path, transport: Transport) -> NoAnswer | None:
 
 def _saved_once(link: Link, path: Path, transport: Transport) -> NoAnswer | None:
     from warpfront.system.whole_heads import read_count  # noqa: PLC0415 - see `Site.transport`
-    from warpfront.wheels.transport import (  # noqa: PLC0415 - see `Site.transport`
-        RequestException,
-        no_answer,
-        received,
-    )
+    from warpfront.wheels.transport import RequestException, no_answer, received  # noqa: PLC0415 - see `Site.transport`
 
     answer = transport.open(link.url)
     if isinstance(answer, NoAnswer):
@@ -689,9 +679,7 @@ def _verify(wheel: LockedWheel, part: FileIO, source: str) -> None:
 
 
 def _linked(link: Link, wheel: LockedWheel, target: Path) -> bool:
-    """Make `target` a hard link to a local file with the right bytes; return false if
-    it cannot be.
-    """
+    """Make `target` a hard link to a local file with the right bytes; return false if it cannot be."""
     source = local_path(link.url)
     if source is None:
         return False
