@@ -30,8 +30,7 @@ class ReportRow:
     or `-`. `check_options` is empty for all checks by our own bounds, else `quick`, a profile, or
     both, and how many sessions an interrupted verification of the same image had proven. Sizes are
     bytes; `-` never means a pass. `published` are the tags of this image and their bytes, "" for
-    none. `kind` is that of a failure, `repeat` the line that repeats it; both are empty without
-    one.
+    none. Of a failure, `kind` is its kind and `repeat` the line that repeats it; else both are "".
     """
 
     cell_id: str

@@ -129,9 +129,7 @@ def _said(body: bytes) -> str:
 
 
 def causes_of(error: BaseException) -> Iterator[BaseException]:
-    """Yield the error and all its causes, the nearest first, in whichever attribute urllib3
-    stores them.
-    """
+    """Yield the error and its causes, nearest first, in whichever attribute urllib3 has them."""
     visited: set[int] = set()
     waiting: list[object] = [error]
     while waiting:
