@@ -96,7 +96,9 @@ def build_cells(
 
 
 def _reused(item: Prepared, image: StoredImage, store: Store, engine: Engine) -> BuiltImage:
-    """Return an existing image under the cell's own reference, which may have moved on in between."""
+    """Return an existing image under the cell's own reference, which may have moved
+    on in between.
+    """
     if item.cell.local_reference not in image.references:
         engine.tag(image.id, item.cell.local_reference)
     before = _built_before(item.cell, image, store)

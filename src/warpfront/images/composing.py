@@ -113,7 +113,9 @@ class Composer:
         return digest
 
     def _environment(self, item: Prepared, stages: Stages) -> str:
-        """Return the manifest of the stage below the wheels, built once for all that begin with it."""
+        """Return the manifest of the stage below the wheels, built once for all that
+        begin with it.
+        """
         assets = {name: file.identity for name, file in item.rendered.assets.items()}
         base = [item.base.identity, item.base.recipe, item.cell.machine]
         key = digest_of([stages.before, base, uv_version(), assets])

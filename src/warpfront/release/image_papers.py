@@ -49,7 +49,9 @@ class DocumentInputs:
 
 
 def bill_for(document_inputs: DocumentInputs) -> Bill:
-    """Return the bill of an image. Raises `BlockedError` where no verification lists its content."""
+    """Return the bill of an image. Raises `BlockedError` where no verification
+    lists its content.
+    """
     return bill_of(
         document_inputs.cell,
         document_inputs.lock,

@@ -24,7 +24,9 @@ NOT_PUBLIC = (CANDIDATE_PREFIX, "sha256-")
 
 
 def is_candidate(reference: str) -> bool:
-    """Return whether an image has a candidate's name, under which it is pushed before it is proven."""
+    """Return whether an image has a candidate's name, under which it is pushed before
+    it is proven.
+    """
     return reference.rpartition("/")[2].partition(":")[2].startswith(CANDIDATE_PREFIX)
 
 

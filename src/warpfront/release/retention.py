@@ -41,7 +41,9 @@ def not_needed(
 
 
 def newest_first(stocks: Iterable[Stock], *, created: str) -> tuple[Stock, ...]:
-    """Return the images in the order in which they got their last names; of the same time, by name."""
+    """Return the images in the order in which they got their last names; of the same
+    time, by name.
+    """
     ordered = sorted(stocks, key=lambda stock: (stock.repository, stock.tags))
     oldest = datetime.min.replace(tzinfo=UTC)
     return tuple(

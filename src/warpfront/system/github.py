@@ -1,4 +1,6 @@
-"""GitHub's data for a job, and a job's outputs for GitHub: the one reader of its environment. Edge."""
+"""GitHub's data for a job, and a job's outputs for GitHub: the one reader of
+its environment. Edge.
+"""
 
 from __future__ import annotations
 

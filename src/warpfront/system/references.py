@@ -78,7 +78,9 @@ def wrong_repository(text: str) -> str:
 
 
 def fallback_tag(digest: str) -> str:
-    """Return the tag that lists a digest's attached documents in a registry without referrers API."""
+    """Return the tag that lists a digest's attached documents in a registry
+    without referrers API.
+    """
     return digest.replace(":", "-", 1)
 
 

@@ -198,7 +198,9 @@ def _nox_results(report: object) -> dict[str, str]:
 
 
 def verification_document(verification: Verification) -> dict[str, object]:
-    """Return the verification as JSON values, with its outcome for programs that read nothing else."""
+    """Return the verification as JSON values, with its outcome for programs that
+    read nothing else.
+    """
     return {
         "schema": VERIFICATION_SCHEMA,
         "outcome": outcome_of(verification).value,

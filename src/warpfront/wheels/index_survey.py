@@ -187,7 +187,9 @@ def _release(
     indexed_release: IndexedRelease | None,
     transport: Transport,
 ) -> IndexedRelease:
-    """Return a release. Its METADATA is read only if `indexed_release` has none of the same form."""
+    """Return a release. Its METADATA is read only if `indexed_release` has none of
+    the same form.
+    """
     plain = _without_metadata(files, newest)
     if (
         indexed_release is not None

@@ -101,7 +101,9 @@ def _here(source: Source) -> str:
 def _included(
     text: str, within: tuple[str, ...], *, inside: Callable[[str], bool], where: str
 ) -> str:
-    """Return the path, below the project, of a file that the last of `within` includes as `text`."""
+    """Return the path, below the project, of a file that the last of `within`
+    includes as `text`.
+    """
     below = posixpath.normpath(posixpath.join(posixpath.dirname(within[-1]), text))
     if below.startswith(("..", "/")) or _URL.match(text) or not inside(below):
         raise _outside(where, without_query(text))

@@ -73,7 +73,9 @@ class Site:
         return self.credentials[max(fitting, key=len)] if fitting else None
 
     def transport(self, *, connect_seconds: float = 8.0, stall_seconds: float = 30.0) -> Transport:
-        """Return a session for HTTP. Loads `requests`, which takes longer than planning without it."""
+        """Return a session for HTTP. Loads `requests`, which takes longer than
+        planning without it.
+        """
         from warpfront.wheels.transport import Transport  # noqa: PLC0415 - see above
 
         return Transport(self, connect_seconds=connect_seconds, stall_seconds=stall_seconds)

@@ -150,7 +150,9 @@ def _planned_image(
 
 
 def only_cell(cells: tuple[Cell, ...], selection: Selection) -> Cell:
-    """Return the selected cell. Raise `NothingSelectedError` where the options name several images."""
+    """Return the selected cell. Raise `NothingSelectedError` where the options
+    name several images.
+    """
     chosen = select(cells, selection)
     if len(chosen) > 1:
         names = ", ".join(cell.id for cell in chosen)
@@ -202,7 +204,9 @@ def try_in(
 
 
 def _asked(repo: Path) -> tuple[DeclaredRequirement, ...]:
-    """Return the requirements of the project's own files; none if it has no file that can be read."""
+    """Return the requirements of the project's own files; none if it has no file that
+    can be read.
+    """
     try:
         return tuple(requirement for file in read_files(repo, ()) for requirement in file.asked)
     except InputError:
@@ -359,7 +363,9 @@ class _Trying:
         return self._newer(answer, provided.name)
 
     def _newer(self, answer: MissAnswer, name: str) -> MissAnswer:
-        """Return the version in an index of a package that the image lacks, which keeps its torch."""
+        """Return the version in an index of a package that the image lacks, which
+        keeps its torch.
+        """
         try:
             lock = self._lock_of([*self.found, answer])
         except (LockError, WheelError, BlockedError) as error:

@@ -222,7 +222,9 @@ def _of_index(url: str, stack: CellStack) -> Breach | None:
 
 
 def torch_index(url: str) -> str | None:
-    """Return the name of an index that serves torch (`cu128`, `rocm6.4`); None for any other index."""
+    """Return the name of an index that serves torch (`cu128`, `rocm6.4`); None for
+    any other index.
+    """
     parts = urlsplit(url)
     host = (parts.hostname or "").lower()
     if host not in {*TORCH_HOSTS, _NIGHTLIES}:

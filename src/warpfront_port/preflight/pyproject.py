@@ -96,7 +96,9 @@ class _PyprojectReader:
         )
 
     def _without_itself(self, name: str) -> tuple[DeclaredRequirement, ...]:
-        """Return the lines except those by which an extra of the project includes its other extras."""
+        """Return the lines except those by which an extra of the project includes
+        its other extras.
+        """
         remaining = []
         for declared in self._asked:
             requirement = None if declared.kind is Kind.INDEX else Requirement(declared.text)

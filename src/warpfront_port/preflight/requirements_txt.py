@@ -63,7 +63,9 @@ def read_requirements(text: str, *, path: str, kind: Kind = Kind.REQUIREMENT) ->
 
 
 def _read_option(line: RequirementLine, *, path: str) -> DeclaredRequirement | Include | str:
-    """Read an option's line; "" for options that name nothing to install (`--pre`, `--no-binary`)."""
+    """Read an option's line; "" for options that name nothing to
+    install (`--pre`, `--no-binary`).
+    """
     name, value = line.option
     if not name:
         raise InputError(f"{path}:{line.start}: not a requirement and not an option")

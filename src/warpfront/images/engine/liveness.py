@@ -42,7 +42,9 @@ class ProcessIdentity:
 
 
 def identity(pid: int) -> ProcessIdentity | None:
-    """Return the living process `pid` of this machine; None if there is none, or only its zombie."""
+    """Return the living process `pid` of this machine; None if there is none, or
+    only its zombie.
+    """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
         namespace = str(Path("/proc/self/ns/pid").readlink())

@@ -60,5 +60,7 @@ class Attempts:
         return True
 
     def got_on(self) -> None:
-        """Record progress: the next failure is a first one. The time already waited still counts."""
+        """Record progress: the next failure is a first one. The time already
+        waited still counts.
+        """
         self._failed = 0

@@ -68,7 +68,9 @@ class Bill:
 
     @property
     def purl(self) -> str:
-        """Return the purl of the image without its digest: a document about it is attached to that."""
+        """Return the purl of the image without its digest: a document about it is
+        attached to that.
+        """
         return _purl("oci", "", self.name.rpartition("/")[2], self.tag, {})
 
 

@@ -97,7 +97,9 @@ class WheelChoice:
         return self._locked(package, link, plain=best.filename)
 
     def _locked(self, package: Package, link: Link, *, plain: str) -> LockedWheel:
-        """Return the lock's entry for a file of an index, whose name without a variant is `plain`."""
+        """Return the lock's entry for a file of an index, whose name without a
+        variant is `plain`.
+        """
         sha256, size = link.sha256, link.size_bytes
         if not sha256:
             file, sha256 = self.kept(package.name, dataclasses.replace(link, filename=plain))

@@ -122,7 +122,9 @@ class Resolver(Protocol):
         """Return the resolved distributions with their metadata, except the names in `without`."""
 
     def absences(self, contradiction: Contradiction) -> Absences:
-        """Return the names of a contradiction that no source has, or only one that another hides."""
+        """Return the names of a contradiction that no source has, or only one
+        that another hides.
+        """
 
     def wheels(self, resolution: Resolution) -> tuple[LockedWheel, ...]:
         """Return one wheel per distribution, the best for the base's Python and C library."""

@@ -159,7 +159,9 @@ class UvResolver:
             return tuple(pool.map(self._choice(transport).distribution, packages))
 
     def absences(self, contradiction: Contradiction) -> Absences:
-        """Return the names of a contradiction that no source has, or only one that another hides."""
+        """Return the names of a contradiction that no source has, or only one
+        that another hides.
+        """
         inputs = self._inputs
         tags = supported_tags(inputs.python, inputs.machine, inputs.glibc)
         return explain_absences(contradiction.explanation, inputs, self._site, self._reach, tags)

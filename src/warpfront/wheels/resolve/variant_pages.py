@@ -163,7 +163,9 @@ class VariantPages:
         files: Iterable[Link],
         transport: Transport,
     ) -> TakenVariant | None:
-        """Return the best by build number, then by label, then by platform, as PEP 825 orders them."""
+        """Return the best by build number, then by label, then by platform, as PEP
+        825 orders them.
+        """
         rule = self._inputs.variants
         assert rule is not None
         try:
@@ -195,7 +197,9 @@ class VariantPages:
     def _with_requires(
         self, name: str, taken_variant: TakenVariant, transport: Transport
     ) -> TakenVariant:
-        """Return the page with the demands of the wheel itself, if it confirms the table's variant."""
+        """Return the page with the demands of the wheel itself, if it confirms
+        the table's variant.
+        """
         where, label = taken_variant.link.filename, taken_variant.variant.label
         members = self._members(name, taken_variant, transport)
         metadata, document = members.get("METADATA"), members.get("variant.json")

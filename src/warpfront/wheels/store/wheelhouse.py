@@ -679,7 +679,9 @@ def _verify(wheel: LockedWheel, part: FileIO, source: str) -> None:
 
 
 def _linked(link: Link, wheel: LockedWheel, target: Path) -> bool:
-    """Make `target` a hard link to a local file with the right bytes; return false if it cannot be."""
+    """Make `target` a hard link to a local file with the right bytes; return false if
+    it cannot be.
+    """
     source = local_path(link.url)
     if source is None:
         return False
