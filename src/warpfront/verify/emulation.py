@@ -61,15 +61,8 @@ class Emulator:
         return dataclasses.replace(
             request,
             command=(
-                f"{_ROOT}/bin/{self.launcher}",
-                *_LAUNCHERS[self.launcher],
-                "--config",
-                _CONFIG,
-                "--",
-                "python3",
-                _CANARY,
-                canary,
-                *request.command,
+                *(f"{_ROOT}/bin/{self.launcher}", *_LAUNCHERS[self.launcher]),
+                *("--config", _CONFIG, "--", "python3", _CANARY, canary, *request.command),
             ),
             binds=(
                 *request.binds,

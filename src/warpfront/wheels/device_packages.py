@@ -7,14 +7,14 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
-from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
-from packaging.version import Version
+from packaging.utils import canonicalize_name
 from rocm_bootstrap.package_metadata import group_package_targets
 from rocm_bootstrap.targets import ALL_TARGETS
 
 from warpfront.errors import LockError
 from warpfront.wheels.lock.values import LockInputs
 from warpfront.wheels.sources import NoAnswer, Site, links
+from warpfront.wheels.wheel_names import read_wheel_name
 
 if TYPE_CHECKING:
     from warpfront.wheels.transport import Transport
@@ -61,16 +61,9 @@ def _size(inputs: LockInputs, name: str, transport: Transport) -> int:
     offered = links(inputs.index.url, name, transport, flat=False)
     if isinstance(offered, NoAnswer):
         return 0
-    wheels = {version: link for link in offered if (version := _version(link.filename))}
+    wheels = {file.version: link for link in offered if (file := read_wheel_name(link.filename))}
     if not wheels:
         return 0
     newest = wheels[max(wheels)]
     size = newest.size_bytes or transport.size_bytes(newest.url)
     return 0 if isinstance(size, NoAnswer) else size
-
-
-def _version(filename: str) -> Version | None:
-    try:
-        return parse_wheel_filename(filename)[1]
-    except InvalidWheelFilename:
-        return None

@@ -20,13 +20,9 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.tags import Tag
 from packaging.utils import (
-    InvalidSdistFilename,
-    InvalidWheelFilename,
     canonicalize_name,
-    parse_sdist_filename,
-    parse_wheel_filename,
 )
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from warpfront.errors import without_secrets
 from warpfront.matrix.index_contents import IndexedRelease, Releases
@@ -34,6 +30,7 @@ from warpfront.wheels.core_metadata import WheelMetadata, parse_metadata
 from warpfront.wheels.metadata import read_small_members
 from warpfront.wheels.sources import ABSENT, Link, NoAnswer, Site, links
 from warpfront.wheels.transport import Transport
+from warpfront.wheels.wheel_names import read_file_name
 
 _PAGE_SECONDS: Final = 60.0
 _CPYTHON = re.compile(r"cp3(\d{1,2})\Z")
@@ -129,25 +126,15 @@ def _files(
     if isinstance(offered, NoAnswer):
         is_absent = offered.status in ABSENT and not is_needed
         return () if is_absent else offered
-    parsed = [_parsed(link) for link in offered]
-    files = tuple(file for of, file in filter(None, parsed) if of == name)
-    other_names = sorted({of for of, _ in filter(None, parsed) if of != name})
+    parsed = [(link, read_file_name(link.filename)) for link in offered]
+    named = [(link, file) for link, file in parsed if file is not None]
+    files = tuple(_File(link, of.version, of.tags) for link, of in named if of.name == name)
+    other_names = sorted({of.name for _, of in named if of.name != name})
     if other_names:
         raise _UnusableIndexError(f"its page for {name} lists {other_names[0]}")
     if not files and is_needed:
         raise _UnusableIndexError(f"its page for {name} lists no file of {name} (an error page?)")
     return tuple(file for file in files if file.is_for_linux)
-
-
-def _parsed(link: Link) -> tuple[str, _File] | None:
-    try:
-        if link.filename.endswith(".whl"):
-            name, version, _, tags = parse_wheel_filename(link.filename)
-            return name, _File(link, version, tags)
-        name, version = parse_sdist_filename(link.filename)
-        return name, _File(link, version, frozenset())
-    except (InvalidWheelFilename, InvalidSdistFilename, InvalidVersion):
-        return None  # older than the rules for names
 
 
 def _releases(

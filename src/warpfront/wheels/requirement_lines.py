@@ -10,7 +10,9 @@ from dataclasses import dataclass
 
 from packaging.markers import Marker, UndefinedComparison
 from packaging.requirements import InvalidRequirement, Requirement
-from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.utils import canonicalize_name
+
+from warpfront.wheels.wheel_names import read_wheel_name
 
 INCLUDES = frozenset({"-r", "--requirement"})
 CONSTRAINTS = frozenset({"-c", "--constraint"})
@@ -103,7 +105,5 @@ def wheel_name(path: str) -> str:
     """Return the distribution of a wheel, by the file name at the end of a path or URL;
     "" for others.
     """
-    try:
-        return str(parse_wheel_filename(path.rpartition("/")[2].replace("%2B", "+"))[0])
-    except InvalidWheelFilename:
-        return ""
+    wheel = read_wheel_name(path.rpartition("/")[2].replace("%2B", "+"))
+    return wheel.name if wheel else ""

@@ -369,13 +369,8 @@ class _Compiling:
         return RunRequest(
             image=self.place.image_id,
             command=(
-                "python3",
-                "-m",
-                "warpfront_checks.compiling",
-                "--job",
-                _JOB,
-                "--results",
-                _RESULTS,
+                *("python3", "-m", "warpfront_checks.compiling"),
+                *("--job", _JOB, "--results", _RESULTS),
             ),
             binds=(
                 Bind(source=Path(warpfront_checks.__file__).parent, target=_PACKAGE),

@@ -11,7 +11,6 @@ import dataclasses
 import json
 import os
 import re
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -51,11 +50,12 @@ from warpfront.wheels.resolve.candidates import OlderRelease, release_with_modul
 from warpfront.wheels.resolve.choice import wheel_of
 from warpfront.wheels.resolve.demands import Stack, VersionDemand, needs_of, stack_of
 from warpfront.wheels.resolve.missing_wheel_errors import refusal, requirers_without_wheels, way_out
+from warpfront.wheels.resolve.resolver import uv_platform
 from warpfront.wheels.resolve.variant_pages import write_stand_in
 from warpfront.wheels.site import AskSite, site_when_needed
 from warpfront.wheels.sources import Site
 from warpfront.wheels.store.wheelhouse import Wheelhouse, save
-from warpfront.wheels.uv_program import uv_binary
+from warpfront.wheels.uv_program import uv_binary, wheels_for
 from warpfront_port.commands.following_packages import fitting_text
 from warpfront_port.commands.project_files import read_files
 from warpfront_port.preflight.asked import DeclaredRequirement
@@ -281,20 +281,10 @@ class _Trying:
         ]
         path = ("--env", f"PYTHONPATH={':'.join(dict.fromkeys(places))}") if places else ()
         return (
-            "docker",
-            "run",
-            "--rm",
-            "--user",
-            f"{os.getuid()}:{os.getgid()}",
+            *("docker", "run", "--rm", "--user", f"{os.getuid()}:{os.getgid()}"),
             # As in the trial: with Docker's 64 MB, worker processes of a DataLoader die.
-            "--shm-size",
-            "1g",
-            *path,
-            *device_flags(self.access),
-            "--volume",
-            f"{self.asking.repo.resolve()}:{_REPO}",
-            "--workdir",
-            _REPO,
+            *("--shm-size", "1g", *path, *device_flags(self.access)),
+            *("--volume", f"{self.asking.repo.resolve()}:{_REPO}", "--workdir", _REPO),
             self.cell.local_reference,
             *self.asking.argv,
         )
@@ -561,22 +551,9 @@ class _Trying:
     def _installation(self, wheels: list[LockedWheel]) -> Command:
         return Command(
             argv=(
-                str(uv_binary()),
-                "pip",
-                "install",
-                "--no-config",
-                "--offline",
-                "--no-index",
-                "--no-deps",
-                "--no-cache",
-                "--target",
-                str(self.layer),
-                "--python",
-                sys.executable,
-                "--python-version",
-                self.cell.python,
-                "--python-platform",
-                f"{self.cell.machine}-manylinux_2_{_minor(self.cell)}",
+                *(str(uv_binary()), "pip", "install", "--target", str(self.layer)),
+                *("--no-config", "--offline", "--no-index", "--no-deps", "--no-cache"),
+                *wheels_for(self.cell.python, uv_platform(lock_inputs(self.cell, None, None))),
                 *(str(self.wheelhouse.present(wheel)) for wheel in wheels),
             ),
             unset=("VIRTUAL_ENV",),
@@ -618,12 +595,6 @@ def device_flags(access: DeviceAccess) -> Iterator[str]:
     yield from (word for group in access.groups for word in ("--group-add", str(group)))
     for name, value in sorted(access.environment.items()):
         yield from ("--env", f"{name}={value}")
-
-
-def _minor(cell: Cell) -> str:
-    """Return the newest manylinux level of uv's that the base's C library can load."""
-    minor = int(cell.base.glibc.partition(".")[2])
-    return str(max(level for level in (17, 28, 31, 34, 35, 36, 38, 39, 40) if level <= minor))
 
 
 def _own_place(repo: Path, miss: Miss) -> str:

@@ -9,12 +9,13 @@ from urllib.parse import unquote, urlsplit
 from packaging.markers import UndefinedEnvironmentName
 from packaging.requirements import Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from warpfront.wheels.requirement_lines import marker_holds
 from warpfront.wheels.resolve.demands import marker_environment
 from warpfront.wheels.resolve.variants import split_label
+from warpfront.wheels.wheel_names import read_wheel_name
 from warpfront_port.preflight import rule_texts
 from warpfront_port.preflight.asked import DeclaredRequirement, Kind
 from warpfront_port.preflight.breaches import Breach
@@ -191,10 +192,8 @@ def _build_in(url: str) -> tuple[str, str]:
     for anything else.
     """
     plain, label = split_label(unquote(urlsplit(url).path.rpartition("/")[2]))
-    try:
-        return str(parse_wheel_filename(plain)[1]), label
-    except InvalidWheelFilename:
-        return "", ""
+    wheel = read_wheel_name(plain)
+    return (str(wheel.version), label) if wheel else ("", "")
 
 
 def _build(version: str, label: str) -> str:

@@ -9,7 +9,6 @@ installed from (https://packaging.python.org/specifications/pylock-toml/).
 from __future__ import annotations
 
 import dataclasses
-import functools
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
@@ -51,6 +50,7 @@ from warpfront.wheels.resolve.variants import (
     variant_document,
     variants_of,
 )
+from warpfront.wheels.wheel_names import read_wheel_name
 
 SCHEMA = 1
 UNBUILT = "unbuilt"
@@ -477,7 +477,8 @@ _TAIL = re.compile(
 
 def _written_wheel(match: re.Match[str]) -> LockedWheel | None:
     """Return the wheel of a table; None if its file name has another name or version."""
-    if _said_by_filename(match["filename"]) != (match["name"], match["version"]):
+    name = None if "/" in match["filename"] else read_wheel_name(match["filename"])
+    if name is None or (name.name, str(name.version)) != (match["name"], match["version"]):
         return None
     return LockedWheel(
         name=match["name"],
@@ -487,18 +488,6 @@ def _written_wheel(match: re.Match[str]) -> LockedWheel | None:
         size_bytes=int(match["size"]),
         index=match["index"],
     )
-
-
-@functools.cache
-def _said_by_filename(filename: str) -> tuple[str, str] | None:
-    """Name and version, in their normal form. The same wheels are in many locks."""
-    if "/" in filename:
-        return None
-    try:
-        name, version, _, _ = parse_wheel_filename(filename)
-    except InvalidWheelFilename:
-        return None
-    return name, str(version)
 
 
 def _refuse_name(path: str) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.tags import Tag
-from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from warpfront.errors import without_secrets
@@ -29,6 +29,7 @@ from warpfront.wheels.sources import (
     local_path,
     probe,
 )
+from warpfront.wheels.wheel_names import read_wheel_name
 
 _ROW = "name another `torch:` or `index:` for the row in matrix.yaml"
 _NAME = r"([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)"
@@ -187,12 +188,9 @@ def _versions(
         if not link.filename.endswith(".whl"):
             readable = readable or canonicalize_name(link.filename.rpartition("-")[0]) == name
             continue
-        try:
-            of, version, _, tags = parse_wheel_filename(link.filename)
-        except InvalidWheelFilename:
-            continue
-        if of == name:
+        wheel = read_wheel_name(link.filename)
+        if wheel and wheel.name == name:
             readable = True
-            if not usable.isdisjoint(tags):
-                versions.add(version)
+            if not usable.isdisjoint(wheel.tags):
+                versions.add(wheel.version)
     return tuple(versions) if readable else None

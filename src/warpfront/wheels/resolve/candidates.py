@@ -9,17 +9,14 @@ from typing import TYPE_CHECKING
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import (
-    InvalidSdistFilename,
-    InvalidWheelFilename,
     canonicalize_name,
-    parse_sdist_filename,
-    parse_wheel_filename,
 )
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from warpfront.errors import without_secrets
 from warpfront.wheels.metadata import read_file_names
 from warpfront.wheels.sources import Link, NoAnswer, Site, links, local_path
+from warpfront.wheels.wheel_names import read_file_name
 
 if TYPE_CHECKING:
     from warpfront.wheels.transport import Transport
@@ -132,12 +129,6 @@ def _files(
     offered = links(source, name, transport, flat=flat)
     normalized = canonicalize_name(name)
     for link in () if isinstance(offered, NoAnswer) else offered:
-        try:
-            if link.filename.endswith(".whl"):
-                identity, version = parse_wheel_filename(link.filename)[:2]
-            else:
-                identity, version = parse_sdist_filename(link.filename)
-        except (InvalidWheelFilename, InvalidSdistFilename, InvalidVersion):
-            continue
-        if identity == normalized:
-            yield version, link
+        file = read_file_name(link.filename)
+        if file is not None and file.name == normalized:
+            yield file.version, link

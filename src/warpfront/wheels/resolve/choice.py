@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from packaging.pylock import Package, PackageSdist, PackageWheel
 from packaging.tags import Tag, compatible_tags, cpython_tags
-from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+from packaging.utils import parse_wheel_filename
 
 from warpfront.errors import BlockedError, LockError, WheelError, without_secrets
 from warpfront.wheels.core_metadata import requires_of
@@ -24,6 +24,7 @@ from warpfront.wheels.resolve.overlay_index import OverlayIndex
 from warpfront.wheels.resolve.resolution import Sdist
 from warpfront.wheels.sources import Link, NoAnswer, local_path
 from warpfront.wheels.store.wheelhouse import Wheelhouse, read_wheel_metadata, save
+from warpfront.wheels.wheel_names import read_wheel_name
 
 if TYPE_CHECKING:
     from warpfront.wheels.transport import Transport
@@ -144,13 +145,9 @@ class WheelChoice:
         ranks = {tag: rank for rank, tag in enumerate(self.tags)}
         fitting = []
         for wheel in package.wheels or ():
-            try:
-                _, _, build, tags = parse_wheel_filename(wheel.filename)
-            except InvalidWheelFilename:
-                continue
-            rank = min((ranks[tag] for tag in tags if tag in ranks), default=None)
-            if rank is not None:
-                fitting.append((-rank, build, wheel.filename, wheel))
+            name = read_wheel_name(wheel.filename)
+            if name and (fit := [ranks[tag] for tag in name.tags if tag in ranks]):
+                fitting.append((-min(fit), name.build, wheel.filename, wheel))
         if not fitting:
             raise LockError(
                 f"{self.inputs.cell_id}: {package.name} {package.version} has no wheel for Python "

@@ -8,7 +8,6 @@ from any source: its hash identifies it.
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +17,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from warpfront.errors import BlockedError, LockError, without_secrets
@@ -30,6 +29,7 @@ from warpfront.wheels.resolve.resolution import Resolution
 from warpfront.wheels.resolve.variant_pages import VariantPages, write_stand_in
 from warpfront.wheels.sources import ABSENT, Link, NoAnswer, Site, links, local_path, page_of
 from warpfront.wheels.store.wheelhouse import sha256_of
+from warpfront.wheels.wheel_names import read_wheel_name
 
 if TYPE_CHECKING:
     from warpfront.wheels.transport import Transport
@@ -69,11 +69,8 @@ class OverlayIndex:
 
     def versions(self, name: str) -> frozenset[Version]:
         """Return the versions of a name whose wheels its index lists."""
-        versions = set()
-        for link in self._files.get(name) or ():
-            with contextlib.suppress(InvalidWheelFilename):
-                versions.add(parse_wheel_filename(link.filename)[1])
-        return frozenset(versions)
+        wheels = (read_wheel_name(link.filename) for link in self._files.get(name) or ())
+        return frozenset(wheel.version for wheel in wheels if wheel)
 
     def holds(self, name: str) -> bool:
         """Return true if its index has the name."""

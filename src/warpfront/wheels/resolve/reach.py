@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
-from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.utils import canonicalize_name
 
 from warpfront.errors import without_secrets
 from warpfront.matrix.cell import Pin, WheelIndex
 from warpfront.system.progress import Line
 from warpfront.wheels.lock.values import LockInputs
-from warpfront.wheels.sources import Link, NoAnswer, Site, links, probe
+from warpfront.wheels.sources import NoAnswer, Site, links, probe
+from warpfront.wheels.wheel_names import read_wheel_name
 
 if TYPE_CHECKING:
     from warpfront.wheels.transport import Transport
@@ -86,19 +87,11 @@ def says_no_such(reason: str) -> bool:
 def _site_offers(pin: Pin, site: Site, transport: Transport) -> bool:
     sources = [(source, True) for source in site.find_links]
     sources += [(source, False) for source in site.indexes]
-    return any(
-        _has_version(links(source, pin.name, transport, flat=flat), pin) for source, flat in sources
-    )
-
-
-def _has_version(offered: tuple[Link, ...] | NoAnswer, pin: Pin) -> bool:
-    if isinstance(offered, NoAnswer):
-        return False
-    for link in offered:
-        try:
-            name, version, _, _ = parse_wheel_filename(link.filename)
-        except InvalidWheelFilename:
-            continue
-        if name == canonicalize_name(pin.name) and str(version) == pin.version:
-            return True
+    name = canonicalize_name(pin.name)
+    for source, flat in sources:
+        offered = links(source, pin.name, transport, flat=flat)
+        for link in () if isinstance(offered, NoAnswer) else offered:
+            wheel = read_wheel_name(link.filename)
+            if wheel and (wheel.name, str(wheel.version)) == (name, pin.version):
+                return True
     return False

@@ -99,38 +99,27 @@ class Resolver(Protocol):
     reach and no other has them.
     """
 
-    def give(self, wheel: LockedWheel, extras: tuple[str, ...] = ()) -> str:
-        """Take this wheel wherever its name is demanded; the requirement that asks for it."""
+    def give(self, wheel: LockedWheel, extras: tuple[str, ...] = ()) -> str: ...
 
-    def given_for(self, requirement: str) -> str:
-        """Return the requirement, asking for the wheel that was given under its name if one was."""
+    def given_for(self, requirement: str) -> str: ...
 
-    def sdist(self, resolution: Resolution, name: str) -> Sdist:
-        """Return the source archive of a distribution, verified, in the wheelhouse."""
+    def sdist(self, resolution: Resolution, name: str) -> Sdist: ...
 
-    def wheel_at(self, source: Source) -> LockedWheel:
-        """Return the wheel at a source's address, verified, in the wheelhouse."""
+    def wheel_at(self, source: Source) -> LockedWheel: ...
 
     def resolution(
         self, requirements: tuple[str, ...], terms: Terms = NO_TERMS
-    ) -> Resolution | Contradiction:
-        """Return the distributions that meet `requirements` on `terms`."""
+    ) -> Resolution | Contradiction: ...
 
     def distributions(
         self, resolution: Resolution, *, without: Collection[str] = ()
-    ) -> tuple[Distribution, ...]:
-        """Return the resolved distributions with their metadata, except the names in `without`."""
+    ) -> tuple[Distribution, ...]: ...
 
-    def absences(self, contradiction: Contradiction) -> Absences:
-        """Return the names of a contradiction that no source has, or only one
-        that another hides.
-        """
+    def absences(self, contradiction: Contradiction) -> Absences: ...
 
-    def wheels(self, resolution: Resolution) -> tuple[LockedWheel, ...]:
-        """Return one wheel per distribution, the best for the base's Python and C library."""
+    def wheels(self, resolution: Resolution) -> tuple[LockedWheel, ...]: ...
 
-    def wheel(self, resolution: Resolution, name: str) -> LockedWheel:
-        """Return the wheel of one distribution."""
+    def wheel(self, resolution: Resolution, name: str) -> LockedWheel: ...
 
 
 class WheelMaker(Protocol):

@@ -291,7 +291,7 @@ class UvResolver:
             arguments = (
                 *("pip", "compile", "pyproject.toml", "--quiet"),
                 *("--format", "pylock.toml", "--output-file", "pylock.toml"),
-                *wheels_for(inputs.python, _platform(inputs)),
+                *wheels_for(inputs.python, uv_platform(inputs)),
                 *(word for name in terms.unread for word in ("--no-binary", name)),
                 *option_file(folder, "overrides", tuple(map(self.given_for, terms.overrides))),
                 *option_file(folder, "excludes", terms.excludes),
@@ -344,7 +344,7 @@ def rehearsed(
         (folder / "requirements.in").write_text("\n".join(requirements), "utf-8")
         arguments = (
             *("pip", "install", "--dry-run", "--target", "environment"),
-            *wheels_for(inputs.python, _platform(inputs)),
+            *wheels_for(inputs.python, uv_platform(inputs)),
             *("--cache-dir", str(cache), "--requirements", "requirements.in"),
             *option_file(folder, "excludes", terms.excludes),
             *option_file(folder, "constraints", terms.constraints),
@@ -371,7 +371,7 @@ def _project(inputs: LockInputs, requirements: tuple[str, ...]) -> str:
     return dump_toml(document)
 
 
-def _platform(inputs: LockInputs) -> str:
+def uv_platform(inputs: LockInputs) -> str:
     """uv's name for the newest manylinux level that the base's C library can load."""
     minor = int(inputs.glibc.split(".")[1])
     level = next(

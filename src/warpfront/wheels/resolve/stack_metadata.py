@@ -8,7 +8,6 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 
 from warpfront.errors import WheelError
@@ -16,6 +15,7 @@ from warpfront.wheels.lock.values import Distribution, LockedWheel
 from warpfront.wheels.metadata import read_remote_requires
 from warpfront.wheels.sources import Link, NoAnswer, Site, links, local_path, probe
 from warpfront.wheels.store.wheelhouse import Wheelhouse, read_wheel_metadata
+from warpfront.wheels.wheel_names import read_wheel_name
 
 if TYPE_CHECKING:
     from warpfront.wheels.transport import Transport
@@ -90,7 +90,8 @@ class StackFiles:
         release = Version(version)
         for candidate in dict.fromkeys((version, release.public, release.base_version)):
             for link in offered:
-                if _version_of(link) == candidate:
+                wheel = read_wheel_name(link.filename)
+                if wheel and str(wheel.version) == candidate:
                     yield candidate, self._of_link(link, transport)
 
     def _links(self, name: str, index_url: str, transport: Transport) -> Iterator[Link]:
@@ -105,7 +106,9 @@ class StackFiles:
                 answer = links(source, name, transport, flat=flat)
                 wheels = () if isinstance(answer, NoAnswer) else answer
                 self.pages[source, name] = tuple(
-                    wheel for wheel in wheels if _name_of(wheel) == name
+                    link
+                    for link in wheels
+                    if (wheel := read_wheel_name(link.filename)) and wheel.name == name
                 )
             yield from self.pages[source, name]
 
@@ -139,15 +142,3 @@ def _read(wheel: Path | None) -> tuple[str, ...] | None:
         return read_wheel_metadata(wheel).requires if wheel is not None else None
     except WheelError:
         return None
-
-
-def _name_of(link: Link) -> str:
-    """Return the distribution of a wheel; "" for other files."""
-    try:
-        return canonicalize_name(parse_wheel_filename(link.filename)[0])
-    except InvalidWheelFilename:
-        return ""
-
-
-def _version_of(link: Link) -> str:
-    return str(parse_wheel_filename(link.filename)[1])

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, cast
 
 from packaging.requirements import Requirement
 from packaging.tags import Tag
-from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.utils import canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
 from warpfront.errors import BlockedError, LockError, StoreError, WheelError, without_secrets
@@ -40,6 +40,7 @@ from warpfront.wheels.resolve.variants import (
 )
 from warpfront.wheels.sources import Link, NoAnswer, local_path
 from warpfront.wheels.store.wheelhouse import Wheelhouse, save
+from warpfront.wheels.wheel_names import read_wheel_name
 
 if TYPE_CHECKING:
     from warpfront.wheels.transport import Transport
@@ -105,7 +106,9 @@ class VariantPages:
             if best is None:
                 continue
             self._taken[name, version] = best
-            listed = [file for file in listed if _version_of(file.filename) != version]
+            # An archive of sources stays: what needs building is another's question.
+            names = ((file, read_wheel_name(file.filename)) for file in listed)
+            listed = [file for file, wheel in names if not wheel or wheel.version != version]
             attributes = tuple(pair for pair in best.link.attributes if "metadata" not in pair[0])
             listed.append(Link(url=best.link.url, filename=best.plain, attributes=attributes))
         return tuple(listed)
@@ -268,15 +271,6 @@ def _by_build(links: Iterable[Link]) -> Iterator[list[Link]]:
         groups.setdefault(build, []).append(link)
     for build in sorted(groups, reverse=True):
         yield groups[build]
-
-
-def _version_of(filename: str) -> Version | None:
-    if not filename.endswith(".whl"):
-        return None  # an archive of sources: what needs building is another's question
-    try:
-        return parse_wheel_filename(filename)[1]
-    except InvalidWheelFilename:
-        return None
 
 
 def _table_of(

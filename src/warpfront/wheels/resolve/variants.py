@@ -15,10 +15,9 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from packaging.utils import InvalidWheelFilename, parse_wheel_filename
-
 from warpfront.errors import LockError
 from warpfront.matrix.cell import Properties, Variant, VariantRule
+from warpfront.wheels.wheel_names import read_wheel_name
 
 LONGEST_TEXT = 1 << 20
 # "Tools MUST NOT make any compatibility assumptions" below 1.0.0 (PEP 825 @8605833b9), so each
@@ -59,10 +58,10 @@ def split_label(filename: str) -> tuple[str, str]:
     has none. What is no wheel's name either way comes back as it was.
     """
     match = _LABELLED.fullmatch(filename)
-    if match is None or _is_wheel(filename):
+    if match is None or read_wheel_name(filename):
         return filename, ""
     plain = f"{match[1]}.whl"
-    return (plain, match[2]) if _is_wheel(plain) else (filename, "")
+    return (plain, match[2]) if read_wheel_name(plain) else (filename, "")
 
 
 def asks_by_variant(requires: Iterable[str]) -> str:
@@ -218,14 +217,6 @@ def _names_toolkit(label: str, version: str) -> bool:
     return bool(version) and any(
         fnmatchcase(label, f"*[a-z_]{spelling}") for spelling in (version, version.replace(".", ""))
     )
-
-
-def _is_wheel(filename: str) -> bool:
-    try:
-        parse_wheel_filename(filename)
-    except InvalidWheelFilename:
-        return False
-    return True
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
