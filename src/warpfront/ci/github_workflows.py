@@ -124,7 +124,9 @@ def workflows(flow: Flow, actions: Actions, limits: Limits) -> dict[str, str]:
         documents[f"{FOLDER}/{LABELLED}.yml"] = _labelled(flow, actions)
     if _has_own_machines(flow):
         documents[f"{FOLDER}/{QUEUE}"] = _queue(flow, actions)
-    documents[f"{FOLDER}/{COMPAT}"] = _compat(flow, actions)
+    documents[f"{FOLDER}/{COMPAT}"] = _by_clock(
+        "compat", "23 4 * * 1", ("contents", "pull-requests"), flow, actions
+    )
     called: dict[str, list[Job]] = {}
     for job in flow.jobs:
         if job.spread:
@@ -177,13 +179,6 @@ def _queue(flow: Flow, actions: Actions) -> dict[str, Any]:
     so after a day or two.
     """
     return _by_clock("queue", "41 * * * *", ("actions",), flow, actions)
-
-
-def _compat(flow: Flow, actions: Actions) -> dict[str, Any]:
-    """Return the workflow that reads the wheel indexes once a week, and proposes the changes as
-    a pull request.
-    """
-    return _by_clock("compat", "23 4 * * 1", ("contents", "pull-requests"), flow, actions)
 
 
 def _by_clock(

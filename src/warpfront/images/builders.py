@@ -128,7 +128,13 @@ def _with_packages(
     if existing is not None:
         return existing.id
     folder = folders.store.folder / f".{_NAME}" / digest
-    write_text(folder / "context" / DOCKERFILE, _dockerfile(folders.root, ground, apt))
+    image_file = ImageFile(content=_TEMPLATE.encode())
+    sources = {**read_tree(folders.root / IMAGES_FOLDER), f"{_NAME}/Dockerfile.j2": image_file}
+    variables = {"from_reference": ground.reference, "apt": apt}
+    (text,) = render_templates(sources, [RenderRequest(folder=_NAME, variables=variables)])
+    if not isinstance(text, str):
+        raise text
+    write_text(folder / "context" / DOCKERFILE, text)
     try:
         baked = _baked(reference, added, folder, engine=engine, site=site, digest=digest)
     finally:
@@ -172,13 +178,3 @@ def _baked(
         leaves=(_NAME,),
     )
     return bake(request, lambda _: None)[_NAME]
-
-
-def _dockerfile(root: Path, ground: _Ground, apt: tuple[str, ...]) -> str:
-    image_file = ImageFile(content=_TEMPLATE.encode())
-    sources = {**read_tree(root / IMAGES_FOLDER), f"{_NAME}/Dockerfile.j2": image_file}
-    variables = {"from_reference": ground.reference, "apt": apt}
-    (text,) = render_templates(sources, [RenderRequest(folder=_NAME, variables=variables)])
-    if not isinstance(text, str):
-        raise text
-    return text

@@ -339,7 +339,7 @@ class CellVerification:
     def _run(self, engine: Engine, host: HostDevices, watch: Watch) -> Verified:
         if self.options.emulate:
             return self._run_emulated(engine, watch)
-        whole = self._is_quick and self._has_whole()
+        whole = (isinstance(self.effort, CheckOptions) and self.effort.quick) and self._has_whole()
         if not whole:
             self.folders.store.drop(self.cell.id, self.name)
         access, vendor = VENDORS[self.cell.vendor].device_access(host), self.cell.vendor
@@ -405,10 +405,6 @@ class CellVerification:
         part = self._read_results(result, {}, monotonic() - started, (session,))
         proof = log.check(session, emulator, output.text.splitlines()[-3:])
         return dataclasses.replace(part, checks=(proof, *as_leads(part.checks)))
-
-    @property
-    def _is_quick(self) -> bool:
-        return isinstance(self.effort, CheckOptions) and self.effort.quick
 
     def _has_whole(self) -> bool:
         """Return true if all checks were run on this very image, with any result."""

@@ -56,14 +56,10 @@ def _refusals(origin: Origin, project: Project) -> Iterator[str]:
             f"matrix.yaml is {project.branch}"
         )
     if origin.forge == "github" and origin.workflow:
-        yield from _other_workflow(origin, project, by)
-
-
-def _other_workflow(origin: Origin, project: Project, by: str) -> Iterator[str]:
-    owner = urlsplit(project.source).path.strip("/")
-    expected = f"{owner}/{PUBLISH_WORKFLOW}@{origin.ref}"
-    if origin.workflow.lower() != expected.lower():
-        yield f"{by}: the workflow is {origin.workflow}, and only {expected} publishes"
+        owner = urlsplit(project.source).path.strip("/")
+        expected = f"{owner}/{PUBLISH_WORKFLOW}@{origin.ref}"
+        if origin.workflow.lower() != expected.lower():
+            yield f"{by}: the workflow is {origin.workflow}, and only {expected} publishes"
 
 
 def _address(repository: str) -> str:

@@ -24,7 +24,11 @@ def read_invocation(environment: Mapping[str, str]) -> Invocation:
     if environment.get("GITHUB_ACTIONS") == "true":
         return _github(environment)
     if environment.get("GITLAB_CI") == "true":
-        return _gitlab(environment)
+        names = ("CI_PROJECT_URL", "CI_RUNNER_ID", "CI_JOB_URL")
+        project, runner, job = (environment.get(name, "") for name in names)
+        if not (project and runner and job):
+            return Invocation()
+        return Invocation(builder=f"{project}/-/runners/{runner}", invocation=job)
     return Invocation()
 
 
@@ -38,11 +42,3 @@ def _github(environment: Mapping[str, str]) -> Invocation:
         builder=f"{server}/{workflow}",
         invocation=f"{server}/{repository}/actions/runs/{run}/attempts/{attempt}",
     )
-
-
-def _gitlab(environment: Mapping[str, str]) -> Invocation:
-    names = ("CI_PROJECT_URL", "CI_RUNNER_ID", "CI_JOB_URL")
-    project, runner, job = (environment.get(name, "") for name in names)
-    if not (project and runner and job):
-        return Invocation()
-    return Invocation(builder=f"{project}/-/runners/{runner}", invocation=job)

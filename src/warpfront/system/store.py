@@ -260,22 +260,18 @@ def read_tree(folder: Path) -> Mapping[str, ImageFile | RefusedFile]:
 def _read_entry(path: Path, root: Path) -> ImageFile | RefusedFile:
     try:
         if path.is_symlink():
-            return _read_link(path, root)
+            link = str(path.readlink())
+            inner = Path(os.path.realpath(root), path.relative_to(root).parts[0])
+            lands = Path(os.path.realpath(path))
+            if not link.startswith("/") and inner != lands and lands.is_relative_to(inner):
+                return ImageFile(link=link)
+            return RefusedFile(reason=f"a link that leads out of its folder, to {link}")
         content = read_regular(path, _FILE_LIMIT_BYTES)
         return ImageFile(content=content, executable=bool(path.stat().st_mode & 0o100))
     except OSError as error:
         return RefusedFile(reason=str(error.strerror))
     except StoreError as error:
         return RefusedFile(reason=error.message.removeprefix(f"{path}: "))
-
-
-def _read_link(path: Path, root: Path) -> ImageFile | RefusedFile:
-    link = str(path.readlink())
-    inner = Path(os.path.realpath(root), path.relative_to(root).parts[0])
-    lands = Path(os.path.realpath(path))
-    if not link.startswith("/") and inner != lands and lands.is_relative_to(inner):
-        return ImageFile(link=link)
-    return RefusedFile(reason=f"a link that leads out of its folder, to {link}")
 
 
 def _shown(path: Path) -> str:

@@ -90,20 +90,16 @@ def check_project(request: CheckRequest, workspace: Workspace | None, watch: Wat
         lambda scan_result: with_compiler(scan_result, syntax, workspace, watch),
     )
     verdict = verdict_of(scanned, new)
+    answers = {VerdictAnswer.RUNS: Answer.HOLDS, VerdictAnswer.UNDETERMINED: Answer.UNDETERMINED}
+    answer = answers.get(verdict.answer, Answer.FAILS)
+    line = verdict.line.partition(": ")[2]
     parts = (
-        _scan_part(verdict, scanned),
+        CheckPart(name="scan", answer=answer, line=line, text=verdict_text(verdict, scanned)),
         _compile_part(scanned),
         _part("preflight", lambda: _preflight(request, workspace, watch)),
         _part("try", lambda: _try(request, workspace, watch)),
     )
     return ProjectCheck(verdict=verdict, parts=parts)
-
-
-def _scan_part(verdict: Verdict, scanned: Scan) -> CheckPart:
-    answers = {VerdictAnswer.RUNS: Answer.HOLDS, VerdictAnswer.UNDETERMINED: Answer.UNDETERMINED}
-    answer = answers.get(verdict.answer, Answer.FAILS)
-    line = verdict.line.partition(": ")[2]
-    return CheckPart(name="scan", answer=answer, line=line, text=verdict_text(verdict, scanned))
 
 
 def _compile_part(scanned: Scan) -> CheckPart:

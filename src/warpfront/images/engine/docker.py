@@ -92,7 +92,13 @@ def connect(environment: Mapping[str, str]) -> DockerEngine:
     cache, state = embedded.folders(environment)
     engine_place = embedded.EnginePlace(state=state)
     if environment.get("DOCKER_HOST"):
-        return _from_environment(environment, cache)
+        names = ("DOCKER_HOST", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH", "DOCKER_CONFIG")
+        variables = {name: environment[name] for name in names if environment.get(name)}
+        with _names_host(variables["DOCKER_HOST"]):
+            options = kwargs_from_env(environment=variables)
+        return _connected(
+            variables["DOCKER_HOST"], cache=cache, tls=options.get("tls"), build=variables
+        )
     chosen = _from_context(cache)
     if chosen is not None:
         return chosen
@@ -374,6 +380,9 @@ class DockerEngine:
         inside = f"{request.time_limit_seconds + DEAD_MAN_SECONDS:g}"
         with self._translated():
             user, namespace = user_inside(request.user, self._client.info())
+            client = liveness.identity(os.getpid())
+            assert client is not None
+            named = {f"{RUN_LABEL}.{key}": value for key, value in client.as_mapping().items()}
             api.create_container(
                 request.image,
                 ["timeout", "--signal=KILL", inside, *request.command],
@@ -382,7 +391,7 @@ class DockerEngine:
                 user=user or None,
                 working_dir=request.workdir or None,
                 environment={**request.environment, **request.devices.environment},
-                labels=_run_labels(run_id),
+                labels={RUN_LABEL: run_id, **named},
                 host_config=api.create_host_config(
                     **_host_settings(request), userns_mode=namespace or None
                 ),
@@ -554,16 +563,6 @@ def user_inside(user: str, info: Mapping[str, Any]) -> tuple[str, str]:
     return user, ("host" if "userns" in options and user else "")
 
 
-def _from_environment(environment: Mapping[str, str], cache: Path) -> DockerEngine:
-    names = ("DOCKER_HOST", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH", "DOCKER_CONFIG")
-    variables = {name: environment[name] for name in names if environment.get(name)}
-    with _names_host(variables["DOCKER_HOST"]):
-        options = kwargs_from_env(environment=variables)
-    return _connected(
-        variables["DOCKER_HOST"], cache=cache, tls=options.get("tls"), build=variables
-    )
-
-
 def _from_context(cache: Path) -> DockerEngine | None:
     """Return the engine of the chosen docker context; None for the default one."""
     with _names_host("docker context"):
@@ -698,13 +697,6 @@ def _inspected_image(row: Mapping[str, Any]) -> StoredImage:
         created=str(row.get("Created") or ""),
         substance=digest_of([layers, settings]) if layers else "",
     )
-
-
-def _run_labels(run_id: str) -> dict[str, str]:
-    client = liveness.identity(os.getpid())
-    assert client is not None
-    named = {f"{RUN_LABEL}.{key}": value for key, value in client.as_mapping().items()}
-    return {RUN_LABEL: run_id, **named}
 
 
 def _host_settings(request: RunRequest) -> dict[str, Any]:

@@ -21,7 +21,6 @@ from warpfront.errors import RegistryError, StoreError
 from warpfront.release.registry.authorization import Scopes
 from warpfront.release.registry.contract import BlobSource
 from warpfront.release.registry.http import Exchange, Request
-from warpfront.release.registry.patience import Attempts
 from warpfront.system.registry_errors import TransientError, by_status, wrong
 from warpfront.system.whole_heads import read_count
 
@@ -76,7 +75,14 @@ class Upload:
         while True:
             try:
                 if not (failed and self._is_there_now()):
-                    self._go_on(attempts)
+                    if not self._location:
+                        self._begin()
+                    while not self._whole and self._offset < self._source.size_bytes:
+                        self._send_piece()
+                        if self._offset > self._furthest:
+                            self._furthest = self._offset
+                            attempts.got_on()
+                    self._close()
             except TransientError as passing:
                 if not attempts.again(passing.after_seconds, passing.cost):
                     raise passing.error from None
@@ -109,16 +115,6 @@ class Upload:
         self._offset = has
         if answer.headers.get("Location"):
             self._follow(answer)
-
-    def _go_on(self, attempts: Attempts) -> None:
-        if not self._location:
-            self._begin()
-        while not self._whole and self._offset < self._source.size_bytes:
-            self._send_piece()
-            if self._offset > self._furthest:
-                self._furthest = self._offset
-                attempts.got_on()
-        self._close()
 
     def _begin(self) -> None:
         self._offset = 0
@@ -170,7 +166,9 @@ class Upload:
         not sent before.
         """
         count = self._source.size_bytes if self._whole else 0
-        url = _with_digest(self._location, self._source.digest)
+        parts = urlsplit(self._location)
+        joint = "&" if parts.query else ""
+        url = urlunsplit(parts._replace(query=f"{parts.query}{joint}digest={self._source.digest}"))
         answer = self._once(
             "PUT", url, {201, 204, 400, 404, 416}, {}, self._piece(count), last=True
         )
@@ -269,9 +267,3 @@ def _has(answer: requests.Response) -> int | None:
         return None
     last = int(match.group(1))
     return last + 1 if last else 0
-
-
-def _with_digest(location: str, digest: str) -> str:
-    parts = urlsplit(location)
-    joint = "&" if parts.query else ""
-    return urlunsplit(parts._replace(query=f"{parts.query}{joint}digest={digest}"))

@@ -128,7 +128,7 @@ def roots_of(
         tools = cell.compiler.requirements if cell.compiler else ()
         sources = file.sources if file else ()
         named = [
-            _with_extras(name, source.extras)
+            f"{name}[{','.join(source.extras)}]" if source.extras else name
             for source in sources
             if (name := source.name or built.get(str(source), ""))
         ]
@@ -136,7 +136,3 @@ def roots_of(
         roots.update(dict.fromkeys((*map(str, cell.stack), *cell.requirements)))
         roots.update(dict.fromkeys((*tools, *texts, *named)))
     return tuple(roots)
-
-
-def _with_extras(name: str, extras: tuple[str, ...]) -> str:
-    return f"{name}[{','.join(extras)}]" if extras else name

@@ -99,7 +99,11 @@ class VariantPages:
         """
         listed = [file for file in files if file.filename.endswith((".tar.gz", ".zip", ".whl"))]
         listed = [file for file in listed if not split_label(file.filename)[1]]
-        variants = self._by_version(files)
+        variants: dict[Version, list[Link]] = {}
+        for link in files:
+            plain, label = split_label(link.filename)
+            if label and self._rank(plain) is not None:
+                variants.setdefault(parse_wheel_filename(plain)[1], []).append(link)
         for version in self._asked_about(name, variants):
             offered = variants[version]
             best = self._best(name, version, offered, files, transport)
@@ -123,15 +127,6 @@ class VariantPages:
                 self._taken[key] = self._with_requires(name, taken_variant, transport)
                 new = True
         return new
-
-    def _by_version(self, files: Iterable[Link]) -> dict[Version, list[Link]]:
-        """Return the variants that this Python, machine and C library can load, by version."""
-        version: dict[Version, list[Link]] = {}
-        for link in files:
-            plain, label = split_label(link.filename)
-            if label and self._rank(plain) is not None:
-                version.setdefault(parse_wheel_filename(plain)[1], []).append(link)
-        return version
 
     def _asked_about(self, name: str, versions: Iterable[Version]) -> list[Version]:
         """Return the newest of those that the cell's own requirements do not rule out: an index

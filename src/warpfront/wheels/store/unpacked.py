@@ -94,11 +94,19 @@ def _placed(path: Path, measured: Mapping[str, Measured]) -> dict[str, Measured]
         with zipfile.ZipFile(path) as archive:
             members = [member for member in archive.infolist() if not member.is_dir()]
             _refuse_twice(path, members)
-            info = _metadata_folder(path, members)
+            folders = {
+                member.filename.partition("/")[0]
+                for member in members
+                if member.filename.count("/") == 1 and member.filename.endswith(".dist-info/RECORD")
+            }
+            if len(folders) != 1:
+                raise WheelError(f"{path.name}: holds {len(folders)} RECORDs, not one", hint=_HINT)
+            info = folders.pop()
             record = archive.read(f"{info}/RECORD").decode("utf-8")
     except _UNREADABLE as error:
         raise WheelError(f"{path.name}: not a readable wheel: {error}") from error
-    _compare_record(path, info, _recorded(path, record), measured)
+    for problem in _record_problems(info, _recorded(path, record), measured):
+        raise WheelError(f"{path.name}: {problem}", hint=_HINT)
     placed = ((installed_path(name), entry) for name, entry in sorted(measured.items()))
     return {name: entry for name, entry in placed if name and is_sealed(name)}
 
@@ -123,17 +131,6 @@ def _refuse_twice(path: Path, members: list[zipfile.ZipInfo]) -> None:
         raise WheelError(f"{path.name}: holds {name} {times} times", hint=_HINT)
 
 
-def _metadata_folder(path: Path, members: list[zipfile.ZipInfo]) -> str:
-    folders = {
-        member.filename.partition("/")[0]
-        for member in members
-        if member.filename.count("/") == 1 and member.filename.endswith(".dist-info/RECORD")
-    }
-    if len(folders) != 1:
-        raise WheelError(f"{path.name}: holds {len(folders)} RECORDs, not one", hint=_HINT)
-    return folders.pop()
-
-
 def _measured(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Measured:
     digest, size = hashlib.sha256(), 0
     with archive.open(member) as stream:
@@ -150,13 +147,6 @@ def _recorded(path: Path, record: str) -> dict[str, str]:
     except csv.Error as error:
         raise WheelError(f"{path.name}: its RECORD cannot be read: {error}", hint=_HINT) from error
     return {row[0]: row[1] if len(row) > 1 else "" for row in rows}
-
-
-def _compare_record(
-    path: Path, info: str, recorded: Mapping[str, str], measured: Mapping[str, Measured]
-) -> None:
-    for problem in _record_problems(info, recorded, measured):
-        raise WheelError(f"{path.name}: {problem}", hint=_HINT)
 
 
 def _record_problems(
