@@ -1,4 +1,4 @@
-"""Progress as live lines on a terminal, and as plain lines in other streams."""
+"""Progress as live lines on a terminal, and as plain lines in other streams; a command's result."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from time import monotonic
-from typing import TYPE_CHECKING, Self, TextIO
+from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from warpfront.errors import without_secrets
 from warpfront.system.sizes import readable_seconds, readable_size
@@ -67,7 +67,7 @@ class Volume(StrEnum):
 
 
 class Display:
-    """A `pipeline.Watch` on stderr, so that stdout stays free for `--json`.
+    """A `pipeline.Watch` on stderr, and the result of a command for stdout.
 
     rich is loaded for a terminal only, and when something runs there: it takes a tenth of a second,
     of the one that a build with nothing to do takes (docs/performance.md). The live lines end with
@@ -79,8 +79,13 @@ class Display:
         stream: TextIO | None = None,
         clock: Callable[[], float] = monotonic,
         volume: Volume = Volume.NORMAL,
+        *,
+        as_json: bool = False,
     ) -> None:
         self._volume = volume
+        self._as_json = as_json
+        self._value: Any = None
+        self._lines_said: list[str] = []
         self._stream = stream or sys.stderr
         self._clock = clock
         self._start = clock()
@@ -104,7 +109,31 @@ class Display:
             self._transfers.clear()
             self._show()
 
+    def result(self, value: object, text: str | Callable[[], object] = "") -> None:
+        """Take a command's result: `value` for `--json`, else print `text`, or call what prints."""
+        if self._as_json:
+            self._value = value
+        elif callable(text):
+            text()
+        else:
+            print(text, end="")
+
+    @property
+    def has_result(self) -> bool:
+        return self._value is not None
+
+    @property
+    def document(self) -> object:
+        """Return the result as JSON has it; without one, the lines that were printed."""
+        return self._value if self.has_result else {"lines": self._lines_said}
+
     def say(self, text: str) -> None:
+        """Print a line on stderr; it is the result of a command that has no other."""
+        if self._as_json:
+            self._lines_said.append(without_secrets(text))
+        self._print(text)
+
+    def _print(self, text: str) -> None:
         text = visible(without_secrets(text))
         with self._lock:
             if self._live is None:
@@ -154,7 +183,7 @@ class Display:
     def line(self, cell_id: str, text: str) -> None:
         running, previous = self._steps.get(cell_id), _one_line(text)
         if previous and self._volume is Volume.VERBOSE:
-            self.say(f"{cell_id}: {previous}")
+            self._print(f"{cell_id}: {previous}")
         if running is not None and previous:
             running.line = previous
 
@@ -186,7 +215,7 @@ class Display:
             return
         line = f"{readable_seconds(self._clock() - self._start):>9}  {text}"
         width = self._live.console.width if self._live is not None else text_width()
-        self.say(line if len(line) <= width else f"{line[: width - 3]}...")
+        self._print(line if len(line) <= width else f"{line[: width - 3]}...")
 
     def _show(self) -> None:
         """Live lines while something runs, on a terminal."""

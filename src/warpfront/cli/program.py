@@ -194,7 +194,7 @@ class _Leaf(click.Command):
         if rows:
             formatter.write("\n")
             formatter.write_dl(rows, col_max=26)
-        shared = [_dashed(n) for n, (_, o) in each.items() if COMMON.get(n) is o]
+        shared = [_dashed(n) for n, o in COMMON.items() if each.get(n, (0, None))[1] is o]
         if shared:
             formatter.write("\n")
             formatter.write_text(f"common options (warpfront docs options): {' '.join(shared)}")

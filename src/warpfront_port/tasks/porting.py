@@ -16,14 +16,11 @@ from warpfront.cli.tasks.declaring import (
     Chosen,
     DryRun,
     Group,
-    Json,
     Option,
     command,
     selecting,
 )
 from warpfront.cli.tasks.showing import (
-    print_json,
-    print_result,
     print_unfinished,
     raise_failure,
     workspace_here,
@@ -83,7 +80,6 @@ def preflight(
     cells: Chosen,
     repo: Repo = ".",
     *,
-    json: Json = False,
     dry_run: DryRun = False,
     requirements: Annotated[
         tuple[str, ...],
@@ -123,7 +119,7 @@ def preflight(
     )
     if sarif and not dry_run:
         write_text(Path(sarif), preflight_sarif(result, version=__version__))
-    print_result(result, preflight_text(result), json=json)
+    display.result(result, preflight_text(result))
     if result.count:
         raise FindingsError(counted_breaches(result.count))
     require_determined(
@@ -135,10 +131,9 @@ def preflight(
 
 @command("port fits", example="port fits vllm,xformers --target sm_90")
 def fits(
+    display: Display,
     packages: Annotated[str, "names on an index, separated by commas"],
     cells: Chosen,
-    *,
-    json: Json = False,
 ) -> None:
     """List which release of a package accepts the torch of which cell.
 
@@ -148,7 +143,7 @@ def fits(
 
     fitting = fitting_releases(workspace_here(), cells, packages.split(","))
     lines = ([title, *(f"  {text}" for text in texts)] for title, texts in fitting.items())
-    print_result(fitting, "".join(f"{line}\n" for part in lines for line in part), json=json)
+    display.result(fitting, "".join(f"{line}\n" for part in lines for line in part))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,7 +173,6 @@ def try_program(
         selecting(),
     ],
     *,
-    json: Json = False,
     dry_run: DryRun = False,
     tried: TrialOptions,
 ) -> None:
@@ -193,14 +187,15 @@ def try_program(
     workspace, asking = workspace_here(), _trial_request(tried)
     if dry_run:
         cell = only_cell(workspace.matrix.cells, source)
-        print(f"would run {shlex.join(asking.argv)} in {cell.id}, with {asking.repo} read-only")
+        text = f"would run {shlex.join(asking.argv)} in {cell.id}, with {asking.repo} read-only\n"
+        display.result({"cell_id": cell.id, "argv": asking.argv, "repo": asking.repo}, text)
         return
     trial = try_project(workspace, source, display, asking)
     if isinstance(trial, Blocked | Failed):
-        print_unfinished(() if json else [trial])
+        display.result(trial, lambda: print_unfinished([trial]))
         raise_failure([trial])
         return
-    _show_trial(trial, tried, json=json)
+    _show_trial(trial, tried, display)
     _raise_untried(trial)
 
 
@@ -221,14 +216,14 @@ def _trial_request(trial_options: TrialOptions) -> TrialRequest:
     )
 
 
-def _show_trial(trial: Trial, trial_options: TrialOptions, *, json: bool) -> None:
+def _show_trial(trial: Trial, trial_options: TrialOptions, display: Display) -> None:
     """Print the trial on the screen or as JSON, and write the folder of the image that it makes."""
     from warpfront_port.trying.trial_text import trial_text, unwritten_text
 
-    print_result(trial, trial_text(trial, name=trial_options.name), json=json)
+    display.result(trial, trial_text(trial, name=trial_options.name))
     if trial_options.write and trial.requirements:
         _write_image(trial, trial_options.name)
-    elif trial_options.write and not json:
+    elif trial_options.write:
         print(unwritten_text(trial))
 
 
@@ -264,7 +259,6 @@ def _raise_untried(trial: Trial) -> None:
 class Forms:
     """The forms of the findings on the screen, and the files to write."""
 
-    json: Json = False
     dry_run: DryRun = False
     sarif: Sarif = ""
     markdown: Annotated[str, "FILE  also write Markdown"] = ""
@@ -333,7 +327,7 @@ def scan(
             hint="name the root of a source tree as PATH; --vendored reads third parties too",
         )
     verdict = scanning.verdict_of(result, new)
-    _show_verdict(verdict, result, new, forms, everything=all_)
+    _show_verdict(verdict, result, new, forms, display, everything=all_)
     if phases:
         display.say("--phases goes with the next release: the answer has causes by consequence")
     if fix or apply:
@@ -401,7 +395,6 @@ def check(
     repo: Repo = ".",
     *,
     compiler: Compiler = "auto",
-    json: Json = False,
     allow_undetermined: AllowUndetermined = False,
 ) -> None:
     """Report on a project for a target: scan, compile, preflight and try.
@@ -421,10 +414,7 @@ def check(
         argv=_words_after_dashes(),
     )
     report = check_project(request, workspace, display)
-    if json:
-        print_json(_check_document(report))
-    else:
-        print(check_text(report), end="")
+    display.result(_check_document(report), check_text(report))
     determination = report.determination
     if determination.answer is Answer.FAILS:
         raise FindingsError("; ".join(determination.reasons))
@@ -465,6 +455,7 @@ def _show_verdict(
     scanned: Scan,
     new: tuple[ScanFinding, ...],
     forms: Forms,
+    display: Display,
     *,
     everything: bool,
 ) -> None:
@@ -480,22 +471,17 @@ def _show_verdict(
         write_text(Path(forms.sarif), text)
     if forms.markdown and not forms.dry_run:
         write_text(Path(forms.markdown), finding_forms.verdict_markdown(verdict))
-    if forms.json:
-        facts = {"files": scanned.files, "lines": scanned.lines, "suppressed": scanned.suppressed}
-        facts |= finding_forms.totals(new)
-        print_json(
-            {
-                "target": scanned.target,
-                "verdict": finding_forms.verdict_json(verdict),
-                "totals": facts,
-                "unread": unread,
-                "undetermined": list(verdict.reasons),
-                "findings": finding_forms.findings_json(new, rules, scanned.project),
-            }
-        )
-    else:
-        print(finding_forms.verdict_text(verdict, scanned, everything=everything), end="")
-        print(finding_forms.scan_summary(scanned, new), end="")
+    facts = {"files": scanned.files, "lines": scanned.lines, "suppressed": scanned.suppressed}
+    document = {
+        "target": scanned.target,
+        "verdict": finding_forms.verdict_json(verdict),
+        "totals": {**facts, **finding_forms.totals(new)},
+        "unread": unread,
+        "undetermined": list(verdict.reasons),
+        "findings": finding_forms.findings_json(new, rules, scanned.project),
+    }
+    text = finding_forms.verdict_text(verdict, scanned, everything=everything)
+    display.result(document, text + finding_forms.scan_summary(scanned, new))
     if forms.annotations:
         print(finding_forms.annotation_lines(new, rules), end="")
 
@@ -569,7 +555,6 @@ def compile_sources(
     display: Display,
     source: Annotated[Selection, selecting(target="the device to compile for (default gfx942)")],
     *,
-    json: Json = False,
     dry_run: DryRun = False,
     compiled: Compiled,
     sarif: Sarif = "",
@@ -582,14 +567,15 @@ def compile_sources(
 
     compile_request = _compile_request(source, compiled)
     if dry_run:
-        for unit in compiling.read_units(compile_request):
-            print(f"would compile {unit.path} for {compile_request.target}")
+        paths = [unit.path for unit in compiling.read_units(compile_request)]
+        lines = "".join(f"would compile {path} for {compile_request.target}\n" for path in paths)
+        display.result({"target": compile_request.target, "sources": paths}, lines)
         return
     workspace = workspace_here()
     compilation = compiling.compile_sources(
         workspace.matrix, workspace.folders, source, display, compile_request
     )
-    _show_compilation(compilation, sarif, json=json)
+    _show_compilation(compilation, sarif, display)
     _raise_uncompiled(compilation)
 
 
@@ -610,7 +596,7 @@ def _compile_request(source: Selection, compiled: Compiled) -> CompileRequest:
     )
 
 
-def _show_compilation(compilation: Compilation, sarif: str, *, json: bool) -> None:
+def _show_compilation(compilation: Compilation, sarif: str, display: Display) -> None:
     """Print the compilation on the screen or as JSON, and write the requested file."""
     from warpfront.system.store import write_text
     from warpfront_port import compilation_forms as forms
@@ -619,7 +605,7 @@ def _show_compilation(compilation: Compilation, sarif: str, *, json: bool) -> No
     if sarif:
         text = forms.compilation_sarif([compilation], catalogue(), version=__version__)
         write_text(Path(sarif), text)
-    print_result(compilation, forms.compilation_text(compilation, catalogue()), json=json)
+    display.result(compilation, forms.compilation_text(compilation, catalogue()))
 
 
 def _raise_uncompiled(result: Compilation) -> None:

@@ -141,8 +141,8 @@ def test_tables_are_as_wide_as_columns_says(
         CellFacts(cell=cell, lock="", build=a_built_image(cell), verifications={}),
         CellFacts(cell=broken, lock="", build=failed, verifications={}),
     ]
-    print_plan(a_plan(), json=False)
-    print_report(report_rows(facts), json=False)
+    print_plan(Display(), a_plan())
+    print_report(Display(), report_rows(facts))
     drawn = capsys.readouterr().out
     assert max(map(len, drawn.splitlines())) <= width
     assert not any(line.endswith(" ") for line in drawn.splitlines())
@@ -154,7 +154,7 @@ def test_without_columns_a_pipe_is_as_wide_as_a_page(
 ) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
     monkeypatch.setattr(sys, "__stdout__", io.StringIO())
-    print_plan([a_plan()[2]], json=False)
+    print_plan(Display(), [a_plan()[2]])
     assert max(map(len, capsys.readouterr().out.splitlines())) in range(90, 121)
 
 

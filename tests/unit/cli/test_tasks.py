@@ -30,7 +30,6 @@ from warpfront.cli.tasks.declaring import (
     Command,
     Ended,
     Group,
-    Json,
     command,
 )
 from warpfront.errors import LockError
@@ -42,7 +41,7 @@ from warpfront.pipeline.workspace import open_workspace
 from warpfront.step_results import Blocked
 from warpfront_checks.check_options import CheckOptions
 
-SEEN: list[tuple[Selection, bool]] = []
+SEEN: list[Selection] = []
 TASKS: dict[str, Task[Any]] = dict(namespace.tasks)
 EVERY_MODULE = {**MODULES, **installed_modules()}
 ALL = tuple(EVERY_MODULE)
@@ -141,14 +140,14 @@ def test_sigterm_unwinds_a_task_like_ctrl_c() -> None:
     assert (caught.value.code, cleaned) == (130, ["yes"])
 
 
-def noting(cells: Chosen, *, json: Json = False) -> None:
-    SEEN.append((cells, json))
+def noting(cells: Chosen) -> None:
+    SEEN.append(cells)
 
 
 def test_options_become_a_selection() -> None:
     chosen = {"target": "gfx942", "vendor": "", "image": "", "only": "*devel"}
-    command()(noting).run({**chosen, "json": True})
-    assert SEEN[-1] == (Selection(target="gfx942", only="*devel"), True)
+    command()(noting).run(chosen)
+    assert SEEN[-1] == Selection(target="gfx942", only="*devel")
 
 
 @EVERY

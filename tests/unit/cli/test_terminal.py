@@ -90,9 +90,8 @@ def hostile(display: Display) -> None:
     display.say(f"said {HOSTILE}")
     print(f"printed {HOSTILE}")
     sys.stderr.write(f"warned {HOSTILE}\n")
-    finish(
-        {"cell": Blocked(cell_id="cell", step="build", reason=HOSTILE, hint=HOSTILE)}, json=False
-    )
+    blocked = Blocked(cell_id="cell", step="build", reason=HOSTILE, hint=HOSTILE)
+    finish(display, {"cell": blocked})
 
 
 @command("raising")
@@ -136,7 +135,7 @@ def test_a_table_has_foreign_text_as_text(
     reason = f"because {HOSTILE}"
     blocked = Blocked(cell_id=cell.id, step="build", reason=reason, hint="")
     rows = report_rows([CellFacts(cell=cell, lock="", build=blocked, verifications={})])
-    print_report(rows, json=False)
+    print_report(Display(), rows)
     text = stream.getvalue()
 
     assert text.count("gnp.exe") == 3, "the id, the reason, the line that repeats it"

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from invoke.program import Program
 
+from warpfront.cli.display import Display
 from warpfront.cli.tasks import namespace
 from warpfront.errors import BlockedError, CommandFailedError, FindingsError, InputError
 from warpfront.step_results import Blocked
@@ -106,10 +107,10 @@ def test_nothing_to_write_and_no_image_to_try_in_are_said(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    porting._show_trial(a_trial(0), porting.TrialOptions(write=True), json=False)
+    porting._show_trial(a_trial(0), porting.TrialOptions(write=True), Display())
     said = capsys.readouterr().out
     assert "    docker run torch python 'my t.py'\nnothing to write: torch serves as it is" in said
-    porting._show_trial(a_trial(1), porting.TrialOptions(write=True), json=False)
+    porting._show_trial(a_trial(1), porting.TrialOptions(write=True), Display())
     assert "nothing to write: no package is missing" in capsys.readouterr().out
     blocked = Blocked(step="verify", cell_id="c", reason="no image of it", hint="warpfront build")
     monkeypatch.setattr("warpfront_port.commands.trial_runs.try_project", lambda *_: blocked)

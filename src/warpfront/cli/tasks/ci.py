@@ -15,7 +15,6 @@ from warpfront.cli.tasks.declaring import (
     Group,
     HiddenEffort,
     HowMuch,
-    Json,
     Option,
     command,
 )
@@ -23,7 +22,6 @@ from warpfront.cli.tasks.showing import (
     complete_locks,
     print_json,
     print_report,
-    print_result,
     raise_failure,
     workspace_here,
 )
@@ -58,8 +56,10 @@ def write(display: Display) -> None:
 
     workspace = workspace_here()
     files = workflows.ci_files(workspace, workflows.lock_here)
-    for name in workflows.write(files, workspace.folders.root):
+    changed = list(workflows.write(files, workspace.folders.root))
+    for name in changed:
         display.say(f"wrote {name}" if files[name] is not None else f"removed {name}")
+    display.result({"changed": changed})
 
 
 @command("ci check", example="ci check")
@@ -75,8 +75,9 @@ def check(display: Display) -> None:
     flow = workflows.flow_of(workspace.matrix, root)
     if note := unable_to_pull(flow, environment().get("HAS_READ_TOKEN", "")):
         display.say(note)
-    if diff := workflows.stale(files, root):
-        print(diff, end="")
+    diff = workflows.stale(files, root)
+    display.result({"diff": diff}, diff)
+    if diff:
         raise StaleError("workflows are stale", hint="`warpfront ci write`, and commit the result")
 
 
@@ -85,19 +86,18 @@ def plan(
     display: Display,
     cells: Chosen,
     *,
-    json: Json = False,
     scope: Annotated[str, "event of the run (default: the CI service's)"] = "",
     since: Annotated[str, "commit to compare with, for changes"] = "",
 ) -> None:
     """List the jobs of a run, and pass them to the CI service."""
     workspace, forge = workspace_here(), _forge()
-    _plan(workspace, forge, cells, display, scope=scope, since=since, json=json)
+    _plan(workspace, forge, cells, display, scope=scope, since=since)
 
 
 @command("ci judge", hidden=True, example="ci judge")
-def judge(*, json: Json = False) -> None:
+def judge(display: Display) -> None:
     """Decide whether everything that was planned has passed."""
-    _judge(workspace_here(), _forge(), json=json)
+    _judge(workspace_here(), _forge(), display)
 
 
 @command("ci notify", hidden=True, example="ci notify")
@@ -113,18 +113,18 @@ def queue(display: Display) -> None:
 
 
 @command("ci fingerprints", hidden=True, example="ci fingerprints")
-def fingerprints() -> None:
+def fingerprints(display: Display) -> None:
     """Print the dependencies of each cell as JSON."""
-    _fingerprints(workspace_here())
+    _fingerprints(workspace_here(), display)
 
 
-def _fingerprints(workspace: Workspace) -> None:
+def _fingerprints(workspace: Workspace, display: Display) -> None:
     from warpfront.commands.dispatching import fingerprint
 
     fingerprints = fingerprint(
         workspace.matrix.cells, workspace.requirements, workspace.material, workspace.folders
     )
-    print_json(fingerprints.cells)
+    display.result(fingerprints.cells, lambda: print_json(fingerprints.cells))
 
 
 def _forge() -> Forge:
@@ -149,7 +149,6 @@ def _plan(
     *,
     scope: str,
     since: str,
-    json: bool,
 ) -> None:
     from warpfront.ci.flow import HANDOVER, LEFT, unable_to_pull
     from warpfront.ci.gitlab import CHILD, child_pipeline
@@ -187,7 +186,7 @@ def _plan(
     forge.say_outputs({**values, "plan": digest})
     summary = plan_summary(planned)
     forge.say_summary(summary)
-    print_result(planned, summary, json=json)
+    display.result(planned, summary)
 
 
 def _scope(name: str) -> RunScope:
@@ -198,13 +197,13 @@ def _scope(name: str) -> RunScope:
     return SCOPES[name or "pull_request"]
 
 
-def _judge(workspace: Workspace, forge: Forge, *, json: bool) -> None:
+def _judge(workspace: Workspace, forge: Forge, display: Display) -> None:
     from warpfront.ci.summaries import judgement_summary
 
     judgement, notes = _judgement(workspace, forge)
     summary = judgement_summary(judgement, notes)
     forge.say_summary(summary)
-    print_result(judgement, summary, json=json)
+    display.result(judgement, summary)
     if judgement.error is not None:
         raise judgement.error
 
@@ -304,6 +303,7 @@ def merge(
         names = list(gather(folders, workspace.folders.store))
     verb = "would merge" if dry_run else "merged"
     display.say(f"{verb} {counted(len(names), 'file')} of {counted(len(folders), 'artifact')}")
+    display.result({"artifacts": folders, "files": names, "dry_run": dry_run})
 
 
 @command("ci run", formerly=("job",), example="ci run --step verify --cells CELL --on sm_90")
@@ -361,7 +361,7 @@ def job(
     )
     summary = job_summary(name, outcome.results, tries=outcome.tries)
     forge.say_summary(summary)
-    print(summary, end="")
+    display.result(outcome, summary)
     if forge.scope:
         lines = {cell.id: cell.line for cell in workspace.matrix.cells}
         print("\n".join(error_commands(outcome.results, lines)), file=terminal_of(sys.stdout))
@@ -477,7 +477,6 @@ def resume(
     display: Display,
     cells: Chosen,
     *,
-    json: Json = False,
     dry_run: DryRun = False,
     effort: HowMuch,
 ) -> None:
@@ -496,6 +495,7 @@ def resume(
     for row in remaining_works.refused:
         display.say(f"not again: {row.cell_id} on {row.target} ({row.kind}): {row.repeat}")
     if dry_run:
+        display.result(remaining_works)
         return
     results: list[object] = []
     for cell in remaining_works.build:
@@ -505,7 +505,7 @@ def resume(
         if cell not in missing:
             chosen = Selection(only=cell, target=target)
             results += pipeline.verify(workspace, chosen, display, effort=effort)
-    print_report(pipeline.report(workspace, cells), json=json)
+    print_report(display, pipeline.report(workspace, cells))
     raise_failure(results)
     if failed := [f"{row.cell_id} on {row.target}" for row in remaining_works.refused]:
         raise NotVerifiedError(f"failed before and not tried again: {', '.join(failed)}")

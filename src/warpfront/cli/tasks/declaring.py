@@ -21,6 +21,7 @@ from typing import Annotated, Any, TextIO, get_type_hints
 
 from warpfront.cli.display import Display, Volume
 from warpfront.cli.job_output import job_output, shown
+from warpfront.cli.tasks.showing import print_json
 from warpfront.errors import (
     BUG_EXIT_CODE,
     INTERRUPTED_EXIT_CODE,
@@ -119,7 +120,6 @@ def _effort(*, hidden: bool = False) -> Options:
 HowMuch = Annotated[CheckOptions, _effort()]
 # Of commands that generated workflows call.
 HiddenEffort = Annotated[CheckOptions, _effort(hidden=True)]
-Json = Annotated[bool, COMMON["json"]]
 AllowUndetermined = Annotated[bool, COMMON["allow_undetermined"]]
 DryRun = Annotated[bool, COMMON["dry_run"]]
 Locked = Annotated[bool, COMMON["locked"]]
@@ -131,6 +131,12 @@ class Ended(SystemExit):
     def __init__(self, message: str, code: int) -> None:
         super().__init__(code)
         self.message = shown(message)
+
+    @property
+    def document(self) -> Mapping[str, object]:
+        """Return the end as JSON has it."""
+        error, _, hint = self.message.removeprefix("error: ").partition("\nhint: ")
+        return {"error": error, "hint": hint, "exit_code": self.code}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,8 +176,14 @@ class Command:
         SIGTERM becomes an exception; errors become exit codes here only.
         """
         is_shown = "display" in inspect.signature(self.body).parameters
-        with job_output(), _errors_as_exit_codes(), terminable(), Display(volume=volume) as display:
-            values = {name: _made(group, given) for name, group in self.groups.items()}
+        with (
+            job_output(),
+            _displayed(volume, as_json=bool(given.get("json"))) as display,
+            _errors_as_exit_codes(),
+            terminable(),
+            display,
+        ):
+            values = {n: _made(group, given) for n, group in self.groups.items() if n != "json"}
             self.body(**({"display": display} if is_shown else {}), **values)
 
 
@@ -187,7 +199,7 @@ def command(
             words=tuple((words or body.__name__.replace("_", "-")).split()),
             body=body,
             example=example,
-            groups=_option_groups(body),
+            groups={**_option_groups(body), "json": _single("json", False, COMMON["json"])},  # noqa: FBT003
             formerly=formerly,
             hidden=hidden,
         )
@@ -255,6 +267,28 @@ def _made(group: Options, given: Mapping[str, Any]) -> Any:
         return group.make(**{n: given.get(n, default) for n, (default, _) in group.each.items()})
     except ValueError as error:
         raise Ended(f"error: {error}", USAGE_EXIT_CODE) from None
+
+
+@contextlib.contextmanager
+def _displayed(volume: Volume, *, as_json: bool) -> Iterator[Display]:
+    """Yield a command's display. With `as_json`, stdout is stderr meanwhile, and then gets one
+    JSON value: the result of the command, or its error if it has no result.
+    """
+    display = Display(volume=volume, as_json=as_json)
+    if not as_json:
+        yield display
+        return
+    document: object = None
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield display
+        document = display.document
+    except Ended as ended:
+        document = display.document if display.has_result else ended.document
+        raise
+    finally:
+        with _errors_as_exit_codes():
+            print_json(document)
 
 
 @contextlib.contextmanager

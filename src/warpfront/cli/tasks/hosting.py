@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from warpfront.cli.display import Display
 from warpfront.cli.tasks.declaring import DryRun, Group, Option, command
+from warpfront.cli.tasks.machine import print_ready
 from warpfront.cli.tasks.showing import workspace_here
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def setup(display: Display, row: Row = "", *, dry_run: DryRun = False) -> None:
 
     if (runner := _named(row, display, dry_run=dry_run)) is not None:
         serving.prepare(runner, display, run)
-        print(f"this machine is what `runners:` says of {runner.name}")
+        print_ready(display, runner.name)
 
 
 @command("runner tidy", example="runner tidy gpu-1")
@@ -79,6 +80,7 @@ def _named(row: str, display: Display, *, dry_run: bool) -> Runner | None:
     runner = named_runner(workspace_here().matrix.runners, row)
     if dry_run:
         display.say(f"would be {runner.name}: {', '.join(runner.labels)}")
+        display.result({"runner": runner.name, "labels": runner.labels, "dry_run": True})
         return None
     return runner
 

@@ -7,7 +7,7 @@ from typing import Annotated
 from packaging.utils import canonicalize_name
 
 from warpfront.cli.display import Display
-from warpfront.cli.tasks.declaring import AllowUndetermined, Chosen, Json, command
+from warpfront.cli.tasks.declaring import AllowUndetermined, Chosen, command
 from warpfront.cli.tasks.showing import finish, workspace_here
 from warpfront.determination import require_determined
 from warpfront.errors import FindingsError, InputError
@@ -19,7 +19,6 @@ def sbom(
     display: Display,
     cells: Chosen,
     *,
-    json: Json = False,
     who: Annotated[str, "WHEEL  print what needs this wheel instead"] = "",
 ) -> None:
     """Write the SBOMs and licences of each verified image.
@@ -32,14 +31,14 @@ def sbom(
 
     workspace = workspace_here(display)
     if not who:
-        finish(bills(workspace, cells), json=json)
+        finish(display, bills(workspace, cells))
         return
     dependents, name = who_asked(workspace, cells), canonicalize_name(who)
     lines = {
         cell_id: result if isinstance(result, Blocked | Failed) else asking_line(name, result)
         for cell_id, result in dependents.items()
     }
-    finish(lines, json=json)
+    finish(display, lines)
     edges = [edge for edge in dependents.values() if not isinstance(edge, Blocked | Failed)]
     if name not in {required for of_cell in edges for _, required, _ in of_cell}:
         raise InputError(
@@ -52,7 +51,6 @@ def audit(
     display: Display,
     cells: Chosen,
     *,
-    json: Json = False,
     gate: Annotated[
         bool, "exit 15 for what matrix.yaml does not accept, 33 if not determined"
     ] = False,
@@ -66,7 +64,7 @@ def audit(
     from warpfront.release.vulnerabilities import Audit
 
     results = audits(workspace_here(display), cells)
-    finish(results, json=json)
+    finish(display, results)
     scans = [result for result in results.values() if isinstance(result, Audit)]
     open_ = sum(len(result.open) for result in scans)
     if gate and open_:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Annotated
 
 from warpfront.cli.display import Display
-from warpfront.cli.tasks.declaring import Chosen, DryRun, Group, Json, Option, command
-from warpfront.cli.tasks.showing import print_result, workspace_here
+from warpfront.cli.tasks.declaring import Chosen, DryRun, Group, Option, command
+from warpfront.cli.tasks.showing import workspace_here
 from warpfront.errors import EngineError
 from warpfront.system.foreign import remove_tree
 from warpfront.system.process import environment
@@ -22,7 +22,6 @@ CACHE_FOLDERS = ("views", "tools", "toolbox", "layers", "wheelhouse")
 def doctor(
     display: Display,
     *,
-    json: Json = False,
     runner: Annotated[str, "ROW  check this machine for this row of `runners:`"] = "",
 ) -> None:
     """Examine this machine: engine, disk, indexes, devices.
@@ -33,15 +32,20 @@ def doctor(
         from warpfront.commands.readying import named_runner, ready
 
         ready(named_runner(workspace_here().matrix.runners, runner), display)
-        print(f"this machine is what `runners:` says of {runner}")
+        print_ready(display, runner)
         return
     from warpfront.commands.doctor import examine
 
     findings = examine(workspace_here(display), display)
-    print_result(findings, "".join(f"{finding}\n" for finding in findings), json=json)
+    display.result(findings, "".join(f"{finding}\n" for finding in findings))
     broken = [finding for finding in findings if finding.outcome is Outcome.FAILED]
     if broken:
         raise EngineError(f"{counted(len(broken), 'finding')} must be resolved before a build")
+
+
+def print_ready(display: Display, runner: str) -> None:
+    """Print that this machine is ready for the jobs of a runner."""
+    display.result({"runner": runner, "ready": True}, f"this machine is ready as runner {runner}\n")
 
 
 engine_group = Group(
@@ -52,36 +56,36 @@ engine_group = Group(
 
 
 @command("engine start", example="engine start")
-def start(display: Display, *, json: Json = False, dry_run: DryRun = False) -> None:
+def start(display: Display, *, dry_run: DryRun = False) -> None:
     """Start a private dockerd, for a machine without an engine. Needs root."""
     from warpfront.images.engine import embedded
 
     if not dry_run:
         embedded.start(*embedded.folders(environment()), on_line=display.say)
-    _print_status(json=json)
+    _print_status(display)
 
 
 @command("engine stop", example="engine stop")
-def stop(display: Display, *, json: Json = False, dry_run: DryRun = False) -> None:
+def stop(display: Display, *, dry_run: DryRun = False) -> None:
     """Stop the embedded engine, and remove its bridge and mounts."""
     from warpfront.images.engine import embedded
 
     if not dry_run:
         embedded.stop(*embedded.folders(environment()), on_line=display.say)
-    _print_status(json=json)
+    _print_status(display)
 
 
 @command("engine status", example="engine status")
-def status(*, json: Json = False) -> None:
+def status(display: Display) -> None:
     """Print which embedded engine runs, and its DOCKER_HOST."""
-    _print_status(json=json)
+    _print_status(display)
 
 
-def _print_status(*, json: bool) -> None:
+def _print_status(display: Display) -> None:
     from warpfront.images.engine import embedded
 
     state = embedded.status(*embedded.folders(environment()))
-    print_result(state, f"{state}\n", json=json)
+    display.result(state, f"{state}\n")
 
 
 @command(example="clean --target sm_90")
@@ -107,7 +111,8 @@ def clean(
     from warpfront.matrix.selection import select
     from warpfront.release.ledger import is_candidate
 
-    remove = functools.partial(_remove, display, dry_run=dry_run)
+    removed: list[str] = []
+    remove = functools.partial(_remove, display, removed, dry_run=dry_run)
     workspace = workspace_here()
     cell_ids = {cell.id for cell in select(workspace.matrix.cells, cells)}
     folders = [workspace.folders.store.cell_folder(cell_id) for cell_id in sorted(cell_ids)]
@@ -124,9 +129,13 @@ def clean(
                 # the name that it was sent by.
                 if reference.startswith(ours) or is_candidate(reference):
                     remove(reference, functools.partial(host.remove, reference))
+    display.result({"removed": removed, "dry_run": dry_run})
 
 
-def _remove(display: Display, kind: str, act: Callable[[], None], *, dry_run: bool) -> None:
+def _remove(
+    display: Display, removed: list[str], name: str, act: Callable[[], None], *, dry_run: bool
+) -> None:
     if not dry_run:
         act()
-    display.say(f"{'would remove' if dry_run else 'removed'} {kind}")
+    removed.append(name)
+    display.say(f"{'would remove' if dry_run else 'removed'} {name}")

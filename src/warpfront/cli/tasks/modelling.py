@@ -11,13 +11,11 @@ from warpfront.cli.display import Display
 from warpfront.cli.tasks.declaring import (
     AllowUndetermined,
     Chosen,
-    Json,
     Option,
     Options,
     command,
 )
 from warpfront.cli.tasks.showing import (
-    print_json,
     print_unfinished,
     raise_failure,
     workspace_here,
@@ -52,7 +50,6 @@ def models(
     write: Annotated[str, "write a test of --architecture to this file"] = "",
     architecture: Annotated[str, "a model_type of transformers: qwen3, llama, t5"] = "",
     allow_undetermined: AllowUndetermined = False,
-    json: Json = False,
 ) -> None:
     """Run a library's architectures in images, or write a test.
 
@@ -67,14 +64,9 @@ def models(
 
     if asked is not None:
         results = pipeline.verify(workspace_here(display), cells, display, library=asked)
-        if json:
-            print_json(results)
-        else:
-            for result in results:
-                print(
-                    "\n".join(_lines(result)) if isinstance(result, Verification) else "", end="\n"
-                )
-            print_unfinished(results)
+        lines = (_lines(result) for result in results if isinstance(result, Verification))
+        display.result(results, "".join(f"{line}\n" for part in lines for line in part))
+        print_unfinished(results)
         raise_failure(results)
         return
     if not write or not architecture:
@@ -84,6 +76,7 @@ def models(
         )
     path = write_model_test(architecture, Path(write), allow_undetermined=allow_undetermined)
     display.say(f"wrote {path}")
+    display.result({"written": path})
 
 
 def _lines(verification: Verification) -> Iterator[str]:

@@ -14,15 +14,14 @@ from warpfront.cli.tasks.declaring import (
     Chosen,
     DryRun,
     HowMuch,
-    Json,
     Locked,
     Option,
     command,
 )
 from warpfront.cli.tasks.showing import (
     complete_locks,
+    draw_report,
     finish,
-    print_json,
     print_plan,
     print_report,
     print_unfinished,
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
 
 
 @command(example="plan")
-def plan(display: Display, cells: Chosen, *, json: Json = False) -> None:
+def plan(display: Display, cells: Chosen) -> None:
     """List what `build` would do with each cell, and why.
 
     Changes nothing.
@@ -50,11 +49,10 @@ def plan(display: Display, cells: Chosen, *, json: Json = False) -> None:
     from warpfront.images.plan import Action
 
     planned = pipeline.plan(workspace_here(display), cells, display)
-    print_plan(planned, json=json)
-    if not json:
-        counts = Counter(cell.action for cell in planned)
-        to_build, to_reuse = counts[Action.BUILD], counts[Action.REUSE]
-        print(f"{to_build} to build, {to_reuse} to reuse, {counts[Action.BLOCKED]} blocked")
+    print_plan(display, planned)
+    counts = Counter(cell.action for cell in planned)
+    to_build, to_reuse = counts[Action.BUILD], counts[Action.REUSE]
+    print(f"{to_build} to build, {to_reuse} to reuse, {counts[Action.BLOCKED]} blocked")
 
 
 @command(example='lock --only "cpu-*"')
@@ -62,7 +60,6 @@ def lock(
     display: Display,
     cells: Chosen,
     *,
-    json: Json = False,
     dry_run: DryRun = False,
     locked: Locked = False,
     refresh: Annotated[bool, "make locks anew even if they are current"] = False,
@@ -75,18 +72,18 @@ def lock(
 
     workspace = workspace_here()
     if dry_run:
-        print_plan(pipeline.plan(workspace, cells, display), json=json)
+        print_plan(display, pipeline.plan(workspace, cells, display))
         return
     results = pipeline.lock(workspace, cells, display, locked=locked, refresh=refresh)
-    finish(results, json=json)
+    finish(display, results)
 
 
 @command(example="build-wheels --image devel")
-def build_wheels(display: Display, cells: Chosen, *, json: Json = False) -> None:
+def build_wheels(display: Display, cells: Chosen) -> None:
     """Build the wheels that no index has, and complete their locks."""
     from warpfront import pipeline
 
-    finish(pipeline.build_wheels(workspace_here(), cells, display), json=json)
+    finish(display, pipeline.build_wheels(workspace_here(), cells, display))
 
 
 @command(example="render --target cpu")
@@ -94,7 +91,6 @@ def render(
     display: Display,
     cells: Chosen,
     *,
-    json: Json = False,
     dry_run: DryRun = False,
     locked: Locked = False,
 ) -> None:
@@ -103,10 +99,10 @@ def render(
 
     workspace = workspace_here()
     if dry_run:
-        print_plan(pipeline.plan(workspace, cells, display), json=json)
+        print_plan(display, pipeline.plan(workspace, cells, display))
         return
     locks = complete_locks(workspace, cells, display, locked=locked)
-    finish(pipeline.render(workspace, cells, display, locks=locks), json=json)
+    finish(display, pipeline.render(workspace, cells, display, locks=locks))
 
 
 @command(example="build --target gfx942")
@@ -114,7 +110,6 @@ def build(
     display: Display,
     cells: Chosen,
     *,
-    json: Json = False,
     dry_run: DryRun = False,
     locked: Locked = False,
     layers: Annotated[
@@ -130,14 +125,14 @@ def build(
     if spread and not dry_run:
         from warpfront.commands.spreading import spread as build_on_all
 
-        finish(build_on_all(workspace, cells, display), json=json)
+        finish(display, build_on_all(workspace, cells, display))
         return
     if dry_run:
-        print_plan(pipeline.plan(workspace, cells, display), json=json)
+        print_plan(display, pipeline.plan(workspace, cells, display))
         return
     locks = complete_locks(workspace, cells, display, locked=locked)
     results = pipeline.build(workspace, cells, display, locks=locks, layers=layers)
-    finish(results, json=json)
+    finish(display, results)
 
 
 @dataclass(frozen=True)
@@ -169,7 +164,6 @@ def verify(
     display: Display,
     cells: Chosen,
     *,
-    json: Json = False,
     dry_run: DryRun = False,
     effort: HowMuch,
     selftest: Annotated[bool, "also seed faults, and require that each is caught"] = False,
@@ -191,37 +185,35 @@ def verify(
             external, rows = verify_external_image(
                 workspace, cells, display, digest, effort=effort, selftest=selftest, options=options
             )
-            _print_verified(external, lambda: rows, json=json, allowed=allow_undetermined)
+            _print_verified(display, external, lambda: rows, allowed=allow_undetermined)
             return
         cells = replace(cells, only=adopted.id)
     if dry_run:
-        print_report(pipeline.report(workspace, cells), json=json)
+        print_report(display, pipeline.report(workspace, cells))
         return
     results = pipeline.verify(
         workspace, cells, display, effort=effort, selftest=selftest, options=options
     )
     reported = functools.partial(pipeline.report, workspace, cells)
-    _print_verified(results, reported, json=json, allowed=allow_undetermined)
+    _print_verified(display, results, reported, allowed=allow_undetermined)
 
 
 def _print_verified(
+    display: Display,
     results: tuple[Verified, ...],
     rows: Callable[[], tuple[ReportRow, ...]],
     *,
-    json: bool,
     allowed: bool,
 ) -> None:
-    if json:
-        print_json(results)
-    else:
-        print_report(rows(), json=False)
-        print_unfinished(results)
-        _print_profiles(results)
+    display.result(results, lambda: draw_report(rows()))
+    print_unfinished(results)
+    _print_profiles(results)
     raise_failure(results, allow_undetermined=allowed)
 
 
 @command(example="explain build/CELL/verify-cpu/results/operators.json operators.add")
 def explain(
+    display: Display,
     result: Annotated[str, "SESSION.json  results of a session, from verify"],
     check: Annotated[str, "name of a failed check"],
 ) -> None:
@@ -233,7 +225,8 @@ def explain(
     from warpfront_checks.explaining import UnexplainedError, explained
 
     try:
-        print(explained(Path(result), check), end="")
+        script = explained(Path(result), check)
+        display.result({"script": script}, script)
     except UnexplainedError as error:
         message, _, hint = str(error).partition("\nhint: ")
         raise InputError(message, hint=hint) from None
@@ -292,7 +285,6 @@ def report(
     display: Display,
     cells: Chosen,
     *,
-    json: Json = False,
     markdown: Annotated[bool, "print a Markdown table"] = False,
     html: Annotated[str, "FILE  also write one page"] = "",
     history: Annotated[str, "FILE  with --html: runs to show and extend"] = "",
@@ -315,7 +307,7 @@ def report(
             nights=nights,
             branch=history_branch,
         )
-    if markdown and not json:
-        print(report_markdown(rows), end="")
+    if markdown:
+        display.result(rows, report_markdown(rows))
     else:
-        print_report(rows, json=json)
+        print_report(display, rows)

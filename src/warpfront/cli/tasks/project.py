@@ -11,7 +11,7 @@ from warpfront.cli.tasks.declaring import DryRun, Group, Option, command
 from warpfront.cli.tasks.showing import project_root
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from warpfront.matrix.scaffold import Edit
 
 
 @command(example="init --vendors cpu,nvidia:13.0,amd --registry ghcr.io/me")
@@ -43,7 +43,7 @@ def init(
         "registry": registry or _answer("registry of published images", "ghcr.io/my"),
     }
     edit = project_from(here, Path(from_), **facts) if from_ else new_project(here, **facts)
-    _say(display, edit.write(here, dry_run=dry_run))
+    _write(display, edit, here, dry_run=dry_run)
     display.say("next: `warpfront plan`, then `warpfront build`")
 
 
@@ -61,9 +61,10 @@ def _answer(question: str, default: str) -> str:
     return sys.stdin.readline().strip() or default
 
 
-def _say(display: Display, lines: Iterable[str]) -> None:
-    for line in lines:
+def _write(display: Display, edit: Edit, root: Path, *, dry_run: bool) -> None:
+    for line in edit.write(root, dry_run=dry_run):
         display.say(line)
+    display.result({"files": list(edit.files), "notes": edit.notes, "dry_run": dry_run})
 
 
 add_group = Group(name="add", help="Add an image, a row or a Python to matrix.yaml.")
@@ -86,7 +87,7 @@ def add_image(
 
     root = project_root()
     edit = add_image(root, name, parent=parent, requirements=requirements)
-    _say(display, edit.write(root, dry_run=dry_run))
+    _write(display, edit, root, dry_run=dry_run)
 
 
 @command("add row", example="add row nvidia 13.0")
@@ -106,7 +107,7 @@ def add_row(
     from warpfront.commands.project_edits import add_row
 
     root = project_root()
-    _say(display, add_row(root, vendor, toolkit).write(root, dry_run=dry_run))
+    _write(display, add_row(root, vendor, toolkit), root, dry_run=dry_run)
 
 
 @command("add python", example="add python 3.13")
@@ -117,11 +118,12 @@ def add_python(
     from warpfront.commands.project_edits import add_python
 
     root = project_root()
-    _say(display, add_python(root, version).write(root, dry_run=dry_run))
+    _write(display, add_python(root, version), root, dry_run=dry_run)
 
 
 @command(example="docs matrix")
 def docs(
+    display: Display,
     topic: Annotated[
         str, Option("name of a page; `options` lists common options", place=True)
     ] = "",
@@ -133,16 +135,17 @@ def docs(
     from warpfront.cli.program import common_options
     from warpfront.commands.documentation import page_names, page_text
 
-    if topic == "options":
-        print(common_options(), end="")
-    elif topic:
-        print(page_text(topic), end="")
+    if topic:
+        text = common_options() if topic == "options" else page_text(topic)
+        display.result({"topic": topic, "text": text}, text)
     else:
-        print("\n".join((*page_names(), "options")))
+        topics = (*page_names(), "options")
+        display.result({"topics": topics}, "".join(f"{name}\n" for name in topics))
 
 
 @command(example="completion bash >> ~/.bashrc")
 def completion(
+    display: Display,
     shell: Annotated[
         str, Option("bash, zsh or fish", choices=("bash", "zsh", "fish"), place=True)
     ] = "bash",
@@ -154,4 +157,5 @@ def completion(
 
     kind = get_completion_class(shell)
     assert kind is not None
-    print(kind(Program(), {}, "warpfront", "_WARPFRONT_COMPLETE").source())
+    script = kind(Program(), {}, "warpfront", "_WARPFRONT_COMPLETE").source()
+    display.result({"shell": shell, "script": script}, f"{script}\n")

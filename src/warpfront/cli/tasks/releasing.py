@@ -12,11 +12,10 @@ from warpfront.cli.tasks.declaring import (
     Chosen,
     DryRun,
     Group,
-    Json,
     Option,
     command,
 )
-from warpfront.cli.tasks.showing import finish, print_result, workspace_here
+from warpfront.cli.tasks.showing import finish, workspace_here
 from warpfront.determination import require_determined
 from warpfront.errors import InputError
 
@@ -31,7 +30,6 @@ def publish(
     display: Display,
     cells: Chosen,
     *,
-    json: Json = False,
     dry_run: DryRun = False,
     channel: Channel = "release",
     to: To = "",
@@ -46,7 +44,7 @@ def publish(
     results = pipeline.publish(
         workspace_here(), cells, display, channel=channel, to=to, key=key, dry_run=dry_run
     )
-    finish(results, json=json)
+    finish(display, results)
 
 
 release_group = Group(
@@ -57,25 +55,25 @@ release_group = Group(
 
 
 @command("release list", example="release list --channel nightly")
-def list_(cells: Chosen, *, json: Json = False, channel: Channel = "release", to: To = "") -> None:
+def list_(display: Display, cells: Chosen, *, channel: Channel = "release", to: To = "") -> None:
     """List the images of a channel with their tags, newest first."""
     from warpfront.commands.keeping import open_house
     from warpfront.report.releases import stock_text
 
     with open_house(workspace_here(), cells, channel=channel, to=to) as house:
         stock = house.stock()
-        print_result(stock, stock_text(stock), json=json)
+        display.result(stock, stock_text(stock))
 
 
 @command("release show", example="release show ghcr.io/me/torch:2.13.0-cpu-py3.11")
 def show(
+    display: Display,
     reference: Annotated[str, "the image: REGISTRY/NAME:TAG or @sha256:..."],
     *,
     trust: Trust = "",
-    json: Json = False,
 ) -> None:
     """Print what a published image is, and what was proven of it."""
-    _explain(reference, trust, json=json)
+    _explain(display, reference, trust)
 
 
 @command("release promote", example="release promote nightly --channel release")
@@ -84,7 +82,6 @@ def promote(
     cells: Chosen,
     source: Annotated[str, "FROM  the channel whose images are promoted"],
     *,
-    json: Json = False,
     dry_run: DryRun = False,
     channel: Channel = "release",
     to: To = "",
@@ -104,15 +101,15 @@ def promote(
         trust=trust,
         dry_run=dry_run,
     )
-    finish(promoted, json=json)
+    finish(display, promoted)
 
 
 @command("release yank", example="release yank ghcr.io/me/torch:2.13.0-cpu-py3.11 --reason CVE")
 def yank(
+    display: Display,
     cells: Chosen,
     reference: Annotated[str, "the image to withdraw"],
     *,
-    json: Json = False,
     dry_run: DryRun = False,
     reason: Annotated[str, Option("the reason, for its users", formerly=("because",))] = "",
     channel: Channel = "release",
@@ -124,17 +121,17 @@ def yank(
 
     with open_house(workspace_here(), cells, channel=channel, to=to) as house:
         yanked = house.yank(reference, reason, dry_run=dry_run)
-        print_result(yanked, yank_text(yanked, dry_run=dry_run), json=json)
+        display.result(yanked, yank_text(yanked, dry_run=dry_run))
 
 
 @command("release prune", example="release prune nightly --days 14 --yes")
 def prune(
+    display: Display,
     cells: Chosen,
     old: Annotated[
         str, Option("CHANNEL  a channel, or `candidates` alone", place=True)
     ] = "candidates",
     *,
-    json: Json = False,
     dry_run: DryRun = False,
     days: Annotated[int, "N  age of what is removed (default 14)"] = 14,
     yes: Annotated[bool, "remove them; without it they are only listed"] = False,
@@ -150,7 +147,7 @@ def prune(
     with open_house(workspace_here(), cells, channel=tag, to=to) as house:
         dry = dry_run or not yes
         removed = house.prune("" if only_candidates else old, days=days, dry_run=dry)
-        print_result(removed, pruning_text(removed, dry_run=dry), json=json)
+        display.result(removed, pruning_text(removed, dry_run=dry))
 
 
 @command("release export", example="release export layouts --channel release")
@@ -159,7 +156,6 @@ def export_(
     cells: Chosen,
     folder: Annotated[str, "DIR  the folder to write OCI layouts into"],
     *,
-    json: Json = False,
     channel: Channel = "release",
     to: To = "",
 ) -> None:
@@ -167,7 +163,7 @@ def export_(
     from warpfront.commands.exporting import export
 
     written = export(workspace_here(), cells, display, folder=Path(folder), channel=channel, to=to)
-    finish(written, json=json)
+    finish(display, written)
 
 
 @command("release import", example="release import layouts --to registry.internal/me")
@@ -176,7 +172,6 @@ def import_(
     cells: Chosen,
     folder: Annotated[str, "DIR  a folder of `release export`"],
     *,
-    json: Json = False,
     dry_run: DryRun = False,
     channel: Channel = "release",
     to: To = "",
@@ -186,12 +181,13 @@ def import_(
     """Publish the images of a folder that `release export` wrote."""
     if not Path(folder).is_dir():
         raise InputError(f"{folder}: no such folder", hint="`release export DIR` writes one")
-    how = {"json": json, "dry_run": dry_run, "channel": channel, "to": to, "key": key}
+    how = {"dry_run": dry_run, "channel": channel, "to": to, "key": key}
     promote.body(display, cells, folder, trust=trust, **how)
 
 
 @command(example="why ghcr.io/me/torch:2.13.0-cpu-py3.11")
 def why(
+    display: Display,
     reference: Annotated[str, "the image: REGISTRY/NAME:TAG or @sha256:..."],
     since: Annotated[
         str, Option("OLDER  an older image: list what changed since it", place=True)
@@ -199,20 +195,19 @@ def why(
     *,
     trust: Trust = "",
     allow_undetermined: AllowUndetermined = False,
-    json: Json = False,
 ) -> None:
     """Print what a published image holds, and what was proven.
 
     With OLDER: which wheels, Debian packages and folders changed since.
     """
     if not since:
-        _explain(reference, trust, json=json)
+        _explain(display, reference, trust)
         return
     from warpfront.commands.why_published import compare_tags
     from warpfront.release.tag_page import difference_text
 
     tag_difference = compare_tags(reference, since, trust=trust)
-    print_result(tag_difference, difference_text(tag_difference), json=json)
+    display.result(tag_difference, difference_text(tag_difference))
     require_determined(
         tag_difference.undetermined,
         allow_undetermined=allow_undetermined,
@@ -220,9 +215,9 @@ def why(
     )
 
 
-def _explain(reference: str, trust: str, *, json: bool) -> None:
+def _explain(display: Display, reference: str, trust: str) -> None:
     from warpfront.commands.why_published import explain
     from warpfront.release.why import why_text
 
     explanation = explain(workspace_here(), reference, trust=trust)
-    print_result(explanation, why_text(explanation), json=json)
+    display.result(explanation, why_text(explanation))

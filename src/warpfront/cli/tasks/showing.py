@@ -53,13 +53,10 @@ def project_root() -> Path:
     return root_of(Path.cwd())
 
 
-def finish(results: Mapping[str, object], *, json: bool) -> None:
+def finish(display: Display, results: Mapping[str, object]) -> None:
     """Print one line per cell (or JSON), then fail if any cell did."""
-    if json:
-        print_json(results)
-    else:
-        for cell_id, result in results.items():
-            print(f"{cell_id}: {_said(result)}")
+    lines = (f"{cell_id}: {_said(result)}" for cell_id, result in results.items())
+    display.result(results, lambda: print(*lines, sep="\n", end="\n" if results else ""))
     raise_failure(results.values())
 
 
@@ -97,33 +94,23 @@ def print_json(value: object) -> None:
     print(visible_json(json.dumps(as_json(value), indent=2, sort_keys=True)))
 
 
-def print_result(value: object, text: str, *, json: bool) -> None:
-    """A result for programs, or its text for people."""
-    if json:
-        print_json(value)
-    else:
-        print(text, end="")
-
-
-def print_plan(planned: Iterable[PlannedCell], *, json: bool) -> None:
+def print_plan(display: Display, planned: Iterable[PlannedCell]) -> None:
     from warpfront.report.text import plan_lines
 
-    if json:
-        print_json(planned)
-    else:
-        _show(plan_lines(planned))
+    display.result(planned, lambda: _draw(plan_lines(planned)))
 
 
-def print_report(rows: Iterable[ReportRow], *, json: bool) -> None:
+def print_report(display: Display, rows: Iterable[ReportRow]) -> None:
+    display.result(rows, lambda: draw_report(rows))
+
+
+def draw_report(rows: Iterable[ReportRow]) -> None:
     from warpfront.report.text import report_table
 
-    if json:
-        print_json(rows)
-    else:
-        _show(report_table(rows))
+    _draw(report_table(rows))
 
 
-def _show(drawn: RenderableType) -> None:
+def _draw(drawn: RenderableType) -> None:
     """Print to stdout, as wide as the terminal, or without padding if stdout is no terminal."""
     from warpfront.report.text import Visible, plain_console
 

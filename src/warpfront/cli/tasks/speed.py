@@ -11,13 +11,11 @@ from warpfront.cli.tasks.declaring import (
     AllowUndetermined,
     Chosen,
     Group,
-    Json,
     Option,
     Options,
     command,
 )
 from warpfront.cli.tasks.showing import (
-    print_result,
     print_unfinished,
     raise_failure,
     workspace_here,
@@ -71,7 +69,7 @@ bench_group = Group(
 
 
 @command("bench run", example="bench run --target cpu --image torch --preset tiny")
-def bench(display: Display, cells: Chosen, *, json: Json = False, timed: Timed) -> None:
+def bench(display: Display, cells: Chosen, *, timed: Timed) -> None:
     """Time operations inside each selected cell's image.
 
     The record is build/<cell>/bench-<target>.json; `bench compare` reads it.
@@ -84,8 +82,8 @@ def bench(display: Display, cells: Chosen, *, json: Json = False, timed: Timed) 
     results = tuple(benching.bench(workspace_here(display), cells, display, effort=timed))
     benches = [result for result in results if isinstance(result, Bench)]
     documents = [bench_document(result) for result in benches]
-    print_result(documents, "\n".join(map(bench_text, benches)), json=json)
-    print_unfinished(() if json else results)
+    display.result(documents, "\n".join(map(bench_text, benches)))
+    print_unfinished(results)
     if failed := sorted({result.cell_id for result in results if isinstance(result, Failed)}):
         raise CommandFailedError(f"not timed: {', '.join(failed)}", hint="the reasons are above")
     raise_failure(results)
@@ -139,7 +137,6 @@ def read_log(
         str, "NAME  format of the log (default: by its lines)"
     ] = "auto",
     out: Annotated[str, "FILE  also write the record, as JSON"] = "",
-    json: Json = False,
     seed_layout: Annotated[str, "also write TensorPrimat's benchmark_*.json to DIR"] = "",
     perf_csv: Annotated[str, "also write madengine's perf.csv to FILE"] = "",
 ) -> None:
@@ -155,7 +152,7 @@ def read_log(
 
     runs = measurements.read_all(file, display, form=format, given=given.said())
     summaries = [(run, summary_of(run)) for run in runs]
-    documents = [run_document(*summary) for summary in summaries] if json or out else []
+    documents = [run_document(*summary) for summary in summaries]
     document = documents[0] if len(documents) == 1 else documents
     if out:
         write_json(Path(out), document)
@@ -166,7 +163,7 @@ def read_log(
     if seed_layout:
         for path in measurements.write_layout(runs, Path(seed_layout)):
             display.say(f"wrote {path}")
-    print_result(document, "\n".join(run_text(*summary) for summary in summaries), json=json)
+    display.result(document, "\n".join(run_text(*summary) for summary in summaries))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,7 +226,6 @@ def _share(text: str, option: str) -> float:
 class ComparisonForms:
     """Forms of a comparison's output."""
 
-    json: Json = False
     markdown: Annotated[str, "FILE  also write Markdown"] = ""
     out: Annotated[str, "FILE  also write JSON"] = ""
     charts: Annotated[str, "DIR  also draw charts, as SVG"] = ""
@@ -256,7 +252,7 @@ def compare(
     terms = asked.terms()
     side, other = (measurements.read_side(name, display) for name in (a, b))
     comparison = measurements.compare_sides((a, side), (b, other), terms)
-    _show(comparison, shown)
+    display.result(*_written(comparison, shown))
     charts = _charts(comparison, [side, other], display) if shown.charts or shown.page else None
     for name, picture in (charts or {}).items() if shown.charts else ():
         write_text(Path(shown.charts) / name, picture)
@@ -276,7 +272,6 @@ def nights(
     add: Annotated[str, "PATHS  first add these records: files, folder or glob"] = "",
     runner: Annotated[str, "NAME  name of the machine, if several have one device"] = "",
     max_slower: Annotated[str, "SHARE  fail if an operation became slower by more"] = _NO_NUMBER,
-    json: Json = False,
     allow_undetermined: AllowUndetermined = False,
 ) -> None:
     """Find lasting performance changes in nightly benchmark history."""
@@ -288,7 +283,7 @@ def nights(
     history = measurements.read_nights_of(Path(file), display)
     shifts = shifts_of(history)
     documents = [{**dataclasses.asdict(shift), "ratio": shift.ratio} for shift in shifts]
-    print_result(documents, shifts_text(history, shifts), json=json)
+    display.result(documents, shifts_text(history, shifts))
     allowed = float("inf") if max_slower == _NO_NUMBER else 1 + _share(max_slower, "--max-slower")
     if slower := [shift for shift in shifts if shift.ratio > allowed]:
         worst = max(slower, key=lambda shift: shift.ratio)
@@ -322,8 +317,8 @@ def compare_stacks(
     from warpfront.commands import measurements
 
     every, unpaired = measurements.compare_layout(Path(folder), asked.terms(), display)
-    for comparison in every:
-        _show(comparison, shown)
+    results = [_written(comparison, shown) for comparison in every]
+    display.result([document for document, _ in results], "".join(text for _, text in results))
     for comparison in every:
         _raise(comparison, allow_undetermined=allow_undetermined)
     require_determined(unpaired, allow_undetermined=allow_undetermined, hint="run it on both")
@@ -342,7 +337,8 @@ def _charts(
         return None
 
 
-def _show(comparison: Comparison, comparison_forms: ComparisonForms) -> None:
+def _written(comparison: Comparison, comparison_forms: ComparisonForms) -> tuple[object, str]:
+    """Return the comparison's document and text; write the files that the options name."""
     from warpfront.bench.forms import comparison_markdown, comparison_text
     from warpfront.bench.record_files import comparison_document
     from warpfront.system.store import write_json, write_text
@@ -352,9 +348,7 @@ def _show(comparison: Comparison, comparison_forms: ComparisonForms) -> None:
         write_text(Path(comparison_forms.markdown), comparison_markdown(comparison))
     if comparison_forms.out:
         write_json(Path(comparison_forms.out), document)
-    print_result(
-        document, comparison_text(comparison, width=text_width()), json=comparison_forms.json
-    )
+    return document, comparison_text(comparison, width=text_width())
 
 
 def _raise(comparison: Comparison, *, allow_undetermined: bool = False) -> None:

@@ -9,10 +9,9 @@ from warpfront.cli.tasks.declaring import (
     AllowUndetermined,
     DryRun,
     Group,
-    Json,
     command,
 )
-from warpfront.cli.tasks.showing import print_result, workspace_here
+from warpfront.cli.tasks.showing import workspace_here
 
 compat_group = Group(
     name="compat",
@@ -26,7 +25,6 @@ Mode = Literal["write", "check", "propose", "print"]
 def update(
     display: Display,
     *,
-    json: Json = False,
     dry_run: DryRun = False,
     allow_undetermined: AllowUndetermined = False,
 ) -> None:
@@ -36,26 +34,22 @@ def update(
     keeps its old contents.
     """
     mode: Mode = "print" if dry_run else "write"
-    _read(display, mode, json=json, allow_undetermined=allow_undetermined)
+    _read(display, mode, allow_undetermined=allow_undetermined)
 
 
 @command("compat check", example="compat check")
-def check(
-    display: Display, *, json: Json = False, allow_undetermined: AllowUndetermined = False
-) -> None:
+def check(display: Display, *, allow_undetermined: AllowUndetermined = False) -> None:
     """Fail if the wheel indexes have releases that the compat table lacks."""
-    _read(display, "check", json=json, allow_undetermined=allow_undetermined)
+    _read(display, "check", allow_undetermined=allow_undetermined)
 
 
 @command("compat propose", example="compat propose", hidden=True)
-def propose(
-    display: Display, *, json: Json = False, allow_undetermined: AllowUndetermined = False
-) -> None:
+def propose(display: Display, *, allow_undetermined: AllowUndetermined = False) -> None:
     """Open a pull or merge request with the contents, in a job of CI."""
-    _read(display, "propose", json=json, allow_undetermined=allow_undetermined)
+    _read(display, "propose", allow_undetermined=allow_undetermined)
 
 
-def _read(display: Display, mode: Mode, *, json: bool, allow_undetermined: bool) -> None:
+def _read(display: Display, mode: Mode, *, allow_undetermined: bool) -> None:
     from warpfront.ci.forge_api import forge_api
     from warpfront.commands.compat_update import (
         propose_update,
@@ -80,7 +74,7 @@ def _read(display: Display, mode: Mode, *, json: bool, allow_undetermined: bool)
         today=now()[:10],
         watch=display,
     )
-    print_result(index_update, update_text(index_update), json=json)
+    display.result(index_update, update_text(index_update))
     if mode == "write":
         display.say("written" if write_contents(index_update, root) else "nothing changed")
     elif mode == "check":
