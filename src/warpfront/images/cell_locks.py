@@ -52,6 +52,9 @@ def lock_cells(
     locking = _CellLocking(tools=tools, watch=watch, step="lock")
     for cell, parent in _with_complete_parents(cells, locking.results):
         inputs = inputs_of(cell, parent, requirements, folders)
+        if isinstance(inputs, Blocked | Failed):
+            locking.results[cell.id] = inputs
+            continue
         state = attempt(cell.id, "lock", read_state, inputs, folders, read=read_lock)
         if isinstance(state, Blocked | Failed):
             if not refresh:
@@ -106,7 +109,9 @@ def complete_cells(
             completing.results[cell.id] = lock
             continue
         inputs = inputs_of(cell, parent, requirements, tools.folders)
-        if isinstance(lock, WheelLock) and not lock.unbuilt:
+        if isinstance(inputs, Blocked | Failed):
+            completing.results[cell.id] = inputs
+        elif isinstance(lock, WheelLock) and not lock.unbuilt:
             completing.results[cell.id] = completing.restored(cell, inputs, lock)
         else:
             made.add(cell.id)
@@ -121,6 +126,9 @@ def locked_before(
     results: dict[str, Locked] = {}
     for cell, parent in _with_complete_parents(cells, results):
         inputs = inputs_of(cell, parent, requirements, folders)
+        if isinstance(inputs, Blocked | Failed):
+            results[cell.id] = inputs
+            continue
         state = attempt(cell.id, "lock", read_state, inputs, folders, read=read_lock)
         if not isinstance(state, LockState):
             results[cell.id] = state

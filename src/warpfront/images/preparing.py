@@ -54,6 +54,7 @@ def render_cells(
     by_id = {cell.id: cell for cell in cells}
 
     def parts_of(cell: Cell) -> ContextParts:
+        material.templates.require(cell)
         parent = by_id[cell.parent] if cell.parent else None
         parent_lock = locks[cell.parent] if cell.parent else None
         lock = locks[cell.id]

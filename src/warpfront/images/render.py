@@ -35,6 +35,15 @@ class Templates:
             for name, source in sources.items()
         }
 
+    def require(self, cell: Cell) -> None:
+        """Raise `RenderError`, with the line of its image, for a cell without a template."""
+        name = f"{cell.template}/Dockerfile.j2"
+        if name not in self.sources:
+            raise RenderError(
+                f"matrix.yaml:{cell.image_line}: images/{name}: no such template",
+                hint=f"write it, or correct `template:` of the image {cell.image}",
+            )
+
     def assets(self, folder: str) -> dict[str, ImageFile]:
         """Return the template's other files, which go into the build context unchanged. Raise
         `BlockedError` for the first that cannot.

@@ -304,6 +304,7 @@ class Cell:
     id: str
     project: str
     line: int
+    image_line: int = 0
     vendor: str
     toolkit: Toolkit | None
     targets: tuple[str, ...]

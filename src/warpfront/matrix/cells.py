@@ -456,6 +456,7 @@ class CellMaker:
                     name=name,
                     ids=ids,
                     tag=tag,
+                    image_line=self.document.line(("images", name)),
                 )
                 self.cells.append(cell)
                 self._check_environment(point, cell)
@@ -628,6 +629,7 @@ def _cell(
     name: str,
     ids: Mapping[str, str],
     tag: str,
+    image_line: int,
 ) -> Cell:
     image = text.images[name]
     policies = _policies(point, foundation, text, image)
@@ -635,6 +637,7 @@ def _cell(
         id=ids[name],
         project=text.project.name,
         line=point.line,
+        image_line=image_line,
         vendor=point.vendor,
         toolkit=foundation.toolkit,
         targets=point.targets,

@@ -24,6 +24,7 @@ from warpfront.matrix.project_values import Maintenance
 from warpfront.matrix.selection import selected_with_parents
 from warpfront.pipeline.workspace import Workspace
 from warpfront.step_results import Blocked, Failed
+from warpfront.system.attempt import attempt
 from warpfront.system.process import environment
 from warpfront.system.progress import Watch
 from warpfront.system.provenance import fixed_moment, now
@@ -46,7 +47,10 @@ def plan(workspace: Workspace, selection: Selection, watch: Watch) -> tuple[Plan
     engine = _engine_if_any(watch)
     states = read_locks(cells, requirements, folders)
     blocked = unrunnable(cells, engine) if engine is not None else {}
-    blocked |= _unlockable([cell for cell in cells if cell.id not in blocked], states, watch)
+    blocked |= _unmakable(cells, states, material)
+    blocked |= _unlockable(
+        [cell for cell in cells if cell.id not in blocked], blocked, states, watch
+    )
     locked = [cell for cell in cells if cell.id not in blocked and not states[cell.id].reason]
     prepared: _Items = {}
     if engine is not None:
@@ -127,15 +131,32 @@ def _prepared(
     return blocked, prepare_cells(usable, locks, resolved, images, material)
 
 
+def _unmakable(
+    cells: Iterable[Cell], states: Mapping[str, LockState], material: Material
+) -> dict[str, Blocked]:
+    """Return the cells whose image lacks a file of the project, or has a wrong one."""
+    blocked = {}
+    for cell in cells:
+        template = attempt(cell.id, "render", material.templates.require, cell)
+        if (fault := states[cell.id].fault or template) is not None:
+            blocked[cell.id] = Blocked(
+                cell_id=cell.id, step=fault.step, reason=fault.reason, hint=fault.hint
+            )
+    return blocked
+
+
 def _unlockable(
-    cells: Iterable[Cell], states: Mapping[str, LockState], watch: Watch
+    cells: Iterable[Cell],
+    known: Mapping[str, Blocked],
+    states: Mapping[str, LockState],
+    watch: Watch,
 ) -> dict[str, Blocked]:
     """Return the cells that have no fresh lock and cannot get one from here."""
     site = site_when_needed()
     blocked: dict[str, Blocked] = {}
     for cell in cells:
         reason = ""
-        if cell.parent in blocked:
+        if cell.parent in {*blocked, *known}:
             reason = f"its parent {cell.parent} is blocked"
         elif states[cell.id].reason and cell.index is not None:
             watch.step(cell.id, f"asking {cell.index.url}")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from warpfront.errors import StoreError
+from warpfront.errors import LockError, StoreError
 from warpfront.images.material import Material
 from warpfront.images.render import Templates
 from warpfront.matrix import compat
@@ -42,16 +42,23 @@ def root_of(folder: Path) -> Path:
     return next((one for one in above if (one / MATRIX_FILE).is_file()), folder)
 
 
-def _requirements(name: str, root: Path) -> RequirementList:
-    """Return the requirements of a file; a missing one is a problem of its images alone."""
-    if not (root / name).exists():
-        problem = f"{name}: no such file; write it, or remove `requirements:` of its image"
-        return RequirementList(problem=problem)
-    return read_requirements(
-        name,
-        lambda path: read_text(root / path) or "",
-        inside=lambda path: inside_root(root / path, root),
-    )
+def _requirements(name: str, root: Path, line: int) -> RequirementList:
+    """Return the requirements of a file. What is wrong with it is a problem of its images alone,
+    which names the line of the first.
+    """
+
+    def read(path: str) -> str:
+        text = read_text(root / path, missing_ok=True)
+        if text is None:
+            hint = "write it, or correct the line that names it"
+            raise LockError(f"{path}: no such file", hint=hint)
+        return text
+
+    try:
+        return read_requirements(name, read, inside=lambda path: inside_root(root / path, root))
+    except (LockError, StoreError) as error:
+        problem = f"{MATRIX_FILE}:{line}: {error.message}"
+        return RequirementList(problem=problem, hint=error.hint)
 
 
 def open_workspace(root: Path, *, build: Path | None = None) -> Workspace:
@@ -67,8 +74,8 @@ def open_workspace(root: Path, *, build: Path | None = None) -> Workspace:
         )
     table = compat_of(root)
     matrix = read_matrix(text, path=MATRIX_FILE, compat=table)
-    files = {cell.requirements_file for cell in matrix.cells if cell.requirements_file}
-    requirements = {name: _requirements(name, root) for name in sorted(files)}
+    lines = {cell.requirements_file: cell.image_line for cell in reversed(matrix.cells)}
+    requirements = {name: _requirements(name, root, line) for name, line in lines.items() if name}
     return Workspace(
         matrix=matrix,
         requirements=requirements,

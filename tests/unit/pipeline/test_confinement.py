@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from warpfront.errors import LockError
 from warpfront.matrix.scaffold import make_project
 from warpfront.pipeline.workspace import open_workspace
 from warpfront.step_results import Failed
@@ -37,10 +36,15 @@ def root(tmp_path: Path) -> Path:
 
 
 def refused(root: Path) -> str:
-    with pytest.raises(LockError) as caught:
-        open_workspace(root)
-    assert SECRET not in caught.value.message + caught.value.hint
-    return caught.value.message
+    """Return why the cell of the image cannot be locked, after the image's line of matrix.yaml."""
+    opened = open_workspace(root)
+    states = read_locks(opened.matrix.cells, opened.requirements, opened.folders)
+    fault = states[opened.matrix.cells[0].id].fault
+    assert isinstance(fault, Failed)
+    assert SECRET not in fault.reason + fault.hint
+    where, _, reason = fault.reason.partition(": ")
+    assert where.startswith("matrix.yaml:")
+    return reason
 
 
 def link_file(root: Path) -> str:

@@ -17,12 +17,13 @@ from fakes import FakeEngine
 
 from warpfront import pipeline
 from warpfront.ci.retrying import worth_another_try
-from warpfront.errors import BlockedError, EngineError, FailureKind
+from warpfront.commands.project_edits import add_image
+from warpfront.errors import BlockedError, EngineError, FailureKind, LockError
 from warpfront.images.built import BuiltImage
 from warpfront.images.cell_locks import LockTools, complete_cells, lock_cells, locked_before
 from warpfront.images.engine import RunResult
 from warpfront.images.labels import CONTENT_HASH, CREATED
-from warpfront.images.preparing import images_by_content, prepare_cells
+from warpfront.images.preparing import images_by_content, prepare_cells, render_cells
 from warpfront.images.tools import CellInputs, Tools
 from warpfront.images.wheel_builder import Builder
 from warpfront.matrix.cell import Cell, Selection, SourceTree
@@ -255,7 +256,7 @@ def test_a_content_hash_follows_the_parent_down_the_chain(
 
 
 def planned(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, reason: str
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, reason: str, image: str = "torch"
 ) -> dict[str, tuple[str, str]]:
     """The plan on an engine with the base and no images; `reason` is why no index can be
     reached.
@@ -269,7 +270,7 @@ def planned(
     monkeypatch.setattr(
         "warpfront.wheels.store.wheelhouse.Wheelhouse.missing", lambda _self, wheels: wheels
     )
-    plans = pipeline.plan(workspace, Selection(image="torch"), Quiet())
+    plans = pipeline.plan(workspace, Selection(image=image), Quiet())
     return {plan.cell_id: (plan.action.value, plan.reason) for plan in plans}
 
 
@@ -340,6 +341,61 @@ def test_a_plan_says_what_no_image_can_hold_and_whose_it_is(
     found = planned(opened, monkeypatch, "")
     assert found[torch.id] == ("blocked", "images/torch/pipe: a FIFO, not a regular file")
     assert found[other.id][0] == "build"
+
+
+BAD_FILES = {
+    "no requirements": (
+        "requirements.txt", None, "images/app/requirements.txt: no such file",
+    ),
+    "no included file": (
+        "requirements.txt", "-r more.txt\n", "images/app/more.txt: no such file",
+    ),
+    "an option": (
+        "requirements.txt", "--index-url x\n",
+        "images/app/requirements.txt:1: --index-url is an option, not a requirement",
+    ),
+    "no UTF-8": ("requirements.txt", "\udcff\n", "requirements.txt: not UTF-8 text (byte 0)"),
+    "no template": ("Dockerfile.j2", None, "images/app/Dockerfile.j2: no such template"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BAD_FILES)
+def test_a_bad_file_of_an_image_stops_that_image_alone(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`plan`, `lock` and `render` name the image's line of matrix.yaml, and do the others."""
+    name, text, message = BAD_FILES[case]
+    make_project(tmp_path)
+    list(add_image(tmp_path, "app", parent="torch", requirements="").write(tmp_path, dry_run=False))
+    list(add_image(tmp_path, "ok", parent="torch", requirements="").write(tmp_path, dry_run=False))
+    path = tmp_path / "images" / "app" / name
+    path.unlink()
+    if text is not None:
+        path.write_text(text, encoding="utf-8", errors="surrogateescape")
+    opened = open_workspace(tmp_path)
+    app, fine = images(opened)["app"], images(opened)["ok"]
+    line = (tmp_path / "matrix.yaml").read_text().splitlines().index("  app:") + 1
+
+    before = planned(opened, monkeypatch, "", image="")
+    assert before[app.id][0] == "blocked"
+    assert before[app.id][1].startswith(f"matrix.yaml:{line}: ")
+    assert before[app.id][1].endswith(message)
+    assert before[fine.id][0] == "build"
+
+    results, _ = lock(opened, monkeypatch)
+    if name == "requirements.txt":
+        failed = results.pop(app.id)
+        assert isinstance(failed, Failed)
+        assert (failed.reason, failed.exit_code) == (before[app.id][1], LockError.exit_code)
+    assert all(isinstance(result, WheelLock) for result in results.values())
+
+    locks = {
+        cell_id: result for cell_id, result in results.items() if isinstance(result, WheelLock)
+    }
+    cells = [cell for cell in opened.matrix.cells if cell.id in locks]
+    rendered = render_cells(cells, locks, opened.material)
+    wrong = {cell_id for cell_id, item in rendered.items() if isinstance(item, Blocked | Failed)}
+    assert wrong == ({app.id} if name == "Dockerfile.j2" else set())
 
 
 def test_images_are_found_by_content_in_one_question(workspace: Workspace) -> None:

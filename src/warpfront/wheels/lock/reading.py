@@ -30,15 +30,18 @@ def read_locks(
     states: dict[str, LockState] = {}
     for cell in cells:
         parent = states[cell.parent] if cell.parent else None
-        file = requirements.get(cell.requirements_file or "")
-        if file is not None and file.problem:
-            states[cell.id] = LockState(lock=None, reason=file.problem)
+        required = attempt(cell.id, "lock", _required, cell, requirements)
+        if isinstance(required, Blocked | Failed):
+            states[cell.id] = LockState(lock=None, reason=required.reason, fault=required)
             continue
         if parent is not None and (parent.lock is None or parent.reason):
             reason = f"its parent {cell.parent} has no fresh lock"
             states[cell.id] = LockState(lock=None, reason=reason)
             continue
         inputs = inputs_of(cell, parent.lock if parent else None, requirements, folders)
+        if isinstance(inputs, Blocked | Failed):
+            states[cell.id] = LockState(lock=None, reason=inputs.reason, fault=inputs)
+            continue
         state = attempt(cell.id, "lock", read_state, inputs, folders, read=read_written_lock)
         if isinstance(state, Blocked | Failed):
             state = LockState(lock=None, reason=f"unreadable: {state.reason}")
@@ -71,18 +74,36 @@ def inputs_of(
     parent: WheelLock | None,
     requirements: Mapping[str, RequirementList],
     folders: Folders,
+) -> LockInputs | Blocked | Failed:
+    """Return everything that the cell's lock depends on, or what is wrong with its files; reads
+    its source folders.
+    """
+    return attempt(cell.id, "lock", _inputs_of, cell, parent, requirements, folders)
+
+
+def _inputs_of(
+    cell: Cell,
+    parent: WheelLock | None,
+    requirements: Mapping[str, RequirementList],
+    folders: Folders,
 ) -> LockInputs:
-    """Return everything that the cell's lock depends on; reads its source folders."""
-    file = cell.requirements_file
-    requirement_list = requirements[file] if file else RequirementList()
+    requirement_list = _required(cell, requirements)
     sources = {
         source.location: folder_sha256(folders.root / source.location)
         for source in requirement_list.sources
         if source.kind == "folder"
     }
-    texts = (requirement_list.problem, *(_unfit(folders.root, patch) for patch in cell.patches))
-    unfit = tuple(filter(None, texts))
+    unfit = tuple(filter(None, (_unfit(folders.root, patch) for patch in cell.patches)))
     return lock_inputs(cell, requirement_list, parent, folders=sources, unfit=unfit)
+
+
+def _required(cell: Cell, requirements: Mapping[str, RequirementList]) -> RequirementList:
+    """Return the lines of the image's file. Raise `LockError` if it cannot be read."""
+    file = cell.requirements_file
+    requirement_list = requirements[file] if file else RequirementList()
+    if requirement_list.problem:
+        raise LockError(requirement_list.problem, hint=requirement_list.hint)
+    return requirement_list
 
 
 def _unfit(root: Path, patch: Patch) -> str:

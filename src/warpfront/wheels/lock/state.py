@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from warpfront.step_results import Blocked, Failed
 from warpfront.wheels.lock.values import WheelLock
 
 NEVER_BUILT = "never built: it has no lock yet"
@@ -14,7 +15,10 @@ index.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockState:
-    """The state of a cell's lock before resolving. `reason` is why it is not usable, else ""."""
+    """The state of a cell's lock before resolving. `reason` is why it is not usable, else "";
+    `fault` is why none can be made of the project's files.
+    """
 
     lock: WheelLock | None
     reason: str
+    fault: Blocked | Failed | None = None
