@@ -131,7 +131,8 @@ class CellMaker:
                     where, f"image `{parent}` is not in images:", self._near_image(parent)
                 )
             elif self.text.images[self._chain(name)[-1]].parent == name:
-                self._problem(where, f"image `{name}` is built on itself through `parent:`")
+                message = f"image `{name}` is built on itself through `parent:`"
+                self._problem(where, message, "give it another `parent:`, or none")
             if image.builds and parent is None:
                 message = f"image `{name}` builds packages, and is built on no image to do so in"
                 hint = "`builds:` needs a `parent:` image that holds torch"
@@ -201,7 +202,8 @@ class CellMaker:
                     message = f"vendor `{vendor}` is not known"
                     self._problem(where, message, nearest(vendor, VENDORS))
             if wrong := _wrong_pattern(entry.expect.prints):
-                self._problem(where, f"`prints: {entry.expect.prints}` is no pattern: {wrong}")
+                message = f"`prints: {entry.expect.prints}` is no pattern: {wrong}"
+                self._problem(where, message, "write a pattern of Python's `re`; `\\\\.` is a dot")
 
     def check_indexes(self) -> None:
         """`indexes:` readdresses indexes of the compat table, and gives others their packages."""
@@ -235,9 +237,7 @@ class CellMaker:
     def _make_compiler(self, name: str, text: CompilerText, vendor: Vendor) -> None:
         where = ("compilers", name)
         if bool(vendor.toolkit) != bool(text.toolkit):
-            needs = f"needs a `toolkit` (the {vendor.toolkit} version)"
-            message = f"{vendor.name} {needs if vendor.toolkit else 'has no toolkit'}"
-            self._problem(where, message)
+            self._problem(where, *_other_toolkit(vendor))
             return
         toolkit = (
             Toolkit(name=vendor.toolkit, version=text.toolkit or "") if vendor.toolkit else None
@@ -251,7 +251,7 @@ class CellMaker:
         newest = bootstrap.newest_suite
         compiler = vendor.compiler(toolkit, text.targets, text.python, newest)
         if compiler is None:
-            self._problem(where, vendor.no_compiler(toolkit, newest))
+            self._problem(where, vendor.no_compiler(toolkit, newest), "give it another toolkit")
             return
         self.compilers.append(
             CompilerBase(
@@ -350,10 +350,8 @@ class CellMaker:
     def _axes_fit(self, point: Point, vendor: Vendor, base: BaseText) -> bool:
         before = len(self.problems)
         self._check_targets(point, vendor)
-        if vendor.toolkit and not point.toolkit:
-            self._tell(point, f"{vendor.name} needs a `toolkit` (the {vendor.toolkit} version)")
-        if point.toolkit and not vendor.toolkit:
-            self._tell(point, f"{vendor.name} has no toolkit", "remove `toolkit`")
+        if bool(vendor.toolkit) != bool(point.toolkit):
+            self._tell(point, *_other_toolkit(vendor))
         if point.python != base.python:
             message = f"base `{point.base}` has python {base.python}, not {point.python}"
             fits = [name for name, other in self.text.bases.items() if other.python == point.python]
@@ -374,7 +372,8 @@ class CellMaker:
                 message = f"target `{target}` is a machine, and the row is for {point.machine}"
                 self._tell(point, message, f"give the row `machine: {target}`")
         if len(set(point.targets)) != len(point.targets):
-            self._tell(point, f"a target is listed twice: {', '.join(point.targets)}")
+            message = f"a target is listed twice: {', '.join(point.targets)}"
+            self._tell(point, message, f"targets: [{', '.join(dict.fromkeys(point.targets))}]")
 
     def _index(self, point: Point, vendor: Vendor) -> WheelIndex | None:
         """Return the row's index, at the address that `indexes:` gives it, if any."""
@@ -487,7 +486,8 @@ class CellMaker:
 
     def _is_free(self, point: Point, image: str, identity: str, tag: str) -> bool:
         if not is_id(identity) or not is_tag(tag):
-            self._tell(point, f"`{identity}` with tag `{tag}` is too long for a name")
+            message = f"`{identity}` with tag `{tag}` is too long for a name"
+            self._tell(point, message, "give the image a shorter name, or the row fewer targets")
             return False
         if identity in self._ids:
             first = self._ids[identity]
@@ -510,11 +510,11 @@ class CellMaker:
         self._told.add(key)
         return True
 
-    def _tell(self, point: Point, message: str, hint: str = "") -> None:
+    def _tell(self, point: Point, message: str, hint: str) -> None:
         path = self.document.path
         self.problems.append(Problem(path=path, line=point.line, message=message, hint=hint))
 
-    def _problem(self, where: Where, message: str, hint: str = "") -> None:
+    def _problem(self, where: Where, message: str, hint: str) -> None:
         self.problems.append(self.document.problem(where, message, hint))
 
     def _warn(self, where: Where, message: str, hint: str) -> None:
@@ -597,6 +597,14 @@ def _newest_suite(bootstrap: BootstrapText | Bootstrap | None) -> str:
     if isinstance(bootstrap, BootstrapText):
         bootstrap = _bootstrap(bootstrap)
     return bootstrap.newest_suite if bootstrap else ""
+
+
+def _other_toolkit(vendor: Vendor) -> tuple[str, str]:
+    """Return the problem of a vendor's missing or needless toolkit, and the remedy."""
+    if vendor.toolkit is None:
+        return f"{vendor.name} has no toolkit", "remove `toolkit`"
+    message = f"{vendor.name} needs a `toolkit` (the {vendor.toolkit} version)"
+    return message, 'write `toolkit: "13.0"`, with its version'
 
 
 def _bootstrap(text: BootstrapText) -> Bootstrap:

@@ -233,7 +233,10 @@ class Table:
 def read_table(text: str, *, path: str) -> Table:
     """Return the table in `text`. Raise `MatrixError` with every problem and its line."""
     document, table = read_checked(text, path=path, into=Table)
-    problems = tuple(document.problem(where, message) for where, message in _dangling(table))
+    problems = tuple(
+        document.problem(where, message, "name one that the table has")
+        for where, message in _dangling(table)
+    )
     if problems:
         raise MatrixError(problems)
     return table

@@ -66,7 +66,8 @@ def expand_points(text: MatrixText, document: Document) -> tuple[list[Point], li
             points = _patched(points, (include.where, include.set), where, document, problems)
         else:
             message = "an include is either `row:`, or `where:` with `set:`"
-            problems.append(document.problem(where, message, "see docs/matrix.md"))
+            hint = "write `row:`, or both `where:` and `set:`"
+            problems.append(document.problem(where, message, hint))
     return points, problems
 
 
@@ -179,7 +180,8 @@ def _patched(
     filters, changes = _given(chosen, _FILTER_NAMES), _given(change, _AXIS_NAMES)
     if chosen.image is not None:
         message = "`image` is not an axis: a patch is for all images of a row"
-        problems.append(document.problem((*where, "where", "image"), message))
+        hint = "remove `image:` from `where:`"
+        problems.append(document.problem((*where, "where", "image"), message, hint))
         return points
     patched = []
     matched = False

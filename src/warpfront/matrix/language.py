@@ -39,17 +39,23 @@ _REQUIREMENT = (
 NAME_PATTERN = r"[a-z0-9][a-z0-9_-]{0,62}"
 
 
+_EXAMPLE = re.compile(r"""\((?P<example>"[^"]+"|[^\s,()]+)""")
+
+
 def _checker(
-    pattern: str, kind: str, longest: int, meant: Callable[[str], str]
+    pattern: str, kind: str, longest: int, meant: Callable[[str], str], example: str
 ) -> Callable[[str], str]:
     compiled = re.compile(rf"(?:{pattern})\Z")
+    usual = example or _EXAMPLE.findall(kind)[0]
 
     def check(text: str) -> str:
         better = meant(text)
         if len(text) <= longest and compiled.match(text) and not better:
             return text
         quoted = repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
-        hint = f"write `{better}`" if better else ""
+        near = ("".join(text.split()), text.lower(), " ".join(text.split()))
+        better = better or next((one for one in near if one and compiled.match(one)), "")
+        hint = f"write `{better}`" if better else f"for example `{usual}`"
         hint = f"at most {longest} characters" if len(text) > longest else hint
         facts = {"shown": quoted, "what": kind, "hint": hint}
         raise PydanticCustomError("form", "{shown} is not {what}", facts)
@@ -58,17 +64,27 @@ def _checker(
 
 
 def _form(
-    pattern: str, kind: str, *, longest: int = 200, meant: Callable[[str], str] = lambda _text: ""
+    pattern: str,
+    kind: str,
+    *,
+    longest: int = 200,
+    meant: Callable[[str], str] = lambda _text: "",
+    example: str = "",
 ) -> Any:
     """Return the metadata of a text field: its check, and its pattern for editors.
 
-    `meant` returns the text to write in place of another one, "" where that is unknown.
+    `meant` returns the text to write in place of another one, "" where that is unknown. `kind`
+    ends with an example in parentheses, or `example` is one.
     """
     schema: dict[str, JsonValue] = {"pattern": f"^(?:{pattern})$", "maxLength": longest}
-    return AfterValidator(_checker(pattern, kind, longest, meant)), Field(json_schema_extra=schema)
+    return AfterValidator(_checker(pattern, kind, longest, meant, example)), Field(
+        json_schema_extra=schema
+    )
 
 
-_name = _form(NAME_PATTERN, "a name (lower case letters, digits, - and _)", longest=63)
+_name = _form(
+    NAME_PATTERN, "a name (lower case letters, digits, - and _)", longest=63, example="my-image"
+)
 _version = _form(r"[0-9]+(?:\.[0-9]+){1,3}", 'a version ("13.0")', longest=20)
 _torch = _form(
     r"[0-9]+\.[0-9]+\.[0-9]+(?:(?:a|b|rc)[0-9]+)?", 'a full torch version ("2.14.1")', longest=20
@@ -81,7 +97,11 @@ _target = _form(
     meant=target_of_product,
 )
 _index = _form(r"[a-z0-9]+(?:[.-][a-z0-9]+)*", "an index name (cu130, rocm6.4, pypi)", longest=32)
-_words = _form(r"[A-Za-z0-9](?:[A-Za-z0-9 ._:/@+=,;~()-]*[A-Za-z0-9.)])?", "plain words")
+_words = _form(
+    r"[A-Za-z0-9](?:[A-Za-z0-9 ._:/@+=,;~()-]*[A-Za-z0-9.)])?",
+    "plain words",
+    example="PyTorch, with tools",
+)
 _advisory = _form(
     r"[A-Z][A-Z0-9]*-[A-Za-z0-9-]+", "an advisory (CVE-2026-12345, GHSA-..., PYSEC-...)", longest=64
 )
@@ -89,13 +109,19 @@ _day = _form(r"20[0-9]{2}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])", 'a day 
 _https = _form(
     r"https://[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?(?::[0-9]{1,5})?(?:/[A-Za-z0-9._~-]+)*/?",
     "an https:// address",
+    example="https://github.com/me/images",
 )
 _index_url = _form(
     r"(?:https://[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?|http://(?:127\.0\.0\.1|localhost))"
     r"(?::[0-9]{1,5})?(?:/[A-Za-z0-9._~-]+)*/?",
     "an https:// address without user and password (or http:// on loopback)",
+    example="https://mirror.example/whl",
 )
-_license = _form(r"[A-Za-z0-9.+-]+(?: (?:AND|OR|WITH) [A-Za-z0-9.+-]+)*", "an SPDX expression")
+_license = _form(
+    r"[A-Za-z0-9.+-]+(?: (?:AND|OR|WITH) [A-Za-z0-9.+-]+)*",
+    "an SPDX expression",
+    example="Apache-2.0",
+)
 _repository = _form(
     r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?(?::[0-9]{1,5})?(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)+",
     "a registry and path (ghcr.io/owner)",
@@ -109,47 +135,69 @@ _reference = _form(
 _digest = _form(
     rf"sha256:[0-9a-f]{{64}}|{UNPINNED}|{BOOTSTRAPPED}",
     f"a digest (sha256: and 64 hex digits), `{UNPINNED}` or `{BOOTSTRAPPED}`",
+    example=BOOTSTRAPPED,
 )
-_interpreter = _form(r"(?:/[A-Za-z0-9._/-]+/)?python3(?:\.[0-9]{1,2})?", "a Python command")
+_interpreter = _form(
+    r"(?:/[A-Za-z0-9._/-]+/)?python3(?:\.[0-9]{1,2})?", "a Python command", example="python3"
+)
 _package = _form(
     r"[a-z0-9][a-z0-9+.-]+(?:/[a-z][a-z0-9-]*)?",
     "a Debian package name (or name/suite)",
     longest=100,
+    example="libnuma1",
 )
-_requirement = _form(_REQUIREMENT, "a requirement (name, name>=1.2, name[extra]==1.2)")
+_requirement = _form(
+    _REQUIREMENT, "a requirement (name, name>=1.2, name[extra]==1.2)", example="numpy>=2.1"
+)
 _distribution = _form(
-    r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?", "a package's name (lower case, - for _ and .)", longest=100
+    r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?",
+    "a package's name (lower case, - for _ and .)",
+    longest=100,
+    example="my-package",
 )
 _name_pattern = _form(
     r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?|[a-z0-9](?:[a-z0-9-]*-)?\*",
     "a package's name, or how such names begin and a * (acme-*)",
     longest=100,
 )
-_size = _form(r"[0-9]{1,4}(?:\.[0-9])? (?:MB|GB)", "a size: `900 MB`, `6.5 GB`")
+_size = _form(r"[0-9]{1,4}(?:\.[0-9])? (?:MB|GB)", "a size: `900 MB`, `6.5 GB`", example="6.5 GB")
 _path = _form(
     r"[A-Za-z0-9_-][A-Za-z0-9._-]*(?:/[A-Za-z0-9_-][A-Za-z0-9._-]*)*",
     "a path inside the repository, without .. and leading dots",
+    example="images/app/requirements.txt",
 )
 _folder = _form(
     r"\.|[A-Za-z0-9_-][A-Za-z0-9._-]*(?:/[A-Za-z0-9_-][A-Za-z0-9._-]*)*",
     "a folder inside the repository, without .. and leading dots, or . for all of it",
+    example="src",
 )
 _glob = _form(
     r"[A-Za-z0-9_*?-][A-Za-z0-9._*?-]*(?:/[A-Za-z0-9_*?-][A-Za-z0-9._*?-]*)*",
     "a path or glob inside the project (csrc/*.cu)",
 )
 _flag = _form(r"-[A-Za-z0-9_+=,./:-]+", "one option of a compiler (-DFAST, -std=c++20)")
-_module = _form(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*", "a module's name")
-_word = _form(r"[^\x00]+", "a word of a command", longest=2000)
-_library = _form(r"[A-Za-z0-9_*][A-Za-z0-9_.*+-]*\.so[0-9.*]*", "a pattern of a library's name")
-_start = _form(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\.pth", "the name of a .pth file")
-_pattern = _form(r"[^\x00\n]*", "a pattern in one line", longest=200)
-_sha256 = _form(r"[0-9a-f]{64}", "a sha256 (64 hex digits)", longest=64)
-_commit = _form(r"[0-9a-f]{40}", "a commit (40 hex digits)", longest=40)
+_module = _form(
+    r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*",
+    "a module's name",
+    example="my_package.module",
+)
+_word = _form(r"[^\x00]+", "a word of a command", longest=2000, example="python3")
+_library = _form(
+    r"[A-Za-z0-9_*][A-Za-z0-9_.*+-]*\.so[0-9.*]*",
+    "a pattern of a library's name",
+    example="libfoo*.so*",
+)
+_start = _form(
+    r"[A-Za-z0-9_][A-Za-z0-9_.-]*\.pth", "the name of a .pth file", example="my_package.pth"
+)
+_pattern = _form(r"[^\x00\n]*", "a pattern in one line", longest=200, example="^ok")
+_sha256 = _form(r"[0-9a-f]{64}", "a sha256 (64 hex digits)", longest=64, example="0" * 64)
+_commit = _form(r"[0-9a-f]{40}", "a commit (40 hex digits)", longest=40, example="0" * 40)
 _wheel = _form(
     r"https://[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?(?::[0-9]{1,5})?(?:/[A-Za-z0-9._~+-]+)*"
     r"/warpfront-[A-Za-z0-9._+]+-[A-Za-z0-9._-]+\.whl",
     "the https:// address of a wheel of warpfront",
+    example="https://me.example/warpfront-0.1.0-py3-none-any.whl",
 )
 _exact = _form(
     r"[0-9]+(?:\.[0-9]+)*(?:(?:a|b|rc)[0-9]+)?(?:\.post[0-9]+)?(?:\+[a-z0-9]+(?:\.[a-z0-9]+)*)?",
@@ -157,10 +205,14 @@ _exact = _form(
     longest=64,
 )
 _tag_template = _form(
-    r"(?:[A-Za-z0-9_.-]|\{[a-z_]+\})+", "a tag, with {words} of what the image holds"
+    r"(?:[A-Za-z0-9_.-]|\{[a-z_]+\})+",
+    "a tag, with {words} of what the image holds",
+    example="{torch}-{toolkit}",
 )
-_variable = _form(r"[A-Z][A-Z0-9_]*", "an environment variable's name", longest=64)
-_value = _form(r"[A-Za-z0-9 ._:/@+=,;%~()-]*", "a plain value")
+_variable = _form(
+    r"[A-Z][A-Z0-9_]*", "an environment variable's name", longest=64, example="MY_VALUE"
+)
+_value = _form(r"[A-Za-z0-9 ._:/@+=,;%~()-]*", "a plain value", example="on")
 _label = _form(
     r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?",
     "a runner's label (ubuntu-24.04, mi300)",
@@ -173,6 +225,8 @@ _tag_prefix = _form(
 _group = _form(
     r"[A-Za-z0-9](?:[A-Za-z0-9 ._-]*[A-Za-z0-9])?", "a group of runners (lab)", longest=100
 )
+_engine = _form(r"(?:unix|ssh|tcp)://\S+", "an engine's address (ssh://me@host)", longest=300)
+_cache = _form(r"[a-z0-9][a-z0-9./:_-]*", "a repository (ghcr.io/me/cache)", longest=300)
 
 Name = Annotated[str, *_name]
 Version = Annotated[str, *_version]
@@ -203,12 +257,20 @@ Label = Annotated[str, *_label]
 GroupName = Annotated[str, *_group]
 _Labels = Annotated[tuple[Label, ...], Filled]
 Labels = Annotated[_Labels, BeforeValidator(_one_as_list, json_schema_input_type=Label | _Labels)]
-PinnedImage = Annotated[str, Field(pattern=r"^[a-z0-9./:_-]+@sha256:[0-9a-f]{64}$")]
+PinnedImage = Annotated[
+    str,
+    *_form(
+        r"[a-z0-9./:_-]+@sha256:[0-9a-f]{64}",
+        "an image with its digest",
+        longest=300,
+        example=f"ghcr.io/me/engine@sha256:{'0' * 64}",
+    ),
+]
 Trust = Literal["hosted", "self-hosted"]
 RunnerEngine = Literal["theirs", "embedded"]
 NightBench = Literal["none", "tiny", "default", "seed", "full"]
 """What the night times on a machine: nothing, or a preset of `bench`."""
-ShareText = Annotated[str, Field(pattern=r"^\d{1,3}(\.\d+)?%$")]
+ShareText = Annotated[str, *_form(r"\d{1,3}(?:\.\d+)?%", "a share (5%)", longest=20)]
 Targets = Annotated[
     _Targets, BeforeValidator(_one_as_list, json_schema_input_type=Target | _Targets)
 ]
@@ -517,13 +579,13 @@ class NodeText:
     `cache` is a repository for BuildKit's steps.
     """
 
-    host: Annotated[str, Field(pattern=r"^(unix|ssh|tcp)://\S+$")] | None = None
+    host: Annotated[str, *_engine] | None = None
     context: Label | None = None
     buildx: Label | None = None
     machine: MachineName = DEFAULT_MACHINE
     slots: Annotated[int, Field(ge=1, le=64)] = 1
     room_gb: Annotated[int, Field(ge=1, le=100_000)] = 100
-    cache: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9./:_-]*$")] | None = None
+    cache: Annotated[str, *_cache] | None = None
 
 
 def _kind_of_index(value: object) -> str:

@@ -69,7 +69,13 @@ def read_matrix(text: str, *, path: str, compat: Compat) -> Matrix:
     if every_problem:
         raise MatrixError(tuple(every_problem))
     if not maker.cells:
-        raise MatrixError((document.problem(("rows",), "the matrix has no cells"),))
+        raise MatrixError(
+            (
+                document.problem(
+                    ("rows",), "the matrix has no cells", "`exclude:` leaves none; remove one of it"
+                ),
+            )
+        )
     project = Project(
         name=written.project.name,
         source=written.project.source,
@@ -106,7 +112,7 @@ def _maintenance(written: MatrixText, document: Document) -> Maintenance:
                 package=vulnerability.package or "",
                 until=vulnerability.until,
                 reason=vulnerability.reason,
-                line=document.problem(("maintenance", "allow_vulnerabilities", place), "").line,
+                line=document.line(("maintenance", "allow_vulnerabilities", place)),
             )
             for place, vulnerability in enumerate(text.allow_vulnerabilities)
         ),

@@ -48,7 +48,8 @@ def read_channels(
             aliases.append(Alias(template=alias.tag, cells=claiming))
             if not claiming:
                 message = f"the alias {alias.tag} is for no cell"
-                problems.append(document.problem((*where, "aliases", place), message))
+                hint = "correct its `where:`, or remove the alias"
+                problems.append(document.problem((*where, "aliases", place), message, hint))
         channel = Channel(
             name=name,
             repository=written.repository or "",

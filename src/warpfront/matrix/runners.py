@@ -83,7 +83,8 @@ def _wrong_targets(name: str, runner_text: RunnerText) -> Iterator[tuple[Where, 
         return
     for target in runner_text.targets or ():
         if not vendor.accepts_target(target):
-            hint = f"its targets look like {vendor.target_form}"
+            hint = nearest(target, vendor.known_targets)
+            hint = f"{hint}; its targets look like {vendor.target_form}"
             yield ("targets",), f"`{target}` is no target of {vendor.name}", hint
         elif vendor.machine_of(target) not in {None, runner_text.machine}:
             message = f"target `{target}` is a machine, and the runner is {runner_text.machine}"

@@ -28,6 +28,8 @@ SIZE_LIMIT_CHARACTERS = 512 * 1024
 DEPTH_LIMIT = 16
 TOO_DEEP = f"nested deeper than {DEPTH_LIMIT} levels"
 ALIAS_LIMIT = 64
+_FLATTER = "a matrix needs no deeper values: remove brackets or indentation"
+_WRITE_OUT = "write the values out, without aliases"
 NODE_LIMIT = 50_000
 
 _TAG = "tag:yaml.org,2002:"
@@ -67,7 +69,7 @@ class Document:
             where = where[:-1]
         return self.lines.get(where, 1)
 
-    def problem(self, where: Where, message: str, hint: str = "") -> Problem:
+    def problem(self, where: Where, message: str, hint: str) -> Problem:
         return Problem(path=self.path, line=self.line(where), message=message, hint=hint)
 
 
@@ -85,12 +87,12 @@ def read_document(text: str, *, path: str) -> Document:
         problem = error.problem or error.context
         # libyaml has a limit of its own since PyYAML 6.0.4, and reads ahead of its events.
         if problem == "exceeded maximum nesting depth":
-            raise _refused(path, line, TOO_DEEP) from None
+            raise _refused(path, line, TOO_DEEP, _FLATTER) from None
         raise _refused(path, line, *_syntax(text, line, problem or "")) from None
     except yaml.YAMLError as error:
-        raise _refused(path, 0, "this file is no YAML", "save it as plain UTF-8 text") from error
+        raise _refused(path, 1, "this file is no YAML", "save it as plain UTF-8 text") from error
     if root is None:
-        raise _refused(path, 0, "empty file", "start from docs/matrix.md, or `warpfront init`")
+        raise _refused(path, 1, "empty file", "start from docs/matrix.md, or `warpfront init`")
     reader = _Reader(path=path)
     value = reader.read(root, ())
     lines = MappingProxyType(reader.lines)
@@ -120,9 +122,16 @@ def _syntax(text: str, line: int, problem: str) -> tuple[str, str]:  # noqa: PLR
     if line > len(lines) or "node content" in problem or "flow" in problem:
         return "a bracket is not closed, or an item is missing", "close every `[` and `{`"
     if "expected" in problem or "block" in problem:
-        hint = "give the keys of one mapping, and the items of one list, the same number of spaces"
+        hint = f"indent the keys of one mapping alike: `{_aligned(lines, line)}`"
         return f"the indentation of `{bad.strip()}` fits no line above", hint
     return "this line is no YAML", "quote a value that begins with a special character"
+
+
+def _aligned(lines: list[str], line: int) -> str:
+    """Return a line with the indentation that the one above it asks for."""
+    above = next((one for one in reversed(lines[: line - 1]) if one.split("#")[0].strip()), "")
+    spaces = len(above) - len(above.lstrip()) + 2 * above.rstrip().endswith(":")
+    return " " * spaces + lines[line - 1].strip()
 
 
 def _quoted_value(line: str) -> str:
@@ -130,7 +139,7 @@ def _quoted_value(line: str) -> str:
     return f'quote the value: {key}: "{value}"' if ": " in value else "give it less indentation"
 
 
-def _refused(path: str, line: int, message: str, hint: str = "") -> MatrixError:
+def _refused(path: str, line: int, message: str, hint: str) -> MatrixError:
     return MatrixError((Problem(path=path, line=line, message=message, hint=hint),))
 
 
@@ -162,9 +171,9 @@ def _refuse_bombs(text: str, path: str) -> None:
             aliases += 1
         line = event.start_mark.line + 1 if event.start_mark else 0
         if depth > DEPTH_LIMIT:
-            raise _refused(path, line, TOO_DEEP)
+            raise _refused(path, line, TOO_DEEP, _FLATTER)
         if aliases > ALIAS_LIMIT:
-            raise _refused(path, line, f"more than {ALIAS_LIMIT} aliases (*name)")
+            raise _refused(path, line, f"more than {ALIAS_LIMIT} aliases (*name)", _WRITE_OUT)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -180,9 +189,11 @@ class _Reader:
         line = node.start_mark.line + 1
         self.lines.setdefault(where, line)
         if len(self.lines) > NODE_LIMIT:
-            raise _refused(self.path, line, f"more than {NODE_LIMIT} values once aliases expand")
+            raise _refused(
+                self.path, line, f"more than {NODE_LIMIT} values once aliases expand", _WRITE_OUT
+            )
         if id(node) in self.open_nodes:
-            raise _refused(self.path, line, "an alias (*name) contains itself")
+            raise _refused(self.path, line, "an alias (*name) contains itself", _WRITE_OUT)
         self.open_nodes.add(id(node))
         try:
             return self._read_kind(node, where)
@@ -264,7 +275,9 @@ def read_checked(text: str, *, path: str, into: type[T]) -> tuple[Document, T]:
         value: T = _reader(into).validate_python(document.value)  # type: ignore[arg-type]
     except ValidationError as error:
         details = [detail for detail in error.errors() if not _is_echo(detail)]
-        problems = [_translated(document, detail, into) for detail in details]
+        # Each arm of a choice has a finding of its own: the first is enough.
+        found = {_in_file(detail, document): detail for detail in reversed(details)}
+        problems = [_translated(document, detail, into) for detail in found.values()]
         raise MatrixError(_ordered((*document.problems, *problems))) from None
     if document.problems:
         raise MatrixError(_ordered(document.problems))
@@ -288,21 +301,64 @@ def _is_echo(detail: ErrorDetails) -> bool:
 
 def _translated(document: Document, detail: ErrorDetails, into: type) -> Problem:
     """pydantic's finding in the file's own words."""
-    where, kind, parts = detail["loc"], detail["type"], detail.get("input")
-    key = str(where[-1]) if where else ""
-    if kind == "unexpected_keyword_argument":
-        hint = _known_instead(key, _fields_at(into, where[:-1]))
-        return document.problem(where, f"unknown key `{key}`", hint)
-    if kind in {"missing", "missing_argument", "missing_keyword_only_argument"}:
-        return document.problem(where, f"`{key}` is missing{_inside(where[:-1])}")
-    if isinstance(parts, Unquoted) or (isinstance(parts, (bool, int)) and kind == "string_type"):
-        return document.problem(where, *_unquoted(parts))
-    if kind in _SHAPES:
-        return document.problem(where, f"`{key}` {_SHAPES[kind]}", _as_shape(kind, key, parts))
-    if kind == "too_short":
-        return document.problem(where, f"`{key}` is empty", "give at least one value")
-    hint = str(detail.get("ctx", {}).get("hint", ""))
-    return document.problem(where, f"{detail['msg']}{_inside(where)}", hint)
+    where = _in_file(detail, document)
+    return document.problem(where, *_words_of(detail, where, into))
+
+
+def _words_of(detail: ErrorDetails, where: Where, into: type) -> tuple[str, str]:
+    """Return the problem and the remedy. No text of pydantic's is in them."""
+    value, facts = detail.get("input"), detail.get("ctx", {})
+    key = next((str(part) for part in reversed(where) if isinstance(part, str)), "the file")
+    match detail["type"]:
+        case "unexpected_keyword_argument":
+            message = f"unknown key `{key}`"
+            hint = _known_instead(key, _fields_at(into, where[:-1]))
+        case kind if kind in _MISSING:
+            message, hint = f"`{key}` is missing{_inside(where[:-1])}", _as_missing(where, into)
+        case kind if isinstance(value, Unquoted) or (
+            isinstance(value, bool | int) and kind == "string_type"
+        ):
+            message, hint = _unquoted(value)
+        case kind if kind in _SHAPES:
+            entry = _ENTRY if where and isinstance(where[-1], int) else ""
+            message, hint = f"{entry}`{key}` {_SHAPES[kind]}", _as_shape(kind, entry or key, value)
+        case "too_short":
+            message, hint = f"`{key}` is empty", "give at least one value"
+        case "literal_error":
+            names = [one.strip("'") for one in re.findall(r"'[^']*'|\d+", str(facts["expected"]))]
+            message, hint = f"`{key}` cannot be `{value}`", f"write one of: {', '.join(names)}"
+        case kind if kind in _BOUNDS:
+            word, bound = _BOUNDS[kind]
+            message, hint = f"`{key}` cannot be {value}", f"write {word} {facts[bound]}"
+        case "form":
+            message, hint = f"{detail['msg']}{_inside(where)}", str(facts["hint"])
+        case _:
+            message, hint = f"`{key}` cannot have this value", "see `warpfront docs matrix`"
+    return message, hint
+
+
+_MISSING = {"missing", "missing_argument", "missing_keyword_only_argument"}
+_BOUNDS = {"greater_than_equal": ("at least", "ge"), "less_than_equal": ("at most", "le")}
+
+
+def _in_file(detail: ErrorDetails, document: Document) -> Where:
+    """Return the place of a finding as the file has it: pydantic names arms of a choice, too."""
+    where: Where = ()
+    for part in detail["loc"]:
+        if (*where, part) in document.lines:
+            where = (*where, part)
+    return (*where, detail["loc"][-1]) if detail["type"] in _MISSING else where
+
+
+def _as_missing(where: Where, into: type) -> str:
+    """Return the line to write for a missing key."""
+    key, above = where[-1], where[-2:-1]
+    kinds = {field.name: str(field.type) for field in _fields_at(into, where[:-1])}
+    literal = re.match(r"Literal\[(\w+)\]", kinds.get(str(key), ""))
+    line = f"write `{key}: {literal[1] if literal else '...'}`"
+    if not above:
+        return f"{line} at the start of a line"
+    return f"{line} below `{above[0]}:`" if isinstance(above[0], str) else line
 
 
 # pydantic's names of errors about the kind of a value, as a person knows the kinds.
@@ -319,9 +375,14 @@ _SHAPES = {
 }
 
 
+_ENTRY = "an entry of "
+
+
 def _as_shape(kind: str, key: str, value: object) -> str:
     """Return the line to write for a value of another kind."""
     text = value if isinstance(value, str) else "..."
+    if key == _ENTRY:
+        return f"write the entry as `- {'name: value' if 'mapping' in _SHAPES[kind] else text}`"
     if _SHAPES[kind] == "is no list":
         return f"write a list: {key}: [{', '.join(text.split() or ['...'])}]"
     if _SHAPES[kind] == "is no mapping":

@@ -116,8 +116,8 @@ def test_cells_of_one_machine_can_be_excluded() -> None:
     [
         ("targets: aarch64", "target `aarch64` is a machine, and the row is for x86_64"),
         ("targets: x86_64, machine: aarch64", "target `x86_64` is a machine, and the row is for"),
-        ("targets: x86_64, machine: arm64", "'aarch64'"),
-        ("targets: x86_64, machine: 64", "'aarch64'"),
+        ("targets: x86_64, machine: arm64", "write one of: x86_64, aarch64"),
+        ("targets: x86_64, machine: 64", "write one of: x86_64, aarch64"),
         ("targets: arm64, machine: aarch64", "`arm64` is no target of cpu"),
     ],
 )
@@ -444,8 +444,14 @@ include:
             f"{line + 2}: this include matches no cell (vendor: amd) | "
             "no cell has vendor amd; there are cpu"
         ),
-        f"{line + 4}: an include is either `row:`, or `where:` with `set:` | see docs/matrix.md",
-        f"{line + 5}: `image` is not an axis: a patch is for all images of a row | ",
+        (
+            f"{line + 4}: an include is either `row:`, or `where:` with `set:` | "
+            "write `row:`, or both `where:` and `set:`"
+        ),
+        (
+            f"{line + 5}: `image` is not an axis: a patch is for all images of a row | "
+            "remove `image:` from `where:`"
+        ),
     ]
 
 
@@ -490,8 +496,9 @@ def test_images_that_are_built_on_nothing_or_themselves_are_refused() -> None:
         "app: {parent: torch", "app: {parent: devel"
     )
     assert [p for p in refused(f"{text}rows:\n{CPU}") if "built on itself" in p] == [
-        "16: image `devel` is built on itself through `parent:` | ",
-        "17: image `app` is built on itself through `parent:` | ",
+        f"{line}: image `{name}` is built on itself through `parent:` | "
+        "give it another `parent:`, or none"
+        for line, name in ((16, "devel"), (17, "app"))
     ]
     missing = HEAD.replace("app: {parent: torch", "app: {parent: troch")
     assert refused(f"{missing}rows:\n{CPU}")[0].startswith(

@@ -60,10 +60,10 @@ def test_an_alias_is_for_all_cells_or_for_those_that_it_chooses() -> None:
         ("tags: ['{torch']", "is not a tag"),
         ("tags: ['{torch!r}']", "is not a tag"),
         ("tags: [a], sessions: [lod]", "there is no session `lod`"),
-        ("tags: [a], allow: [failed]", "'unavailable'"),
-        ("tags: [a], max_age_hours: 0", "greater than or equal to 1"),
+        ("tags: [a], allow: [failed]", "write one of: unavailable"),
+        ("tags: [a], max_age_hours: 0", "write at least 1"),
         ("tags: [a], max_age_hours: '3'", "`max_age_hours` is no number"),
-        ("tags: [a], targets: most", "'all' or 'any'"),
+        ("tags: [a], targets: most", "write one of: all, any"),
         ("tags: [a], aliases: [{tag: b, where: {vendor: amd}}]", "the alias b is for no cell"),
     ],
 )

@@ -75,7 +75,7 @@ def test_what_is_missing_is_said_with_its_line(changed: str, said: str) -> None:
         ("vendor: nvidia", "vendor: nvidea", "vendor `nvidea` of runner `mine` is not known"),
         ("labels: [self-hosted, h100]", "labels: ['a b']", "is not a runner's label"),
         ("labels: [self-hosted, h100]", "scale_set: x, group: y", "needs no `group`"),
-        ("trust: self-hosted", "trust: mine", "'hosted' or 'self-hosted'"),
+        ("trust: self-hosted", "trust: mine", "write one of: hosted, self-hosted"),
         ("vendor: nvidia, targets: sm_90", "vendor: cpu, targets: aarch64", "is a machine"),
     ],
 )

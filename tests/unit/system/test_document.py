@@ -84,8 +84,8 @@ def test_a_key_that_yaml_calls_a_boolean_is_named_as_it_was_written() -> None:
         ("a: !!python/name:os.system x\n", "f.yaml:1: tag !!python/name:os.system is not read"),
         ("\na: !mine x\n", "f.yaml:2: tag !mine is not read"),
         ("a: !!set {b}\n", "f.yaml:1: tag !!set is not read"),
-        ("", "f.yaml: empty file"),
-        ("# only words\n", "f.yaml: empty file"),
+        ("", "f.yaml:1: empty file"),
+        ("# only words\n", "f.yaml:1: empty file"),
         ("a: [\n", "f.yaml:2: a bracket is not closed"),
         ("a: x\n---\nb: y\n", "f.yaml:2: a second document begins after `---`"),
         ("a: *b\n", "f.yaml:1: `*` names no anchor of the file"),
@@ -148,8 +148,8 @@ surplus: 1
         (2, "`12.9` is a float to YAML, not a string", 'quote versions and strings: "12.9"'),
         (3, "unknown key `ohter`", "did you mean `other`?"),
         (6, "duplicate key `version` (first on line 5)", "keep one of them"),
-        (7, "`version` is missing in many", ""),
-        (8, "`2` is no mapping", "write `name: value` below `2:`, indented by two spaces"),
+        (7, "`version` is missing in many", "write `version: ...`"),
+        (8, "an entry of `many` is no mapping", "write the entry as `- name: value`"),
         (9, "unknown key `surplus`", "known here: inner, many"),
     ]
 
@@ -171,7 +171,7 @@ def test_no_text_ends_in_another_error(text: str) -> None:
     ("text", "problem", "hint"),
     [
         ("rows:\n\t- a\n", "a tab at the start of the line", "indent with spaces: `  - a`"),
-        ("a:\n  b: 1\n c: 2\n", "the indentation of `c: 2` fits no line above", "the same number"),
+        ("a:\n  b: 1\n c: 2\n", "the indentation of `c: 2` fits no line above", "indent the keys of one mapping alike"),
         ('a: "x\n', "a quote is not closed", "close it"),
         ("a: b: c\n", "a second `: ` in one line", 'quote the value: a: "b: c"'),
     ],
