@@ -16,7 +16,7 @@ from warpfront.system.extras import registered
 
 # Module -> first words of its commands, old ones too: a command line imports what it names.
 MODULES: Mapping[str, tuple[str, ...]] = {
-    "warpfront.cli.tasks.project": ("init", "add", "docs", "completion"),
+    "warpfront.cli.tasks.project": ("init", "add", "migrate", "docs", "completion"),
     "warpfront.cli.tasks.path": (
         *("plan", "lock", "build-wheels", "render", "build", "verify", "report"),
         "explain",

@@ -108,6 +108,23 @@ def add_python(root: Path, python: str) -> Edit:
     return Edit(files={MATRIX_FILE: editing.with_python(text, python, name)})
 
 
+def migrate(root: Path) -> Edit:
+    """Return the edit of a project of an older warpfront to today's names: keys of matrix.yaml,
+    modules that its entry points import.
+    """
+    before = {MATRIX_FILE: _matrix(root)}
+    matrix, notes = editing.with_current_keys(before[MATRIX_FILE], MATRIX_FILE)
+    after = {MATRIX_FILE: matrix}
+    for name in ("tasks.py", "noxfile.py"):
+        before[name] = after[name] = read_text(root / name, missing_ok=True) or ""
+        for old, new in _MODULES.items():
+            after[name] = re.sub(rf"\b{re.escape(old)}\b", new, after[name])
+    return Edit(files={n: text for n, text in after.items() if text != before[n]}, notes=notes)
+
+
+_MODULES = {"warpfront.doors": "warpfront.cli", "warpfront.inside.checks": "warpfront_checks"}
+
+
 def _base_with(python: str) -> str:
     bases = yaml.safe_load(read_text(BASES) or "")
     names = {str(base["python"]): name for name, base in bases.items()}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import yaml
 
 from warpfront.matrix.compat import Combination, Compat, Supported
+from warpfront.matrix.language import MatrixText
 from warpfront.matrix.vendors import VENDORS
+from warpfront.system.document import Where, fields_at, read_document
 
 # Targets of new rows, as far as the wheels have them: data centre, and the newest of desktops.
 _USUAL = {
@@ -118,6 +120,33 @@ def newest_toolkits(vendor: str, compat: Compat) -> tuple[str, ...]:
     return tuple(
         sorted(names, key=lambda name: [int(p) for p in name.split(".") if p], reverse=True)
     )
+
+
+def with_current_keys(text: str, path: str) -> tuple[str, tuple[str, ...]]:
+    """Return `text` with the keys that have another name today, and a line for each of them."""
+    read_document(text, path=path)  # refuses what is no tree
+    renamed = {
+        key.start_mark.index: (key, known.name)
+        for where, key in _keys(_node(text, ()), ())
+        for known in fields_at(MatrixText, where)
+        if known.metadata.get("formerly") == key.value
+    }
+    notes = []
+    for at, (key, name) in sorted(renamed.items(), reverse=True):
+        text = f"{text[:at]}{name}{text[key.end_mark.index :]}"
+        notes.append(f"{path}:{key.start_mark.line + 1}: `{key.value}` is `{name}` now")
+    return text, tuple(reversed(notes))
+
+
+def _keys(node: yaml.Node | None, where: Where) -> Iterator[tuple[Where, yaml.ScalarNode]]:
+    """Yield every key below a node, with the place of its mapping."""
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            yield where, key
+            yield from _keys(value, (*where, key.value))
+    elif isinstance(node, yaml.SequenceNode):
+        for place, item in enumerate(node.value):
+            yield from _keys(item, (*where, place))
 
 
 def block_of(text: str, name: str) -> tuple[str, ...]:

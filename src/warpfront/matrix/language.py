@@ -27,6 +27,8 @@ from warpfront.matrix.products import target_of_product
 from warpfront.matrix.project_values import Allowance, NotifyWay
 from warpfront.system.document import strict_dataclass
 
+SCHEMA: Literal[1] = 1
+"""The version of the language. A matrix that names none is of version 1."""
 UNPINNED = "unpinned"
 BOOTSTRAPPED = "bootstrap"
 DEFAULT_MACHINE: Literal["x86_64"] = "x86_64"
@@ -602,7 +604,7 @@ IndexText = Annotated[
 class MatrixText:
     """matrix.yaml, whole."""
 
-    schema: Literal[1]
+    schema: Literal[1] = SCHEMA
     project: ProjectText
     bases: Annotated[Mapping[Name, BaseText], Filled]
     images: Annotated[Mapping[Name, ImageText], Filled]

@@ -6,13 +6,14 @@ from dataclasses import dataclass, field
 
 from pydantic import TypeAdapter
 
+from warpfront import __version__
 from warpfront.errors import MatrixError, Problem
 from warpfront.matrix.cell import Cell, CompilerBase
 from warpfront.matrix.cells import CellMaker
 from warpfront.matrix.compat import Compat
 from warpfront.matrix.expansion import expand_points
 from warpfront.matrix.install import Install, make_install
-from warpfront.matrix.language import MatrixText
+from warpfront.matrix.language import SCHEMA, MatrixText
 from warpfront.matrix.nodes import BuildNode, make_nodes
 from warpfront.matrix.project_values import (
     AllowedVulnerability,
@@ -23,7 +24,7 @@ from warpfront.matrix.project_values import (
 )
 from warpfront.matrix.release_channels import read_channels
 from warpfront.matrix.runners import Runner, make_runners
-from warpfront.system.document import Document, read_checked
+from warpfront.system.document import Document, checked, read_document
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +54,9 @@ def read_matrix(text: str, *, path: str, compat: Compat) -> Matrix:
     """Return `text` as a matrix. Raise `MatrixError` with every problem of the file
     and its line.
     """
-    document, written = read_checked(text, path=path, into=MatrixText)
+    document = read_document(text, path=path)
+    _refuse_newer(document)
+    written = checked(document, MatrixText)
     points, problems = expand_points(written, document)
     maker = CellMaker(text=written, document=document, compat=compat)
     maker.check_images()
@@ -100,6 +103,17 @@ def read_matrix(text: str, *, path: str, compat: Compat) -> Matrix:
         install=install,
         maintenance=_maintenance(written, document),
     )
+
+
+def _refuse_newer(document: Document) -> None:
+    """Refuse a matrix of a newer version by that alone: its keys are not known here."""
+    schema = document.value.get("schema") if isinstance(document.value, dict) else None
+    if isinstance(schema, int) and schema > SCHEMA:
+        message = (
+            f"schema {schema} is newer than schema {SCHEMA}, which warpfront {__version__} reads"
+        )
+        hint = "upgrade: pip install --upgrade warpfront"
+        raise MatrixError((document.problem(("schema",), message, hint),))
 
 
 def _maintenance(written: MatrixText, document: Document) -> Maintenance:

@@ -35,8 +35,9 @@ class Edit:
     notes: tuple[str, ...] = ()
 
     def write(self, root: Path, *, dry_run: bool) -> Iterator[str]:
-        """Write the files, if the matrix is one; yield a line for each."""
-        read_matrix(self.files[MATRIX_FILE], path=MATRIX_FILE, compat=packaged())
+        """Write the files, if the matrix among them is one; yield a line for each."""
+        if MATRIX_FILE in self.files:
+            read_matrix(self.files[MATRIX_FILE], path=MATRIX_FILE, compat=packaged())
         for name, text in self.files.items():
             if not dry_run:
                 write_text(root / name, text)

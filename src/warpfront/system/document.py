@@ -271,6 +271,11 @@ def read_checked(text: str, *, path: str, into: type[T]) -> tuple[Document, T]:
     with every problem of the file, in the order of its lines.
     """
     document = read_document(text, path=path)
+    return document, checked(document, into)
+
+
+def checked(document: Document, into: type[T]) -> T:
+    """Return a document's value as an `into`. Raise `MatrixError` as `read_checked` does."""
     try:
         value: T = _reader(into).validate_python(document.value)  # type: ignore[arg-type]
     except ValidationError as error:
@@ -281,7 +286,7 @@ def read_checked(text: str, *, path: str, into: type[T]) -> tuple[Document, T]:
         raise MatrixError(_ordered((*document.problems, *problems))) from None
     if document.problems:
         raise MatrixError(_ordered(document.problems))
-    return document, value
+    return value
 
 
 @functools.cache
@@ -312,7 +317,7 @@ def _words_of(detail: ErrorDetails, where: Where, into: type) -> tuple[str, str]
     match detail["type"]:
         case "unexpected_keyword_argument":
             message = f"unknown key `{key}`"
-            hint = _known_instead(key, _fields_at(into, where[:-1]))
+            hint = _known_instead(key, fields_at(into, where[:-1]))
         case kind if kind in _MISSING:
             message, hint = f"`{key}` is missing{_inside(where[:-1])}", _as_missing(where, into)
         case kind if isinstance(value, Unquoted) or (
@@ -353,7 +358,7 @@ def _in_file(detail: ErrorDetails, document: Document) -> Where:
 def _as_missing(where: Where, into: type) -> str:
     """Return the line to write for a missing key."""
     key, above = where[-1], where[-2:-1]
-    kinds = {field.name: str(field.type) for field in _fields_at(into, where[:-1])}
+    kinds = {field.name: str(field.type) for field in fields_at(into, where[:-1])}
     literal = re.match(r"Literal\[(\w+)\]", kinds.get(str(key), ""))
     line = f"write `{key}: {literal[1] if literal else '...'}`"
     if not above:
@@ -398,7 +403,7 @@ def _known_instead(key: str, fields: tuple[dataclasses.Field[Any], ...]) -> str:
     """
     for known_field in fields:
         if known_field.metadata.get("formerly") == key:
-            return f"it is called `{known_field.name}` now"
+            return f"it is called `{known_field.name}` now: `warpfront migrate` writes it"
     names = sorted(known_field.name for known_field in fields)
     near = difflib.get_close_matches(key, names, n=1)
     return f"did you mean `{near[0]}`?" if near else f"known here: {', '.join(names)}"
@@ -422,15 +427,15 @@ def _inside(where: Where) -> str:
     return f" in {'.'.join(names)}" if names else ""
 
 
-def _fields_at(into: object, where: Where) -> tuple[dataclasses.Field[Any], ...]:
+def fields_at(into: object, where: Where) -> tuple[dataclasses.Field[Any], ...]:
     """Return the fields of the dataclass at `where` below `into`."""
     if dataclasses.is_dataclass(into) and isinstance(into, type):
         if not where:
             return dataclasses.fields(into)
         hints = typing.get_type_hints(into, include_extras=False)
-        return _fields_at(hints.get(str(where[0]), None), where[1:])
+        return fields_at(hints.get(str(where[0]), None), where[1:])
     for inner in typing.get_args(into):
         is_item = typing.get_origin(into) in {tuple, list, Mapping, dict}
-        if fields := _fields_at(inner, where[1:] if is_item and where else where):
+        if fields := fields_at(inner, where[1:] if is_item and where else where):
             return fields
     return ()

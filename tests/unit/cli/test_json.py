@@ -77,6 +77,7 @@ class _Update:
 WAYS: dict[str, tuple[str, Mapping[str, object]]] = {
     "init": ("-C new --name mine", {}),
     "add image": ("app", {}),
+    "migrate": ("", {}),
     "add row": ("nvidia 13.0", {}),
     "add python": ("3.13", {}),
     "docs": ("matrix", {}),

@@ -488,7 +488,9 @@ def test_a_product_that_explodes_is_refused_before_it_is_walked() -> None:
 
 def test_whoever_writes_on_is_told_what_it_is_called() -> None:
     older = HEAD.replace("devel: {parent: torch", "devel: {on: torch")
-    assert refused(f"{older}rows:\n{CPU}") == ["16: unknown key `on` | it is called `parent` now"]
+    assert refused(f"{older}rows:\n{CPU}") == [
+        "16: unknown key `on` | it is called `parent` now: `warpfront migrate` writes it"
+    ]
 
 
 def test_images_that_are_built_on_nothing_or_themselves_are_refused() -> None:

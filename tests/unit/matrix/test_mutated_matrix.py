@@ -121,7 +121,8 @@ def test_a_changed_matrix_is_read_or_told_in_its_own_words(text: str) -> None:
             "  name: x",
             "   name: x",
             (
-                ":9: the indentation of `source: https://github.com/my/images` fits no line above | "
+                ":9: the indentation of `source: https://github.com/my/images` fits no line above"
+                " | "
                 "indent the keys of one mapping alike: `   source: https://github.com/my/images`"
             ),
         ),
@@ -146,7 +147,13 @@ def test_a_changed_matrix_is_read_or_told_in_its_own_words(text: str) -> None:
             "    template: torch\n    template: torch",
             ":27: duplicate key `template` (first on line 26) | keep one of them",
         ),
-        ("schema: 1", "", ": `schema` is missing | write `schema: 1` at the start of a line"),
+        ("schema: 1", "schema: 0", ":5: `schema` cannot be `0` | write one of: 1"),
+        ("project:\n", "projekt:\n", ": unknown key `projekt` | did you mean `project`?"),
+        (
+            "    template: torch\n",
+            "",
+            ": `template` is missing in images.torch | write `template: ...`",
+        ),
     ],
 )
 def test_a_usual_mistake_has_its_line_and_the_line_to_write(

@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from warpfront.cli.program import run
 from warpfront.commands.project_edits import add_image, add_python, add_row, project_from
 from warpfront.errors import InputError, MatrixError, NothingSelectedError, StoreError
-from warpfront.matrix.editing import with_item
+from warpfront.matrix.compat import packaged
+from warpfront.matrix.editing import with_current_keys, with_item
 from warpfront.matrix.nearest import nearest
+from warpfront.matrix.reading import read_matrix
 from warpfront.matrix.scaffold import Edit, make_project, new_project
 from warpfront.pipeline.workspace import open_workspace
 from warpfront.wheels.lock.reading import read_locks
@@ -219,3 +222,74 @@ def test_a_dockerfile_becomes_a_row_and_an_image_and_what_was_not_read_is_listed
         "not read: torch==2.4.0: torch is the row's",
         "not read: torchvision: torch is the row's",
     ]
+
+
+OLDER = """\
+# what is built, by whom
+images:
+  torch: {template: torch, title: PyTorch}  # the first
+  app:
+    on:   torch      # its parent
+    template: torch  # on: is no key here
+    title: on
+  flow: {title: x, "on": torch, template: torch}
+"""
+
+
+def test_migrate_renames_keys_and_leaves_every_other_byte() -> None:
+    text, notes = with_current_keys(OLDER, "matrix.yaml")
+    assert text == OLDER.replace("    on:   torch", "    parent:   torch").replace('"on"', "parent")
+    assert notes == (
+        "matrix.yaml:5: `on` is `parent` now",
+        "matrix.yaml:8: `on` is `parent` now",
+    )
+    assert with_current_keys(text, "matrix.yaml") == (text, ())
+
+
+def test_a_project_of_an_older_warpfront_migrates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_project(tmp_path)
+    current = {
+        name: (tmp_path / name).read_text() for name in ("matrix.yaml", "tasks.py", "noxfile.py")
+    }
+    older = {
+        "matrix.yaml": current["matrix.yaml"].replace("    parent: torch", "    on: torch  # base"),
+        "tasks.py": current["tasks.py"].replace("warpfront.cli", "warpfront.doors"),
+        "noxfile.py": current["noxfile.py"].replace("warpfront.cli", "warpfront.doors"),
+    }
+    for name, text in older.items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    assert run(["plan"]) == 2
+    assert "`warpfront migrate` writes it" in capsys.readouterr().err
+    assert run(["migrate", "--dry-run"]) == 0
+    assert (tmp_path / "matrix.yaml").read_text() == older["matrix.yaml"]
+    assert run(["migrate"]) == 0
+    for name, text in current.items():
+        expected = text.replace("    parent: torch", "    parent: torch  # base")
+        assert (tmp_path / name).read_text() == (expected if name == "matrix.yaml" else text)
+    open_workspace(tmp_path)
+    capsys.readouterr()
+    assert run(["migrate"]) == 0
+    assert capsys.readouterr().err == "nothing to migrate\n"
+
+
+@pytest.mark.parametrize("rest", ["", "\nrooms: {a: b}\nrows: nothing"])
+def test_a_newer_schema_says_to_upgrade_and_nothing_else(rest: str) -> None:
+    with pytest.raises(MatrixError) as caught:
+        read_matrix(f"# x\nschema: 2{rest}\n", path="matrix.yaml", compat=packaged())
+    (problem,) = caught.value.problems
+    assert str(problem).startswith(
+        "matrix.yaml:2: schema 2 is newer than schema 1, which warpfront "
+    )
+    assert problem.hint == "upgrade: pip install --upgrade warpfront"
+
+
+def test_a_matrix_that_names_no_schema_is_of_the_first(tmp_path: Path) -> None:
+    make_project(tmp_path)
+    text = (tmp_path / "matrix.yaml").read_text()
+    without = text.replace("schema: 1\n", "")
+    assert without != text
+    read = [read_matrix(one, path="m", compat=packaged()).cells for one in (text, without)]
+    assert [cell.id for cell in read[0]] == [cell.id for cell in read[1]]

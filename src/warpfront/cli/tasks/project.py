@@ -1,4 +1,4 @@
-"""Commands that make and change a project: init, add, docs, completion."""
+"""Commands that make and change a project: init, add, migrate, docs, completion."""
 
 from __future__ import annotations
 
@@ -119,6 +119,22 @@ def add_python(
 
     root = project_root()
     _write(display, add_python(root, version), root, dry_run=dry_run)
+
+
+@command(example="migrate --dry-run")
+def migrate(display: Display, *, dry_run: DryRun = False) -> None:
+    """Rewrite the project of an older warpfront by today's names.
+
+    Keys of matrix.yaml, and modules that tasks.py and noxfile.py import.
+    Comments and every other byte stay.
+    """
+    from warpfront.commands.project_edits import migrate
+
+    root = project_root()
+    edit = migrate(root)
+    _write(display, edit, root, dry_run=dry_run)
+    if not edit.files:
+        display.say("nothing to migrate")
 
 
 @command(example="docs matrix")
