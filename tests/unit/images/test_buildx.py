@@ -387,6 +387,26 @@ def test_what_buildkits_cache_lost_is_built_once_more_without_it_and_told_from_o
         assert calls.read_text() == "torch\ntorch anew\n"
 
 
+AT_ONCE = 'failed to solve: image "localhost/mine/torch:2.13.0": already exists'
+
+
+@pytest.mark.process
+def test_an_image_that_another_build_named_at_the_same_moment_is_named_on_another_try(
+    tmp_path: Path,
+) -> None:
+    answers = bake(a_request(tmp_path, {"torch"}, AT_ONCE, times=1), ignore)
+    assert {answer.error for answer in answers.values()} == {""}
+    calls = tmp_path / "calls"
+    assert calls.read_text() == "torch devel serve\n" * 2, "its cache is used"
+    calls.unlink()
+    request = dataclasses.replace(
+        a_request(tmp_path, {"torch"}, AT_ONCE), targets=("torch",), leaves=("torch",)
+    )
+    (answer,) = bake(request, ignore).values()
+    assert AT_ONCE in answer.error
+    assert calls.read_text() == "torch\n" * 2, "and then it is an error"
+
+
 @pytest.mark.process
 def test_a_disk_too_full_for_the_logs_is_an_error_of_its_own(tmp_path: Path) -> None:
     request = dataclasses.replace(a_request(tmp_path, set()), logs={"torch": Path("/dev/full")})

@@ -49,6 +49,9 @@ _CACHE_LOST = re.compile(
     r"snapshot \S* ?does not exist: not found|"
     r"failed to rename: rename \S+/snapshots/\S+ \S+/snapshots/\d+: file exists"
 )
+# Of two builds that name an image at once, the store refuses the later: it looks for the name, and
+# then makes it. On another try the name is there, and moves.
+_NAMED_AT_ONCE = re.compile(r'image "[^"]+": already exists')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +137,11 @@ def bake(request: BakeRequest, on_step: OnStep) -> Mapping[str, Baked]:
     each parent of a failed leaf: every target has its own result.
     """
     results = _bake_steadily(request, request.targets, on_step)
-    if results.completed.returncode == 0 or _gone(results.completed) or len(request.targets) == 1:
+    if (
+        results.completed.returncode == 0
+        or _failed_with(_ENGINE_GONE, results.completed)
+        or len(request.targets) == 1
+    ):
         return _answers(request, request.targets, results)
     leaves = request.leaves or request.targets
     answers = _bake_each(request, leaves, on_step)
@@ -185,11 +192,14 @@ class _Ended:
 
 
 def _bake_steadily(request: BakeRequest, targets: tuple[str, ...], on_step: OnStep) -> _Ended:
-    """Once more where BuildKit's cache had lost something, without it: what it names and does not
-    have it would look for each time.
+    """Bake once more where another build named an image at the same moment; and without the cache
+    where BuildKit's had lost something: what it names and does not have it would look for each
+    time.
     """
     results = _bake_once(request, targets, on_step)
-    if _lost(results.completed):
+    if _failed_with(_NAMED_AT_ONCE, results.completed):
+        return _bake_once(request, targets, on_step)
+    if _failed_with(_CACHE_LOST, results.completed):
         return _bake_once(request, targets, on_step, "--no-cache")
     return results
 
@@ -254,19 +264,15 @@ def _answers(request: BakeRequest, targets: tuple[str, ...], end: _Ended) -> dic
         target="",
         digest="",
         error=error,
-        engine_gone=_gone(completed),
+        engine_gone=_failed_with(_ENGINE_GONE, completed),
         disk_full=end.disk_full,
-        cache_lost=_lost(completed),
+        cache_lost=_failed_with(_CACHE_LOST, completed),
     )
     return {t: replace(failed, target=t) for t in targets}
 
 
-def _lost(completed: Completed) -> bool:
-    return completed.returncode != 0 and bool(_CACHE_LOST.search(completed.stdout))
-
-
-def _gone(completed: Completed) -> bool:
-    return completed.returncode != 0 and bool(_ENGINE_GONE.search(completed.stdout))
+def _failed_with(words: re.Pattern[str], completed: Completed) -> bool:
+    return completed.returncode != 0 and bool(words.search(completed.stdout))
 
 
 def _metadata_path(request: BakeRequest, targets: tuple[str, ...]) -> Path:
