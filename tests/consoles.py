@@ -35,6 +35,7 @@ ENGINE = "needs a container engine"
 INDEX = "asks a package index"
 REGISTRY = "needs a registry"
 MACHINE = "examines or changes the machine"
+INSTALL = "needs `install:` of a release in matrix.yaml"
 DOWNLOADED = "needs files of earlier runs"
 # First words of a command of ours -> why its lines are parsed and not run.
 REASONS: Mapping[str, str] = {
@@ -45,8 +46,10 @@ REASONS: Mapping[str, str] = {
     "bench watch": DOWNLOADED,
     "build": ENGINE,
     "build-wheels": ENGINE,
+    "ci check": INSTALL,
+    "ci plan": "needs a git repository with its origin",
     "ci run": ENGINE,
-    "ci write": "wants `install:` of a release in matrix.yaml",
+    "ci write": INSTALL,
     "clean": ENGINE,
     "compat": INDEX,
     "doctor": MACHINE,
@@ -83,6 +86,7 @@ OTHERS: Mapping[str, str] = {
     "python3": "torch, or a new environment",
     "systemctl": MACHINE,
     "systemd-creds": MACHINE,
+    "tools/reproduce": "two images",
     "warpfront-guard": "an image's own program",
     "ci/runner/setup.sh": MACHINE,
     "scripts/quickstart": ENGINE,

@@ -1,5 +1,5 @@
 """Tries to get a red cell green, or an unproven image public. Each goes through `required` and
-through publishing, by the functions that the jobs call; docs/admission.md lists them.
+through publishing, by the functions that the jobs call; docs/results/tries.md lists them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from warpfront.images.labels import BASE_SOURCE
 from warpfront.release.ledger import Stage
 from warpfront.verify.results import Outcome
 
-PAGE = Path(__file__).parents[3] / "docs" / "admission.md"
+PAGE = Path(__file__).parents[3] / "docs" / "results" / "tries.md"
 BEGIN, END = "<!-- tries: begin -->\n", "<!-- tries: end -->"
 Act = Callable[[CiRun], object]
 FAILED = (a_check(), a_check(Outcome.FAILED, session="numerics", name="mm"))

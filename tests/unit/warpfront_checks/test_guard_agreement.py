@@ -694,7 +694,7 @@ def test_a_header_that_was_added_is_for_verify_and_load(subject: Subject) -> Non
     assert "torch/include/added.h" in answers["load"]
 
 
-# -- What an import cannot see: docs/guard.md, "Neither"
+# -- What an import cannot see: docs/guard.md, Limits
 
 
 def test_start_up_code_that_takes_the_watch_away_is_named_by_verify_and_load(
