@@ -90,7 +90,6 @@ OTHERS: Mapping[str, str] = {
     "warpfront-guard": "an image's own program",
     "ci/runner/setup.sh": MACHINE,
     "scripts/quickstart": ENGINE,
-    "scripts/test": "the suite itself",
 }
 # What the shell does itself: files and folders, done here for the lines that run.
 SHELL = {"cd", "cp", "echo", "export", "mkdir", "printf", ".", "source"}
