@@ -19,6 +19,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.network]
     [
         pytest.param("server"),
         pytest.param("finetune", marks=pytest.mark.exhaustive),
+        pytest.param("notebook", marks=pytest.mark.exhaustive),
         pytest.param("extension", marks=pytest.mark.exhaustive),
     ],
 )

@@ -27,6 +27,7 @@ ALLOWED = frozenset(
         "docs",
         "examples",
         "images",
+        "integrations",
         "matrix.yaml",
         "mkdocs.yml",
         "noxfile.py",

@@ -134,10 +134,11 @@ def _maintenance(written: MatrixText, document: Document) -> Maintenance:
 
 
 def json_schema() -> dict[str, object]:
-    """Return the language of matrix.yaml as JSON Schema 2020-12, for editors."""
-    schema = TypeAdapter(MatrixText).json_schema()
+    """Return the language of matrix.yaml as JSON Schema draft-07, which every editor reads."""
+    schema = TypeAdapter(MatrixText).json_schema(ref_template="#/definitions/{model}")
     return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "matrix.yaml of warpfront",
+        "definitions": schema.pop("$defs"),
         **schema,
     }

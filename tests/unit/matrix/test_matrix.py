@@ -710,7 +710,7 @@ def test_the_editors_schema_is_current() -> None:
 def test_the_schema_names_every_construct_and_closes_every_mapping() -> None:
     schema = json_schema()
     assert set(schema["properties"]) >= {"rows", "exclude", "include"}  # type: ignore[call-overload]
-    definitions = schema["$defs"]
+    definitions = schema["definitions"]
     assert isinstance(definitions, dict)
     assert all(part.get("additionalProperties") is False for part in definitions.values())
 
