@@ -38,7 +38,14 @@ from warpfront_port.preflight import rule_texts
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "warpfront"
 CHECKS = ROOT / "src" / "warpfront_checks"
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "images").glob("*.md")])
+EVIDENCE = [ROOT / f"docs/results/{name}.md" for name in ("attacks", "ci-tests", "tries")]
+PAGES = sorted(
+    path
+    for pattern in ("*.md", "docs/*.md", "docs/guides/*.md", "images/*.md")
+    for path in ROOT.glob(pattern)
+)
+PAGES += EVIDENCE
+PICTURES_BYTES = 150_000
 MIB = 1 << 20
 
 
@@ -308,3 +315,30 @@ def test_a_path_that_is_not_there_is_found() -> None:
     """
     broken = ["gone.md", "src/gone.py", "tests/gone", "warpfront.gone.by"]
     assert list(broken_paths(ROOT / "README.md", text)) == broken
+
+
+# What a message names after a page: `docs/ci.md, Installing`.
+_SECTION = re.compile(r"docs/([\w-]+)\.md, ([A-Z][a-z' ]*[a-z])")
+
+
+def lost_sections(source: str) -> list[str]:
+    """Return the sections that a source names and their page does not have."""
+    return sorted(
+        f"{page}: {title}"
+        for page, title in set(_SECTION.findall(source))
+        if not re.search(rf"^#+ {title}$", text_of(f"docs/{page}.md"), re.MULTILINE)
+    )
+
+
+def test_a_section_that_a_message_names_is_there() -> None:
+    sources = [path.read_text("utf-8") for path in SOURCE.rglob("*.py")]
+    assert sum(len(_SECTION.findall(source)) for source in sources) > 8
+    assert [lost for source in sources for lost in lost_sections(source)] == []
+    assert lost_sections("docs/ci.md, Installing; docs/ci.md, Gone.") == ["ci: Gone"]
+
+
+def test_the_pictures_are_shown_and_small() -> None:
+    pictures = sorted((ROOT / "docs" / "images").iterdir())
+    shown = "".join(page.read_text("utf-8") for page in PAGES)
+    assert [path.name for path in pictures if f"images/{path.name})" not in shown] == []
+    assert sum(path.stat().st_size for path in pictures) < PICTURES_BYTES

@@ -191,7 +191,7 @@ def test_the_first_screen_has_what_is_proven_stuck_and_changed() -> None:
     first = Elements(page_html(pairs, _files(), title="", made="", past=runs)).text
     first = " ".join(first.partition("Find")[0].split())
     assert "Nothing is published." in first
-    assert "cpu: 1 of 4 passed a whole verification" in first
+    assert "Passed a whole verification: cpu: 1 of 4" in first
     assert "Stuck (2) 2 x no gpu" in first
     assert "Changed since monday (2)" in first
     assert "a on x86_64: ✓ passed, now ◇ unavailable" in first
