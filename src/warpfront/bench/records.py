@@ -158,7 +158,8 @@ class Run:
     @property
     def concurrency(self) -> float | None:
         """Return the most requests at once of a serving benchmark."""
-        return self.serving.get("concurrency")
+        is_stream = (self.scenario or "").startswith("Multi")
+        return self.serving.get("samples_per_query" if is_stream else "concurrency")
 
     @property
     def input_length(self) -> float | None:

@@ -20,7 +20,7 @@ _RATES = ("output_throughput", "total_throughput", "request_throughput")
 _TIMES = tuple(
     f"{name}_{what}"
     for name in ("ttft", "tpot", "itl", "e2e")
-    for what in ("mean", "median", "p99")
+    for what in ("mean", "median", "p90", "p99")
 )
 
 

@@ -18,7 +18,7 @@ from warpfront.bench.logs import FORMATS
 from warpfront.bench.logs.facts import Format
 from warpfront.bench.logs.format_choice import Choice
 from warpfront.bench.logs.log_reading import Reading
-from warpfront.bench.logs.tables import marks_kernels
+from warpfront.bench.logs.tables import KERNELS
 from warpfront.bench.logs.tensorprimat import layout_name, layout_text
 from warpfront.bench.nights import Night, night_line, night_of, read_nights
 from warpfront.bench.record_files import NoRecordError, read_records
@@ -159,7 +159,7 @@ def _document(path: Path) -> str | None:
     start = read_start(path, _START_BYTES).decode("utf-8", "replace").lstrip()
     head = start.split("\n", 1)[0]
     is_table = "," in head and any(name in head for name in ("performance", "Step", "step"))
-    if not _JSON.match(start) and not is_table and not marks_kernels(start):
+    if not _JSON.match(start) and not is_table and not KERNELS.marks(start):
         return None
     content = read_start(path, DOCUMENT_LIMIT_BYTES)
     return None if len(content) > DOCUMENT_LIMIT_BYTES else content.decode("utf-8", "replace")

@@ -10,7 +10,7 @@ import re
 import sys
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -19,7 +19,10 @@ from warpfront.errors import InputError
 from warpfront.system.store import storing
 
 LONGEST_LINE_BYTES = 16_384
-_ENDS = re.compile(rb"([\r\n])")
+# Carriage returns that a log service (rsyslog: https://www.rsyslog.com/doc/concepts/messageparser.html)
+# or `cat -v` wrote as text.
+_ENDS = re.compile(rb"(\r|\n|#015|\^M(?![a-z]))")
+_CUT_END = re.compile(rb"(?:#|#0|#01|\^|\^M)\Z")
 _CHUNK_BYTES = 256 * 1024
 _PACKED = b"\x1f\x8b"
 _SHORTEST_PACKED = 18
@@ -84,12 +87,13 @@ def read_start(path: Path, most_bytes: int) -> bytes:
 
 
 def read_lines(path: Path) -> Iterator[Line]:
-    """Yield the lines of a file, unpacked where it is gzip's. ` ` ends one, too, and counts none;
-    bytes that are not UTF-8 become U+FFFD; a longer line than `LONGEST_LINE_BYTES` is cut. An
-    archive that is cut short ends in a line that is not whole. Raise `InputError` and `StoreError`.
+    """Yield the lines of a file, unpacked where it is gzip's. A carriage return ends one, too, also
+    where it was written as text (`#015`, `^M`), and counts none; bytes that are not UTF-8 become
+    U+FFFD; a longer line than `LONGEST_LINE_BYTES` is cut. An archive that is cut short ends in
+    a line that is not whole. Raise `InputError` and `StoreError`.
     """
     number, state, is_cut, end = 1, b"", False, b""
-    for chunk in _chunks(path):
+    for chunk in _whole_ends(_chunks(path)):
         for piece, line_end in _pieces(chunk):
             is_cut = is_cut or len(state) + len(piece) > LONGEST_LINE_BYTES
             state += piece[: LONGEST_LINE_BYTES - len(state)]
@@ -105,13 +109,24 @@ def read_lines(path: Path) -> Iterator[Line]:
 
 def _pieces(chunk: bytes) -> Iterator[tuple[bytes, bytes]]:
     """Yield the text of each line and its end; the last line has no end."""
-    if b"\r" in chunk:
+    if any(end in chunk for end in (b"\r", b"#015", b"^M")):
         *parts, last = _ENDS.split(chunk)
         yield from zip(parts[::2], parts[1::2], strict=True)
     else:
         *lines, last = chunk.split(b"\n")
         yield from ((line, b"\n") for line in lines)
     yield last, b""
+
+
+def _whole_ends(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield chunks that no end of a line crosses."""
+    held = b""
+    for chunk in chunks:
+        whole = held + chunk
+        cut = _CUT_END.search(whole, len(whole) - 3)
+        held = cut[0] if cut else b""
+        yield whole.removesuffix(held) if held else whole
+    yield held
 
 
 def _chunks(path: Path) -> Iterator[bytes]:

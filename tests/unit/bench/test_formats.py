@@ -379,3 +379,90 @@ def test_a_percentile_that_is_the_result_has_either_form(name: str) -> None:
     lines = ("Scenario : SingleStream", f"{name} percentile latency (ns) : 50798000")
     text = "\n".join(("MLPerf Results Summary", *lines, ""))
     assert read_one(text).serving["e2e_p90"] == pytest.approx(0.050798)
+
+
+# What the first look at logs of others found.
+
+
+def test_a_bar_and_a_loss_on_one_line_are_one_step() -> None:
+    head = "  Num Epochs = 3\n  Total optimization steps = 40\n"
+    text = head + "".join(
+        f" {n}%|# | {n}/40 [00:{2 * n:02}<01:20,  2.0{n % 2}s/it]"
+        f"{{'loss': {5 - n / 10}, 'grad_norm': 2.1, 'learning_rate': 4e-05, 'epoch': 0.0}}\n"
+        for n in range(1, 21)
+    )
+    run = read_one(text)
+    assert [(step.step, step.loss) for step in run.steps] == [
+        (n, pytest.approx(5 - n / 10)) for n in range(1, 21)
+    ]
+    assert {step.seconds for step in run.steps} == {2.0, 2.01}
+    assert run.findings == ()
+
+
+def test_an_argument_of_a_trainer_never_takes_the_place_of_what_is_read() -> None:
+    """MaxText prints `Config param steps: 500`; a run's own fields are no settings."""
+    names = ("steps", "lines", "findings", "given", "solved", "missing", "source", "evaluations")
+    text = "".join(f"Config param {name}: 500\n" for name in names) + MAXTEXT
+    assert found_in(read_one(text)) == found_in(read_one(MAXTEXT))
+
+
+def test_of_two_tables_before_the_first_step_the_later_counts() -> None:
+    tables = "".join(
+        f"Config param global_batch_size_to_train_on: {batch}\n"
+        f"Config param max_target_length: {n}\n"
+        for batch, n in ((192, 2048), (16, 1024))
+    )
+    later = "Config param global_batch_size_to_train_on: 8\n"
+    run = read_one(MAXTEXT.replace("Config param max_target_length: 2048\n", tables) + later)
+    assert (run.global_batch, run.sequence) == (16, 1024)
+    assert "the global batch changes from 16 to 8" in [one.message for one in run.findings]
+
+
+def test_a_format_given_by_an_option_wins_over_a_flag_of_the_log() -> None:
+    line = DLLOGGER_SETTINGS + SAMPLES["dllogger"]
+    assert read_one(line).precision == "fp8"
+    assert read_one(line, precision="bf16").precision == "bf16"
+
+
+DLLOGGER_SETTINGS = (
+    'DLLL {"type": "LOG", "step": "PARAMETER", "data": {"cfg/micro_batch_size": 1, '
+    '"cfg/global_batch_size": 2048, "cfg/encoder_seq_length": 4096, "cfg/num_layers": 96, '
+    '"cfg/tensor_model_parallel_size": 4, "cfg/fp8": true, "cfg/fp8_e4m3": false, '
+    '"cfg/precision": "bf16-mixed"}}\n'
+)
+
+
+def test_dlloggers_parameters_are_read() -> None:
+    run = read_one(DLLOGGER_SETTINGS + SAMPLES["dllogger"])
+    assert (run.global_batch, run.micro_batch, run.sequence, run.layers) == (2048, 1, 4096, 96)
+    assert run.parallel.tensor == 4
+
+
+def test_torchtunes_configuration_is_read() -> None:
+    text = (
+        "INFO:torchtune:Running LoRAFinetuneRecipeSingleDevice with resolved config:\n"
+        "\nbatch_size: 6\ndtype: bf16\ngradient_accumulation_steps: 2\nmodel:\n"
+        "  _component_: torchtune.models.llama3_2.lora_llama3_2_1b\n"
+    ) + SAMPLES["torchtune"]
+    run = read_one(text)
+    assert (run.micro_batch, run.accumulation, run.devices) == (6, 2, 1)
+    assert (run.precision, run.model) == ("bfloat16", "lora_llama3_2_1b")
+
+
+@pytest.mark.parametrize(
+    ("scenario", "rate", "concurrency"),
+    [
+        ("Server", "10", None),
+        ("Offline", "inf", None),
+        ("SingleStream", "inf", None),
+        ("MultiStream", "inf", 8),
+        ("Multi Stream", "inf", 8),
+    ],
+)
+def test_loadgens_target_is_the_load_of_a_server_alone(
+    scenario: str, rate: str, concurrency: float | None
+) -> None:
+    text = SAMPLES["mlperf inference"].replace("Offline", scenario) + "samples_per_query : 8\n"
+    run = read_one(text)
+    assert (run.request_rate, run.concurrency) == (rate, concurrency)
+    assert run.scenario == scenario

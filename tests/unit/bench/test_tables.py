@@ -144,3 +144,42 @@ def test_kernels_that_both_profiles_have_are_compared_and_one_run_determines_not
     assert case.id == "kernel Cijk_Ailk_Bljk"
     assert case.ratio.value == pytest.approx(0.8)
     assert found.verdict is ComparisonOutcome.UNDETERMINED
+
+
+STATS = '"Name","Calls","TotalDurationNs","AverageNs","Percentage"\n'
+
+
+def test_a_kernels_name_without_quotes_may_have_commas() -> None:
+    """rocprof of ROCm 4 and 5 wrote names as they are."""
+    rows = "void fill<int, 4>(int*, float),2,160960,80480,9.7\nUnknown command type,4,0,0,0.0\n"
+    run = read_one(STATS + rows)
+    assert run.serving == {"kernel void fill<int, 4>(int*, float)": pytest.approx(80_480e-9)}
+    assert [one.message for one in run.findings] == [
+        "not read: rows of kernels without a time, 1 times"
+    ]
+
+
+def test_kernels_with_one_long_beginning_stay_apart_and_rows_of_one_kernel_are_one() -> None:
+    long = "k" * 300
+    rows = f'"{long}a",1,1000,1000,1\n"{long}b",1,3000,3000,1\n"c",1,5000,5000,1\n"c",3,3000,1,1\n'
+    run = read_one(STATS + rows)
+    assert sorted(run.serving.values()) == pytest.approx([1e-6, 2e-6, 3e-6])
+    assert run.run_seconds == pytest.approx(12e-6)
+
+
+def test_rows_that_differ_in_their_figures_alone_are_one_run() -> None:
+    head = "model,benchmark,tp,num_prompts,max_concurrency,performance,metric,unit\n"
+    rows = "".join(
+        f"kimi,serving,8,10,{users},{value},{name},{unit}\n"
+        for users in (1, 2)
+        for name, value, unit in (
+            ("throughput_gen", 8.5, "tok/sec"),
+            ("median_ttft", 528.9, "ms"),
+            ("gsm8k", 0.9, "percent"),
+        )
+    )
+    one, two = read(head + rows)
+    assert (one.serving["output_throughput"], one.concurrency, two.concurrency) == (8.5, 1, 2)
+    assert one.serving["ttft_median"] == pytest.approx(0.5289)
+    assert (one.model, one.parallel.tensor) == ("kimi", 8)
+    assert "no figure that is known: '0.9' 'gsm8k percent'" in [f.message for f in one.findings]

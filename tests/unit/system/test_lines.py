@@ -139,3 +139,17 @@ def test_stdin_can_be_read_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     with standard_input() as path:
         assert [len(list(read_lines(path))) for _ in range(2)] == [2, 2]
     assert not path.exists()
+
+
+@pytest.mark.parametrize("end", ["#015", "^M", "\r"])
+def test_a_carriage_return_that_was_written_as_text_ends_a_line(
+    tmp_path: Path, end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = f"head\n{end}  0%| | 0/9{end} 11%|# | 1/9{end} 22%|## | 2/9\ntail ^Model\n"
+    path = tmp_path / "syslog"
+    path.write_text(text)
+    right = [(1, "head"), (2, "  0%| | 0/9"), (2, " 11%|# | 1/9"), (2, " 22%|## | 2/9")]
+    for size in range(1, len(text)):
+        monkeypatch.setattr(module, "_CHUNK_BYTES", size)
+        read = [(line.number, line.text) for line in read_lines(path) if line.text]
+        assert read == [*right, (3, "tail ^Model")]

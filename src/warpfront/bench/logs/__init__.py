@@ -11,10 +11,8 @@ from collections.abc import Mapping
 
 from warpfront.bench.logs.declared import declared
 from warpfront.bench.logs.facts import Format
-from warpfront.bench.logs.madengine import MADENGINE
 from warpfront.bench.logs.mllog import MLLOG
-from warpfront.bench.logs.tables import KERNELS, TABLES
-from warpfront.bench.logs.tensorprimat import TENSORPRIMAT
+from warpfront.bench.logs.tables import KERNELS, MADENGINE, TABLES
 
 # The first of two formats wins where both recognise a line.
 DECLARED = (
@@ -36,8 +34,8 @@ DECLARED = (
     "serving",
     "serving-json",
     "mlperf-inference",
+    "tensorprimat",
 )
 FORMATS: Mapping[str, Format] = {
-    one.name: one
-    for one in (*map(declared, DECLARED), MLLOG, TENSORPRIMAT, MADENGINE, TABLES, KERNELS)
+    one.name: one for one in (*map(declared, DECLARED), MLLOG, MADENGINE, TABLES, KERNELS)
 }

@@ -82,6 +82,7 @@ class RunAssembler:
     def __init__(self, *, averages: bool = False) -> None:
         self._averages = averages
         self._settings: dict[str, Any] = {}
+        self._words: dict[str, str] = {}
         self._firm: set[str] = set()
         self._kept: list[_PlacedStep] = []
         self._recent: OrderedDict[int, _PlacedStep] = OrderedDict()
@@ -105,8 +106,8 @@ class RunAssembler:
 
     def add(self, fact: Fact, line: int) -> None:
         match fact:
-            case Setting(name=name, value=value, firm=firm):
-                self._set(name, value, line, firm=firm)
+            case Setting():
+                self._set(fact, line)
             case LoggedStep(step=step, rank=rank, part=part):
                 placed_step = _PlacedStep(
                     step, 0, step.line or line, rank, part, 1, step.seconds or 0.0
@@ -123,13 +124,17 @@ class RunAssembler:
             case NextRun():
                 pass
 
-    def _set(self, name: str, value: object, line: int, *, firm: bool) -> None:
-        """Set a field once; what a step's line has replaces what a table of arguments has."""
+    def _set(self, fact: Setting, line: int) -> None:
+        """Set a field once. What a step's line has replaces what a table of arguments has, and so
+        does the same argument in a later table before the first step.
+        """
+        name, value, firm = fact.name, fact.value, fact.firm
         if isinstance(value, str) and not isinstance(value, MemoryKind):
             value = cleaned(value)[:_LONGEST]
         current = self._settings.get(name)
-        if current is None or (firm and name not in self._firm):
-            self._settings[name] = value
+        is_again = self._last is None and fact.word and self._words.get(name) == fact.word
+        if current is None or (firm and name not in self._firm) or is_again:
+            self._settings[name], self._words[name] = value, fact.word
             current = value
         if firm:
             self._firm.add(name)
@@ -421,8 +426,8 @@ def completed(run: Run, facts: Mapping[str, Any], firm: Container[str] = ()) -> 
     """
     vendor = run.vendor or vendor_of(run.device_name) or facts.get("organisation")
     model = run.model or facts.get("tokenizer")
-    flags = (name for name in _PRECISIONS if facts.get(f"is_{name}"))
-    precision = run.precision or next(flags, None)
+    formats = (name for name in _PRECISIONS if facts.get(f"is_{name}") or name == run.precision)
+    precision = run.precision if "precision" in run.given else next(formats, run.precision)
     run = dataclasses.replace(run, vendor=vendor, model=model, precision=precision)
     solved: dict[str, Any] = {}
     findings = list(run.findings)

@@ -1,8 +1,8 @@
 """Formats that are data: one TOML file each, in `warpfront/data/logs/`. Pure.
 
-A file declares the lines of its format (`[[step]]`, `[[setting]]`), and the field of each name in
-them (`[names]`, or patterns of names, `[matching]`). Its `sources` name the program that prints
-them: repository, file and commit.
+A file declares the lines of its format (`[[step]]`, `[[setting]]`) or its `[document]`, and the
+field of each name in them (`[names]`, or patterns of names, `[matching]`). Its `sources` name the
+program that prints them: repository, file and commit.
 """
 
 from __future__ import annotations
@@ -27,34 +27,21 @@ from warpfront.bench.logs.fields import (
 )
 from warpfront.bench.records import MemoryKind, Run, Step
 
-_STEP_FIELDS = {field.name for field in dataclasses.fields(Step)} - {"line", "segment"}
+
+def _fields(record: type, *types: str) -> set[str]:
+    """Return the fields of a record that have one of these types."""
+    return {field.name for field in dataclasses.fields(record) if field.type in types}
+
+
+_COUNTS = _fields(Step, "int", "int | None") - {"line", "segment"}
+_STEP_FIELDS = _COUNTS | _fields(Step, "float | None")
 _POSITION = {"step", "count", "part", "epoch", "total", "elapsed", "step_tokens"}
 """Fields that place a line: an exact step, the line's own count, ..."""
-_TEXTS = {
-    "framework",
-    "framework_version",
-    "torch",
-    "device_name",
-    "model",
-    "tokenizer",
-    "benchmark",
-    "scenario",
-    "request_rate",
-}
-_COUNTS = {
-    "steps",
-    "samples",
-    "tokens",
-    "skipped",
-    "nan",
-    "memory_bytes",
-    "step",
-    "count",
-    "part",
-    "total",
-}
+_TEXTS = {*_fields(Run, "str | None"), "tokenizer"}
+_REALS = _fields(Run, "float | None")
+_SETTINGS = _REALS | _fields(Run, "int | None")
 _TIMES = {"seconds", "samples_per_second", "tokens_per_second", "tokens_per_second_per_device"}
-_SETTINGS = {field.name for field in dataclasses.fields(Run)}
+_KNOWN = _STEP_FIELDS | _POSITION | _TEXTS | _SETTINGS
 _FAMILIES = ("parallel.", SERVING)
 _FLAG = "is_"
 _UNSET = {"", "None", "null", "False", "false", "0", "no"}
@@ -65,6 +52,7 @@ _LOOKS_MEASURED = re.compile(
 _CLOCK = re.compile(r"(?:(\d{1,4}) days?, )?(?:(\d{1,4}):)?(\d{1,2}):(\d{2}(?:\.\d{1,6})?)")
 _PART = "part"
 """The unit of names whose values add up to their field."""
+_ANYWHERE = re.compile("^")
 _SCALES = {"ms": 1e-3, "us": 1e-6, "ns": 1e-9, "tera": 1e12, "giga": 1e9, "GiB": 2.0**30}
 
 
@@ -146,23 +134,18 @@ class LineRule:
         )
 
     def begins(self, line: str) -> bool:
-        return self.applies(line) and (self.begin is None or self.begin.search(line) is not None)
+        return any(True for _ in self.beginnings(line))
 
-    def named(self, line: str) -> Iterator[tuple[str, dict[str, str]]]:
-        """Yield the text before each beginning, and the names with their values up to
-        the next beginning.
-        """
-        if self.begin is None:
-            yield line, self._pairs(line)
-            return
-        beginnings = list(self.begin.finditer(line))
-        ends = [*(beginning.start() for beginning in beginnings[1:]), len(line)]
-        for beginning, end in zip(beginnings, ends, strict=False):
-            groups = {
-                name: text for name, text in beginning.groupdict().items() if text is not None
-            }
-            body = groups.pop("fields", line[beginning.end() : end])
-            yield line[: beginning.start()], {**self._pairs(body), **groups}
+    def beginnings(self, line: str) -> Iterator[re.Match[str]]:
+        """Yield the places where the rule's pattern is found in a line that it applies to."""
+        if self.applies(line):
+            yield from (self.begin or _ANYWHERE).finditer(line)
+
+    def named(self, beginning: re.Match[str], end: int) -> dict[str, str]:
+        """Return the names with their values, from a beginning to the next one."""
+        groups = {name: text for name, text in beginning.groupdict().items() if text is not None}
+        body = groups.pop("fields", beginning.string[beginning.end() : end])
+        return {**self._pairs(body), **groups}
 
     def _pairs(self, body: str) -> dict[str, str]:
         if self.pairs is not None:
@@ -176,17 +159,42 @@ class LineRule:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class DocumentRule:
+    """A JSON object that has one of `keys`, with what it says of the run and of its steps.
+
+    A step is an object of the list `rows`, or one value of each list in `columns`; a column with a
+    single value has it in every step. `path` finds names in the path of the file.
+    """
+
+    keys: tuple[str, ...] = ()
+    rows: str = ""
+    columns: tuple[str, ...] = ()
+    path: re.Pattern[str] | None = None
+
+    def steps(self, document: Mapping[str, Any]) -> Iterator[dict[str, str]]:
+        rows = document.get(self.rows)
+        yield from (_plain(row) for row in _list(rows) if isinstance(row, dict))
+        columns = {name: document[name] for name in self.columns if name in document}
+        for index in range(max((len(_list(values)) for values in columns.values()), default=0)):
+            row = {
+                name: values[index : index + 1] if isinstance(values, list) else [values]
+                for name, values in columns.items()
+            }
+            plain = _plain({name: value[0] for name, value in row.items() if value})
+            yield {"step": str(index + 1), **plain}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Declaration:
     """The file of one format."""
 
     name: str
     steps: tuple[LineRule, ...]
     settings: tuple[LineRule, ...]
+    document: DocumentRule
     names: Mapping[str, Target]
     patterns: tuple[tuple[re.Pattern[str], Target], ...]
     ignored: re.Pattern[str] | None
-    records: str
-    key: str
     fallback: bool
     averages: bool
 
@@ -194,7 +202,7 @@ class Declaration:
         target = self.names.get(name)
         if target is None:
             target = next((to for pattern, to in self.patterns if pattern.search(name)), None)
-        if target is None and (name in _STEP_FIELDS | _POSITION | _SETTINGS):
+        if target is None and name in _KNOWN:
             target = Target(name, "")
         return target if target is None or target.field else None
 
@@ -207,12 +215,29 @@ class Declaration:
         )
 
     def marks(self, text: str) -> bool:
-        if self.records:
-            return isinstance(json_object(text).get(self.records), list)
-        if self.key:
-            return self.key in json_object(text)
+        if self.document.keys:
+            document = json_object(text)
+            return any(key in document for key in self.document.keys)
         opening = (rule for rule in self.settings if rule.opens)
         return any(rule.begins(text) for rule in (*self.steps, *opening) if not rule.quiet)
+
+    def pieces(self, line: str) -> Iterator[tuple[LineRule, str, dict[str, str]]]:
+        """Yield the rule, the text before and the names of each step's piece of a line.
+
+        Where two rules begin at one place, the first declared has it.
+        """
+        found = sorted(
+            ((match.start(), place, match) for place, rule in enumerate(self.steps)
+             for match in rule.beginnings(line)),
+            key=lambda beginning: beginning[:2],
+        )  # fmt: skip
+        pieces: list[tuple[LineRule, re.Match[str]]] = []
+        for start, place, match in found:
+            if not pieces or start >= pieces[-1][1].end():
+                pieces.append((self.steps[place], match))
+        ends = [*(match.start() for _, match in pieces[1:]), len(line)]
+        for (rule, match), end in zip(pieces, ends, strict=False):
+            yield rule, line[: match.start()], rule.named(match, end)
 
 
 def declared(name: str) -> Format:
@@ -221,8 +246,8 @@ def declared(name: str) -> Format:
     return Format(
         name=name,
         marks=declaration.marks,
-        reader=lambda _path: DeclaredReader(declaration),
-        is_document=bool(declaration.records or declaration.key),
+        reader=lambda path: DeclaredReader(declaration, path),
+        is_document=bool(declaration.document.keys),
         fallback=declaration.fallback,
         averages=declaration.averages,
     )
@@ -250,11 +275,10 @@ def read_declaration(name: str) -> Declaration:
         name=name,
         steps=tuple(map(_rule, document.get("step", ()))),
         settings=tuple(map(_rule, document.get("setting", ()))),
+        document=_document_rule(document.get("document", {})),
         names=plain,
         patterns=patterns,
         ignored=re.compile("|".join(ignored)) if ignored else None,
-        records=document.get("records", ""),
-        key=document.get("key", ""),
         fallback=document.get("fallback", False),
         averages=document.get("averages", False),
     )
@@ -286,11 +310,20 @@ def _rule(table: Mapping[str, Any]) -> LineRule:
     return LineRule(**fields)
 
 
+def _document_rule(table: Mapping[str, Any]) -> DocumentRule:
+    fields = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in table.items()
+    }
+    return DocumentRule(
+        **{**fields, "path": re.compile(table["path"]) if "path" in table else None}
+    )
+
+
 class DeclaredReader:
     """Reads by one declaration. Remembers the last step, its clock and the bar's total."""
 
-    def __init__(self, declaration: Declaration) -> None:
-        self._format = declaration
+    def __init__(self, declaration: Declaration, path: str = "") -> None:
+        self._format, self._path = declaration, path
         self._anchor: int | None = None
         self._at: tuple[int, float] | None = None
         self._total: float | None = None
@@ -298,31 +331,33 @@ class DeclaredReader:
         self._blocks = 0
 
     def read(self, text: str) -> Iterable[Fact]:
-        if self._format.records or self._format.key:
-            yield from self._document(text)
+        if self._format.document.keys:
+            yield from self._document(self._format.document, _flat(json_object(text)))
             return
-        for rule in self._format.steps:
-            if rule.applies(text):
-                beginnings = list(rule.named(text))
-                for before, named in beginnings:
-                    yield from self.line(rule, named, rank_of(before))
-                if beginnings:
-                    break
-                if not rule.quiet:
-                    yield Unused(f"lines with {rule.has[0]!r} in another form")
+        is_read = False
+        for rule, before, named in self._format.pieces(text):
+            is_read = True
+            yield from self.line(rule, named, rank_of(before))
+        for rule in () if is_read else self._format.steps:
+            if rule.applies(text) and not rule.quiet:
+                yield Unused(f"lines with {rule.has[0]!r} in another form")
         for rule in self._format.settings:
-            for _, named in rule.named(text) if rule.applies(text) else ():
-                yield from self._settings(named, rule)
+            beginnings = list(rule.beginnings(text))
+            ends = [*(beginning.start() for beginning in beginnings[1:]), len(text)]
+            for beginning, end in zip(beginnings, ends, strict=False):
+                yield from self.settings(rule.named(beginning, end), rule)
 
-    def _document(self, text: str) -> Iterator[Fact]:
-        document = json_object(text)
-        yield from self._settings(_plain(document), LineRule())
-        records = document.get(self._format.records)
-        for record in records if isinstance(records, list) else ():
-            if isinstance(record, dict):
-                yield from self.line(LineRule(), _plain(record), "")
+    def _document(self, rule: DocumentRule, document: Mapping[str, Any]) -> Iterator[Fact]:
+        """Yield the facts of a document, in the order of the declared names: the first stays."""
+        plain = _plain(document)
+        if in_path := rule.path and rule.path.search(self._path):
+            plain |= in_path.groupdict()
+        ordered = dict.fromkeys((*self._format.names, *plain))
+        yield from self.settings({name: plain[name] for name in ordered if name in plain})
+        for row in rule.steps(document):
+            yield from self.line(LineRule(block=bool(rule.rows)), row, "")
 
-    def _settings(self, named: Mapping[str, str], rule: LineRule) -> Iterator[Fact]:
+    def settings(self, named: Mapping[str, str], rule: LineRule = LineRule()) -> Iterator[Fact]:
         if rule.opens:
             yield NextRun()
         for field, value in rule.sets:
@@ -331,19 +366,20 @@ class DeclaredReader:
             named = {named["name"]: named["value"]}
         for name, text in named.items():
             if target := self._format.target(name):
-                yield from self._setting(target, text)
+                for fact in self._setting(target, text):
+                    yield dataclasses.replace(fact, word=name)
 
-    def _setting(self, target: Target, text: str, *, firm: bool = False) -> Iterator[Fact]:
+    def _setting(self, target: Target, text: str, *, firm: bool = False) -> Iterator[Setting]:
         """Yield the facts of the run that a name sets. Remember the epochs and the
         number of steps.
         """
         name, is_set = target.field, text.strip() not in _UNSET
-        if name in _TEXTS or name == "vendor":
-            yield from _named(name, text) if is_set else ()
-        elif name == "is_valid":
+        if name == "is_valid":
             yield Setting("succeeded", value=text.strip() == "VALID")
         elif name == "precision" or name.startswith(_FLAG):
             yield from _precision(name, text) if is_set else ()
+        elif name in _TEXTS:
+            yield from _named(name, text) if is_set else ()
         elif name == "epochs":
             self._epochs = target.value(text) or 0.0
         elif name in _SETTINGS or name.startswith(_FAMILIES):
@@ -352,7 +388,7 @@ class DeclaredReader:
                 return
             if name == "total_steps":
                 self._total = round(value)
-            is_real = name == "run_seconds" or name.startswith(SERVING)
+            is_real = name in _REALS or name.startswith(SERVING)
             yield Setting(name, value if is_real else round(value), firm)
 
     def line(self, rule: LineRule, named: Mapping[str, str], rank: str) -> Iterator[Fact]:
@@ -411,7 +447,7 @@ class DeclaredReader:
     ) -> Iterator[Fact]:
         """Yield the step, unless its line, cut or of another kind, has no time of its own."""
         elapsed, part = figures.pop("elapsed", None), figures.pop("part", None)
-        block = rule.block or bool(self._format.records) or elapsed is not None
+        block = rule.block or elapsed is not None
         if (tokens := figures.pop("step_tokens", None)) and "seconds" in figures:
             figures.setdefault("tokens_per_second", tokens / figures["seconds"])
         if elapsed is not None:
@@ -454,7 +490,22 @@ def _plain(document: Mapping[str, Any]) -> dict[str, str]:
     return {str(k): str(v) for k, v in document.items() if isinstance(v, int | float | str)}
 
 
-def _named(name: str, text: str) -> Iterator[Fact]:
+def _flat(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an object with the entries of the objects in it as `outer.inner`."""
+    inner = {
+        f"{outer}.{name}": value
+        for outer, entries in document.items()
+        if isinstance(entries, dict)
+        for name, value in entries.items()
+    }
+    return {**document, **inner}
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _named(name: str, text: str) -> Iterator[Setting]:
     """Yield a text about the run, and the vendor that a device's name implies."""
     if name == "request_rate":
         rate = scaled(text)
@@ -465,7 +516,7 @@ def _named(name: str, text: str) -> Iterator[Fact]:
         yield Setting("vendor", vendor)
 
 
-def _precision(name: str, text: str) -> Iterator[Fact]:
+def _precision(name: str, text: str) -> Iterator[Setting]:
     """Yield a named number format; a flag's format where the flag is set."""
     if name.startswith(_FLAG):
         yield Setting(name, value=True)

@@ -16,11 +16,14 @@ KERNEL = "kernel "
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A fact about the whole run, by its field's name; `firm` from a step's own line."""
+    """A fact about the whole run, by its field's name; `firm` from a step's own line. `word` is the
+    name that the log has for it.
+    """
 
     name: str
     value: str | int | float | bool | MemoryKind
     firm: bool = False
+    word: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 _COLOUR = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?)")
+# The same, where a log service or `repr` wrote the control character as text.
+_COLOUR_AS_TEXT = re.compile(r"(?:#033|\^\[|\\x1b|\\u001b|\\033)\[[0-?]*[ -/]*[@-~]")
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 # torch's, Primus's, torchrun's (with NeMo-Run's replica), srun's, Open MPI's, Nanotron's, Ray's.
 _RANK = re.compile(
@@ -43,7 +45,10 @@ _UNITS = {
 }
 _SIZE = re.compile(r"\s*([\d.,]{1,30})\s*((?:[KMGT]i?)?B)?(?![\w.,])", re.IGNORECASE)
 _VENDORS = (
-    ("amd", re.compile(r"\b(?:amd|rocm|hip|radeon|instinct|mi\d{2,3}[ax]?)\b", re.IGNORECASE)),
+    (
+        "amd",
+        re.compile(r"\b(?:amd|rocm|hip|radeon|instinct|gfx\w+|mi\d{2,3}[ax]?)\b", re.IGNORECASE),
+    ),
     ("gaudi", re.compile(r"\b(?:gaudi\d?|hpu|habana)\b", re.IGNORECASE)),
     (
         "nvidia",
@@ -61,9 +66,10 @@ _DTYPES = (
 
 def cleaned(line: str) -> str:
     """Return foreign text without colours, and with blanks for control characters of terminals."""
-    if line.isprintable():
-        return line
-    return _CONTROL.sub(" ", _COLOUR.sub("", line))
+    if not line.isprintable():
+        line = _CONTROL.sub(" ", _COLOUR.sub("", line))
+    is_escaped = "033" in line or "^[" in line or "1b" in line
+    return _COLOUR_AS_TEXT.sub("", line) if is_escaped else line
 
 
 def rank_of(line: str) -> str:

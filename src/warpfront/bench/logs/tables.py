@@ -1,17 +1,16 @@
-"""Exports of TensorBoard and Weights & Biases as CSV: a row a step. Pure.
+"""Tables in CSV: exports of steps, results of madengine, and profilers' summaries of kernels. Pure.
 
-TensorBoard's file has one tag, which its name tells, and the wall clock. Weights & Biases' has a
-column a run and metric (`run - train/loss`, with `__MIN` and `__MAX`), or the columns of a run's
-history (`_step`, `_timestamp`, `train/loss`). Clocks give the time between two rows. The columns'
-meanings are in `data/logs/tables.toml`; a row is read as a line is.
+A row is read as a line is: the meanings of the columns are in `data/logs/`.
 """
 
 from __future__ import annotations
 
 import csv
 import dataclasses
+import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from warpfront.bench.logs.declared import DeclaredReader, LineRule, read_declaration
 from warpfront.bench.logs.facts import (
@@ -22,30 +21,42 @@ from warpfront.bench.logs.facts import (
     LoggedStep,
     NextRun,
     Setting,
+    Unused,
 )
-from warpfront.bench.logs.fields import scaled
+from warpfront.bench.logs.fields import positive, scaled
+from warpfront.bench.records import Remark
 
+RESULT_COLUMNS = ("model", "performance", "metric")
 _KERNEL_HEADS = ('"Name","Calls","TotalDurationNs"', "Time (%),Total Time (ns),Instances")
 _STEPS = ("step", "_step", "train/global_step", "trainer/global_step", "global_step")
 _CLOCKS = ("wall time", "_timestamp", "_runtime")
 _SPREAD = re.compile(r"__(?:MIN|MAX)$")
 _TAG = re.compile(r"(?:^|[/-])(?:run-.{1,200}?-)?tag-(.{1,200})\.csv$")
+_LONGEST = 200
+_PASSED = {"SUCCESS", "PASSED", ""}
+
+Row = dict[str, str]
 
 
-class TableReader:
-    """A reader of one file, with one or several runs in sequence."""
+class StepsReader:
+    """Exports of TensorBoard and Weights & Biases: a row a step, one or several runs side by side.
+
+    TensorBoard's file has one tag, which its name tells, and the wall clock. Weights & Biases' has
+    a column a run and metric (`run - train/loss`, with `__MIN` and `__MAX`), or the columns of a
+    run's history (`_step`, `_timestamp`, `train/loss`). Clocks give the time between two rows.
+    """
 
     def __init__(self, path: str) -> None:
         tag = _TAG.search(path)
         self._tag = tag[1].replace("_", "/", 1) if tag else path.rpartition("/")[2][:-4]
 
     def read(self, text: str) -> Iterable[Fact]:
-        rows = _rows(text)
+        rows = list(_rows(text))
         names = [name for name in (rows[0] if rows else ()) if name]
         place = next((name for name in names if name.lower() in _STEPS), None)
         if place is None:
             return
-        runs: dict[str, dict[str, str]] = {}
+        runs: dict[str, Row] = {}
         for name in names:
             run, dash, metric = name.rpartition(" - ")
             if name.lower() not in _STEPS and not _SPREAD.search(name):
@@ -58,9 +69,7 @@ class TableReader:
                 yield Setting("model", run)
             yield from self._run(rows, place, {**shared, **columns})
 
-    def _run(
-        self, rows: list[dict[str, str]], place: str, columns: Mapping[str, str]
-    ) -> Iterator[Fact]:
+    def _run(self, rows: Sequence[Row], place: str, columns: Mapping[str, str]) -> Iterator[Fact]:
         reader = DeclaredReader(read_declaration("tables"))
         fields = {
             name: self._tag if metric == "Value" else metric for name, metric in columns.items()
@@ -70,32 +79,48 @@ class TableReader:
             fields[clock] = "elapsed"
         fields[place] = "step"
         for line, row in enumerate(rows, 2):
-            if scaled(row.get(place) or "") is None:
-                continue
-            named = {field: row.get(name) or "" for name, field in fields.items()}
-            for fact in reader.line(LineRule(block=True), named, ""):
-                if isinstance(fact, LoggedStep):
-                    yield LoggedStep(dataclasses.replace(fact.step, line=line))
-                else:
-                    yield fact
+            if scaled(row.get(place, "")) is not None:
+                named = {field: row[name] for name, field in fields.items() if row.get(name)}
+                yield from _at(line, reader.line(LineRule(block=True), named, ""))
 
 
-def _rows(text: str) -> list[dict[str, str]]:
-    """Return the rows of a table by its first line; none of one that is no CSV."""
-    try:
-        return list(csv.DictReader(text.replace("\0", "").splitlines()))
-    except csv.Error:
-        return []
+class ResultsReader:
+    """madengine's results: rows that differ in their figures alone are one run."""
 
+    def __init__(self, _path: str) -> None:
+        self._reader = DeclaredReader(read_declaration("madengine"))
 
-def marks(text: str) -> bool:
-    header = [name.strip().strip('"').lower() for name in text.split("\n", 1)[0].split(",")]
-    return len(header) > 1 and any(name in _STEPS for name in header)
+    def read(self, text: str) -> Iterable[Fact]:
+        before: Row = {}
+        figures: set[str] = set()
+        for line, row in enumerate(_rows(text), 2):
+            value, metric = row.pop("performance", ""), row.pop("metric", "").strip()
+            name = f"{metric} {row.pop('unit', '').strip()}".strip().lower()
+            facts = [] if positive(value) is None else [*self._facts(name, value)]
+            if row.get("status", "").strip().upper() not in _PASSED:
+                yield Remark(level="note", message=f"status {row['status'][:40]}", line=line)
+            elif not facts:
+                shown = f"{value[:40]!r} {name[:40]!r}"
+                message = f"no figure that is known: {shown}"
+                yield Remark(level="note", message=message, line=line)
+            else:
+                if row != before or name in figures:
+                    yield NextRun()
+                    yield Setting("model", row.get("model", "").strip() or "unknown")
+                    yield from self._reader.settings({**row, "model": ""})
+                    figures.clear()
+                before = row
+                figures.add(name)
+                yield from _at(line, facts)
+
+    def _facts(self, name: str, value: str) -> Iterator[Fact]:
+        yield from self._reader.settings({name: value})
+        yield from self._reader.line(LineRule(), {"step": "1", name: value}, "")
 
 
 class KernelReader:
     """A profiler's summary of kernels: rocprof's `*_stats.csv`, or `nsys stats --format csv`. The
-    columns are of ROCm's and NVIDIA's own tools (rocprofv3 and Nsight Systems 2022 to 2025).
+    columns are of ROCm's and NVIDIA's own tools (rocprof, rocprofv3, Nsight Systems 2022 to 2025).
     """
 
     def __init__(self, _path: str) -> None:
@@ -103,21 +128,76 @@ class KernelReader:
 
     def read(self, text: str) -> Iterable[Fact]:
         begin = next((offset for offset in map(text.find, _KERNEL_HEADS) if offset >= 0), 0)
-        total = 0.0
-        for row in _rows(text[begin:]):
-            name = (row.get("Name") or "").strip()[:200]
-            count = scaled(row.get("Calls") or row.get("Instances") or "")
-            spent = scaled(row.get("TotalDurationNs") or row.get("Total Time (ns)") or "")
-            if name and count and spent and spent > 0:
-                total += spent * 1e-9
-                yield Setting(f"{SERVING}{KERNEL}{name}", spent / count * 1e-9)
-        if total:
-            yield Setting("run_seconds", total)
+        spent: dict[str, float] = defaultdict(float)
+        counts: dict[str, float] = defaultdict(float)
+        for row in _rows(text[begin:], commas_in="Name"):
+            name, calls = row.get("Name", "").strip(), row.get("Calls") or row.get("Instances", "")
+            count = positive(calls)
+            time = positive(row.get("TotalDurationNs") or row.get("Total Time (ns)", ""))
+            if name and count and time:
+                spent[_short(name)] += time * 1e-9
+                counts[_short(name)] += count
+            else:
+                yield Unused("rows of kernels without a time")
+        for name, seconds in spent.items():
+            yield Setting(f"{SERVING}{KERNEL}{name}", seconds / counts[name])
+        if spent:
+            yield Setting("run_seconds", sum(spent.values()))
 
 
-def marks_kernels(text: str) -> bool:
-    return any(head in text[:4096] for head in _KERNEL_HEADS)
+def _short(name: str) -> str:
+    """Return a name of bounded length; of names with one beginning, different ones."""
+    if len(name) <= _LONGEST:
+        return name
+    return f"{name[:_LONGEST]}... {hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
-TABLES = Format(name="tables", marks=marks, reader=TableReader, is_document=True)
-KERNELS = Format(name="kernels", marks=marks_kernels, reader=KernelReader, is_document=True)
+def _at(line: int, facts: Iterable[Fact]) -> Iterator[Fact]:
+    """Yield facts, with the row as the line of a step."""
+    for fact in facts:
+        if isinstance(fact, LoggedStep):
+            yield LoggedStep(dataclasses.replace(fact.step, line=line))
+        else:
+            yield fact
+
+
+def _rows(text: str, *, commas_in: str = "") -> Iterator[Row]:
+    """Yield the rows of a table by its first line, to the end of what is CSV.
+
+    Where a row has too many cells, the column `commas_in` was written without quotes.
+    """
+    lines = csv.reader(text.replace("\0", "").splitlines())
+    try:
+        head = next(lines, [])
+        place = head.index(commas_in) if commas_in in head else len(head)
+        for cells in lines:
+            end = place + 1 + max(len(cells) - len(head), 0)
+            joined = [*cells[:place], ",".join(cells[place:end]), *cells[end:]]
+            yield dict(zip(head, joined, strict=False))
+    except csv.Error:
+        return
+
+
+def _has_columns(text: str) -> set[str]:
+    head = text.split("\n", 1)[0].split(",")
+    return {name.strip().strip('"').lower() for name in head} if len(head) > 1 else set()
+
+
+TABLES = Format(
+    name="tables",
+    marks=lambda text: not _has_columns(text).isdisjoint(_STEPS),
+    reader=StepsReader,
+    is_document=True,
+)
+MADENGINE = Format(
+    name="madengine",
+    marks=lambda text: _has_columns(text) >= set(RESULT_COLUMNS),
+    reader=ResultsReader,
+    is_document=True,
+)
+KERNELS = Format(
+    name="kernels",
+    marks=lambda text: any(head in text[:4096] for head in _KERNEL_HEADS),
+    reader=KernelReader,
+    is_document=True,
+)
