@@ -392,9 +392,8 @@ def test_a_bar_and_a_loss_on_one_line_are_one_step() -> None:
         for n in range(1, 21)
     )
     run = read_one(text)
-    assert [(step.step, step.loss) for step in run.steps] == [
-        (n, pytest.approx(5 - n / 10)) for n in range(1, 21)
-    ]
+    assert [step.step for step in run.steps] == list(range(1, 21))
+    assert [step.loss for step in run.steps] == pytest.approx([5 - n / 10 for n in range(1, 21)])
     assert {step.seconds for step in run.steps} == {2.0, 2.01}
     assert run.findings == ()
 
@@ -466,3 +465,12 @@ def test_loadgens_target_is_the_load_of_a_server_alone(
     run = read_one(text)
     assert (run.request_rate, run.concurrency) == (rate, concurrency)
     assert run.scenario == scenario
+
+
+def test_a_trainer_that_prints_no_loss_is_known_by_its_head() -> None:
+    """A short training logs no loss: Trainer's default is every 500 steps."""
+    text = "[INFO|trainer.py:709] >>   Total optimization steps = 40\n" + "".join(
+        f" {n}%|# | {n}/40 [00:{2 * n:02}<01:20,  2.00s/it]\n" for n in range(1, 21)
+    )
+    assert format_of(text) == "hf-trainer"
+    assert [step.seconds for step in read_one(text).steps] == [2.0] * 20

@@ -183,3 +183,20 @@ def test_rows_that_differ_in_their_figures_alone_are_one_run() -> None:
     assert one.serving["ttft_median"] == pytest.approx(0.5289)
     assert (one.model, one.parallel.tensor) == ("kimi", 8)
     assert "no figure that is known: '0.9' 'gsm8k percent'" in [f.message for f in one.findings]
+
+
+@pytest.mark.parametrize(
+    ("metric", "field"),
+    [
+        ("tokens/s/gpu", "tokens_per_second_per_device"),
+        ("tokens_per_second_per_gpu", "tokens_per_second_per_device"),
+        ("tps", "tokens_per_second_per_device"),
+        ("tokens/sec", "tokens_per_second"),
+        ("samples_per_sec", "samples_per_second"),
+        ("step_time_ms", "seconds"),
+        ("bytes", None),
+    ],
+)
+def test_the_unit_of_a_result_is_known_by_its_name(metric: str, field: str | None) -> None:
+    target = read_declaration("madengine").target(metric)
+    assert (target.field if target else None) == field

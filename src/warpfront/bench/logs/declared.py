@@ -110,8 +110,8 @@ class LineRule:
     Names and values follow, between `split`s with a `sign` between the two, or as `pairs` finds
     them. A `block` line belongs to the step of the line before. A `quiet` line alone does not
     identify the format. A `bar` is printed again and again, of one total; a `redrawn` line has any
-    total, and the last drawing of a step counts. `offset` is added to a line's count. A line that
-    `opens` begins another run, and identifies the format like a step's line.
+    total, and the last drawing of a step counts. `offset` is added to a line's count. A setting's
+    line that is the format's `own` identifies it like a step's; one that `opens` another run does.
     """
 
     has: tuple[str, ...] = ()
@@ -125,6 +125,7 @@ class LineRule:
     bar: bool = False
     redrawn: bool = False
     opens: bool = False
+    own: bool = False
     offset: int = 0
     sets: tuple[tuple[str, Any], ...] = ()
 
@@ -218,8 +219,8 @@ class Declaration:
         if self.document.keys:
             document = json_object(text)
             return any(key in document for key in self.document.keys)
-        opening = (rule for rule in self.settings if rule.opens)
-        return any(rule.begins(text) for rule in (*self.steps, *opening) if not rule.quiet)
+        own = (rule for rule in self.settings if rule.opens or rule.own)
+        return any(rule.begins(text) for rule in (*self.steps, *own) if not rule.quiet)
 
     def pieces(self, line: str) -> Iterator[tuple[LineRule, str, dict[str, str]]]:
         """Yield the rule, the text before and the names of each step's piece of a line.
@@ -311,11 +312,11 @@ def _rule(table: Mapping[str, Any]) -> LineRule:
 
 
 def _document_rule(table: Mapping[str, Any]) -> DocumentRule:
-    fields = {
-        key: tuple(value) if isinstance(value, list) else value for key, value in table.items()
-    }
     return DocumentRule(
-        **{**fields, "path": re.compile(table["path"]) if "path" in table else None}
+        keys=tuple(table.get("keys", ())),
+        rows=table.get("rows", ""),
+        columns=tuple(table.get("columns", ())),
+        path=re.compile(table["path"]) if "path" in table else None,
     )
 
 

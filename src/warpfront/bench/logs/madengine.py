@@ -1,6 +1,4 @@
-"""madengine's perf.csv, written: a row a result, its figure and the figure's unit in two
-columns. Pure.
-"""
+"""madengine's perf.csv, written: a row a result, its figure and its unit in two columns. Pure."""
 
 from __future__ import annotations
 
