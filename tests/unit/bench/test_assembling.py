@@ -29,6 +29,7 @@ from training_logs import (
 from warpfront.bench.logs import FORMATS
 from warpfront.bench.logs import assembling as gathering_module
 from warpfront.bench.logs.assembling import RunAssembler
+from warpfront.bench.logs.declared import read_declaration
 from warpfront.bench.logs.facts import LoggedStep
 from warpfront.bench.logs.log_reading import Reading
 from warpfront.bench.records import Run, Step
@@ -175,6 +176,77 @@ def test_no_cut_of_a_log_gives_a_step_that_the_log_does_not_have(
     cut = read(text[:at])
     if name != "madengine":  # its rows are runs of their own
         assert facts(cut) <= facts(read(text))
+
+
+# Formats with a line a step, and the form of a further field in it.
+FIELD = {
+    "megatron": " {}: 5 |",
+    "nemo": " | {}: 5",
+    "torchtitan": "  {}: 5 ",
+    "maxtext": ", {}: 5",
+    "torchtune": " {}:5",
+    "verl": " - {}:5",
+    "nanotron": " | {}: 5",
+}
+COUNTED = re.compile(
+    r"not read: (?!field).*, (\d+) times|(\d+) of \d+ lines .* a step that is known"
+)
+
+
+def damaged(line: str, how: str) -> str:
+    """A line of a step whose last half, or whose figures, are no numbers."""
+    head, digits, rest = re.split(r"(\d+)", line, maxsplit=1)
+    match how:
+        case "cut":
+            return (head + digits + rest)[: len(head + digits) + len(rest) // 3]
+        case "words":
+            return head + digits + re.sub(r"\d[\d.,e+-]*", "many", rest)
+        case "place":
+            return re.sub(r"(?i)((?:iteration|step)\W*)\d+", r"\1some", line, count=1)
+        case _:
+            return line
+
+
+@pytest.mark.parametrize("name", FIELD)
+@FEW
+@given(data=st.data())
+def test_every_line_of_a_step_is_a_step_or_is_counted_and_named(
+    name: str, data: st.DataObject
+) -> None:
+    text = WHOLE.get(name) or SAMPLES[name]
+    log_format = FORMATS[name]
+    steps = read_declaration(name).steps
+    ways = st.sampled_from(("", "", "cut", "words", "place"))
+    lines = [
+        damaged(line, data.draw(ways)) if log_format.marks(line) else line
+        for line in text.splitlines()
+    ]
+    shaped = sum(any(rule.applies(line) and not rule.quiet for rule in steps) for line in lines)
+    reading = Reading(log_format, "a.log")
+    for number, line in enumerate(lines, 1):
+        reading.feed(number, line)
+    for run in reading.runs(SOURCE, {}):
+        notes = [COUNTED.fullmatch(finding.message) for finding in run.findings]
+        counted = sum(int(note[1] or note[2]) for note in notes if note)
+        assert len(run.steps) + counted >= shaped
+
+
+@pytest.mark.parametrize("name", FIELD)
+@given(field=st.sampled_from(("moe_tokens", "aux/loss_new", "io/tokens_per_sec")))
+def test_a_field_that_looks_measured_and_is_not_read_is_named(name: str, field: str) -> None:
+    field = field.replace("/", "_") if name == "torchtitan" else field
+    text = WHOLE.get(name) or SAMPLES[name]
+    lines = [
+        line + FIELD[name].format(field) if FORMATS[name].marks(line) else line
+        for line in text.splitlines()
+    ]
+    (run,) = read("".join(f"{line}\n" for line in lines))
+    declaration = read_declaration(name)
+    is_named = any(
+        finding.message.startswith(f"not read: field {field!r}") for finding in run.findings
+    )
+    assert is_named == declaration.is_unused(field)
+    assert is_named or declaration.ignored is not None
 
 
 @pytest.mark.parametrize("name", [name for name in WHOLE if name not in DOCUMENTS | IN_ORDER])

@@ -129,18 +129,23 @@ class LineRule:
     offset: int = 0
     sets: tuple[tuple[str, Any], ...] = ()
 
+    @property
+    def has_fields(self) -> bool:
+        """Return whether names and values follow the beginning."""
+        return bool(self.split or self.pairs)
+
     def applies(self, line: str) -> bool:
-        return all(text in line for text in self.has) and not any(
-            text in line for text in self.lacks
-        )
+        for text in self.has:  # a loop, because most lines fail at its first turn
+            if text not in line:
+                return False
+        return not any(text in line for text in self.lacks)
+
+    def beginnings(self, line: str) -> Iterable[re.Match[str]]:
+        """Return the places where the rule's pattern is found in a line that it applies to."""
+        return (self.begin or _ANYWHERE).finditer(line) if self.applies(line) else ()
 
     def begins(self, line: str) -> bool:
         return any(True for _ in self.beginnings(line))
-
-    def beginnings(self, line: str) -> Iterator[re.Match[str]]:
-        """Yield the places where the rule's pattern is found in a line that it applies to."""
-        if self.applies(line):
-            yield from (self.begin or _ANYWHERE).finditer(line)
 
     def named(self, beginning: re.Match[str], end: int) -> dict[str, str]:
         """Return the names with their values, from a beginning to the next one."""
@@ -343,10 +348,10 @@ class DeclaredReader:
             if rule.applies(text) and not rule.quiet:
                 yield Unused(f"lines with {rule.has[0]!r} in another form")
         for rule in self._format.settings:
-            beginnings = list(rule.beginnings(text))
-            ends = [*(beginning.start() for beginning in beginnings[1:]), len(text)]
-            for beginning, end in zip(beginnings, ends, strict=False):
-                yield from self.settings(rule.named(beginning, end), rule)
+            if beginnings := list(rule.beginnings(text)):
+                ends = [*(beginning.start() for beginning in beginnings[1:]), len(text)]
+                for beginning, end in zip(beginnings, ends, strict=False):
+                    yield from self.settings(rule.named(beginning, end), rule)
 
     def _document(self, rule: DocumentRule, document: Mapping[str, Any]) -> Iterator[Fact]:
         """Yield the facts of a document, in the order of the declared names: the first stays."""
@@ -467,7 +472,7 @@ class DeclaredReader:
         }
         if is_no_loss:
             printed["nan"] = 1
-        if not block and printed and not printed.keys() & _TIMES:
+        if not block and (printed or rule.has_fields) and not printed.keys() & _TIMES:
             yield Unused("lines of a step without a time")
         elif printed.keys() - {"steps"}:
             number = None if part is None else int(part)

@@ -332,8 +332,8 @@ def _charts(
 
     try:
         return charts_of(comparison, sides)
-    except ModuleNotFoundError as error:
-        display.say(f"warning: no charts: {error.name} is not installed")
+    except ImportError as error:
+        display.say(f"warning: no charts: {error.name or error} is not installed")
         return None
 
 
