@@ -55,6 +55,8 @@ _GATES: Mapping[Gate, str] = {
     Gate.OWN_ARM: "in the branch for this vendor itself, line {line}",
     Gate.UNREACHED: "where CUDA's device was asked for, line {line}",
     Gate.AVAILABILITY: "only where it is available",
+    Gate.OPTION: "only where an environment variable asks for it, line {line}",
+    Gate.OPTIONAL: "the project runs without it: {taken}",
     Gate.WRAPPED: "a header of the project gives the name a meaning on AMD",
     Gate.TEST: "in test code",
     Gate.AUTOMATION: "in the project's own CI",
@@ -182,7 +184,7 @@ def verdict_json(verdict: Verdict) -> dict[str, object]:
 def taken_of(evidence: Mapping[str, Evidence]) -> tuple[Taken, ...]:
     """Return the number of files behind each place of evidence, largest first."""
     places = Counter(
-        (item.place, item.reason) for item in evidence.values() if item.kind != "left-out"
+        (item.place, item.reason) for item in evidence.values() if item.kind in ("amd", "built")
     )
     ordered = sorted(places.items(), key=lambda item: (-item[1], item[0]))
     return tuple(Taken(files=n, place=place, reason=reason) for (place, reason), n in ordered)
@@ -190,13 +192,21 @@ def taken_of(evidence: Mapping[str, Evidence]) -> tuple[Taken, ...]:
 
 def undetermined_files(scan: Scan) -> tuple[str, ...]:
     """Return `path: reason` for each file and folder that the scan could not read or parse."""
-    unread = (f"{file.path}: {file.reason}" for file in scan.unread if not file.left_out)
+    unread = (
+        f"{file.path}: {file.reason}"
+        for file in scan.unread
+        if not file.left_out and not file.path.endswith(_DATA)
+    )
     unparsed = (
         f"{finding.path}: {finding.message}"
         for finding in scan.findings
         if finding.rule == UNPARSED
     )
     return (*unread, *unparsed)
+
+
+_DATA = (".json", ".yaml", ".yml", ".ipynb")
+"""Files of these kinds hold settings at most: one that is too long for that is data."""
 
 
 def scan_summary(scan: Scan, fresh: Sequence[ScanFinding]) -> str:

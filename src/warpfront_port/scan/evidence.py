@@ -6,14 +6,12 @@ for HIP, a header that maps CUDA's names, or a copy for HIP. Nothing counts for 
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
 
 from warpfront_port.scan.findings import Evidence, Side
-from warpfront_port.scan.python.gates import Gates
-from warpfront_port.scan.python.module import Module, text_of
+from warpfront_port.scan.python.builds import PythonBuild, read_build
 from warpfront_port.scan.reach import (
     EXTENSIONS,
     SOURCE,
@@ -51,12 +49,22 @@ def evidence_of(texts: Mapping[str, str]) -> Mapping[str, Evidence]:
         evidence_here = _own(path, text)
         if evidence_here is not None:
             by_path[path] = evidence_here
-    for path, evidence in (*_listed(texts), *_copies(texts)):
+    builds = {
+        path: build
+        for path, text in texts.items()
+        if path.endswith(".py")
+        and EXTENSIONS.search(text)
+        and (build := read_build(path, text)) is not None
+    }
+    for path, evidence in (*_listed(texts, builds), *_copies(texts)):
         if path not in by_path or (evidence.kind == "amd" and by_path[path].kind == "left-out"):
             by_path[path] = evidence
     _follow_includes(texts, by_path)
-    _follow_packages(texts, by_path)
-    for path, evidence in (*_built(texts), *_modules(texts)):
+    for path, evidence in (
+        *_spared(texts, builds),
+        *_built(texts, dict(_branches(texts, builds))),
+        *_modules(texts),
+    ):
         by_path.setdefault(path, evidence)
     return by_path
 
@@ -80,7 +88,9 @@ def _at(path: str, text: str, match: re.Match[str], reason: str) -> Evidence:
     return Evidence(kind="amd", path=path, line=text.count("\n", 0, match.end()) + 1, reason=reason)
 
 
-def _listed(texts: Mapping[str, str]) -> Iterator[tuple[str, Evidence]]:
+def _listed(
+    texts: Mapping[str, str], builds: Mapping[str, PythonBuild]
+) -> Iterator[tuple[str, Evidence]]:
     """Yield the sources that the builds of a tree list for AMD, or for CUDA alone."""
     sources = sources_of(texts)
     hip_folders = {
@@ -103,8 +113,13 @@ def _listed(texts: Mapping[str, str]) -> Iterator[tuple[str, Evidence]]:
         elif kind == "make" and (hipcc := re.search(r"(?m)^[^#\n]*\bhipcc\b", text)):
             line = text.count("\n", 0, hipcc.end()) + 1
             entries = ((name, line, frozenset({"amd"})) for name in _words_of(text))
-        elif path.endswith(".py") and EXTENSIONS.search(text) and _PYTHON_ARM.search(text):
-            entries = _of_python(path, text)
+        elif path in builds:
+            listed = builds[path].sources if _PYTHON_ARM.search(text) else ()
+            entries = (
+                (item.name, item.line, item.sides)
+                for item in listed
+                if ("amd" in item.sides) is not ("nvidia" in item.sides)
+            )
         for name, line, sides in entries:
             amd = "amd" in sides
             reason = "its build for HIP lists it" if amd else "its build lists it for CUDA alone"
@@ -136,9 +151,10 @@ def _added_for_cuda(texts: Mapping[str, str]) -> Mapping[PurePosixPath, Evidence
     return added
 
 
-def _built(texts: Mapping[str, str]) -> Iterator[tuple[str, Evidence]]:
+def _built(
+    texts: Mapping[str, str], branches: Mapping[str, Evidence]
+) -> Iterator[tuple[str, Evidence]]:
     """Yield the CUDA sources below a build that has a branch for AMD of its own."""
-    branches = dict(_branches(texts))
     for path in texts if branches else ():
         if SOURCE.search(path):
             folders = map(str, PurePosixPath(path).parents)
@@ -162,30 +178,45 @@ def _modules(texts: Mapping[str, str]) -> Iterator[tuple[str, Evidence]]:
                 yield path, evidence
 
 
-def _branches(texts: Mapping[str, str]) -> Iterator[tuple[str, Evidence]]:
+def _branches(
+    texts: Mapping[str, str], builds: Mapping[str, PythonBuild]
+) -> Iterator[tuple[str, Evidence]]:
     """Yield the folders of builds with a branch for AMD, and the place of that branch."""
-    reason = "its build has a branch for AMD"
     for path, text in texts.items():
-        if path.endswith(".py") and EXTENSIONS.search(text) and _PYTHON_ARM.search(text):
-            folder, line = str(PurePosixPath(path).parent), _amd_line(path, text)
-            if line:
-                yield folder, Evidence(kind="built", path=path, line=line, reason=reason)
+        line = builds[path].amd_line if path in builds and _PYTHON_ARM.search(text) else 0
+        if path.endswith("CMakeLists.txt") and _OF_AMD.search(text):
+            starts = (
+                command.start
+                for command in read_cmake(text)
+                if command.sides == {"amd"} and command.name not in _SAYING
+            )
+            arm = hip_arm(text)
+            start = next(starts, arm.start() if arm else -1)
+            line = text.count("\n", 0, start) + 1 if start >= 0 else 0
+        if line:
+            yield (
+                str(PurePosixPath(path).parent),
+                Evidence(
+                    kind="built", path=path, line=line, reason="its build has a branch for AMD"
+                ),
+            )
 
 
-def _amd_line(path: str, text: str) -> int:
-    """Return the first line of a Python build that AMD alone reaches, 0 for none."""
-    try:
-        module = Module(PurePosixPath(path), text)
-    except (SyntaxError, ValueError, RecursionError):
-        return 0
-    gates = Gates(module)
-    statements = (node for node in module.nodes if isinstance(node, ast.stmt))
-    amds = (
-        node.lineno
-        for node in statements
-        if gates.standing(node).sides == {"amd"} and not isinstance(node, ast.Raise | ast.Return)
-    )
-    return min(amds, default=0)
+_SAYING = frozenset({"message", "return", "option"})
+
+
+def _spared(
+    texts: Mapping[str, str], builds: Mapping[str, PythonBuild]
+) -> Iterator[tuple[str, Evidence]]:
+    """Yield the sources that a project's builds go on without."""
+    sources = sources_of(texts)
+    for path, build in builds.items():
+        reason = "its build goes on without it"
+        for item in build.sources:
+            evidence = Evidence(kind="optional", path=path, line=item.line, reason=reason)
+            for source in named(item.name, PurePosixPath(path).parent, sources):
+                if item.optional:
+                    yield source, evidence
 
 
 def _words_of(text: str) -> Iterator[str]:
@@ -201,21 +232,6 @@ def _of_cmake(text: str) -> Iterator[tuple[str, int, frozenset[Side]]]:
             for name in word.text.split(";"):
                 if SOURCE.search(name):
                     yield name, text.count("\n", 0, word.start) + 1, command.sides
-
-
-def _of_python(path: str, text: str) -> Iterator[tuple[str, int, frozenset[Side]]]:
-    """Yield sources that one vendor's branch lists; a list for both vendors proves neither."""
-    try:
-        module = Module(PurePosixPath(path), text)
-    except (SyntaxError, ValueError, RecursionError):
-        return
-    gates = Gates(module)
-    for node in module.nodes:
-        name = text_of(node) if isinstance(node, ast.Constant) else None
-        if name and len(name) < 200 and SOURCE.search(name):
-            sides = gates.standing(node).sides
-            if ("amd" in sides) is not ("nvidia" in sides):
-                yield name, getattr(node, "lineno", 1), sides
 
 
 def _copies(texts: Mapping[str, str]) -> Iterator[tuple[str, Evidence]]:
@@ -288,25 +304,3 @@ def _spread(
     for path in sorted(followed((start,), edges)):
         if path not in by_path or by_path[path].kind == "left-out":
             by_path[path] = evidence
-
-
-def _follow_packages(texts: Mapping[str, str], by_path: dict[str, Evidence]) -> None:
-    """Add to the modules of a Python package the first branch for ROCm in that package's code."""
-    by_package: dict[str, Evidence] = {}
-    modules = [path for path in texts if path.endswith(".py")]
-    packages = {path.rpartition("/")[0] for path in modules if path.endswith("__init__.py")}
-    for path in sorted(modules):
-        package = _package(path, packages)
-        builds = EXTENSIONS.search(texts[path]) or path.endswith("setup.py")
-        if package and path in by_path and not builds:
-            by_package.setdefault(package, by_path[path])
-    for path in modules:
-        package = _package(path, packages)
-        if package in by_package and path not in by_path:
-            by_path[path] = by_package[package]
-
-
-def _package(path: str, packages: set[str]) -> str:
-    """Return the outermost package folder around a module; "" for none."""
-    folders = [str(folder) for folder in PurePosixPath(path).parents if str(folder) in packages]
-    return folders[-1] if folders else ""

@@ -53,6 +53,10 @@ class Gate(StrEnum):
     """The branch that only this target's vendor reaches: what only may be wrong is a note."""
     AVAILABILITY = "availability"
     """It runs only where a package or device was found: a warning at most."""
+    OPTION = "option"
+    """It runs only where an environment variable asks for it: a warning at most."""
+    CALLED = "called"
+    """It runs only where a function of the project is called: severities stay."""
     WRAPPED = "wrapped"
     """A header of the project gives the name another meaning on AMD: a note."""
     TEST = "test"
@@ -63,6 +67,8 @@ class Gate(StrEnum):
     """A file for packaging whose name says that it is NVIDIA's, or a third vendor's: a note."""
     LEFT_OUT = "left-out"
     """AMD's build of the project leaves the file out, or has a copy in its place: a note."""
+    OPTIONAL = "optional"
+    """The project's build or code goes on without this file: one level lower."""
     TAKEN = "taken"
     """The file shows that it already runs on AMD: one level lower."""
     COMPILED = "compiled"
@@ -78,12 +84,13 @@ SIDES: Final[tuple[Side, ...]] = get_args(Side)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """Why one file counts as AMD's ("amd"), as one that its build compiles for AMD ("built",
-    which lowers no finding), or as one that AMD's build leaves out.
+    which lowers no finding), as one that AMD's build leaves out, or as one without which the
+    project runs ("optional").
 
     `path` and `line` (1-based) are the place that shows it, `reason` a noun phrase.
     """
 
-    kind: Literal["amd", "built", "left-out"]
+    kind: Literal["amd", "built", "left-out", "optional"]
     path: str
     line: int
     reason: str

@@ -86,6 +86,7 @@ def read_project(
     sources = {path: text for path, text in texts.items() if PurePosixPath(path).suffix in _UNIT}
     units = [path for path, text in sources.items() if _is_unit(path, text)]
     product = [path for path in units if reached.has(path) and not reached.is_aside(path)]
+    counted = product if product or reached.code is not None else units
     codes = {
         path: _COMMENTS.sub(_blank, text)
         for path, text in sorted(texts.items())
@@ -93,8 +94,8 @@ def read_project(
     }
     named = (_renames(path, code) for path, code in codes.items())
     return Project(
-        units=tuple(sorted(product or units)),
-        way=_way(texts, product or units),
+        units=tuple(sorted(counted)),
+        way=_way(texts, counted),
         renames=tuple(renames for renames in named if renames is not None),
         unknown=frozenset(_unknown(codes)),
         product=reached,

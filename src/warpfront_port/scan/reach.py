@@ -35,8 +35,8 @@ class Product:
     packages. `others` are the folders of other distributions. `basis` is the file that lists the
     sources, "" for none. `flags` are the options of a source, from compile_commands.json.
     `unreached` are sources that a configured build leaves out. `installs` is true if the root is a
-    distribution of Python. `imported` are folders of those packages with the name of an example or
-    a test that other modules of the package import.
+    distribution of Python. `modules` are those modules of its packages that importing them or
+    starting their commands runs. `lines` are the lines of every module that decides.
     """
 
     code: frozenset[str] | None = None
@@ -46,13 +46,16 @@ class Product:
     flags: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     unreached: frozenset[str] = frozenset()
     installs: bool = False
-    imported: tuple[str, ...] = ()
+    modules: frozenset[str] = frozenset()
+    lines: Mapping[str, int] = field(default_factory=dict)
 
     def is_aside(self, path: str) -> bool:
         """Return true if a file lies among examples, tests and the like that no product imports."""
-        folders = [folder for folder in self.imported if path.startswith(f"{folder}/")]
-        rest = path[len(max(folders)) + 1 :] if folders else path
-        return is_aside(PurePosixPath(rest))
+        return path not in self.modules and is_aside(PurePosixPath(path))
+
+    def is_most(self, paths: Iterable[str]) -> bool:
+        """Return true if modules make up a third of the lines: what the project is there for."""
+        return 3 * sum(self.lines.get(path, 0) for path in paths) >= sum(self.lines.values())
 
     def has(self, path: str) -> bool:
         """Return true if findings at `path` decide for the tree."""
@@ -61,7 +64,7 @@ class Product:
         if _depth(path, self.others) > _depth(path, self.packages or ()):
             return False
         if path.endswith((".py", ".pyi")) and self.packages is not None and "/" in path:
-            return _depth(path, self.packages) > 0
+            return path in self.modules
         return True
 
 
@@ -74,23 +77,52 @@ def read_product(texts: Mapping[str, str], commands: Mapping[str, tuple[str, ...
     """Return what the root's build reaches. `commands` are sources and options of a build."""
     installs = bool(_BUILDS & texts.keys())
     others: tuple[str, ...] = ()
+    needed: set[str] = set()
     packages: tuple[str, ...] | None = None
     if installs:
         folders = {path.rpartition("/")[0] for path in texts if path.rpartition("/")[2] in _BUILDS}
-        others = tuple(sorted(folders - {""}))
+        needed = set(_needed(texts, folders))
+        others = tuple(sorted(folders - {""} - needed))
         packages = tuple(_packages(texts)) or None
     elif "CMakeLists.txt" in texts:
         # A build of C++, beside which Python in folders is a wrapper or a tool.
         packages = ()
-    imported = tuple(sorted(_imported(texts, packages or ())))
-    plain = Product(packages=packages, others=others, installs=installs, imported=imported)
+    builds = (f"{folder}/setup.py" for folder in needed)
+    modules = frozenset((*_run_by_default(texts, packages or ()), *builds))
+    plain = Product(packages=packages, others=others, installs=installs, modules=modules)
+    lines = {
+        path: text.count("\n")
+        for path, text in texts.items()
+        if path.endswith(".py") and plain.has(path) and not plain.is_aside(path)
+    }
+    plain = replace(plain, lines=lines)
     listed, basis = (set(commands) & texts.keys(), "compile_commands.json") if commands else (
         _listed(texts, plain)
     )  # fmt: skip
-    if not listed:
+    if not listed and (not packages or _builds_otherwise(texts, plain)):
         return plain
     code = frozenset(followed(listed, include_graph(texts)[0]))
     return replace(plain, code=code, basis=basis, flags=commands)
+
+
+def _needed(texts: Mapping[str, str], folders: Iterable[str]) -> Iterator[str]:
+    """Yield the folders of distributions whose extension a package of the root imports."""
+    packages = tuple(_packages(texts))
+    imports = {
+        name
+        for path, text in texts.items()
+        if path.endswith(".py") and _depth(path, packages)
+        for name in _IMPORTED_ROOT.findall(text)
+    }
+    for folder in folders:
+        build = texts.get(f"{folder}/setup.py", "")
+        names = {name.partition(".")[0] for name in _EXTENSION_NAME.findall(build)}
+        if folder and EXTENSIONS.search(build) and names & imports:
+            yield folder
+
+
+_IMPORTED_ROOT = re.compile(r"(?m)^[ \t]*(?:from|import)[ \t]+(\w+)")
+_EXTENSION_NAME = re.compile(r"(?:Extension\(\s*|\bname\s*=\s*)[\"']([\w.]+)[\"']")
 
 
 def _packages(texts: Mapping[str, str]) -> Iterator[str]:
@@ -102,26 +134,76 @@ def _packages(texts: Mapping[str, str]) -> Iterator[str]:
             yield folder
 
 
-def _imported(texts: Mapping[str, str], packages: Iterable[str]) -> Iterator[str]:
-    """Yield folders of packages whose own name is an aside's and that a module outside imports."""
+def _run_by_default(texts: Mapping[str, str], packages: Iterable[str]) -> Iterator[str]:
+    """Yield the modules of packages that an import of the package, or its commands, imports.
+
+    A package whose `__init__` imports nothing of its own offers the modules that no other one
+    imports, but for examples and tests. Imports in functions and behind conditions are followed in
+    commands alone.
+    """
     for package in packages:
-        inside = [path for path in texts if path.startswith(f"{package}/") and path.endswith(".py")]
-        asides = {
-            str(folder)
-            for path in inside
-            for folder in PurePosixPath(path).parents
-            if len(folder.parts) > len(PurePosixPath(package).parts)
-            and is_aside(PurePosixPath(folder.name, "module"))
+        cut = len(package.rpartition("/")[0]) + 1 if "/" in package else 0
+        names = {
+            path[cut:].removesuffix(".py").removesuffix("/__init__").replace("/", "."): path
+            for path in texts
+            if path.startswith(f"{package}/") and path.endswith(".py")
         }
-        for folder in asides:
-            name = re.escape(folder.rpartition("/")[2])
-            importing = re.compile(rf"(?m)^[ \t]*(?:from|import)[ \t]+[\w.]*(?:\b|\.){name}\b")
-            if any(
-                importing.search(texts[path])
-                for path in inside
-                if not is_aside(PurePosixPath(path[len(package) + 1 :]))
-            ):
-                yield folder
+        named = {name for text in _manifests(texts) for name in _ENTRY.findall(text)}
+        top = package[cut:]
+        begun = {top, f"{top}.__main__", *named} & names.keys()
+        graph = {
+            name: set(_imports(texts[path], name, path, names, anywhere=name in begun - {top}))
+            for name, path in names.items()
+        }
+        offered = any(not _VERSION.search(name) for name in graph.get(top, ()) if name != top)
+        if not offered:
+            lazy = {
+                other
+                for name, path in names.items()
+                for other in _imports(texts[path], name, path, names, anywhere=True)
+                if other != name
+            }
+            begun |= names.keys() - lazy
+        reached = followed(begun, graph)
+        parents = {
+            name.rsplit(".", depth)[0] for name in reached for depth in range(name.count("."))
+        }
+        for name in followed(parents & names.keys() | reached, graph):
+            inside = PurePosixPath(names[name][len(package) + 1 :])
+            if offered or not is_aside(inside):
+                yield names[name]
+
+
+def _manifests(texts: Mapping[str, str]) -> Iterator[str]:
+    return (texts[name] for name in sorted(_BUILDS) if name in texts)
+
+
+def _imports(
+    text: str, name: str, path: str, names: Mapping[str, str], *, anywhere: bool
+) -> Iterator[str]:
+    """Yield the modules among `names` that a module imports."""
+    package = name if path.endswith("/__init__.py") else name.rpartition(".")[0]
+    for match in (_ANY_IMPORT if anywhere else _TOP_IMPORT).finditer(text):
+        if match["plain"]:
+            yield from (word for word in re.findall(r"[\w.]+", match["plain"]) if word in names)
+            continue
+        dots = len(match["base"]) - len(match["base"].lstrip("."))
+        base = match["base"].lstrip(".")
+        if dots:
+            around = package.rsplit(".", dots - 1)[0] if dots > 1 else package
+            base = f"{around}.{base}".rstrip(".")
+        inner = (f"{base}.{word}" for word in re.findall(r"\w+", match["names"]))
+        yield from (word for word in (base, *inner) if word in names)
+
+
+_IMPORTED = (
+    r"(?:from[ \t]+(?P<base>[.\w]+)[ \t]+import[ \t]+(?P<names>\([^)]*\)|[^\n]*)"
+    r"|import[ \t]+(?P<plain>[\w., \t]+))"
+)
+_TOP_IMPORT = re.compile(rf"(?m)^{_IMPORTED}")
+_ANY_IMPORT = re.compile(rf"(?m)^[ \t]*{_IMPORTED}")
+_ENTRY = re.compile(r"([\w.]+):\w+[\"']")
+_VERSION = re.compile(r"(?:version|about)_*\Z")
 
 
 def _listed(texts: Mapping[str, str], product: Product) -> tuple[set[str], str]:
@@ -139,6 +221,21 @@ def _listed(texts: Mapping[str, str], product: Product) -> tuple[set[str], str]:
             basis = basis or (path if here else "")
             listed |= here
     return (listed, basis) if any(path.endswith(".cu") for path in listed) else (set(), "")
+
+
+def _builds_otherwise(texts: Mapping[str, str], product: Product) -> bool:
+    """Return true if a distribution's own files name a compiler, or a build that is not read."""
+    builds = (text for path, text in texts.items() if path in _BUILDS)
+    return any(_COMPILES.search(text) for text in builds) or any(
+        EXTENSIONS.search(text) and product.has(path)
+        for path, text in texts.items()
+        if path.endswith(".py")
+    )
+
+
+_COMPILES = re.compile(
+    r"(?i)cmake|skbuild|scikit|meson|nvcc|hipcc|Extension\b|ext_modules|cython|make\b"
+)
 
 
 def _names(text: str) -> Iterator[str]:

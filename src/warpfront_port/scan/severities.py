@@ -49,6 +49,7 @@ _EXCERPT = 200
 _WORST_LAST = attrgetter("start", "shift", "what")
 _SOFTENED = {
     Gate.AVAILABILITY: Severity.WARNING,
+    Gate.OPTION: Severity.WARNING,
     Gate.WRAPPED: Severity.NOTE,
     Gate.TEST: Severity.NOTE,
     Gate.LEFT_OUT: Severity.NOTE,
@@ -129,11 +130,13 @@ def _with_evidence(
     """
     if evidence.kind == "left-out":
         return replace(finding, severity=Severity.NOTE, gate=Gate.LEFT_OUT, taken=evidence.place)
-    of_the_device = rule.is_about_device(target) and rule.consequence is Consequence.WRONG
+    wrong = rule.is_about_device(target) and rule.consequence is Consequence.WRONG
+    of_the_device = wrong and evidence.kind == "amd"
     of_the_build = rule.id.startswith("BL") and not finding.path.endswith(".cmake")
     if finding.severity is Severity.NOTE or of_the_build or of_the_device:
         return finding
-    gate = finding.gate if finding.gate is not Gate.OPEN else Gate.TAKEN
+    amds = Gate.OPTIONAL if evidence.kind == "optional" else Gate.TAKEN
+    gate = finding.gate if finding.gate not in (Gate.OPEN, Gate.CALLED) else amds
     lower = finding.severity.shifted(-1)
     return replace(finding, severity=lower, gate=gate, taken=evidence.place)
 
@@ -233,7 +236,7 @@ def _weighed(rule_match: Match, target: ScanTarget, rule: Rule) -> tuple[Severit
     if own_arm and severity is not Severity.NOTE:
         # The author of this arm wrote it for AMD: code that only may be wrong was a decision.
         return severity if severity is Severity.ERROR else Severity.NOTE, Gate.OWN_ARM
-    return severity, Gate.OPEN
+    return severity, rule_match.gate if rule_match.gate is Gate.CALLED else Gate.OPEN
 
 
 def read_suppressions(text: str, lines: _Lines | None = None) -> Iterator[Suppression]:

@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from warpfront_port.scan.catalogue import Rule
-from warpfront_port.scan.findings import Consequence, ScanFinding, Severity
+from warpfront_port.scan.findings import Consequence, Gate, ScanFinding, Severity
 from warpfront_port.scan.project import Project
 
 
@@ -139,6 +139,9 @@ def judge_project(
         finding for finding in findings if finding.severity in (Severity.ERROR, Severity.WARNING)
     ]
     causes = tuple(_causes(listed, rules, project))
+    if any(cause.consequence in _ANSWERS and not _is_packaging(cause.rule) for cause in causes):
+        # What an image or a list installs is seen after what the code does.
+        causes = tuple(_causes(listed, rules, project, packaging=False))
     deciding = (
         answer
         for consequence, answer in _ANSWERS.items()
@@ -167,23 +170,46 @@ def consequence_of(finding: ScanFinding, rule: Rule, project: Project) -> Conseq
     """
     path = PurePosixPath(finding.path)
     conda = path.suffix in {".yml", ".yaml"} and project.product.installs
-    packaging = rule.id.startswith(("DP", "CT", "SH")) and (len(path.parts) > 1 or conda)
+    image = path.name.startswith("Dockerfile") and project.product.installs
+    packaging = _is_packaging(rule.id) and (len(path.parts) > 1 or conda or image)
     product = project.product.has(finding.path) and not project.product.is_aside(finding.path)
     if finding.severity is not Severity.ERROR or packaging or not product:
         return Consequence.CHECK
     units = project.units
-    of_a_folder = rule.id.startswith("BL") and len(path.parts) > 1 and path.suffix != ".py"
-    if of_a_folder and units and not any(unit.startswith(f"{path.parent}/") for unit in units):
+    of_a_folder = rule.id.startswith("BL") and path.suffix != ".py"
+    below = "" if len(path.parts) == 1 else f"{path.parent}/"
+    of_python = project.product.installs and project.product.code is not None
+    without = units and not any(unit.startswith(below) for unit in units)
+    if of_a_folder and (of_python or without):
         return Consequence.CHECK
     return rule.consequence
 
 
+def _is_packaging(rule: str) -> bool:
+    return rule.startswith(("DP", "CT", "SH"))
+
+
 def _causes(
-    findings: Iterable[ScanFinding], rules: Mapping[str, Rule], project: Project
+    findings: Sequence[ScanFinding],
+    rules: Mapping[str, Rule],
+    project: Project,
+    *,
+    packaging: bool = True,
 ) -> Iterable[Cause]:
     groups: dict[tuple[Consequence, str, str], list[ScanFinding]] = {}
+    called = {
+        finding.path
+        for finding in findings
+        if finding.gate is Gate.CALLED
+        and consequence_of(finding, rules[finding.rule], project) is Consequence.RUNTIME
+    }
+    most = project.product.is_most(called)
     for finding in findings:
         consequence = consequence_of(finding, rules[finding.rule], project)
+        aside = _is_packaging(finding.rule) and not packaging
+        on_call = finding.gate is Gate.CALLED and consequence is not Consequence.WRONG
+        if aside or (on_call and not most):
+            consequence = Consequence.CHECK
         groups.setdefault((consequence, finding.rule, finding.cause), []).append(finding)
     causes = [
         _cause(consequence, rules[rule], group) for (consequence, rule, _), group in groups.items()
@@ -194,7 +220,7 @@ def _causes(
         key=lambda cause: (
             order.index(cause.consequence),
             _LEVELS[cause.severity],
-            cause.rule.startswith(("DP", "CT", "SH")),
+            _is_packaging(cause.rule),
             -cause.uses,
             cause.rule,
             cause.places,

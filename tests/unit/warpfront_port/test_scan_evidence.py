@@ -55,7 +55,11 @@ def test_a_layer_for_other_devices_says_nothing_of_the_cuda_part(layer: str) -> 
 
 def test_a_build_for_hip_shows_the_files_that_it_lists() -> None:
     found = shown({"CMakeLists.txt": CMAKE, "k.cu": KERNEL, "n.cu": KERNEL, "o.cu": KERNEL})
-    assert found == {"k.cu": ("amd", "CMakeLists.txt:3"), "n.cu": ("left-out", "CMakeLists.txt:5")}
+    assert found == {
+        "k.cu": ("amd", "CMakeLists.txt:3"),
+        "n.cu": ("left-out", "CMakeLists.txt:5"),
+        "o.cu": ("built", "CMakeLists.txt:3"),
+    }
 
 
 def test_a_build_that_only_adds_flags_for_rocm_shows_none_of_its_sources() -> None:
@@ -116,15 +120,48 @@ def test_a_header_that_maps_names_shows_who_includes_it() -> None:
     assert shown(texts)["a.cu"] == ("amd", "compat.h:1")
 
 
-def test_a_python_package_with_a_branch_for_rocm_shows_its_own_modules_alone() -> None:
+def test_a_module_with_a_branch_for_rocm_shows_itself_alone() -> None:
     texts = {
         "pkg/__init__.py": "",
         "pkg/platform.py": "HIP = torch.version.hip\n",
-        "pkg/deep/__init__.py": "",
-        "pkg/deep/run.py": "import torch\n",
-        "other/__init__.py": "",
-        "script.py": "import torch\n",
+        "pkg/run.py": "import torch\n",
     }
-    found = shown(texts)
-    assert found["pkg/deep/run.py"] == ("amd", "pkg/platform.py:1")
-    assert not {"other/__init__.py", "script.py"} & set(found)
+    assert shown(texts) == {"pkg/platform.py": ("amd", "pkg/platform.py:1")}
+
+
+IGNORING = (
+    "from torch.utils.cpp_extension import BuildExtension, CUDAExtension\n"
+    "class Ignoring(BuildExtension):\n    def build_extensions(self):\n        try:\n"
+    "            super().build_extensions()\n        except Exception:\n            FAILED\n"
+    "ext = [CUDAExtension('p.c', ['k.cu'])]\n"
+)
+LOADED = (
+    "from torch.utils.cpp_extension import load\ndef get():\n    try:\n"
+    "        return load(name='c', sources=['k.cu'])\n    except Exception:\n        FAILED\n"
+)
+ASKED = (
+    "import os, torch\nfrom torch.utils.cpp_extension import CUDAExtension\nsources = ['c.cpp']\n"
+    "cudas = ['k.cu']\nif os.getenv('FORCE_CUDA', '0') == 'FAILED':\n    sources += cudas\n"
+    "ext = CUDAExtension('p.c', sources)\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("build", "spared", "needed"),
+    [(IGNORING, "self.extensions = []", "raise"), (LOADED, "return None", "raise"),
+     (ASKED, "1", "0")],
+)  # fmt: skip
+def test_a_source_that_a_build_goes_on_without_is_optional(
+    build: str, spared: str, needed: str
+) -> None:
+    texts = {"setup.py": build.replace("FAILED", spared), "k.cu": KERNEL}
+    assert shown(texts)["k.cu"][0] == "optional"
+    assert "k.cu" not in shown(texts | {"setup.py": build.replace("FAILED", needed)})
+
+
+def test_a_list_that_only_another_vendor_s_arm_takes_is_left_out() -> None:
+    setup = ASKED.replace("== 'FAILED'", "== '1' or torch.version.cuda")
+    setup += "if torch.version.hip:\n    sources += ['h.cu']\n"
+    texts = {"setup.py": setup, "k.cu": KERNEL, "h.cu": KERNEL, "c.cpp": ""}
+    assert shown(texts)["k.cu"][0] == "optional"
+    assert shown(texts)["h.cu"] == ("amd", "setup.py:9")

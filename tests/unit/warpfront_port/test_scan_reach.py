@@ -95,3 +95,56 @@ def test_a_conda_environment_beside_an_installable_root_is_a_thing_to_check(tmp_
     environment = "name: x\ndependencies:\n  - cudatoolkit=11.3\n"
     assert "will not build" in line(tmp_path, {"a.py": "", "environment.yml": environment})
     assert "runs as it is" in line(tmp_path, {"pyproject.toml": "[project]\nname = 'p'\n"})
+
+
+TOML = {"pyproject.toml": "[project]\nname = 'p'\n"}
+SMI = "import subprocess\ndef used():\n    subprocess.run(['nvidia-smi'])\n"
+LONG = "import torch\n" + "x = torch.zeros(1)\n" * 40
+
+
+@pytest.mark.parametrize(
+    ("files", "begins"),
+    [
+        ({"p/__init__.py": "from .a import b\n", "p/a.py": "import pynvml\n"}, "will fail"),
+        ({"p/__init__.py": "from .a import b\n", "p/a.py": LONG, "p/c.py": "import pynvml\n"},
+         "runs as it is"),
+        ({"p/__init__.py": "from .a import b\n", "p/a.py": "def f():\n    from . import c\n",
+          "p/c.py": "import pynvml\n"}, "runs as it is"),
+        ({"p/__init__.py": "__version__ = '1'\n", "p/c.py": "import pynvml\n"}, "will fail"),
+        ({"pyproject.toml": "[project]\nname = 'p'\n[project.scripts]\nrun = 'p.cli:main'\n",
+          "p/__init__.py": "from .a import b\n", "p/a.py": LONG,
+          "p/cli.py": "def main():\n    from p import c\n", "p/c.py": "import pynvml\n"},
+         "will fail"),
+        ({"p/__init__.py": "from .a import used\n", "p/a.py": SMI}, "will fail"),
+        ({"p/__init__.py": "from .a import used\n", "p/a.py": SMI, "p/b.py": LONG},
+         "will fail"),
+        ({"p/__init__.py": "from . import a, b\n", "p/a.py": SMI, "p/b.py": LONG},
+         "runs as it is"),
+        ({"p/__init__.py": "from . import a, b\n", "p/a.py": f"{SMI}used()\n", "p/b.py": LONG},
+         "will fail"),
+    ],
+)  # fmt: skip
+def test_what_an_import_or_a_command_runs_decides(
+    tmp_path: Path, files: dict[str, str], begins: str
+) -> None:
+    assert line(tmp_path, TOML | files).startswith(f"gfx942: {begins}")
+
+
+def test_a_build_beside_the_distribution_decides_only_if_something_calls_it(
+    tmp_path: Path,
+) -> None:
+    cmake = "project(x LANGUAGES CXX CUDA)\nadd_library(x k.cu)\n"
+    files = {"p/__init__.py": "", "CMakeLists.txt": cmake, "k.cu": PTX}
+    assert "runs as it is" in line(tmp_path / "a", TOML | files)
+    scikit = {"pyproject.toml": "[build-system]\nbuild-backend = 'scikit_build_core.build'\n"}
+    assert "will not build" in line(tmp_path / "b", scikit | files)
+
+
+def test_an_extension_of_another_folder_counts_where_the_package_imports_it(
+    tmp_path: Path,
+) -> None:
+    files = {"p/__init__.py": "", "csrc/setup.py": SETUP.replace("csrc/k.cu", "k.cu")}
+    files |= {"csrc/k.cu": PTX}
+    assert "runs as it is" in line(tmp_path / "a", TOML | files)
+    files |= {"p/__init__.py": "import k\n"}
+    assert "will not build" in line(tmp_path / "b", TOML | files)

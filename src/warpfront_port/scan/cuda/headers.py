@@ -42,7 +42,7 @@ def facts_of(view: View) -> HeaderFacts:
         name.strip() for path in _NAMESPACE.findall(view.code) for name in path.split("::")
     )
     header = view.source.path.suffix.lower() in _HEADERS
-    if not _VENDOR.search(view.source.text):
+    if not _VENDOR.search(view.source.text) and "typedef" not in view.source.text:
         return HeaderFacts(portable=frozenset(), reaches={}, namespaces=namespaces)
     reaches = dict(_macro_reaches(view)) if header else {}
     portable = portable_names(view)

@@ -255,10 +255,11 @@ def portable_names(view: View) -> frozenset[str]:
     """Return macros and device functions that the file defines for AMD alone.
 
     NVIDIA's names among them have another meaning on AMD. Other files that include this one are
-    portable in them.
+    portable in them. So are they in stubs: CUDA's types and constants, defined by the tree.
     """
+    own = {match[match.lastindex or 0] for match in _STUB.finditer(view.code)}
     if not _OF_AMD.search(view.source.text):
-        return frozenset()
+        return frozenset(own)
     macros = {
         name
         for name, defined in view.macros.items()
@@ -281,7 +282,7 @@ def portable_names(view: View) -> frozenset[str]:
         for match in _ALIAS.finditer(view.code)
         if view.is_hip or view.region(match.start()).reach == {"amd"}
     }
-    return frozenset(macros | functions | aliases | intrinsics) - {""}
+    return frozenset(macros | functions | aliases | intrinsics | own) - {""}
 
 
 def _is_amds(region: Region) -> bool:
@@ -301,6 +302,12 @@ _INTRINSIC = re.compile(
 )
 _ALIAS = re.compile(
     r"\bnamespace\s+(\w+)\s*[={]|\busing\s+(\w+)\s*=|\btypedef\s[^;{}]{1,120}?\b(\w+)\s*;"
+)
+
+
+_STUB = re.compile(
+    r"\btypedef\s+(?:void\s*\*|enum\s*\{[^{}]*\}|(?:unsigned\s+)?int|size_t)\s*(cu\w+)\s*;"
+    r"|\bconst\s+cu\w+_t\s+(CU\w+)\s*="
 )
 
 

@@ -68,18 +68,24 @@ def setup_requirements(module: Module, node: ast.Call) -> Iterator[Seen]:
     if last_name(node.func) != "setup":
         return
     for name in _REQUIREMENTS:
-        yield from _required(module, keyword(node, name), "", node)
+        yield from _required(module, keyword(node, name), "", node, set())
     for value in module.scopes.values(keyword(node, "extras_require")):
         if isinstance(value, ast.Dict):
             for key, listed in zip(value.keys, value.values, strict=True):
-                yield from _required(module, listed, text_of(key) or "?", node)
+                yield from _required(module, listed, text_of(key) or "?", node, set())
 
 
-def _required(module: Module, node: ast.AST | None, extra: str, via: ast.AST) -> Iterator[Seen]:
+def _required(
+    module: Module, node: ast.AST | None, extra: str, via: ast.AST, met: set[ast.AST]
+) -> Iterator[Seen]:
+    """Yield the requirements of a list. `met` are read values: a list may be made of itself."""
     for value in module.scopes.values(node):
+        if value in met:
+            continue
+        met.add(value)
         if isinstance(value, ast.BinOp):
-            yield from _required(module, value.left, extra, via)
-            yield from _required(module, value.right, extra, via)
+            yield from _required(module, value.left, extra, via, met)
+            yield from _required(module, value.right, extra, via, met)
         for element in value.elts if isinstance(value, ast.List | ast.Tuple | ast.Set) else ():
             for text in module.scopes.texts(element):
                 for required in read_requirement(text.text, extra=extra):

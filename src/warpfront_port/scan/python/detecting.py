@@ -151,7 +151,7 @@ _LITERALS = (
     *_WORDS,
     *sorted(name for name in map(str.lower, EVERY_NAME) if not any(w in name for w in _WORDS)),
 )
-_ABOUT_GATES = frozenset({"PY018", "PY023", "PY048", "PY052", "PY059", "PY015"})
+_ABOUT_GATES = frozenset({"PY018", "PY023", "PY048", "PY052", "PY059", "PY015", "PY047"})
 
 
 def reads(path: PurePosixPath) -> bool:

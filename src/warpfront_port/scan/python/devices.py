@@ -311,9 +311,18 @@ def home_as_switch(module: Module, node: ast.Name | ast.Attribute) -> Iterator[S
     text = module.source_of(test)
     if last == "CUDA_HOME" and not re.search(r"hip|rocm", text, re.IGNORECASE):
         knows_hip = re.search(r"version\.hip|HIP_HOME|ROCM_HOME|IS_HIP", module.text) is not None
-        yield Seen(rule="PY047", node=node, what="CUDA_HOME", shift=-1 if knows_hip else 0)
+        refuses = _refuses_without(module, test)
+        rule, worse = ("BL216", 1) if refuses else ("PY047", 0)
+        yield Seen(rule=rule, node=node, what=text, shift=worse - int(knows_hip))
     elif last == "ROCM_HOME" and "version.hip" not in text and "CUDA_HOME" not in text:
         yield Seen(rule="PY048", node=node, what="ROCM_HOME")
+
+
+def _refuses_without(module: Module, test: ast.AST) -> bool:
+    """Return true for `if CUDA_HOME is None: raise`."""
+    tested = module.parents.get(test)
+    body = tested.body if isinstance(tested, ast.If) else []
+    return bool(body) and isinstance(body[-1], ast.Raise)
 
 
 def _enclosing_test(module: Module, node: ast.AST) -> ast.AST | None:

@@ -75,6 +75,12 @@ class Gates:
         soft = self._availability(node)
         if soft and gate is Gate.OPEN:
             gate, gate_line = Gate.AVAILABILITY, soft
+        optional = self._option(node) if gate is Gate.OPEN else 0
+        if optional:
+            gate, gate_line = Gate.OPTION, optional
+        if gate is Gate.OPEN and not self._module.builds_extensions:
+            owner = self._module.owner(node)
+            gate = Gate.CALLED if owner and owner not in self._module.started else gate
         return Standing(sides=frozenset(sides), gate=gate, line=line or gate_line)
 
     def _called_sides(self, node: ast.AST, depth: int) -> tuple[set[Side], int]:
@@ -210,11 +216,21 @@ class Gates:
                 return int(getattr(parent, "lineno", 0))
         return 0
 
+    def _option(self, node: ast.AST) -> int:
+        """Return the line of a test that is false until somebody sets an environment variable."""
+        for parent, child in self._module.ancestors(node):
+            if isinstance(parent, ast.If | ast.IfExp) and child is not parent.test:
+                value = self._conditions.by_default(parent.test)
+                body = parent.body if isinstance(parent.body, list) else [parent.body]
+                if value is not None and value != (child in body):
+                    return parent.lineno
+        return 0
+
     def _tries(self, statement: ast.Try, child: ast.AST) -> bool:
         if child in statement.handlers:
             return _is_portable(statement.body)
         in_try = child in (*statement.body, *statement.orelse)
-        return in_try and any(_forgives(handler, self._module) for handler in statement.handlers)
+        return in_try and any(forgiving(handler, self._module) for handler in statement.handlers)
 
     def _asks(self, parent: ast.If | ast.IfExp, child: ast.AST) -> bool:
         body = parent.body if isinstance(parent.body, list) else [parent.body]
@@ -250,7 +266,7 @@ def _leaves(block: list[ast.stmt]) -> bool:
     return isinstance(last, _EXITS)
 
 
-def _forgives(handler: ast.ExceptHandler, module: Module) -> bool:
+def forgiving(handler: ast.ExceptHandler, module: Module) -> bool:
     """Return true if the handler continues without the package.
 
     A handler that raises, or imports another package of NVIDIA's, does not continue.
@@ -263,7 +279,7 @@ def _forgives(handler: ast.ExceptHandler, module: Module) -> bool:
     if _leaves(handler.body) and not isinstance(handler.body[-1], _EXITS):
         return False  # sys.exit("it is needed")
     handlers = [(node, getattr(node, "handlers", ())) for node in handler.body]
-    sure = (node for node, body in handlers if not any(_forgives(inner, module) for inner in body))
+    sure = (node for node, body in handlers if not any(forgiving(inner, module) for inner in body))
     return not any(imports_nvidia(node) for node in _direct(sure))
 
 

@@ -12,6 +12,7 @@ from pathlib import PurePosixPath
 from warpfront_port.scan.findings import SIDES, Side
 from warpfront_port.scan.python.lowering import parsed
 from warpfront_port.scan.python.scopes import Scopes
+from warpfront_port.scan.reach import followed
 from warpfront_port.scan.setting_rules import WORDS as SETTING_WORDS
 from warpfront_port.scan.words import line_starts
 
@@ -221,6 +222,23 @@ class Module:
                 if name:
                     by_function[name] = (*by_function.get(name, ()), node)
         return by_function
+
+    @cached_property
+    def started(self) -> set[str]:
+        """Return the functions and classes that the module's own statements start, by name."""
+        calls: dict[str, set[str]] = {}
+        for node in self.nodes:
+            if isinstance(node, ast.Call):
+                calls.setdefault(self.owner(node), set()).add(last_name(node.func))
+        return followed({""}, calls)
+
+    def owner(self, node: ast.AST) -> str:
+        """Return the outermost function or class whose call runs `node`; "" for the module."""
+        around = [parent for parent, _ in self.ancestors(node)]
+        if not any(isinstance(parent, FUNCTIONS) for parent in around):
+            return ""
+        named = (*FUNCTIONS, ast.ClassDef)
+        return next(parent.name for parent in reversed(around) if isinstance(parent, named))
 
     def names(self, *words: str) -> bool:
         """Return true if the text has any of these words. The search is cached."""

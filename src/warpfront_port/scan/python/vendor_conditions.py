@@ -126,6 +126,45 @@ class Conditions:
         handle = self._handlers.get(type(test))
         return UNKNOWN if handle is None else handle(test, depth)
 
+    def by_default(self, test: ast.AST, depth: int = 0) -> Truth:
+        """Return the truth of a test on AMD while no environment variable is set."""
+        match test:
+            case ast.BoolOp(op=operator, values=values) if depth < _DEPTH:
+                parts = {self.by_default(value, depth + 1) for value in values}
+                decides = isinstance(operator, ast.Or)
+                if decides in parts:
+                    return decides
+                return None if None in parts else not decides
+            case ast.expr():
+                value = self._unset(test, depth)
+                return self.truths(test)["amd"] if value is None else bool(value[0])
+        return None
+
+    def _unset(self, node: ast.AST, depth: int) -> tuple[object] | None:
+        """Return the value of an expression without environment variables, in a tuple."""
+        inner = self._module.scopes.one(node)
+        result: tuple[object] | None = None
+        if depth > _DEPTH:
+            return result
+        match inner:
+            case ast.Call(args=[ast.Constant(value=str()), *rest]) if (
+                self._module.dotted(inner.func) in _ENVIRONMENT
+            ):
+                default = rest[0] if rest else ast.Constant(None)
+                result = (default.value,) if isinstance(default, ast.Constant) else None
+            case ast.Call(func=ast.Name(id="bool" | "int" | "str" as kind), args=[argument]):
+                value = self._unset(argument, depth + 1)
+                result = _cast_to(kind, value[0]) if value else None
+            case ast.Call(func=ast.Attribute(attr="lower" | "upper" | "strip", value=text)):
+                result = self._unset(text, depth + 1)
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                value = self._unset(operand, depth + 1)
+                result = (not value[0],) if value else None
+            case ast.Compare(left=left, ops=[operator], comparators=[right]):
+                value = self._unset(left, depth + 1)
+                result = _compared_to(value[0], operator, right) if value else None
+        return result
+
     def _negated(self, test: ast.UnaryOp, depth: int) -> VendorTruths:
         if not isinstance(test.op, ast.Not):
             return UNKNOWN
@@ -263,6 +302,32 @@ class Conditions:
         if len(set(truths.values())) > 1:
             return truths
         return _MAYBE_NVIDIA if _NVIDIA_CALL.match(name) else _by_convention(name)
+
+
+def _cast_to(kind: str, value: object) -> tuple[object] | None:
+    if kind == "bool":
+        return (bool(value),)
+    if kind == "str":
+        return (str(value),)
+    text = str(value)
+    return (int(text),) if re.fullmatch(r"-?\d{1,9}", text) else None
+
+
+def _compared_to(value: object, operator: ast.cmpop, reference: ast.expr) -> tuple[object] | None:
+    try:
+        other = ast.literal_eval(reference)
+    except (ValueError, TypeError):
+        return None
+    match operator:
+        case ast.Eq() | ast.Is():
+            return (value == other,)
+        case ast.NotEq() | ast.IsNot():
+            return (value != other,)
+        case ast.In() if isinstance(other, tuple | list | set):
+            return (value in other,)
+        case ast.NotIn() if isinstance(other, tuple | list | set):
+            return (value not in other,)
+    return None
 
 
 def _names(value: ast.expr | None, name: str) -> bool:

@@ -1,0 +1,131 @@
+"""The sources that a Python build lists, with the sides that compile them. Pure."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from warpfront_port.scan.findings import Gate, Side
+from warpfront_port.scan.python.gates import Gates, forgiving
+from warpfront_port.scan.python.module import (
+    FUNCTIONS,
+    Module,
+    is_true,
+    keyword,
+    last_name,
+    text_of,
+)
+from warpfront_port.scan.reach import SOURCE
+
+_DEPTH = 3
+_LONGEST = 200
+_STEPS = frozenset({"run", "build_extension", "build_extensions"})
+_LOADS = frozenset({"load", "load_inline"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedSource:
+    """A source or pattern, the sides that compile it, and true if the project goes without it."""
+
+    name: str
+    line: int
+    sides: frozenset[Side]
+    optional: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PythonBuild:
+    """The sources of a build, and the first line that AMD alone reaches (0 for none)."""
+
+    sources: tuple[ListedSource, ...]
+    amd_line: int
+
+
+def read_build(path: str, text: str) -> PythonBuild | None:
+    """Return the build that a module makes, None for a module that does not parse."""
+    try:
+        module = Module(PurePosixPath(path), text)
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+    gates = Gates(module)
+    amds = (
+        node.lineno
+        for node in module.nodes
+        if isinstance(node, ast.stmt)
+        and not isinstance(node, ast.Raise | ast.Return)
+        and gates.standing(node).sides == {"amd"}
+    )
+    return PythonBuild(sources=tuple(_sources(module, gates)), amd_line=min(amds, default=0))
+
+
+def _sources(module: Module, gates: Gates) -> Iterator[ListedSource]:
+    forgiven = _forgives_failures(module)
+    for node in module.nodes:
+        name = text_of(node) if isinstance(node, ast.Constant) else None
+        if name and len(name) < _LONGEST and SOURCE.search(name):
+            effects = list(_effects(module, node, 0))
+            standings = [gates.standing(effect) for effect in effects]
+            sides = frozenset[Side]().union(*(standing.sides for standing in standings))
+            optional = (
+                forgiven
+                or any(_is_spared(module, place) for place in (node, *effects))
+                or all(standing.gate is Gate.OPTION for standing in standings)
+            )
+            yield ListedSource(
+                name=name,
+                line=getattr(node, "lineno", 1),
+                sides=sides & gates.standing(node).sides,
+                optional=optional,
+            )
+
+
+def _effects(module: Module, node: ast.AST, depth: int) -> Iterator[ast.AST]:
+    """Yield the places where a value takes effect: the last uses of the names that it is given."""
+    statement = next((p for p, _ in module.ancestors(node) if isinstance(p, ast.stmt)), node)
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    names = {target.id for target in targets if isinstance(target, ast.Name)}
+    uses = [
+        use
+        for use in (module.nodes if names and depth < _DEPTH else ())
+        if isinstance(use, ast.Name)
+        and use.id in names
+        and isinstance(use.ctx, ast.Load)
+        and use.id not in _given(module, use)
+    ]
+    if not uses:
+        yield node
+    for use in uses:
+        yield from _effects(module, use, depth + 1)
+
+
+def _given(module: Module, node: ast.AST) -> set[str]:
+    """Return the names that the statement around `node` assigns."""
+    statement = next((p for p, _ in module.ancestors(node) if isinstance(p, ast.Assign)), None)
+    targets = statement.targets if statement is not None else []
+    return {target.id for target in targets if isinstance(target, ast.Name)}
+
+
+def _forgives_failures(module: Module) -> bool:
+    """Return true if the build's own command catches what the compiler says, and goes on."""
+    return any(
+        forgiving(handler, module)
+        for step in module.nodes
+        if isinstance(step, FUNCTIONS) and step.name in _STEPS
+        for node in ast.walk(step)
+        for handler in (node.handlers if isinstance(node, ast.Try) else ())
+    )
+
+
+def _is_spared(module: Module, node: ast.AST) -> bool:
+    """Return true in `Extension(..., optional=True)`, and in a `load` whose failure is caught."""
+    for call, _ in module.ancestors(node):
+        if isinstance(call, ast.Call):
+            if is_true(keyword(call, "optional")):
+                return True
+            if last_name(call.func) in _LOADS:
+                tries = (p for p, child in module.ancestors(call)
+                         if isinstance(p, ast.Try) and child in p.body)  # fmt: skip
+                return any(forgiving(h, module) for tried in tries for h in tried.handlers)
+    return False
