@@ -350,6 +350,23 @@ ONE_OF_TWO = KnownDefect(
     where={"memory a": ("last", "some of the last"), "gradient": ("b", "c")},
     unsafe=True,
 )
+# Torch 2.13's gradient on the CPU takes some permuted images of one row for channels last, and
+# reads strided weights and means as if packed.
+PERMUTED = KnownDefect(
+    thread="batch_norm's gradient of permuted images",
+    device="cpu",
+    label="^gradient",
+    where={"layout": ("transposed",)},
+)
+STRIDED = tuple(
+    KnownDefect(
+        thread="batch_norm's gradient of strided weights",
+        device="cpu",
+        label="^gradient",
+        where={f"memory {name}": ("gaps", "expanded", "reversed")},
+    )
+    for name in "bd"
+)
 _normed = partial(_mean, roundings=512.0, walk=1 / 2, least=2.0, halves=False, c=6)
 NORMS = tuple(
     _normed(
@@ -361,16 +378,16 @@ NORMS = tuple(
     for name, call, shapes, options in (
         (
             "batch_norm",
-            # Torch 2.13's gradient on the CPU reads weights with strides of 0 as if packed.
+            # Weights are packed before: see `STRIDED`.
             "F.batch_norm(a, None, None, b + 0, c + 0, training=True, eps=0.125)",
             "b c x, c, c | b c y x, c, c | b c z y x, c, c",
-            {},
+            {"known": (PERMUTED,)},
         ),
         (
             "batch_norm with statistics",
             "F.batch_norm(a, d, d * d + 0.5, b, c, eps=0.125)",
             "b c x, c, c, !c | b c y x, c, c, !c | b c z y x, c, c, !c",
-            {},
+            {"known": (PERMUTED, *STRIDED)},
         ),
         (
             "instance_norm",
