@@ -50,9 +50,7 @@ class Pool:
             assignments.append(assignment)
             pool = dataclasses.replace(
                 pool,
-                waiting=tuple(
-                    waiting_load for waiting_load in pool.waiting if waiting_load is not load
-                ),
+                waiting=tuple(other for other in pool.waiting if other is not load),
                 running={**pool.running, load: node},
             )
         return pool, tuple(assignments)

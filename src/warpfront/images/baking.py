@@ -186,10 +186,8 @@ class _Building:
         """
         damaged: set[str] = set()
         for item in items:
-            locked_wheels = self._wheelhouse.drop_damaged(
-                item.rendered.wheels, self._view_folder(item)
-            )
-            damaged |= {wheel.filename for wheel in locked_wheels}
+            wheels = self._wheelhouse.drop_damaged(item.rendered.wheels, self._view_folder(item))
+            damaged |= {wheel.filename for wheel in wheels}
         if remove_other(self._tools() / uv_binary().name, uv_binary()):
             damaged.add("uv")
         for name in sorted(damaged):

@@ -95,9 +95,7 @@ def states_by_target(cell: Cell, jobs: Mapping[str, str] | None) -> Mapping[str,
     return {target: jobs[name] for target, name in names.items() if name in jobs}
 
 
-def verification_payload(
-    evidence: Evidence, verdict: Admission, registry_image: RegistryImage
-) -> Referrer:
+def verification_payload(evidence: Evidence, verdict: Admission, image: RegistryImage) -> Referrer:
     """Return all verifications of an image as one document, with the findings that the
     channel let pass.
     """
@@ -106,7 +104,7 @@ def verification_payload(
         "schema": _SCHEMA,
         "cell": evidence.cell.id,
         "channel": verdict.channel,
-        "image": {"digest": registry_image.digest, "config": registry_image.config},
+        "image": {"digest": image.digest, "config": image.config},
         "targets": list(verdict.targets),
         "noted": list(verdict.noted),
         "verifications": as_json(ordered),

@@ -25,13 +25,11 @@ def aliases_before(registry: Registry, path: str, digest: str) -> Mapping[str, s
     """
     aliases: dict[str, str] = {}
     listed = [
-        descriptor
-        for descriptor in registry.referrers(path, digest)
-        if descriptor.artifact_type == MOVES_TYPE
+        entry for entry in registry.referrers(path, digest) if entry.artifact_type == MOVES_TYPE
     ]
     # The name of a run begins with its time.
     for referrer in sorted(
-        listed, key=lambda descriptor: descriptor.annotations.get("dev.warpfront.run", "")
+        listed, key=lambda entry: entry.annotations.get("dev.warpfront.run", "")
     ):
         document = _payload(registry, path, referrer)
         befores = document.get("before")
@@ -42,9 +40,7 @@ def aliases_before(registry: Registry, path: str, digest: str) -> Mapping[str, s
 
 
 def is_yanked(registry: Registry, path: str, digest: str) -> bool:
-    return any(
-        descriptor.artifact_type == YANK_TYPE for descriptor in registry.referrers(path, digest)
-    )
+    return any(entry.artifact_type == YANK_TYPE for entry in registry.referrers(path, digest))
 
 
 def target_before(registry: Registry, path: str, alias: str, digest: str) -> str:

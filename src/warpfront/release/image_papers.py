@@ -48,20 +48,18 @@ class DocumentInputs:
     verifications: tuple[Verification, ...]
 
 
-def bill_for(document_inputs: DocumentInputs) -> Bill:
+def bill_for(inputs: DocumentInputs) -> Bill:
     """Return the bill of an image. Raises `BlockedError` where no verification
     lists its content.
     """
     return bill_of(
-        document_inputs.cell,
-        document_inputs.lock,
-        _contents(document_inputs),
-        document_inputs.built.base,
-        roots=roots_of(
-            document_inputs.chain, document_inputs.requirements, document_inputs.lock.wheels
-        ),
-        created=document_inputs.labels[CREATED],
-        source=document_inputs.labels.get(SOURCE, ""),
+        inputs.cell,
+        inputs.lock,
+        _contents(inputs),
+        inputs.built.base,
+        roots=roots_of(inputs.chain, inputs.requirements, inputs.lock.wheels),
+        created=inputs.labels[CREATED],
+        source=inputs.labels.get(SOURCE, ""),
     )
 
 

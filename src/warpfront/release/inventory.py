@@ -71,12 +71,10 @@ def _stock(registry: Registry, path: str, digest: str, tags: tuple[str, ...]) ->
         return None
     attached = registry.referrers(path, digest)
     annotations = [
-        descriptor.annotations
-        for descriptor in attached
-        if CHANNEL_ANNOTATION in descriptor.annotations
+        entry.annotations for entry in attached if CHANNEL_ANNOTATION in entry.annotations
     ]
     befores = aliases_before(registry, path, digest)
-    yanked = any(descriptor.artifact_type == YANK_TYPE for descriptor in attached)
+    yanked = any(entry.artifact_type == YANK_TYPE for entry in attached)
     # The way back of an alias that has gone on does not lead over here; of one taken back it does.
     ways = {before for alias, before in befores.items() if before and (alias in tags or yanked)}
     return Stock(
@@ -90,15 +88,13 @@ def _stock(registry: Registry, path: str, digest: str, tags: tuple[str, ...]) ->
             sorted({annotation[_NOTED] for annotation in annotations if annotation.get(_NOTED)})
         ),
         runs=tuple(
-            descriptor.annotations.get("dev.warpfront.run", "")
-            for descriptor in attached
-            if descriptor.artifact_type == MOVES_TYPE
+            entry.annotations.get("dev.warpfront.run", "")
+            for entry in attached
+            if entry.artifact_type == MOVES_TYPE
         ),
         labels=registry_image.labels,
         yanked=yanked,
-        attached=tuple(
-            (descriptor.artifact_type or "", descriptor.digest) for descriptor in attached
-        ),
+        attached=tuple((entry.artifact_type or "", entry.digest) for entry in attached),
     )
 
 

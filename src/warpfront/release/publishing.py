@@ -138,10 +138,8 @@ class Uploader:
             return self._pushed(publication)  # not all of it is there: what next, the engine knows
 
     def _copied(self, layout: LayoutRegistry, publication: Publication) -> int:
-        registry_image = held_image(layout, "", publication.image_id)
-        with self.meter.over(
-            f"push {publication.cell_id}", registry_image.size_bytes if registry_image else 0
-        ):
+        image = held_image(layout, "", publication.image_id)
+        with self.meter.over(f"push {publication.cell_id}", image.size_bytes if image else 0):
             return copy_image(
                 Repository(registry=layout, repository=""),
                 Repository(registry=self.registry, repository=publication.path),
@@ -196,9 +194,7 @@ class Attester:
         expected = {document.name: attached_as(subject, document) for document in documents}
 
         def missing() -> list[Referrer]:
-            listed = {
-                descriptor.digest for descriptor in self.registry.referrers(path, subject.digest)
-            }
+            listed = {entry.digest for entry in self.registry.referrers(path, subject.digest)}
             return [
                 document for document in documents if expected[document.name].digest not in listed
             ]
@@ -415,15 +411,13 @@ def _working_ahead(
 
     def work() -> None:
         with contextlib.suppress(Exception):
-            registry_image = held_image(layout, "", publication.image_id)
-            if registry_image is None:
+            image = held_image(layout, "", publication.image_id)
+            if image is None:
                 return
-            expected = dataclasses.replace(
-                publication, digest=registry_image.digest, config=registry_image.config
-            )
+            expected = dataclasses.replace(publication, digest=image.digest, config=image.config)
             try:
-                documents = attester.prove(expected, registry_image)
-                expected = attester.attach(expected, registry_image, documents)
+                documents = attester.prove(expected, image)
+                expected = attester.attach(expected, image, documents)
                 if attester.signer and attester.signer.signs_ahead and not stopped.is_set():
                     ahead.may_be_signed = True
                     ahead.signed = attester.sign(expected, documents, anew=True)

@@ -35,15 +35,12 @@ def read_tag_contents(
     created = registry_image.labels.get(CREATED, "")
     pinned = f"{registry.host}/{path}@{registry_image.digest}"
     listed = [
-        descriptor
-        for descriptor in registry.referrers(path, registry_image.digest)
-        if descriptor.annotations.get(DOCUMENT) == _SBOM
-        and (
-            signer is None
-            or signer.is_signed(pinned, {f"dev.warpfront.{_SBOM}": descriptor.digest})
-        )
+        entry
+        for entry in registry.referrers(path, registry_image.digest)
+        if entry.annotations.get(DOCUMENT) == _SBOM
+        and (signer is None or signer.is_signed(pinned, {f"dev.warpfront.{_SBOM}": entry.digest}))
     ]
-    texts = {attached_payload(registry, path, descriptor.digest) for descriptor in listed}
+    texts = {attached_payload(registry, path, entry.digest) for entry in listed}
     if len(texts) != 1:
         signed = "signed " if signer else ""
         reason = f"{len(texts)} different {signed}SBOMs are" if texts else f"no {signed}SBOM is"

@@ -159,11 +159,7 @@ def expired(
     allowed: Iterable[AllowedVulnerability], *, today: str
 ) -> tuple[AllowedVulnerability, ...]:
     """Return the entries whose last day is over."""
-    return tuple(
-        allowed_vulnerability
-        for allowed_vulnerability in allowed
-        if allowed_vulnerability.until < today
-    )
+    return tuple(entry for entry in allowed if entry.until < today)
 
 
 def _ordered(vulnerabilities: Iterable[Vulnerability]) -> tuple[Vulnerability, ...]:

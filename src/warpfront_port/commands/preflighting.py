@@ -143,12 +143,10 @@ def examine(
     )
 
 
-def _unread_stack(
-    stack: CellStack, declared_requirements: tuple[DeclaredRequirement, ...]
-) -> Iterator[str]:
+def _unread_stack(stack: CellStack, declared: tuple[DeclaredRequirement, ...]) -> Iterator[str]:
     """Report a stack without metadata: lines about the needs of its torch are not judged."""
     if (
-        declared_requirements
+        declared
         and stack.own is not None
         and not any(distribution.name == "torch" for distribution in stack.own)
     ):
@@ -168,7 +166,7 @@ def read_stacks(
 
 
 def _follow(
-    declared_requirements: tuple[DeclaredRequirement, ...],
+    declared: tuple[DeclaredRequirement, ...],
     local: frozenset[str],
     stacks: tuple[CellStack, ...],
     watch: Watch,
@@ -177,9 +175,7 @@ def _follow(
     """Return the effects of the packages behind the lines, by the title of each stack."""
 
     def follow(stack: CellStack) -> StackBreaches:
-        following = Following(
-            asked=declared_requirements, stack=stack, index=index, watch=watch, local=local
-        )
+        following = Following(asked=declared, stack=stack, index=index, watch=watch, local=local)
         return following.followed()
 
     with ThreadPoolExecutor(3) as pool:
@@ -226,25 +222,17 @@ def _place(declared_requirement: DeclaredRequirement, rule: str) -> tuple[str, i
     return declared_requirement.path, declared_requirement.line, rule, declared_requirement.text
 
 
-def _written(declared_requirement: DeclaredRequirement, text: str | None) -> str | None:
+def _written(declared: DeclaredRequirement, text: str | None) -> str | None:
     """Return the whole line with `text` in the place of the requirement."""
     if text == "":
-        alone = (
-            declared_requirement.source.partition(" #")[0].strip().rstrip(",")
-            == declared_requirement.literal
-        )
-        return "" if alone or declared_requirement.end_line != declared_requirement.line else None
-    if text is None or text == declared_requirement.text:
+        alone = declared.source.partition(" #")[0].strip().rstrip(",") == declared.literal
+        return "" if alone or declared.end_line != declared.line else None
+    if text is None or text == declared.text:
         return None
-    quote = declared_requirement.literal[:1]
-    if quote not in {'"', "'"} or not declared_requirement.literal.endswith(quote):
+    quote = declared.literal[:1]
+    if quote not in {'"', "'"} or not declared.literal.endswith(quote):
         return text
-    if (
-        declared_requirement.end_line != declared_requirement.line
-        or declared_requirement.literal not in declared_requirement.source
-    ):
+    if declared.end_line != declared.line or declared.literal not in declared.source:
         return text
     inner = text.replace('"', "'") if quote == '"' else text.replace("'", '"')
-    return declared_requirement.source.replace(
-        declared_requirement.literal, f"{quote}{inner}{quote}", 1
-    )
+    return declared.source.replace(declared.literal, f"{quote}{inner}{quote}", 1)

@@ -413,17 +413,15 @@ class _Trying:
             size_bytes=wheel.size_bytes,
         )
 
-    def _kept(self, older_release: OlderRelease, transport: Transport) -> LockedWheel | None:
+    def _kept(self, older: OlderRelease, transport: Transport) -> LockedWheel | None:
         """Return the release's wheel in the wheelhouse; None where it cannot be fetched."""
         with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
-            path = Path(folder) / older_release.link.filename
-            if save(older_release.link, path, transport) is not None:
+            path = Path(folder) / older.link.filename
+            if save(older.link, path, transport) is not None:
                 return None
             wheel_path, sha256 = self.wheelhouse.keep(path)
-        if older_release.link.sha256 not in {"", sha256}:
-            raise WheelError(
-                f"{older_release.link.filename}: {older_release.source} has another hash for it"
-            )
+        if older.link.sha256 not in {"", sha256}:
+            raise WheelError(f"{older.link.filename}: {older.source} has another hash for it")
         return wheel_of(wheel_path, sha256)
 
     def _need(self, name: str) -> VersionDemand | None:
@@ -526,10 +524,7 @@ class _Trying:
 
     def _write_stand_ins(self, folder: Path) -> None:
         """Write wheels of the image's distributions that contain only their metadata."""
-        requires = {
-            canonicalize_name(distribution.name): distribution.requires
-            for distribution in self._inside()
-        }
+        requires = {canonicalize_name(package.name): package.requires for package in self._inside()}
         for wheel in self.lock.wheels:
             requirements = requires.get(canonicalize_name(wheel.name))
             if requirements is not None:
@@ -538,15 +533,13 @@ class _Trying:
     def _install(self) -> None:
         """Install the wheels that the image lacks into the layer, by their hashes."""
         more = difference(self._lock_of(self.found), self.lock)
-        new = [locked_wheel for locked_wheel in more if locked_wheel.name not in self.layered]
+        new = [wheel for wheel in more if wheel.name not in self.layered]
         self.wheelhouse.fetch(new, self.site(), on_progress=self.watch.advance)
-        new += [
-            locked_wheel for name, locked_wheel in self.older.items() if name not in self.layered
-        ]
+        new += [wheel for name, wheel in self.older.items() if name not in self.layered]
         if new:
             run(self._installation(new)).check(hint="the wheels are those of the index, verified")
             _point_programs(self.layer / "bin")
-        self.layered.update(locked_wheel.name for locked_wheel in new)
+        self.layered.update(wheel.name for wheel in new)
 
     def _installation(self, wheels: list[LockedWheel]) -> Command:
         return Command(

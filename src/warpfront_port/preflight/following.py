@@ -45,13 +45,11 @@ def followed_lines(
     return tuple(_applying(declared_requirements, Kind.REQUIREMENT, stack, local))
 
 
-def constraint_lines(
-    declared_requirements: Iterable[DeclaredRequirement], stack: CellStack
-) -> tuple[str, ...]:
+def constraint_lines(declared: Iterable[DeclaredRequirement], stack: CellStack) -> tuple[str, ...]:
     """Return the constraints that an installer applies, without those that are findings."""
     return tuple(
         _bare(Requirement(constraint.text))
-        for constraint in _applying(declared_requirements, Kind.CONSTRAINT, stack)
+        for constraint in _applying(declared, Kind.CONSTRAINT, stack)
         if breach_of(constraint, stack) is None
     )
 
@@ -120,11 +118,9 @@ def _bare(requirement: Requirement) -> str:
     return f"{requirement.name}{extras}{requirement.specifier}"
 
 
-def unfollowed(
-    declared_requirements: Iterable[DeclaredRequirement], stack: CellStack
-) -> Iterator[str]:
+def unfollowed(declared: Iterable[DeclaredRequirement], stack: CellStack) -> Iterator[str]:
     """Yield the lines whose packages are at a URL: reading their demands could require a build."""
-    for line in declared_requirements:
+    for line in declared:
         if line.kind is Kind.REQUIREMENT and line.is_installed and Requirement(line.text).url:
             requirement = Requirement(line.text)
             name = canonicalize_name(requirement.name)

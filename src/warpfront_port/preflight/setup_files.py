@@ -165,15 +165,13 @@ def read_environment_yml(text: str, *, path: str) -> FileRequirements:
     if not isinstance(document, Mapping):
         raise InputError(f"{path}: not an environment of conda")
     lines = text.splitlines()
-    declared_requirements: list[DeclaredRequirement] = []
+    declared: list[DeclaredRequirement] = []
     pip: list[str] = []
     for entry in document.get("dependencies") or ():
         if isinstance(entry, str):
             name = re.split(r"[=<>!\s]", entry.rpartition("::")[2], maxsplit=1)[0]
             number = _line_of(entry, lines)
-            declared_requirements.append(
-                _asked(path, number, lines[number - 1], name, kind=Kind.CONDA)
-            )
+            declared.append(_asked(path, number, lines[number - 1], name, kind=Kind.CONDA))
         elif isinstance(entry, Mapping) and isinstance(entry.get("pip"), list):
             pip += (text for text in entry["pip"] if isinstance(text, str))
     # conda writes them into a requirements file: each at the line that it has in the YAML.
@@ -181,7 +179,7 @@ def read_environment_yml(text: str, *, path: str) -> FileRequirements:
     for entry in pip:
         placed[_line_of(entry, lines) - 1] = entry
     read = read_requirements("\n".join(placed), path=path)
-    return replace(read, asked=(*declared_requirements, *read.asked))
+    return replace(read, asked=(*declared, *read.asked))
 
 
 def _asked(

@@ -62,9 +62,7 @@ class CellStack:
     def knowing(self, distributions: Iterable[Distribution]) -> CellStack:
         """Return this stack with its distributions' metadata, and their demands."""
         distributions = tuple(distributions)
-        asking = [
-            distribution for distribution in distributions if distribution.name in self.with_needs
-        ]
+        asking = [package for package in distributions if package.name in self.with_needs]
         needs = needs_of(asking, self.stack, python=self.python, machine=self.inputs.machine)
         return replace(self, own=distributions, stack=replace(self.stack, needs=needs))
 

@@ -179,11 +179,7 @@ class LayoutRegistry:
     def tags(self, repository: str) -> tuple[str, ...]:
         """See `Registry`."""
         del repository
-        return tuple(
-            sorted(
-                {descriptor.annotations[NAME] for descriptor in self.listed() if _name(descriptor)}
-            )
-        )
+        return tuple(sorted({entry.annotations[NAME] for entry in self.listed() if _name(entry)}))
 
     def deletes(self, repository: str) -> bool:
         """See `Registry`."""
@@ -193,9 +189,7 @@ class LayoutRegistry:
     def delete(self, repository: str, digest: str) -> None:
         """See `Registry`. Its bytes stay, unnamed."""
         del repository
-        self._write_list(
-            [descriptor for descriptor in self.listed() if descriptor.digest != digest]
-        )
+        self._write_list([entry for entry in self.listed() if entry.digest != digest])
 
     def listed(self) -> tuple[Descriptor, ...]:
         """Return the entries of `index.json`; nothing where there is none yet."""
@@ -250,9 +244,7 @@ class LayoutRegistry:
             raise self._wrong("it has no index.json: is it an OCI image layout?")
 
     def _tagged(self, tag: str) -> str | None:
-        return next(
-            (descriptor.digest for descriptor in self.listed() if _name(descriptor) == tag), None
-        )
+        return next((entry.digest for entry in self.listed() if _name(entry) == tag), None)
 
     def _list(self, new: Descriptor, document: Document) -> None:
         """List a manifest in `index.json`, in place of the previous one with its tag and of its

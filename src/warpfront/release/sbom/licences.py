@@ -58,23 +58,17 @@ def _tables() -> Mapping[str, Any]:
     return tomllib.loads(text)
 
 
-def licence_of(found_distribution: FoundDistribution) -> Licence:
+def licence_of(package: FoundDistribution) -> Licence:
     """Return the licence of a distribution's metadata, from the clearest field first. If one of
     our fields is present and cannot be parsed, no weaker one replaces it.
     """
-    if found_distribution.expression:
-        expression = _canonical(found_distribution.expression)
-        return Licence(
-            expression=expression, source="License-Expression", said=found_distribution.expression
-        )
-    everything = "; ".join(
-        filter(None, (found_distribution.licence, *found_distribution.classifiers))
-    )
-    proprietary = _proprietary(found_distribution)
-    text = _canonical(found_distribution.licence) or _tables()["words"].get(
-        _plain(found_distribution.licence), ""
-    )
-    named = Licence(expression=text, source="License", said=found_distribution.licence)
+    if package.expression:
+        expression = _canonical(package.expression)
+        return Licence(expression=expression, source="License-Expression", said=package.expression)
+    everything = "; ".join(filter(None, (package.licence, *package.classifiers)))
+    proprietary = _proprietary(package)
+    text = _canonical(package.licence) or _tables()["words"].get(_plain(package.licence), "")
+    named = Licence(expression=text, source="License", said=package.licence)
     if text and proprietary and class_of(named).name != "proprietary":
         return Licence(said=everything)  # nvidia-nvtx: Apache 2.0, and proprietary
     if text:
@@ -82,12 +76,11 @@ def licence_of(found_distribution: FoundDistribution) -> Licence:
     if proprietary:
         return proprietary
     classified = {
-        _tables()["classifiers"].get(classifier, "")
-        for classifier in found_distribution.classifiers
+        _tables()["classifiers"].get(classifier, "") for classifier in package.classifiers
     }
     if len(classified) == 1 and "" not in classified:
         return Licence(
-            expression=classified.pop(), source="Classifier", said=found_distribution.classifiers[0]
+            expression=classified.pop(), source="Classifier", said=package.classifiers[0]
         )
     return Licence(said=everything)
 
@@ -165,22 +158,20 @@ def _class_of_id(identifier: str) -> str:
     return _NOT_CLASSED
 
 
-def _proprietary(found_distribution: FoundDistribution) -> Licence | None:
+def _proprietary(package: FoundDistribution) -> Licence | None:
     table = _tables()["proprietary"]
     classifiers = [
-        classifier
-        for classifier in found_distribution.classifiers
-        if classifier in table["classifiers"]
+        classifier for classifier in package.classifiers if classifier in table["classifiers"]
     ]
-    if _plain(found_distribution.licence) in table["words"]:
-        classifiers.append(found_distribution.licence)
+    if _plain(package.licence) in table["words"]:
+        classifiers.append(package.licence)
     if not classifiers:
         return None
-    name = re.sub(r"[-_.]+", "-", found_distribution.name).lower()
+    name = re.sub(r"[-_.]+", "-", package.name).lower()
     owned = (licence for pattern, licence in table["names"].items() if fnmatch(name, pattern))
     return Licence(
         expression=next(owned, table["otherwise"]),
-        source="License" if classifiers[0] == found_distribution.licence else "Classifier",
+        source="License" if classifiers[0] == package.licence else "Classifier",
         said=classifiers[0],
     )
 

@@ -108,12 +108,10 @@ def variant_rule(cell: Cell) -> VariantRule | None:
         return None
     vendor = VENDORS[cell.vendor]
     of_device = [vendor.variant_properties(cell.toolkit, target) for target in cell.targets]
-    named = [namespace for device_properties in of_device for namespace, _ in device_properties]
+    named = [namespace for properties in of_device for namespace, _ in properties]
     return VariantRule(
         packages=cell.allow_variants,
-        supported=tuple(
-            (*device_properties, *MACHINES.get(cell.machine, ())) for device_properties in of_device
-        ),
+        supported=tuple((*properties, *MACHINES.get(cell.machine, ())) for properties in of_device),
         namespace=named[0] if named else "",
         toolkit=cell.toolkit.version if cell.toolkit else "",
     )

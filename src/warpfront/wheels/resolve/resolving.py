@@ -444,9 +444,7 @@ class _Resolving:
         (`jax[cuda13]` for `jax[cuda12]`) that would leave the stack as it is; "" where
         there is none.
         """
-        requires = {
-            distribution.name: " ".join(distribution.requires) for distribution in distributions
-        }
+        requires = {package.name: " ".join(package.requires) for package in distributions}
         for text in self.inputs.requirements:
             requirement = Requirement(text)
             for extra in sorted(requirement.extras):

@@ -124,13 +124,11 @@ class StackFiles:
 
 def write_environment(folder: Path, distributions: Iterable[Distribution]) -> None:
     """Write the metadata of these distributions, so that installers take them as installed."""
-    for distribution in distributions:
-        info = folder / f"{distribution.name.replace('-', '_')}-{distribution.version}.dist-info"
+    for package in distributions:
+        info = folder / f"{package.name.replace('-', '_')}-{package.version}.dist-info"
         info.mkdir(parents=True)
-        demands = "".join(f"Requires-Dist: {text}\n" for text in distribution.requires)
-        head = (
-            f"Metadata-Version: 2.1\nName: {distribution.name}\nVersion: {distribution.version}\n"
-        )
+        demands = "".join(f"Requires-Dist: {text}\n" for text in package.requires)
+        head = f"Metadata-Version: 2.1\nName: {package.name}\nVersion: {package.version}\n"
         (info / "METADATA").write_text(head + demands, "utf-8")
         (info / "WHEEL").write_text("Wheel-Version: 1.0\nTag: py3-none-any\n", "utf-8")
         (info / "RECORD").write_text("", "utf-8")

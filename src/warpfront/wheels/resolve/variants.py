@@ -261,11 +261,7 @@ def _table(document: Mapping[str, Any]) -> VariantTable:
 def _check(table: VariantTable) -> None:
     if table.variants.get("null"):
         raise ValueError("the variant null has properties")
-    every = [
-        variant_property
-        for properties in table.variants.values()
-        for variant_property in properties
-    ]
+    every = [pair for properties in table.variants.values() for pair in properties]
     if not all(features and all(values for _, values in features) for _, features in every):
         raise ValueError("variants has a namespace without features, or a feature without values")
     used = {name for name, _ in every}
@@ -282,11 +278,7 @@ def _static(document: Mapping[str, Any]) -> Properties:
         if _mapping(provider, f"providers.{name}").get("install-time") is False
     }
     declared = _properties(document.get("static-properties", {}), "static-properties")
-    return tuple(
-        variant_property
-        for variant_property in declared
-        if variant_property[0] in static - _HARDWARE
-    )
+    return tuple(pair for pair in declared if pair[0] in static - _HARDWARE)
 
 
 def _properties(value: object, where: str) -> Properties:

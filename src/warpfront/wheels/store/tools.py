@@ -55,8 +55,5 @@ def installed_in(folder: Path) -> tuple[str, ...]:
     """Return the distributions in a folder of tools, as exact pins."""
     distributions = importlib.metadata.distributions(path=[str(folder)])
     return tuple(
-        sorted(
-            f"{canonicalize_name(distribution.name)}=={distribution.version}"
-            for distribution in distributions
-        )
+        sorted(f"{canonicalize_name(package.name)}=={package.version}" for package in distributions)
     )
