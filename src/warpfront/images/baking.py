@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from time import monotonic
 
@@ -383,30 +384,20 @@ class _Building:
                 hint="see `warpfront doctor`; the next build reuses what was finished",
             )
         log = str(self._store.log_path(cell.id))
+        failed = partial(
+            Failed, cell_id=cell.id, step="build", log=log, exit_code=BuildFailedError.exit_code
+        )
         if baked.error:
-            hint = "free some space, or `warpfront clean`" if baked.disk_full else f"see {log}"
-            return Failed(
-                cell_id=cell.id,
-                step="build",
+            return failed(
                 reason="the disk is full" if baked.disk_full else baked.error,
-                hint=hint,
-                log=log,
-                exit_code=BuildFailedError.exit_code,
+                hint="free some space, or `warpfront clean`" if baked.disk_full else f"see {log}",
                 kind=FailureKind.INFRASTRUCTURE if baked.disk_full or baked.cache_lost else None,
             )
-        return self._built(item, log)
-
-    def _built(self, item: Prepared, log: str) -> Built:
-        cell = item.cell
         image = self._engine.image(cell.local_reference)
         if image is None or image.labels.get(CONTENT_HASH) != item.content_hash:
-            return Failed(
-                cell_id=cell.id,
-                step="build",
+            return failed(
                 reason=f"{cell.local_reference} is not the image that was just built",
                 hint="another build moved the tag; build again",
-                log=log,
-                exit_code=BuildFailedError.exit_code,
             )
         job = read_invocation(environment())
         return BuiltImage(

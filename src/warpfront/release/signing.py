@@ -135,7 +135,7 @@ def find_cosign(
         folder.mkdir(parents=True, exist_ok=True)
         argv = ("cosign", "public-key", "--key", key, "--outfile", str(public))
         command = Command(argv=argv, environment=environment, timeout_seconds=60.0)
-        _demand(_run(run, command), f"the key {key} cannot be used", "COSIGN_KEY, COSIGN_PASSWORD")
+        _demand(run, command, f"the key {key} cannot be used", "COSIGN_KEY, COSIGN_PASSWORD")
     return Cosign(key=key, public_key=str(public), environment=environment, identity=identity)
 
 
@@ -192,14 +192,14 @@ class Signer:
         if not anew and self.is_signed(reference, annotations):
             return
         signing = sign_command(self.cosign, reference, annotations, form=self.form)
-        signed = _run(self.run, signing)
-        _demand(signed, f"{reference} could not be signed", "is the key readable, the registry up?")
-        verified = verify_command(self.cosign, reference, annotations)
+        self._demand(signing, f"{reference} could not be signed")
+        verifying = verify_command(self.cosign, reference, annotations)
         _demand(
-            _run(self.run, verified),
-            f"{reference}: its signature does not hold",
-            "see cosign's words",
+            self.run, verifying, f"{reference}: its signature does not hold", "see cosign's words"
         )
+
+    def _demand(self, command: Command, action: str) -> None:
+        _demand(self.run, command, action, "is the key readable, the registry up?")
 
     def is_attested(self, reference: str, predicate: Predicate) -> bool:
         """Return whether a verified attestation states exactly this predicate of the digest."""
@@ -216,11 +216,7 @@ class Signer:
         if self.is_attested(reference, predicate):
             return
         command = attest_command(self.cosign, reference, predicate, form=self.form)
-        _demand(
-            _run(self.run, command),
-            f"{predicate.name} of {reference} could not be attested",
-            "is the key readable, the registry up?",
-        )
+        self._demand(command, f"{predicate.name} of {reference} could not be attested")
         if not self.is_attested(reference, predicate):
             raise SignatureError(
                 f"{predicate.name} of {reference}: its attestation does not hold",
@@ -257,7 +253,9 @@ def _run(run: Run, command: Command) -> Completed:
         raise SignatureError(error.message, hint=hint) from error
 
 
-def _demand(completed: Completed, action: str, hint: str) -> None:
+def _demand(run: Run, command: Command, action: str, hint: str) -> None:
+    """Run a command. Raise `SignatureError` with cosign's last output where it fails."""
+    completed = _run(run, command)
     if completed.returncode:
         output = (completed.stderr.strip() or completed.stdout.strip())[-600:]
         raise SignatureError(f"{action}: {output}", hint=hint)

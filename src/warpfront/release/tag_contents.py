@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from warpfront.release.sbom.cyclonedx import FOLDER, OURS
@@ -63,16 +63,11 @@ class TagDifference:
     undetermined: tuple[str, ...] = ()
 
 
-def contents_by_sbom(
-    sbom: bytes, *, reference: str, digest: str, created: str, size_bytes: int
-) -> TagContents:
-    """Return what a CycloneDX document lists. One that cannot be read is a reason in `unread`."""
-    basics = {
-        "reference": reference,
-        "digest": digest,
-        "created": created,
-        "size_bytes": size_bytes,
-    }
+def contents_by_sbom(sbom: bytes, image: TagContents) -> TagContents:
+    """Return the image with what a CycloneDX document lists. One that cannot be read is a reason in
+    `unread`.
+    """
+    reference = image.reference
     try:
         document = read_json(sbom)
         versions: dict[str, dict[str, str]] = {"wheels": {}, "packages": {}}
@@ -84,11 +79,17 @@ def contents_by_sbom(
                 versions[kind][_text(component, "name")] = _text(component, "version")
         folders = dict(_folders(document))
     except StatementError as error:
-        return TagContents(**basics, unread=(f"the SBOM of {reference}: {error}",))  # type: ignore[arg-type]
+        return replace(image, unread=(f"the SBOM of {reference}: {error}",))
     reasons = () if folders else (f"the SBOM of {reference} has no sizes of folders",)
     if not versions["wheels"] and not versions["packages"]:
         reasons = (*reasons, f"the SBOM of {reference} lists nothing")
-    return TagContents(**basics, **versions, folders=folders, unread=reasons)  # type: ignore[arg-type]
+    return replace(
+        image,
+        wheels=versions["wheels"],
+        packages=versions["packages"],
+        folders=folders,
+        unread=reasons,
+    )
 
 
 def difference(before: TagContents, now: TagContents) -> TagDifference:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from warpfront.errors import InputError
 from warpfront.images.labels import CREATED
 from warpfront.release.evidence import DOCUMENT
@@ -32,7 +34,12 @@ def read_tag_contents(
     name = f"{registry.host}/{path}{'@' if reference.startswith('sha256:') else ':'}{reference}"
     if registry_image is None:
         raise InputError(f"there is no {name}", hint="`warpfront release list` lists what there is")
-    created = registry_image.labels.get(CREATED, "")
+    image = TagContents(
+        reference=name,
+        digest=registry_image.digest,
+        created=registry_image.labels.get(CREATED, ""),
+        size_bytes=registry_image.size_bytes,
+    )
     pinned = f"{registry.host}/{path}@{registry_image.digest}"
     listed = [
         entry
@@ -44,20 +51,8 @@ def read_tag_contents(
     if len(texts) != 1:
         signed = "signed " if signer else ""
         reason = f"{len(texts)} different {signed}SBOMs are" if texts else f"no {signed}SBOM is"
-        return TagContents(
-            reference=name,
-            digest=registry_image.digest,
-            created=created,
-            size_bytes=registry_image.size_bytes,
-            unread=(f"{reason} attached to {name}",),
-        )
-    return contents_by_sbom(
-        texts.pop(),
-        reference=name,
-        digest=registry_image.digest,
-        created=created,
-        size_bytes=registry_image.size_bytes,
-    )
+        return dataclasses.replace(image, unread=(f"{reason} attached to {name}",))
+    return contents_by_sbom(texts.pop(), image)
 
 
 def leave_page(

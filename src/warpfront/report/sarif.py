@@ -92,22 +92,6 @@ def sarif_text(
     because silence about a file reads as its being clean. Raise `ValueError` for a finding whose
     rule is not among `rules`.
     """
-    document = sarif_document(
-        findings, rules=rules, tool=tool, version=version, tool_uri=tool_uri, unknown=unknown
-    )
-    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
-
-
-def sarif_document(
-    findings: Iterable[SourceFinding],
-    *,
-    rules: Iterable[SarifRule],
-    tool: str,
-    version: str,
-    tool_uri: str = "",
-    unknown: Iterable[str] = (),
-) -> dict[str, object]:
-    """Return the JSON values of `sarif_text`."""
     ruled = {rule.id: rule for rule in rules}
     indexes = {rule_id: index for index, rule_id in enumerate(ruled)}
     ordered = sorted(findings, key=_order)
@@ -138,7 +122,8 @@ def sarif_document(
         ],
         "results": _results(ordered[:RESULT_LIMIT], indexes),
     }
-    return {"$schema": SCHEMA_URI, "version": "2.1.0", "runs": [run]}
+    document = {"$schema": SCHEMA_URI, "version": "2.1.0", "runs": [run]}
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
 def _order(finding: SourceFinding) -> tuple[int, str, int, int, str, str]:

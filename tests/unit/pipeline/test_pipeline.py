@@ -117,8 +117,9 @@ def lock(
         on_line: object,
         wheelhouse: object,
         parent: WheelLock | None = None,
+        crafting: object = None,
     ) -> WheelLock:
-        del site, run, on_line, wheelhouse, parent
+        del site, run, on_line, wheelhouse, parent, crafting
         asked.append(inputs.cell_id)
         return answer(inputs)
 

@@ -24,7 +24,8 @@ FOLDERS = {"/usr/lib": 300, "/usr/lib/python3/dist-packages/torch_x": 200}
 
 def contents(text: str, reference: str = "r.test/a:1") -> TagContents:
     return contents_by_sbom(
-        text.encode(), reference=reference, digest="sha256:1", created="2026-11-01", size_bytes=9
+        text.encode(),
+        TagContents(reference=reference, digest="sha256:1", created="2026-11-01", size_bytes=9),
     )
 
 

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 import pytest
 
 from warpfront.report import sarif
-from warpfront.report.sarif import Replacement, SarifRule, SourceFinding, sarif_document, sarif_text
+from warpfront.report.sarif import Replacement, SarifRule, SourceFinding, sarif_text
 
 RULES = (
     SarifRule(id="torch-moved", summary="Another torch.", help="Write `torch`.", level="error"),
@@ -32,10 +32,10 @@ FOUND = SourceFinding(
 
 
 def made(*findings: SourceFinding, unknown: tuple[str, ...] = ()) -> dict[str, Any]:
-    document = sarif_document(
+    text = sarif_text(
         findings, rules=RULES, tool="warpfront preflight", version="0.1.0", unknown=unknown
     )
-    loaded: dict[str, Any] = json.loads(json.dumps(document))
+    loaded: dict[str, Any] = json.loads(text)
     return loaded
 
 

@@ -141,21 +141,19 @@ class HttpRegistry:
 
     def blob(self, repository: str, digest: str, limit_bytes: int) -> bytes:
         """See `Registry`."""
-        step = f"blob {_named(repository, digest)}"
-        ask = self._ask("GET", _blob_path(repository, digest), step, {200}, (pull(repository),))
+        ask = self._blob_ask(repository, digest, {200})
         _, body = self._exchange.read(ask, limit_bytes)
         if digest_of_bytes(body) != digest:
-            raise self._wrong(step, f"it sent {digest_of_bytes(body)}")
+            raise self._wrong(ask.step, f"it sent {digest_of_bytes(body)}")
         return body
 
     @contextlib.contextmanager
     def open_blob(self, repository: str, digest: str) -> Iterator[BinaryIO]:
         """See `Registry`."""
-        step = f"blob {_named(repository, digest)}"
-        ask = self._ask("GET", _blob_path(repository, digest), step, {200}, (pull(repository),))
+        ask = self._blob_ask(repository, digest, {200})
         answer = self._exchange.ask(ask)
         try:
-            yield io.BufferedReader(_Pieces(self._checked(answer, digest, step)))
+            yield io.BufferedReader(_Pieces(self._checked(answer, digest, ask.step)))
         finally:
             answer.close()
 
@@ -163,9 +161,7 @@ class HttpRegistry:
         self, repository: str, digest: str, destination: Path, size_bytes: int | None = None
     ) -> None:
         """See `Registry`."""
-        step = f"blob {_named(repository, digest)}"
-        path, scopes = _blob_path(repository, digest), (pull(repository),)
-        ask = self._ask("GET", path, step, {200, 206, 416}, scopes)
+        ask = self._blob_ask(repository, digest, {200, 206, 416})
         Saving(self._exchange, ask, digest, size_bytes, self._on_bytes).into(destination)
 
     def put_blob(
@@ -425,6 +421,10 @@ class HttpRegistry:
             headers={**_ACCEPT, **(headers or {})},
             body=(lambda: body) if body is not None else None,
         )
+
+    def _blob_ask(self, repository: str, digest: str, accepted: set[int]) -> Request:
+        step, path = f"blob {_named(repository, digest)}", _blob_path(repository, digest)
+        return self._ask("GET", path, step, accepted, (pull(repository),))
 
     def _document(self, body: bytes, media_type: str, step: str) -> Document:
         try:

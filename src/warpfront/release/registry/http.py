@@ -107,24 +107,16 @@ class Exchange:
         """Return the answer, retried within the limits of patience: for requests that may be
         repeated. Raises `RegistryError`.
         """
-        attempts = self.attempts()
-        while True:
-            try:
-                return self.once(ask)
-            except TransientError as passing:
-                if not attempts.again(passing.after_seconds, passing.cost):
-                    raise passing.error from None
+        return self.attempts().run(lambda: self.once(ask))
 
     def read(self, ask: Request, limit_bytes: int) -> tuple[requests.Response, bytes]:
         """Return the answer and its body, retried together."""
-        attempts = self.attempts()
-        while True:
-            try:
-                answer = self.once(ask)
-                return answer, self.body(answer, ask.step, limit_bytes)
-            except TransientError as passing:
-                if not attempts.again(passing.after_seconds, passing.cost):
-                    raise passing.error from None
+
+        def whole() -> tuple[requests.Response, bytes]:
+            answer = self.once(ask)
+            return answer, self.body(answer, ask.step, limit_bytes)
+
+        return self.attempts().run(whole)
 
     def once(self, ask: Request) -> requests.Response:
         """Try once; again if the registry wants a login first. Raise `TransientError`, too, for

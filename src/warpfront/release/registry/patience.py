@@ -6,6 +6,11 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
+
+from warpfront.system.registry_errors import TransientError
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +63,17 @@ class Attempts:
         self._waited_seconds += wait
         self._pace.sleep(wait)
         return True
+
+    def run(self, act: Callable[[], T]) -> T:
+        """Return what `act` returns, tried again after each `TransientError`. Raise its error when
+        the tries are over.
+        """
+        while True:
+            try:
+                return act()
+            except TransientError as passing:
+                if not self.again(passing.after_seconds, passing.cost):
+                    raise passing.error from None
 
     def got_on(self) -> None:
         """Record progress: the next failure is a first one. The time already

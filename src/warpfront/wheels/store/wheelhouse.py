@@ -427,14 +427,14 @@ class _Fetching:
         try:
             _verify(wheel, part, link.url)
         except WheelError:
-            _emptied(part)
+            part.truncate(0)
             if resumed:  # the old bytes may be what was wrong: once more from the start
                 return self._bring(wheel, link, part)
             raise
         return None
 
     def _copy(self, wheel: LockedWheel, source: Path, part: FileIO) -> NoAnswer | None:
-        _emptied(part)
+        part.truncate(0)
         try:
             stream = source.open("rb")
         except OSError as error:
@@ -466,17 +466,18 @@ class _Fetching:
 
         have = _size(part)
         if have >= wheel.size_bytes:
-            _emptied(part)
+            part.truncate(0)
             have = 0
         headers = {"Range": f"bytes={have}-"} if have else {}
         answer = self._transport.open(link.url, headers)
         if isinstance(answer, NoAnswer):
             if answer.status == 416:
-                _emptied(part)
+                part.truncate(0)
                 return NoAnswer(url=link.url, reason=answer.reason, status=416)
             return answer
-        if not _continues(answer, have):
-            _emptied(part)
+        # Else it starts from the first byte.
+        if not answer.headers.get("Content-Range", "").startswith(f"bytes {have}-"):
+            part.truncate(0)
         self._answers.add(answer)
         try:
             for chunk in transport.received(answer, self._transport.stall_seconds):
@@ -489,8 +490,9 @@ class _Fetching:
         finally:
             self._answers.discard(answer)
             answer.close()
-        if _size(part) < wheel.size_bytes and _looks_like_a_page(answer):
-            _emptied(part)
+        is_page = answer.headers.get("Content-Type", "").startswith("text/html")
+        if is_page and _size(part) < wheel.size_bytes:
+            part.truncate(0)
             return NoAnswer(url=link.url, reason="sent a page, not a wheel", lasting=True)
         return None
 
@@ -532,7 +534,7 @@ class _Fetching:
             unwritten = unwritten[part.write(unwritten) :]
         size = _size(part)
         if size > wheel.size_bytes:
-            _emptied(part)
+            part.truncate(0)
             raise WheelError(
                 f"{wheel.filename}: longer than the {wheel.size_bytes} bytes its lock says",
                 hint="the source serves another file under this name",
@@ -644,19 +646,6 @@ def _locked(path: Path, stop: threading.Event) -> Iterator[FileIO | None]:
 
 def _size(part: FileIO) -> int:
     return os.fstat(part.fileno()).st_size
-
-
-def _emptied(part: FileIO) -> None:
-    part.truncate(0)
-
-
-def _continues(answer: requests.Response, have: int) -> bool:
-    """Return true if the answer continues at our size; else it starts from the first byte."""
-    return answer.headers.get("Content-Range", "").startswith(f"bytes {have}-")
-
-
-def _looks_like_a_page(answer: requests.Response) -> bool:
-    return answer.headers.get("Content-Type", "").startswith("text/html")
 
 
 def _verify(wheel: LockedWheel, part: FileIO, source: str) -> None:
