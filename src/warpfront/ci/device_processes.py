@@ -16,9 +16,7 @@ _KEEPERS = frozenset({"nvidia-persiste", "nv-fabricmanage", "nv-hostengine", "dc
 
 
 def device_holders(proc: Path = Path("/proc")) -> Mapping[int, str]:
-    """Return the names of processes with an open device, by pid: root sees all,
-    others their own.
-    """
+    """Return the names of processes with an open device, by pid: root sees all, a user its own."""
     holders = {}
     for folder in proc.iterdir():
         if folder.name.isdigit() and _holds_device(folder / "fd"):

@@ -173,9 +173,7 @@ def _alerting(required: Job) -> Job:
 
 
 def builder_of(machine: str, runners: Iterable[Runner], *, trusted: bool) -> Runner | None:
-    """Return the row that builds for `machine`: a hosted one first; one of our own
-    only if `trusted`.
-    """
+    """Return the row that builds for `machine`: a hosted one first, our own only if `trusted`."""
     fits = [runner for runner in runners if runner.builds and runner.machine == machine]
     usable = [fit for fit in fits if trusted or fit.trust == "hosted"]
     return min(usable, key=lambda runner: runner.trust != "hosted") if usable else None

@@ -184,9 +184,7 @@ def _queue(flow: Flow, actions: Actions) -> dict[str, Any]:
 def _by_clock(
     name: str, cron: str, powers: tuple[str, ...], flow: Flow, actions: Actions
 ) -> dict[str, Any]:
-    """Return a workflow of one job on a hosted machine, which runs ci/<name>.sh at
-    these times (UTC).
-    """
+    """Return a workflow of one job on a hosted machine: ci/<name>.sh at these times (UTC)."""
     machine = dataclasses.replace(
         flow.runners[0], trust="hosted", labels=(_HOSTED,), group="", scale_set=False
     )
@@ -517,9 +515,7 @@ class _Steps:
         return steps
 
     def _python(self) -> list[dict[str, Any]]:
-        """Return the step that installs Python where a machine may lack ours: hosted
-        ones, and pods.
-        """
+        """Return the step that installs Python where machines may lack ours: hosted and pods."""
         bare = [
             runner for runner in self.job.runners if runner.trust == "hosted" or runner.scale_set
         ]

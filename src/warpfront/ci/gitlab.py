@@ -233,9 +233,7 @@ def _spread(flow: Flow, job: Job, work: Work, *, row: str, channel: str) -> dict
 
 
 def _whole(flow: Flow, job: Job, digest: str) -> dict[str, Any]:
-    """Return the job at the end of a run: with all artifacts of the jobs before, and
-    the parent's plan.
-    """
+    """Return the job at the end of a run, with the artifacts of all jobs and the parent's plan."""
     variables, logs_in = _login(flow, job)
     conditions: dict[str, Any] = {}
     if job.wanted:

@@ -124,9 +124,7 @@ def _replace(store: Path, name: str, content: bytes) -> None:
 
 
 def read_handover(folder: Path) -> Mapping[str, bytes]:
-    """Return the files of a job's artifact, by path below a build folder. All of
-    it is untrusted.
-    """
+    """Return the files of a job's artifact, by path below a build folder. All is untrusted."""
     manifest = read_json(folder / MANIFEST)
     files = _files_of(manifest, folder)
     present = {

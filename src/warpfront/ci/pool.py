@@ -61,9 +61,7 @@ class Pool:
         return dataclasses.replace(self, running=remaining)
 
     def lose(self, node: BuildNode) -> Pool:
-        """Return the pool without a node whose engine is gone: its loads wait again,
-        for the others.
-        """
+        """Return the pool without a node whose engine is gone: its loads wait for the others."""
         back = [load for load, other in self.running.items() if other == node]
         remaining = {load: other for load, other in self.running.items() if other != node}
         return dataclasses.replace(

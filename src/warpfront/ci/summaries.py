@@ -118,9 +118,7 @@ def alert_text(judgement: Judgement, scope: str, url: str, *, markdown: bool) ->
 
 
 def job_summary(name: str, results: Iterable[object], *, tries: Mapping[str, int]) -> str:
-    """Return the results of one job by cell, the worst first, each failure with how
-    to repeat it.
-    """
+    """Return a job's results by cell, the worst first, each failure with its repeat line."""
     ordered = sorted(results, key=_rank)
     counts = Counter(_word(result) for result in ordered)
     totals = ", ".join(f"{count} {word}" for word, count in counts.items())

@@ -97,9 +97,7 @@ def build_cells(
 
 
 def _reused(item: Prepared, image: StoredImage, store: Store, engine: Engine) -> BuiltImage:
-    """Return an existing image under the cell's own reference, which may have moved
-    on in between.
-    """
+    """Return an existing image under the cell's own reference, which may have moved since."""
     if item.cell.local_reference not in image.references:
         engine.tag(image.id, item.cell.local_reference)
     before = _built_before(item.cell, image, store)
@@ -196,9 +194,7 @@ class _Building:
         return bool(damaged)
 
     def _bring_toolbox(self) -> None:
-        """Fetch what `verify` needs while the network serves the wheels. Images do not
-        depend on it.
-        """
+        """Fetch what `verify` needs while there is a network. Images do not depend on it."""
         try:
             install_toolbox(
                 self._cache,
@@ -433,7 +429,5 @@ def build_secrets(site: Site) -> tuple[str, ...]:
 
 
 def _familiar(reference: str) -> str:
-    """Return the form under which BuildKit looks a `FROM` up among the named
-    contexts: Docker's own.
-    """
+    """Return the form under which BuildKit looks a `FROM` up among named contexts: Docker's."""
     return reference.removeprefix("docker.io/").removeprefix("library/")

@@ -193,9 +193,7 @@ class _CellLocking:
         return result
 
     def restored(self, cell: Cell, inputs: LockInputs, lock: WheelLock) -> Locked:
-        """Return the lock, after building its wheels that no index has and that
-        are missing here.
-        """
+        """Return the lock, after building its wheels that neither an index nor this machine has."""
         built = {build.package: build for build in lock.builds}
         local = [
             wheel for wheel in lock.wheels if wheel.sdist and (wheel.source or wheel.name in built)

@@ -94,9 +94,7 @@ class Composer:
         return self._standing_on(self._joined(base, [*layers, *compiled]))
 
     def _standing_on(self, manifest: str) -> str:
-        """Return the named context of a manifest; the engine is sent its layers unless
-        it adopts them.
-        """
+        """Return the named context of a manifest; its layers are sent unless adopted."""
         self.adopt(self.layers.proven(manifest))
         return self.layers.name(manifest)
 
@@ -113,9 +111,7 @@ class Composer:
         return digest
 
     def _environment(self, item: Prepared, stages: Stages) -> str:
-        """Return the manifest of the stage below the wheels, built once for all that
-        begin with it.
-        """
+        """Return the manifest of the stage below the wheels, built once for all with that stage."""
         assets = {name: file.identity for name, file in item.rendered.assets.items()}
         base = [item.base.identity, item.base.recipe, item.cell.machine]
         key = digest_of([stages.before, base, uv_version(), assets])

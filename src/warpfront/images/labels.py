@@ -156,9 +156,7 @@ def _tag_differences(
 def _target_differences(
     cell: Cell, labels: Mapping[str, str], facts: Mapping[str, object]
 ) -> Iterator[str]:
-    """Yield differences between the label's targets, the matrix's targets and torch's
-    own arch list.
-    """
+    """Yield differences between the label's targets, the matrix's and torch's arch list."""
     archs = facts.get("archs")
     listed = set(map(str, archs)) if isinstance(archs, list) else set()
     promised = (labels.get(f"{_OURS}.targets") or "").split(",")

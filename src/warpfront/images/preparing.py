@@ -33,9 +33,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """A cell ready to build: what it is made of, its content hash, and the image that
-    already has it.
-    """
+    """A cell ready to build: its inputs, its content hash, and the image that already has it."""
 
     cell: Cell
     lock: WheelLock
@@ -187,9 +185,7 @@ def prepare_build(
 def find_bases(
     cells: Iterable[Cell], engine: Engine, cache: Path
 ) -> Mapping[str, ResolvedBase | Blocked | Failed | None]:
-    """Each base as it would be used, without pulling or making one; None = it
-    would be bootstrapped.
-    """
+    """Each base as it would be used, without pulling or making one; None: to be bootstrapped."""
     return _bases(cells, find_base, engine, cache)
 
 

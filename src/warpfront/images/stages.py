@@ -82,9 +82,7 @@ class Stages:
 
 
 def stages_of(dockerfile: str) -> Stages | None:
-    """Return the stages of a rendered Dockerfile; None where layers cannot stand in for
-    one of them.
-    """
+    """Return the stages of a rendered Dockerfile; None where layers cannot replace one."""
     for line in _SLIMS:
         dockerfile = dockerfile.replace(line, "")
     before, parts, _ = dockerfile.partition(_INSTALLS)

@@ -108,9 +108,7 @@ def _completed(
 
 
 def _sent(file: ImageFile | RefusedFile) -> ImageFile | RefusedFile:
-    """Return a file of an image as the child gets it: what is too long for a
-    template stays here.
-    """
+    """Return a file of an image as the child gets it: what is too long for a template stays."""
     if isinstance(file, ImageFile) and len(file.content) > _LONGEST_TEMPLATE:
         return RefusedFile(reason=f"larger than a template may be ({_LONGEST_TEMPLATE:,} bytes)")
     return file

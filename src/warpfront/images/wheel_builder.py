@@ -181,9 +181,7 @@ class WheelBuilder:
 
     @property
     def _where(self) -> list[object]:
-        """Return the environment of a wheel's build: machine, Python and the torch
-        of its container.
-        """
+        """Return the environment of a wheel's build: machine, Python and torch of its container."""
         inputs = self.inputs
         stack = [list(inputs.stack_requirements), list(inputs.parent)]
         return [inputs.machine, inputs.python, inputs.glibc, *stack]

@@ -221,9 +221,7 @@ def _changes(item: Prepared | Blocked | Failed | None, store: Store) -> str:
 
 
 def _unfetchable(prepared: _Items, house: Wheelhouse, watch: Watch) -> dict[str, Blocked]:
-    """Return the cells to build whose wheels are neither in the wheelhouse nor
-    reachable from here.
-    """
+    """Return the cells to build whose wheels are neither in the wheelhouse nor reachable."""
     site = site_when_needed()
     blocked: dict[str, Blocked] = {}
     for cell_id, item in prepared.items():

@@ -99,9 +99,7 @@ def contents_path(root: Path) -> Path:
 
 
 def compat_of(root: Path) -> Compat:
-    """Return the compat table with index contents of the project's own file, else
-    of the package's.
-    """
+    """Return the compat table with index contents of the project's file, else the package's."""
     path = contents_path(root)
     text = read_text(path, missing_ok=True)
     if text is None or path.parent.name == "data":

@@ -226,9 +226,7 @@ def _outcomes(verification: Verification, channel: Channel) -> Iterator[_Objecti
 
 
 def _facts(evidence: Evidence) -> tuple[Mapping[str, str], list[str]]:
-    """Return the facts of the image's content, and where two of its verifications
-    disagree on them.
-    """
+    """Return the facts of the image's content, and where its verifications disagree on them."""
     merged: dict[str, str] = {}
     wrong = []
     for target, verification in evidence.verifications.items():

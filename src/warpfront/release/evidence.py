@@ -96,9 +96,7 @@ def states_by_target(cell: Cell, jobs: Mapping[str, str] | None) -> Mapping[str,
 
 
 def verification_payload(evidence: Evidence, verdict: Admission, image: RegistryImage) -> Referrer:
-    """Return all verifications of an image as one document, with the findings that the
-    channel let pass.
-    """
+    """Return an image's verifications as one document, with what the channel let pass."""
     ordered = [evidence.verifications[name] for name in sorted(evidence.verifications)]
     payload = {
         "schema": _SCHEMA,

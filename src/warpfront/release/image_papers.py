@@ -49,9 +49,7 @@ class DocumentInputs:
 
 
 def bill_for(inputs: DocumentInputs) -> Bill:
-    """Return the bill of an image. Raises `BlockedError` where no verification
-    lists its content.
-    """
+    """Return an image's bill. Raises `BlockedError` where no verification lists its content."""
     return bill_of(
         inputs.cell,
         inputs.lock,

@@ -24,9 +24,7 @@ NOT_PUBLIC = (CANDIDATE_PREFIX, "sha256-")
 
 
 def is_candidate(reference: str) -> bool:
-    """Return whether an image has a candidate's name, under which it is pushed before
-    it is proven.
-    """
+    """Return whether an image has a candidate's name, the one before it is proven."""
     return reference.rpartition("/")[2].partition(":")[2].startswith(CANDIDATE_PREFIX)
 
 
@@ -187,9 +185,7 @@ class Pruning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Yank:
-    """A withdrawn digest: `moved` has the new digest of each alias, `kept` the reason
-    why one stays.
-    """
+    """A withdrawn digest: `moved` has the new digest of each alias, `kept` why one stays."""
 
     repository: str
     digest: str

@@ -34,9 +34,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeylessIdentity:
-    """The identity that may sign without a key: a pattern of whole identities, and
-    the exact issuer.
-    """
+    """The identity that may sign without a key: a pattern of identities, and the exact issuer."""
 
     pattern: str
     issuer: str

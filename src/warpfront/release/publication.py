@@ -143,9 +143,7 @@ def wrong_image(registry: Registry, message: str) -> RegistryError:
 
 
 def attached_as(subject: Descriptor, document: Referrer) -> Attachment:
-    """Return the artifact of an attached document: same document, same digest,
-    in every registry.
-    """
+    """Return the artifact of an attached document: same document, same digest, everywhere."""
     return Attachment(
         name=document.name,
         artifact_type=document.artifact_type,
@@ -155,9 +153,7 @@ def attached_as(subject: Descriptor, document: Referrer) -> Attachment:
 
 
 def signed_annotations(publication: Publication) -> Mapping[str, str]:
-    """Return the annotations that a signature covers with the digest: which documents
-    belong to it.
-    """
+    """Return the annotations that a signature covers with the digest: the documents of it."""
     documents = {
         f"dev.warpfront.{attachment.name}": attachment.digest for attachment in publication.attached
     }

@@ -457,9 +457,7 @@ def not_to_be_named(
 
 
 def run_name(now: str) -> str:
-    """Return a run's name, `20261122T120000-1a2b3c`: it sorts by time, and no two
-    runs share one.
-    """
+    """Return a run's name, `20261122T120000-1a2b3c`: it sorts by time, and is unique."""
     digits = now.partition("+")[0].replace("-", "").replace(":", "")
     return f"{digits}-{uuid.uuid4().hex[:6]}"
 

@@ -63,9 +63,7 @@ def _refusals(origin: Origin, project: Project) -> Iterator[str]:
 
 
 def _address(repository: str) -> str:
-    """Return the address in lower case: CI services ignore case in the names of
-    owners and repositories.
-    """
+    """Return the address in lower case: CI services ignore case in names of repositories."""
     return repository.rstrip("/").removesuffix(".git").lower()
 
 

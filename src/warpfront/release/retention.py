@@ -41,9 +41,7 @@ def not_needed(
 
 
 def newest_first(stocks: Iterable[Stock], *, created: str) -> tuple[Stock, ...]:
-    """Return the images in the order in which they got their last names; of the same
-    time, by name.
-    """
+    """Return the images in the order of their last names' times; of the same time, by name."""
     ordered = sorted(stocks, key=lambda stock: (stock.repository, stock.tags))
     oldest = datetime.min.replace(tzinfo=UTC)
     return tuple(

@@ -50,9 +50,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TagDifference:
-    """The changes from `before` to `now`. `undetermined` has the parts that could
-    not be compared.
-    """
+    """The changes from `before` to `now`. `undetermined` are parts that could not be compared."""
 
     before: str
     now: str

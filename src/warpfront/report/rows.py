@@ -76,9 +76,7 @@ class CellFacts:
 
 
 def report_rows(facts: Iterable[CellFacts], *, target: str = "") -> tuple[ReportRow, ...]:
-    """Return a row for every cell and every target it serves, or `target` only where a
-    cell serves it.
-    """
+    """Return a row for every cell and every target it serves, or for `target` alone."""
     return tuple(
         _row(fact, served)
         for fact in facts
@@ -120,9 +118,7 @@ def _current(fact: CellFacts, target: str, build: BuiltImage | None) -> Verifica
 
 
 def _published(publication: Publication | Blocked | Failed | None, build: BuiltImage | None) -> str:
-    """Return the tags of this image and no older one, with the bytes that went and
-    those there already.
-    """
+    """Return the tags of this very image, with the bytes that were sent and those there already."""
     if (
         not isinstance(publication, Publication)
         or not build

@@ -9,9 +9,7 @@ from types import MappingProxyType
 
 
 def digest_of(value: object) -> str:
-    """sha256 hex of the canonical JSON of `value`; equal values give equal digests
-    on every machine.
-    """
+    """sha256 hex of the canonical JSON of `value`; the same on every machine."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
 

@@ -398,9 +398,7 @@ def _as_shape(kind: str, key: str, value: object) -> str:
 
 
 def _known_instead(key: str, fields: tuple[dataclasses.Field[Any], ...]) -> str:
-    """Return what to write for the unknown `key`. A field's metadata may have the name
-    it had `formerly`.
-    """
+    """Return what to write for an unknown `key`. Metadata may have a field's `formerly` name."""
     for known_field in fields:
         if known_field.metadata.get("formerly") == key:
             return f"it is called `{known_field.name}` now: `warpfront migrate` writes it"

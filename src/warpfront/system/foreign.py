@@ -112,9 +112,7 @@ def clean_json(value: object, depth: int = 0) -> object:
 
 
 def regular_files(folder: Path, *, most: int = 10_000) -> Iterator[Path]:
-    """Return the regular files below `folder`, sorted by path, at most `most`; links
-    are not followed.
-    """
+    """Return at most `most` regular files below `folder`, by path; links are not followed."""
     remaining = most
     for where, folders, names in os.walk(folder, followlinks=False):
         folders.sort()

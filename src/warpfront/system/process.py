@@ -57,9 +57,7 @@ class Completed:
     stderr: str
 
     def check(self, *, hint: str = "") -> Completed:
-        """Itself if the command succeeded, else `CommandFailedError` with the last
-        lines it printed.
-        """
+        """Itself if the command succeeded, else `CommandFailedError` with its last lines."""
         if self.returncode == 0:
             return self
         tail = "\n".join((self.stderr.strip() or self.stdout.strip()).splitlines()[-TAIL_LINES:])

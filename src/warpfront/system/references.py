@@ -78,9 +78,7 @@ def wrong_repository(text: str) -> str:
 
 
 def fallback_tag(digest: str) -> str:
-    """Return the tag that lists a digest's attached documents in a registry
-    without referrers API.
-    """
+    """Return the tag that lists a digest's documents in a registry without referrers API."""
     return digest.replace(":", "-", 1)
 
 

@@ -72,9 +72,7 @@ def _watched(connection: HTTPConnection, respond: Callable[[], Any]) -> Any:
 
 
 def read_within(response: Any, seconds: float, read: Callable[[], bytes]) -> bytes:
-    """Return the next piece of a body. What ends one (trailers) may go on for ever
-    without a byte.
-    """
+    """Return the next piece of a body. What ends one (trailers) may go on for ever."""
     sock = getattr(response, _LINE, None)
     if sock is None:
         return read()
@@ -108,7 +106,5 @@ def _cut_after(sock: socket.socket, seconds: float, part: str) -> Iterator[None]
 
 
 def read_count(text: str) -> int | None:
-    """Return a number in a header, if it is one by our digits alone; what has more than
-    18 is cut.
-    """
+    """Return a number in a header, if it is one of ASCII digits; more than 18 are cut."""
     return int(text[:18]) if text.isascii() and text.isdigit() else None

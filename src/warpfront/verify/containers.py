@@ -105,9 +105,7 @@ def run_told(
 
 
 def ending_of(result: RunResult, *, limit_seconds: float) -> str:
-    """Return how the container ended, if not by itself; part of the reason of
-    each missing result.
-    """
+    """Return how the container ended, if not by itself; for each missing result."""
     if result.oom_killed:
         return f"the container ran out of its {MEMORY_BYTES // 2**30} GiB of memory"
     if result.timed_out:

@@ -188,9 +188,7 @@ def _said(all_passed: bool) -> str:  # noqa: FBT001 - one fact in, one phrase ou
 
 
 def _nox_results(report: object) -> dict[str, str]:
-    """Session name -> `success`, `failed`, ... from nox's report; an unreadable one
-    names no session.
-    """
+    """Session name -> `success`, `failed`, ... from nox's report; none from an unreadable one."""
     if not isinstance(report, dict) or not isinstance(report.get("sessions"), list):
         return {}
     entries = [entry for entry in report["sessions"] if isinstance(entry, dict)]
@@ -198,9 +196,7 @@ def _nox_results(report: object) -> dict[str, str]:
 
 
 def verification_document(verification: Verification) -> dict[str, object]:
-    """Return the verification as JSON values, with its outcome for programs that
-    read nothing else.
-    """
+    """Return the verification as JSON values, with its outcome for simple readers."""
     return {
         "schema": VERIFICATION_SCHEMA,
         "outcome": outcome_of(verification).value,

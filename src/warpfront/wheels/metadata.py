@@ -78,9 +78,7 @@ def _is_of_info(member: str, names: Collection[str]) -> bool:
 
 
 class _Remote(io.RawIOBase):
-    """A file over HTTP, read by ranges, with one piece cached. Raises `OSError` for
-    a failed request.
-    """
+    """A file over HTTP, read by ranges, with one piece cached. `OSError` is a failed request."""
 
     def __init__(self, url: str, size_bytes: int, transport: Transport) -> None:
         super().__init__()

@@ -87,9 +87,7 @@ def requirement_name(text: str) -> str:
 
 
 def marker_holds(marker: Marker, environment: Mapping[str, str]) -> bool:
-    """Return true if a foreign marker is true. Like in uv, one that compares incomparable
-    values is not.
-    """
+    """Return true if a foreign marker is true. As in uv, one with incomparable values is not."""
     try:
         return marker.evaluate(dict(environment))
     except UndefinedComparison:
@@ -102,8 +100,6 @@ def without_options(text: str) -> str:
 
 
 def wheel_name(path: str) -> str:
-    """Return the distribution of a wheel, by the file name at the end of a path or URL;
-    "" for others.
-    """
+    """Return the distribution of the wheel that a path or URL ends in; "" for others."""
     wheel = read_wheel_name(path.rpartition("/")[2].replace("%2B", "+"))
     return wheel.name if wheel else ""

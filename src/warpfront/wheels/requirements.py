@@ -103,9 +103,7 @@ def _here(source: Source) -> str:
 def _included(
     text: str, within: tuple[str, ...], *, inside: Callable[[str], bool], where: str
 ) -> str:
-    """Return the path, below the project, of a file that the last of `within`
-    includes as `text`.
-    """
+    """Return the path below the project of a file that the last of `within` includes as `text`."""
     below = posixpath.normpath(posixpath.join(posixpath.dirname(within[-1]), text))
     if below.startswith(("..", "/")) or _URL.match(text) or not inside(below):
         raise _outside(where, without_query(text))
@@ -143,9 +141,7 @@ def _read_line(line: str, *, path: str, where: str) -> str | Source:
 
 
 def _read_folder(text: str, extras: str, *, path: str, where: str) -> Source:
-    """Return the source of a path, which is relative to its requirements file and
-    inside the project.
-    """
+    """Return the source of a path, relative to its requirements file and inside the project."""
     below = posixpath.normpath(posixpath.join(posixpath.dirname(path), text))
     if below.startswith(".."):
         raise _outside(where, text)

@@ -73,9 +73,7 @@ class Site:
         return self.credentials[max(fitting, key=len)] if fitting else None
 
     def transport(self, *, connect_seconds: float = 8.0, stall_seconds: float = 30.0) -> Transport:
-        """Return a session for HTTP. Loads `requests`, which takes longer than
-        planning without it.
-        """
+        """Return a session for HTTP. Loading `requests` takes longer than a plan without it."""
         from warpfront.wheels.transport import Transport  # noqa: PLC0415 - see above
 
         return Transport(self, connect_seconds=connect_seconds, stall_seconds=stall_seconds)
@@ -156,9 +154,7 @@ def page_of(files: Iterable[Link]) -> str:
 
 
 def probe(site: Site, index_url: str, name: str) -> str:
-    """Why the index cannot serve `name` now, in words; "" when it can. Asks once per run;
-    a few seconds.
-    """
+    """Why the index cannot serve `name` now; "" when it can. Asks once per run; a few seconds."""
     key = f"{index_url} {name}"
     if key not in site.answers:
         site.answers[key] = _probed(site, index_url, name)
@@ -170,9 +166,7 @@ def project_url(index_url: str, name: str) -> str:
 
 
 def local_path(source: str) -> Path | None:
-    """Return the path of a `file://` URL or a plain path; None for what is reached
-    over the network.
-    """
+    """Return the path of a `file://` URL or a plain path; None for one over the network."""
     parts = urlsplit(source)
     if parts.scheme == "file":
         return Path(url2pathname(parts.path))

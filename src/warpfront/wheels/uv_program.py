@@ -92,9 +92,7 @@ def _given(site: Site, indexes: tuple[str, ...]) -> list[dict[str, object]]:
 def _sources(
     index_tables: list[dict[str, object]], shelf: OverlayIndex | None, folder: Path
 ) -> list[dict[str, object]]:
-    """Return the tables in uv's order, the shelf first. The last is its default, or
-    PyPI would be.
-    """
+    """Return the tables in uv's order, shelf first. The last is its default, or PyPI would be."""
     if not index_tables:
         return []
     ours: list[dict[str, object]] = []

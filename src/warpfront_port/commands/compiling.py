@@ -326,9 +326,7 @@ class _Compiling:
 
     @property
     def limit_seconds(self) -> float:
-        """Return the time limit of the container: every source and every hipified file at
-        its own limit.
-        """
+        """Return the container's time limit: every source and hipified file at its own limit."""
         bounds = self.request.bounds
         rounds = -(-(len(self.units) + len(self.hipified)) // bounds.jobs)
         return min(LONGEST_SECONDS, _START_SECONDS + rounds * bounds.seconds)
@@ -436,9 +434,7 @@ class _Compiling:
         return tuple(results), tuple(messages)
 
     def _left_by_hipify(self) -> tuple[ScanFinding, ...]:
-        """Return the scanner's findings in the files that hipify read, beyond
-        what hipify translates.
-        """
+        """Return the scanner's findings in files that hipify read, beyond what it translates."""
         if not self.hipified:
             return ()
         scan = scan_tree(

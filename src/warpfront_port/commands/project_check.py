@@ -79,9 +79,7 @@ class ProjectCheck:
 
 
 def check_project(request: CheckRequest, workspace: Workspace | None, watch: Watch) -> ProjectCheck:
-    """Return the report on a project. A part that cannot run is not determined, and
-    has the reason.
-    """
+    """Return the report on a project. A part that cannot run is undetermined, with the reason."""
     scan_request = ScanRequest(repo=request.repo, target=request.target)
     syntax = SyntaxRequest(root=request.repo, target=request.target.name, where=request.compiler)
     scanned, new = scan(

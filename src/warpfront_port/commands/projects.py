@@ -55,9 +55,7 @@ def with_project_checked(
 
 
 def project_trees(cells: Iterable[Cell]) -> tuple[SourceTree, ...]:
-    """Return the source trees that cells are for, each once. Raise
-    `NothingSelectedError` for none.
-    """
+    """Return the source trees of cells, each once. Raise `NothingSelectedError` for none."""
     trees = tuple(dict.fromkeys(cell.tree for cell in cells if cell.tree is not None))
     if not trees:
         raise NothingSelectedError(

@@ -270,9 +270,7 @@ def _scan_file(root: Path, file: TreeFile, scope: Scope) -> _FileResult:
 
 
 def _before(file: TreeFile, scope: Scope) -> SourceText | None:
-    """Return the earlier text of a file; None for a new one, and for one that cannot be
-    read as text.
-    """
+    """Return the earlier text of a file; None for a new or unreadable one."""
     if not scope.before or not (Path(scope.before) / file.path).is_file():
         return None
     text = read_text(Path(scope.before), file)
@@ -353,9 +351,7 @@ def verdict_of(scanned: Scan, new: Iterable[ScanFinding]) -> Verdict:
 
 
 def _undetermined(scanned: Scan) -> Iterator[str]:
-    """Yield the reasons for parts of a tree without a verdict: sources not compiled,
-    files not read.
-    """
+    """Yield reasons for parts of a tree without verdict: sources not compiled, files not read."""
     by_reason: dict[str, list[str]] = {}
     for unit, reason in scanned.uncompiled.items():
         if unit not in scanned.evidence:

@@ -150,9 +150,7 @@ def _planned_image(
 
 
 def only_cell(cells: tuple[Cell, ...], selection: Selection) -> Cell:
-    """Return the selected cell. Raise `NothingSelectedError` where the options
-    name several images.
-    """
+    """Return the selected cell. Raise `NothingSelectedError` where options name several."""
     chosen = select(cells, selection)
     if len(chosen) > 1:
         names = ", ".join(cell.id for cell in chosen)
@@ -204,9 +202,7 @@ def try_in(
 
 
 def _asked(repo: Path) -> tuple[DeclaredRequirement, ...]:
-    """Return the requirements of the project's own files; none if it has no file that
-    can be read.
-    """
+    """Return the requirements of the project's own files; none if no file can be read."""
     try:
         return tuple(requirement for file in read_files(repo, ()) for requirement in file.asked)
     except InputError:
@@ -353,9 +349,7 @@ class _Trying:
         return self._newer(answer, provided.name)
 
     def _newer(self, answer: MissAnswer, name: str) -> MissAnswer:
-        """Return the version in an index of a package that the image lacks, which
-        keeps its torch.
-        """
+        """Return the version of a package that the image lacks, which keeps its torch."""
         try:
             lock = self._lock_of([*self.found, answer])
         except (LockError, WheelError, BlockedError) as error:
@@ -425,9 +419,7 @@ class _Trying:
         return wheel_of(wheel_path, sha256)
 
     def _need(self, name: str) -> VersionDemand | None:
-        """Return the versions of `name` that the image's distributions accept, by
-        their own metadata.
-        """
+        """Return the versions of `name` that the image's distributions accept, by metadata."""
         inside = self._inside()
         stack = Stack(held={}, answered={}, foreign={})
         needs = needs_of(inside, stack, python=self.cell.python, machine=self.cell.machine)
@@ -469,9 +461,7 @@ class _Trying:
         return f"{self.cell.id}-try"
 
     def _lock_of(self, miss_answers: list[MissAnswer]) -> WheelLock:
-        """Return the lock that `lock` would make of a child image with the requirements
-        of these answers.
-        """
+        """Return the lock of a child image with the requirements of these answers."""
         texts = tuple(
             answer.requirement
             for answer in miss_answers
@@ -554,9 +544,7 @@ class _Trying:
 
 
 def _read_inside(text: str) -> tuple[Distribution, ...]:
-    """Return the last line of a container's output as distributions. Raise `WheelError`
-    for any other.
-    """
+    """Return a container's last line of output as distributions, else raise `WheelError`."""
     lines = text.strip().splitlines()
     try:
         document = clean_json(json.loads(lines[-1] if lines else ""))

@@ -16,9 +16,7 @@ _FUNCTION = re.compile(r"(?:Entry f|F)unction '(\w+)'")
 
 
 def place_of_line(ptx: str, line: int) -> Place | None:
-    """Return the source position of line `line` (1-based) of `ptx`: the last one
-    named before it.
-    """
+    """Return the source position of line `line` (1-based) of `ptx`: the last one before it."""
     return _last_place(ptx, ptx.splitlines()[:line])
 
 

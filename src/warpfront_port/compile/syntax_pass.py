@@ -107,9 +107,7 @@ def _sort(
 
 
 def _place_in(diagnostic: Diagnostic, root: str) -> Place | None:
-    """Return the place of the project that a diagnostic is about: its own, or the code that
-    led to it.
-    """
+    """Return the project's place of a diagnostic: its own, or that of the code that led to it."""
     places = (diagnostic.place, *diagnostic.via)
     return next((place for place in places if place and place.path.startswith(f"{root}/")), None)
 

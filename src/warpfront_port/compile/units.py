@@ -115,9 +115,7 @@ def _near_torch(includes: Mapping[str, tuple[str, ...]]) -> frozenset[str]:
 
 
 def _resolved(names: Iterable[str], by_name: Mapping[str, list[str]]) -> Iterator[str]:
-    """Yield the files of the tree that an include may mean: those whose path ends in
-    the same way.
-    """
+    """Yield the files of the tree that an include may mean: those whose path ends the same way."""
     for name in names:
         parts = [part for part in PurePosixPath(name).parts if part not in {"..", "."}]
         for path in by_name.get(parts[-1] if parts else "", ()):

@@ -58,9 +58,7 @@ class Preflight:
 
     @property
     def count(self) -> int:
-        """Return the number of findings by which the installation in question replaces
-        or breaks torch.
-        """
+        """Return the number of findings by which this installation replaces or breaks torch."""
         return sum(finding.decides for finding in self.findings)
 
 

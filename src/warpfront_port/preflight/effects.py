@@ -31,9 +31,7 @@ _FLOATS_FROM = {"torchvision": Version("2.14.0"), "torchaudio": Version("2.11.0"
 
 
 def breach_of(declared_requirement: DeclaredRequirement, stack: CellStack) -> Breach | None:
-    """Return the breach of a requirement on this stack; None if it is met, or its
-    marker excludes it.
-    """
+    """Return the breach of a requirement on this stack; None if it is met or excluded."""
     if declared_requirement.kind is Kind.INDEX:
         return _of_index(declared_requirement.text, stack)
     if declared_requirement.kind is Kind.CONDA:
@@ -188,9 +186,7 @@ def _of_url(requirement: Requirement, stack: CellStack) -> Breach | None:
 
 
 def _build_in(url: str) -> tuple[str, str]:
-    """Return the version that a wheel's URL names, and the label of its variant; ""
-    for anything else.
-    """
+    """Return the version and the variant's label that a wheel's URL names; "" for anything else."""
     plain, label = split_label(unquote(urlsplit(url).path.rpartition("/")[2]))
     wheel = read_wheel_name(plain)
     return (str(wheel.version), label) if wheel else ("", "")
@@ -221,9 +217,7 @@ def _of_index(url: str, stack: CellStack) -> Breach | None:
 
 
 def torch_index(url: str) -> str | None:
-    """Return the name of an index that serves torch (`cu128`, `rocm6.4`); None for
-    any other index.
-    """
+    """Return the name of an index that serves torch (`cu128`, `rocm6.4`); None for any other."""
     parts = urlsplit(url)
     host = (parts.hostname or "").lower()
     if host not in {*TORCH_HOSTS, _NIGHTLIES}:

@@ -96,9 +96,7 @@ class _PyprojectReader:
         )
 
     def _without_itself(self, name: str) -> tuple[DeclaredRequirement, ...]:
-        """Return the lines except those by which an extra of the project includes
-        its other extras.
-        """
+        """Return the lines except those by which an extra includes the project's other extras."""
         remaining = []
         for declared in self._asked:
             requirement = None if declared.kind is Kind.INDEX else Requirement(declared.text)

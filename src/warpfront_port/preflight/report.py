@@ -38,9 +38,7 @@ def counted_breaches(count: int) -> str:
 
 
 def _answer(preflight: Preflight) -> str:
-    """Return the first line: whether the installation replaces or breaks torch, as far
-    as is known.
-    """
+    """Return the first line: whether the installation replaces or breaks torch, as far as known."""
     unknown = len(preflight.unknown)
     more = f"{unknown} {'thing' if unknown == 1 else 'things'} could not be determined"
     if preflight.count:

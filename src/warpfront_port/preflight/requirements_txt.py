@@ -34,9 +34,7 @@ _EXTRAS = re.compile(r"^(.*?)(\[[^]]*\])?$")
 
 
 def read_requirements(text: str, *, path: str, kind: Kind = Kind.REQUIREMENT) -> FileRequirements:
-    """Return the requirements of the file. Raise `InputError` with file:line where pip
-    would refuse too.
-    """
+    """Return the file's requirements. Raise `InputError` with file:line where pip refuses too."""
     check_text(text, path=path)
     declared_requirements: list[DeclaredRequirement] = []
     includes: list[Include] = []
@@ -63,9 +61,7 @@ def read_requirements(text: str, *, path: str, kind: Kind = Kind.REQUIREMENT) ->
 
 
 def _read_option(line: RequirementLine, *, path: str) -> DeclaredRequirement | Include | str:
-    """Read an option's line; "" for options that name nothing to
-    install (`--pre`, `--no-binary`).
-    """
+    """Read an option's line; "" for options that name nothing to install (`--pre`)."""
     name, value = line.option
     if not name:
         raise InputError(f"{path}:{line.start}: not a requirement and not an option")

@@ -54,9 +54,7 @@ class TomlText:
         self._used: set[int] = set()
 
     def string(self, value: str, *, table: str) -> TomlPlace:
-        """Return the next string `value` at or below `[table]`; the whole file where
-        it is unclear.
-        """
+        """Return the next string `value` at or below `[table]`; the file where it is unclear."""
         begin = self._begin(table)
         for start, end, text in self._strings:
             if start >= begin and start not in self._used and text == value:
@@ -65,9 +63,7 @@ class TomlText:
         return TomlPlace(line=1, end_line=1, source=self._lines[0], literal="")
 
     def key(self, name: str, *, table: str) -> TomlPlace:
-        """Return the line on which `name` gets its value in `[table]`, or
-        its own `[table.name]`.
-        """
+        """Return the line where `name` gets its value in `[table]`, or its own `[table.name]`."""
         begin = self._begin(table)
         quoted = re.escape(name)
         pattern = (

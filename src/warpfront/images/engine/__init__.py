@@ -36,9 +36,7 @@ __all__ = [
 
 
 def connect(environment: Mapping[str, str]) -> Engine:
-    """Return the engine to use: see `engine.docker.connect`. Raise `EngineError` when
-    there is none.
-    """
+    """Return the engine to use, see `engine.docker.connect`. Raise `EngineError` for none."""
     from warpfront.images.engine import embedded  # noqa: PLC0415 - it imports this module
 
     engine_place = embedded.EnginePlace(state=embedded.folders(environment)[1])

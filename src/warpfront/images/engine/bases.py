@@ -145,9 +145,7 @@ def recipe_digest(bootstrap: Bootstrap) -> str:
 
 
 def bootstrap_rootfs(bootstrap: Bootstrap, cache: Path, on_line: Line) -> Path:
-    """Return a tar of a Debian root file system in the cache; whole or absent, made
-    once per recipe.
-    """
+    """Return a tar of a Debian root file system in the cache; whole, and once per recipe."""
     tar = cache / "bases" / f"{recipe_digest(bootstrap)}.tar"
     if tar.is_file():
         return tar
@@ -196,9 +194,7 @@ def _available_bytes() -> int:
 
 
 def apt_sources(bootstrap: Bootstrap, mirror: str, security: str) -> str:
-    """Return the `sources.list` of a Debian suite, with its updates and security fixes if
-    it has any.
-    """
+    """Return the `sources.list` of a Debian suite, with its updates and security fixes, if any."""
     suite = bootstrap.suite
     lines = [f"{mirror} {suite} main"]
     if bootstrap.updates:

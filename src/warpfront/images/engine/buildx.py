@@ -380,9 +380,7 @@ class ProgressReader:
         )
 
     def _failure(self, digest: str, error: str) -> str:
-        """Return the step and the last output of its program; "" for a step that
-        was only stopped.
-        """
+        """Return the step and the last output of its program; "" for one that was only stopped."""
         cause, is_program = _PROCESS_FAILED.subn("", error)
         if "context canceled" in error or not is_program:
             return ""

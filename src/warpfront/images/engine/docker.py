@@ -183,9 +183,7 @@ class DockerEngine:
         return tuple(image for image in listed if name in image.labels)
 
     def _listed(self, label: str) -> Sequence[Mapping[str, Any]]:
-        """Return the engine's list, with retries: listing fails if an image
-        is removed meanwhile.
-        """
+        """Return the engine's list, with retries: it fails if an image is removed meanwhile."""
         rows: Sequence[Mapping[str, Any]]
         for attempt in reversed(range(_LISTINGS)):
             try:
@@ -737,9 +735,7 @@ def _device_requests(devices: DeviceAccess) -> list[DeviceRequest]:
 
 
 def _find_buildx(environment: Mapping[str, str], cache: Path) -> tuple[str, ...]:
-    """Return `docker buildx` if that answers, else a standalone docker-buildx: the
-    user's or ours.
-    """
+    """Return `docker buildx` if that answers, else a docker-buildx: the user's or ours."""
     package_tree = packages.unpacked("engine", cache)
     for argv in (
         ("docker", "buildx"),

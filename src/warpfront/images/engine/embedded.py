@@ -118,9 +118,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """The state of an engine. `stale`: the daemon is gone, and its mounts, bridge
-    or socket remain.
-    """
+    """The state of an engine. `stale`: the daemon is gone; its mounts, bridge or socket remain."""
 
     state: Literal["running", "stopped", "stale"]
     host: str

@@ -25,9 +25,7 @@ class ProcessIdentity:
     host: str
 
     def is_gone(self) -> bool:
-        """True only where that can be known: in this pid namespace, or in an earlier boot
-        of this host.
-        """
+        """True only where that is known: in this pid namespace, or an earlier boot of this host."""
         ours = identity(os.getpid())
         assert ours is not None
         if self.boot != ours.boot:
@@ -42,9 +40,7 @@ class ProcessIdentity:
 
 
 def identity(pid: int) -> ProcessIdentity | None:
-    """Return the living process `pid` of this machine; None if there is none, or
-    only its zombie.
-    """
+    """Return the living process `pid` of this machine; None for none, or only its zombie."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
         namespace = str(Path("/proc/self/ns/pid").readlink())

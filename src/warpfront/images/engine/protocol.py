@@ -123,9 +123,7 @@ class Engine(Protocol):
         """Images that carry `label` (`key` or `key=value`), in one call."""
 
     def image(self, reference: str) -> StoredImage | None:
-        """Return an image by reference, digest or id; None if the engine does not have
-        it. Never pulls.
-        """
+        """Return an image by reference, digest or id; None if it is not there. Never pulls."""
 
     def tag(self, image_id: str, reference: str) -> None: ...
 

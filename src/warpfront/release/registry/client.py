@@ -210,9 +210,7 @@ class HttpRegistry:
     def attach_all(
         self, repository: str, subject: Descriptor, artifacts: Sequence[Artifact]
     ) -> None:
-        """Attach several in parallel, see `Registry`. Without a referrers list, list
-        all at once.
-        """
+        """Attach several in parallel, see `Registry`. Without a referrers list, list all once."""
         _require_repository(repository)
         contents = dict.fromkeys((EMPTY_BODY, *(artifact.payload for artifact in artifacts)))
         bodies = [body_of(subject, artifact) for artifact in artifacts]
@@ -343,9 +341,7 @@ class HttpRegistry:
         return True
 
     def _mount(self, repository: str, source: BlobSource, origin: str) -> tuple[bool, str]:
-        """Return whether it was mounted; if not, the upload that the registry began
-        in its place.
-        """
+        """Return whether it was mounted; if not, the upload that the registry began."""
         _require_repository(origin)
         step = f"mount of {source.digest} from {origin}"
         ask = self._ask(

@@ -128,9 +128,7 @@ class Registry(Protocol):
     def host(self) -> str: ...
 
     def manifest(self, repository: str, reference: str) -> RegistryManifest | None:
-        """Return the manifest or index under a tag or digest, its digest checked; None
-        where none is.
-        """
+        """Return the manifest or index under a tag or digest, its digest checked; None for none."""
 
     def head(self, repository: str, reference: str) -> Descriptor | None:
         """Return the registry's descriptor of a tag or digest, unchecked against bytes."""
@@ -146,9 +144,7 @@ class Registry(Protocol):
         """Return a small blob (a config, an SBOM), its digest checked."""
 
     def open_blob(self, repository: str, digest: str) -> AbstractContextManager[BinaryIO]:
-        """Yield a blob as it comes, for readers of its beginning: its digest is checked only
-        at its end.
-        """
+        """Yield a blob as it comes, for readers of its start: the digest is checked at the end."""
 
     def save_blob(
         self, repository: str, digest: str, destination: Path, size_bytes: int | None = None

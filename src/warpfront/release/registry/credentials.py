@@ -141,9 +141,7 @@ def _entry_login(entry: Mapping[str, Any], host: str) -> Login | None:
 
 
 def _same_host(key: str, host: str) -> bool:
-    """Return whether an entry is of the host; docker wrote whole
-    addresses once: `https://host/v1/`.
-    """
+    """Return whether an entry is of the host; docker once wrote addresses: `https://host/v1/`."""
     named = re.sub(r"\Ahttps?://", "", key).partition("/")[0]
     return named == host or (is_docker_io(named) and is_docker_io(host))
 

@@ -274,9 +274,7 @@ class Exchange:
         return is_loopback(urlsplit(url).netloc) and self.origin.startswith("http://")
 
     def _speaks_tls(self) -> bool:
-        """Return whether the registry on this machine speaks TLS: by a handshake,
-        without a request.
-        """
+        """Return whether the registry on this machine speaks TLS: by a handshake alone."""
         parts = urlsplit(f"//{self.host}")
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE

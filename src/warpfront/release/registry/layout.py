@@ -318,9 +318,7 @@ class LayoutRegistry:
 
 
 def parts_of(document: Document) -> tuple[Descriptor, ...]:
-    """Return the parts that have to exist before it: config and layers, or the children
-    of an index.
-    """
+    """Return the parts that have to exist before it: config and layers, or an index's children."""
     if isinstance(document, ImageManifest):
         return (document.config, *document.layers)
     return document.manifests

@@ -76,7 +76,5 @@ class Attempts:
                     raise passing.error from None
 
     def got_on(self) -> None:
-        """Record progress: the next failure is a first one. The time already
-        waited still counts.
-        """
+        """Record progress: the next failure is a first one. Time already waited still counts."""
         self._failed = 0

@@ -162,9 +162,7 @@ class Upload:
             self._begin()
 
     def _close(self) -> None:
-        """Send the last request: with the digest, and with all bytes where they were
-        not sent before.
-        """
+        """Send the last request: with the digest, and all bytes where they were not sent yet."""
         count = self._source.size_bytes if self._whole else 0
         parts = urlsplit(self._location)
         joint = "&" if parts.query else ""

@@ -41,9 +41,7 @@ class Part:
 
     @property
     def ref(self) -> str:
-        """Return the unique reference of a part: one that several wheels bundle is
-        there several times.
-        """
+        """Return the unique reference of a part: several wheels may bundle the same one."""
         return f"{self.within}!{self.purl}" if self.within else self.purl
 
 
@@ -68,9 +66,7 @@ class Bill:
 
     @property
     def purl(self) -> str:
-        """Return the purl of the image without its digest: a document about it is
-        attached to that.
-        """
+        """Return the purl of the image without its digest, which documents are attached to."""
         return _purl("oci", "", self.name.rpartition("/")[2], self.tag, {})
 
 

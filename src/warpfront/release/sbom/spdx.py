@@ -83,9 +83,7 @@ def _package(part: Part) -> dict[str, Any]:
 
 
 def _unsaid() -> dict[str, Any]:
-    """Return the fields of a package that was not analysed. The registry hashes files,
-    layer by layer.
-    """
+    """Return the fields of a package that was not analysed: the registry hashes whole layers."""
     return {
         "downloadLocation": _NOTHING,
         "filesAnalyzed": False,

@@ -118,9 +118,7 @@ def variant_rule(cell: Cell) -> VariantRule | None:
 
 
 def dump_lock(lock: WheelLock) -> str:
-    """Return `lock` as the text of `pylock.<cell>.toml`: sorted, and the same bytes
-    on every machine.
-    """
+    """Return `lock` as the text of `pylock.<cell>.toml`: sorted, equal bytes on every machine."""
     patched = {wheel.package for wheel in lock.patched}
     document = Pylock(
         lock_version=Version("1.0"),
@@ -266,9 +264,7 @@ def gone_back(before: WheelLock, after: WheelLock) -> tuple[str, ...]:
 
 
 def difference(lock: WheelLock, parent: WheelLock) -> tuple[LockedWheel, ...]:
-    """Return the wheels that `lock` adds to its parent's. A child never changes what
-    its parent has.
-    """
+    """Return the wheels that `lock` adds to its parent's. A child changes nothing of its parent."""
     wheels = {wheel.name: wheel for wheel in lock.wheels}
     for theirs in parent.wheels:
         ours = wheels.get(theirs.name)
@@ -594,9 +590,7 @@ def _read_python(document: Pylock, path: str) -> str:
 
 
 def _without_labels(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the document with the names that `packaging` knows: the labels of variants
-    are read apart.
-    """
+    """Return the document with names that `packaging` knows: labels of variants are read apart."""
     packages = raw.get("packages")
     if not isinstance(packages, list):
         return dict(raw)

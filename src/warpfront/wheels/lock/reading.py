@@ -24,9 +24,7 @@ from warpfront.wheels.store.wheelhouse import sha256_of
 def read_locks(
     cells: Iterable[Cell], requirements: Mapping[str, RequirementList], folders: Folders
 ) -> Mapping[str, LockState]:
-    """Return the state of each cell's lock (parents first). `requirements` by file, as
-    in a workspace.
-    """
+    """Return the state of each cell's lock (parents first); `requirements` are by file."""
     states: dict[str, LockState] = {}
     for cell in cells:
         parent = states[cell.parent] if cell.parent else None

@@ -70,9 +70,7 @@ def wheel_of(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WheelChoice:
-    """Makes locked wheels of what uv resolved: the one best file, its size, its hash,
-    its public index.
-    """
+    """Makes locked wheels of what uv resolved: the best file, its size, hash and public index."""
 
     inputs: LockInputs
     tags: tuple[Tag, ...]
@@ -98,9 +96,7 @@ class WheelChoice:
         return self._locked(package, link, plain=best.filename)
 
     def _locked(self, package: Package, link: Link, *, plain: str) -> LockedWheel:
-        """Return the lock's entry for a file of an index, whose name without a
-        variant is `plain`.
-        """
+        """Return the lock's entry for a file of an index, whose plain name is `plain`."""
         sha256, size = link.sha256, link.size_bytes
         if not sha256:
             file, sha256 = self.kept(package.name, dataclasses.replace(link, filename=plain))

@@ -242,9 +242,7 @@ class _Walk:
                     self._waiting.append(node)
 
     def _applies(self, requirement: Requirement, asker: _Node | None) -> bool:
-        """Return true if its marker is true: for an extra's node because of the extra,
-        else without one.
-        """
+        """Return true if its marker is true: for an extra's node by the extra, else without one."""
         if requirement.marker is None:
             return asker is None or asker[1] == ""
         extra = asker[1] if asker else ""

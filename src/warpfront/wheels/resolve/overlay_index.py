@@ -120,9 +120,7 @@ class OverlayIndex:
             return self.variants.read(resolution.versions, transport)
 
     def write(self, folder: Path, answered: Iterable[Pin] = ()) -> Path:
-        """Return the shelf as an index below `folder`, with an empty wheel for
-        each of `answered`.
-        """
+        """Return the shelf as an index below `folder`, an empty wheel for each of `answered`."""
         folder.mkdir()
         stubs = {pin.name: (_stub(pin, folder),) for pin in answered}
         for name, files in {**self._files, **stubs}.items():

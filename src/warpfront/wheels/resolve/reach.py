@@ -59,9 +59,7 @@ def answering(site: Site) -> tuple[str, ...]:
 
 
 def why_unresolvable(index: WheelIndex, stack: Iterable[Pin], site: Site) -> str:
-    """Why the stack cannot be had from here, with the URL; "" when its index answers or the
-    site has it.
-    """
+    """Why the stack cannot be had here, with the URL; "" if its index or the site has it."""
     pins = tuple(stack)
     if not pins:
         return ""

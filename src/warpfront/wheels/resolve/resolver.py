@@ -159,9 +159,7 @@ class UvResolver:
             return tuple(pool.map(self._choice(transport).distribution, packages))
 
     def absences(self, contradiction: Contradiction) -> Absences:
-        """Return the names of a contradiction that no source has, or only one
-        that another hides.
-        """
+        """Return names of a contradiction that no source has, or only one that another hides."""
         inputs = self._inputs
         tags = supported_tags(inputs.python, inputs.machine, inputs.glibc)
         return explain_absences(contradiction.explanation, inputs, self._site, self._reach, tags)
@@ -419,9 +417,7 @@ def _read_pylock(text: str, cell_id: str) -> Pylock:
 
 
 def _check_stack(inputs: LockInputs, wheels: tuple[LockedWheel, ...]) -> None:
-    """Check that the stack is the requested one, and that a cell with its base's torch
-    gets no second.
-    """
+    """Check that the stack is the requested one, and that a base's torch gets no second one."""
     versions = {wheel.name: wheel.version for wheel in wheels}
     for text in inputs.stack_requirements:
         demand = Requirement(text)

@@ -383,9 +383,7 @@ class _Resolving:
         )
 
     def _lock_or_refusal(self, contradiction: Contradiction, stack: Stack) -> WheelLock:
-        """Return the lock, or the packages that demand another torch stack, if that
-        is the contradiction.
-        """
+        """Return the lock. Raise for packages that demand another torch stack, if they do."""
         judged = self._held(stack)
         if isinstance(judged, Contradiction):  # something else contradicts too
             raise self._contradiction(contradiction)

@@ -157,9 +157,7 @@ class VariantPages:
         files: Iterable[Link],
         transport: Transport,
     ) -> TakenVariant | None:
-        """Return the best by build number, then by label, then by platform, as PEP
-        825 orders them.
-        """
+        """Return the best by build number, label, then platform, as PEP 825 orders them."""
         rule = self._inputs.variants
         assert rule is not None
         try:
@@ -189,9 +187,7 @@ class VariantPages:
         self._why_not.setdefault(name, []).append(line)
 
     def _with_requires(self, name: str, taken: TakenVariant, transport: Transport) -> TakenVariant:
-        """Return the page with the demands of the wheel itself, if it confirms
-        the table's variant.
-        """
+        """Return it with the demands of the wheel itself, which confirms the table's variant."""
         where, label = taken.link.filename, taken.variant.label
         members = self._members(name, taken, transport)
         metadata, document = members.get("METADATA"), members.get("variant.json")

@@ -445,9 +445,7 @@ class _Fetching:
         return None
 
     def _download(self, wheel: LockedWheel, link: Link, part: FileIO) -> NoAnswer | None:
-        """Try, and try again for as long as bytes keep coming; five times in a row
-        without is enough.
-        """
+        """Try again for as long as bytes keep coming; five times in a row without is enough."""
         fruitless, until = 0, self._transport.deadline(wheel.size_bytes)
         while True:
             before = _size(part)
@@ -624,9 +622,7 @@ def _one_at_a_time(on_progress: Progress) -> Progress:
 
 @contextlib.contextmanager
 def _locked(path: Path, stop: threading.Event) -> Iterator[FileIO | None]:
-    """Yield `path` open for appending and ours alone; None when another process
-    finished it meanwhile.
-    """
+    """Yield `path` open for appending and ours alone; None if another process finished it."""
     while True:
         with path.open("ab+", buffering=0) as stream:
             while not try_lock(stream.fileno()):
@@ -668,9 +664,7 @@ def _verify(wheel: LockedWheel, part: FileIO, source: str) -> None:
 
 
 def _linked(link: Link, wheel: LockedWheel, target: Path) -> bool:
-    """Make `target` a hard link to a local file with the right bytes; return false if
-    it cannot be.
-    """
+    """Make `target` a hard link to a local file with the right bytes; false if it cannot be."""
     source = local_path(link.url)
     if source is None:
         return False
