@@ -4,14 +4,14 @@ for summaries. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import IO
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-from rich.padding import Padding
 from rich.segment import Segment
-from rich.table import Table
 from rich.text import Text
 
 from warpfront.images.plan import Action, PlannedCell
@@ -55,6 +55,31 @@ class Visible:
             yield Segment(visible(segment.text), segment.style, segment.control)
 
 
+@dataclass(frozen=True, slots=True)
+class Wrapped:
+    """Text that is wrapped at spaces alone: ids, paths and addresses stay whole, because people
+    copy them. `indent` are the spaces before each line.
+    """
+
+    text: str
+    indent: int = 0
+    style: str = "dim"
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        del console
+        for line in self.text.split("\n"):
+            margin = " " * (self.indent + len(line) - len(line.lstrip()))
+            for part in textwrap.wrap(
+                line.strip(),
+                options.max_width,
+                initial_indent=margin,
+                subsequent_indent=margin,
+                break_long_words=False,
+                break_on_hyphens=False,
+            ):
+                yield Text(part, self.style, no_wrap=True, overflow="ignore")
+
+
 def plan_lines(planned: Iterable[PlannedCell]) -> Group:
     """Return the plan of `build`: a line for each cell with its whole id, and the reason below."""
     return Group(*(line for cell in planned for line in _plan_of(cell)))
@@ -67,35 +92,61 @@ def _plan_of(cell: PlannedCell) -> Iterator[RenderableType]:
     if cell.action is Action.BUILD and cell.download_bytes is not None:
         download, added = map(readable_size, (cell.download_bytes, cell.estimated_bytes))
         why = f"{why}; downloads {download}, adds about {added}"
-    yield Padding(Text(why, style="dim"), (0, 0, 0, 9))
+    yield Wrapped(why, 9)
 
 
-def report_table(rows: Iterable[ReportRow]) -> Table:
-    """Return each cell and target with the result of each step, and tags if there are any."""
-    rows = tuple(rows)
-    tagged = any(row.published for row in rows)
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    longest = max((len(row.cell_id) for row in rows), default=0)
-    table.add_column("cell", min_width=longest)  # an id is never broken: people copy it
-    for name in ("target", "lock", "build"):
-        table.add_column(name, overflow="fold")
-    table.add_column("size", justify="right", no_wrap=True)
-    table.add_column("verify")
-    table.add_column("checks", justify="right", no_wrap=True)
-    if tagged:
-        table.add_column("published", overflow="fold")
-    for row in rows:
-        table.add_row(
-            _explained(row.cell_id, _why(row)),
-            row.target,
-            _coloured(row.lock) + _relaxed(row),
-            Text.assemble(_coloured(row.build), _seconds(row.build_seconds)),
-            readable_size(row.size_bytes),
-            Text.assemble(_coloured(row.verify), _seconds(row.verify_seconds), _options(row)),
-            f"{row.checks_passed}/{row.checks}" if row.checks else "",
-            *([row.published] if tagged else []),
-        )
-    return table
+@dataclass(frozen=True, slots=True)
+class ReportLines:
+    """Each cell and target with the result of each step, and why it has none. Columns where they
+    fit, else the id and its facts below it.
+    """
+
+    rows: tuple[ReportRow, ...]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        del console
+        table = [_HEAD, *map(_facts, self.rows)]
+        columns = [column for column in range(len(_HEAD)) if any(row[column] for row in table[1:])]
+        widths = {column: max(len(row[column]) for row in table) for column in columns}
+        is_wide = sum(widths.values()) + 2 * (len(columns) - 1) <= options.max_width
+        if is_wide:
+            yield _columns(_HEAD, widths, "bold")
+        for row, facts in zip(self.rows, table[1:], strict=True):
+            if is_wide:
+                yield _columns(facts, widths)
+            else:
+                yield Text(row.cell_id, no_wrap=True, overflow="ignore")
+                named = [f"{_HEAD[place]} {facts[place]}" for place in columns[1:] if facts[place]]
+                yield Wrapped(", ".join(named), 4, style="")
+            if why := _why(row):
+                yield Wrapped(why, 4)
+
+
+_HEAD = ("cell", "target", "lock", "build", "size", "verify", "checks", "published")
+_RIGHT = {"size", "checks"}
+
+
+def _facts(row: ReportRow) -> tuple[str, ...]:
+    return (
+        row.cell_id,
+        row.target,
+        row.lock + _relaxed(row),
+        f"{row.build}{_seconds(row.build_seconds)}",
+        readable_size(row.size_bytes),
+        f"{row.verify}{_seconds(row.verify_seconds)}{_options(row)}",
+        f"{row.checks_passed}/{row.checks}" if row.checks else "",
+        row.published,
+    )
+
+
+def _columns(facts: tuple[str, ...], widths: Mapping[int, int], style: str = "") -> Text:
+    line = Text(no_wrap=True, overflow="ignore", style=style)
+    for column, width in widths.items():
+        fact = facts[column]
+        text = fact.rjust(width) if _HEAD[column] in _RIGHT else fact.ljust(width)
+        word = re.match(r" *(\w+)", text)
+        line.append(text if column == 0 else f"  {text}", _COLOURS.get(word[1] if word else "", ""))
+    return line
 
 
 def report_markdown(rows: Iterable[ReportRow]) -> str:
@@ -106,23 +157,11 @@ def report_markdown(rows: Iterable[ReportRow]) -> str:
     ]
     for row in rows:
         cells = (
-            row.cell_id,
-            row.target,
-            row.lock + _relaxed(row),
-            f"{row.build}{_seconds(row.build_seconds)}",
-            readable_size(row.size_bytes),
-            f"{row.verify}{_seconds(row.verify_seconds)}{_options(row)}",
-            f"{row.checks_passed}/{row.checks}" if row.checks else "",
-            row.published,
+            *_facts(row),
             f"{row.reason} ({row.kind}; {row.repeat})" if row.kind else row.reason,
         )
         lines.append("| " + " | ".join(map(markdown_text, cells)) + " |")
     return "\n".join(lines) + "\n"
-
-
-def _explained(cell_id: str, reason: str) -> RenderableType:
-    """Return the cell with the reason below it: most terminals have no room for a column."""
-    return Group(cell_id, Padding(Text(reason, style="dim"), (0, 0, 0, 4))) if reason else cell_id
 
 
 def _why(row: ReportRow) -> str:

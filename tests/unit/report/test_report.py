@@ -9,7 +9,10 @@ import io
 import re
 from collections.abc import Mapping
 
-from builders import a_built_image, a_cell, a_check, a_verification
+import hypothesis.strategies as st
+import pytest
+from builders import a_built_image, a_cell, a_check, a_report_row, a_verification
+from hypothesis import given
 from rich.console import Console
 
 from warpfront.images.built import BuiltImage
@@ -17,7 +20,7 @@ from warpfront.images.plan import Action, PlannedCell
 from warpfront.matrix.cell import Cell
 from warpfront.report.profiles import profiles_text
 from warpfront.report.rows import CellFacts, ReportRow, report_rows
-from warpfront.report.text import plan_lines, report_markdown, report_table
+from warpfront.report.text import ReportLines, Visible, plain_console, plan_lines, report_markdown
 from warpfront.step_results import Blocked, Failed
 from warpfront.system.sizes import readable_size
 from warpfront.verify.results import Outcome, Verification
@@ -90,7 +93,7 @@ def test_markdown_cannot_be_broken_by_a_reason() -> None:
 
 def test_tables_show_every_cell_with_its_reason() -> None:
     row = a_row(build=a_built_image(GPU, reused=True))
-    assert GPU.id in shown(report_table([row]))
+    assert GPU.id in shown(ReportLines((row,)))
     planned = PlannedCell(
         cell_id="c", action=Action.BLOCKED, reason="[red]no[/red] index", hint="look"
     )
@@ -141,3 +144,55 @@ def test_a_quick_pass_and_one_by_another_profile_are_shown_as_such() -> None:
         row = a_row(build=a_built_image(GPU), verifications={"sm_90": found})
         assert row.check_options == word
         assert (f", {word} |" in report_markdown([row])) == bool(word)
+
+
+IDS = st.from_regex(r"[a-z0-9]{1,8}(-[a-z0-9_]{1,12}){1,9}", fullmatch=True)
+WORDS = st.lists(
+    st.one_of(st.from_regex(r"[a-z]{1,9}", fullmatch=True), IDS, st.just("https://a.test/b-c/d")),
+    max_size=30,
+).map(" ".join)
+ROWS = st.builds(
+    a_report_row,
+    cell_id=IDS,
+    target=st.sampled_from(("sm_90", "gfx942", "x86_64")),
+    lock=st.one_of(st.just("fresh"), WORDS),
+    relaxed=st.lists(IDS, max_size=3).map(tuple),
+    build=st.sampled_from(("built", "failed", "-")),
+    verify=st.sampled_from(("passed", "undetermined", "-")),
+    check_options=st.sampled_from(("", "quick, strict")),
+    reason=WORDS,
+    published=st.one_of(st.just(""), WORDS),
+    repeat=IDS.map("warpfront build --locked --only {}".format),
+)
+
+
+@pytest.mark.parametrize("width", [80, 120])
+@given(
+    rows=st.lists(ROWS, min_size=1, max_size=4), planned=st.lists(st.tuples(IDS, WORDS), max_size=3)
+)
+def test_a_report_and_a_plan_fit_and_break_no_word(
+    width: int, rows: list[ReportRow], planned: list[tuple[str, str]]
+) -> None:
+    """A line is longer than the terminal only for one word that is; no id is on two lines."""
+    cells = [
+        PlannedCell(cell_id=cell_id, action=Action.BLOCKED, reason=reason)
+        for cell_id, reason in planned
+    ]
+    for drawn in (ReportLines(tuple(rows)), plan_lines(cells)):
+        console = plain_console(width=width)
+        with console.capture() as captured:
+            console.print(Visible(drawn), crop=False)
+        lines = [line.rstrip() for line in captured.get().splitlines()]
+        for line in lines:
+            assert len(line) <= width or len(line.removeprefix("blocked  ").split()) == 1, line
+        shown_words = {word.rstrip(",") for line in lines for word in line.split()}
+        expected = (
+            [
+                word
+                for row in rows
+                for word in (row.cell_id, *row.reason.split(), *row.repeat.split())
+            ]
+            if isinstance(drawn, ReportLines)
+            else [word for cell_id, reason in planned for word in (cell_id, *reason.split())]
+        )
+        assert set(expected) <= shown_words

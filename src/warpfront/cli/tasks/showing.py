@@ -105,9 +105,9 @@ def print_report(display: Display, rows: Iterable[ReportRow]) -> None:
 
 
 def draw_report(rows: Iterable[ReportRow]) -> None:
-    from warpfront.report.text import report_table
+    from warpfront.report.text import ReportLines
 
-    _draw(report_table(rows))
+    _draw(ReportLines(tuple(rows)))
 
 
 def _draw(drawn: RenderableType) -> None:
@@ -116,9 +116,9 @@ def _draw(drawn: RenderableType) -> None:
 
     console = plain_console(terminal_of(sys.stdout))
     if console.is_terminal:
-        console.print(Visible(drawn))
+        console.print(Visible(drawn), crop=False)
         return
     console = plain_console(width=text_width())
     with console.capture() as captured:
-        console.print(Visible(drawn))
+        console.print(Visible(drawn), crop=False)
     print("\n".join(line.rstrip() for line in captured.get().splitlines()))
