@@ -5,6 +5,7 @@ tasks, sessions, checks and the guard run. No other module prints.
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 from collections.abc import Mapping
 from functools import cache
@@ -103,3 +104,52 @@ def test_consoles_of_rich_take_no_markup_of_foreign_text() -> None:
         for node in made:
             given = {one.arg: ast.unparse(one.value) for one in node.keywords}
             assert (given.get("markup"), given.get("emoji")) == ("False", "False"), name
+
+
+# A number and a noun in a text: `{len(rows)} results` is `1 results` for one of them.
+NOUN = re.compile(r" (?:[a-z]+ )?[a-z]+[^s\W]s\b(?! are more than)")
+# Images have no `warpfront.system`; the four others are counted as their words are rewritten.
+UNCOUNTED = ("warpfront_checks/", *(f"warpfront/{name}/" for name in ("ci", "images", "release")))
+UNCOUNTED += ("warpfront/wheels/", "warpfront/verify/flips.py", "warpfront_port/preflight/")
+
+
+def uncounted(tree: ast.AST) -> list[int]:
+    """Return the lines of f-strings that have a length or a count before a plural."""
+    return [
+        text.lineno
+        for text in ast.walk(tree)
+        if isinstance(text, ast.JoinedStr)
+        for value, after in itertools.pairwise(text.values)
+        if isinstance(value, ast.FormattedValue)
+        and isinstance(after, ast.Constant)
+        and NOUN.match(str(after.value))
+        and re.match(r"len\(|sum\(|count\Z|total\Z|number\Z", ast.unparse(value.value))
+    ]
+
+
+def test_a_number_and_its_noun_are_counted() -> None:
+    texts = {name: text for name, text in module_texts().items() if not name.startswith(UNCOUNTED)}
+    found = {name: lines for name, text in texts.items() if (lines := uncounted(ast.parse(text)))}
+    assert found == {}, "warpfront.system.sizes.counted gives `1 result`, `2 results`"
+
+
+def test_an_uncounted_plural_is_seen() -> None:
+    seen = (
+        'f"{len(rows)} results"\nf"{count} settled steps, 3"\nf"{count} are more"\nf"{name} is"\n'
+    )
+    assert uncounted(ast.parse(seen)) == [1, 2]
+    assert uncounted(ast.parse("f\"{counted(2, 'row')} of {total} bytes\"")) == [1]
+    assert uncounted(ast.parse("f\"{counted(2, 'row')}, {count} cells are more than 3\"")) == []
+
+
+# invoke's tasks work and are not what a person is told to type.
+INVOKE = re.compile(r"`invoke [a-z]|\b(?:run|with|by|try):? invoke [a-z]")
+
+
+def test_hints_name_commands_of_warpfront() -> None:
+    found = {
+        name: [line for line in text.splitlines() if INVOKE.search(line) and "_MADE" not in line]
+        for name, text in module_texts().items()
+        if "invoke" in text and not name.endswith("cli/invoke_tasks.py")
+    }
+    assert {name: lines for name, lines in found.items() if lines} == {}

@@ -29,6 +29,7 @@ from warpfront.bench.records import (
     Side,
 )
 from warpfront.bench.settling import FEWEST_STEPS, summary_of, times_of
+from warpfront.system.sizes import counted
 
 NOISE = 0.01
 # One process differs from the next by more than its repetitions do: three equal runs on an H100 by
@@ -129,7 +130,7 @@ def _measured_pairs(comparison: Comparison, a: Groups, b: Groups) -> Comparison:
     between nights cancel.
     """
     if len(a) != len(b) or len(a) < FEWEST_RUNS or not all((*a, *b)):
-        reason = f"{len(a)} and {len(b)} runs; pairs need {FEWEST_RUNS} of each side, settled"
+        reason = f"runs: {len(a)} and {len(b)}; pairs need {FEWEST_RUNS} of each side, settled"
         return dataclasses.replace(
             comparison, verdict=ComparisonOutcome.TOO_SHORT, reasons=(reason,)
         )
@@ -139,7 +140,7 @@ def _measured_pairs(comparison: Comparison, a: Groups, b: Groups) -> Comparison:
         comparison,
         verdict=verdict_of(times, comparison.noise),
         times=times,
-        resampled=f"{len(a)} pairs",
+        resampled=counted(len(a), "pair"),
     )
 
 
@@ -209,14 +210,15 @@ def _measured(comparison: Comparison, a: Groups, b: Groups) -> Comparison:
 def _too_short(name: str, groups: Groups, metric: str) -> str:
     measured_groups = [group for group in groups if group]
     if len(measured_groups) < len(groups):
-        return f"{len(groups) - len(measured_groups)} runs of {name} have nothing that is settled"
+        unsettled = counted(len(groups) - len(measured_groups), "run")
+        return f"nothing is settled in {unsettled} of {name}"
     if metric is Metric.TIME_TO_TRAIN:
         short = len(measured_groups) < FEWEST_RUNS
-        return f"{name} has {len(measured_groups)} runs, {FEWEST_RUNS} are needed" if short else ""
+        runs = counted(len(measured_groups), "run")
+        return f"{name} has {runs}, {FEWEST_RUNS} are needed" if short else ""
     if len(measured_groups) < FEWEST_RUNS and sum(map(len, measured_groups)) < FEWEST_STEPS:
-        return (
-            f"{name} has {sum(map(len, measured_groups))} settled steps, {FEWEST_STEPS} are needed"
-        )
+        settled = counted(sum(map(len, measured_groups)), "settled step")
+        return f"{name} has {settled}, {FEWEST_STEPS} are needed"
     return ""
 
 
@@ -229,8 +231,8 @@ def _units(groups: Groups) -> Groups:
 
 def _drawn(groups: Groups) -> str:
     if len(groups) > 1:
-        return f"{len(groups)} runs"
-    return f"{len(groups[0])} steps in blocks of {statistics.BLOCK}"
+        return counted(len(groups), "run")
+    return f"{counted(len(groups[0]), 'step')} in blocks of {statistics.BLOCK}"
 
 
 def verdict_of(times: Interval, noise: float) -> ComparisonOutcome:
@@ -254,7 +256,7 @@ def _side_findings(name: str, runs: Sequence[Run], side: Side) -> Iterable[Remar
             {remark.message if len(runs) == 1 else remark.message.split(":")[0] for remark in every}
         )
     for message, count in counts.items():
-        several = f" ({count} of {len(runs)} runs)" if len(runs) > 1 else ""
+        several = f" ({count} of {counted(len(runs), 'run')})" if len(runs) > 1 else ""
         yield Remark(level="warning", message=f"{name}: {message}{several}")
 
 
@@ -318,7 +320,7 @@ def _measured_cases(
         verdict=ComparisonOutcome.DIFFERENCE if differs else verdict_of(times, comparison.noise),
         times=times,
         cases=tuple(ratios),
-        resampled=f"blocks of repetitions of {len(ratios)} operations",
+        resampled=f"blocks of repetitions of {counted(len(ratios), 'operation')}",
     )
 
 

@@ -24,6 +24,7 @@ from warpfront.bench.records import (
 )
 from warpfront.bench.settling import is_timed
 from warpfront.system.markdown import markdown_text
+from warpfront.system.sizes import counted
 
 Rows = list[tuple[str, ...]]
 CASES_HEAD = ("operation", "B / A", "95 %", "p", "")
@@ -108,7 +109,7 @@ def _counted_steps(run: Run, summary: Summary) -> str:
     dropped = f"{summary.dropped_steps} dropped before it settled"
     last = f", to step {run.steps[-1].step}" if run.steps[-1].step > steps else ""
     timed = dropped if is_timed(run) else "none with a time"
-    return f"{steps} in {len(run.steps)} lines{last}, {timed}"
+    return f"{steps} in {counted(len(run.steps), 'line')}{last}, {timed}"
 
 
 def _unit_of(name: str) -> str:

@@ -23,6 +23,7 @@ from warpfront.bench.compare import NOISE_OF_OPERATIONS
 from warpfront.bench.records import Bench
 from warpfront.bench.statistics import holm, ranks
 from warpfront.report.trends import Trend
+from warpfront.system.sizes import counted
 
 SCHEMA = 1
 FEWEST = 4
@@ -235,7 +236,7 @@ def _together(place: Place, nights: Sequence[Night]) -> Trend:
         for night in timed
     ]
     last = f"; the last night {times[-1]:.3f} times what is usual" if times else ""
-    summary = f"{len(by_case)} operations of {len(timed)} nights{last}"
+    summary = f"{counted(len(by_case), 'operation')} of {counted(len(timed), 'night')}{last}"
     return _trend(place, timed, times, name="all operations", change=None, said=summary)
 
 
@@ -265,7 +266,8 @@ def too_few_nights(nights: Sequence[Night]) -> tuple[str, ...]:
     if not nights:
         return ("the history has no night",)
     return tuple(
-        f"{' '.join(filter(None, place))}: {len(each)} nights; a change needs {2 * FEWEST}"
+        f"{' '.join(filter(None, place))}: {counted(len(each), 'night')};"
+        f" a change needs {2 * FEWEST}"
         for place, each in places_of(nights).items()
         if len(each) < 2 * FEWEST
     )
@@ -274,8 +276,8 @@ def too_few_nights(nights: Sequence[Night]) -> tuple[str, ...]:
 def shifts_text(nights: Sequence[Night], shifts: Sequence[Shift]) -> str:
     """Return the changes, the worst first, and the number of nights they are from."""
     lines = [
-        f"{' '.join(filter(None, place))}: {len(each)} nights, "
-        f"{len({case for night in each for case in night.seconds})} operations"
+        f"{' '.join(filter(None, place))}: {counted(len(each), 'night')}, "
+        f"{counted(len({case for night in each for case in night.seconds}), 'operation')}"
         + ("" if len(each) >= 2 * FEWEST else f"; {2 * FEWEST} are needed to see a change")
         for place, each in places_of(nights).items()
     ]

@@ -14,6 +14,7 @@ from warpfront.bench import statistics
 from warpfront.bench.comparability import KERNELS, SERVING
 from warpfront.bench.logs.facts import KERNEL
 from warpfront.bench.records import CaseRatio, Comparison, ComparisonOutcome, Interval, Run, Side
+from warpfront.system.sizes import counted
 
 FEWEST_RUNS = 3
 _RATES = ("output_throughput", "total_throughput", "request_throughput")
@@ -56,7 +57,7 @@ def measured_serving(terms: Comparison, a: Sequence[Run], b: Sequence[Run]) -> C
     first = cases[0].ratio
     measured = dataclasses.replace(terms, times=first, cases=tuple(cases))
     if not several:
-        reason = f"{len(a)} and {len(b)} runs; {FEWEST_RUNS} a side give an interval"
+        reason = f"runs: {len(a)} and {len(b)}; {FEWEST_RUNS} a side give an interval"
         return dataclasses.replace(
             measured, verdict=ComparisonOutcome.UNDETERMINED, reasons=(reason,)
         )
@@ -67,7 +68,7 @@ def measured_serving(terms: Comparison, a: Sequence[Run], b: Sequence[Run]) -> C
     ]
     changed = any(case.changed for case in cases)
     outcome = ComparisonOutcome.DIFFERENCE if changed else ComparisonOutcome.NO_DIFFERENCE
-    resampled = f"{len(a)} runs against {len(b)} runs"
+    resampled = f"{counted(len(a), 'run')} against {counted(len(b), 'run')}"
     return dataclasses.replace(measured, verdict=outcome, cases=tuple(cases), resampled=resampled)
 
 

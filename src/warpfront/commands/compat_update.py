@@ -28,6 +28,7 @@ from warpfront.matrix.index_evidence import (
 )
 from warpfront.pipeline.workspace import contents_path
 from warpfront.system.progress import Watch
+from warpfront.system.sizes import counted
 from warpfront.system.store import read_text, write_text
 from warpfront.wheels.index_survey import survey_index
 from warpfront.wheels.sources import NoAnswer, Site
@@ -82,7 +83,7 @@ def read_indexes(
         return survey_index(address, names, known=recorded, wanted=wanted, site=site)
 
     every = names_by_url(table)
-    watch.step("compat", f"reading {len(every)} indexes")
+    watch.step("compat", f"reading {counted(len(every), 'index', 'indexes')}")
     with ThreadPoolExecutor(4) as pool:
         answers = dict(zip(every, pool.map(survey, every, every.values()), strict=True))
     for url, answer in answers.items():
@@ -127,7 +128,7 @@ def refuse_stale(update: Update, root: Path) -> None:
     path = contents_path(root)
     if read_text(path, missing_ok=True) != dump_contents(update.contents):
         raise StaleError(
-            f"{path.name}: {len(update.changes)} changes since it was written",
+            f"{path.name}: {counted(len(update.changes), 'change')} since it was written",
             hint="`warpfront compat update`, and commit the result",
         )
 

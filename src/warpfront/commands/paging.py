@@ -19,6 +19,7 @@ from warpfront.report.rows import NOT_RUN, ReportRow
 from warpfront.report.trends import Trend
 from warpfront.system.progress import Watch
 from warpfront.system.revision import Provenance
+from warpfront.system.sizes import counted
 from warpfront.system.store import Store, append_text, read_text, write_text
 from warpfront.verify.results import Verification
 
@@ -53,7 +54,7 @@ def write_page(
         [(cells[row.cell_id], row) for row in rows],
         _files(),
         title=f"{next(iter(cells.values())).project}: every cell",
-        made=f"{len(rows)} results{commit}, {provenance.created}",
+        made=f"{counted(len(rows), 'result')}{commit}, {provenance.created}",
         past=runs,
         logs=logs,
         trends=_trends(nights, rows, store, watch) if nights else (),

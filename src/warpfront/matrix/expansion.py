@@ -124,7 +124,7 @@ def _clashes(
     for values in products.values():
         count *= len(values)
     if count > CELL_LIMIT:
-        message = f"{count} combinations in one row are more than {CELL_LIMIT}"
+        message = f"{count} combinations are more than {CELL_LIMIT} in one row"
         yield document.problem(where, message, "split the row")
 
 

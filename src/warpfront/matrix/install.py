@@ -9,6 +9,7 @@ from typing import Literal
 from warpfront.errors import Problem
 from warpfront.matrix.language import InstallText
 from warpfront.system.document import Document
+from warpfront.system.sizes import counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +53,7 @@ _FORMS = (
 def _wrong(text: InstallText) -> Iterator[tuple[tuple[str, ...], str]]:
     ways = [way for way in ("wheel", "git", "requirements") if getattr(text, way)]
     if len(ways) != 1:
-        yield (), f"`install` names {len(ways)} sources"
+        yield (), f"`install` names {counted(len(ways), 'source')}"
     for way, pin in (("wheel", "sha256"), ("git", "commit")):
         if bool(getattr(text, way)) != bool(getattr(text, pin)):
             yield (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from warpfront.images.built import BuiltImage, RenderedImage
 from warpfront.release.ledger import IndexTagMove, Publication, Stage
-from warpfront.system.sizes import readable_size
+from warpfront.system.sizes import counted, readable_size
 from warpfront.wheels.lock.values import WheelLock
 
 
@@ -30,7 +30,7 @@ def _locked(lock: WheelLock) -> str:
     if lock.unbuilt:
         names = ", ".join(map(str, lock.unbuilt))
         return f"to be built: {names}\n    next: warpfront build-wheels --only {lock.cell_id}"
-    return f"locked, {len(lock.wheels)} wheels, {readable_size(lock.size_bytes)}"
+    return f"locked, {counted(len(lock.wheels), 'wheel')}, {readable_size(lock.size_bytes)}"
 
 
 def _published(public: Publication) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from warpfront.report.rows import ReportRow
+from warpfront.system.sizes import counted
 from warpfront.verify.results import Outcome, Verification
 
 SCHEMA = 1
@@ -64,7 +65,8 @@ def flips(runs: Iterable[PastRun], key: tuple[str, str]) -> tuple[str, ...]:
         if run.digests.get(key):
             by_digest.setdefault(run.digests[key], []).append(run.wrong.get(key, frozenset()))
     lines = (
-        f"{name} flips on {digest[:12]} ({sum(name in run for run in each)} of {len(each)} runs)"
+        f"{name} flips on {digest[:12]}"
+        f" ({sum(name in run for run in each)} of {counted(len(each), 'run')})"
         for digest, each in by_digest.items()
         for name in sorted(frozenset.union(*each) - frozenset.intersection(*each))
     )

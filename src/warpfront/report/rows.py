@@ -10,7 +10,7 @@ from warpfront.images.built import BuiltImage
 from warpfront.matrix.cell import Cell
 from warpfront.release.ledger import Publication, Stage
 from warpfront.step_results import Blocked, Failed, repeat_line
-from warpfront.system.sizes import readable_size
+from warpfront.system.sizes import counted, readable_size
 from warpfront.verify.results import Outcome, Verification
 from warpfront.verify.verdict import outcome_of
 from warpfront_checks.check_options import stored_options
@@ -154,7 +154,7 @@ def _options(verification: Verification) -> str:
         return ""
     words = (["quick"] if options.get("quick") else []) + [str(options.get("profile"))]
     before = verification.environment.get("proven before")
-    note = f"{len(before)} sessions proven before" if isinstance(before, Mapping) else ""
+    note = f"{counted(len(before), 'session')} proven before" if isinstance(before, Mapping) else ""
     words_text = " ".join(word for word in words if word != STRICT)
     return ", ".join(filter(None, (words_text, note)))
 

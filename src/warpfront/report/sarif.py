@@ -16,6 +16,7 @@ from typing import Literal
 from urllib.parse import quote
 
 from warpfront.system.markdown import flat
+from warpfront.system.sizes import counted
 
 Level = Literal["error", "warning", "note"]
 
@@ -100,7 +101,9 @@ def sarif_text(
         raise ValueError(f"findings of unknown rules: {', '.join(strangers)}")
     notes = list(unknown)
     if len(ordered) > RESULT_LIMIT:
-        notes.append(f"{len(ordered)} findings; the first {RESULT_LIMIT} are in this file")
+        notes.append(
+            f"{counted(len(ordered), 'finding')}; the first {RESULT_LIMIT} are in this file"
+        )
     driver: dict[str, object] = {
         "name": tool,
         "semanticVersion": version,

@@ -26,6 +26,6 @@ def readable_seconds(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60:02} min"
 
 
-def counted(count: int, noun: str) -> str:
-    """Return `1 finding`, `2 findings`."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+def counted(count: int, noun: str, plural: str = "") -> str:
+    """Return `1 finding`, `2 findings`; `plural` is for a noun that takes more than an s."""
+    return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"

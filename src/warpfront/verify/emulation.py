@@ -20,6 +20,7 @@ from warpfront.errors import InputError
 from warpfront.images.engine import Bind, RunRequest
 from warpfront.matrix.devices import DeviceAccess
 from warpfront.matrix.vendors import VENDORS
+from warpfront.system.sizes import counted
 from warpfront.verify.results import CheckResult, Outcome
 from warpfront_checks.emulation_canary import COMPUTED
 
@@ -164,7 +165,7 @@ class DispatchLog:
             reason = f"nothing was emulated: no kernel of {session} was dispatched"
         elif self.races:
             outcome = Outcome.FAILED
-            reason = f"{LEAD}: {len(self.races)} races, the first in {self.races[0]}"
+            reason = f"{LEAD}: {counted(len(self.races), 'race')}, the first in {self.races[0]}"
         return CheckResult(
             session=session,
             name="emulation",

@@ -336,7 +336,7 @@ class _Compiling:
             self._prepare_folder()
             started = monotonic()
             output = Output()
-            watch.step(self.place.id, f"compiling {len(self.units)} sources")
+            watch.step(self.place.id, f"compiling {counted(len(self.units), 'source')}")
             result = engine.run(self._request(), on_line=output.add)
             watch.step(self.place.id, "")
             write_text(self.folder / "output.log", output.text)

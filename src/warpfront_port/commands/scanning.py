@@ -371,6 +371,6 @@ def _said_in_tenths(watch: Watch) -> Progress:
         tenth = 10 * count // max(total, 1)
         if total >= _WORTH_SAYING and tenth > last_tenth[0]:
             last_tenth[0] = tenth
-            watch.step("scan", f"{count} of {total} files" if count < total else "")
+            watch.step("scan", f"{count} of {counted(total, 'file')}" if count < total else "")
 
     return progress

@@ -20,6 +20,7 @@ from warpfront.matrix.cell import Selection
 from warpfront.pipeline.workspace import Workspace
 from warpfront.system.process import Command, environment, stream
 from warpfront.system.progress import Watch
+from warpfront.system.sizes import counted
 from warpfront.system.store import write_json
 from warpfront.wheels.site import site_when_needed
 from warpfront_port.commands.compiling import CompilerPlace, compiler_place
@@ -122,7 +123,7 @@ def _on_host(
         job, results = Path(folder) / "job.json", Path(folder) / "results.json"
         write_json(job, _job(units, scan, request, root, str(cache / "warpfront" / "syntax")))
         argv = (sys.executable, str(syntax_job.__file__), str(job), str(results))
-        watch.step("compile", f"{len(units)} sources on this machine")
+        watch.step("compile", f"{counted(len(units), 'source')} on this machine")
         stream(Command(argv=argv), lambda line: watch.step("compile", line))
         watch.step("compile", "")
         return _read(results, root)
@@ -197,7 +198,7 @@ def _in_image(
             f"{_JOB}/job.json",
             f"{_RESULTS}/results.json",
         )
-        watch.step("compile", f"{len(units)} sources in {place.name}")
+        watch.step("compile", f"{counted(len(units), 'source')} in {place.name}")
         connect(environment()).run(
             RunRequest(
                 image=place.image_id,

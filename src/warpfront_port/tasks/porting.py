@@ -516,7 +516,7 @@ def _fixed(
         port_work.write_fixes(scan_request.repo, fixes)
     places = sum(len(fix.rules) for fix in fixes)
     by = f"compiled by {scanned.compiler}" if scanned.compiler else "not compiled"
-    held_back = f"; {refused} files refused by the compiler" if refused else ""
+    held_back = f"; {counted(refused, 'file')} refused by the compiler" if refused else ""
     verb = "changed" if apply else f"{patch} changes" if patch else "could change"
     done = f"{verb} {counted(places, 'place')} in {counted(len(fixes), 'file')}"
     return f"{done}, {by}{held_back}"

@@ -386,7 +386,7 @@ def test_one_serving_run_a_side_gives_ratios_and_determines_nothing() -> None:
     ratios = {case.id: case.ratio.value for case in found.cases}
     assert (ratios["ttft_mean"], ratios["output_throughput"]) == (2.0, 2.0)
     assert (ratios["tpot_mean"], ratios["itl_mean"]) == (1.0, 1.0)
-    assert "not determined: 1 and 1 runs; 3 a side" in sentence(found)
+    assert "not determined: runs: 1 and 1; 3 a side" in sentence(found)
     assert not found.slower
 
 

@@ -25,6 +25,7 @@ from warpfront.bench.records import (
     Run,
     Step,
 )
+from warpfront.system.sizes import counted
 
 MOST_STEPS = 8_192
 _REMEMBERED = 256
@@ -319,7 +320,9 @@ class RunAssembler:
             message = f"more lines than are kept: each step is the mean of {self._width}"
             yield Remark(level="note", message=message)
         for name, count in self._unused.items():
-            yield Remark(level="note", message=f"not read: {cleaned(name)}, {count} times")
+            yield Remark(
+                level="note", message=f"not read: {cleaned(name)}, {counted(count, 'time')}"
+            )
 
 
 _MERGED = tuple(
