@@ -57,7 +57,7 @@ def test_a_few_cases_of_tiny_become_a_record(tmp_path: Path) -> None:
     was_timed = [one for one in written["results"] if one["outcome"] == "timed"]
     assert all(one["median_seconds"] > 0 for one in was_timed)
     assert all(one["torch_benchmark_seconds"] > 0 for one in was_timed)
-    assert "by torch.utils.benchmark" in bench_text(bench)
+    assert "by torch.utils.benchmark" in bench_text(bench, width=120)
     (read,) = read_records(json.dumps(written))
     assert isinstance(read, Bench)
     assert read == bench
@@ -68,7 +68,7 @@ def test_a_few_cases_of_tiny_become_a_record(tmp_path: Path) -> None:
     (training,) = read.training
     assert len(training.step_seconds) == len(training.losses) == 20
     assert training.losses[-1] < training.losses[0]
-    text = bench_text(read)
+    text = bench_text(read, width=120)
     assert "tokens/s, MFU unknown" in text
     assert "unavailable" in text
 

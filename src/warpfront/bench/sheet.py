@@ -7,6 +7,7 @@ from statistics import median
 
 from warpfront.bench.records import Bench, Measurement, Training
 from warpfront.bench.statistics import quantile
+from warpfront.system.columns import fitted
 
 _HEAD = ("operation", "median ms", "p05..p95", "TFLOP/s", "GB/s", "of peak", "kernel")
 _KERNEL_CHARACTERS = 40
@@ -64,11 +65,9 @@ def model_flops_utilization(training: Training) -> float | None:
     )
 
 
-def bench_text(bench: Bench) -> str:
-    rows = [_HEAD, *(_row(result) for result in bench.results)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
-    padded = ([text.ljust(size) for text, size in zip(row, widths, strict=True)] for row in rows)
-    lines = ["  ".join(row).rstrip() for row in padded]
+def bench_text(bench: Bench, *, width: int) -> str:
+    rows = [_row(result) for result in bench.results]
+    lines = list(chain.from_iterable(fitted(_HEAD, rows, width)))
     lines += _reference_lines(bench)
     lines += map(_training_line, bench.training)
     lines += (f"{finding.level}: {finding.message}" for finding in bench.findings)

@@ -193,6 +193,7 @@ def _bench_here(session: nox.Session, options: argparse.Namespace, effort: Bench
     from warpfront.bench.record_files import bench_document  # noqa: PLC0415
     from warpfront.bench.sheet import bench_text  # noqa: PLC0415
     from warpfront.bench.timings import bench_of  # noqa: PLC0415
+    from warpfront.cli.display import text_width  # noqa: PLC0415
     from warpfront.system.provenance import now  # noqa: PLC0415
 
     target = options.target or _detected_target(session)
@@ -204,7 +205,7 @@ def _bench_here(session: nox.Session, options: argparse.Namespace, effort: Bench
     record = folder.with_suffix(".json")
     write_json(record, bench_document(bench))
     document = visible_json(record.read_text(encoding="utf-8"))
-    sys.stdout.write(document if options.json else bench_text(bench))
+    sys.stdout.write(document if options.json else bench_text(bench, width=text_width()))
     sys.stdout.write("" if options.json else f"{record}\n")
     sys.stdout.flush()
 

@@ -4,9 +4,7 @@ for summaries. Pure.
 
 from __future__ import annotations
 
-import re
-import textwrap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import IO
 
@@ -16,6 +14,7 @@ from rich.text import Text
 
 from warpfront.images.plan import Action, PlannedCell
 from warpfront.report.rows import ReportRow
+from warpfront.system.columns import fitted, wrapped
 from warpfront.system.markdown import markdown_text
 from warpfront.system.sizes import readable_size
 from warpfront_checks.guard.visible import visible
@@ -57,27 +56,15 @@ class Visible:
 
 @dataclass(frozen=True, slots=True)
 class Wrapped:
-    """Text that is wrapped at spaces alone: ids, paths and addresses stay whole, because people
-    copy them. `indent` are the spaces before each line.
-    """
+    """Text below a line of a list, as `columns.wrapped` wraps it."""
 
     text: str
-    indent: int = 0
-    style: str = "dim"
+    indent: int
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         del console
-        for line in self.text.split("\n"):
-            margin = " " * (self.indent + len(line) - len(line.lstrip()))
-            for part in textwrap.wrap(
-                line.strip(),
-                options.max_width,
-                initial_indent=margin,
-                subsequent_indent=margin,
-                break_long_words=False,
-                break_on_hyphens=False,
-            ):
-                yield Text(part, self.style, no_wrap=True, overflow="ignore")
+        for line in wrapped(self.text, options.max_width, self.indent):
+            yield Text(line, "dim", no_wrap=True, overflow="ignore")
 
 
 def plan_lines(planned: Iterable[PlannedCell]) -> Group:
@@ -105,25 +92,16 @@ class ReportLines:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         del console
-        table = [_HEAD, *map(_facts, self.rows)]
-        columns = [column for column in range(len(_HEAD)) if any(row[column] for row in table[1:])]
-        widths = {column: max(len(row[column]) for row in table) for column in columns}
-        is_wide = sum(widths.values()) + 2 * (len(columns) - 1) <= options.max_width
-        if is_wide:
-            yield _columns(_HEAD, widths, "bold")
-        for row, facts in zip(self.rows, table[1:], strict=True):
-            if is_wide:
-                yield _columns(facts, widths)
-            else:
-                yield Text(row.cell_id, no_wrap=True, overflow="ignore")
-                named = [f"{_HEAD[place]} {facts[place]}" for place in columns[1:] if facts[place]]
-                yield Wrapped(", ".join(named), 4, style="")
+        facts = [_facts(row) for row in self.rows]
+        head, *blocks = fitted(_HEAD, facts, options.max_width, right={"size", "checks"})
+        yield from (Text(line, "bold", no_wrap=True, overflow="ignore") for line in head)
+        for row, lines in zip(self.rows, blocks, strict=True):
+            yield from map(_painted, lines)
             if why := _why(row):
                 yield Wrapped(why, 4)
 
 
 _HEAD = ("cell", "target", "lock", "build", "size", "verify", "checks", "published")
-_RIGHT = {"size", "checks"}
 
 
 def _facts(row: ReportRow) -> tuple[str, ...]:
@@ -139,14 +117,12 @@ def _facts(row: ReportRow) -> tuple[str, ...]:
     )
 
 
-def _columns(facts: tuple[str, ...], widths: Mapping[int, int], style: str = "") -> Text:
-    line = Text(no_wrap=True, overflow="ignore", style=style)
-    for column, width in widths.items():
-        fact = facts[column]
-        text = fact.rjust(width) if _HEAD[column] in _RIGHT else fact.ljust(width)
-        word = re.match(r" *(\w+)", text)
-        line.append(text if column == 0 else f"  {text}", _COLOURS.get(word[1] if word else "", ""))
-    return line
+def _painted(line: str) -> Text:
+    """Return a line with the colours of its outcomes."""
+    text = Text(line, no_wrap=True, overflow="ignore")
+    for word, style in _COLOURS.items():
+        text.highlight_regex(rf"(?<= ){word}(?![\w-])", style)
+    return text
 
 
 def report_markdown(rows: Iterable[ReportRow]) -> str:

@@ -133,7 +133,7 @@ def test_the_text_shows_what_failed_and_who_disturbed() -> None:
     )
     noise = Remark(level="warning", message="noisy: 2 processes use the device")
     bench = dataclasses.replace(a_bench(1), results=(lost,), findings=(noise,))
-    text = bench_text(bench)
+    text = bench_text(bench, width=120)
     assert "error" in text
     assert "out of memory" in text
     assert text.endswith("warning: noisy: 2 processes use the device\n")

@@ -1,0 +1,52 @@
+"""Tables as lines of text that fit: columns, or each row's facts below its name. Pure."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Collection, Sequence
+
+
+def fitted(
+    head: Sequence[str], rows: Sequence[Sequence[str]], width: int, *, right: Collection[str] = ()
+) -> tuple[tuple[str, ...], ...]:
+    """Return the lines of the head and of each row. Columns without a value are left out; where
+    the others are wider than `width`, there is no head, and a row's facts follow its first one.
+    """
+    columns = [place for place in range(len(head)) if any(row[place] for row in rows)]
+    widths = {place: max(len(row[place]) for row in (head, *rows)) for place in columns}
+    if sum(widths.values()) + 2 * (len(columns) - 1) > width:
+        return ((), *(_stacked(head, row, columns, width) for row in rows))
+
+    def line(row: Sequence[str]) -> str:
+        texts = (
+            row[place].rjust(size) if head[place] in right else row[place].ljust(size)
+            for place, size in widths.items()
+        )
+        return "  ".join(texts).rstrip()
+
+    return tuple((line(row),) for row in (head, *rows))
+
+
+def _stacked(
+    head: Sequence[str], row: Sequence[str], columns: Sequence[int], width: int
+) -> tuple[str, ...]:
+    facts = ", ".join(f"{head[place]} {row[place]}" for place in columns[1:] if row[place])
+    return (row[columns[0]], *wrapped(facts, width, 4))
+
+
+def wrapped(text: str, width: int, indent: int = 0) -> tuple[str, ...]:
+    """Return the lines of a text, wrapped at spaces alone: ids, paths and addresses stay whole,
+    because people copy them. A line that is indented stays so.
+    """
+    lines: list[str] = []
+    for line in text.split("\n"):
+        margin = " " * (indent + len(line) - len(line.lstrip()))
+        lines += textwrap.wrap(
+            line.strip(),
+            width,
+            initial_indent=margin,
+            subsequent_indent=margin,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    return tuple(lines)
