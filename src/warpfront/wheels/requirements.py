@@ -36,8 +36,7 @@ _URL = re.compile(r"[a-z+]+:(//|/)?")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequirementList:
     """The lines of a requirements file, in its order: `requirements` of an index, and `sources`.
-    `problem` is why the file cannot be read, and `hint` the remedy: only its images have no lock
-    then.
+    `problem` is why the file cannot be read, and `hint` the remedy: its images alone have no lock.
     """
 
     requirements: tuple[str, ...] = ()

@@ -192,9 +192,8 @@ class _Ended:
 
 
 def _bake_steadily(request: BakeRequest, targets: tuple[str, ...], on_step: OnStep) -> _Ended:
-    """Bake once more where another build named an image at the same moment; and without the cache
-    where BuildKit's had lost something: what it names and does not have it would look for each
-    time.
+    """Bake once more where another build named an image at the same moment, and without the cache
+    where BuildKit's had lost something, which it would look for each time.
     """
     results = _bake_once(request, targets, on_step)
     if _failed_with(_NAMED_AT_ONCE, results.completed):
