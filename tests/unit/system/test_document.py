@@ -171,7 +171,11 @@ def test_no_text_ends_in_another_error(text: str) -> None:
     ("text", "problem", "hint"),
     [
         ("rows:\n\t- a\n", "a tab at the start of the line", "indent with spaces: `  - a`"),
-        ("a:\n  b: 1\n c: 2\n", "the indentation of `c: 2` fits no line above", "indent the keys of one mapping alike"),
+        (
+            "a:\n  b: 1\n c: 2\n",
+            "the indentation of `c: 2` fits no line above",
+            "indent the keys of one mapping alike",
+        ),
         ('a: "x\n', "a quote is not closed", "close it"),
         ("a: b: c\n", "a second `: ` in one line", 'quote the value: a: "b: c"'),
     ],
