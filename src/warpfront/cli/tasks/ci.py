@@ -28,6 +28,7 @@ from warpfront.cli.tasks.showing import (
 from warpfront.errors import InputError, NotVerifiedError, StaleError
 from warpfront.matrix.cell import Selection
 from warpfront.step_results import Blocked, Failed
+from warpfront.system.process import environment
 from warpfront.system.sizes import counted
 from warpfront_checks.guard.visible import terminal_of
 
@@ -67,7 +68,6 @@ def check(display: Display) -> None:
     """Fail with a diff if a generated workflow is not current."""
     from warpfront.ci.flow import unable_to_pull
     from warpfront.commands import workflows
-    from warpfront.system.process import environment
 
     workspace = workspace_here()
     root = workspace.folders.root
@@ -90,66 +90,6 @@ def plan(
     since: Annotated[str, "commit to compare with, for changes"] = "",
 ) -> None:
     """List the jobs of a run, and pass them to the CI service."""
-    workspace, forge = workspace_here(), _forge()
-    _plan(workspace, forge, cells, display, scope=scope, since=since)
-
-
-@command("ci judge", hidden=True, example="ci judge")
-def judge(display: Display) -> None:
-    """Decide whether everything that was planned has passed."""
-    _judge(workspace_here(), _forge(), display)
-
-
-@command("ci notify", hidden=True, example="ci notify")
-def notify(display: Display) -> None:
-    """Report a failed run: an issue, a webhook."""
-    _notify(workspace_here(), _forge(), display)
-
-
-@command("ci queue", hidden=True, example="ci queue")
-def queue(display: Display) -> None:
-    """End runs that wait too long for a machine."""
-    _queue(workspace_here(), display)
-
-
-@command("ci fingerprints", hidden=True, example="ci fingerprints")
-def fingerprints(display: Display) -> None:
-    """Print the dependencies of each cell as JSON."""
-    _fingerprints(workspace_here(), display)
-
-
-def _fingerprints(workspace: Workspace, display: Display) -> None:
-    from warpfront.commands.dispatching import fingerprint
-
-    fingerprints = fingerprint(
-        workspace.matrix.cells, workspace.requirements, workspace.material, workspace.folders
-    )
-    display.result(fingerprints.cells, lambda: print_json(fingerprints.cells))
-
-
-def _forge() -> Forge:
-    """Return the current job; its output is read for problems from here on."""
-    from warpfront.ci.flow import LABEL
-    from warpfront.ci.github_workflows import MATCHERS
-    from warpfront.ci.summaries import matcher_command
-    from warpfront.system.github import read_forge
-    from warpfront.system.process import environment
-
-    forge = read_forge(environment(), label=LABEL)
-    if forge.scope and Path(MATCHERS).is_file():
-        print(matcher_command(MATCHERS), file=terminal_of(sys.stderr))
-    return forge
-
-
-def _plan(
-    workspace: Workspace,
-    forge: Forge,
-    cells: Selection,
-    display: Display,
-    *,
-    scope: str,
-    since: str,
-) -> None:
     from warpfront.ci.flow import HANDOVER, LEFT, unable_to_pull
     from warpfront.ci.gitlab import CHILD, child_pipeline
     from warpfront.ci.schedule import outputs
@@ -158,9 +98,9 @@ def _plan(
     from warpfront.commands.gathering import keep_plan
     from warpfront.commands.workflows import flow_of, packaged_limits
     from warpfront.system.foreign import remove_tree
-    from warpfront.system.process import environment
     from warpfront.system.store import write_text
 
+    workspace, forge = workspace_here(), _forge()
     root = workspace.folders.root
     flow = flow_of(workspace.matrix, root)
     planned = dispatch(
@@ -189,6 +129,85 @@ def _plan(
     display.result(planned, summary)
 
 
+@command("ci judge", hidden=True, example="ci judge")
+def judge(display: Display) -> None:
+    """Decide whether everything that was planned has passed."""
+    from warpfront.ci.summaries import judgement_summary
+
+    forge = _forge()
+    judgement, notes = _judgement(workspace_here(), forge)
+    summary = judgement_summary(judgement, notes)
+    forge.say_summary(summary)
+    display.result(judgement, summary)
+    if judgement.error is not None:
+        raise judgement.error
+
+
+@command("ci notify", hidden=True, example="ci notify")
+def notify(display: Display) -> None:
+    """Report a failed run: an issue, a webhook."""
+    from warpfront.ci.forge_api import forge_api
+    from warpfront.commands.gathering import kept_plan
+    from warpfront.commands.notifying import notify
+
+    workspace, forge, variables = workspace_here(), _forge(), environment()
+    judgement, _ = _judgement(workspace, forge)
+    planned = kept_plan(workspace.folders.root)
+    notes = notify(
+        judgement,
+        planned.scope if planned else forge.scope,
+        forge.url,
+        ways=workspace.matrix.ci.notify,
+        api=forge_api(variables),
+        webhook=variables.get("WARPFRONT_WEBHOOK", ""),
+    )
+    for line in notes or ("nobody had to be told",):
+        display.say(line)
+
+
+@command("ci queue", hidden=True, example="ci queue")
+def queue(display: Display) -> None:
+    """End runs that wait too long for a machine."""
+    from warpfront.ci.forge_api import GitHubApi, forge_api
+    from warpfront.ci.github_workflows import MAIN
+    from warpfront.commands.notifying import end_waiting_runs
+    from warpfront.system.provenance import now
+
+    api = forge_api(environment())
+    if not isinstance(api, GitHubApi):
+        raise InputError(
+            "no run of GitHub's, or no API_TOKEN", hint="docs/admission.md, After the merge"
+        )
+    hours = workspace_here().matrix.ci.queue_hours
+    for line in end_waiting_runs(api, f"{MAIN}.yml", hours=hours, now=now()):
+        display.say(line)
+
+
+@command("ci fingerprints", hidden=True, example="ci fingerprints")
+def fingerprints(display: Display) -> None:
+    """Print the dependencies of each cell as JSON."""
+    from warpfront.commands.dispatching import fingerprint
+
+    workspace = workspace_here()
+    fingerprints = fingerprint(
+        workspace.matrix.cells, workspace.requirements, workspace.material, workspace.folders
+    )
+    display.result(fingerprints.cells, lambda: print_json(fingerprints.cells))
+
+
+def _forge() -> Forge:
+    """Return the current job; its output is read for problems from here on."""
+    from warpfront.ci.flow import LABEL
+    from warpfront.ci.github_workflows import MATCHERS
+    from warpfront.ci.summaries import matcher_command
+    from warpfront.system.github import read_forge
+
+    forge = read_forge(environment(), label=LABEL)
+    if forge.scope and Path(MATCHERS).is_file():
+        print(matcher_command(MATCHERS), file=terminal_of(sys.stderr))
+    return forge
+
+
 def _scope(name: str) -> RunScope:
     from warpfront.ci.schedule import SCOPES
 
@@ -197,24 +216,12 @@ def _scope(name: str) -> RunScope:
     return SCOPES[name or "pull_request"]
 
 
-def _judge(workspace: Workspace, forge: Forge, display: Display) -> None:
-    from warpfront.ci.summaries import judgement_summary
-
-    judgement, notes = _judgement(workspace, forge)
-    summary = judgement_summary(judgement, notes)
-    forge.say_summary(summary)
-    display.result(judgement, summary)
-    if judgement.error is not None:
-        raise judgement.error
-
-
 def _judgement(workspace: Workspace, forge: Forge) -> tuple[Judgement, tuple[str, ...]]:
     """Return the verdict on this run, and what could not be determined for it."""
     from warpfront import pipeline
     from warpfront.ci.forge_api import GitHubApi, forge_api, job_states
     from warpfront.ci.github_workflows import LABELLED
     from warpfront.commands.gathering import ForgeWords, judge_run
-    from warpfront.system.process import environment
     from warpfront.system.provenance import now
 
     api = forge_api(environment())
@@ -240,44 +247,6 @@ def _judgement(workspace: Workspace, forge: Forge) -> tuple[Judgement, tuple[str
         now=now(),
     )
     return judgement, (unknown,) if unknown else ()
-
-
-def _notify(workspace: Workspace, forge: Forge, display: Display) -> None:
-    from warpfront.ci.forge_api import forge_api
-    from warpfront.commands.gathering import kept_plan
-    from warpfront.commands.notifying import notify
-    from warpfront.system.process import environment
-
-    variables = environment()
-    judgement, _ = _judgement(workspace, forge)
-    planned = kept_plan(workspace.folders.root)
-    notes = notify(
-        judgement,
-        planned.scope if planned else forge.scope,
-        forge.url,
-        ways=workspace.matrix.ci.notify,
-        api=forge_api(variables),
-        webhook=variables.get("WARPFRONT_WEBHOOK", ""),
-    )
-    for line in notes or ("nobody had to be told",):
-        display.say(line)
-
-
-def _queue(workspace: Workspace, display: Display) -> None:
-    from warpfront.ci.forge_api import GitHubApi, forge_api
-    from warpfront.ci.github_workflows import MAIN
-    from warpfront.commands.notifying import end_waiting_runs
-    from warpfront.system.process import environment
-    from warpfront.system.provenance import now
-
-    api = forge_api(environment())
-    if not isinstance(api, GitHubApi):
-        raise InputError(
-            "no run of GitHub's, or no API_TOKEN", hint="docs/admission.md, After the merge"
-        )
-    hours = workspace.matrix.ci.queue_hours
-    for line in end_waiting_runs(api, f"{MAIN}.yml", hours=hours, now=now()):
-        display.say(line)
 
 
 @command("ci merge", hidden=True, formerly=("merge",), example="ci merge --below handover")
@@ -398,7 +367,6 @@ def _act(
     from warpfront.commands.candidates import send_candidates, take_candidate
     from warpfront.commands.image_handover import take_image
     from warpfront.images.engine import connect
-    from warpfront.system.process import environment
 
     store, root = workspace.folders.store, workspace.folders.root
     by_id = {cell.id: cell for cell in workspace.matrix.cells}
@@ -443,7 +411,6 @@ def _leave_images(
     from warpfront.ci.flow import IMAGES
     from warpfront.commands.image_handover import leave_images
     from warpfront.images.engine import connect
-    from warpfront.system.process import environment
 
     if not cells:
         return
@@ -458,7 +425,6 @@ def _published(
     """Signed by COSIGN_KEY, or without a key, by the identity that CI gives to a workflow."""
     from warpfront import pipeline
     from warpfront.ci.forge_api import forge_api, job_states
-    from warpfront.system.process import environment
 
     variables = environment()
     key = "" if variables.get("COSIGN_KEY") or dry_run else "keyless"

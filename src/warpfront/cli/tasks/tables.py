@@ -12,6 +12,7 @@ from warpfront.cli.tasks.declaring import (
     command,
 )
 from warpfront.cli.tasks.showing import workspace_here
+from warpfront.system.process import environment
 
 compat_group = Group(
     name="compat",
@@ -60,7 +61,6 @@ def _read(display: Display, mode: Mode, *, allow_undetermined: bool) -> None:
     )
     from warpfront.determination import require_determined
     from warpfront.matrix.compat import packaged_rows
-    from warpfront.system.process import environment
     from warpfront.system.provenance import now
     from warpfront.wheels.site import site_when_needed
 
