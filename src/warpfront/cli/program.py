@@ -20,7 +20,7 @@ from warpfront import __version__
 from warpfront.cli.display import Volume
 from warpfront.cli.job_output import job_output, shown
 from warpfront.cli.loading import MODULES, declared_in, installed_modules, modules_naming
-from warpfront.cli.tasks.declaring import COMMON, REQUIRED, Command, Ended, Group, Option
+from warpfront.cli.tasks.declaring import COMMON, REQUIRED, Command, Ended, Group, Option, dashed
 from warpfront.errors import INTERRUPTED_EXIT_CODE, UNREAD_EXIT_CODE
 from warpfront.matrix.nearest import nearest
 
@@ -47,18 +47,17 @@ def _note(old: str, new: str) -> None:
 
 def _parameters(declared: Command) -> Iterator[click.Parameter]:
     for name, (default, option) in declared.each.items():
-        dashed = f"--{name.strip('_').replace('_', '-')}"
         metavar = option.metavar(name)
-        if default is REQUIRED or option.place:
+        if name in declared.places:
             yield click.Argument([name], required=False, metavar=metavar, shell_complete=_files)
-            dashes = [dashed, f"{name}{OLD}", *([f"-{name}"] if len(name) == 1 else [])]
+            dashes = [dashed(name), f"{name}{OLD}", *([f"-{name}"] if len(name) == 1 else [])]
             yield click.Option(dashes, hidden=True, metavar=metavar)
             continue
         yield click.Option(
             [
                 name,
                 *([f"-{option.short}"] if option.short else []),
-                dashed,
+                dashed(name),
                 *(f"--{old}" for old in option.formerly),
             ],
             help=option.help,
@@ -149,12 +148,11 @@ class _Leaf(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the words, and print a note for each old one."""
-        for name, (default, option) in self.declared.each.items():
-            dashed = f"--{name.strip('_').replace('_', '-')}"
-            is_word = default is REQUIRED or option.place
-            for old in [dashed] if is_word else [f"--{old}" for old in option.formerly]:
+        for name, (_, option) in self.declared.each.items():
+            is_word = name in self.declared.places
+            for old in [dashed(name)] if is_word else [f"--{old}" for old in option.formerly]:
                 if any(word.partition("=")[0] in {old, f"-{name}"} for word in args):
-                    _note(old, (option.metavar(name)) if is_word else dashed)
+                    _note(old, option.metavar(name) if is_word else dashed(name))
         return super().parse_args(ctx, args)
 
     def _run(self, **values: Any) -> None:
@@ -172,29 +170,22 @@ class _Leaf(click.Command):
         if self.declared.example:
             formatter.write(f"$ warpfront {self.declared.example}\n\n")
         formatter.write(f"{_cleaned(self.help)}\n\n")
-        each = self.declared.each
-        words = " ".join(
-            f"{o.metavar(n)}" if default is REQUIRED else f"[{o.metavar(n)}]"
-            for n, (default, o) in each.items()
-            if default is REQUIRED or o.place
-        )
-        usage = f"{ctx.command_path} {words}".strip()
-        formatter.write(f"usage: {usage} [OPTIONS]\n")
-        rows = [
-            (o.metavar(n), o.help)
-            for n, (default, o) in each.items()
-            if default is REQUIRED or o.place
+        each, places = self.declared.each, self.declared.places
+        words = [
+            o.metavar(n) if each[n][0] is REQUIRED else f"[{o.metavar(n)}]"
+            for n, o in places.items()
         ]
+        formatter.write(f"usage: {' '.join((ctx.command_path, *words))} [OPTIONS]\n")
+        rows = [(option.metavar(name), option.help) for name, option in places.items()]
         rows += [
             (_names_of(name, default, option), option.help)
             for name, (default, option) in each.items()
-            if not (default is REQUIRED or option.place or option.hidden)
-            and COMMON.get(name) is not option
+            if not (name in places or option.hidden or COMMON.get(name) is option)
         ]
         if rows:
             formatter.write("\n")
             formatter.write_dl(rows, col_max=26)
-        shared = [_dashed(n) for n, o in COMMON.items() if each.get(n, (0, None))[1] is o]
+        shared = [dashed(n) for n, o in COMMON.items() if each.get(n, (0, None))[1] is o]
         if shared:
             formatter.write("\n")
             formatter.write_text(f"common options (warpfront docs options): {' '.join(shared)}")
@@ -206,14 +197,10 @@ def _cleaned(text: str | None) -> str:
     return cleandoc(text or "")
 
 
-def _dashed(name: str) -> str:
-    return f"--{name.strip('_').replace('_', '-')}"
-
-
 def _names_of(name: str, default: Any, option: Option) -> str:
     metavar = "" if isinstance(default, bool) else f" {option.metavar(name)}"
     short = f"-{option.short}, " if option.short else ""
-    return f"{short}{_dashed(name)}{metavar}"
+    return f"{short}{dashed(name)}{metavar}"
 
 
 class _Family(click.Group):

@@ -39,6 +39,11 @@ from warpfront_checks.check_options import EFFORT_OPTIONS, CheckOptions, read_ef
 REQUIRED = inspect.Parameter.empty
 
 
+def dashed(name: str) -> str:
+    """Return a parameter's name as an option: `dry_run` is `--dry-run`, `from_` is `--from`."""
+    return f"--{name.strip('_').replace('_', '-')}"
+
+
 @dataclass(frozen=True, slots=True)
 class Option:
     """An option's line in `--help`.
@@ -165,10 +170,14 @@ class Command:
         return _every(self.groups)
 
     @property
+    def places(self) -> Mapping[str, Option]:
+        """Return the words that follow the command, by their names."""
+        return {n: o for n, (default, o) in self.each.items() if o.place or default is REQUIRED}
+
+    @property
     def place(self) -> str:
         """Return the name of the first word that follows the command; "" if none does."""
-        places = (n for n, (default, o) in self.each.items() if o.place or default is REQUIRED)
-        return next(places, "")
+        return next(iter(self.places), "")
 
     def run(self, given: Mapping[str, Any], volume: Volume = Volume.NORMAL) -> None:
         """Run the command with the options given. Raise `Ended` for what is no success.
@@ -248,7 +257,7 @@ def _single(name: str, default: Any, option: Option) -> Options:
             is_text = isinstance(default, bool) or default is REQUIRED
             return value if is_text else type(default)(value)
         except ValueError:
-            raise ValueError(f"--{name.replace('_', '-')} {value!r} is no number") from None
+            raise ValueError(f"{dashed(name)} {value!r} is no number") from None
 
     return Options({name: (default, option)}, make)
 
@@ -258,7 +267,7 @@ def _refuse_other_choices(group: Options, given: Mapping[str, Any]) -> None:
         value = given.get(name) or ""
         if option.choices and value and value not in option.choices:
             hint = nearest(str(value), option.choices)
-            raise ValueError(f"--{name.replace('_', '-')} {value!r}: {hint}")
+            raise ValueError(f"{dashed(name)} {value!r}: {hint}")
 
 
 def _made(group: Options, given: Mapping[str, Any]) -> Any:
