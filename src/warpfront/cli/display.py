@@ -85,7 +85,7 @@ class Display:
         self._volume = volume
         self._as_json = as_json
         self._value: Any = None
-        self._lines_said: list[str] = []
+        self._printed_lines: list[str] = []
         self._stream = stream or sys.stderr
         self._clock = clock
         self._start = clock()
@@ -125,12 +125,12 @@ class Display:
     @property
     def document(self) -> object:
         """Return the result as JSON has it; without one, the lines that were printed."""
-        return self._value if self.has_result else {"lines": self._lines_said}
+        return self._value if self.has_result else {"lines": self._printed_lines}
 
     def say(self, text: str) -> None:
         """Print a line on stderr; it is the result of a command that has no other."""
         if self._as_json:
-            self._lines_said.append(without_secrets(text))
+            self._printed_lines.append(without_secrets(text))
         self._print(text)
 
     def _print(self, text: str) -> None:

@@ -126,10 +126,10 @@ def with_current_keys(text: str, path: str) -> tuple[str, tuple[str, ...]]:
     """Return `text` with the keys that have another name today, and a line for each of them."""
     read_document(text, path=path)  # refuses what is no tree
     renamed = {
-        key.start_mark.index: (key, known.name)
+        key.start_mark.index: (key, current.name)
         for where, key in _keys(_node(text, ()), ())
-        for known in fields_at(MatrixText, where)
-        if known.metadata.get("formerly") == key.value
+        for current in fields_at(MatrixText, where)
+        if current.metadata.get("formerly") == key.value
     }
     notes = []
     for at, (key, name) in sorted(renamed.items(), reverse=True):

@@ -56,7 +56,7 @@ def _checker(
             return text
         quoted = repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
         near = ("".join(text.split()), text.lower(), " ".join(text.split()))
-        better = better or next((one for one in near if one and compiled.match(one)), "")
+        better = better or next(filter(compiled.match, filter(None, near)), "")
         hint = f"write `{better}`" if better else f"for example `{usual}`"
         hint = f"at most {longest} characters" if len(text) > longest else hint
         facts = {"shown": quoted, "what": kind, "hint": hint}

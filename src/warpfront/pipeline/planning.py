@@ -147,7 +147,7 @@ def _unmakable(
 
 def _unlockable(
     cells: Iterable[Cell],
-    known: Mapping[str, Blocked],
+    unbuildable: Mapping[str, Blocked],
     states: Mapping[str, LockState],
     watch: Watch,
 ) -> dict[str, Blocked]:
@@ -156,7 +156,7 @@ def _unlockable(
     blocked: dict[str, Blocked] = {}
     for cell in cells:
         reason = ""
-        if cell.parent in {*blocked, *known}:
+        if cell.parent in {*blocked, *unbuildable}:
             reason = f"its parent {cell.parent} is blocked"
         elif states[cell.id].reason and cell.index is not None:
             watch.step(cell.id, f"asking {cell.index.url}")

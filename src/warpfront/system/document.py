@@ -129,7 +129,8 @@ def _syntax(text: str, line: int, problem: str) -> tuple[str, str]:  # noqa: PLR
 
 def _aligned(lines: list[str], line: int) -> str:
     """Return a line with the indentation that the one above it asks for."""
-    above = next((one for one in reversed(lines[: line - 1]) if one.split("#")[0].strip()), "")
+    before = (text for text in reversed(lines[: line - 1]) if text.split("#")[0].strip())
+    above = next(before, "")
     spaces = len(above) - len(above.lstrip()) + 2 * above.rstrip().endswith(":")
     return " " * spaces + lines[line - 1].strip()
 
@@ -281,8 +282,8 @@ def checked(document: Document, into: type[T]) -> T:
     except ValidationError as error:
         details = [detail for detail in error.errors() if not _is_echo(detail)]
         # Each arm of a choice has a finding of its own: the first is enough.
-        found = {_in_file(detail, document): detail for detail in reversed(details)}
-        problems = [_translated(document, detail, into) for detail in found.values()]
+        first = {_in_file(detail, document): detail for detail in reversed(details)}
+        problems = [_translated(document, detail, into) for detail in first.values()]
         raise MatrixError(_ordered((*document.problems, *problems))) from None
     if document.problems:
         raise MatrixError(_ordered(document.problems))
@@ -330,7 +331,7 @@ def _words_of(detail: ErrorDetails, where: Where, into: type) -> tuple[str, str]
         case "too_short":
             message, hint = f"`{key}` is empty", "give at least one value"
         case "literal_error":
-            names = [one.strip("'") for one in re.findall(r"'[^']*'|\d+", str(facts["expected"]))]
+            names = re.findall(r"[^',\s]+", str(facts["expected"]).replace(" or ", " "))
             message, hint = f"`{key}` cannot be `{value}`", f"write one of: {', '.join(names)}"
         case kind if kind in _BOUNDS:
             word, bound = _BOUNDS[kind]

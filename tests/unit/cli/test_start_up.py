@@ -15,7 +15,7 @@ import pytest
 from builders import a_lock, a_wheel
 
 from warpfront.matrix.scaffold import make_project
-from warpfront.pipeline import Workspace, open_workspace
+from warpfront.pipeline import STEPS, Workspace, open_workspace
 from warpfront.wheels.lock.pylock import dump_lock, lock_inputs
 
 pytestmark = pytest.mark.process
@@ -32,7 +32,8 @@ NEVER = (
 EXTRAS = ("matplotlib", "numpy")
 OTHER_FAMILIES = ("warpfront.cli.tasks.speed", "warpfront_port.tasks.porting")
 NETWORK = ("requests", "urllib3", "docker", "warpfront.wheels.transport")
-PIPELINE = ("warpfront.pipeline", "warpfront.matrix.reading", "pydantic", "jinja2", "rich")
+STEP_MODULES = (*(f"warpfront.pipeline.{name}" for name in STEPS.values()),)
+PIPELINE = (*STEP_MODULES, "warpfront.matrix.reading", "pydantic", "jinja2", "rich")
 # An engine of this machine is out of sight: a socket is looked for elsewhere, no variable is set.
 # A start of Python for both runs of a test: the second has what the first had loaded, and more.
 CHILD = """

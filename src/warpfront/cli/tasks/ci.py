@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from warpfront import pipeline
 from warpfront.cli.display import Display
 from warpfront.cli.tasks.declaring import (
     Chosen,
@@ -218,7 +219,6 @@ def _scope(name: str) -> RunScope:
 
 def _judgement(workspace: Workspace, forge: Forge) -> tuple[Judgement, tuple[str, ...]]:
     """Return the verdict on this run, and what could not be determined for it."""
-    from warpfront import pipeline
     from warpfront.ci.forge_api import GitHubApi, forge_api, job_states
     from warpfront.ci.github_workflows import LABELLED
     from warpfront.commands.gathering import ForgeWords, judge_run
@@ -350,7 +350,6 @@ class _JobOptions:
 
 def _built(workspace: Workspace, cell: str, display: Display) -> Sequence[object]:
     """Return the results of `build` for a cell by its committed lock."""
-    from warpfront import pipeline
 
     cells = Selection(only=cell)
     locks = complete_locks(workspace, cells, display, locked=True)
@@ -361,7 +360,6 @@ def _act(
     workspace: Workspace, job_request: JobRequest, display: Display, job_options: _JobOptions
 ) -> Act:
     """Run the job's step for one cell: on the image that was built, and on no other."""
-    from warpfront import pipeline
     from warpfront.ci.flow import HANDOVER, IMAGES
     from warpfront.commands.against_release import hold_against_release
     from warpfront.commands.candidates import send_candidates, take_candidate
@@ -423,7 +421,6 @@ def _published(
     workspace: Workspace, cell: str, display: Display, *, channel: str, dry_run: bool
 ) -> Sequence[object]:
     """Signed by COSIGN_KEY, or without a key, by the identity that CI gives to a workflow."""
-    from warpfront import pipeline
     from warpfront.ci.forge_api import forge_api, job_states
 
     variables = environment()
@@ -450,7 +447,6 @@ def resume(
 
     Other failures are listed and not repeated.
     """
-    from warpfront import pipeline
     from warpfront.ci.resuming import remaining
 
     workspace = workspace_here()

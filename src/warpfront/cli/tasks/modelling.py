@@ -7,6 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from warpfront import pipeline
 from warpfront.cli.display import Display
 from warpfront.cli.tasks.declaring import (
     AllowUndetermined,
@@ -58,7 +59,6 @@ def models(
     stand-alone pytest file, which runs on NVIDIA, AMD, Gaudi or the CPU, and
     never on another than asked.
     """
-    from warpfront import pipeline
     from warpfront.commands.model_writing import write_model_test
     from warpfront.errors import InputError
 

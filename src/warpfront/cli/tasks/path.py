@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from warpfront import pipeline
 from warpfront.cli.display import Display
 from warpfront.cli.tasks.declaring import (
     AllowUndetermined,
@@ -45,7 +46,6 @@ def plan(display: Display, cells: Chosen) -> None:
 
     Changes nothing.
     """
-    from warpfront import pipeline
     from warpfront.images.plan import Action
 
     planned = pipeline.plan(workspace_here(display), cells, display)
@@ -68,7 +68,6 @@ def lock(
 
     Builds nothing: wheels that have to be built are left to `build-wheels`.
     """
-    from warpfront import pipeline
 
     workspace = workspace_here()
     if dry_run:
@@ -81,7 +80,6 @@ def lock(
 @command(example="build-wheels --image devel")
 def build_wheels(display: Display, cells: Chosen) -> None:
     """Build the wheels that no index has, and complete their locks."""
-    from warpfront import pipeline
 
     finish(display, pipeline.build_wheels(workspace_here(), cells, display))
 
@@ -95,7 +93,6 @@ def render(
     locked: Locked = False,
 ) -> None:
     """Write each cell's build context to build/<cell>/context/."""
-    from warpfront import pipeline
 
     workspace = workspace_here()
     if dry_run:
@@ -119,7 +116,6 @@ def build(
     spread: Annotated[bool, "build on every engine of `builders:` in parallel"] = False,
 ) -> None:
     """Build images, reusing those whose content exists."""
-    from warpfront import pipeline
 
     workspace = workspace_here()
     if spread and not dry_run:
@@ -172,7 +168,6 @@ def verify(
     allow_undetermined: AllowUndetermined = False,
 ) -> None:
     """Run the checks inside each image (also `nox -s verify`)."""
-    from warpfront import pipeline
 
     workspace, options = workspace_here(), running.options()
     if digest:
@@ -292,7 +287,6 @@ def report(
     history_branch: Annotated[str, "BRANCH  take both from this branch of origin"] = "",
 ) -> None:
     """Show the result of each step for every cell."""
-    from warpfront import pipeline
     from warpfront.report.text import report_markdown
 
     workspace = workspace_here()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
+from warpfront import pipeline
 from warpfront.cli.display import Display
 from warpfront.cli.tasks.declaring import (
     COMMON,
@@ -39,7 +40,6 @@ def publish(
 
     An image that lacks what its channel demands is not sent.
     """
-    from warpfront import pipeline
 
     results = pipeline.publish(
         workspace_here(), cells, display, channel=channel, to=to, key=key, dry_run=dry_run

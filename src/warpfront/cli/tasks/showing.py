@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from warpfront import pipeline
 from warpfront.cli.display import text_width
 from warpfront.errors import UndeterminedError
 from warpfront.step_results import Blocked, Failed
@@ -40,7 +41,6 @@ def complete_locks(
     workspace: Workspace, cells: Selection, watch: Watch, *, locked: bool
 ) -> Mapping[str, Locked]:
     """Return the results of `lock` and then `build-wheels`."""
-    from warpfront import pipeline
 
     locks = pipeline.lock(workspace, cells, watch, locked=locked)
     return pipeline.build_wheels(workspace, cells, watch, locks=locks)

@@ -82,7 +82,9 @@ def bench(display: Display, cells: Chosen, *, timed: Timed) -> None:
     results = tuple(benching.bench(workspace_here(display), cells, display, effort=timed))
     benches = [result for result in results if isinstance(result, Bench)]
     documents = [bench_document(result) for result in benches]
-    display.result(documents, "\n".join(bench_text(one, width=text_width()) for one in benches))
+    display.result(
+        documents, "\n".join(bench_text(result, width=text_width()) for result in benches)
+    )
     print_unfinished(results)
     if failed := sorted({result.cell_id for result in results if isinstance(result, Failed)}):
         raise CommandFailedError(f"not timed: {', '.join(failed)}", hint="the reasons are above")
