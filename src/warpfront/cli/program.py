@@ -216,6 +216,7 @@ class _Family(click.Group):
             context_settings={"help_option_names": ["-h", "--help"]},
         )
         self.declared = group
+        self.example = next(one.example for one in members if not one.hidden)
         self.verbs = {one.words[1]: one.words[1] for one in members} | {
             old.partition("--")[2]: one.words[1]
             for one in members
@@ -241,7 +242,8 @@ class _Family(click.Group):
         return [*self.declared.default.split(), *args]
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        formatter.write(f"{_cleaned(self.help)}\n\nusage: {ctx.command_path} COMMAND [OPTIONS]\n\n")
+        formatter.write(f"$ warpfront {self.example}\n\n{_cleaned(self.help)}\n\n")
+        formatter.write(f"usage: {ctx.command_path} COMMAND [OPTIONS]\n\n")
         formatter.write_dl(_summaries(self.commands.values()), col_max=26)
 
 
@@ -296,7 +298,7 @@ class Program(click.Group):
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         commands = [self.get_command(ctx, name) for name in self.list_commands(ctx)]
-        groups = [one for one in commands if isinstance(one, _Family)]
+        groups = [c for c in commands if isinstance(c, _Family) and c.name not in PATH]
         formatter.write(
             "$ warpfront plan\n\nBuild, verify and publish GPU images for PyTorch from one "
             "matrix.yaml.\n\nusage: warpfront [GROUP] COMMAND [ARGS]\n"

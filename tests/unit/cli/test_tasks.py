@@ -183,7 +183,10 @@ def test_the_help_of_the_program_and_of_its_groups(
     for words in ([], *([name] for name in groups)):
         assert run([*words, "--help"]) == 0
         text = capsys.readouterr().out
-        assert max(map(len, text.splitlines())) <= 80
+        lines = text.splitlines()
+        assert lines[0].startswith(" ".join(["$ warpfront", *words]))
+        assert max(map(len, lines)) <= 80
+        assert len(lines) <= 40
         golden(f"help/{'-'.join(['warpfront', *words])}.txt", text)
 
 
