@@ -26,11 +26,11 @@ from rich.terminal_theme import MONOKAI
 from rich.text import Text
 
 ROOT = Path(__file__).resolve().parents[1]
-for folder in (ROOT / "tests", ROOT / "tests" / "integration", ROOT / "src"):
+for folder in (ROOT / "tests", ROOT / "src"):
     sys.path.insert(0, str(folder))
 
 from builders import a_report_row  # noqa: E402 - after the paths
-from test_page import a_browser  # noqa: E402
+from integration.test_page import a_browser  # noqa: E402
 
 from warpfront.commands.paging import _files  # noqa: E402
 from warpfront.matrix.compat import packaged  # noqa: E402
@@ -54,7 +54,7 @@ __global__ void sum(float *out, const float *in) {
     if (threadIdx.x % 32 == 0) atomicAdd(out, value);
 }
 """
-STATES = (
+STATES: tuple[tuple[str, dict[str, str]], ...] = (
     ("passed", {}),
     ("passed", {}),
     ("failed", {"reason": "numerics/mm float16: 3 of 4096 elements are over their bound"}),

@@ -13,14 +13,18 @@ _FOLDERS = (Path(__file__).parents[1] / "data" / "docs", Path(__file__).parents[
 
 
 def page_names() -> tuple[str, ...]:
-    """Return the names of the pages."""
-    folder = next(folder for folder in _FOLDERS if folder.is_dir())
-    return tuple(sorted(path.stem for path in folder.glob("*.md")))
+    """Return the names of the pages and guides."""
+    return tuple(sorted(_pages()))
 
 
 def page_text(name: str) -> str:
     """Return the text of a page. Raise `InputError` for an unknown name."""
-    if name not in page_names():
-        raise InputError(f"no page {name!r}", hint=nearest(name, page_names()))
+    pages = _pages()
+    if name not in pages:
+        raise InputError(f"no page {name!r}", hint=nearest(name, tuple(sorted(pages))))
+    return read_text(pages[name]) or ""
+
+
+def _pages() -> dict[str, Path]:
     folder = next(folder for folder in _FOLDERS if folder.is_dir())
-    return read_text(folder / f"{name}.md") or ""
+    return {path.stem: path for path in (*folder.glob("guides/*.md"), *folder.glob("*.md"))}
