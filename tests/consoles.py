@@ -92,7 +92,7 @@ OTHERS: Mapping[str, str] = {
     "scripts/quickstart": ENGINE,
 }
 # What the shell does itself: files and folders, done here for the lines that run.
-SHELL = {"cd", "cp", "echo", "export", "mkdir", "printf", ".", "source"}
+SHELL = {"cat", "cd", "cp", "echo", "export", "mkdir", "printf", ".", "source"}
 
 
 class ConsoleError(Exception):
@@ -125,7 +125,7 @@ class Line:
 
 
 def read_lines(page: str, text: str) -> Iterator[Line]:
-    """Yield the commands of every console block, in their order; `&&` joins several."""
+    """Yield the commands of every console block, in their order; `&&` and `|` join several."""
     for block in _FENCED.finditer(text):
         if block[1] not in {"console", "text"}:
             continue
@@ -148,24 +148,24 @@ def read_lines(page: str, text: str) -> Iterator[Line]:
 def read_prose(page: str, text: str) -> Iterator[Line]:
     """Yield the commands of ours that a page names in its sentences and tables."""
     for found in _INLINE.finditer(_FENCED.sub(lambda block: "\n" * block[0].count("\n"), text)):
-        (words,) = _split(shlex.split(found[1].replace("\n", " ")))
+        words = next(_split(shlex.split(found[1].replace("\n", " "))))
         yield Line(page, text.count("\n", 0, found.start()) + 1, words)
 
 
 def _split(words: list[str]) -> Iterator[tuple[str, ...]]:
-    """Yield the commands between `&&`, without variables set in front."""
+    """Yield the commands between `&&` and pipes, without variables set in front."""
     while words:
-        cut = words.index("&&") if "&&" in words else len(words)
+        cut = next((place for place, word in enumerate(words) if word in {"&&", "|"}), len(words))
         one, words = words[:cut], words[cut + 1 :]
-        one = _without_pipes(one)
+        one = _without_redirection(one)
         while one and _ASSIGNMENT.match(one[0]) and len(one) > 1:
             one = one[1:]
         yield tuple(one)
 
 
-def _without_pipes(words: list[str]) -> list[str]:
-    """Return the words of a program of ours up to the pipe or the file that its output goes to."""
-    ends = [place for place, word in enumerate(words) if word in {"|", ">", ">>"}]
+def _without_redirection(words: list[str]) -> list[str]:
+    """Return the words of a program of ours, without the file that its output goes to."""
+    ends = [place for place, word in enumerate(words) if word in {">", ">>"}]
     return words[: ends[0]] if ends and words[0] == PROGRAM else words
 
 

@@ -148,7 +148,9 @@ def test_output_that_does_not_come_is_an_error(
 
 def test_a_block_is_read_as_a_shell_reads_it() -> None:
     text = "$ mkdir a && cd a  # a comment\n$ A=b warpfront plan \\\n    --json\nout\n"
-    first, second, third = read_lines("page.md", f"\n```console\n{text}```\n")
+    text += "$ cat b | warpfront c > d\n"
+    first, second, third, _, last = read_lines("page.md", f"\n```console\n{text}```\n")
     assert (first.words, first.number) == (("mkdir", "a"), 3)
     assert second.words == ("cd", "a")
     assert third == Line("page.md", 4, ("warpfront", "plan", "--json"), ("out",))
+    assert last.words == ("warpfront", "c")
