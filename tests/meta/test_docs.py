@@ -22,7 +22,7 @@ from warpfront import errors
 from warpfront.cli.loading import MODULES, declared_in, installed_modules
 from warpfront.cli.program import run
 from warpfront.cli.tasks.declaring import COMMON, Command
-from warpfront.commands.documentation import page_names, page_text
+from warpfront.commands.documentation import page_text, pages
 from warpfront.errors import WarpfrontError
 from warpfront.images import render
 from warpfront.images.engine import DEAD_MAN_SECONDS
@@ -346,6 +346,6 @@ def test_the_pictures_are_shown_and_small() -> None:
 
 
 def test_every_page_and_guide_is_printed_by_its_own_name() -> None:
-    pages = [path for part in ("*.md", "guides/*.md") for path in (ROOT / "docs").glob(part)]
-    assert sorted(path.stem for path in pages) == list(page_names())
-    assert [page for page in pages if page_text(page.stem) != page.read_text("utf-8")] == []
+    files = [path for part in ("*.md", "guides/*.md") for path in (ROOT / "docs").glob(part)]
+    assert sorted(path.stem for path in files) == list(pages())
+    assert [path for path in files if page_text(path.stem) != path.read_text("utf-8")] == []

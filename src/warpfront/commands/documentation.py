@@ -12,19 +12,15 @@ from warpfront.system.store import read_text
 _FOLDERS = (Path(__file__).parents[1] / "data" / "docs", Path(__file__).parents[3] / "docs")
 
 
-def page_names() -> tuple[str, ...]:
-    """Return the names of the pages and guides."""
-    return tuple(sorted(_pages()))
+def pages() -> dict[str, Path]:
+    """Return the files of pages and guides by their names."""
+    folder = next(folder for folder in _FOLDERS if folder.is_dir())
+    paths = (*folder.glob("guides/*.md"), *folder.glob("*.md"))
+    return {path.stem: path for path in sorted(paths, key=lambda path: path.stem)}
 
 
 def page_text(name: str) -> str:
     """Return the text of a page. Raise `InputError` for an unknown name."""
-    pages = _pages()
-    if name not in pages:
-        raise InputError(f"no page {name!r}", hint=nearest(name, tuple(sorted(pages))))
-    return read_text(pages[name]) or ""
-
-
-def _pages() -> dict[str, Path]:
-    folder = next(folder for folder in _FOLDERS if folder.is_dir())
-    return {path.stem: path for path in (*folder.glob("guides/*.md"), *folder.glob("*.md"))}
+    if path := pages().get(name):
+        return read_text(path) or ""
+    raise InputError(f"no page {name!r}", hint=nearest(name, tuple(pages())))

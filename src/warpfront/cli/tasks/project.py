@@ -149,13 +149,13 @@ def docs(
     Without TOPIC: the names of the pages.
     """
     from warpfront.cli.program import common_options
-    from warpfront.commands.documentation import page_names, page_text
+    from warpfront.commands.documentation import page_text, pages
 
     if topic:
         text = common_options() if topic == "options" else page_text(topic)
         display.result({"topic": topic, "text": text}, text)
     else:
-        topics = (*page_names(), "options")
+        topics = (*pages(), "options")
         display.result({"topics": topics}, "".join(f"{name}\n" for name in topics))
 
 
