@@ -7,6 +7,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import dataclasses
+import functools
 import io
 import json
 import re
@@ -349,3 +350,24 @@ def test_every_page_and_guide_is_printed_by_its_own_name() -> None:
     files = [path for part in ("*.md", "guides/*.md") for path in (ROOT / "docs").glob(part)]
     assert sorted(path.stem for path in files) == list(pages())
     assert [path for path in files if page_text(path.stem) != path.read_text("utf-8")] == []
+
+
+def form_of(line: str) -> str:
+    """Return a line of the guard without what differs from case to case."""
+    line = re.sub(r"\S*\d\S*", "N", line)
+    words = (r"(guard: )\S+(?= N wants)", r"(a version of |to have |relax )\S+")
+    return functools.reduce(lambda text, word: re.sub(word, r"\1P", text), words, line)
+
+
+def test_what_a_page_shows_of_the_guard_is_what_it_says() -> None:
+    goldens = (ROOT / "tests" / "golden" / "refusals").glob("*.txt")
+    known = {form_of(line) for path in goldens for line in path.read_text("utf-8").splitlines()}
+    shown = [
+        line
+        for page in PAGES
+        for line in page.read_text("utf-8").splitlines()
+        if line.startswith("warpfront guard: ")
+    ]
+    assert len(shown) >= 6
+    assert [line for line in shown if form_of(line) not in known] == []
+    assert form_of("warpfront guard: x 1.0 wants y==2; it stays.") not in known
