@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import shutil
+import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,9 +24,9 @@ PAGES = sorted(
     for path in ROOT.glob(pattern)
 )
 PROGRAM = "warpfront"
-_FENCED = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
-_PROMPT = re.compile(r"^\$ ", re.MULTILINE)
-_ROOT_PROMPT = re.compile(r"^# ", re.MULTILINE)
+_FENCED = re.compile(r"^ *```(\w*)\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
+# The user's, root's, or none before a program of ours.
+_PROMPT = re.compile(r"^(?:\$ |# |(?=warpfront ))", re.MULTILINE)
 _INLINE = re.compile(r"`(warpfront [a-z][^`]*)`")
 # What a command named in a sentence may leave out.
 _LEFT_OUT = re.compile(r" is missing| requires an argument|usage: ")
@@ -127,22 +128,28 @@ class Line:
 def read_lines(page: str, text: str) -> Iterator[Line]:
     """Yield the commands of every console block, in their order; `&&` and `|` join several."""
     for block in _FENCED.finditer(text):
-        if block[1] not in {"console", "text"}:
-            continue
+        shown = textwrap.dedent(block[2])
         start = text.count("\n", 0, block.start()) + 2
-        prompts = list(_PROMPT.finditer(block[2]))
-        if block[1] == "console" and not prompts:
-            prompts = list(_ROOT_PROMPT.finditer(block[2]))
-        if block[1] == "text":  # help, which begins with an example
-            prompts = [one for one in prompts if not one.start()]
-        ends = [*(one.start() for one in prompts[1:]), len(block[2])]
-        for prompt, end in zip(prompts, ends, strict=True):
-            typed, *output = block[2][prompt.end() : end].replace("\\\n", " ").splitlines()
-            number = start + block[2].count("\n", 0, prompt.start())
+        prompts = [found for found in _PROMPT.finditer(shown) if _is_prompt(found, block[1])]
+        ends = [*(one.start() for one in prompts[1:]), len(shown)]
+        for prompt, end in zip(prompts, ends, strict=False):
+            typed, *output = shown[prompt.end() : end].replace("\\\n", " ").splitlines()
+            number = start + shown.count("\n", 0, prompt.start())
             commands = list(_split(shlex.split(typed, comments=True)))
             for words in commands:
-                shown = output if words is commands[-1] else ()
-                yield Line(page, number, words, tuple(shown))
+                printed = output if words is commands[-1] else ()
+                yield Line(page, number, words, tuple(printed))
+
+
+def _is_prompt(found: re.Match[str], kind: str) -> bool:
+    """Return whether a command begins here. Help is a `text` block that begins with an example; the
+    prompt of root is one where the block begins with it.
+    """
+    if found[0] == "# ":
+        return kind == "console" and found.string.startswith("# ")
+    if not found[0]:
+        return not kind
+    return kind in {"console", ""} or (kind == "text" and not found.start())
 
 
 def read_prose(page: str, text: str) -> Iterator[Line]:
