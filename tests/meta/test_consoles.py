@@ -84,7 +84,9 @@ def test_what_can_run_here_runs_and_prints_what_the_page_shows(
         (folder / "warpfront").symlink_to(ROOT)
     monkeypatch.chdir(folder)
     monkeypatch.setenv("DOCKER_HOST", f"unix://{place}/nowhere")
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(place / "cache"))
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     monkeypatch.setenv("COLUMNS", "120")
     for line in lines:
