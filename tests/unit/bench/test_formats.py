@@ -474,3 +474,20 @@ def test_a_trainer_that_prints_no_loss_is_known_by_its_head() -> None:
     )
     assert format_of(text) == "hf-trainer"
     assert [step.seconds for step in read_one(text).steps] == [2.0] * 20
+
+
+def test_a_trainers_time_so_far_is_not_the_time_of_the_run() -> None:
+    """With --include_num_input_tokens_seen every line has the `train_runtime` so far, and before
+    the bar of its step; of a stream the number of epochs is the largest integer.
+    """
+    head = "  Num Epochs = 9,223,372,036,854,775,807\n  Total optimization steps = 20\n"
+    text = head + "".join(
+        f"{{'loss': {5 - n / 10}, 'epoch': {n / 20}, 'train_runtime': {3.5 * n}, "
+        f"'train_tokens_per_second': 7201.7}}\n {5 * n}%|# | {n}/20 [00:{2 * n}<01:00,  3.50s/it]\n"
+        for n in range(1, 21)
+    )
+    last = "{'train_runtime': 425.4, 'train_samples_per_second': 5.6, 'train_loss': 2.4}\n"
+    run = read_one(text + last)
+    assert (run.run_seconds, run.findings) == (425.4, ())
+    assert [(step.step, step.seconds) for step in run.steps] == [(n, 3.5) for n in range(1, 21)]
+    assert [step.loss for step in run.steps] == pytest.approx([5 - n / 10 for n in range(1, 21)])

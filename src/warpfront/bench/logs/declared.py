@@ -46,6 +46,7 @@ _FAMILIES = ("parallel.", SERVING)
 _FLAG = "is_"
 _UNSET = {"", "None", "null", "False", "false", "0", "no"}
 _LARGEST = 2**62
+_DIGITS = 100
 _LOOKS_MEASURED = re.compile(
     r"tok|loss(?! scale)|/s\b|/sec|per.sec|throughput|flops?\b|\btime|tps|samples", re.IGNORECASE
 )
@@ -387,7 +388,8 @@ class DeclaredReader:
         elif name in _TEXTS:
             yield from _named(name, text) if is_set else ()
         elif name == "epochs":
-            self._epochs = target.value(text) or 0.0
+            epochs = target.value(text) or 0.0
+            self._epochs = epochs if epochs < _LARGEST else 1.0  # Trainer's word for a stream
         elif name in _SETTINGS or name.startswith(_FAMILIES):
             value = target.value(text)
             if value is None or not 0 < value < _LARGEST:
@@ -439,8 +441,12 @@ class DeclaredReader:
         if step is None and rule.block:
             self._blocks += 1
             step = self._anchor
-            if step is None and self._total and self._epochs:
-                step = None if epoch is None else round(epoch / self._epochs * self._total)
+            if self._total and self._epochs:
+                by_epoch = None if epoch is None else round(epoch / self._epochs * self._total)
+                # A line may stand before its step's bar; epochs have two digits.
+                is_next = step is not None and by_epoch == step + 1
+                if step is None or (is_next and self._total <= _DIGITS * self._epochs):
+                    step = by_epoch
             elif step is None:
                 step = self._blocks
         if step is None or not 0 <= step < _LARGEST:
