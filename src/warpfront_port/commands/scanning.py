@@ -125,7 +125,6 @@ def _context(
         unknown=project.unknown,
         portable_names=frozenset().union(*(fact.portable for fact in facts.values())),
         vendor_macros=headers.vendor_macros(facts.values()),
-        own_namespaces=frozenset().union(*(fact.namespaces for fact in facts.values())),
         masks=headers.narrow_masks(code),
     )
 

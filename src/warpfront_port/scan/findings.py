@@ -140,19 +140,17 @@ class Context:
     """Facts for engines from outside the file that they read.
 
     `unknown` are called names of CUDA's form that hipify's tables lack and the tree does not
-    define. `portable_names` are macros and functions that some header of the
-    tree defines for AMD as well. `vendor_macros` are those that its headers define on some sides
-    only; "unset" is all that is known there, and a number has no meaning. `own_namespaces` are the
-    C++ namespaces that the tree opens. `masks` are macros of its headers that have 32 bits set,
-    with path and line. `own_packages` are the Python packages that the tree itself is the source
-    of. `torchless` are its files of requirements without torch, and their names where all files of
-    that name are. `evidence` shows by path which files run on AMD already.
+    define. `portable_names` are macros and functions that some header of the tree defines for AMD
+    as well. `vendor_macros` are those that its headers define on some sides only; "unset" is all
+    that is known there, and a number has no meaning. `masks` are macros of its headers that have
+    32 bits set, with path and line. `own_packages` are the Python packages that the tree itself
+    is the source of. `torchless` are its files of requirements without torch, and their names
+    where all files of that name are. `evidence` shows by path which files run on AMD already.
     """
 
     unknown: frozenset[str] = frozenset()
     portable_names: frozenset[str] = frozenset()
     vendor_macros: Mapping[str, Mapping[Side, DocumentInputs]] = field(default_factory=dict)
-    own_namespaces: frozenset[str] = frozenset()
     masks: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     own_packages: frozenset[str] = frozenset()
     torchless: frozenset[str] = frozenset()

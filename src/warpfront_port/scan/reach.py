@@ -220,7 +220,9 @@ def _listed(texts: Mapping[str, str], product: Product) -> tuple[set[str], str]:
             }
             basis = basis or (path if here else "")
             listed |= here
-    return (listed, basis) if any(path.endswith(".cu") for path in listed) else (set(), "")
+    of_cuda = any("CUDAExtension" in text for path, text in texts.items() if product.has(path))
+    whole = any(path.endswith(".cu") for path in listed) or not of_cuda
+    return (listed, basis) if whole else (set(), "")
 
 
 def _builds_otherwise(texts: Mapping[str, str], product: Product) -> bool:

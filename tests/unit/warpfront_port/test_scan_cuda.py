@@ -142,32 +142,10 @@ def test_an_instruction_without_a_dot_is_ptx_too() -> None:
     assert rules_of('__global__ void k() { asm("trap;"); }') == {"CU107"}
 
 
-def test_a_projects_own_namespace_cuda_is_not_libcuxx() -> None:
-    text = "auto f = cuda::maximum<float>();"
-    mine = Context(own_namespaces=frozenset({"cuda"}))
-    assert rules_of(text) == {"CU147"}
-    assert rules_of(text, context=mine) == set()
-    assert rules_of(f"#include <cuda/functional>\n{text}", context=mine) == {"CU147"}
-    assert rules_of("cuda::std::atomic<int> a;", context=mine) == {"CU147"}
-
-
 def test_a_version_below_which_amd_always_is_takes_the_arm_of_old_releases() -> None:
     assert rules_of("#if CUDART_VERSION < 11020\nint old;\n#endif\n") == {"CU123"}
     ours = "#if CUDART_VERSION < 11020 && !defined(USE_ROCM)\nint old;\n#endif\n"
     assert rules_of(ours) == set()
-
-
-def test_a_subscript_by_warp_size_is_no_array_bound() -> None:
-    for line in (
-        "s[threadIdx.x / warpSize] = 0;",
-        "return a[warpSize];",
-        "x = a.b[warpSize];",
-        "__shared__ float s[1024 / GpuConfig::warpSize];",
-        "constexpr int lanes = Config::warpSize;",
-        "sum<<<1, warpSize>>>(s);",
-    ):
-        assert "CU116" not in rules_of(f"__global__ void k() {{ {line} }}")
-    assert "CU116" in rules_of("__global__ void k() { __shared__ float s[1024 / warpSize]; }")
 
 
 @pytest.mark.parametrize(

@@ -38,16 +38,7 @@ _SIZES = {
     "int4": 16, "uint4": 16, "double2": 16,
 }  # fmt: skip
 _LDS_BYTES = 65536
-_LIBCUXX = re.compile(
-    r"(?<![\w:])(?:::\s*)?cuda\s*::\s*(?:(?:std|barrier|pipeline\w*|atomic\w*|memcpy_async|ptx|semaphore|"
-    r"latch|counting_semaphore|binary_semaphore|thread_scope\w*|aligned_size_t|annotated_ptr|"
-    r"access_property|ceil_div|proclaim_return_type|device|make_pipeline|maximum|minimum)\b)"
-)
 _TEXTURE_REFERENCE = re.compile(r"(?<![\w:])texture\s*<(?![^;{}]{0,40}\bhip)")
-_CLUSTER_SCOPE = re.compile(
-    r"\b(?:cooperative_groups|cg)\s*::\s*(memcpy_async|wait|wait_prior|reduce|\w+clusive_scan|"
-    r"cluster_group|this_cluster|invoke_one)\b"
-)
 
 
 def asm_rule_matches(view: View, span: Span) -> Iterator[Match]:
@@ -119,27 +110,7 @@ def device_rule_matches(view: View) -> Iterator[Match]:
             yield from patterns(view, pattern, rule)
 
 
-def _libcuxx(view: View) -> Iterator[Match]:
-    """Yield names of libcu++.
-
-    In a project with its own `cuda` namespace, a name is libcu++'s only with its headers included.
-    """
-    included = any(_LIBCUXX_HEADER.match(directive.body) for directive in view.included)
-    is_redefined = "cuda" in view.context.own_namespaces
-    for match in _LIBCUXX.finditer(view.code):
-        if included or not is_redefined or _CERTAINLY_LIBCUXX.search(match[0]):
-            words = frozenset(re.findall(r"\w+", match[0]))
-            yield rule_match(view, "CU147", match.span(), names=words)
-
-
-_LIBCUXX_HEADER = re.compile(r"<(?:cuda|nv)/")
-_CERTAINLY_LIBCUXX = re.compile(r"cuda\s*::\s*(?:std|ptx)\b")
-
-_PATTERNS = (
-    ("texture", _TEXTURE_REFERENCE, "CU135"),
-    ("cg", _CLUSTER_SCOPE, "CU147"),
-    ("cooperative_groups", _CLUSTER_SCOPE, "CU147"),
-)
+_PATTERNS = (("texture", _TEXTURE_REFERENCE, "CU135"),)
 
 
 def _shared_memory(view: View) -> Iterator[Match]:
@@ -205,7 +176,6 @@ _SIZED_BY_COUNT = re.compile(
 
 
 _SEARCHES: Final[tuple[tuple[str, Callable[[View], Iterator[Match]]], ...]] = (
-    ("cuda", _libcuxx),
     ("__shared__", _shared_memory),
     ("major", _capabilities),
     ("multiProcessorCount", _pools_by_multiprocessor),

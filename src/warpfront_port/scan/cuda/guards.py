@@ -1,4 +1,4 @@
-"""Rules about conditions that leave AMD without code: CU123, CU155, CU156. Pure."""
+"""The rule about conditions that leave AMD without code: CU123. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 
 from warpfront_port.scan.cuda.conditions import Macros, macro_table, truth
-from warpfront_port.scan.cuda.lexer import Span
 from warpfront_port.scan.cuda.preprocessor import Arm, ConditionChain, condition_of
 from warpfront_port.scan.cuda.view import View, rule_match
 from warpfront_port.scan.findings import Match
@@ -26,59 +25,23 @@ _COMPILERS = {"__GNUC__", "__clang__", "_MSC_VER", "__OPTIMIZE__"}
 
 def guard_rule_matches(view: View) -> Iterator[Match]:
     """Yield arms that test NVIDIA's compiler, in chains that AMD reaches without an arm for it."""
-    for chain, arm, span in unwritten_arms(view):
-        if "amd" in chain.reach:
-            condition = f"#{arm.directive.name} {arm.directive.body}"
-            yield rule_match(view, "CU156", span, what=condition)
     for chain in view.reaches.chains:
-        yield from (_at(view, "CU155", arm, chain) for arm in chain.arms if _of_old_hip(view, arm))
         if "amd" not in chain.reach or _has_arm_for_amd(chain):
             continue
         for arm in chain.arms:
-            rule = _rule_of(arm)
-            if rule:
-                yield _at(view, rule, arm, chain)
+            if _decides(arm):
+                yield _at(view, "CU123", arm, chain)
 
 
-def unwritten_arms(view: View) -> Iterator[tuple[ConditionChain, Arm, Span]]:
-    """Yield each AMD arm after a CUDA arm with only a to-do comment, and the comment's span."""
-    for chain in view.reaches.chains if _TO_DO.search(view.source.text) else ():
-        ends = [*(arm.directive.start for arm in chain.arms[2:]), chain.end]
-        for before, arm, end in zip(chain.arms, chain.arms[1:], ends, strict=False):
-            match = _TO_DO.search(view.source.text, arm.directive.end, end)
-            code = view.code[arm.directive.end : end].strip()
-            asks = any(map(_OF_AMD.search, arm.macros)) and any(map(_NVIDIAS.search, before.macros))
-            if match and asks and (not code or code.startswith("#endif")):
-                yield chain, arm, match.span()
-
-
-_OF_AMD = re.compile(r"(?<![A-Z])(?:HIP|ROC|AMD)")
-_NVIDIAS = re.compile(r"CUDA|CUBLAS|CUFFT|CUSOLVER|NVIDIA|NVCC")
-_TO_DO = re.compile(r"(?i)\btodo\b|fixme|not (?:yet )?(?:implemented|supported)")
-
-
-def _of_old_hip(view: View, arm: Arm) -> bool:
-    """Return true if an arm tests for AMD only by the name that ROCm 6 removed.
-
-    The file must neither define that name nor contain the flag that does.
-    """
-    if "__HIP_PLATFORM_HCC__" in view.macros or "-D__HIP_PLATFORM_HCC__" in view.source.text:
-        return False
-    return "__HIP_PLATFORM_HCC__" in arm.macros and not arm.macros & _OF_HIP
-
-
-_OF_HIP = {"__HIP_PLATFORM_AMD__", "__HIPCC__", "__HIP__", "USE_ROCM", "__HIP_DEVICE_COMPILE__"}
-
-
-def _rule_of(arm: Arm) -> str:
-    """Return the rule that an arm breaks: it keeps AMD out, or lets AMD in for a wrong reason."""
+def _decides(arm: Arm) -> bool:
+    """Return true if an arm keeps AMD out, or lets AMD in for a wrong reason."""
     reached = "amd" in arm.reach
     if "__CUDA_ARCH__" in arm.macros and (not reached or _is_for_hosts(arm)):
-        return "CU123"
+        return True
     versions = arm.macros & _VERSIONS and arm.macros.isdisjoint(_COMPILERS)
     # an unset macro, or HIP's own number, satisfies a bound for old releases
     old = "<" in condition_of(arm.directive) and _certain_on_amd(arm)
-    return "CU123" if versions and (not reached or old) else ""
+    return bool(versions) and (not reached or old)
 
 
 def _is_for_hosts(arm: Arm) -> bool:

@@ -1,6 +1,6 @@
 """Facts of a tree's headers that apply to its other files. Pure.
 
-They are names with a meaning on AMD, macros that one side alone gets, and own namespaces.
+They are names with a meaning on AMD, and macros that one side alone gets.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from warpfront_port.scan.findings import SIDES, DocumentInputs, Side
 
 _HEADERS = frozenset({".h", ".hh", ".hpp", ".hxx", ".cuh", ".inl"})
 _VENDOR = re.compile(r"CUDA|HIP|ROCM|AMD|NVCC|NVIDIA|hip[A-Z/]")
-_NAMESPACE = re.compile(r"\bnamespace\s+((?:\w+\s*::\s*)*\w+)\s*\{")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +29,6 @@ class HeaderFacts:
 
     portable: frozenset[str]
     reaches: Mapping[str, Reach]
-    namespaces: frozenset[str]
     nvidias: frozenset[str] = frozenset()
     asked: frozenset[str] = frozenset()
     shared: frozenset[str] = frozenset()
@@ -38,12 +36,9 @@ class HeaderFacts:
 
 def facts_of(view: View) -> HeaderFacts:
     """Return the facts of a file that apply to other files. Macros of a `.cu` are private to it."""
-    namespaces = frozenset(
-        name.strip() for path in _NAMESPACE.findall(view.code) for name in path.split("::")
-    )
     header = view.source.path.suffix.lower() in _HEADERS
     if not _VENDOR.search(view.source.text) and "typedef" not in view.source.text:
-        return HeaderFacts(portable=frozenset(), reaches={}, namespaces=namespaces)
+        return HeaderFacts(portable=frozenset(), reaches={})
     reaches = dict(_macro_reaches(view)) if header else {}
     portable = portable_names(view)
     if header and view.is_hip:
@@ -52,7 +47,6 @@ def facts_of(view: View) -> HeaderFacts:
     return HeaderFacts(
         portable=portable,
         reaches=reaches,
-        namespaces=namespaces,
         nvidias=_nvidias(view),
         asked=frozenset().union(*(chain.macros for chain in view.reaches.chains)),
         shared=_shared(view),

@@ -306,8 +306,8 @@ _ALIAS = re.compile(
 
 
 _STUB = re.compile(
-    r"\btypedef\s+(?:void\s*\*|enum\s*\{[^{}]*\}|(?:unsigned\s+)?int|size_t)\s*(cu\w+)\s*;"
-    r"|\bconst\s+cu\w+_t\s+(CU\w+)\s*="
+    r"\btypedef\s[^;{}]{1,120}?\b(cu[A-Z]\w*|cu\w+_t|CU\w+)\s*;|\}\s*(CU\w+|cu[A-Z]\w*|cu\w+_t)\s*;"
+    r"|\bextern\s+\w+\s*\*\s*(cu[A-Z]\w*)\s*;|\bconst\s+cu\w+_t\s+(CU\w+)\s*="
 )
 
 

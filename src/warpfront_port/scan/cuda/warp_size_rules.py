@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tree_sitter import Node
-
 from warpfront_port.scan.cuda.lexer import Span
-from warpfront_port.scan.cuda.preprocessor import Reach
 from warpfront_port.scan.cuda.view import (
     NAME,
     NEAR,
@@ -87,10 +83,6 @@ _LAST_LANE = re.compile(
 )
 _OTHER_LANGUAGE = re.compile(r"\b(?:sycl|cl_|musa|aclrt|mtl|vk_)")
 _ARCH_MACRO = re.compile(r"gfx|GFX|WAVEFRONT|WAVE_?SIZE|CDNA|RDNA", re.IGNORECASE)
-_CONSTANT_PLACES = {
-    "template_argument_list", "static_assert_declaration", "enumerator", "bitfield_clause",
-    "declaration",
-}  # fmt: skip
 
 
 def mask_rule_matches(view: View, name: str, span: Span) -> Iterator[Match]:
@@ -229,7 +221,7 @@ def _shuffle_constants(view: View, name: str, span: Span) -> Iterator[Match]:
 
 
 def lane_rule_matches(view: View) -> Iterator[Match]:
-    """Yield the matches of arithmetic with an assumed warp size: CU111, CU113 to CU117."""
+    """Yield the matches of arithmetic with an assumed warp size: CU111, CU113, CU114, CU117."""
     lowered = view.names_joined
     lanes = "lane" in lowered or "shfl" in lowered or "shuffle" in lowered
     if lanes and not _OF_A_CPU.search(view.code):
@@ -238,8 +230,6 @@ def lane_rule_matches(view: View) -> Iterator[Match]:
         yield from _halvings(view)
     if ("warp" in lowered or "wave" in lowered) and not _OTHER_LANGUAGE.search(lowered):
         yield from _warp_constants(view)
-    if "warpSize" in view.names and "warpSize" not in view.macros:
-        yield from _warp_size_as_constant(view)
     if "threadIdx" in view.names or view.is_device_code:
         yield from _lane_arithmetic(view)
     if lanes and view.is_device_code:
@@ -259,34 +249,6 @@ def _shifted_by_lane(view: View) -> Iterator[Match]:
 
 
 _OF_WARPS = re.compile(r"\b__(?:shfl|ballot|activemask|syncwarp)|_sync\b")
-
-
-def _warp_size_as_constant(view: View) -> Iterator[Match]:
-    """Yield uses of the built-in `warpSize` where a constant is required.
-
-    These are an array bound, a template argument, or another value that the compiler has to know.
-    """
-    for place in view.syntax.places("warpSize"):
-        path = view.syntax.path(place)
-        member = {node.type for node in path[:2]} & {"field_identifier", "qualified_identifier"}
-        if not member and view.syntax.declared("warpSize", place) is None:
-            parents = (two[1] for two in itertools.pairwise(path) if _is_constant(*two))
-            node = next(parents, None)
-            head = "" if node is None else view.code[node.start_byte : place]
-            if node is not None and (node.type != "declaration" or "constexpr" in head):
-                span = (node.start_byte, node.end_byte)
-                yield rule_match(view, "CU116", span, sides=_amd_too(view, place))
-
-
-def _is_constant(node: Node, parent: Node) -> bool:
-    bound = parent.type == "array_declarator" and node != parent.children[0]
-    return bound or parent.type in _CONSTANT_PLACES
-
-
-def _amd_too(view: View, offset: int) -> Reach:
-    """Return the sides of a rule about HIP code: being in AMD's arm makes it no worse."""
-    reach = view.region(offset).reach
-    return frozenset(SIDES) if reach == {"amd"} else reach
 
 
 def _halvings(view: View) -> Iterator[Match]:

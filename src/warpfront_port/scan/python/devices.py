@@ -335,7 +335,9 @@ def _enclosing_test(module: Module, node: ast.AST) -> ast.AST | None:
             sides = [parent.left, *parent.comparators]
             if not any(isinstance(side, ast.Constant) and side.value is None for side in sides):
                 return None
-        elif isinstance(parent, ast.Assign) and isinstance(child, ast.BoolOp | ast.Compare):
+        elif isinstance(parent, ast.Assign) and isinstance(
+            child, ast.BoolOp | ast.Compare | ast.IfExp
+        ):
             return parent.value
         elif not isinstance(parent, ast.BoolOp | ast.UnaryOp):
             return None
