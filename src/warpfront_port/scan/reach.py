@@ -106,18 +106,19 @@ def read_product(texts: Mapping[str, str], commands: Mapping[str, tuple[str, ...
 
 
 def _needed(texts: Mapping[str, str], folders: Iterable[str]) -> Iterator[str]:
-    """Yield the folders of distributions whose extension a package of the root imports."""
-    packages = tuple(_packages(texts))
+    """Yield the folders of distributions whose extension the rest of the tree imports."""
     imports = {
-        name
+        (name, path.rpartition("/")[0])
         for path, text in texts.items()
-        if path.endswith(".py") and _depth(path, packages)
+        if path.endswith(".py") and not is_aside(PurePosixPath(path))
         for name in _IMPORTED_ROOT.findall(text)
     }
     for folder in folders:
         build = texts.get(f"{folder}/setup.py", "")
         names = {name.partition(".")[0] for name in _EXTENSION_NAME.findall(build)}
-        if folder and EXTENSIONS.search(build) and names & imports:
+        users = {user for name, user in imports if name in names}
+        outside = any(user != folder and not user.startswith(f"{folder}/") for user in users)
+        if folder and EXTENSIONS.search(build) and outside:
             yield folder
 
 

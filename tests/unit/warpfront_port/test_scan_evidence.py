@@ -165,3 +165,14 @@ def test_a_list_that_only_another_vendor_s_arm_takes_is_left_out() -> None:
     texts = {"setup.py": setup, "k.cu": KERNEL, "h.cu": KERNEL, "c.cpp": ""}
     assert shown(texts)["k.cu"][0] == "optional"
     assert shown(texts)["h.cu"] == ("amd", "setup.py:9")
+
+
+def test_a_branch_for_amd_is_one_beside_a_variable_that_forces_it() -> None:
+    asked = (
+        "import os, torch\nfrom torch.utils.cpp_extension import CUDAExtension\n"
+        "if torch.version.ARM is not None or os.getenv('FORCE_IT', '0') == 1:\n    flags = ['-x']\n"
+        "ext = CUDAExtension('p.c', ['k.cu'])\n"
+    )
+    texts = {"setup.py": asked.replace("ARM", "hip"), "k.cu": KERNEL}
+    assert shown(texts)["k.cu"] == ("built", "setup.py:4")
+    assert "k.cu" not in shown(texts | {"setup.py": asked.replace("ARM", "cuda")})

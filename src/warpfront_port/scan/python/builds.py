@@ -55,7 +55,7 @@ def read_build(path: str, text: str) -> PythonBuild | None:
         for node in module.nodes
         if isinstance(node, ast.stmt)
         and not isinstance(node, ast.Raise | ast.Return)
-        and gates.standing(node).sides == {"amd"}
+        and gates.is_amds(node)
     )
     return PythonBuild(sources=tuple(_sources(module, gates)), amd_line=min(amds, default=0))
 

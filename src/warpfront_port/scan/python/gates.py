@@ -220,11 +220,21 @@ class Gates:
         """Return the line of a test that is false until somebody sets an environment variable."""
         for parent, child in self._module.ancestors(node):
             if isinstance(parent, ast.If | ast.IfExp) and child is not parent.test:
-                value = self._conditions.by_default(parent.test)
+                value = self._conditions.by_default(parent.test, "amd")
                 body = parent.body if isinstance(parent.body, list) else [parent.body]
                 if value is not None and value != (child in body):
                     return parent.lineno
         return 0
+
+    def is_amds(self, node: ast.AST) -> bool:
+        """Return true if AMD alone reaches `node` while no environment variable is set."""
+        return self.standing(node).sides == {"amd"} or any(
+            isinstance(parent, ast.If)
+            and child in parent.body
+            and self._conditions.by_default(parent.test, "nvidia") is False
+            and self._conditions.by_default(parent.test, "amd") is not False
+            for parent, child in self._module.ancestors(node)
+        )
 
     def _tries(self, statement: ast.Try, child: ast.AST) -> bool:
         if child in statement.handlers:
@@ -307,7 +317,7 @@ def _asks_availability(test: ast.expr, module: Module) -> bool:
         test = test.left
     name = test.func if isinstance(test, ast.Call) else test
     last = module.dotted(name).split(".")[-1]
-    return last in _TOOLKITS or _AVAILABILITY.fullmatch(last) is not None
+    return last in _TOOLKITS | {"hasattr"} or _AVAILABILITY.fullmatch(last) is not None
 
 
 def _is_portable(body: Iterable[ast.stmt]) -> bool:

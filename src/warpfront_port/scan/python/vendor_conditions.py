@@ -126,18 +126,18 @@ class Conditions:
         handle = self._handlers.get(type(test))
         return UNKNOWN if handle is None else handle(test, depth)
 
-    def by_default(self, test: ast.AST, depth: int = 0) -> Truth:
-        """Return the truth of a test on AMD while no environment variable is set."""
+    def by_default(self, test: ast.AST, side: Side, depth: int = 0) -> Truth:
+        """Return the truth of a test on a side while no environment variable is set."""
         match test:
             case ast.BoolOp(op=operator, values=values) if depth < _DEPTH:
-                parts = {self.by_default(value, depth + 1) for value in values}
+                parts = {self.by_default(value, side, depth + 1) for value in values}
                 decides = isinstance(operator, ast.Or)
                 if decides in parts:
                     return decides
                 return None if None in parts else not decides
             case ast.expr():
                 value = self._unset(test, depth)
-                return self.truths(test)["amd"] if value is None else bool(value[0])
+                return self.truths(test)[side] if value is None else bool(value[0])
         return None
 
     def _unset(self, node: ast.AST, depth: int) -> tuple[object] | None:
