@@ -36,7 +36,6 @@ Detector = Callable[[Module, Any], Iterator[Seen]]
 CudaReader = Callable[[SourceText, Context], Iterator[Match]]
 
 _DETECTORS: Mapping[type[ast.AST], tuple[Detector, ...]] = {
-    ast.Module: (mentions.of_nvml,),
     ast.Import: (mentions.imports,),
     ast.ImportFrom: (mentions.imports_from, extensions.toolkit_imports),
     ast.Attribute: (

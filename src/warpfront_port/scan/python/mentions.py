@@ -6,35 +6,10 @@ import ast
 import re
 from collections.abc import Iterator
 
-from warpfront_port.scan.python.module import Module, Seen, named_lines, text_of
+from warpfront_port.scan.python.module import Module, Seen, text_of
 from warpfront_port.scan.python.tables import IMPORTS, NAMES, OF_PACKAGES, longest_known
 
 _OCP = frozenset({"torch.float8_e4m3fn", "torch.float8_e5m2"})
-
-
-def of_nvml(module: Module, _root: ast.Module) -> Iterator[Seen]:
-    """Yield NVML queries in a module that knows no other vendor's library."""
-    if "nvml" in module.text and not _OF_AMD.search(module.text):
-        for node, name in named_lines(module, _NVML):
-            listed = name == "pynvml" and not isinstance(node, ast.Name)
-            if not listed and not _is_kept(module, node):
-                yield Seen(rule="PY064", node=node, what=name[:60])
-
-
-def _is_kept(module: Module, node: ast.AST) -> bool:
-    """Return true if a name is assigned a value without NVML, or derived from its own value.
-
-    Examples are `nvml_lock = Lock()` and `nvml_power = max(nvml_power)`.
-    """
-    around = module.parents.get(node)
-    if not isinstance(around, ast.Assign) or node not in around.targets:
-        return False
-    source = module.source_of(around.value).replace(module.source_of(node), "")
-    return "nvml" not in source.lower()
-
-
-_NVML = re.compile(r"nvml_|_(?:py\d?)?nvml|^nvmlDevice|^(?:py)?nvml$|^NVML")
-_OF_AMD = re.compile(r"(?i)amd_?-?smi|rocm|pyrsmi")
 
 
 def imports(module: Module, node: ast.Import) -> Iterator[Seen]:

@@ -294,28 +294,6 @@ def _children(node: ast.AST) -> list[ast.AST]:
     return children
 
 
-def named_lines(module: Module, pattern: re.Pattern[str]) -> Iterator[tuple[ast.AST, str]]:
-    """Yield the first node of each line with the pattern in its name or its one-word text."""
-    lines: set[int] = set()
-    for node in module.nodes:
-        name = _named(node)
-        line = getattr(node, "lineno", 0)
-        if name and line not in lines and pattern.search(name) and node not in module.docstrings:
-            lines.add(line)
-            yield node, name
-
-
-def _named(node: ast.AST) -> str:
-    match node:
-        case ast.Name(id=name) | ast.Attribute(attr=name) | ast.alias(name=name):
-            return name
-        case ast.arg(arg=name) | ast.FunctionDef(name=name) | ast.keyword(arg=str(name)):
-            return name
-        case ast.Constant(value=str(name)) if " " not in name:
-            return name
-    return ""
-
-
 def called_name(function: ast.expr) -> str:
     """Return the name of a function, or of a method of self; "" for other calls."""
     if isinstance(function, ast.Name):
