@@ -112,6 +112,7 @@ def _context(
         own_packages=_own_packages(tree),
         torchless=torchless_of(tree, files),
         evidence=evidence_of(texts),
+        started=project.product.started,
     )
     code = {path: text for path, text in texts.items() if cuda.reads(PurePosixPath(path))}
     if not code:

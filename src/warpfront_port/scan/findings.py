@@ -146,6 +146,7 @@ class Context:
     32 bits set, with path and line. `own_packages` are the Python packages that the tree itself
     is the source of. `torchless` are its files of requirements without torch, and their names
     where all files of that name are. `evidence` shows by path which files run on AMD already.
+    `started` are the functions that scripts at the root call.
     """
 
     unknown: frozenset[str] = frozenset()
@@ -155,6 +156,7 @@ class Context:
     own_packages: frozenset[str] = frozenset()
     torchless: frozenset[str] = frozenset()
     evidence: Mapping[str, Evidence] = field(default_factory=dict, repr=False)
+    started: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)

@@ -36,7 +36,8 @@ class Product:
     sources, "" for none. `flags` are the options of a source, from compile_commands.json.
     `unreached` are sources that a configured build leaves out. `installs` is true if the root is a
     distribution of Python. `modules` are those modules of its packages that importing them or
-    starting their commands runs. `lines` are the lines of every module that decides.
+    starting their commands runs. `lines` are the lines of every module that decides. `started` are
+    the functions that scripts at the root call.
     """
 
     code: frozenset[str] | None = None
@@ -48,6 +49,7 @@ class Product:
     installs: bool = False
     modules: frozenset[str] = frozenset()
     lines: Mapping[str, int] = field(default_factory=dict)
+    started: frozenset[str] = frozenset()
 
     def is_aside(self, path: str) -> bool:
         """Return true if a file lies among examples, tests and the like that no product imports."""
@@ -95,7 +97,9 @@ def read_product(texts: Mapping[str, str], commands: Mapping[str, tuple[str, ...
         for path, text in texts.items()
         if path.endswith(".py") and plain.has(path) and not plain.is_aside(path)
     }
-    plain = replace(plain, lines=lines)
+    scripts = (text for path, text in texts.items() if _SCRIPT.fullmatch(path))
+    started = frozenset(name for text in scripts for name in _CALLED.findall(text))
+    plain = replace(plain, lines=lines, started=started)
     listed, basis = (set(commands) & texts.keys(), "compile_commands.json") if commands else (
         _listed(texts, plain)
     )  # fmt: skip
@@ -103,6 +107,10 @@ def read_product(texts: Mapping[str, str], commands: Mapping[str, tuple[str, ...
         return plain
     code = frozenset(followed(listed, include_graph(texts)[0]))
     return replace(plain, code=code, basis=basis, flags=commands)
+
+
+_SCRIPT = re.compile(r"(?!setup\.py)[^/]+\.py")
+_CALLED = re.compile(r"(?<!def )\b([A-Za-z_]\w*)\(")
 
 
 def _needed(texts: Mapping[str, str], folders: Iterable[str]) -> Iterator[str]:

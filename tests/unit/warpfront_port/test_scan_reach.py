@@ -148,3 +148,10 @@ def test_an_extension_of_another_folder_counts_where_the_package_imports_it(
     assert "runs as it is" in line(tmp_path / "a", TOML | files)
     files |= {"p/__init__.py": "import k\n"}
     assert "will not build" in line(tmp_path / "b", TOML | files)
+
+
+def test_a_helper_that_a_script_at_the_root_calls_decides(tmp_path: Path) -> None:
+    files = {"lib/gpu.py": SMI, "lib/rest.py": LONG, "run.py": "import lib\n"}
+    assert "runs as it is" in line(tmp_path / "a", files)
+    files |= {"run.py": "from lib.gpu import used\nused()\n"}
+    assert "will fail at run time" in line(tmp_path / "b", files)

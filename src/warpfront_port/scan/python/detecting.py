@@ -172,7 +172,7 @@ def rule_matches(
         yield _unreadable(source, error)
         return
     yield from commands.script_requirements(module)
-    gates = Gates(module)
+    gates = Gates(module, context.started)
     reported: set[object] = set()
     for sighting in _seen(module, context):
         for rule_match in _rule_match(module, gates, sighting):

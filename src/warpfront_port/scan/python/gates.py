@@ -58,8 +58,9 @@ class Standing:
 class Gates:
     """The sides that reach the nodes of one module, with their gates."""
 
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: Module, started: frozenset[str] = frozenset()) -> None:
         self._module = module
+        self._started = started
         self._conditions = Conditions.of(module)
         self._is_test = is_test(module.path)
 
@@ -80,7 +81,8 @@ class Gates:
             gate, gate_line = Gate.OPTION, optional
         if gate is Gate.OPEN and not self._module.builds_extensions:
             owner = self._module.owner(node)
-            gate = Gate.CALLED if owner and owner not in self._module.started else gate
+            if owner and owner not in self._module.started | self._started:
+                gate = Gate.CALLED
         return Standing(sides=frozenset(sides), gate=gate, line=line or gate_line)
 
     def _called_sides(self, node: ast.AST, depth: int) -> tuple[set[Side], int]:
