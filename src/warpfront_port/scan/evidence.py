@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import PurePosixPath
 
 from warpfront_port.scan.findings import Evidence, Side
@@ -60,11 +61,8 @@ def evidence_of(texts: Mapping[str, str]) -> Mapping[str, Evidence]:
         if path not in by_path or (evidence.kind == "amd" and by_path[path].kind == "left-out"):
             by_path[path] = evidence
     _follow_includes(texts, by_path)
-    for path, evidence in (
-        *_spared(texts, builds),
-        *_built(texts, dict(_branches(texts, builds))),
-        *_modules(texts),
-    ):
+    branches = dict(_branches(texts, builds))
+    for path, evidence in (*_spared(texts, builds), *_built(texts, branches)):
         by_path.setdefault(path, evidence)
     return by_path
 
@@ -154,28 +152,17 @@ def _added_for_cuda(texts: Mapping[str, str]) -> Mapping[PurePosixPath, Evidence
 def _built(
     texts: Mapping[str, str], branches: Mapping[str, Evidence]
 ) -> Iterator[tuple[str, Evidence]]:
-    """Yield the CUDA sources below a build that has a branch for AMD of its own."""
+    """Yield the CUDA sources below a build that has a branch for AMD of its own.
+
+    CMake's modules there count as AMD's: the sides that reach them are their includer's.
+    """
     for path in texts if branches else ():
-        if SOURCE.search(path):
+        of_cmake = path.endswith(".cmake")
+        if of_cmake or SOURCE.search(path):
             folders = map(str, PurePosixPath(path).parents)
             evidence = next((branches[folder] for folder in folders if folder in branches), None)
             if evidence is not None:
-                yield path, evidence
-
-
-def _modules(texts: Mapping[str, str]) -> Iterator[tuple[str, Evidence]]:
-    """Yield CMake's modules below a CMakeLists.txt with an arm for HIP, which may skip them."""
-    arms = {
-        str(PurePosixPath(path).parent): _at(path, text, arm, "its build has an arm for HIP")
-        for path, text in texts.items()
-        if path.endswith("CMakeLists.txt") and (arm := hip_arm(text)) is not None
-    }
-    for path in texts if arms else ():
-        if path.endswith(".cmake"):
-            folders = map(str, PurePosixPath(path).parents)
-            evidence = next((arms[folder] for folder in folders if folder in arms), None)
-            if evidence is not None:
-                yield path, evidence
+                yield path, replace(evidence, kind="amd") if of_cmake else evidence
 
 
 def _branches(

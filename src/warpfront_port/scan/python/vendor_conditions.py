@@ -138,7 +138,8 @@ class Conditions:
             case ast.expr():
                 value = self._unset(test, depth)
                 return self.truths(test)[side] if value is None else bool(value[0])
-        return None
+            case _:
+                return None
 
     def _unset(self, node: ast.AST, depth: int) -> tuple[object] | None:
         """Return the value of an expression without environment variables, in a tuple."""
@@ -163,6 +164,8 @@ class Conditions:
             case ast.Compare(left=left, ops=[operator], comparators=[right]):
                 value = self._unset(left, depth + 1)
                 result = _compared_to(value[0], operator, right) if value else None
+            case _:
+                pass
         return result
 
     def _negated(self, test: ast.UnaryOp, depth: int) -> VendorTruths:
