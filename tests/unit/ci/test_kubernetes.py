@@ -155,7 +155,10 @@ def test_without_a_scale_set_and_pods_there_is_no_file() -> None:
     ("row", "said"),
     [
         (f"{{labels: x, trust: hosted, builds: true, image: '{OWN_IMAGE}'}}", "has no pods"),
-        ("{scale_set: x, trust: self-hosted, builds: true, image: 'docker:dind'}", "is not an image with its digest"),
+        (
+            "{scale_set: x, trust: self-hosted, builds: true, image: 'docker:dind'}",
+            "is not an image with its digest",
+        ),
     ],
 )
 def test_an_image_without_pods_or_without_a_digest_is_refused(row: str, said: str) -> None:
