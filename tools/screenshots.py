@@ -30,7 +30,6 @@ for folder in (ROOT / "tests", ROOT / "src"):
     sys.path.insert(0, str(folder))
 
 from builders import a_report_row  # noqa: E402 - after the paths
-from integration.test_page import a_browser  # noqa: E402
 
 from warpfront.commands.paging import _files  # noqa: E402
 from warpfront.matrix.compat import packaged  # noqa: E402
@@ -61,7 +60,7 @@ STATES: tuple[tuple[str, dict[str, str]], ...] = (
     ("unavailable", {"reason": "no sm_100 on this machine"}),
     ("passed", {}),
     ("-", {"build": "-", "lock": "missing"}),
-    ("passed", {"effort": "quick"}),
+    ("passed", {"check_options": "quick"}),
     ("-", {"build": "blocked", "reason": "its base, gaudi-1-24, is unpinned"}),
 )
 
@@ -138,6 +137,8 @@ def main() -> int:
         return 1
     for made in (target, ROOT / "build"):
         made.mkdir(parents=True, exist_ok=True)
+    from integration.test_page import a_browser  # noqa: PLC0415 - it brings selenium
+
     too_big = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
