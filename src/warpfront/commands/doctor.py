@@ -12,7 +12,7 @@ from packaging.version import InvalidVersion, Version
 from warpfront.errors import EngineError, without_secrets
 from warpfront.images.engine import Engine, connect
 from warpfront.images.registry_ping import registry_reachable
-from warpfront.matrix.cell import Cell, WheelIndex
+from warpfront.matrix.cell import Cell
 from warpfront.matrix.compat import Compat
 from warpfront.matrix.devices import HostDevices
 from warpfront.matrix.vendors import VENDORS
@@ -92,15 +92,9 @@ def _examine_engine(engine: Engine) -> Iterator[Observation]:
         text = f"not determined: {features.root} is no folder of this machine"
         yield _observed("disk", Outcome.UNAVAILABLE, text, hint)
     else:
-        enough = free >= ROOM_BYTES
-        yield _observed(
-            "disk",
-            Outcome.PASSED if enough else Outcome.UNAVAILABLE,
-            f"{readable_size(free)} free below {features.root}",
-            ""
-            if enough
-            else f"a CUDA image needs about {readable_size(ROOM_BYTES)} while it builds",
-        )
+        text = f"{readable_size(free)} free below {features.root}"
+        hint = f"a CUDA image needs about {readable_size(ROOM_BYTES)} while it builds"
+        yield _available("disk", text, hint, is_here=free >= ROOM_BYTES)
 
 
 def _examine_machines(cells: tuple[Cell, ...], machine: str) -> Iterator[Observation]:
@@ -117,38 +111,32 @@ def _examine_network(cells: tuple[Cell, ...], watch: Watch) -> Iterator[Observat
     bases = {base.name: base for base in named}
     for name, base in sorted(bases.items()):
         watch.step("doctor", f"asking the registry of {name}")
-        reason = registry_reachable(base.reference)
-        yield _reached(f"base {name}", base.reference, reason, bootstrap=base.bootstrap is not None)
+        address = f"the registry of {base.reference}"
+        hint = "it will be bootstrapped with mmdebstrap" if base.bootstrap else _BLOCKED
+        yield _reached(f"base {name}", address, registry_reachable(base.reference), hint)
     indexes = {cell.index.name: cell.index for cell in cells if cell.index}
     for index in sorted(indexes.values(), key=lambda index: index.name):
         watch.step("doctor", f"asking the index {index.url}")
-        yield _reached_index(index, probe(site, index.url, "torch"))
+        hint = f"{_BLOCKED} unless they are locked already or pip's configuration has a mirror"
+        yield _reached(f"index {index.name}", index.url, probe(site, index.url, "torch"), hint)
     watch.step("doctor", "")
 
 
-def _reached(subject: str, kind: str, reason: str | None, *, bootstrap: bool) -> Observation:
-    if not reason:
-        return _observed(subject, Outcome.PASSED, f"the registry of {kind} answers")
-    hint = "it will be bootstrapped with mmdebstrap" if bootstrap else "its cells are blocked here"
-    return _observed(subject, Outcome.UNAVAILABLE, f"{kind}: {reason}", hint)
+_BLOCKED = "its cells are blocked here"
 
 
-def _reached_index(index: WheelIndex, reason: str) -> Observation:
-    if not reason:
-        return _observed(f"index {index.name}", Outcome.PASSED, f"{index.url} answers")
-    hint = "cells are blocked unless they are locked already or pip's configuration has a mirror"
-    return _observed(f"index {index.name}", Outcome.UNAVAILABLE, f"{index.url}: {reason}", hint)
+def _reached(subject: str, address: str, reason: str | None, hint: str) -> Observation:
+    text = f"{address}: {reason}" if reason else f"{address} answers"
+    return _available(subject, text, hint, is_here=not reason)
 
 
 def _examine_devices(cells: tuple[Cell, ...], host: HostDevices) -> Iterator[Observation]:
     for name in sorted({cell.vendor for cell in cells}):
         access = VENDORS[name].device_access(host)
-        if access is None:
-            hint = "images build and load here; their checks on the device say unavailable"
-            yield _observed(f"devices of {name}", Outcome.UNAVAILABLE, "none on this machine", hint)
-        else:
-            devices = ", ".join((*access.cdi, *access.nodes)) or "needs none"
-            yield _observed(f"devices of {name}", Outcome.PASSED, devices)
+        devices = ", ".join((*access.cdi, *access.nodes)) or "needs none" if access else ""
+        hint = "images build and load here; their checks on the device say unavailable"
+        text = devices or "none on this machine"
+        yield _available(f"devices of {name}", text, hint, is_here=bool(devices))
 
 
 def examine_drivers(
@@ -168,9 +156,8 @@ def examine_drivers(
             text = f"not determined: {version!r} is no version; {needs}"
             yield _observed(subject, Outcome.UNAVAILABLE, text)
             continue
-        outcome = Outcome.PASSED if is_new else Outcome.UNAVAILABLE
-        hint = "" if is_new else f"its images start here and find no device: {needs}"
-        yield _observed(subject, outcome, f"{version} is here, {needs}", hint)
+        hint = f"its images start here and find no device: {needs}"
+        yield _available(subject, f"{version} is here, {needs}", hint, is_here=is_new)
 
 
 def examine_hardware(hardware: Hardware) -> Iterator[Observation]:
@@ -187,16 +174,22 @@ def examine_hardware(hardware: Hardware) -> Iterator[Observation]:
         memory = devices[0].memory_bytes
         size = f", {readable_size(memory)} each" if memory else ""
         driver = ", ".join(f"{key} {value}" for key, value in hardware.drivers.items())
-        usable = all(device.usable for device in devices)
-        yield _observed(
+        yield _available(
             f"hardware of {vendor}",
-            Outcome.PASSED if usable else Outcome.UNAVAILABLE,
             f"{len(devices)} x {words}{size}, driver {driver or 'unknown'}",
-            "" if usable else "its device nodes may not be opened here",
+            "its device nodes may not be opened here",
+            is_here=all(device.usable for device in devices),
         )
     for problem in hardware.problems:
         hint = "`python -m warpfront_checks detect` shows every source that was asked"
         yield _observed("hardware", Outcome.UNAVAILABLE, problem, hint)
+
+
+def _available(subject: str, text: str, hint: str, *, is_here: bool) -> Observation:
+    """Return what is here, or what is not, with the hint."""
+    if is_here:
+        return _observed(subject, Outcome.PASSED, text)
+    return _observed(subject, Outcome.UNAVAILABLE, text, hint)
 
 
 def _observed(subject: str, outcome: Outcome, text: str, hint: str = "") -> Observation:

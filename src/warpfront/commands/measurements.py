@@ -25,7 +25,6 @@ from warpfront.bench.record_files import NoRecordError, read_records
 from warpfront.bench.records import Bench, Comparison, RecordSource, Run
 from warpfront.errors import InputError, NotComparableError, StoreError
 from warpfront.system.lines import (
-    FileIdentity,
     Line,
     identity_of,
     length_of,
@@ -34,6 +33,7 @@ from warpfront.system.lines import (
     standard_input,
 )
 from warpfront.system.progress import Watch
+from warpfront.system.sizes import counted
 from warpfront.system.store import append_text, read_text, write_text
 
 AUTO = "auto"
@@ -125,7 +125,13 @@ def _read(
         if records:
             return records
     chosen, evidence = _format(path, name, document, form)
-    source = _source(name, identity, chosen, evidence)
+    source = RecordSource(
+        path=name,
+        sha256=identity.sha256,
+        size_bytes=identity.size_bytes,
+        format=chosen.name,
+        evidence=evidence,
+    )
     reading = Reading(chosen, source.path)
     if chosen.is_document:
         reading.feed(1, document or "")
@@ -136,16 +142,6 @@ def _read(
     if not runs:
         raise InputError(f"{name}: no step with a time in what {chosen.name} writes", hint=evidence)
     return runs
-
-
-def _source(name: str, identity: FileIdentity, chosen: Format, evidence: str) -> RecordSource:
-    return RecordSource(
-        path=name,
-        sha256=identity.sha256,
-        size_bytes=identity.size_bytes,
-        format=chosen.name,
-        evidence=evidence,
-    )
 
 
 def _document(path: Path) -> str | None:
@@ -277,7 +273,7 @@ def read_nights_of(file: Path, watch: Watch) -> tuple[Night, ...]:
         raise InputError(f"{file}: no nights yet", hint="--add build/*/bench-*.json makes it")
     nights, unread = read_nights(text)
     if unread:
-        watch.say(f"warning: {file}: {unread} lines are no nights, and were left out")
+        watch.say(f"warning: {file}: left out {counted(unread, 'line')} of no night")
     return nights
 
 

@@ -34,7 +34,7 @@ from warpfront.release.tag_contents import TagDifference, difference
 from warpfront.release.tag_contents_of import read_tag_contents
 from warpfront.release.why import Why
 from warpfront.system.process import environment, run
-from warpfront.system.references import fallback_tag, read_reference
+from warpfront.system.references import Reference, fallback_tag, read_reference
 from warpfront.verify.results import Verification
 from warpfront.verify.seal import is_sealed
 from warpfront.wheels.lock.reading import read_locks
@@ -54,9 +54,8 @@ def explain(workspace: Workspace, reference: str, *, trust: str = "") -> Why:
     named, variables = read_reference(reference), environment()
     signer = Signer(run=run, cosign=trusting(run, trust, variables)) if trust else None
     with client.connect(named.host, variables, run) as registry:
-        path, version = named.repository, named.digest or named.tag
-        part = part_for(registry, path, version, platform.machine()) if version else ""
-        explanation, requires = explained(registry, path, part, signer=signer)
+        part = _part(registry, named)
+        explanation, requires = explained(registry, named.repository, part, signer=signer)
     cell = next((cell for cell in matrix.cells if cell.id == explanation.labels.get(CELL)), None)
     chain = with_parents((cell,), matrix.cells) if cell else ()
     states = read_locks(chain, requirements, folders)
@@ -89,12 +88,15 @@ def compare_tags(reference: str, other: str, *, trust: str = "") -> TagDifferenc
     signer = Signer(run=run, cosign=trusting(run, trust, variables)) if trust else None
     for image in (read_reference(whole), named):
         with client.connect(image.host, variables, run) as registry:
-            version = image.digest or image.tag
-            part = (
-                part_for(registry, image.repository, version, platform.machine()) if version else ""
-            )
+            part = _part(registry, image)
             contents.append(read_tag_contents(registry, image.repository, part, signer=signer))
     return difference(*contents)
+
+
+def _part(registry: Registry, image: Reference) -> str:
+    """Return this machine's part of an image; "" for one without a tag."""
+    version = image.digest or image.tag
+    return part_for(registry, image.repository, version, platform.machine()) if version else ""
 
 
 def explained(
@@ -171,13 +173,11 @@ def _signature(
     attached = tuple(attached)
     if signer is not None:
         reference = f"{registry.host}/{path}@{registry_image.digest}"
-        proofs = [
-            descriptor.digest
+        if any(
+            signer.is_signed(reference, {"dev.warpfront.verification": descriptor.digest})
             for descriptor in attached
             if descriptor.artifact_type == VERIFICATION_TYPE
-        ]
-        wanted_annotations = [{"dev.warpfront.verification": digest} for digest in proofs]
-        if any(signer.is_signed(reference, annotations) for annotations in wanted_annotations):
+        ):
             return "holds, for the image with its verification"
         return "there is none of this key that the image and its verification are in"
     types = [descriptor.artifact_type or "" for descriptor in attached]
@@ -197,10 +197,8 @@ def _attestations(
     """Return the names of the attached documents that the key of `signer` attests."""
     if signer is None:
         tag = f"{fallback_tag(registry_image.digest)}{ATTESTATIONS}"
-        is_present = registry.head(path, tag) is not None
-        return (
-            "there are some; --trust names a public key to check them by" if is_present else "none"
-        )
+        some = "there are some; --trust names a public key to check them by"
+        return "none" if registry.head(path, tag) is None else some
     reference = f"{registry.host}/{path}@{registry_image.digest}"
     hold = []
     for descriptor in attached:

@@ -155,7 +155,7 @@ def test_a_kernels_name_without_quotes_may_have_commas() -> None:
     run = read_one(STATS + rows)
     assert run.serving == {"kernel void fill<int, 4>(int*, float)": pytest.approx(80_480e-9)}
     assert [one.message for one in run.findings] == [
-        "not read: rows of kernels without a time, 1 times"
+        "not read: rows of kernels without a time, 1 time"
     ]
 
 

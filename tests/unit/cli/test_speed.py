@@ -218,7 +218,7 @@ def test_nights_name_what_became_slower_for_good(
     said = capsys.readouterr()
     assert "mm: 1.1" in said.out
     assert "since night 08" in said.out
-    assert "1 lines are no nights" in said.err
+    assert "left out 1 line of no night" in said.err
     assert len(history.read_text().splitlines()) == 15
     assert code_of("nights", history, "--max-slower", "5%") == SlowerError.exit_code
     capsys.readouterr()
