@@ -18,9 +18,10 @@ from click.shell_completion import CompletionItem
 
 from warpfront import __version__
 from warpfront.cli.display import Volume
-from warpfront.cli.job_output import job_output, shown
+from warpfront.cli.job_output import job_output
 from warpfront.cli.loading import MODULES, declared_in, installed_modules, modules_naming
 from warpfront.cli.tasks.declaring import COMMON, REQUIRED, Command, Ended, Group, Option, dashed
+from warpfront.cli.tasks.showing import print_json
 from warpfront.errors import INTERRUPTED_EXIT_CODE, UNREAD_EXIT_CODE
 from warpfront.matrix.nearest import nearest
 
@@ -352,8 +353,10 @@ def run(words: list[str]) -> int:
         return ended if isinstance(ended, int) else 0
     except click.UsageError as error:
         where = error.ctx.command_path if error.ctx else "warpfront"
-        text = f"error: {error.format_message()}\nhint: `{where} --help`"
-        print(shown(text), file=sys.stderr)
+        usage = Ended(f"error: {error.format_message()}\nhint: `{where} --help`", error.exit_code)
+        print(usage.message, file=sys.stderr)
+        if "--json" in words[:cut]:
+            print_json(usage.document)
         return error.exit_code
     except click.Abort:
         return INTERRUPTED_EXIT_CODE

@@ -248,3 +248,23 @@ def test_lines_are_the_value_of_a_command_without_a_result(
 
     command()(working).run({"json": True})
     assert json.loads(capsys.readouterr().out) == {"lines": ["removed a"]}
+
+
+def test_a_wrong_command_line_is_a_value_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["plan", "--json", "--taget", "cpu"]) == 2
+    value = json.loads(capsys.readouterr().out)
+    assert "--target" in value["error"]
+    assert (value["hint"], value["exit_code"]) == ("`warpfront plan --help`", 2)
+
+
+@pytest.mark.usefixtures("project")
+def test_problems_of_a_matrix_are_values_with_their_lines(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    matrix = Path("matrix.yaml")
+    matrix.write_text(matrix.read_text().replace("template: torch", "templat: torch", 1))
+    assert run(["plan", "--json"]) == 2
+    value = json.loads(capsys.readouterr().out)
+    problems = {(one["path"], one["message"], one["hint"]) for one in value["problems"]}
+    assert ("matrix.yaml", "unknown key `templat`", "did you mean `template`?") in problems
+    assert all(one["line"] > 0 for one in value["problems"])

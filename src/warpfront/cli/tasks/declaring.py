@@ -28,6 +28,8 @@ from warpfront.errors import (
     UNREAD_EXIT_CODE,
     USAGE_EXIT_CODE,
     CommandFailedError,
+    MatrixError,
+    Problem,
     WarpfrontError,
 )
 from warpfront.matrix.cell import Selection
@@ -131,17 +133,20 @@ Locked = Annotated[bool, COMMON["locked"]]
 
 
 class Ended(SystemExit):
-    """The end of a command that has no success: its exit code, and the message to print."""
+    """The end of a command that has no success: its exit code, the message to print, and
+    `problems` of a file.
+    """
 
-    def __init__(self, message: str, code: int) -> None:
+    def __init__(self, message: str, code: int, problems: tuple[Problem, ...] = ()) -> None:
         super().__init__(code)
-        self.message = shown(message)
+        self.message, self.problems = shown(message), problems
 
     @property
     def document(self) -> Mapping[str, object]:
         """Return the end as JSON has it."""
         error, _, hint = self.message.removeprefix("error: ").partition("\nhint: ")
-        return {"error": error, "hint": hint, "exit_code": self.code}
+        problems = {"problems": self.problems} if self.problems else {}
+        return {"error": error, "hint": hint, "exit_code": self.code, **problems}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -310,7 +315,8 @@ def _errors_as_exit_codes() -> Iterator[None]:
         sys.stdout.flush()
     except WarpfrontError as error:
         hint = f"\nhint: {error.hint}" if error.hint else ""
-        raise Ended(f"error: {error.message}{hint}", error.exit_code) from None
+        problems = error.problems if isinstance(error, MatrixError) else ()
+        raise Ended(f"error: {error.message}{hint}", error.exit_code, problems) from None
     except KeyboardInterrupt:
         raise Ended("interrupted", INTERRUPTED_EXIT_CODE) from None
     except SystemExit:
