@@ -19,7 +19,7 @@ from warpfront.matrix.reading import read_matrix
 from warpfront.matrix.scaffold import new_project
 
 ROOT = Path(__file__).parents[3]
-MATRICES = ("repository", "init")
+MATRICES = ("repository", "init", "constructs")
 # What pydantic and PyYAML call things, or say of them.
 FOREIGN = re.compile(
     r"[Ii]nput should|[Ii]nput is|[Ff]ield required|should (?:be|have|match)|[Ee]xtra inputs"
@@ -29,6 +29,54 @@ FOREIGN = re.compile(
     r"|mapping values|\bscanner\b|\bparser\b|\btoken\b|simple key|\banchor\b.*found|cannot start"
     r"|literal_error|errors?\.pydantic|Traceback|NoneType|<class"
 )
+# Constructs that neither of the two others has.
+CONSTRUCTS = """
+indexes:
+  mine:
+    url: https://pypi.me.example/simple
+    packages: [acme-*, my-package]
+builders:
+  far:
+    host: ssh://me@host
+    slots: 2
+    room_gb: 50
+    cache: ghcr.io/me/cache
+maintenance:
+  base_max_age_days: 30
+  allow_vulnerabilities:
+    - id: CVE-2026-12345
+      until: "2027-01-31"
+      reason: not reachable
+runners:
+  gpu:
+    labels: [self-hosted, h100]
+    trust: self-hosted
+    builds: true
+    vendor: cpu
+    targets: x86_64
+    count: 2
+    bench: tiny
+    max_slower: 5%
+ci:
+  unchecked: red
+  notify: [issue]
+  queue_hours: 3
+release:
+  nightly:
+    tags: ["{torch}-{toolkit}-{date}"]
+    aliases:
+      - tag: "{torch}-nightly"
+        where: {vendor: cpu}
+    targets: any
+    max_age_hours: 48
+    allow: [unavailable]
+policy: none
+strict: false
+allow_builds: [flash-attn]
+include:
+  - where: {vendor: cpu}
+    set: {python: "3.11"}
+"""
 VALUES = (
     *("", "3.10", "13.0", "true", "yes", "null", "12", "1e3", "2026-11-28", "[a]", "[]", "{a: b}"),
     *("{}", "'open", '"open', "@x", "*x", "&x y", "a: b", "- x", "|", ">", "!!set {}", "%x", "`x`"),
@@ -50,7 +98,7 @@ def lines_of(name: str) -> tuple[str, ...]:
             base="debian-12",
             registry="ghcr.io/x",
         )
-        text = edit.files["matrix.yaml"]
+        text = edit.files["matrix.yaml"] + (CONSTRUCTS if name == "constructs" else "")
     return tuple(text.splitlines())
 
 
