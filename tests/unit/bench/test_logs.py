@@ -12,6 +12,7 @@ from training_logs import (
     BATCH,
     PERF_CSV,
     SEQUENCE,
+    SOURCE,
     TITAN_SETTINGS,
     amd_mllog,
     format_of,
@@ -28,10 +29,10 @@ from training_logs import (
     titan_line,
 )
 
-from warpfront.bench.logs.assembling import solved_sequence
+from warpfront.bench.logs.assembling import completed, solved_sequence
 from warpfront.bench.logs.fields import number, positive, size_bytes, vendor_of, whole
 from warpfront.bench.logs.madengine import csv_value, perf_csv
-from warpfront.bench.records import MemoryKind, Parallel, Run
+from warpfront.bench.records import MemoryKind, Parallel, Run, Step
 from warpfront.bench.settling import summary_of
 
 GIB = 2**30
@@ -83,6 +84,19 @@ def test_a_sequence_that_no_line_says_is_solved_from_the_tokens_per_second() -> 
     said = read_one("  seq_length ............ 2048\n" + primus_log([32.0531] * 3))
     assert (said.sequence, said.solved, solved_sequence(said)) == (2048, (), SEQUENCE)
     assert "fit a sequence of 4096, and it says 2048" in messages(said)
+
+
+def test_a_batch_that_no_line_says_is_solved_from_its_factors_and_a_time_from_it() -> None:
+    run = Run(
+        source=SOURCE,
+        micro_batch=2,
+        accumulation=4,
+        devices=8,
+        steps=(Step(step=1, samples_per_second=32.0),),
+    )
+    full = completed(run, {})
+    assert (full.global_batch, full.solved) == (64, ("global_batch",))
+    assert full.steps[0].seconds == pytest.approx(2.0)
 
 
 def test_what_primus_calls_a_gb_is_a_gib() -> None:

@@ -432,67 +432,32 @@ def completed(run: Run, facts: Mapping[str, Any], firm: Container[str] = ()) -> 
     formats = (name for name in _PRECISIONS if facts.get(f"is_{name}") or name == run.precision)
     precision = run.precision if "precision" in run.given else next(formats, run.precision)
     run = dataclasses.replace(run, vendor=vendor, model=model, precision=precision)
-    solved: dict[str, Any] = {}
+    is_rounded = bool(facts.get("rounded"))
     findings = list(run.findings)
+    solved: dict[str, Any] = {}
     if run.tokens_per_step is None and (tokens := _tokens_per_step(run.steps)):
         solved["tokens_per_step"] = tokens
-    tokens = run.tokens_per_step or solved.get("tokens_per_step")
-    if tokens and run.sequence and not run.global_batch and tokens % run.sequence == 0:
-        solved["global_batch"] = tokens // run.sequence
-    if run.accumulation and run.micro_batch and run.global_batch and not run.devices:
-        solved["devices"] = run.global_batch // (run.micro_batch * run.accumulation)
-    run = dataclasses.replace(run, **solved)
-    if not run.devices and (devices := _devices_by_rates(run.steps)):
-        solved["devices"] = devices
-        run = dataclasses.replace(run, devices=devices)
-    for name, value in () if facts.get("rounded") else _checked(run, firm):
-        current = getattr(run, name)
-        if current is None or name in firm or name == "devices":
+        run = dataclasses.replace(run, **solved)
+    for name in ("global_batch", "devices", *(() if is_rounded else ("sequence",))):
+        value = _solved(run, name, within=_CHECKED if is_rounded else _WHOLE)
+        if getattr(run, name) is None and value:
             solved[name] = value
-        if current is not None:
-            message = f"its tokens/s fit {_WORDS[name].format(value)}, and it says {current}"
-            findings.append(Remark(level="warning", message=message))
-    run = dataclasses.replace(run, **solved)
-    steps = tuple(_filled(step, run) for step in run.steps)
+            run = dataclasses.replace(run, **solved)
+    checked = "devices" if "sequence" in firm and _known(run)["work"] else "sequence"
+    stated, value = getattr(run, checked), None if is_rounded else _solved(run, checked)
+    if stated and value and abs(value / stated - 1) > _CHECKED:
+        message = f"its tokens/s fit {_WORDS[checked].format(value)}, and it says {stated}"
+        findings.append(Remark(level="warning", message=message))
+        if checked in firm or checked == "devices":
+            solved[checked] = value
+            run = dataclasses.replace(run, **solved)
     expected = WANTED_OF_SERVING if run.serving else WANTED
-    missing = tuple(name for name in expected if getattr(run, name) is None)
     return dataclasses.replace(
-        run, steps=steps, solved=tuple(solved), findings=tuple(findings), missing=missing
-    )
-
-
-def _checked(run: Run, firm: Container[str]) -> Iterable[tuple[str, int]]:
-    """Yield the field that the printed tokens/s give: the sequence; the devices, where the
-    steps' own lines print the sequence.
-    """
-    sequence = solved_sequence(run)
-    work = _work_of(run)
-    if work and (not run.devices or "sequence" in firm):
-        devices = _whole_median(
-            work / (step.tokens_per_second_per_device * step.seconds)
-            for step in run.steps
-            if step.tokens_per_second_per_device and step.seconds
-        )
-        if devices and devices != run.devices:
-            yield "devices", devices
-    elif sequence and (not run.sequence or abs(sequence / run.sequence - 1) > _CHECKED):
-        yield "sequence", sequence
-
-
-def _devices_by_rates(steps: Sequence[Step]) -> int | None:
-    """Return tokens/s of all devices over those of one, where both are printed."""
-    ratios = [
-        step.tokens_per_second / step.tokens_per_second_per_device
-        for step in steps
-        if step.tokens_per_second and step.tokens_per_second_per_device
-    ]
-    return _whole_median(ratios, within=_CHECKED)
-
-
-def _work_of(run: Run) -> int | None:
-    """Return the tokens of a step on all devices."""
-    return run.tokens_per_step or (
-        run.global_batch and run.sequence and run.global_batch * run.sequence
+        run,
+        steps=tuple(_filled(step, run) for step in run.steps),
+        solved=tuple(solved),
+        findings=tuple(findings),
+        missing=tuple(name for name in expected if getattr(run, name) is None),
     )
 
 
@@ -507,20 +472,52 @@ def _tokens_per_step(steps: Sequence[Step]) -> int | None:
     return round(median(rates))
 
 
+# A product and its factors, of a run and of each of its steps; `work` is the tokens of a step.
+_LAWS = (
+    ("work", "global_batch", "sequence"),
+    ("global_batch", "micro_batch", "accumulation", "devices"),
+    ("tokens_per_second", "tokens_per_second_per_device", "devices"),
+    ("work", "tokens_per_second", "seconds"),
+    ("global_batch", "samples_per_second", "seconds"),
+)
+_RUNS = ("global_batch", "micro_batch", "accumulation", "devices", "sequence")
+_STEPS = ("seconds", "tokens_per_second", "tokens_per_second_per_device", "samples_per_second")
+
+
+def _known(run: Run, step: Step | None = None, *, but: str = "") -> dict[str, Any]:
+    """Return the quantities of a run and of a step, but one."""
+    known: dict[str, Any] = {name: getattr(run, name) for name in _RUNS if name != but}
+    batch, sequence = known.get("global_batch"), known.get("sequence")
+    known["work"] = run.tokens_per_step or (batch and sequence and batch * sequence)
+    return known | {name: getattr(step, name) for name in _STEPS if step}
+
+
+def _closed(known: Mapping[str, float | None]) -> dict[str, float]:
+    """Return the known quantities, and all that follow from them."""
+    values = {name: value for name, value in known.items() if value}
+    count = -1
+    while count < len(values):
+        count = len(values)
+        for law in _LAWS:
+            unknown = [name for name in law if name not in values]
+            if len(unknown) == 1:
+                factors = math.prod(values[name] for name in law[1:] if name in values)
+                values[unknown[0]] = factors if unknown[0] == law[0] else values[law[0]] / factors
+    return values
+
+
 def solved_sequence(run: Run) -> int | None:
-    """Return tokens/s/device * seconds * devices / batch, where that is an integer."""
-    if not run.devices or not run.global_batch:
-        return None
-    return _whole_median(
-        step.tokens_per_second_per_device * step.seconds * run.devices / run.global_batch
-        for step in run.steps
-        if step.tokens_per_second_per_device and step.seconds
-    )
+    """Return the sequence that the steps' tokens/s give."""
+    return _solved(run, "sequence")
 
 
-def _whole_median(values: Iterable[float], within: float = _WHOLE) -> int | None:
-    """Return the median, where it is nearly an integer."""
-    numbers = list(values)
+def _solved(run: Run, name: str, *, within: float = _WHOLE) -> int | None:
+    """Return a fact of a run by its others and by its steps: their median, where it is nearly an
+    integer. A batch follows from facts of the run alone.
+    """
+    steps = [None] if name == "global_batch" or not run.steps else run.steps
+    values = [_closed(_known(run, step, but=name)).get(name) for step in steps]
+    numbers = [value for value in values if value]
     middle = median(numbers) if numbers else 0.0
     near = round(middle)
     return near if near and abs(middle / near - 1) < within else None
@@ -528,24 +525,6 @@ def _whole_median(values: Iterable[float], within: float = _WHOLE) -> int | None
 
 def _filled(step: Step, run: Run) -> Step:
     """Compute time from rate and rate from time, where batch, sequence and devices are known."""
-    batch, devices = run.global_batch, run.devices
-    seconds, total = step.seconds, step.tokens_per_second
-    tokens = step.tokens_per_second_per_device
-    work = _work_of(run)
-    if total is None and tokens and devices:
-        total = tokens * devices
-    if work:
-        seconds = seconds or (work / total if total else None)
-        total = total or (work / seconds if seconds else None)
-    rate = step.samples_per_second
-    if batch and rate and not seconds:
-        seconds = batch / rate
-    if batch and not rate and seconds:
-        rate = batch / seconds
-    return dataclasses.replace(
-        step,
-        seconds=seconds,
-        tokens_per_second=total,
-        tokens_per_second_per_device=tokens or (total / devices if total and devices else None),
-        samples_per_second=rate,
-    )
+    values = _closed(_known(run, step))
+    filled: dict[str, Any] = {name: values.get(name) for name in _STEPS}
+    return dataclasses.replace(step, **filled)
