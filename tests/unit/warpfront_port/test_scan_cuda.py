@@ -270,3 +270,9 @@ def test_a_mask_that_a_header_of_the_tree_defines_is_known_by_its_place() -> Non
     (found,) = seen(text, context=Context(masks=masks))
     assert (found.shift, found.key) == (0, "WARP_MASK")
     assert "a/warp.h:1" in found.what
+
+
+def test_an_opt_in_to_what_a_block_has_anyway_is_no_finding() -> None:
+    text = "void f() {{ cudaFuncSetAttribute(k, cudaFuncAttributeMaxDynamicSharedMemorySize, {}); }}"
+    assert rules_of(text.format("65536")) == set()
+    assert rules_of(text.format("65536 * 2")) == {"CU129"}

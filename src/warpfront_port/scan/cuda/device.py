@@ -97,7 +97,8 @@ def memory_rule_matches(view: View, name: str, span: Span) -> Iterator[Match]:
     opts_in = "MaxDynamicSharedMemorySize" in text or "MAX_DYNAMIC_SHARED" in text
     if opts_in and view.region(span[0]).reach != {"amd"}:
         size = number_of(view, view.code[slice(*arguments[-1])])
-        yield rule_match(view, "CU129", whole, shift=int((size or 0) > _LDS_BYTES))
+        if size is None or size > _LDS_BYTES:
+            yield rule_match(view, "CU129", whole, shift=int(size is not None))
 
 
 def device_rule_matches(view: View) -> Iterator[Match]:

@@ -339,7 +339,7 @@ def _enclosing_test(module: Module, node: ast.AST) -> ast.AST | None:
             child, ast.BoolOp | ast.Compare | ast.IfExp
         ):
             return parent.value
-        elif not isinstance(parent, ast.BoolOp | ast.UnaryOp):
+        elif not isinstance(parent, ast.BoolOp | ast.UnaryOp | ast.IfExp):
             return None
     return None
 
