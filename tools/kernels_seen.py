@@ -91,7 +91,7 @@ def send_called(operation: Operation, called: set[str], pipe: Any) -> None:
 def wrong(case: Case) -> str:
     """Return the first fault of a case, or nothing."""
     try:
-        return next((f"{j.name}: {j.verdict.fault}" for j in run_case(case) if j.verdict.fault), "")
+        return next((f"{j.name}: {j.fault}" for j in run_case(case) if j.fault), "")
     except (LackingError, NoOracleError):
         return ""
     except Exception as error:  # noqa: BLE001 - a case that raises is wrong

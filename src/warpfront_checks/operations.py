@@ -145,15 +145,10 @@ class Arithmetic:
 
 @dataclass(frozen=True, kw_only=True)
 class Budgeted:
-    """A reference in float64 and the largest error allowed for each of its elements. `walk` is what
-    the roundings of each sum come to if its terms have random signs; `errors` how many independent
-    ones there are, if not one for each element.
-    """
+    """A reference in float64 and the largest error allowed for each of its elements."""
 
     reference: Tensor
     bound: Tensor
-    walk: Tensor | None = None
-    errors: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -431,11 +426,7 @@ class Attention:
         split = [self._split(x) for x in inputs]
         budgets = attention_budgets(split, self._split(cotangent), arithmetic)
         joined = [
-            Budgeted(
-                reference=self._join(budget.reference),
-                bound=self._join(budget.bound),
-                walk=None if budget.walk is None else self._join(budget.walk),
-            )
+            Budgeted(reference=self._join(budget.reference), bound=self._join(budget.bound))
             for budget in budgets
         ]
         return ExpectedResults(output=joined[0], gradients=tuple(joined[1:]))
@@ -515,13 +506,10 @@ def budget(
 ) -> Budgeted:
     """The module's rule for every element of `reference`, stored in `dtype` on the device."""
     bound = how.u_acc * length.sqrt() * magnitude + how.unit * reference.abs() + floor_of(how.dtype)
-    # Terms of random signs, added one after the other: each of the roundings is one of a sum that
-    # is itself a walk, magnitude / sqrt(length) at most; so many add up to sqrt(length) of these.
-    walk = how.u_acc * magnitude
     if carried is not None:
         # A kernel may round what the CPU's does not, or the CPU's was lucky.
-        bound, walk = bound + carried, walk + carried
-    return Budgeted(reference=reference, bound=c * bound, walk=walk)
+        bound = bound + carried
+    return Budgeted(reference=reference, bound=c * bound)
 
 
 def rounding_unit(dtype: torch.dtype) -> float:

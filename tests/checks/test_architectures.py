@@ -162,7 +162,7 @@ def test_a_parameter_that_others_use_is_judged_by_the_whole_and_not_by_its_layer
     assert not own.layers.is_lent("body.layers.0.up", "weight")
     judged = architecture_runs.judge_pass(own, "cpu")
     assert architecture_runs.document_of(own, judged)["fault"] == ""
-    assert "gradient of body.embed.weight" in {row.tensor for row in judged.rows}
+    assert "gradient of body.embed.weight" in {row.name for row in judged.rows}
     monkeypatch.setattr(type(own.layers), "is_lent", lambda *_: False)
     found = architecture_runs.document_of(own, architecture_runs.judge_pass(own, "cpu"))
     assert found["first_over"] == "embed", "as if all of it came back through the layer"
@@ -320,7 +320,7 @@ def test_who_is_off_by_roundings_is_right_even_if_the_cpu_was_lucky() -> None:
     exact, found = specimen.exact, specimen.same_dtype
     narrow = {name: gradient.float() for name, gradient in exact.gradients.items()}
     lucky = replace(exact, logits=exact.logits.float(), gradients=narrow)
-    by_luck = {row.tensor: row.fault for row in judge_whole(found, exact, lucky, how)}
+    by_luck = {row.name: row.fault for row in judge_whole(found, exact, lucky, how)}
     assert "times what is allowed" in by_luck["gradient of weight"]
 
     own = replace(specimen)
@@ -330,7 +330,7 @@ def test_who_is_off_by_roundings_is_right_even_if_the_cpu_was_lucky() -> None:
         rows = architecture_runs._whole_rows(
             replace(found, gradients=off), own, tried("plain"), architecture_runs.PassJudgement()
         )
-        faults = {row.tensor: row.fault for row in rows}
+        faults = {row.name: row.fault for row in rows}
         assert bool(faults["gradient of weight"]) != right
         assert not faults["logits"]
 

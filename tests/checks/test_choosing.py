@@ -10,17 +10,19 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed; runs inside the built image")
 
+from kernels.kernel import WrongKernel, seeded  # noqa: E402
+
+from warpfront_checks.cases.case import Case  # noqa: E402
+from warpfront_checks.cases.run import execute, names_of  # noqa: E402
 from warpfront_checks.check_options import CheckOptions  # noqa: E402
-from warpfront_checks.executing import Computed  # noqa: E402
-from warpfront_checks.opinfo import sweep  # noqa: E402
-from warpfront_checks.opinfo.adapter import Entry, Sample, load_database  # noqa: E402
-from warpfront_checks.opinfo.choosing import spread, with_options  # noqa: E402
-from warpfront_checks.opinfo.entry_verdicts import (  # noqa: E402
+from warpfront_checks.opinfo import adapter, sweep  # noqa: E402
+from warpfront_checks.opinfo.adapter import Entry, load_database, numbers_of  # noqa: E402
+from warpfront_checks.opinfo.choosing import Exclusion, spread, with_options  # noqa: E402
+from warpfront_checks.opinfo.provider import (  # noqa: E402
     EVERY_SECOND,
-    execute_entry,
-    sent,
+    cases_of_sample,
+    memory_forms,
 )
-from warpfront_checks.opinfo.expecting import Exclusion  # noqa: E402
 
 # A correction that of var_mean's samples those alone have that are there for their options.
 HALF = 0.5
@@ -54,13 +56,13 @@ def test_every_option_of_the_first_samples_is_asked_where_right_kernels_were_see
     entry = next(one for one in load_database() if one.name == "var_mean")
     said: dict[str, set[str]] = {}
     for device in ("cpu", "hpu"):
-        how: dict[str, Any] = {"device": device, "how": "", "quick": False}
-        own = list(sweep.samples_for(entry, torch.float32, **how))
-        said[device] = {repr(sorted(one.kwargs.items())) for one in own}
-        again = sweep.samples_for(entry, torch.float32, **{**how, "quick": True})
-        assert len(list(again)) == 1
+        one = sweep.Sweep(dtype="float32", device=device, effort=CheckOptions())
+        own = list(sweep.samples_for(entry, torch.float32, one))
+        said[device] = {repr(sorted(one.raw.kwargs.items())) for one in own}
+        quick = replace(one, effort=CheckOptions(quick=True))
+        assert len(list(sweep.samples_for(entry, torch.float32, quick))) == 1
     everything = entry.samples("cpu", torch.float32, limit=160, backward=False, among=160)
-    values = {item for one in everything for item in map(repr, one.kwargs.items())}
+    values = {item for one in everything for item in map(repr, one.raw.kwargs.items())}
     asked = "".join(said["cpu"])
     assert all(value in asked for value in values)
     assert said["hpu"] < said["cpu"]
@@ -83,15 +85,14 @@ def test_an_option_that_the_spread_samples_lack_catches_who_does_not_heed_it(
 ) -> None:
     entry = next(one for one in load_database() if one.name == "var_mean")
 
-    def run(entry: Entry, asked: Sample, *more: Any) -> Computed:
-        deaf = {**asked.kwargs, "correction": 0}
-        wrong = replace(asked, kwargs=deaf) if asked.kwargs.get("correction") == HALF else asked
-        return execute_entry(entry, wrong, *more)
+    def deaf(right: Any, *args: Any, correction: Any = None, **more: Any) -> Any:
+        return right(*args, correction=0 if correction == HALF else correction, **more)
 
-    own = sweep.Sweep(dtype="float32", how="", device="cpu", effort=CheckOptions(), run=run)
-    assert sweep.sweep_entries([entry], own).faults
-    monkeypatch.setattr(sweep, "OPTIONS_AMONG", 0)
-    assert not sweep.sweep_entries([entry], own).faults
+    own = sweep.Sweep(dtype="float32", how="", device="cpu", effort=CheckOptions())
+    with seeded(WrongKernel("deaf", ("var_mean.correction",), deaf), "cpu"):
+        assert sweep.sweep_entries([entry], own).faults
+        monkeypatch.setattr(sweep, "OPTIONS_AMONG", 0)
+        assert not sweep.sweep_entries([entry], own).faults
 
 
 def test_parts_of_the_database_begin_apart_and_ask_the_same(
@@ -107,7 +108,7 @@ def test_parts_of_the_database_begin_apart_and_ask_the_same(
 
     monkeypatch.setattr(sweep, "load_database", lambda: few)
     monkeypatch.setattr(sweep, "sweep_entries", swept)
-    for one in sweep._sweeps("cpu", CheckOptions(), execute_entry):
+    for one in sweep._sweeps("cpu", CheckOptions()):
         for part in range(sweep.PARTS):
             sweep.find_part(name=one.name, device="cpu", part=part, effort=CheckOptions())
     assert {tuple(sorted(each)) for each in asked.values()} == {names}
@@ -119,16 +120,15 @@ def test_rows_limited_by_max_norm_are_asked_of_the_cpu_alone(
 ) -> None:
     entry = next(one for one in load_database() if one.name == "nn.functional.embedding")
     monkeypatch.setattr(sweep, "computes_float64", lambda _: True)
-    # Nothing of this "cuda" can be described: it is the CPU under another name.
-    monkeypatch.setattr(sweep, "describe_sample", lambda *_, **__: [])
-    asked: dict[str, list[object]] = {}
+    asked: dict[str, list[bool]] = {}
 
-    def run(entry: Entry, sample: Sample, _: object, device: str) -> Computed:
-        asked.setdefault(device, []).append(sample.kwargs.get("max_norm"))
-        return execute_entry(entry, sample, None, "cpu")
+    def judged(case: Case, *_: Any, **__: Any) -> list[Any]:
+        asked.setdefault(case.device, []).append("max_norm" in case.code)
+        return []
 
+    monkeypatch.setattr(sweep, "verdicts_of", judged)
     for device in ("cpu", "cuda"):
-        own = sweep.Sweep(dtype="float32", device=device, effort=CheckOptions(), run=run)
+        own = sweep.Sweep(dtype="float32", device=device, effort=CheckOptions())
         swept = sweep.sweep_entries([entry], own)
         assert (sweep.TWICE in swept.excluded) == (device == "cuda")
     assert any(asked["cpu"])
@@ -141,15 +141,40 @@ def test_a_second_tensor_with_gaps_beside_one_without_is_seen_to_be_read_as_if_i
 ):
     entry = next(one for one in load_database() if one.name == "sub")
 
-    def run(entry: Entry, sample: Sample, *more: Any) -> Computed:
-        lies = sent(sample, "cpu", backward=False)
-        first, second = lies.input, lies.args[0]
-        if first.is_contiguous() and not second.is_contiguous():
-            return execute_entry(entry, replace(sample, args=(second * 2,), memory=""), *more)
-        return execute_entry(entry, sample, *more)
+    def wrong(right: Any, x: Any, y: Any, **more: Any) -> Any:
+        apart = x.is_contiguous() and not y.is_contiguous()
+        return right(x, y * 2 if apart else y, **more)
 
-    own = sweep.Sweep(dtype="float32", device="cpu", effort=CheckOptions(), run=run)
-    assert sweep.sweep_entries([entry], own).faults
-    some = next(entry.samples("cpu", torch.float32, limit=1, backward=False))
-    known = [one.memory for n in range(4) for one in sweep.asked_as(entry, some, n, torch.float32)]
-    assert known == ["", "gaps", "turned", "offset", "gaps", EVERY_SECOND, "gaps"]
+    own = sweep.Sweep(dtype="float32", device="cpu", effort=CheckOptions())
+    assert sweep.sweep_entries([entry], own).faults == []
+    with seeded(WrongKernel("apart", ("sub.Tensor",), wrong), "cpu"):
+        assert sweep.sweep_entries([entry], own).faults
+    known = [form for n in range(4) for form in memory_forms(entry, n, "float32")]
+    assert known == ["", "gaps", "transposed", "offset", "gaps", EVERY_SECOND, "gaps"]
+
+
+def test_a_case_of_the_database_is_a_script_of_torch_alone_and_draws_the_same_sample() -> None:
+    entry = next(one for one in load_database() if one.name == "addmm")
+    samples = list(entry.samples("cpu", torch.float32, limit=4, backward=True, options_among=160))
+    how: dict[str, Any] = {"dtype": "float32", "device": "cpu", "seed": 3, "variants": False}
+    case = next(cases_of_sample(entry, samples[-1], **how))[0]
+    assert "warpfront" not in repr(case)
+    own, alone = names_of(case), names_of(replace(case, made={}))
+    for names in (own, alone):
+        execute(case.inputs() + case.oracle() + case.sent() + case.call(), names)
+    for name in ("found", "right", "gradients", "rights"):
+        assert own[name]
+        pairs = zip(own[name], alone[name], strict=True)
+        assert all(torch.equal(x, y) for x, y in pairs)
+
+
+def test_a_sample_of_more_numbers_than_a_case_may_have_is_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    entry = next(one for one in load_database() if one.name == "sub")
+    how: dict[str, Any] = {"limit": 8, "backward": False}
+    every = [numbers_of(one.raw) for one in entry.samples("cpu", torch.float32, **how)]
+    monkeypatch.setattr(adapter, "NUMBERS", max(every) - 1)
+    fewer = [numbers_of(one.raw) for one in entry.samples("cpu", torch.float32, **how)]
+    assert fewer
+    assert max(fewer) < max(every)

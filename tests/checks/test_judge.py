@@ -5,6 +5,7 @@ the CPU.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,44 +13,67 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed; runs inside the built image")
 
 from warpfront_checks.cases.bounds import Bound, judge  # noqa: E402
-from warpfront_checks.executing import Computed  # noqa: E402
-from warpfront_checks.opinfo.entry_verdicts import judge_results, structure_faults  # noqa: E402
+from warpfront_checks.cases.case import Argument, Case  # noqa: E402
+from warpfront_checks.cases.measured import Measured  # noqa: E402
+from warpfront_checks.cases.run import Bounds, CaseResults, Reference, compared  # noqa: E402
 
 BOUND = 1e-4
 SHAPE = (2, 3)
 ZEROS = torch.zeros(SHAPE, dtype=torch.float64)
+ALL = "(6 of 6 are wrong), off by 1 of 0 allowed"
 
 
-def sample(*outputs: Any, gradients: tuple[Any, ...] = (), place: str = "cpu") -> Computed:
-    return Computed(outputs=outputs, gradients=gradients, places=(place,))
+def judged(
+    actual: list[Any],
+    expected: list[Any],
+    *,
+    device: str = "cpu",
+    dtype: str = "float32",
+    gradients: tuple[list[Any], list[Any]] = ([], []),
+    measured: dict[str, list[Any]] | None = None,
+) -> list[str]:
+    """The faults of a case with such results, by the record's bound or by one that is measured."""
+    leaf = Argument(name="a", shape=SHAPE, drawn=SHAPE, values="small", leaf=True)
+    leaves = tuple(replace(leaf, name="ab"[n]) for n in range(len(gradients[0])))
+    text = {"operation": "x", "code": "a", "definition": "a"}
+    case = Case(**text, arguments=leaves, dtype=dtype, device=device)
+    reference = Reference(expected=expected, rights=gradients[1], drawn={})
+    results = CaseResults(
+        case=case, reference=reference, actual=actual, gradients=gradients[0], after={}
+    )
+    bounds = Bounds(case, reference)
+    if measured is not None:
+        bounds = Measured(case, reference)
+        vars(bounds).update({"peers": [], "plain": expected, "_moved": [], **measured})
+    return [each.fault_by() for each in compared(results, bounds) if each.fault]
 
 
 def test_each_result_is_reported_that_is_not_what_was_expected() -> None:
     x = torch.zeros(SHAPE)
-    actual = sample(x, gradients=(x, None))
-    assert list(structure_faults(actual, actual, "cpu")) == []
-    assert list(structure_faults(actual, sample(x[0], gradients=(None, x)), "cpu")) == [
-        "output: shape (2, 3), expected (3,)",
-        "gradient 0: not expected",
-        "gradient 1: missing",
+    one = x + 1
+    assert judged([x], [ZEROS], gradients=([x, None], [ZEROS, ZEROS])) == []
+    assert judged([x], [ZEROS[0]], gradients=([one, None], [None, ZEROS + 1])) == [
+        "result: shape (2, 3), expected (3,)",
+        f"gradient of a: element [0, 0] is 1.0, right is 0.0 {ALL}",
+        f"gradient of b: element [0, 0] is 0.0, right is 1.0 {ALL}",
     ]
 
 
 def test_of_another_number_of_results_nothing_else_is_reported() -> None:
     x = torch.zeros(SHAPE)
-    assert list(structure_faults(sample(x, place="meta"), sample(x, x), "cpu")) == [
-        "1 results, expected 2"
-    ]
-    assert list(structure_faults(Computed(outputs=()), Computed(outputs=()), "cpu")) == []
+    assert judged([x], [x, x], device="meta") == ["results: 1 results, expected 2"]
+    assert judged([], []) == []
 
 
-def test_results_that_are_elsewhere_are_reported() -> None:
+def test_results_that_are_elsewhere_or_of_another_dtype_are_reported() -> None:
     x = torch.zeros(SHAPE)
-    assert list(structure_faults(sample(x, place="meta"), sample(x), "cuda")) == [
-        "on meta, expected on cuda"
+    assert judged([x], [ZEROS], device="cuda") == ["result: on cpu, expected on cuda"]
+    assert judged([x.half()], [ZEROS]) == ["result: torch.float16, expected torch.float32"]
+    peers = {"peers": [x.half()]}
+    assert judged([x.half()], [ZEROS], measured=peers) == []
+    assert judged([x.bfloat16()], [ZEROS], measured=peers) == [
+        "result: torch.bfloat16, expected torch.float32"
     ]
-    nowhere = Computed(outputs=(x,))
-    assert list(structure_faults(nowhere, sample(x), "cpu")) == ["on no device, expected on cpu"]
 
 
 @pytest.mark.parametrize(
@@ -110,32 +134,17 @@ def test_a_sample_may_overflow_where_a_step_of_it_does() -> None:
     exact = torch.tensor([1.0, 2.0], dtype=torch.float64)
     found = torch.tensor([1.0, math.inf]).half()
     reached = torch.tensor([1.0, math.inf], dtype=torch.float64)
-
-    def judged(saturated: Any) -> tuple[str, ...]:
-        return judge_results(
-            sample(found),
-            sample(exact),
-            None,
-            (),
-            saturated=lambda: saturated,
-            device="cpu",
-            unit_dtype=torch.float16,
-        ).faults
-
-    assert judged(sample(reached)) == ()
-    assert len(judged(sample(exact))) == len(judged(None)) == 1
+    how: dict[str, Any] = {"dtype": "float16"}
+    assert judged([found], [exact], measured={"saturated": [reached]}, **how) == []
+    for none in (exact, None):
+        assert len(judged([found], [exact], measured={"saturated": [none]}, **how)) == 1
 
 
 def test_integers_are_equal_or_wrong_and_the_cpus_own_are_right() -> None:
     exact = torch.tensor([3.0, 300.0], dtype=torch.float64)
     right, wrong = torch.tensor([3, 44]).to(torch.uint8), torch.tensor([3, 45]).to(torch.uint8)
-
-    def judged(found: Any, peer: Any = None) -> tuple[str, ...]:
-        same = sample(peer) if peer is not None else None
-        return judge_results(
-            sample(found), sample(exact), same, (), device="cpu", unit_dtype=torch.float32
-        ).faults
-
-    assert judged(right) == ()
-    assert judged(wrong) == ("output: element [1] is 45, right is 44 (1 of 2 are wrong)",)
-    assert judged(wrong, wrong) == ()
+    how: dict[str, Any] = {"dtype": "uint8"}
+    assert judged([right], [exact], measured={}, **how) == []
+    assert judged([wrong], [exact], measured={}, **how) == [
+        "result: element [1] is 45, right is 44 (1 of 2 are wrong)"
+    ]

@@ -13,10 +13,9 @@ torch = pytest.importorskip("torch", reason="torch is not installed; runs inside
 from kernels.kernel import WrongKernel, seeded  # noqa: E402
 
 from warpfront_checks.check_options import CheckOptions  # noqa: E402
-from warpfront_checks.opinfo import expecting, sweep  # noqa: E402
+from warpfront_checks.opinfo import choosing, sweep  # noqa: E402
 from warpfront_checks.opinfo.adapter import Entry, load_database  # noqa: E402
-from warpfront_checks.opinfo.entry_verdicts import execute_entry  # noqa: E402
-from warpfront_checks.opinfo.sample_variants import takes_any_length  # noqa: E402
+from warpfront_checks.opinfo.provider import takes_any_length  # noqa: E402
 
 # torch's test package looks for GPUs.
 pytestmark = pytest.mark.process
@@ -29,7 +28,7 @@ def database() -> dict[str, Entry]:
 
 def refused(entry: Entry) -> set[str]:
     """The sweeps that find a fault in what an entry gives."""
-    asked = sweep._sweeps("cpu", CheckOptions(seeds=(3,)), execute_entry)
+    asked = sweep._sweeps("cpu", CheckOptions(seeds=(3,)))
     return {one.name for one in asked if sweep.sweep_entries([entry], one).faults}
 
 
@@ -97,17 +96,17 @@ def test_what_is_wrong_in_one_way_is_seen_by_its_sweep_and_nothing_without(
 def test_where_nothing_was_seen_to_be_right_only_torchs_own_samples_are_asked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    here = [one.name for one in sweep._sweeps("cpu", CheckOptions(seeds=(3,)), execute_entry)]
+    here = [one.name for one in sweep._sweeps("cpu", CheckOptions(seeds=(3,)))]
     monkeypatch.setattr(sweep, "SEEN_ON", ())
-    there = [one.name for one in sweep._sweeps("cpu", CheckOptions(seeds=(3,)), execute_entry)]
+    there = [one.name for one in sweep._sweeps("cpu", CheckOptions(seeds=(3,)))]
     assert {"uint8", "complex64", "float32 otherwise"} <= set(here) - set(there)
 
 
 def test_among_equals_another_device_than_the_reference_may_choose() -> None:
     """What a CPU takes of equal numbers is what the reference takes: there it is judged."""
-    assert expecting.excluded("sort", "uint8", "cuda", backward=False)
+    assert choosing.excluded("sort", "uint8", "cuda", backward=False)
     for device, dtype in (("cpu", "uint8"), ("cuda", "int64"), ("cuda", "float32")):
-        assert not expecting.excluded("sort", dtype, device, backward=False)
+        assert not choosing.excluded("sort", dtype, device, backward=False)
 
 
 def test_what_a_conversion_makes_of_nan_is_left_open(database: dict[str, Entry]) -> None:

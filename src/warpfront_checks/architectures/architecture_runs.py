@@ -18,8 +18,8 @@ from warpfront_checks.architectures.float64_mode import PreserveFloat64
 from warpfront_checks.architectures.roster import Architecture
 from warpfront_checks.architectures.small_models import Built, NotBuiltError, ways_to_build
 from warpfront_checks.architectures.watched import Answering, Layers, observed_layers
+from warpfront_checks.cases.bounds import Verdict
 from warpfront_checks.models.replaying import (
-    JudgedTensor,
     Precision,
     judge_layers,
 )
@@ -45,7 +45,7 @@ class PassJudgement:
     reason of each.
     """
 
-    rows: list[JudgedTensor] = field(default_factory=list)
+    rows: list[Verdict] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
     unused: tuple[str, ...] = ()
     layers: int = 0
@@ -133,10 +133,10 @@ def _may_judge(name: str, layers: Layers, dtype: torch.dtype) -> bool:
 
 def _layer_rows(
     passed: Pass, specimen: Specimen, fed_model: FedModel, names: list[str], judged: PassJudgement
-) -> Iterator[JudgedTensor]:
+) -> Iterator[Verdict]:
     modules = dict(specimen.model.named_modules())
     layers = {name: modules[name] for name in names}
-    behind: list[list[JudgedTensor]] = []
+    behind: list[list[Verdict]] = []
     for call in passed.calls:
         if call.output is None:
             continue
@@ -148,9 +148,7 @@ def _layer_rows(
             continue
         judged.layers += 1
         lent = fed_model.layers.is_lent
-        rows = [
-            row for row in rows if not lent(call.layer, row.tensor.removeprefix("gradient of "))
-        ]
+        rows = [row for row in rows if not lent(call.layer, row.name.removeprefix("gradient of "))]
         yield from rows[:1]
         # Weights of what was chosen add up to one: of such a sum little but rounding comes back.
         behind.append([] if call.layer in fed_model.layers.choosing else rows[1:])
@@ -160,7 +158,7 @@ def _layer_rows(
 
 def _whole_rows(
     passed: Pass, specimen: Specimen, fed_model: FedModel, judged: PassJudgement
-) -> Iterator[JudgedTensor]:
+) -> Iterator[Verdict]:
     if fed_model.layers.random:
         judged.whole = "the model draws random numbers"
         return
@@ -176,11 +174,11 @@ def _whole_rows(
     yield from judge_ends(passed, specimen, PreserveFloat64)
 
 
-def _placed(passed: Pass, device: str) -> Iterator[JudgedTensor]:
+def _placed(passed: Pass, device: str) -> Iterator[Verdict]:
     elsewhere = sorted(passed.places - {device})
     if elsewhere:
         fault = f"computed on {', '.join(elsewhere)}, not on {device}"
-        yield JudgedTensor(layer="device", tensor="all", used=1e300, fault=fault)
+        yield Verdict.failed("all", fault, layer="device")
 
 
 def _first_line(error: Exception) -> str:
@@ -200,7 +198,7 @@ def document_of(fed_model: FedModel, judged: PassJudgement) -> dict[str, Any]:
         "layers": judged.layers,
         "tensors": len(judged.rows),
         "largest_share": float(f"{max(used, default=0.0):.3g}"),
-        "fault": first.fault.replace("body.", "") if first else "",
+        "fault": first.fault_by().replace("body.", "") if first else "",
         "first_over": first.layer.removeprefix("body.") if first else "",
         "unused": list(judged.unused),
         "left_out": {k.removeprefix("body."): v for k, v in judged.left_out.items()},

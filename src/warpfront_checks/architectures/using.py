@@ -18,7 +18,8 @@ from torch import Tensor
 
 from warpfront_checks.architectures.architecture_runs import FedModel
 from warpfront_checks.architectures.float64_mode import PreserveFloat64
-from warpfront_checks.models.replaying import JudgedTensor, first_over, judge_whole
+from warpfront_checks.cases.bounds import Verdict
+from warpfront_checks.models.replaying import first_over, judge_whole
 from warpfront_checks.models.specimens import Specimen
 from warpfront_checks.models.training import judge_training
 from warpfront_checks.models.watching import run_plainly
@@ -48,12 +49,12 @@ def _no(reason: str, **details: Any) -> ModeOutcome:
     return ModeOutcome(outcome=UNAVAILABLE, reason=reason, details=details)
 
 
-def _of_rows(rows: list[JudgedTensor], **details: Any) -> ModeOutcome:
+def _of_rows(rows: list[Verdict], **details: Any) -> ModeOutcome:
     first = first_over(rows)
     details["largest_share"] = float(f"{max((row.used for row in rows), default=0.0):.3g}")
     if first is None:
         return ModeOutcome(outcome=PASSED, details=details)
-    fault = first.fault.replace("body.", "")
+    fault = first.fault_by().replace("body.", "")
     return ModeOutcome(outcome=FAILED, reason=fault, details={**details, "first_over": first.layer})
 
 
@@ -239,8 +240,8 @@ def attend(fed_model: FedModel, device: str) -> ModeOutcome:
             problems[name] = f"refused: {' '.join(str(error).split())[:160]}"
             continue
         row = first_over(judge_whole(passed, exact, same, fed_model.specimen.how))
-        problems[name] = row.fault if row else "computed"
-        wrong = wrong or (f"{name}: {row.fault}" if row else "")
+        problems[name] = row.fault_by() if row else "computed"
+        wrong = wrong or (f"{name}: {row.fault_by()}" if row else "")
     if wrong:
         return ModeOutcome(outcome=FAILED, reason=wrong, details={"attention": problems})
     if "computed" not in problems.values():

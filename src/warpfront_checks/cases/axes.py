@@ -369,7 +369,7 @@ def build(operation: Operation, assignment: Assignment, device: str) -> Case:
             # Equal numbers all round alike; sums of these do not round.
             values = SHORTER.get(values, values)
         arguments.append(
-            _laid_out(
+            laid_out(
                 Argument(
                     name=name,
                     shape=_shape(words, lengths),
@@ -461,7 +461,7 @@ def _layout(assignment: Assignment) -> str:
     return "contiguous" if alone else str(assignment["layout"])
 
 
-def _laid_out(argument: Argument, form: str) -> Argument:
+def laid_out(argument: Argument, form: str) -> Argument:
     """Give an argument the strides of a form; one without elements stays as it is."""
     shape, axes = argument.shape, list(range(len(argument.shape)))
     if form not in _forms(len(shape)) or form == "contiguous" or not math.prod(shape):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from warpfront_checks.check_options import STRICT
 from warpfront_checks.operations import floor_of
 
 OVER = 1e300
@@ -43,11 +45,16 @@ class Bound:
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """The outcome of one comparison. `share` is the largest error as a share of its bound, and
-    `rms` the root mean square error as a share of its own. Both are at most 1 where `fault` is
-    empty; the other fields describe the worst element of a fault.
+    """The outcome for one tensor of any session. `name` is the tensor's, `layer` and `kind` its
+    layer's in a model. `share` is the largest error as a share of its bound, and `rms` the root
+    mean square error as a share of its own. Both are at most 1 where `fault` is empty. `index` to
+    `wrong` describe the worst element of a fault. `profiles` has the verdict of each profile of
+    tolerances: nothing without numbers to compare.
     """
 
+    name: str = ""
+    layer: str = ""
+    kind: str = ""
     fault: str = ""
     share: float = 0.0
     rms: float = 0.0
@@ -55,6 +62,34 @@ class Verdict:
     found: object = None
     expected: object = None
     wrong: int = 0
+    profiles: Mapping[str, bool | None] = field(default_factory=dict)
+
+    @classmethod
+    def failed(cls, name: str, fault: str, *, layer: str = "", kind: str = "") -> Verdict:
+        """Return a fault that shows before any number is compared."""
+        return cls(name=name, fault=fault, share=OVER, layer=layer, kind=kind)
+
+    @classmethod
+    def raised(cls, error: Exception) -> Verdict:
+        """Return an exception of the judged call as a fault."""
+        first = next(iter(str(error).strip().splitlines()), "")[:300]
+        return cls.failed("raised", f"{type(error).__name__}: {first}")
+
+    @property
+    def used(self) -> float:
+        """Return the larger share of the two bounds."""
+        return max(self.share, self.rms)
+
+    def fault_by(self, profile: str = STRICT) -> str:
+        """Return the fault by a profile's tolerances, with the tensor's place. A tensor without
+        numbers to compare is judged by our bounds.
+        """
+        fault = self.fault
+        if profile != STRICT and self.profiles:
+            wrong = self.profiles[profile] is False
+            fault = f"further off than {profile} allows" if wrong else ""
+        layer = f"{self.layer} ({self.kind})" if self.kind else self.layer
+        return ": ".join(filter(None, (layer, self.name, fault))) if fault else ""
 
 
 def spacing(values: Tensor, dtype: torch.dtype) -> Tensor:

@@ -129,7 +129,9 @@ def _first(argument: Argument) -> str:
 class Case:
     """A call. `destination` is "" (a new result), "in place" or "out". `out` and `fed` are the
     layouts of the output tensor and of the output's gradient. Arguments that are `interleaved` are
-    slices of one memory. The bound is `ulps` units in the last
+    slices of one memory. `setup` are statements before all others; `made` has the names that they
+    make, where its provider executed them. A `by_matrix` call
+    decomposes matrices. The bound is `ulps` units in the last
     place, and `roundings` of the largest number and of `least`. `definition` is the reference.
     """
 
@@ -150,6 +152,9 @@ class Case:
     least: float = 0.0
     relative: bool = False
     labels: tuple[tuple[str, object], ...] = field(default=(), compare=False)
+    by_matrix: bool = False
+    setup: tuple[str, ...] = ()
+    made: Mapping[str, object] = field(default_factory=dict, compare=False)
 
     @property
     def leaves(self) -> tuple[Argument, ...]:
@@ -166,6 +171,10 @@ class Case:
         """Return the statements of the reference: float64 on the CPU, contiguous."""
         lines = [f"{leave.name}.requires_grad_()" for leave in self.leaves]
         return [*lines, f"right = {self.definition}", *self._gradients("right", "rights", "")]
+
+    def again(self) -> list[str]:
+        """Return the same for a gradient that is `fed` already."""
+        return [line for line in self.oracle() if not line.startswith("fed = ")]
 
     def sent(self) -> list[str]:
         lines = [
@@ -233,7 +242,7 @@ class Case:
             lines = [f"fed = {expression}"]
             if self.dtype in COMPLEX:
                 lines = [f"fed = ({expression}) * (1 + 2j if right.is_complex() else 1)"]
-        back = _FED[self.layout].format(x=f"fed{send}") if send else "fed"
+        back = fed_as(self.layout, f"fed{send}") if send else "fed"
         grad = f"torch.autograd.grad({name}, [{leaves}], {back}, allow_unused=True)"
         return [*lines, f"{results} = {grad}"]
 
@@ -242,6 +251,7 @@ class Case:
             [
                 "import math, torch",
                 "import torch.nn.functional as F",
+                *self.setup,
                 *self.inputs(),
                 *self.oracle(),
                 *self.sent(),
@@ -251,7 +261,7 @@ class Case:
         )
 
 
-# The output's gradient, in other memory.
+# The output's gradient `fed`, in other memory.
 _FED = {
     "contiguous": "{x}",
     "empty": "{x}",
@@ -261,6 +271,13 @@ _FED = {
     ".permute(tuple(range(fed.dim()))[::-1])",
 }
 LAYOUTS = tuple(_FED)
+
+
+def fed_as(layout: str, sent: str) -> str:
+    """Return the expression of the output's gradient in a layout; `sent` is that on the device."""
+    return _FED[layout].format(x=sent)
+
+
 _SHOWN = (
     "listed = lambda x: [x] if isinstance(x, torch.Tensor) else list(x)",
     "all_found = listed(found) + listed(globals().get('gradients', []))",

@@ -11,9 +11,10 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from warpfront_checks.cases.axes import Assignment, axes_of, build, constrained, in_domain
+from warpfront_checks.cases.bounds import Verdict
 from warpfront_checks.cases.case import Case
 from warpfront_checks.cases.operation import Operation
-from warpfront_checks.cases.run import Judged, execute, names_of
+from warpfront_checks.cases.run import execute, names_of
 from warpfront_checks.precision import precision_settings
 
 Fails = Callable[[Case], bool]
@@ -59,10 +60,9 @@ class _Overloads(TorchDispatchMode):  # type: ignore[misc]
         return operator(*args, **(kwargs or {}))
 
 
-def described(case: Case, judged: Judged) -> Iterator[str]:
+def described(case: Case, verdict: Verdict) -> Iterator[str]:
     """Yield the lines of a failure: versions, the call, its arguments, and the worst element."""
-    verdict = judged.verdict
-    yield f"{case.operation}: {judged.name} is wrong on {case.device}"
+    yield f"{case.operation}: {verdict.name} is wrong on {case.device}"
     yield from environment_lines(case.device)
     yield f"call: {'; '.join(case.call())}"
     for argument in case.arguments:
@@ -91,7 +91,7 @@ def environment_lines(device: str) -> Iterator[str]:
 
 def overloads(case: Case) -> Iterator[str]:
     """Yield the aten overloads that a case's judged call runs."""
-    names, mode = names_of(), _Overloads()
+    names, mode = names_of(case), _Overloads()
     try:
         execute(case.inputs() + case.oracle() + case.sent(), names)
         with mode:

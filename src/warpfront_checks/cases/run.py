@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -21,34 +22,29 @@ REFUSALS = (RuntimeError, TypeError, ValueError, IndexError, AttributeError)
 Oracle = AbstractContextManager[object]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Judged:
-    """A compared tensor of a case: its name, and the verdict."""
-
-    name: str
-    verdict: Verdict
-
-    @classmethod
-    def raised(cls, error: Exception) -> Judged:
-        """Return an exception of the judged call as a fault."""
-        first = next(iter(str(error).strip().splitlines()), "")[:300]
-        fault = f"{type(error).__name__}: {first}"
-        return cls(name="raised", verdict=Verdict(fault=fault, share=1e300))
-
-
 # In words: a refusal of a memory format, or of a size for want of a block's memory, is loud, and no
 # wrong number.
 REFUSED = re.compile(r"memory format|(must|has to|should) be contiguous|shared ?mem", re.IGNORECASE)
 
 
-def execute(lines: list[str], names: dict[str, Any]) -> None:
+def execute(lines: Sequence[str], names: dict[str, Any]) -> None:
     """Execute statements of a case among its names."""
-    exec("\n".join(lines), names)  # noqa: S102 - statements of the catalogue
+    exec(_compiled("\n".join(lines)), names)  # noqa: S102 - statements of the catalogue
 
 
-def names_of() -> dict[str, Any]:
-    """Return the names that a script begins with."""
-    return {"torch": torch, "F": torch.nn.functional, "math": math}
+@lru_cache(maxsize=512)
+def _compiled(text: str) -> Any:
+    return compile(text, "<case>", "exec")
+
+
+def names_of(case: Case | None = None) -> dict[str, Any]:
+    """Return the names that a script begins with, and what a case's own first statements make."""
+    names: dict[str, Any] = {"torch": torch, "F": torch.nn.functional, "math": math}
+    if case is not None and case.setup:
+        names |= case.made
+        if not case.made:
+            execute(case.setup, names)
+    return names
 
 
 class NoOracleError(Exception):
@@ -89,50 +85,116 @@ def lacks_kernel(error: Exception) -> bool:
     )
 
 
-def run_case(
-    case: Case, oracle: Oracle | None = None, function: Callable[..., Any] | None = None
-) -> Iterator[Judged]:
-    """Compare each output and gradient of a case, then each argument with its value before the
-    call. `oracle` is entered while the reference computes (default: `oracle_for` the device).
-    `function` of the arguments is judged in the place of the case's own call.
-    Raises `NoOracleError`, `LackingError`, and any error of the judged call.
+@dataclass(frozen=True, kw_only=True)
+class Reference:
+    """The exact results and gradients of a case. `drawn` has the numbers of its arguments, the
+    gradient that is `fed` back, and the results as they were returned (`right`). `changed` are the
+    arguments that the call is to change.
     """
-    names: dict[str, Any] = names_of()
-    expected, rights, actual, gradients = results_of(case, oracle, function, names)
-    yield from compared(case, actual, gradients, expected, rights)
-    changed = {"a"} if case.destination == "in place" or case.changes else set()
-    for argument in case.arguments:
-        if argument.name not in changed:
-            after = judge(names[argument.name], names["before"][argument.name], Bound())
-            yield Judged(name=f"argument {argument.name} afterwards", verdict=after)
+
+    expected: list[Tensor]
+    rights: list[Any]
+    drawn: Mapping[str, Any]
+    changed: frozenset[str] = frozenset()
 
 
-Results = tuple[list[Tensor], list[Any], list[Tensor], list[Any]]
+@dataclass(frozen=True, kw_only=True)
+class CaseResults:
+    """The results and gradients of a case's call, with the reference. `after` are its arguments
+    after the call.
+    """
+
+    case: Case
+    reference: Reference
+    actual: list[Tensor]
+    gradients: list[Any]
+    after: Mapping[str, Tensor]
 
 
-def results_of(
+class Bounds:
+    """The bounds of a record, for every result and gradient of a case, and `of_arguments` that it
+    is not to change.
+    """
+
+    of_arguments = Bound()
+
+    def __init__(self, case: Case, reference: Reference) -> None:
+        self.case, self.reference = case, reference
+
+    def fault_of_form(self, place: int, actual: Tensor, expected: Tensor) -> str:
+        """Return how a result is of another device or dtype than it should be, or nothing. A dtype
+        that the code names is the result's. Gradients have the places after the results.
+        """
+        code = self.case.code if place < len(self.reference.expected) else ""
+        if actual.device.type != self.case.device:
+            return f"on {actual.device.type}, expected on {self.case.device}"
+        wide = str(expected.dtype).removeprefix("torch.")
+        kind = getattr(torch, self.case.narrowed.get(wide, wide))
+        kind = expected.dtype if f"torch.{wide}" in code else kind
+        return "" if actual.dtype == kind else f"{actual.dtype}, expected {kind}"
+
+    def judge(self, place: int, actual: Tensor, expected: Tensor) -> Verdict:  # noqa: ARG002
+        return judge(actual, expected, bound_of(self.case))
+
+    def verdict(self, name: str, place: int, actual: Tensor, expected: Tensor) -> Verdict:
+        """Return the verdict on a result's form, then on its numbers."""
+        if fault := self.fault_of_form(place, actual, expected):
+            return Verdict.failed(name, fault)
+        return replace(self.judge(place, actual, expected.detach()), name=name)
+
+
+def run_case(
     case: Case,
     oracle: Oracle | None = None,
     function: Callable[..., Any] | None = None,
-    names: dict[str, Any] | None = None,
-) -> Results:
-    """Return expected results and gradients, then the actual ones. Arguments remain in `names`,
-    and as they were, in its `before`.
+    *,
+    reference: Reference | None = None,
+    bounds: Callable[[Case, Reference], Bounds] = Bounds,
+) -> Iterator[Verdict]:
+    """Compare each output and gradient of a case, then each argument with its value before the
+    call. `oracle` is entered while the reference computes (default: `oracle_for` the device).
+    `function` of the arguments is judged in the place of the case's own call. A `reference` is that
+    of a case with the same statements for it.
+    Raises `NoOracleError`, `LackingError`, and any error of the judged call.
     """
-    names = names_of() if names is None else names
+    reference = reference or reference_of(case, oracle)
+    results, limits = results_of(case, reference, function), bounds(case, reference)
+    yield from compared(results, limits)
+    changed = {"a"} if case.destination == "in place" or case.changes else set()
+    for name, x in results.after.items():
+        if name not in {*changed, *reference.changed}:
+            after = judge(x, reference.drawn[name], limits.of_arguments)
+            yield replace(after, name=f"argument {name} afterwards")
+
+
+def reference_of(case: Case, oracle: Oracle | None = None) -> Reference:
+    """Return the exact results of a case. Raises `NoOracleError`."""
+    names = names_of(case)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         execute(case.inputs(), names)
-        before = {argument.name: names[argument.name].clone() for argument in case.arguments}
+        drawn = {argument.name: names[argument.name].clone() for argument in case.arguments}
         try:
             with oracle or oracle_for(case.device):
                 execute(case.oracle(), names)
         except REFUSALS as error:
             raise NoOracleError(f"{type(error).__name__}: {error}") from error
-        expected, rights = listed(names["right"]), list(names.get("rights", ()))
-        if case.destination == "in place" and expected[0].shape != names["a"].shape:
-            raise NoOracleError("the result has another shape than the argument that it changes")
-        names |= {**before, "before": before}
+    expected = listed(names["right"])
+    if case.destination == "in place" and expected[0].shape != names["a"].shape:
+        raise NoOracleError("the result has another shape than the argument that it changes")
+    changed = frozenset(name for name, x in drawn.items() if not _equal(x, names[name]))
+    drawn |= {name: names[name] for name in ("right", "fed") if name in names}
+    rights = list(names.get("rights", ()))
+    return Reference(expected=expected, rights=rights, drawn=drawn, changed=changed)
+
+
+def results_of(
+    case: Case, reference: Reference, function: Callable[..., Any] | None = None
+) -> CaseResults:
+    """Return the results of a case's call. Raises `LackingError`, and any error of the call."""
+    names = names_of(case) | reference.drawn
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
         execute(case.sent(), names)
         call = case
         if function is not None:
@@ -145,54 +207,46 @@ def results_of(
             if lacks_kernel(error) or REFUSED.search(str(error)):
                 raise LackingError(str(error).strip().splitlines()[0]) from error
             raise
-    return expected, rights, listed(names["found"]), list(names.get("gradients", ()))
+    return CaseResults(
+        case=case,
+        reference=reference,
+        actual=listed(names["found"]),
+        gradients=list(names.get("gradients", ())),
+        after={argument.name: names[argument.name] for argument in case.arguments},
+    )
 
 
-def compared(
-    case: Case,
-    actual: list[Tensor],
-    gradients: list[Any],
-    expected: list[Tensor],
-    rights: list[Any],
-) -> Iterator[Judged]:
+def compared(results: CaseResults, bounds: Bounds) -> Iterator[Verdict]:
     """Compare results and gradients with the expected ones."""
-    yield from _outputs(case, actual, expected)
-    for leaf, mine, reference in zip(case.leaves, gradients, rights, strict=True):
-        none = torch.zeros(leaf.shape, dtype=torch.float64)
-        pair = [none if x is None else x for x in (mine, reference)]
-        both = mine is not None and reference is not None
-        fault = _form(case, mine, reference, "") if both else ""
-        verdict = Verdict(fault=fault, share=1e300) if fault else _judged(case, *pair)
-        yield Judged(name=f"gradient of {leaf.name}", verdict=verdict)
-
-
-def _outputs(case: Case, actual: list[Tensor], expected: list[Tensor]) -> Iterator[Judged]:
-    if len(actual) != len(expected):
-        fault = f"{len(actual)} results, expected {len(expected)}"
-        yield Judged(name="results", verdict=Verdict(fault=fault, share=1e300))
+    case, expected = results.case, results.reference.expected
+    if len(results.actual) != len(expected):
+        fault = f"{len(results.actual)} results, expected {len(expected)}"
+        yield Verdict.failed("results", fault)
         return
     if case.destination == "in place":
         kind = getattr(torch, case.dtype)
         wide = torch.float64 if kind.is_floating_point else kind
         expected = [x if x.is_floating_point() or x.is_complex() else x.to(wide) for x in expected]
-    for place, (mine, reference) in enumerate(zip(actual, expected, strict=True)):
-        name = f"result {place}" if len(actual) > 1 else "result"
-        if fault := _form(case, mine, reference, case.code):
-            yield Judged(name=name, verdict=Verdict(fault=fault, share=1e300))
+    for place, (mine, right) in enumerate(zip(results.actual, expected, strict=True)):
+        name = f"result {place}" if len(expected) > 1 else "result"
+        yield bounds.verdict(name, place, mine, right)
+    pairs = zip(case.leaves, results.gradients, results.reference.rights, strict=True)
+    for place, (leaf, mine, right) in enumerate(pairs, len(expected)):
+        name = f"gradient of {leaf.name}"
+        if mine is None or right is None:
+            # No gradient is one of zeros.
+            none = torch.zeros(leaf.shape, dtype=torch.float64)
+            pair = [none if x is None else x.detach() for x in (mine, right)]
+            yield replace(bounds.judge(place, *pair), name=name)
         else:
-            yield Judged(name=name, verdict=_judged(case, mine, reference))
+            yield bounds.verdict(name, place, mine, right)
 
 
-def _form(case: Case, mine: Tensor, expected: Tensor, code: str) -> str:
-    """Return how a result is of another device or dtype than it should be, or nothing. A dtype
-    that the code names is the result's.
-    """
-    if mine.device.type != case.device:
-        return f"on {mine.device.type}, expected on {case.device}"
-    wide = str(expected.dtype).removeprefix("torch.")
-    kind = getattr(torch, case.narrowed.get(wide, wide))
-    kind = expected.dtype if f"torch.{wide}" in code else kind
-    return "" if mine.dtype == kind else f"{mine.dtype}, expected {kind}"
+def _equal(x: Tensor, y: Tensor) -> bool:
+    """Return whether two tensors have the same numbers; NaN is equal to itself."""
+    if x.layout != torch.strided or torch.equal(x, y):
+        return True
+    return x.shape == y.shape and bool(((x == y) | (x.isnan() & y.isnan())).all())
 
 
 def bound_of(case: Case) -> Bound:
@@ -202,10 +256,6 @@ def bound_of(case: Case) -> Bound:
         slack = case.roundings * case.least * torch.finfo(unit).eps
         return Bound(ulps=case.ulps, slack=slack)
     return Bound(ulps=case.ulps, roundings=case.roundings, least=case.least, unit=unit)
-
-
-def _judged(case: Case, actual: Tensor, expected: Tensor) -> Verdict:
-    return judge(actual, expected.detach(), bound_of(case))
 
 
 def listed(actual: Any) -> list[Tensor]:

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import torch
 
 from warpfront_checks.cases.axes import Assignment, assignments_of, build
+from warpfront_checks.cases.bounds import Verdict
 from warpfront_checks.cases.case import Case
 from warpfront_checks.cases.catalogue import CATALOGUE, TOPICS
 from warpfront_checks.cases.operation import Operation
 from warpfront_checks.cases.report import described, shrunk
 from warpfront_checks.cases.run import (
     ContextEndedError,
-    Judged,
     LackingError,
     NoOracleError,
     has_context,
@@ -72,7 +73,7 @@ class Tally:
     lacking: list[str] = field(default_factory=list)
     known: dict[str, int] = field(default_factory=dict)
     first: Assignment | None = None
-    worst: Judged | None = None
+    worst: Verdict | None = None
 
     def finding(self, operation: Operation, device: str) -> CheckFinding:
         details: dict[str, object] = {
@@ -160,24 +161,26 @@ def _judge(operation: Operation, assignment: Assignment, device: str, tally: Tal
     if thread := _prevented(operation, dict(case.labels), device):
         tally.known[thread] = tally.known.get(thread, 0) + 1
         return
-    judgeds = _judgeds(case, tally)
+    judgeds = verdicts_of(case, tally)
     tally.cases += bool(judgeds)
     for each in judgeds:
-        tally.largest = max(tally.largest, 0.0 if each.verdict.fault else each.verdict.share)
-        if not each.verdict.fault:
+        tally.largest = max(tally.largest, 0.0 if each.fault else each.share)
+        if not each.fault:
             continue
         if thread := _known(operation, case, each):
             tally.known[thread] = tally.known.get(thread, 0) + 1
             continue
-        tally.faults.append(f"{_label(case)}: {each.name}: {each.verdict.fault}")
+        tally.faults.append(f"{_label(case)}: {each.name}: {each.fault}")
         if tally.first is None:
             tally.first, tally.worst = assignment, each
 
 
-def _judgeds(case: Case, tally: Tally) -> list[Judged]:
-    """Return the compared tensors of a case, or nothing where it could not be computed."""
+def verdicts_of(case: Case, tally: Tally, **how: Any) -> list[Verdict]:
+    """Return the compared tensors of a case, or nothing where it could not be computed. Options are
+    those of `run_case`.
+    """
     try:
-        return list(run_case(case))
+        return list(run_case(case, **how))
     except NoOracleError:
         tally.refused += 1
     except LackingError as error:
@@ -187,7 +190,7 @@ def _judgeds(case: Case, tally: Tally) -> list[Judged]:
     except Exception as error:
         if not has_context(case.device):
             raise ContextEndedError(f"{_label(case)}: {type(error).__name__}: {error}") from error
-        return [Judged.raised(error)]
+        return [Verdict.raised(error)]
     return []
 
 
@@ -198,9 +201,9 @@ def _label(case: Case) -> str:
     return f"{case.code} [{crossed}]"
 
 
-def _known(operation: Operation, case: Case, fault: Judged) -> str:
+def _known(operation: Operation, case: Case, fault: Verdict) -> str:
     """Return the thread of the defect that a fault shows, or nothing."""
-    label = f"{fault.name}: {fault.verdict.fault} {_label(case)}"
+    label = f"{fault.name}: {fault.fault} {_label(case)}"
     version, axes = _torch_version(), dict(case.labels)
     covering = (d for d in operation.known if d.covers(label, case.device, version, axes))
     return next((defect.thread for defect in covering), "")
@@ -218,18 +221,18 @@ def _torch_version() -> tuple[int, int]:
 
 
 def _shown(
-    operation: Operation, assignment: Assignment, worst: Judged, device: str
+    operation: Operation, assignment: Assignment, worst: Verdict, device: str
 ) -> Mapping[str, object]:
     """Return the case made small, as lines and as the assignment that makes it again."""
     failures = {"": worst}
 
     def fails(case: Case) -> bool:
         try:
-            actual = next((j for j in run_case(case) if j.verdict.fault), None)
+            actual = next((j for j in run_case(case) if j.fault), None)
         except (NoOracleError, LackingError):
             return False
         except Exception as error:  # noqa: BLE001 - it fails by raising
-            actual = Judged.raised(error)
+            actual = Verdict.raised(error)
         if actual is not None:
             failures[""] = actual
         return actual is not None

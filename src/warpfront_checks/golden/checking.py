@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 from torch import Tensor
 
-from warpfront_checks.cases.bounds import Bound, judge
+from warpfront_checks.cases.bounds import Bound, Verdict, judge
 from warpfront_checks.golden.files import Golden, GoldenError
 from warpfront_checks.golden.suite import BY_NAME, Compute, compute
 from warpfront_checks.operations import Budgeted
@@ -16,19 +16,6 @@ from warpfront_checks.tolerance_profiles import document, opinions, tally, total
 
 # Two machines' float64 references: sums of some hundred terms in another order.
 _REFERENCE_SLACK = 1e-11
-
-
-@dataclass(frozen=True, kw_only=True)
-class Way:
-    """A comparison of one tensor, three ways: shares of the budget that the maker and this
-    device used against float64, and the share of both budgets' sum between the two.
-    """
-
-    tensor: str
-    maker: float
-    here: float
-    apart: float
-    said: Mapping[str, bool | None]
 
 
 def check_case(
@@ -48,20 +35,22 @@ def check_case(
     computed = run(case.operation, inputs, cotangent, device)
     faults = list(_reference_faults(ours, stored))
     faults += _placement_faults(computed, vectors, device)
-    ways = [] if faults else [_way(n, ours[n], theirs[n], computed[n], vectors[n]) for n in ours]
-    faults += [fault for way in ways for fault in _faults_of(way, golden)]
+    pairs = {} if faults else {n: (computed[n], vectors[n]) for n in ours}
+    ways = {name: _ways(ours[name], theirs[name], *pair) for name, pair in pairs.items()}
+    faults += [fault for name, three in ways.items() for fault in _faults_of(name, three, golden)]
+    shares = {
+        name: {way: float(f"{verdict.share:.4g}") for way, verdict in three.items()}
+        for name, three in ways.items()
+    }
     details: dict[str, object] = {
         "maker": f"{golden.vendor} {golden.arch}",
-        "three_ways": {
-            way.tensor: {"maker": way.maker, "here": way.here, "apart": way.apart} for way in ways
-        },
-        "profiles": document(total(tally(way.said) for way in ways)),
+        "three_ways": shares,
+        "profiles": document(total(tally(three["here"].profiles) for three in ways.values())),
         "faults": faults,
     }
     if faults:
         return failed(f"{case_name} in {dtype}: {faults[0]}", **details)
-    largest = max(way.here for way in ways)
-    apart = max(way.apart for way in ways)
+    largest, apart = (max(each[way] for each in shares.values()) for way in ("here", "apart"))
     return passed(f"here {largest:.2f} of the budget, apart {apart:.2f} of both", **details)
 
 
@@ -112,31 +101,29 @@ def _placement_faults(
             )
 
 
-def _way(name: str, ours: Budgeted, theirs: Budgeted, computed: Tensor, vector: Tensor) -> Way:
+def _ways(ours: Budgeted, theirs: Budgeted, computed: Tensor, vector: Tensor) -> dict[str, Verdict]:
+    """Compare one tensor three ways: the maker's and this device's with float64, each by its own
+    budget, and one with the other by both together.
+    """
     local, maker = computed.detach().cpu().double(), vector.double()
-    used = _share(local, ours.reference, ours.bound)
-    return Way(
-        tensor=name,
-        maker=_share(maker, ours.reference, theirs.bound),
-        here=used,
-        apart=_share(local, maker, ours.bound + theirs.bound),
-        said=opinions(local, ours.reference.expand_as(local), computed.dtype, strict=used <= 1),
-    )
+    reference = ours.reference.expand_as(local)
+    here = judge(local, reference, Bound(slack=ours.bound))
+    profiles = opinions(local, reference, computed.dtype, strict=not here.fault)
+    return {
+        "maker": judge(maker, reference, Bound(slack=theirs.bound)),
+        "here": replace(here, profiles=profiles),
+        "apart": judge(local, maker, Bound(slack=ours.bound + theirs.bound)),
+    }
 
 
-def _share(actual: Tensor, expected: Tensor, bound: Tensor) -> float:
-    """Return the largest share of its bound that any element uses."""
-    return float(f"{judge(actual, expected.expand_as(actual), Bound(slack=bound)).share:.4g}")
-
-
-def _faults_of(way: Way, golden: Golden) -> Iterator[str]:
+def _faults_of(name: str, three: Mapping[str, Verdict], golden: Golden) -> Iterator[str]:
     """The two against float64 decide. Apart by more than both budgets while each is within its own
     cannot be: the sum is the triangle's.
     """
-    if way.here > 1:
-        yield f"{way.tensor}: this device is off by {way.here:.3g} times its budget"
-    if way.maker > 1:
+    if three["here"].fault:
+        yield f"{name}: this device is off by {three['here'].share:.3g} times its budget"
+    if three["maker"].fault:
         yield (
-            f"{way.tensor}: the maker ({golden.vendor} {golden.arch}) is off by {way.maker:.3g}"
-            " times its budget"
+            f"{name}: the maker ({golden.vendor} {golden.arch}) is off by"
+            f" {three['maker'].share:.3g} times its budget"
         )

@@ -12,11 +12,11 @@ from functools import partial
 import torch
 from torch import nn
 
+from warpfront_checks.cases.bounds import Verdict
 from warpfront_checks.check_options import STRICT, CheckOptions
 from warpfront_checks.claims import Claims
 from warpfront_checks.models.families import FAMILIES, NETWORKS, Family
 from warpfront_checks.models.replaying import (
-    JudgedTensor,
     Precision,
     first_over,
     judge_layers,
@@ -138,7 +138,7 @@ def _dtypes_finding(obstacles: Mapping[str, str], required: Sequence[str]) -> Ch
     return passed(probes)
 
 
-def judge_eager(specimen: Specimen, bench: Proving) -> list[JudgedTensor]:
+def judge_eager(specimen: Specimen, bench: Proving) -> list[Verdict]:
     """Judge every layer from its own inputs, then logits, loss and gradients from end to end."""
     model, passed = run_eager(specimen, bench)
     return _unchanged(model, specimen.model) + judge_found(specimen, passed, bench.device)
@@ -152,14 +152,14 @@ def run_eager(specimen: Specimen, bench: Proving) -> tuple[nn.Module, Pass]:
         return model, watch(model, inputs, layers_of(model), specimen.scale)
 
 
-def judge_found(specimen: Specimen, passed: Pass, device: str) -> list[JudgedTensor]:
+def judge_found(specimen: Specimen, passed: Pass, device: str) -> list[Verdict]:
     """Judge a pass of any origin as one of the device."""
     rows = _placed(passed, device)
     rows += judge_layers(passed.calls, layers_of(specimen.model), passed, specimen.how)
     return rows + judge_ends(passed, specimen)
 
 
-def judge_wrapped(specimen: Specimen, bench: Proving, mode: str) -> list[JudgedTensor]:
+def judge_wrapped(specimen: Specimen, bench: Proving, mode: str) -> list[Verdict]:
     """Judge a checkpointed, exported or compiled model, from end to end."""
     model, inputs = specimen.sent(bench.device)
     bench.tamper(model)
@@ -174,7 +174,7 @@ def judge_wrapped(specimen: Specimen, bench: Proving, mode: str) -> list[JudgedT
     return rows + judge_ends(passed, specimen)
 
 
-def judge_mode(family: Family, mode: str, bench: Proving) -> list[JudgedTensor]:
+def judge_mode(family: Family, mode: str, bench: Proving) -> list[Verdict]:
     """Judge one family in one mode: a dtype's name, `mixed` and one, `training`, or
     a wrapper's name.
     """
@@ -263,9 +263,7 @@ def _check(family: Family, mode: str, benches: Sequence[Proving], profile: str) 
     return Check(name=f"{family.name} {mode}", find=find)
 
 
-def finding_of(
-    tables: dict[int, list[JudgedTensor]], label: str, profile: str = STRICT
-) -> CheckFinding:
+def finding_of(tables: dict[int, list[Verdict]], label: str, profile: str = STRICT) -> CheckFinding:
     """The first row over its budget names the layer; details have each layer's largest share."""
     used: dict[str, float] = {}
     for row in (row for rows in tables.values() for row in rows):
@@ -278,7 +276,7 @@ def finding_of(
     details: dict[str, object] = {
         "tensors": len(rows),
         "layers": used,
-        "profiles": document(total(tally(row.said) for row in rows)),
+        "profiles": document(total(tally(row.profiles) for row in rows)),
         "faults": faults[:_SHOWN],
         "faults_in_all": len(faults),
     }
@@ -288,20 +286,20 @@ def finding_of(
     return judged(faults, f"largest share of a budget {max(used.values()):.2f}", **details)
 
 
-def _placed(passed: Pass, device: str) -> list[JudgedTensor]:
+def _placed(passed: Pass, device: str) -> list[Verdict]:
     """Judge that everything was computed on the device."""
     elsewhere = sorted(passed.places - {device})
     fault = f"computed on {', '.join(elsewhere)}, not on {device}" if elsewhere else ""
-    used = 1e300 if fault else 0.0
-    return [JudgedTensor(layer="device", tensor="all", used=used, fault=fault)]
+    row = Verdict.failed("all", fault, layer="device") if fault else Verdict(layer="device")
+    return [row]
 
 
-def _unchanged(model: nn.Module, reference: nn.Module) -> list[JudgedTensor]:
+def _unchanged(model: nn.Module, reference: nn.Module) -> list[Verdict]:
     """Judge that the device's copy of the parameters equals the original."""
     parameters = dict(model.named_parameters())
     differs = "the device's copy differs from what was sent"
     return [
-        JudgedTensor(layer="device", tensor=name, used=1e300, fault=f"{name}: {differs}")
+        Verdict.failed(name, differs, layer="device")
         for name, parameter in reference.named_parameters()
         if not torch.equal(parameters[name].detach().cpu(), parameter.detach())
     ]

@@ -14,12 +14,12 @@ import copy
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
-from warpfront_checks.cases.bounds import Bound, judge
+from warpfront_checks.cases.bounds import Bound, Verdict, judge
 from warpfront_checks.check_options import STRICT
 from warpfront_checks.executing import converted
 from warpfront_checks.models.layers import derivation_of
@@ -49,34 +49,6 @@ LOSS_BAND = {torch.float32: 1e-5, torch.float16: 1e-3, torch.bfloat16: 5e-3}
 
 
 @dataclass(frozen=True, kw_only=True)
-class JudgedTensor:
-    """A tensor of one layer. `used` is the larger share of its two budgets (1 = all of it).
-    `said` is each profile's verdict: nothing without numbers to compare.
-    """
-
-    layer: str
-    tensor: str
-    used: float
-    kind: str = ""
-    fault: str = ""
-    said: Mapping[str, bool | None] = field(default_factory=dict)
-
-    def fault_by(self, profile: str) -> str:
-        """Return the fault by a profile's tolerances. A tensor without numbers to compare is
-        judged by ours.
-        """
-        if profile == STRICT or not self.said:
-            return self.fault
-        wrong = self.said[profile] is False
-        return f"{self.place}: further off than {profile} allows" if wrong else ""
-
-    @property
-    def place(self) -> str:
-        where = f"{self.layer} ({self.kind})" if self.kind else self.layer
-        return f"{where}: {self.tensor}"
-
-
-@dataclass(frozen=True, kw_only=True)
 class Precision:
     """The precision of a pass: `dtype` of tensors (pure), or of the autocast region (`mixed`).
     `derived` is the device type whose derived bounds its layers have to meet, if any has.
@@ -102,7 +74,7 @@ def judge_layers(
     reference_layers: Mapping[str, nn.Module],
     passed: Pass,
     precision: Precision,
-) -> list[JudgedTensor]:
+) -> list[Verdict]:
     """Return one row a tensor: outputs in the order of execution, then gradients in the order
     of the backward pass. `sent` are the layers as sent to the device, on the CPU in float32
     or the tested dtype.
@@ -116,16 +88,14 @@ def judge_layers(
         # What several layers share has one gradient for all of them: the whole model's business.
         shared = {f"gradient of {n}" for n, p in layer.named_parameters() if owners[id(p)] > 1}
         rows = [
-            row for row in _judge_call(call, layer, passed, precision) if row.tensor not in shared
+            row for row in _judge_call(call, layer, passed, precision) if row.name not in shared
         ]
         forward += rows[:1]
         backward.append(rows[1:])
     return forward + [row for rows in reversed(backward) for row in rows]
 
 
-def judge_whole(
-    passed: Pass, exact: Pass, same_dtype: Pass, precision: Precision
-) -> list[JudgedTensor]:
+def judge_whole(passed: Pass, exact: Pass, same_dtype: Pass, precision: Precision) -> list[Verdict]:
     """Logits and each parameter's gradient against float64 from the inputs on, and the loss."""
     rows = [
         _row("whole model", "", name, tensors, precision)
@@ -133,35 +103,27 @@ def judge_whole(
     ]
     missing = sorted(set(exact.gradients) - set(passed.gradients))
     rows += [
-        JudgedTensor(
-            layer="whole model",
-            tensor=f"gradient of {name}",
-            used=math.inf,
-            fault=f"whole model: gradient of {name}: missing",
-        )
-        for name in missing
+        Verdict.failed(f"gradient of {name}", "missing", layer="whole model") for name in missing
     ]
     return [*rows, judge_loss(passed.loss, exact.loss, precision, step=1)]
 
 
-def judge_loss(loss: float, exact: float, precision: Precision, *, step: int) -> JudgedTensor:
+def judge_loss(loss: float, exact: float, precision: Precision, *, step: int) -> Verdict:
     """After step n the band is n times as wide: steps add up."""
     actual, expected = torch.tensor([[loss], [exact]], dtype=torch.float64)
     verdict = judge(actual, expected, Bound(slack=LOSS_BAND[precision.dtype] * step * abs(exact)))
-    fault = f"loss after step {step}: {verdict.fault}" if verdict.fault else ""
-    verdicts = opinions(actual, expected, precision.dtype, strict=not fault)
-    tensor, used = f"step {step}", _finite(verdict.share)
-    return JudgedTensor(layer="loss", tensor=tensor, used=used, fault=fault, said=verdicts)
+    profiles = opinions(actual, expected, precision.dtype, strict=not verdict.fault)
+    return replace(verdict, layer="loss", name=f"step {step}", profiles=profiles)
 
 
-def first_over(rows: list[JudgedTensor], profile: str = STRICT) -> JudgedTensor | None:
+def first_over(rows: list[Verdict], profile: str = STRICT) -> Verdict | None:
     """Return the row that is over its budget first, in the order of computation."""
     return next((row for row in rows if row.fault_by(profile)), None)
 
 
 def _judge_call(
     call: Call, layer: nn.Module, passed: Pass, precision: Precision
-) -> Iterator[JudgedTensor]:
+) -> Iterator[Verdict]:
     kind = type(layer).__name__
     once = call.gradient_out is not None and call.times == 1
     gradient = call.gradient_out if once else None
@@ -176,8 +138,7 @@ def _judge_call(
     device = {"output": call.output, **(_gradients_found(call, layer, passed) if once else {})}
     for name, reference in exact.items():
         if name not in device:
-            fault = f"{call.layer} ({kind}): {name}: missing"
-            yield JudgedTensor(layer=call.layer, kind=kind, tensor=name, used=1e300, fault=fault)
+            yield Verdict.failed(name, "missing", layer=call.layer, kind=kind)
             continue
         tensors = _Tensors(
             found=device[name],
@@ -312,17 +273,16 @@ def _added(gradient: Tensor | None, exact: Tensor) -> float:
     return total / float(exact.numel())
 
 
-def _row(layer: str, kind: str, tensor: str, of: _Tensors, precision: Precision) -> JudgedTensor:
-    row = JudgedTensor(layer=layer, kind=kind, tensor=tensor, used=0.0)
-    complaint, used = _structure_fault(of, precision), math.inf
-    verdicts: Mapping[str, bool | None] = {}
-    if not complaint and of.exact.is_floating_point():
-        complaint, used = _numeric_fault(of, precision)
-        verdicts = opinions(of.found.double(), of.exact, of.found.dtype, strict=not complaint)
-    elif not complaint:
-        used = 0.0
-    fault = f"{row.place}: {complaint}" if complaint else ""
-    return replace(row, used=_finite(used), fault=fault, said=verdicts)
+def _row(layer: str, kind: str, tensor: str, of: _Tensors, precision: Precision) -> Verdict:
+    if fault := _structure_fault(of, precision):
+        return Verdict.failed(tensor, fault, layer=layer, kind=kind)
+    named = {"name": tensor, "layer": layer, "kind": kind}
+    if not of.exact.is_floating_point():
+        return replace(judge(of.found, of.exact, Bound()), **named)
+    verdict = judge(of.found.double(), of.exact, _bound(of, precision))
+    strict = not verdict.fault
+    profiles = opinions(of.found.double(), of.exact, of.found.dtype, strict=strict)
+    return replace(verdict, profiles=profiles, **named)
 
 
 def _structure_fault(of: _Tensors, precision: Precision) -> str:
@@ -332,16 +292,13 @@ def _structure_fault(of: _Tensors, precision: Precision) -> str:
     # Which layers autocast leaves in float32 is the device type's own list.
     if tensor.dtype != cpu.dtype and not (precision.mixed and tensor.is_floating_point()):
         return f"{tensor.dtype}, expected {cpu.dtype}"
-    return "" if exact.is_floating_point() else judge(tensor, exact, Bound()).fault
+    return ""
 
 
-def _numeric_fault(of: _Tensors, precision: Precision) -> tuple[str, float]:
-    """Return (fault in words or nothing, the larger share of the two budgets)."""
-    if not of.exact.numel():
-        return "", 0.0
+def _bound(of: _Tensors, precision: Precision) -> Bound:
+    """Return what is derived for each element, or what the CPU's error in the dtype allows."""
     if of.bound is not None:
-        verdict = judge(of.found.double(), of.bound.reference, Bound(slack=of.bound.bound))
-        return verdict.fault, verdict.share
+        return Bound(slack=of.bound.bound)
     # In a mixed pass float32 gradients come out of products of rounded numbers.
     dtype = (
         precision.dtype if precision.mixed else max(of.found.dtype, of.cpu.dtype, key=rounding_unit)
@@ -359,8 +316,7 @@ def _numeric_fault(of: _Tensors, precision: Precision) -> tuple[str, float]:
     # `c` of `operations` times a rounding of a partial sum, as `worst` times half of one.
     stored = unit * of.walk / 2 if dtype in HALF else 0.0
     peak = max(min(_peak(off), counted), peak_rounding, floor, stored)
-    verdict = judge(of.found.double(), of.exact, Bound(slack=worst * peak, rms=limit * base))
-    return verdict.fault, max(verdict.share, verdict.rms)
+    return Bound(slack=worst * peak, rms=limit * base)
 
 
 def _rms(values: Tensor) -> float:
@@ -369,8 +325,3 @@ def _rms(values: Tensor) -> float:
 
 def _peak(values: Tensor) -> float:
     return float(values.abs().max()) if values.numel() else 0.0
-
-
-def _finite(number: float) -> float:
-    """JSON has no infinity."""
-    return number if math.isfinite(number) else 1e300

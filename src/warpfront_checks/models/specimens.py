@@ -13,10 +13,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from warpfront_checks.cases.bounds import Verdict
 from warpfront_checks.executing import tensors_in
 from warpfront_checks.models.families import Family
 from warpfront_checks.models.layers import Pick
-from warpfront_checks.models.replaying import JudgedTensor, Precision, judge_whole
+from warpfront_checks.models.replaying import Precision, judge_whole
 from warpfront_checks.models.watching import Pass, run_plainly
 from warpfront_checks.operations import rounding_unit
 
@@ -118,7 +119,7 @@ Wide = Callable[[], contextlib.AbstractContextManager[object]]
 
 def judge_ends(
     passed: Pass, specimen: Specimen, wide: Wide = contextlib.nullcontext
-) -> list[JudgedTensor]:
+) -> list[Verdict]:
     """Judge from end to end. If much cancels, the CPU's own errors may be small by luck: excess
     over their budget is compared with passes in float64, within `wide`, that round each step.
     """

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
-from warpfront_checks.cases.bounds import Bound, judge
-from warpfront_checks.models.replaying import JudgedTensor, judge_loss
+from warpfront_checks.cases.bounds import Bound, Verdict, judge
+from warpfront_checks.models.replaying import judge_loss
 from warpfront_checks.models.specimens import Specimen
 from warpfront_checks.operations import rounding_unit
 
@@ -30,7 +31,7 @@ def judge_training(
     device: str,
     tamper: Callable[[nn.Module], None],
     device_optimizer: Callable[[nn.Module], torch.optim.Optimizer] = make_optimizer,
-) -> list[JudgedTensor]:
+) -> list[Verdict]:
     """Judge `STEPS` steps of AdamW with float32 parameters. Rows: every parameter after every
     step, from the gradients that the device itself computed, and the loss of every step.
     """
@@ -38,7 +39,7 @@ def judge_training(
     tamper(model)
     losses = _exact_losses(specimen)
     optimizer, shadow = device_optimizer(model), _Shadow(model)
-    rows: list[JudgedTensor] = []
+    rows: list[Verdict] = []
     for step in range(1, STEPS + 1):
         optimizer.zero_grad(set_to_none=True)
         with specimen.how.autocast(device):
@@ -73,7 +74,7 @@ class _Shadow:
                 parameter.grad = None if gradient is None else gradient.detach().cpu().double()
         self._before = {name: p.detach().clone() for name, p in self._model.named_parameters()}
 
-    def judge(self, model: nn.Module, step: int) -> Iterator[JudgedTensor]:
+    def judge(self, model: nn.Module, step: int) -> Iterator[Verdict]:
         self._optimizer.step()
         unit = rounding_unit(torch.float32)
         for name, parameter in model.named_parameters():
@@ -81,10 +82,8 @@ class _Shadow:
             update = (exact - self._before[name]).abs()
             bound = unit * (_C_PARAMETER * exact.abs() + _C_UPDATE * (update + RATE))
             verdict = judge(parameter.detach().cpu().double(), exact, Bound(slack=bound))
-            fault = f"optimizer: {name} after step {step}: {verdict.fault}" if verdict.fault else ""
-            yield JudgedTensor(
-                layer="optimizer", kind="AdamW", tensor=name, used=verdict.share, fault=fault
-            )
+            place = f"{name} after step {step}"
+            yield replace(verdict, layer="optimizer", kind="AdamW", name=place)
 
 
 def _exact_losses(specimen: Specimen) -> list[float]:

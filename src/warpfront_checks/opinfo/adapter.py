@@ -14,7 +14,7 @@ import sys
 import types
 import unittest
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import islice
@@ -23,6 +23,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from warpfront_checks.cases.operation import NUMBERS
+from warpfront_checks.executing import tensors_in
 from warpfront_checks.opinfo.choosing import spread, with_options
 
 DATABASE = "torch.testing._internal.common_methods_invocations"
@@ -52,16 +54,15 @@ class DatabaseMoved(Exception):  # noqa: N818 - the name is the event
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """One call: its arguments, and the transformation of the result before torch's tests
-    compare it (signs of eigenvectors and the like). `memory` is the layout of its tensors on the
-    device (`arranged`), if not contiguous.
+    """One call: torch's own object with its arguments, and with the transformation of the result
+    before torch's tests compare it (signs of eigenvectors and the like). `place` is its index among
+    torch's, for a `backward` or not, and `number` that among the chosen.
     """
 
-    input: Any
-    args: tuple[Any, ...]
-    kwargs: Mapping[str, Any]
-    settle: Callable[[Any], Any]
-    memory: str = ""
+    raw: Any
+    place: int
+    backward: bool
+    number: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -108,27 +109,23 @@ class Entry:
         options_among: int = 0,
     ) -> Iterator[Sample]:
         """Return up to `limit` calls, spread over the first `4 * limit` or the first `among`.
-        Those of the first `options_among` with new forms are added. They are those of torch's own
+        Those of the first `options_among` with new forms are added. One of more numbers than any
+        case has is left out. They are those of torch's own
         tests, every one drawn from the same seed. `sample_inputs` is not used: it searches the call
         stack for a test, twice, which took four times as long as everything else.
         """
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             inputs = iter(self.raw.sample_inputs_func(self.raw, device, dtype, backward))
-            raw = list(islice(_drawn_alike(inputs), options_among or among or 4 * limit))
+            drawn = list(islice(_drawn_alike(inputs), options_among or among or 4 * limit))
+        raw = [sample for sample in drawn if numbers_of(sample) <= NUMBERS]
+        if raw and (missing := [name for name in SAMPLE_NAMES if not hasattr(raw[0], name)]):
+            raise DatabaseMoved(_moved(f"a sample without {missing[0]}"))
         first = spread(raw[: among or 4 * limit], limit)
-        yield from map(_read, first)
-        if options_among:
-            yield from map(_read, with_options(raw, first))
-
-    def __call__(self, sample: Sample, device: str) -> Any:
-        """Call it on a device. Functions that create tensors, or move them, receive the device
-        as an argument.
-        """
-        kwargs = dict(sample.kwargs)
-        if "device" in kwargs or getattr(self.raw, "is_factory_function", False):
-            kwargs["device"] = device
-        return sample.settle(self.raw(sample.input, *sample.args, **kwargs))
+        chosen = [*first, *(with_options(raw, first) if options_among else ())]
+        places = {id(x): place for place, x in enumerate(drawn)}
+        for number, x in enumerate(chosen):
+            yield Sample(raw=x, place=places[id(x)], backward=backward, number=number)
 
 
 def load_database() -> tuple[Entry, ...]:
@@ -153,16 +150,9 @@ def load_database() -> tuple[Entry, ...]:
     return tuple(_named(raw) for raw in database)
 
 
-def _read(sample: Any) -> Sample:
-    missing = [name for name in SAMPLE_NAMES if not hasattr(sample, name)]
-    if missing:
-        raise DatabaseMoved(_moved(f"a sample without {missing[0]}"))
-    return Sample(
-        input=sample.input,
-        args=tuple(sample.args),
-        kwargs=dict(sample.kwargs),
-        settle=sample.output_process_fn_grad,
-    )
+def numbers_of(sample: Any) -> int:
+    """Return the number of elements of all tensors of a sample."""
+    return sum(x.numel() for x in tensors_in([sample.input, sample.args, sample.kwargs]))
 
 
 def _drawn_alike(samples: Iterator[Any]) -> Iterator[Any]:

@@ -1,13 +1,19 @@
-"""Selection of torch's own samples: some spread over the first, for the first few are often the
-smallest. Samples with an option or a form that none before them has are added.
+"""Selection of entries and of torch's own samples: some spread over the first, for the first few
+are often the smallest. Samples with an option or a form that none before them has are added.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import torch
+
+EXCLUSIONS = Path(__file__).with_name("exclusions.json")
 
 # An option's text is cut here: later differences are in numbers, not in kind.
 _SAID_CHARACTERS = 60
@@ -44,3 +50,56 @@ def _form(x: Any) -> str:
     if isinstance(x, (list, tuple)) and any(isinstance(element, torch.Tensor) for element in x):
         return f"{min(len(x), 3)} tensors"
     return repr(x)[:_SAID_CHARACTERS]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exclusion:
+    """An entry that is not judged, with the reason. `what` names the part: all, backward, the
+    samples that exist for their options alone, or the backward of those. `dtypes` are its dtypes
+    (none: all). It may apply only to devices other than the CPU.
+    """
+
+    name: str
+    reason: str
+    what: str
+    dtypes: tuple[str, ...] = ()
+    elsewhere: bool = False
+
+    def covers(
+        self, name: str, dtype: str, device: str, *, backward: bool, options: bool = False
+    ) -> bool:
+        if self.name != name or (self.elsewhere and device == "cpu"):
+            return False
+        among = {"all": True, "backward": backward, "options": options}
+        covered = all(among[word] for word in self.what.split())
+        return covered and (not self.dtypes or dtype in self.dtypes)
+
+
+@cache
+def exclusions() -> tuple[Exclusion, ...]:
+    """Return the declared exclusions, with their reasons in words."""
+    text = json.loads(EXCLUSIONS.read_text(encoding="utf-8"))
+    return tuple(
+        Exclusion(
+            name=row["name"],
+            reason=text["reasons"][row["reason"]],
+            what=row["what"],
+            dtypes=tuple(row.get("dtypes", ())),
+            elsewhere=row.get("elsewhere", False),
+        )
+        for row in text["exclusions"]
+    )
+
+
+def excluded(name: str, dtype: str, device: str, *, backward: bool, options: bool = False) -> str:
+    """Return the reason for an exclusion in this dtype and direction on a device, or an empty
+    string. It applies to an entry, or to its samples with options.
+    """
+    return next(
+        (
+            exclusion.reason
+            for exclusion in exclusions()
+            if exclusion.covers(name, dtype, device, backward=backward, options=options)
+        ),
+        "",
+    )

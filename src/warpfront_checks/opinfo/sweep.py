@@ -6,32 +6,28 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from contextlib import nullcontext
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
+from warpfront_checks.cases.bounds import Verdict
+from warpfront_checks.cases.case import Case
+from warpfront_checks.cases.measured import Measured
+from warpfront_checks.cases.report import described
+from warpfront_checks.cases.run import NoOracleError, Reference, reference_of
+from warpfront_checks.cases.session import Tally, verdicts_of
 from warpfront_checks.check_options import CheckOptions
 from warpfront_checks.claims import Claims
 from warpfront_checks.edge_cases.answers import kind_of
 from warpfront_checks.opinfo.adapter import DatabaseMoved, Entry, Sample, load_database
-from warpfront_checks.opinfo.entry_verdicts import (
-    EVERY_SECOND,
-    Execute,
-    SampleVerdict,
-    execute_entry,
-)
-from warpfront_checks.opinfo.expecting import (
-    REFUSALS,
-    Expected,
-    excluded,
-    exclusions,
-    expect_sample,
-    makes_float64,
-)
-from warpfront_checks.opinfo.sample_report import describe_sample
-from warpfront_checks.opinfo.sample_variants import each_alone, folded, otherwise, takes_any_length
+from warpfront_checks.opinfo.choosing import excluded, exclusions
+from warpfront_checks.opinfo.provider import cases_of_sample, takes_any_length
 from warpfront_checks.parallel_checks import begin_parts, lanes_for
 from warpfront_checks.precision import (
     computes_float64,
@@ -49,7 +45,8 @@ from warpfront_checks.results import (
     passed,
     unavailable,
 )
-from warpfront_checks.tolerance_profiles import Tally, document, total
+from warpfront_checks.tolerance_profiles import Tally as Profiles
+from warpfront_checks.tolerance_profiles import document, tally, total
 
 # A sweep runs in so many parts where there are lanes for them: compilation is spread. Where
 # nothing was compiled before they end last of all sessions: more lanes than others.
@@ -62,7 +59,6 @@ BACKWARD, OTHERWISE = "backward", "otherwise"
 OTHERS = ("float32", "float16", "uint8")
 EXACTLY = ("uint8", "bool", "int64", "int32", "int8", "complex64")
 SEEN_ON = ("cpu", "cuda")
-HALVES = (torch.bfloat16, torch.float16)
 SHOWN = 200
 WIDER = "it asks for float64, which this device does not compute"
 TWICE = "a row that is looked up twice is at times scaled twice to max_norm there (pytorch#85377)"
@@ -78,7 +74,6 @@ class Sweep:
     dtype: str
     device: str
     effort: CheckOptions
-    run: Execute = execute_entry
     how: str = ""
 
     @property
@@ -105,14 +100,17 @@ class Swept:
     excluded: Counter[str] = field(default_factory=Counter)
     faults: list[str] = field(default_factory=list)
     ratios: list[float] = field(default_factory=list)
-    tallies: list[Mapping[str, Tally]] = field(default_factory=list)
+    tallies: list[Mapping[str, Profiles]] = field(default_factory=list)
     report: list[str] = field(default_factory=list)
 
-    def add(self, label: str, verdict: SampleVerdict) -> None:
+    def add(self, label: str, verdicts: Sequence[Verdict], profile: str) -> Verdict | None:
+        """Count the verdicts on one case, and return the first that is a fault."""
         self.samples += 1
-        self.ratios.append(verdict.rms_ratio)
-        self.tallies.append(verdict.tallies)
-        self.faults += [f"{label}: {fault}" for fault in verdict.faults[:1]]
+        self.ratios.append(max((verdict.rms for verdict in verdicts), default=0.0))
+        self.tallies.append(total(tally(each.profiles) for each in verdicts if each.profiles))
+        first = next((verdict for verdict in verdicts if verdict.fault_by(profile)), None)
+        self.faults += [f"{label}: {first.fault_by(profile)}"] if first else []
+        return first
 
     def as_json(self) -> dict[str, Any]:
         """Return itself as JSON, for `add_part` of another."""
@@ -124,7 +122,8 @@ class Swept:
         self.excluded.update(other["excluded"])
         self.report = self.report or other["report"]
         self.tallies += [
-            {name: Tally(**counts) for name, counts in tally.items()} for tally in other["tallies"]
+            {name: Profiles(**counts) for name, counts in tally.items()}
+            for tally in other["tallies"]
         ]
 
     def document(self) -> dict[str, object]:
@@ -138,25 +137,17 @@ class Swept:
         }
 
 
-def record_opinfo(
-    claims: Claims,
-    recorder: Recorder,
-    effort: CheckOptions | None = None,
-    *,
-    run: Execute = execute_entry,
-) -> None:
-    """Sweep the database: in parallel parts, where there are several sweeps and cores for them.
-    `run` is the device: tests put faulty ones in.
-    """
+def record_opinfo(claims: Claims, recorder: Recorder, effort: CheckOptions | None = None) -> None:
+    """Sweep the database: in parallel parts, where there are several sweeps and cores for them."""
     effort, device = effort or CheckOptions(), claims.device
     require_full_precision()
     recorder.environment["precision"] = precision_settings()
     if kind_of(device) not in SEEN_ON:
         reason = f"was not seen to refuse nothing that is right on {kind_of(device)}"
         recorder.note_unclaimed(f"opinfo {OTHERWISE}, of whole numbers and complex ones", reason)
-    sweeps = _sweeps(device, effort, run)
+    sweeps = _sweeps(device, effort)
     recorder.plan(["database", *(sweep.name for sweep in sweeps)])
-    lanes = 0 if effort.quick or run is not execute_entry else lanes_for(device, times=LANES)
+    lanes = 0 if effort.quick else lanes_for(device, times=LANES)
     if lanes:
         jobs = {
             sweep.name: [
@@ -181,7 +172,7 @@ def find_part(*, name: str, device: str, part: int, effort: CheckOptions) -> Che
         return unavailable(UNREAD)
     # Parts start at different entries: one part compiles an entry's kernels with the driver,
     # and parts that run at the same time find them in its cache.
-    sweeps = _sweeps(device, effort, execute_entry)
+    sweeps = _sweeps(device, effort)
     position = next(place for place, sweep in enumerate(sweeps) if sweep.name == name)
     first = len(entries) * position // len(sweeps)
     mine = [*entries[first:], *entries[:first]][part::PARTS]
@@ -207,7 +198,7 @@ def _finding(sweep: Sweep) -> CheckFinding:
     return _swept_finding(sweep_entries(entries, sweep))
 
 
-def _sweeps(device: str, effort: CheckOptions, run: Execute) -> list[Sweep]:
+def _sweeps(device: str, effort: CheckOptions) -> list[Sweep]:
     """Return the sweeps: float32 first; 16 bits where the device computes them; in a quick
     run float32 forward.
     """
@@ -223,7 +214,7 @@ def _sweeps(device: str, effort: CheckOptions, run: Execute) -> list[Sweep]:
         ]
         directions.append(("complex64", BACKWARD))
     return [
-        Sweep(dtype=dtype, device=device, effort=effort, run=run, how=direction)
+        Sweep(dtype=dtype, device=device, effort=effort, how=direction)
         for dtype, direction in (directions[:1] if effort.quick else directions)
     ]
 
@@ -269,102 +260,83 @@ def sweep_entries(entries: Sequence[Entry], sweep: Sweep) -> Swept:
 
 
 def _sweep_samples(entry: Entry, dtype: torch.dtype, seed: int, sweep: Sweep, swept: Swept) -> None:
-    quick = sweep.effort.quick
     flags = {"backward": sweep.backward, "options": True}
     barred = bool(excluded(entry.name, sweep.dtype, sweep.device, **flags))
-    samples = samples_for(
-        entry, dtype, device=sweep.device, how=sweep.how, quick=quick, barred=barred
-    )
-    for i, sample in enumerate(samples):
-        if sweep.device != "cpu" and sample.kwargs.get("max_norm"):
+    whole = not (dtype.is_floating_point or dtype.is_complex)
+    for sample in samples_for(entry, dtype, sweep, barred=barred):
+        if sweep.device != "cpu" and sample.raw.kwargs.get("max_norm"):
             swept.excluded[TWICE] += 1
             continue
-        expected = expect_sample(entry, sample, dtype, seed, backward=sweep.backward)
-        if expected is None:
+        values = (*sample.raw.args, *sample.raw.kwargs.values())
+        if whole and any(isinstance(x, float) for x in values):
             swept.refused += 1
             continue
-        label = f"{entry.name}, sample {i}, seed {seed}"
-        if not computes_float64(sweep.device) and makes_float64(entry, sample, expected.cotangents):
-            swept.excluded[WIDER] += 1
-            continue
-        for variant in asked_as(entry, sample, i, dtype):
-            verdict = _tried(entry, variant, expected, sweep)
-            swept.add(label, verdict)
-            if verdict.faults and not swept.report:
-                swept.report = list(
-                    describe_sample(
-                        entry,
-                        variant,
-                        device=sweep.device,
-                        faults=verdict.faults,
-                        backward=sweep.backward,
-                    )
-                )
+        options = {"dtype": sweep.dtype, "device": sweep.device, "seed": seed}
+        for cases in cases_of_sample(entry, sample, variants=sweep.how == OTHERWISE, **options):
+            _sweep_cases(cases, f"{entry.name}, sample {sample.number}, seed {seed}", sweep, swept)
 
 
-def _tried(entry: Entry, sample: Sample, expected: Expected, sweep: Sweep) -> SampleVerdict:
+def _sweep_cases(cases: Sequence[Case], label: str, sweep: Sweep, swept: Swept) -> None:
+    """Judge cases that have one reference."""
     try:
-        actual = sweep.run(entry, sample, expected.cotangents, sweep.device)
-    except REFUSALS as error:
-        return SampleVerdict(faults=(f"{type(error).__name__}: {_first_line(error)}",))
-    return expected.judge(actual, sweep.device, sweep.effort.profile)
+        reference = reference_of(cases[0], nullcontext())
+    except NoOracleError:
+        swept.refused += 1
+        return
+    if not computes_float64(sweep.device) and makes_float64(cases[0], reference):
+        swept.excluded[WIDER] += 1
+        return
+    for case in cases:
+        counts = Tally()
+        verdicts = verdicts_of(case, counts, reference=reference, bounds=Measured)
+        # The database states that the device has the call.
+        verdicts += [Verdict.failed("raised", lacking) for lacking in counts.lacking]
+        worst = swept.add(label, verdicts, sweep.effort.profile)
+        if worst and not swept.report:
+            swept.report = list(described(case, worst))
 
 
 def samples_for(
-    entry: Entry,
-    dtype: torch.dtype,
-    *,
-    device: str,
-    how: str,
-    quick: bool,
-    barred: bool = False,
+    entry: Entry, dtype: torch.dtype, sweep: Sweep, *, barred: bool = False
 ) -> Iterator[Sample]:
-    """Yield torch's own samples, those with options last unless `barred`. A sweep of variants
-    yields the variants of the first sample.
+    """Yield torch's own samples, those with options last unless `barred`; the first alone for a
+    sweep of variants.
     """
-    affected = kind_of(device) in SEEN_ON
-    few = MORE_SAMPLES if affected and dtype == torch.float32 and not how else FEW_SAMPLES
+    affected = kind_of(sweep.device) in SEEN_ON
+    few = MORE_SAMPLES if affected and dtype == torch.float32 and not sweep.how else FEW_SAMPLES
     many = few if dtype.is_floating_point else EXACT_SAMPLES
-    limit = QUICK_SAMPLES if quick or how == OTHERWISE else many
+    limit = QUICK_SAMPLES if sweep.effort.quick or sweep.how == OTHERWISE else many
     among = AMONG if limit > 1 else 1
-    if how == OTHERWISE and not takes_any_length(entry):
+    if sweep.how == OTHERWISE and not takes_any_length(entry):
         return
-    backward = how == BACKWARD
     options = 0
-    if affected and limit > 1 and not barred and (dtype == torch.float32 or not backward):
+    if affected and limit > 1 and not barred and (dtype == torch.float32 or not sweep.backward):
         options = OPTIONS_AMONG
-    samples = entry.samples(
-        "cpu", dtype, limit=limit, backward=backward, among=among, options_among=options
+    yield from entry.samples(
+        "cpu", dtype, limit=limit, backward=sweep.backward, among=among, options_among=options
     )
-    for number, sample in enumerate(samples):
-        first = folded(entry, sample) if affected and not number else sample
-        yield from otherwise(first) if how == OTHERWISE else [first]
-        if how == BACKWARD and dtype == torch.float32 and not number:
-            yield from each_alone(first)
 
 
-def asked_as(entry: Entry, sample: Sample, number: int, dtype: torch.dtype) -> list[Sample]:
-    """Return the memory layouts of a sample. Every second sample is strided, and its gradient
-    as well. In float32 every second of the others is strided in some of its tensors only. The first
-    sample, often the only one of its kind, is in exact dtypes transposed too. In float32 it is also
-    strided and offset from the start of its memory, as no other sample is.
-    """
-    if not entry.takes_strides:
-        return [sample]
-    whole = dtype == torch.float32
-    if number:
-        some = EVERY_SECOND if whole and number % 4 == 2 else ""
-        return [replace(sample, memory="gaps" if number % 2 else some)]
-    if dtype in HALVES:
-        return [sample]
-    memory = ["turned"] if entry.takes_order else ["gaps"]
-    if whole:
-        memory = [*dict.fromkeys(["gaps", *memory]), "offset"]
-    return [sample, *(replace(sample, memory=layout) for layout in memory)]
+class _Widths(TorchDispatchMode):  # type: ignore[misc]
+    """A mode that records whether a result is wider than the inputs."""
+
+    wide: bool = False
+
+    def __torch_dispatch__(
+        self, operator: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        dispatch = operator(*args, **(kwargs or {}))
+        tensors = (x for x in tree_leaves(dispatch) if isinstance(x, Tensor))
+        self.wide = self.wide or any(x.dtype in {torch.float64, torch.complex128} for x in tensors)
+        return dispatch
 
 
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).strip().splitlines()), "")[:300]
+def makes_float64(case: Case, reference: Reference) -> bool:
+    """Return whether the CPU computes the call itself in float64."""
+    with _Widths() as widths:
+        _ = Measured(case, reference).peers
+    float64: bool = widths.wide
+    return float64
 
 
 def _quantiles(ratios: list[float]) -> dict[str, float]:

@@ -12,11 +12,12 @@ from torch import Tensor
 from warpfront_checks.cases.bounds import Bound, errors_and_bounds
 from warpfront_checks.cases.operation import Operation
 from warpfront_checks.cases.run import (
+    Bounds,
     NoOracleError,
     bound_of,
-    compared,
     lacks_kernel,
     listed,
+    reference_of,
     results_of,
 )
 from warpfront_checks.cases.special.properties import (
@@ -28,7 +29,7 @@ from warpfront_checks.cases.special.properties import (
     plain_case,
 )
 
-from .mutations import MutationTally, Seeded, mutated
+from .mutations import MutationTally, Seeded, parts_of, seed_results
 
 SUITE = "cases"
 # What is kept of each run of them is kept twice in 21 runs.
@@ -42,7 +43,7 @@ def seed_case_faults(
     for operation in operations:
         case = plain_case(operation, dtype, device)
         try:
-            expected, rights, actual, gradients = results_of(case)
+            results = results_of(case, reference_of(case))
         except NoOracleError:
             continue
         except (RuntimeError, NotImplementedError) as error:
@@ -50,36 +51,15 @@ def seed_case_faults(
                 raise
             continue
 
-        def faulty(results: list[Any], given: list[Any], *, made: Any = case) -> bool:
-            judgeds = compared(made, listed(results), given, expected, rights)  # noqa: B023
-            return any(judged.verdict.fault for judged in judgeds)
-
-        if faulty(actual, gradients):
-            ledger.missed.append(f"clean: {operation.name} {dtype}")
-            continue
-        parts = {f"output {i}": x for i, x in enumerate(actual)}
-        parts |= {f"gradient {i}": x for i, x in enumerate(gradients) if x is not None}
-        rightly = {f"output {i}": x for i, x in enumerate(expected)}
-        rightly |= {f"gradient {i}": x for i, x in enumerate(rights)}
+        rightly = parts_of(results.reference.expected, results.reference.rights)
         bound = bound_of(case)
         told = {
             place: relative_of(part, rightly[place], bound)
-            for place, part in parts.items()
+            for place, part in parts_of(results.actual, results.gradients).items()
             if rightly.get(place) is not None
         }
-        for mutation, place, wrong in mutated(parts, ledger, told):
-            changed = {**parts, place: wrong}
-            seed = Seeded(
-                mutation=mutation,
-                suite=SUITE,
-                check=operation.name,
-                dtype=dtype,
-                device=device,
-                place=place,
-            )
-            outputs = [changed[f"output {i}"] for i in range(len(actual))]
-            given = [changed.get(f"gradient {i}") for i in range(len(gradients))]
-            ledger.enter(seed, caught=faulty(outputs, given))
+        of = Seeded(mutation="", suite=SUITE, check=operation.name, dtype=dtype, device=device)
+        seed_results(results, Bounds(case, results.reference), of, ledger, told)
 
 
 def seed_property_faults(operations: list[Operation], device: str, ledger: MutationTally) -> None:

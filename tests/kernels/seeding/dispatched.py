@@ -57,7 +57,7 @@ def operation_faults(fault: WrongKernel, device: str, name: str, seed: str = "0"
 def case_faults(case: Case) -> Iterator[str]:
     """Yield the faults of a case; a call that raises is one."""
     try:
-        yield from (each.verdict.fault for each in run_case(case) if each.verdict.fault)
+        yield from (each.fault for each in run_case(case) if each.fault)
     except (LackingError, NoOracleError):
         return
     except Exception as error:  # noqa: BLE001 - a case that raises is wrong

@@ -19,12 +19,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from warpfront_checks.cases.run import Bounds, CaseResults, compared
 from warpfront_checks.check_options import STRICT
-from warpfront_checks.executing import Computed
 from warpfront_checks.operations import Arithmetic, ExpectedResults, Operation
-from warpfront_checks.opinfo.entry_verdicts import SampleVerdict
 from warpfront_checks.results import CheckFinding, failed, passed
-from warpfront_checks.tolerance_profiles import Tally
+from warpfront_checks.tolerance_profiles import Tally, tally, total
 
 EXEMPTIONS = Path(__file__).with_name("exemptions.json")
 UNCHANGED = "it changes nothing here (zeros, one element, integers, or below the dtype's rounding)"
@@ -91,6 +90,7 @@ def _wider(tensor: Tensor) -> Tensor:
     return tensor.double() if tensor.is_floating_point() else tensor.to(torch.complex64)
 
 
+DROPPED = "dropped gradient"
 SLIGHT = "0.1 percent too large"
 # The slightest fault that is demanded, in a record's own bounds.
 CLEAR, SLIGHTEST = 4.0, 0.001
@@ -245,10 +245,10 @@ class MutationTally:
         """
         ours = said.get(STRICT, Tally())
         # A fault in whole numbers, or in the shape, is no question of tolerance.
-        for profile, tally in said.items() if ours.refused or not caught else ():
+        for profile, counts in said.items() if ours.refused or not caught else ():
             key = (seed.mutation, profile)
-            self.asked[key] += bool(tally.refused or tally.accepted)
-            self.overlooked[key] += not tally.refused and bool(tally.accepted)
+            self.asked[key] += bool(counts.refused or counts.accepted)
+            self.overlooked[key] += not counts.refused and bool(counts.accepted)
         reason = "" if caught else exemption_of(seed)
         if caught:
             self.caught[seed.mutation] += 1
@@ -296,16 +296,40 @@ def mutated(
 
 
 def seed_results(
-    clean: Computed, judge: Callable[[Computed], SampleVerdict], of: Seeded, ledger: MutationTally
+    clean: CaseResults,
+    bounds: Bounds,
+    of: Seeded,
+    ledger: MutationTally,
+    told: Mapping[str, float] = MappingProxyType({}),
 ) -> None:
-    """Each mutation of each output and gradient of a run, and each gradient dropped."""
-    parts = {name: x for name, x in zip(clean.names, clean.all, strict=True) if x is not None}
-    wrong: list[tuple[str, str, Tensor | None]] = [*mutated(parts, ledger)]
-    wrong += [("dropped gradient", n, None) for n in parts if n.startswith("gradient")]
+    """Each mutation of each output and gradient of a case, and each gradient dropped. `told` as in
+    `mutated`.
+    """
+    if any(verdict.fault for verdict in compared(clean, bounds)):
+        ledger.missed.append(f"clean: {of.check} {of.dtype}")
+        return
+    parts = parts_of(clean.actual, clean.gradients)
+    wrong: list[tuple[str, str, Tensor | None]] = [*mutated(parts, ledger, told)]
+    for place in (place for place in parts if place.startswith("gradient")):
+        if bool(parts[place].any()):
+            wrong.append((DROPPED, place, None))
+        else:
+            ledger.excuse(DROPPED, UNCHANGED)
     for name, place, tensor in wrong:
-        verdict = judge(clean.but(place, tensor))
-        seeded = replace(of, mutation=name, place=place)
-        ledger.enter(seeded, caught=bool(verdict.faults), said=verdict.tallies)
+        changed = {**parts, place: tensor}
+        actual: Any = [changed[f"output {i}"] for i in range(len(clean.actual))]
+        gradients = [changed.get(f"gradient {i}") for i in range(len(clean.gradients))]
+        faulty = replace(clean, actual=actual, gradients=gradients)
+        verdicts = list(compared(faulty, bounds))
+        caught = any(verdict.fault for verdict in verdicts)
+        said = total(tally(verdict.profiles) for verdict in verdicts if verdict.profiles)
+        ledger.enter(replace(of, mutation=name, place=place), caught=caught, said=said)
+
+
+def parts_of(outputs: Sequence[Tensor], gradients: Sequence[Tensor | None]) -> dict[str, Tensor]:
+    """Return the results of a case by name."""
+    parts = {f"output {i}": x for i, x in enumerate(outputs)}
+    return parts | {f"gradient {i}": x for i, x in enumerate(gradients) if x is not None}
 
 
 def finding_of_faults(ledger: MutationTally) -> CheckFinding:

@@ -161,7 +161,7 @@ def seed_pass_faults(
             device=device,
             place=place,
         )
-        tallies = total(tally(row.said) for row in rows)
+        tallies = total(tally(row.profiles) for row in rows)
         ledger.enter(fault, caught=first_over(rows) is not None, said=tallies)
 
 

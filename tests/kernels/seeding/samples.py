@@ -5,12 +5,21 @@ of every entry.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from contextlib import nullcontext
 
 import torch
 
+from warpfront_checks.cases.measured import Measured
+from warpfront_checks.cases.run import (
+    REFUSALS,
+    LackingError,
+    NoOracleError,
+    reference_of,
+    results_of,
+)
 from warpfront_checks.opinfo.adapter import Entry
-from warpfront_checks.opinfo.expecting import REFUSALS, excluded, expect_sample
+from warpfront_checks.opinfo.choosing import excluded
+from warpfront_checks.opinfo.provider import cases_of_sample
 from warpfront_checks.opinfo.sweep import Sweep
 
 from .mutations import MutationTally, Seeded, seed_results
@@ -34,18 +43,19 @@ def seed_entry_faults(
 def _seed_entry(
     entry: Entry, dtype: torch.dtype, sweep: Sweep, seed: int, ledger: MutationTally
 ) -> None:
-    samples = entry.samples("cpu", dtype, limit=1, backward=sweep.backward)
-    for sample in samples:
-        expected = expect_sample(entry, sample, dtype, seed, backward=sweep.backward)
-        if expected is None:
-            continue
+    options = {"dtype": sweep.dtype, "device": sweep.device, "seed": seed, "variants": False}
+    for sample in entry.samples("cpu", dtype, limit=1, backward=sweep.backward):
+        case, *_ = next(cases_of_sample(entry, sample, **options))
         try:
-            clean = sweep.run(entry, sample, expected.cotangents, sweep.device)
-        except REFUSALS as error:
+            reference = reference_of(case, nullcontext())
+            results = results_of(case, reference)
+        except NoOracleError:
+            continue
+        except (LackingError, *REFUSALS) as error:
             ledger.missed.append(f"clean: {entry.name} {sweep.name}: {error}")
             return
         of = Seeded(
             mutation="", suite=SUITE, check=entry.name, dtype=sweep.dtype, device=sweep.device
         )
-        seed_results(clean, partial(expected.judge, device=sweep.device), of, ledger)
+        seed_results(results, Measured(case, reference), of, ledger)
         return

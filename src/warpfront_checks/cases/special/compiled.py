@@ -58,9 +58,9 @@ def _find(name: str, device: str, mode: str, build: str) -> CheckFinding:
         torch.compiler.reset()
         function = compiled_function(case, mode, build)
         faults += [
-            f"{dtype}: {each.name}: {each.verdict.fault}; of {case.code}"
+            f"{dtype}: {each.name}: {each.fault}; of {case.code}"
             for each in run_case(case, function=function)
-            if each.verdict.fault
+            if each.fault
         ]
     return judged(
         faults, f"compiled in {', '.join(dtypes)}", **({"faults": faults} if faults else {})

@@ -1,0 +1,351 @@
+"""Bounds of calls for which none is derived: what one rounding does to their exact results.
+
+A result may be off by R times the largest of three errors: one rounding of the reference, the
+CPU's error in the same dtype (where the device is another), and the effect of one rounding of the
+inputs. The last measures how ill-conditioned a call is at its arguments. It is computed only where
+an error has to be explained: the statements of the reference run again.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from warpfront_checks.cases.bounds import Bound, Verdict, judge
+from warpfront_checks.cases.case import COMPLEX, Case
+from warpfront_checks.cases.run import REFUSALS, Bounds, execute, listed, names_of
+from warpfront_checks.executing import converted
+from warpfront_checks.operations import floor_of, rounding_unit
+from warpfront_checks.tolerance_profiles import opinions
+
+# Root mean square and worst element, over the allowed error; docs/bounds.md has the figures.
+R_RMS = {torch.float32: 32.0}
+R_RMS_HALF = 6.0
+R_ELEMENT = {torch.float32: 256.0}
+R_ELEMENT_HALF = 8.0
+# The roundings of all steps foretell the error itself, not its scale: times this at most.
+R_STEPS = 8.0
+# Integers from here on are not exact in float64.
+EXACT = 2.0**53
+# One draw may by chance leave a result of few numbers where it was.
+DRAWS = 8
+Tensors = list["Tensor | None"]
+
+
+class Measured(Bounds):
+    """The bounds of one case. For integers the exact results are float64, which wrap around."""
+
+    # A call may write an argument's own numbers again, rounded: a mean of equal ones.
+    of_arguments = Bound(ulps=8.0)
+
+    def fault_of_form(self, place: int, actual: Tensor, expected: Tensor) -> str:
+        """Return the fault of a result of another dtype than the reference's has on the device,
+        and than the CPU's own.
+        """
+        fault = super().fault_of_form(place, actual, expected)
+        own: torch.dtype = getattr(torch, self.case.dtype)
+        whole = not (own.is_floating_point or own.is_complex)
+        if not fault or actual.device.type != self.case.device:
+            return fault
+        if whole and not actual.is_complex():
+            return ""
+        peer = self.peers[place] if self.peers else None
+        return "" if peer is not None and peer.dtype == actual.dtype else fault
+
+    def judge(self, place: int, actual: Tensor, expected: Tensor) -> Verdict:
+        """Return the verdict on one result, by a bound that is eased as far as needed."""
+        peer = self.peers[place] if self.case.device != "cpu" and self.peers else None
+        if not _differentiable(actual):
+            return _judge_integers(actual, expected, peer)
+        verdict = judge(actual, expected, Bound())
+        if verdict.fault:
+            verdict = self._explained(place, actual, expected, peer)
+        if actual.dtype == self.kind:
+            values, reference = _real(actual), _real(expected)
+            # A rounded reference is right by all of them.
+            reference = reference if verdict.used else values
+            strict = not verdict.fault
+            profiles = opinions(values, reference, actual.dtype, strict=strict)
+            verdict = replace(verdict, profiles=profiles)
+        return verdict
+
+    def _explained(
+        self, place: int, actual: Tensor, expected: Tensor, peer: Tensor | None
+    ) -> Verdict:
+        limits = Limits.of(actual, expected, peer, self.kind)
+        verdict = judge(actual, expected, limits.bound)
+        if verdict.fault and not bool(actual.isfinite().all()):
+            expected = limits.overflowed(actual, expected, self.saturated[place])
+            verdict = judge(actual, expected, limits.bound)
+        for moved, most in ((self._inputs_moved, math.inf), (self._steps_rounded, R_STEPS)):
+            if verdict.fault:
+                shifted = [each[place] for each in moved()]
+                limits = limits.eased(shifted, self.plain[place], most)
+                verdict = judge(actual, expected, limits.bound)
+        return replace(verdict, rms=verdict.rms * limits.rms)
+
+    @property
+    def kind(self) -> torch.dtype:
+        """Return the dtype of the tested numbers; float32 computes fractions of integers."""
+        kind: torch.dtype = getattr(torch, self.case.dtype)
+        return kind if kind.is_floating_point or kind.is_complex else torch.float32
+
+    @cached_property
+    def peers(self) -> Tensors:
+        """Return the CPU's own results in the dtype."""
+        return self._attempt(replace(self.case, device="cpu"), own=True) or []
+
+    @cached_property
+    def plain(self) -> Tensors:
+        """Return the exact results by the same kernels that the moved ones are of."""
+        return self._attempt(self.case) or [*self.reference.expected, *self.reference.rights]
+
+    def _inputs_moved(self) -> list[Tensors]:
+        """Return the exact results of inputs that are off by a rounding. It is float32's in a
+        forward, as kernels for 16 bits compute in it.
+        """
+        return self._moved
+
+    def _steps_rounded(self) -> list[Tensors]:
+        return self._rounded if self.case.leaves else []
+
+    @cached_property
+    def _moved(self) -> list[Tensors]:
+        inside = self.kind if self.case.leaves else torch.float32
+        tries = (self._attempt(self.case, move=self._mover(inside, draw)) for draw in range(DRAWS))
+        return [results for results in tries if results is not None]
+
+    @cached_property
+    def _rounded(self) -> list[Tensors]:
+        tries = (
+            self._attempt(self.case, mode=RoundedSteps(self.kind, self.case.seed + draw))
+            for draw in range(DRAWS)
+        )
+        return [results for results in tries if results is not None]
+
+    @cached_property
+    def saturated(self) -> Tensors:
+        mode = Saturated(float(torch.finfo(self.kind).max))
+        return self._attempt(self.case, mode=mode) or [None] * len(self.plain)
+
+    def _mover(self, dtype: torch.dtype, draw: int) -> Callable[[Tensor], Tensor]:
+        generator = torch.Generator().manual_seed(self.case.seed + draw + 2)
+
+        def move(x: Tensor) -> Tensor:
+            return disturbed(x, dtype, generator, by_matrix=self.case.by_matrix)
+
+        return move
+
+    def _attempt(
+        self,
+        case: Case,
+        *,
+        own: bool = False,
+        move: Callable[[Tensor], Tensor] | None = None,
+        mode: AbstractContextManager[object] | None = None,
+    ) -> Tensors | None:
+        """Return results and gradients of the reference, or of the call itself, run again; None
+        where it refuses.
+        """
+        names = names_of(case)
+        for name, x in self.reference.drawn.items():
+            names[name] = converted(x, lambda each: (move or _same)(each.detach().clone()))
+        found, slopes = ("found", "gradients") if own else ("right", "rights")
+        lines = [*case.sent(), *case.call()] if own else case.again()
+        with warnings.catch_warnings(), mode or nullcontext():
+            warnings.simplefilter("ignore")
+            try:
+                execute(lines, names)
+            except REFUSALS:
+                return None
+        return [*listed(names[found]), *names.get(slopes, ())]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """The bound of one tensor: `rms` times a root mean square `base`, and for an element `element`
+    times its `scale`.
+    """
+
+    base: float
+    scale: Tensor
+    rms: float
+    element: float
+
+    @classmethod
+    def of(
+        cls, actual: Tensor, reference: Tensor, peer: Tensor | None, kind: torch.dtype
+    ) -> Limits:
+        narrow, exact = _narrow(actual), _real(reference)
+        coarser = max(narrow, kind, key=rounding_unit)
+        unit = rounding_unit(coarser)
+        exact = torch.where(exact.to(narrow).isfinite(), exact, 0.0)
+        base = unit * _rms(exact) + floor_of(narrow)
+        if peer is not None and peer.shape == reference.shape:
+            off = _real(peer) - exact
+            base = max(base, _rms(torch.where(off.isfinite(), off, 0.0)))
+        return cls(
+            base=base,
+            scale=unit * exact.abs() + base,
+            rms=R_RMS.get(coarser, R_RMS_HALF),
+            element=R_ELEMENT.get(coarser, R_ELEMENT_HALF),
+        )
+
+    @property
+    def bound(self) -> Bound:
+        return Bound(slack=self.element * self.scale, rms=self.rms * self.base)
+
+    def overflowed(self, actual: Tensor, reference: Tensor, saturated: Tensor | None) -> Tensor:
+        """Return the reference with the device's NaN and infinities where an intermediate value may
+        be beyond the range of the dtype, in any order of computation.
+        """
+        if saturated is None or saturated.shape != reference.shape:
+            return reference
+        values, exact, reached = _real(actual), _real(reference), _real(saturated)
+        # Further than by a rounding: that, another way to compute it gives, too.
+        rounding = self.bound.slack + rounding_unit(_narrow(actual)) * exact.abs()
+        free = (reached != exact) & ~((reached - exact).abs() <= rounding) & ~values.isfinite()
+        free_values = torch.where(free, values, exact)
+        return torch.view_as_complex(free_values) if actual.is_complex() else free_values
+
+    def eased(self, moved: Tensors, reference: Tensor | None, most: float) -> Limits:
+        """Return limits with the largest effect of one rounding on the exact result in any draw,
+        allowed `most` times.
+        """
+        if reference is None:
+            return self
+        change = torch.zeros_like(_real(reference))
+        for shifted in moved:
+            if shifted is not None and shifted.shape == reference.shape:
+                apart = (_real(shifted) - _real(reference)).abs()
+                change = torch.where(apart.isfinite(), torch.maximum(change, apart), change)
+        size = _rms(change)
+        rms, element = (min(1.0, most / x) for x in (self.rms, self.element))
+        base, scale = max(self.base, size * rms), self.scale + (size + change) * element
+        return replace(self, base=base, scale=scale)
+
+
+class Saturated(TorchDispatchMode):  # type: ignore[misc]
+    """A mode in which every number that leaves a dtype's range becomes infinite, in each step."""
+
+    def __init__(self, largest: float) -> None:
+        super().__init__()
+        self.largest = largest
+
+    def __torch_dispatch__(
+        self, operator: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        dispatch = operator(*args, **(kwargs or {}))
+        for x in _dense(dispatch):
+            if x.is_floating_point():
+                # `.data`: autograd would take it for a change after the fact.
+                x.data.masked_fill_(x > self.largest, torch.inf)
+                x.data.masked_fill_(x < -self.largest, -torch.inf)
+        return dispatch
+
+
+class RoundedSteps(TorchDispatchMode):  # type: ignore[misc]
+    """A mode that rounds the result of each step of a float64 call to a dtype, up or down by
+    chance (Monte Carlo arithmetic: D. S. Parker, UCLA CSD-970002, 1997).
+
+    Results that the dtype represents, such as selected or copied numbers, stay as they are.
+    """
+
+    def __init__(self, dtype: torch.dtype, seed: int) -> None:
+        super().__init__()
+        self.real = torch.empty(0, dtype=dtype).real.dtype
+        self.generator = torch.Generator().manual_seed(seed)
+
+    def __torch_dispatch__(
+        self, operator: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        dispatch = operator(*args, **(kwargs or {}))
+        aliases = [result.alias_info for result in operator._schema.returns]
+        if any(alias is not None and not alias.is_write for alias in aliases):
+            return dispatch
+        for x in _dense(dispatch):
+            if x.dtype in {torch.float64, torch.complex128}:
+                self._round(x.data)
+        return dispatch
+
+    def _round(self, x: Tensor) -> None:
+        numbers = torch.view_as_real(x.resolve_conj()) if x.is_complex() else x
+        down = numbers.to(self.real).double()
+        noise = torch.rand(down.shape, generator=self.generator, dtype=torch.float64) - 0.5
+        step = 2 * (rounding_unit(self.real) * numbers.abs() + floor_of(self.real))
+        rounded = (numbers + noise * step).to(self.real).double()
+        rounded = torch.where((down == numbers) | ~numbers.isfinite(), numbers, rounded)
+        x.copy_(torch.view_as_complex(rounded) if x.is_complex() else rounded)
+
+
+def disturbed(
+    x: Tensor, dtype: torch.dtype, generator: torch.Generator, *, by_matrix: bool = False
+) -> Tensor:
+    """Move every number by up to one rounding of `dtype`, of its matrix's root mean square with
+    `by_matrix`. Integers stay: they may be classes, signs or exponents.
+    """
+    if not _differentiable(x) or x.layout != torch.strided:
+        return x
+    noise = torch.rand(x.shape, generator=generator, dtype=torch.float64) * 2 - 1
+    size = x
+    if by_matrix and x.dim() > 1:
+        size = size.abs()
+        size = size.maximum(size.square().mean((-2, -1), keepdim=True).sqrt())
+    moved = x + rounding_unit(dtype) * noise * size
+    return moved if x.is_complex() else torch.where(x == x.round(), x, moved)
+
+
+def _judge_integers(actual: Tensor, reference: Tensor, peer: Tensor | None) -> Verdict:
+    """Judge integers. Those beyond float64 are not compared, and the CPU's own are right."""
+    if peer is not None and torch.equal(actual.cpu(), peer):
+        return Verdict()
+    expected = reference
+    if actual.dtype != reference.dtype:
+        truth = torch.bool in {actual.dtype, reference.dtype}
+        expected = (reference != 0) if truth else reference.to(torch.int64).to(actual.dtype)
+    if reference.is_floating_point() and actual.shape == reference.shape:
+        expected = torch.where(reference.abs() < EXACT, expected, actual.cpu())
+    return judge(actual, expected, Bound())
+
+
+def _dense(value: Any) -> Iterator[Tensor]:
+    """Yield the dense tensors with numbers. A zero tensor, as some gradients are, has no memory."""
+    for x in tree_leaves(value):
+        dense = isinstance(x, Tensor) and x.layout == torch.strided and x.numel()
+        if dense and not x._is_zerotensor():
+            yield x
+
+
+def _same(x: Tensor) -> Tensor:
+    return x
+
+
+def _differentiable(x: Tensor) -> bool:
+    return bool(x.is_floating_point() or x.is_complex())
+
+
+def _real(x: Tensor) -> Tensor:
+    """Return float64 values on the CPU; complex numbers as pairs."""
+    x = x.detach().cpu()
+    if x.is_complex():
+        return torch.view_as_real(x.resolve_conj().to(torch.complex128))
+    return x.double()
+
+
+def _narrow(x: Tensor) -> torch.dtype:
+    """Return the dtype of a tensor's real numbers."""
+    return getattr(torch, COMPLEX.get(str(x.dtype).removeprefix("torch."), ""), x.dtype)
+
+
+def _rms(x: Tensor) -> float:
+    return float(x.square().mean().sqrt()) if x.numel() else 0.0
