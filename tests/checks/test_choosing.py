@@ -108,7 +108,7 @@ def test_parts_of_the_database_begin_apart_and_ask_the_same(
 
     monkeypatch.setattr(sweep, "load_database", lambda: few)
     monkeypatch.setattr(sweep, "sweep_entries", swept)
-    for one in sweep._sweeps("cpu", CheckOptions()):
+    for one in sweep.sweeps_of("cpu", CheckOptions()):
         for part in range(sweep.PARTS):
             sweep.find_part(name=one.name, device="cpu", part=part, effort=CheckOptions())
     assert {tuple(sorted(each)) for each in asked.values()} == {names}

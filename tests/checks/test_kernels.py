@@ -35,8 +35,8 @@ TRIED = [name for name, fault in KERNELS.items() if checks_of(fault, "cpu")]
 def name_of(check: list[str]) -> str:
     """The topic of a case's operation, or the class of edge cases."""
     kind, place, *_ = check
-    if kind == "edge cases":
-        return place
+    if kind != "cases":
+        return place if kind == "edge cases" else kind
     return next(topic for topic, ops in TOPICS.items() if CATALOGUE[place] in ops)
 
 
@@ -76,6 +76,8 @@ def test_each_check_that_is_named_is_there_and_no_kernel_is_in_two_sets() -> Non
     for kind, *place in (check for checks in seen().values() for check in checks):
         if kind == "cases":
             assert place[0] in CATALOGUE
+        elif kind == "opinfo":
+            assert len(place) in {0, 2}
         elif kind == "edge cases":
             assert set(place[1].split("; ")) <= {row.name for row in class_named(place[0]).hazards}
 
@@ -84,6 +86,7 @@ def on_the_cpu() -> Iterator[str]:
     for topic, devices in SEEN_ON.items():
         if "cpu" in devices:
             yield topic
+    yield "opinfo"
     for one in HAZARDS:
         if one.judges("cpu") and any(not row.devices for row in one.hazards):
             yield one.name

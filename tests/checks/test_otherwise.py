@@ -28,7 +28,7 @@ def database() -> dict[str, Entry]:
 
 def refused(entry: Entry) -> set[str]:
     """The sweeps that find a fault in what an entry gives."""
-    asked = sweep._sweeps("cpu", CheckOptions(seeds=(3,)))
+    asked = sweep.sweeps_of("cpu", CheckOptions(seeds=(3,)))
     return {one.name for one in asked if sweep.sweep_entries([entry], one).faults}
 
 
@@ -96,9 +96,9 @@ def test_what_is_wrong_in_one_way_is_seen_by_its_sweep_and_nothing_without(
 def test_where_nothing_was_seen_to_be_right_only_torchs_own_samples_are_asked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    here = [one.name for one in sweep._sweeps("cpu", CheckOptions(seeds=(3,)))]
+    here = [one.name for one in sweep.sweeps_of("cpu", CheckOptions(seeds=(3,)))]
     monkeypatch.setattr(sweep, "SEEN_ON", ())
-    there = [one.name for one in sweep._sweeps("cpu", CheckOptions(seeds=(3,)))]
+    there = [one.name for one in sweep.sweeps_of("cpu", CheckOptions(seeds=(3,)))]
     assert {"uint8", "complex64", "float32 otherwise"} <= set(here) - set(there)
 
 

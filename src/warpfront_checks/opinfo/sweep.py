@@ -145,7 +145,7 @@ def record_opinfo(claims: Claims, recorder: Recorder, effort: CheckOptions | Non
     if kind_of(device) not in SEEN_ON:
         reason = f"was not seen to refuse nothing that is right on {kind_of(device)}"
         recorder.note_unclaimed(f"opinfo {OTHERWISE}, of whole numbers and complex ones", reason)
-    sweeps = _sweeps(device, effort)
+    sweeps = sweeps_of(device, effort)
     recorder.plan(["database", *(sweep.name for sweep in sweeps)])
     lanes = 0 if effort.quick else lanes_for(device, times=LANES)
     if lanes:
@@ -172,7 +172,7 @@ def find_part(*, name: str, device: str, part: int, effort: CheckOptions) -> Che
         return unavailable(UNREAD)
     # Parts start at different entries: one part compiles an entry's kernels with the driver,
     # and parts that run at the same time find them in its cache.
-    sweeps = _sweeps(device, effort)
+    sweeps = sweeps_of(device, effort)
     position = next(place for place, sweep in enumerate(sweeps) if sweep.name == name)
     first = len(entries) * position // len(sweeps)
     mine = [*entries[first:], *entries[:first]][part::PARTS]
@@ -198,7 +198,7 @@ def _finding(sweep: Sweep) -> CheckFinding:
     return _swept_finding(sweep_entries(entries, sweep))
 
 
-def _sweeps(device: str, effort: CheckOptions) -> list[Sweep]:
+def sweeps_of(device: str, effort: CheckOptions) -> list[Sweep]:
     """Return the sweeps: float32 first; 16 bits where the device computes them; in a quick
     run float32 forward.
     """

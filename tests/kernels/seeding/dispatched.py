@@ -14,6 +14,8 @@ from warpfront_checks.cases.catalogue import CATALOGUE
 from warpfront_checks.cases.run import LackingError, NoOracleError, run_case
 from warpfront_checks.check_options import CheckOptions
 from warpfront_checks.edge_cases.hazard_checks import class_named, free_bytes, judge_rows
+from warpfront_checks.opinfo.adapter import load_database
+from warpfront_checks.opinfo.sweep import sweep_entries, sweeps_of
 
 from ..kernel import WrongKernel, operators_of, seeded
 from .mutations import MutationTally, Seeded
@@ -25,7 +27,7 @@ DTYPES = ("float32", "bfloat16", "float16", "float64")
 @cache
 def seen() -> Mapping[str, list[list[str]]]:
     """Return the checks that see each kernel: `cases`, an operation and the seed if not 0; `edge
-    cases`, class and row; or the name of another session. Kernels that are not here are seen by
+    cases`, class and row; or `opinfo`, entry and sweep. Kernels that are not here are seen by
     nothing.
     """
     document: Mapping[str, list[list[str]]] = json.loads(SEEN.read_text(encoding="utf-8"))
@@ -36,7 +38,8 @@ def checks_of(fault: WrongKernel, device: str) -> list[list[str]]:
     """Return the checks that are tried here and see a kernel of a device."""
     if device not in fault.devices or not operators_of(fault, device):
         return []
-    return [check for check in seen().get(fault.name, []) if check[0] in _TRIED]
+    tried = (check for check in seen().get(fault.name, []) if check[0] in _TRIED)
+    return [check for check in tried if len(check) > 1]
 
 
 def seeing(fault: WrongKernel, device: str, check: list[str]) -> Iterator[str]:
@@ -80,9 +83,20 @@ def row_faults(fault: WrongKernel, device: str, name: str, row_name: str) -> Ite
             return
 
 
+def sample_faults(fault: WrongKernel, device: str, entry: str, how: str) -> Iterator[str]:
+    """Yield the faults of a sweep of an entry of the operator database, because of the kernel."""
+    entries = [each for each in load_database() if each.name == entry]
+    sweep = next(each for each in sweeps_of(device, CheckOptions()) if each.name == how)
+    with seeded(fault, device):
+        faults = sweep_entries(entries, sweep).faults
+    if faults and not sweep_entries(entries, sweep).faults:
+        yield from faults
+
+
 _TRIED: Mapping[str, Callable[..., Iterator[str]]] = {
     "cases": operation_faults,
     "edge cases": row_faults,
+    "opinfo": sample_faults,
 }
 
 
