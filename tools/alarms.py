@@ -65,8 +65,8 @@ def _all_sweeps(_: Any) -> None:
 
 
 def _all_rows(_: Any) -> None:
-    """The rows of hazards that were seen to be right on the CPU alone, on this device as well."""
-    checks: Any = importlib.import_module("warpfront_checks.edge_cases.hazard_checks")
+    """The rows of tables that were seen to be right on the CPU alone, on this device as well."""
+    checks: Any = importlib.import_module("warpfront_checks.cases.special.tables")
     asked = checks.rows_for
     checks.rows_for = lambda one, device: {
         row.name: row for known in ("cpu", device) for row in asked(one, known)
@@ -102,9 +102,7 @@ ENVIRONMENT = {
 }
 SESSIONS = {
     "numerics": "models.modes:record_numerics",
-    "operators": "operators.trials:record_values",
-    "properties": "operators.trials:record_properties",
-    "hazards": "edge_cases.hazard_checks:record_hazards",
+    "operators": "cases.special.session:record_operators",
     "opinfo": "opinfo.sweep:record_opinfo",
     "models": "models.modes:record_models",
 }

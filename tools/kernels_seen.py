@@ -64,10 +64,14 @@ def recorded(names: set[str], topics: set[str]) -> dict[str, list[str]]:
         child.start()
         its.close()
         try:
-            for name in mine.recv():
-                found[name].append(operation.name)
+            names_called = mine.recv() if mine.poll(SECONDS) else None
         except EOFError:
-            sys.stderr.write(f"{operation.name} ended its process\n")
+            names_called = None
+        if names_called is None:
+            sys.stderr.write(f"{operation.name} ended its process, or did not end in {SECONDS} s\n")
+        for name in names_called or ():
+            found[name].append(operation.name)
+        child.kill()
         child.join()
     library._destroy()  # noqa: SLF001
     return found

@@ -52,6 +52,11 @@ def require_full_precision() -> None:
     backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
 
 
+def kind_of(device: str) -> str:
+    """Return the kind of a device: AMD's devices have kernels of their own under CUDA's name."""
+    return "rocm" if device == "cuda" and torch.version.hip else device
+
+
 def precision_settings() -> dict[str, object]:
     """Return the settings in force, for the results file."""
     matmul: Any = torch.backends.cuda.matmul

@@ -19,8 +19,7 @@ from kernels.seeding.mutations import MutationTally  # noqa: E402
 
 from warpfront_checks.cases.catalogue import CATALOGUE, TOPICS  # noqa: E402
 from warpfront_checks.cases.session import SEEN_ON  # noqa: E402
-from warpfront_checks.edge_cases.hazard_checks import class_named  # noqa: E402
-from warpfront_checks.edge_cases.hazard_table import HAZARDS  # noqa: E402
+from warpfront_checks.cases.special.tables import TABLES, is_replaced, table_named  # noqa: E402
 from warpfront_checks.results import Recorder  # noqa: E402
 from warpfront_checks.selftest import (  # noqa: E402
     CHECKOUT,
@@ -33,14 +32,14 @@ TRIED = [name for name, fault in KERNELS.items() if checks_of(fault, "cpu")]
 
 
 def name_of(check: list[str]) -> str:
-    """The topic of a case's operation, or the class of edge cases."""
+    """The topic of a case's operation, or the table of rows."""
     kind, place, *_ = check
     if kind != "cases":
-        return place if kind == "edge cases" else kind
+        return place if kind == "rows" else kind
     return next(topic for topic, ops in TOPICS.items() if CATALOGUE[place] in ops)
 
 
-# By topic or class, a kernel that it sees, and the check itself.
+# By topic or table, a kernel that it sees, and the check itself.
 FIRST = {
     name_of(check): (name, check)
     for name in reversed(TRIED)
@@ -78,8 +77,8 @@ def test_each_check_that_is_named_is_there_and_no_kernel_is_in_two_sets() -> Non
             assert place[0] in CATALOGUE
         elif kind == "opinfo":
             assert len(place) in {0, 2}
-        elif kind == "edge cases":
-            assert set(place[1].split("; ")) <= {row.name for row in class_named(place[0]).hazards}
+        elif kind == "rows":
+            assert set(place[1].split("; ")) <= {row.name for row in table_named(place[0]).rows}
 
 
 def on_the_cpu() -> Iterator[str]:
@@ -87,9 +86,9 @@ def on_the_cpu() -> Iterator[str]:
         if "cpu" in devices:
             yield topic
     yield "opinfo"
-    for one in HAZARDS:
-        if one.judges("cpu") and any(not row.devices for row in one.hazards):
-            yield one.name
+    for table in TABLES:
+        if not is_replaced(table, "cpu") and any(not row.devices for row in table.rows):
+            yield table.name
 
 
 @pytest.mark.parametrize("check", list(on_the_cpu()))

@@ -27,9 +27,8 @@ from warpfront_checks.cases.special.properties import (  # noqa: E402
     sampled,
     systematic_growth,
 )
+from warpfront_checks.cases.special.tables import TABLES  # noqa: E402
 from warpfront_checks.check_options import CheckOptions  # noqa: E402
-from warpfront_checks.edge_cases import hazard_checks  # noqa: E402
-from warpfront_checks.edge_cases.hazard_table import HAZARDS  # noqa: E402
 from warpfront_checks.results import Check, CheckFinding, Recorder, passed  # noqa: E402
 
 QUICK = CheckOptions(quick=True, seeds=(0,))
@@ -126,7 +125,7 @@ def test_memory_that_is_kept_shows_beside_what_the_collector_gives_back() -> Non
     assert systematic_growth(readings, 10**6) > 0
 
 
-def test_where_there_are_cores_classes_begin_before_the_properties_and_end_after_them(
+def test_where_there_are_cores_tables_begin_before_the_properties_and_end_after_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[str] = []
@@ -137,8 +136,8 @@ def test_where_there_are_cores_classes_begin_before_the_properties_and_end_after
         if find == session.FIND_CASES:
             assert asked["mm, cases"] == {"name": "mm", "device": "cpu"}
         else:
-            assert find == "edge_cases.hazard_checks:find_class"
-        return [Check(name=name, find=noting("class")) for name in asked]
+            assert find == session.FIND_TABLE
+        return [Check(name=name, find=noting("table")) for name in asked]
 
     def noting(word: str) -> Callable[[], CheckFinding]:
         def find() -> CheckFinding:
@@ -149,13 +148,12 @@ def test_where_there_are_cores_classes_begin_before_the_properties_and_end_after
 
     monkeypatch.setattr(session, "lanes_for", lambda _: 3)
     monkeypatch.setattr(session, "begin_checks", begin)
-    monkeypatch.setattr(hazard_checks, "begin_checks", begin)
     special = [Check(name="memory", find=noting("memory"))]
     monkeypatch.setattr(session, "property_checks", lambda *_: special)
     recorder = Recorder(session="operators", target="cpu", folder=tmp_path)
     session.record_operators(CPU, recorder, QUICK)
-    assert told[:4] == ["3 lanes", "3 lanes", "memory", "class"]
-    claimed = {one.name for one in HAZARDS if one.name not in {"more than 2^31", "streams"}}
-    classes = [name for name in recorder.planned if not name.endswith(", cases")]
-    assert set(classes) == claimed | {"memory"}
+    assert told[:4] == ["3 lanes", "3 lanes", "memory", "table"]
+    claimed = {one.name for one in TABLES if one.name not in {"more than 2^31", "streams"}}
+    tables = [name for name in recorder.planned if not name.endswith(", cases")]
+    assert set(tables) == claimed | {"memory"}
     assert recorder.finish()

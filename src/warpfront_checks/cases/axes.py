@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from warpfront_checks.cases.case import COMPLEX, INDEX, INTEGERS, LAYOUTS, NAMES, Argument, Case
-from warpfront_checks.cases.operation import Operation
+from warpfront_checks.cases.operation import HALF_SIZE, Operation
 
 # Size classes: inclusive bounds. Kernels switch at powers of two, so odd sizes lie between them.
 SIZES: Mapping[str, tuple[int, int]] = {
@@ -42,11 +42,12 @@ FORMS = (
     "some of the last",
 )
 HALVES = ("float16", "bfloat16")
-# The largest size of rounded results in 16 bits: some kernels add up in the dtype itself.
-HALF_SIZE, HALF_NUMBERS = 127, 4000
+HALF_NUMBERS = 4000
 # Numbers of more bits than 16-bit types have.
 LONG_VALUES = ("wide", "sparse", "distinct")
-ENDLESS = ("non-finite", "masked", "far")
+ENDLESS = ("non-finite", "masked", "far", "rare")
+# Numbers that are alike, or at a kink: of which one is the gradient is not determined.
+TIED = ("above", "below", "signed", "short")
 SHORTER = {"wide": "few", "sparse": "few", "normal": "quarters"}
 CANDIDATES = 6
 CALM = ("size ", "memory ", "values", "dtype", "destination", "gradient")
@@ -217,12 +218,13 @@ def constrained(operation: Operation, assignment: Assignment, draw: random.Rando
         assignment.pop(f"size {name}", None)
     lengths = {name: _length(operation, name, assignment[f"size {name}"], draw) for name in names}
     if half and not operation.exact:
-        for name in (name for name, size in lengths.items() if size > HALF_SIZE):
+        for name in (name for name, size in lengths.items() if size > operation.half_size):
             assignment[f"size {name}"], lengths[name] = (
                 "past a wave",
                 draw.randrange(65, HALF_SIZE, 2),
             )
-    most = HALF_NUMBERS if half and not operation.exact else operation.numbers
+    short = half and not operation.exact and operation.half_size == HALF_SIZE
+    most = HALF_NUMBERS if short else operation.numbers
     while not _bearable(operation, rank, lengths, most):
         name, size = _smaller(operation, lengths, draw)
         lengths[name] = size
@@ -242,7 +244,7 @@ def _reconciled(operation: Operation, assignment: Assignment, draw: random.Rando
         assignment |= {"gradient": "none", "values": _integers(operation, assignment, draw)}
     if assignment["dtype"] in COMPLEX and assignment["values"] in ENDLESS:
         assignment["values"] = operation.values[0]
-    if assignment["values"] in ENDLESS:
+    if assignment["values"] in (*ENDLESS, *TIED):
         assignment["gradient"] = "none"
     return _joined(operation, assignment)
 
@@ -270,7 +272,7 @@ def _integers(operation: Operation, assignment: Assignment, draw: random.Random)
     """
     if assignment["dtype"] == "bool":
         return "small"
-    if {*operation.values} <= {"distinct", *ENDLESS}:
+    if {*operation.values} <= {"distinct", *ENDLESS, *TIED}:
         return "neighbours"
     several = ("neighbours",) if "distinct" in operation.values else ("bits",)
     return draw.choice(("small", "ends", *several))
@@ -281,7 +283,7 @@ def _narrowed(operation: Operation, assignment: Assignment) -> Assignment:
     exact in them.
     """
     narrowed: Assignment = {}
-    if "few" in operation.values and assignment["values"] not in ENDLESS:
+    if "few" in operation.values and assignment["values"] not in (*ENDLESS, "ones"):
         narrowed["values"] = "few"
     elif assignment["values"] in LONG_VALUES:
         short = (value for value in operation.values if value not in LONG_VALUES)

@@ -24,12 +24,27 @@ VALUES = {
     "distinct": "torch.randperm({numel}, generator=g).view({shape}).double() - {numel} // 2",
     "normal": "torch.randn({shape}, generator=g, dtype=torch.float64).to(torch.{dtype}).double()",
     "large": "torch.randint(-8, 9, {shape}, generator=g).double() * 16",
+    # Of one sign: what pads a block shows, and sums of many leave the range of 16 bits.
+    "ones": "torch.randint(0, 2, {shape}, generator=g).double()",
+    "above": "torch.randint(1, 101, {shape}, generator=g).double()",
+    "below": "-torch.randint(0, 101, {shape}, generator=g).double()",
+    "whole": "torch.randint(-999, 1000, {shape}, generator=g).to(torch.{dtype}).double()",
+    # Zeros of both signs, and what is rounded to them.
+    "signed": "torch.tensor([-0.0, 0.0, -0.25, 0.25, -1.0, 1.0]).double()"
+    "[torch.randint(0, 6, {shape}, generator=g)]",
+    # Few bits and many exponents: halfway between neighbours of eight bits.
+    "short": "torch.randint(-31, 32, {shape}, generator=g).double()"
+    " * 2.0 ** torch.randint(-18, 12, {shape}, generator=g)",
+    # All alike but for the last bits, so that results of their differences have every digit.
+    "afar": "torch.randint(-4, 5, {shape}, generator=g).double() + 2**16",
     "signs": "torch.tensor([1.0, -1.0] * 31 + [0.0, 1.0]).double()"
     "[torch.randint(0, 64, {shape}, generator=g)]",
     "equal": "torch.full({shape}, 2.0).double()",
     "zeros": "torch.zeros({shape}).double()",
     "non-finite": "torch.tensor([float('nan'), float('inf'), -float('inf'), 0.0, -0.0, 1.5, -2.0])"
     ".double()[torch.randint(0, 7, {shape}, generator=g)]",
+    "rare": "torch.where(torch.rand({shape}, generator=g) < 0.01, math.inf,"
+    " torch.randint(-4, 5, {shape}, generator=g).double())",
     # Rows of logits: some far from 0, half of the numbers masked.
     "masked": "torch.where(torch.rand({shape}, generator=g) < 0.5, -math.inf, "
     "torch.randint(-8, 9, {shape}, generator=g).double() / 4)",

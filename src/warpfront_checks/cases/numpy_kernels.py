@@ -569,6 +569,7 @@ NUMPY: Mapping[str, Callable[..., Any]] = {
     "cummin": _furthest(np.minimum),
     "_unique2": _unique,
     "cumprod": _running(np.cumprod),
+    "_logcumsumexp": lambda x, dim: np.logaddexp.accumulate(x, dim),
     "sort": _sorted,
     "mm": np.matmul,
     "bmm": np.matmul,

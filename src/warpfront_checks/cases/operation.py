@@ -17,6 +17,8 @@ MOVES = ("wide", "non-finite", "small", "equal")
 ROUNDED = ("normal", "quarters", "zeros")
 NUMBERS = 200_000
 WORK = 400_000
+# The largest size of rounded results in 16 bits: some kernels add up in the dtype itself.
+HALF_SIZE = 127
 # Cases of a seed, those of operations whose kernels are chosen by several sizes, and those of
 # operations that share one kernel of many functions.
 CASES, MANY_CASES, FEW_CASES = 20, 54, 12
@@ -40,8 +42,9 @@ class Operation:
     whose sums are float32's). `fit` maps drawn numbers
     into the domain of the call. `kinds` are dtypes besides the floating ones, or instead of them
     where `floats` is False. `changes` means that the call may change `a`. `halves` is False
-    where rounding in 16 bits decides a result, `doubles` where torch computes float64 with
-    constants of float32. Operands of an operation that `promotes` may differ in dtype. `unseen` are
+    where rounding in 16 bits decides a result, `half_size` is the largest size there. `doubles` is
+    False where torch computes float64 with constants of float32. Operands of an operation that
+    `promotes` may differ in dtype. `unseen` are
     kinds of device on which right kernels have not passed its cases since its numbers or bound
     changed: it is not claimed there, though its topic is.
     """
@@ -65,6 +68,7 @@ class Operation:
     fit: str = "{x}"
     backward: bool = True
     halves: bool = True
+    half_size: int = HALF_SIZE
     floats: bool = True
     kinds: Sequence[str] = ()
     doubles: bool = True

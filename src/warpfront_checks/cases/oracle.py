@@ -59,11 +59,13 @@ class Independent(TorchDispatchMode):  # type: ignore[misc]
             return operator(*args, **kwargs)
         changing = name.endswith("_") and name[:-1] in NUMPY
         kernel = NUMPY.get(name[:-1] if changing else name)
-        dispatch = NotImplemented if kernel is None else _by_numpy(kernel, args, kwargs)
+        out = args[0] if changing else kwargs.get("out")
+        inputs = {key: value for key, value in kwargs.items() if key != "out"}
+        dispatch = NotImplemented if kernel is None else _by_numpy(kernel, args, inputs)
         if dispatch is NotImplemented:
             dispatch = self._decomposed(operator, name, args, kwargs)
-        elif changing:
-            return _copied(args[0], dispatch)
+        elif isinstance(out, Tensor):
+            return _copied(out, dispatch)
         if dispatch is not NotImplemented:
             return dispatch
         self.kernels.add(name)

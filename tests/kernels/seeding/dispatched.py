@@ -12,8 +12,8 @@ from warpfront_checks.cases.axes import cases_of
 from warpfront_checks.cases.case import Case
 from warpfront_checks.cases.catalogue import CATALOGUE
 from warpfront_checks.cases.run import LackingError, NoOracleError, run_case
+from warpfront_checks.cases.special.tables import free_bytes, judge_rows, table_named
 from warpfront_checks.check_options import CheckOptions
-from warpfront_checks.edge_cases.hazard_checks import class_named, free_bytes, judge_rows
 from warpfront_checks.opinfo.adapter import load_database
 from warpfront_checks.opinfo.sweep import sweep_entries, sweeps_of
 
@@ -26,8 +26,8 @@ DTYPES = ("float32", "bfloat16", "float16", "float64")
 
 @cache
 def seen() -> Mapping[str, list[list[str]]]:
-    """Return the checks that see each kernel: `cases`, an operation and the seed if not 0; `edge
-    cases`, class and row; or `opinfo`, entry and sweep. Kernels that are not here are seen by
+    """Return the checks that see each kernel: `cases`, an operation and the seed if not 0; `rows`,
+    table and row; or `opinfo`, entry and sweep. Kernels that are not here are seen by
     nothing.
     """
     document: Mapping[str, list[list[str]]] = json.loads(SEEN.read_text(encoding="utf-8"))
@@ -68,19 +68,16 @@ def case_faults(case: Case) -> Iterator[str]:
 
 
 def row_faults(fault: WrongKernel, device: str, name: str, row_name: str) -> Iterator[str]:
-    """Yield the faults of a row of edge cases, by one of its turns, that it lacks without it."""
-    hazard_class = class_named(name)
-    rows = [row for row in hazard_class.hazards if row.name in row_name.split("; ")]
-    if not hazard_class.judges(device) or any(r.needed_bytes > free_bytes(device) for r in rows):
+    """Yield the faults of a row of a table that it lacks without the kernel."""
+    rows = [row for row in table_named(name).rows if row.name in row_name.split("; ")]
+    if any(row.needed_bytes > free_bytes(device) for row in rows):
         return
     dtypes = list(dict.fromkeys(name for row in rows for name in row.dtypes))
-    for seed in range(max(row.turns for row in rows)):
-        effort = CheckOptions(seeds=(seed,))
-        with seeded(fault, device):
-            faults = judge_rows(hazard_class, rows, device, dtypes, effort).faults
-        if faults and not judge_rows(hazard_class, rows, device, dtypes, effort).faults:
-            yield from faults
-            return
+    effort = CheckOptions(seeds=(0,))
+    with seeded(fault, device):
+        faults = judge_rows(rows, device, dtypes, effort).faults
+    if faults and not judge_rows(rows, device, dtypes, effort).faults:
+        yield from faults
 
 
 def sample_faults(fault: WrongKernel, device: str, entry: str, how: str) -> Iterator[str]:
@@ -95,7 +92,7 @@ def sample_faults(fault: WrongKernel, device: str, entry: str, how: str) -> Iter
 
 _TRIED: Mapping[str, Callable[..., Iterator[str]]] = {
     "cases": operation_faults,
-    "edge cases": row_faults,
+    "rows": row_faults,
     "opinfo": sample_faults,
 }
 

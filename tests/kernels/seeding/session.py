@@ -12,11 +12,10 @@ from warpfront_checks.cases.session import SEEN_ON
 from warpfront_checks.cases.special.properties import sampled
 from warpfront_checks.check_options import DEVELOPMENT, CheckOptions, drawn_seeds
 from warpfront_checks.claims import Claims
-from warpfront_checks.edge_cases.answers import kind_of
 from warpfront_checks.models.families import NETWORKS
 from warpfront_checks.opinfo.adapter import DatabaseMoved, load_database
 from warpfront_checks.opinfo.sweep import BACKWARD, Sweep
-from warpfront_checks.precision import require_full_precision, tested_dtypes
+from warpfront_checks.precision import kind_of, require_full_precision, tested_dtypes
 from warpfront_checks.results import Check, CheckFinding, Recorder, unavailable
 
 from .. import KERNELS, topic_of

@@ -10,9 +10,11 @@ from warpfront_checks.cases.catalogue.lists import LISTS
 from warpfront_checks.cases.catalogue.losses import LOSSES
 from warpfront_checks.cases.catalogue.moves import MOVES
 from warpfront_checks.cases.catalogue.norms import NORMS
+from warpfront_checks.cases.catalogue.optimizers import OPTIMIZERS
 from warpfront_checks.cases.catalogue.patterns import PATTERNS
 from warpfront_checks.cases.catalogue.products import (
     ATTENTION,
+    BIDIRECTIONAL,
     CONVOLUTIONS,
     GROUPED,
     MATRICES,
@@ -31,6 +33,7 @@ TOPICS: Mapping[str, tuple[Operation, ...]] = {
     "grouped convolutions": GROUPED,
     "attention": ATTENTION,
     "recurrent": RECURRENT,
+    "bidirectional": BIDIRECTIONAL,
     "reductions": REDUCTIONS,
     "moves": MOVES,
     "norms": NORMS,
@@ -41,6 +44,7 @@ TOPICS: Mapping[str, tuple[Operation, ...]] = {
     "transforms": TRANSFORMS,
     "sparse": SPARSE,
     "lists": LISTS,
+    "optimizers": OPTIMIZERS,
 }
 CATALOGUE: Mapping[str, Operation] = {
     operation.name: operation for topic in TOPICS.values() for operation in topic

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from warpfront_checks.cases.case import COMPLEX, INTEGERS
-from warpfront_checks.cases.catalogue.record import moved, rounded
+from warpfront_checks.cases.catalogue.record import NEW, PARTS, moved, rounded
 from warpfront_checks.cases.operation import FEW_CASES, Operation
 
 EACH = "m n | m | a k b | a b c d e | "
@@ -164,6 +164,32 @@ BINARY = (
         _chosen(n, f"torch.{n}(a, b.abs() + 1)", values=("small", "equal", "wide"))
         for n in ("fmod", "remainder", "floor_divide")
     ),
+    *(
+        _chosen(
+            f"{n} of whole numbers",
+            f"torch.{n}(a, b)",
+            values=("whole",),
+            fit="(lambda x: torch.where(x == 0, 3.0, x))({x})",
+            **NEW,
+        )
+        for n in ("fmod", "remainder", "floor_divide")
+    ),
+    _of_two(
+        "pow of two integers", "torch.pow(a, b)", TWO, values=("small",), backward=False, **NEW
+    ),
+    # How far apart the codes of a number and of the next one are.
+    _choice(
+        "nextafter",
+        "(lambda k: torch.nextafter(a, b).view(k).long() - a.view(k).long())"
+        "([torch.int16, torch.int32, torch.int64][a.element_size() // 4])",
+        TWO,
+        definition="torch.where(a == b, 0, torch.where((a < b) == (a > 0), 1, -1))",
+        values=("eighths", "equal"),
+        fit="(lambda x: torch.where(x == 0, 3.0, x))({x})",
+        strided=False,
+        backward=False,
+        **NEW,
+    ),
     _choice("clamp", "torch.clamp(a, {low}, {high})", EACH, low=(None, -0.55), high=(0.3, 1.1)),
     _choice("clamp_min", "torch.clamp_min(a, b)", TWO, backward=False, values=("eighths", "equal")),
     _choice("clamp_max", "torch.clamp_max(a, b)", TWO, backward=False, values=("eighths", "equal")),
@@ -280,7 +306,21 @@ ACTIVATIONS = (
 _far = partial(_function, values=("far",), roundings=0.0, backward=False)
 FAR_CURVES = "exp exp2 expm1 sigmoid tanh atan asinh square reciprocal"
 FAR_ACTIVATIONS = "logsigmoid softplus elu selu silu gelu mish hardswish softsign relu hardtanh"
+# Their arguments end where they have no digits, and where they are nothing.
+_ENDING: Mapping[str, tuple[str, float]] = {
+    "sin cos": ("{x}.clamp(-1e5, 1e5)", 16.0),
+    # Its tail is a number of its own.
+    "erfc": ("{x}.clamp(-9, 9)", 0.0),
+    "erf": ("{x}", 16.0),
+    "digamma": ("{x}.abs().clamp(min=2)", 16.0),
+    "lgamma": ("(lambda x: torch.where(x < -0.5, -x, x))({x})", 16.0),
+}
 FAR = (
+    *(
+        _far(f"{n}, far", f"torch.{n}(a)", EACH, fit=fit, halves=False, roundings=bound, **NEW)
+        for names, (fit, bound) in _ENDING.items()
+        for n in names.split()
+    ),
     *(_far(f"{n}, far", f"torch.{n}(a)", EACH) for n in FAR_CURVES.split()),
     *(
         _far(f"{n}, far", f"torch.{n}(a)", EACH, fit="{x}.abs()")
@@ -317,6 +357,90 @@ COMPLEX_CALLS = (
         _far(f"complex {n}, far", f"torch.{n}(a)", EACH, floats=False, kinds=tuple(COMPLEX))
         for n in ("abs", "angle")
     ),
+    # A part may cancel, so each is judged as a share of the modulus.
+    *(
+        _far(
+            f"complex {n}, far",
+            f"(lambda z: [z.abs(), {PARTS}(z) / z.abs()[..., None]])(torch.{n}({x}))",
+            EACH,
+            floats=False,
+            kinds=tuple(COMPLEX),
+            roundings=32.0,
+            **NEW,
+        )
+        for n, x in (
+            ("sqrt", "a"),
+            ("log", "a"),
+            ("exp", "torch.complex(a.real.clamp(-60, 60), a.imag.clamp(-2, 2))"),
+            (
+                "tanh",
+                "torch.complex(a.real.sign() * a.real.abs().clamp(1, 200), a.imag.clamp(-2, 2))",
+            ),
+            (
+                "tan",
+                "torch.complex(a.imag.clamp(-2, 2), a.real.sign() * a.real.abs().clamp(1, 200))",
+            ),
+            (
+                "cosh",
+                "torch.complex(a.real.sign() * a.real.abs().clamp(1, 89), a.imag.clamp(-2, 2))",
+            ),
+            (
+                "sinh",
+                "torch.complex(a.real.sign() * a.real.abs().clamp(1, 89), a.imag.clamp(-2, 2))",
+            ),
+        )
+    ),
+    # That of complex128 overflows in squares.
+    _far(
+        "complex quotient, far",
+        "torch.div(a, a * 2)",
+        EACH,
+        definition="0 * a + 0.5",
+        floats=False,
+        kinds=("complex64",),
+        roundings=16.0,
+        **NEW,
+    ),
+)
+# Zero has a sign of its own, and NaN any bits.
+SIGNED = "round trunc ceil floor neg abs sin tan tanh atan asinh expm1"
+SIGNS = (
+    *(
+        _choice(
+            f"sign of {n}",
+            f"torch.{n}(a).signbit()",
+            EACH,
+            values=("signed",),
+            backward=False,
+            **NEW,
+        )
+        for n in SIGNED.split()
+    ),
+    _function("atan2 of zeros", "torch.atan2(a * 0, b)", TWO, values=("signed",), **NEW),
+    _choice(
+        "nan_to_num of the largest",
+        "torch.nan_to_num(a).isfinite()",
+        EACH,
+        values=("non-finite",),
+        backward=False,
+        **NEW,
+    ),
+    *(
+        moved(
+            f"cast of NaN to {kind}",
+            f"(a | 0x7F800001).view(torch.float32).to(torch.{kind}).isnan()",
+            EACH,
+            definition="torch.ones_like(a, dtype=torch.bool)",
+            floats=False,
+            kinds=("int32",),
+            values=("small",),
+            strided=False,
+            backward=False,
+            cases=FEW_CASES,
+            **NEW,
+        )
+        for kind in ("bfloat16", "float16", "float64")
+    ),
 )
 CAST = tuple(
     moved(
@@ -331,6 +455,91 @@ CAST = tuple(
     )
     for kind in ("int32", "int64", "int16", "float16", "bfloat16", "float32", "float64")
 )
+# Bits of the mantissa, the exponent of the least normal number, and the largest number of each.
+# What is beyond it is another number in each version of torch.
+_EIGHT_BITS: Mapping[str, tuple[int, int, float]] = {
+    "float8_e4m3fn": (3, -6, 448.0),
+    "float8_e5m2": (2, -14, 57344.0),
+    "float8_e4m3fnuz": (3, -7, 240.0),
+    "float8_e5m2fnuz": (2, -15, 57344.0),
+}
+_by_steps = partial(moved, values=("quarters",), cases=FEW_CASES, halves=False, **NEW)
+EIGHT_BITS = (
+    *(
+        moved(
+            f"cast to {kind}",
+            f"a.to(torch.{kind}).to(a.dtype)",
+            EACH,
+            definition="(lambda e: (a / e).round() * e)(2.0 ** (a.abs().clamp(min=2.0 ** "
+            f"{least}).log2().floor() - {bits}))",
+            values=("short",),
+            fit=f"{{x}}.clamp(-{most}, {most})",
+            backward=False,
+            doubles=False,
+            cases=FEW_CASES,
+            **NEW,
+        )
+        for kind, (bits, least, most) in _EIGHT_BITS.items()
+    ),
+    *(
+        _by_steps(
+            name,
+            code,
+            shapes,
+            # The gradient passes where nothing is cut off.
+            definition=(
+                "(lambda q, s, z: (lambda x: x + ((q.clamp(-6, 7) - z) * s - x).detach())("
+                "torch.where((q >= -6) & (q <= 7), a, 0)))(*(lambda s, z: [(a.detach() / s).round()"
+                f" + z, s, z])({steps}))"
+            ),
+            **options,
+        )
+        for name, code, shapes, steps, options in (
+            (
+                "fake_quantize",
+                "torch.fake_quantize_per_tensor_affine(a, {scale}, {zero}, -6, 7)",
+                EACH,
+                "{scale}, {zero}",
+                {"scale": (0.5, 0.25), "zero": (3, 0)},
+            ),
+            (
+                "fake_quantize by rows",
+                "torch.fake_quantize_per_channel_affine(a, 2.0 ** -b, (c - 3).int(), 0, -6, 7)",
+                "m n, @3 m, @7 m | m k n, @3 m, @7 m",
+                "*[x.view(-1, *[1] * (a.dim() - 1)) for x in (2.0 ** -b, c - 3)]",
+                {},
+            ),
+            (
+                "fake_quantize learnt",
+                (
+                    "torch._fake_quantize_learnable_per_channel_affine(a, (2.0 ** -b).to(a.dtype),"
+                    " (c - 3).to(a.dtype) * 0.875, 0, -6, 7)"
+                ),
+                "m n, @3 m, @7 m",
+                "*[x[:, None] for x in (2.0 ** -b, ((c - 3) * 0.875).round())]",
+                {"backward": False, "doubles": False},
+            ),
+        )
+    ),
+    # Kernels differ at ties: some round before they add the zero point, some after.
+    *(
+        _by_steps(
+            f"quantize to {kind}",
+            "(lambda q: [q.int_repr().long(), q.dequantize()])(torch.quantize_per_tensor("
+            f"a + 1 / 32, {{scale}}, {{zero}}, torch.{kind}))",
+            EACH,
+            definition=(
+                "(lambda q: [q.long(), (q - {zero}) * {scale}])((((a + 1 / 32) / {scale}).round()"
+                f" + {{zero}}).clamp({low}, {high}))"
+            ),
+            scale=(0.5, 0.25),
+            zero=(3, 0),
+            doubles=False,
+            backward=False,
+        )
+        for kind, low, high in (("quint8", 0, 255), ("qint8", -128, 127))
+    ),
+)
 ELEMENTWISE: tuple[Operation, ...] = (
     *UNARY,
     *BINARY,
@@ -339,4 +548,6 @@ ELEMENTWISE: tuple[Operation, ...] = (
     *FAR,
     *COMPLEX_CALLS,
     *CAST,
+    *SIGNS,
+    *EIGHT_BITS,
 )

@@ -52,6 +52,7 @@ POOLS = (
             dilation=(1, 2),
             ceil=(False, True),
             least_size=6,
+            values=("distinct", "non-finite"),
         )
         for dims in (1, 2, 3)
     ),

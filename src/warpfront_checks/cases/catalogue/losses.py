@@ -16,6 +16,8 @@ _loss: Make = partial(rounded, shapes=PAIR, values=("quarters", "normal"), **RED
 _kinked = partial(_loss, halves=False)
 _classes = partial(_loss, c=(7, 8191), halves=False)
 WEIGHT = "c.abs() + 0.5 if {weighted} else None"
+# A third of the targets.
+IGNORED = "torch.where(b % 3 == 1, {ignored}, b)"
 SIGNS = "(d.to(a.dtype) * 2 - 1)"
 LOSSES: tuple[Operation, ...] = (
     _loss("mse_loss", "F.mse_loss(a, b, reduction={reduction})", least=4.0),
@@ -78,12 +80,15 @@ LOSSES: tuple[Operation, ...] = (
     ),
     _loss(
         "binary_cross_entropy_with_logits",
-        "F.binary_cross_entropy_with_logits(a, b.to(a.dtype), c.abs().clamp(max=4),"
+        "F.binary_cross_entropy_with_logits(a, b.to(a.dtype) * {hard} + 0.5 - {hard} / 2,"
+        " c.abs().clamp(max=4),"
         " pos_weight=d.abs().clamp(max=4) + 1,"
         " reduction={reduction})",
         "m n, ?m n, !n, !n | n, ?n, !n, !n",
         values=("quarters", "normal", "large"),
+        hard=(1, 0.5),
         least=4.0,
+        unseen=("cuda",),
     ),
     _loss(
         "soft_margin_loss",
@@ -158,10 +163,12 @@ LOSSES: tuple[Operation, ...] = (
     *(
         _classes(
             f"nll_loss{of}",
-            f"F.nll_loss(a, b, {WEIGHT}, ignore_index={{ignored}}, reduction={{reduction}})",
+            f"F.nll_loss(a, {IGNORED}, {WEIGHT}, ignore_index={{ignored}},"
+            " reduction={reduction})",
             shapes,
             weighted=(True, False),
-            ignored=(-100, 0, 3),
+            ignored=(-100, 1, 2**32),
+            unseen=("cuda",),
         )
         for of, shapes in (
             (" of rows", "n c, @c n, !c"),
@@ -172,11 +179,12 @@ LOSSES: tuple[Operation, ...] = (
     *(
         _classes(
             f"cross_entropy{of}",
-            f"F.cross_entropy(a, b, {WEIGHT}, ignore_index={{ignored}},"
+            f"F.cross_entropy(a, {IGNORED}, {WEIGHT}, ignore_index={{ignored}},"
             " label_smoothing={smoothing}, reduction={reduction})",
             shapes,
             weighted=(True, False),
-            ignored=(-100, 0),
+            ignored=(-100, 1),
+            unseen=("cuda",),
             smoothing=(0.0, 0.2),
             halves=True,
         )
@@ -192,6 +200,13 @@ LOSSES: tuple[Operation, ...] = (
         "n c, @c n",
         halves=True,
         values=("quarters", "normal", "large"),
+    ),
+    _classes(
+        "cross_entropy of differences",
+        "F.cross_entropy(a, b, reduction={reduction})",
+        "n c, @c n",
+        values=("afar",),
+        unseen=("cuda",),
     ),
     _classes(
         "cross_entropy of shares",

@@ -203,10 +203,11 @@ INDEXED: tuple[Operation, ...] = (
         )
         for mode in ("sum", "mean", "max")
     ),
+    # The first bag is empty.
     exact(
         "embedding_bag by starts",
-        "F.embedding_bag(b, a, torch.tensor([*range(0, {n}, 3), *[{n}] * {last}], device=b.device),"
-        " mode={mode}, include_last_offset={last}, padding_idx={padding})",
+        "F.embedding_bag(b, a, torch.tensor([0, *range(0, {n}, 3), *[{n}] * {last}],"
+        " device=b.device), mode={mode}, include_last_offset={last}, padding_idx={padding})",
         "k d, @k n",
         mode=("sum", "mean"),
         last=(False, True),
@@ -217,6 +218,7 @@ INDEXED: tuple[Operation, ...] = (
         roundings=64.0,
         walk=1 / 16,
         least=1.0,
+        unseen=("cuda",),
     ),
     exact(
         "weighted embedding_bag",

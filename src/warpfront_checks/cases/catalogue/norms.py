@@ -79,6 +79,17 @@ NORMS: tuple[Operation, ...] = (
         "b 6 x | b 6 y x",
         groups=(1, 2, 6),
     ),
+    # Squares leave the range of float16.
+    _channels(
+        "group_norm in 16 bits",
+        "F.group_norm(a, {groups}, eps={eps})",
+        "b 6 x | b 6 y x",
+        groups=(1, 2, 6),
+        values=("high", "quarters"),
+        floats=False,
+        kinds=("float16", "bfloat16"),
+        unseen=("cuda",),
+    ),
     _channels(
         "batch_norm",
         # Of strided weights the CPU's gradient reads other memory (2.13), and CUDA misaligns some.

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
+from warpfront_checks.cases.case import COMPLEX
 from warpfront_checks.cases.catalogue.record import exact, rounded
 from warpfront_checks.cases.known import KnownDefect
-from warpfront_checks.cases.operation import MANY_CASES, Operation
+from warpfront_checks.cases.operation import CASES, MANY_CASES, SUMS, Operation
 
 BETA = {"beta": (1, 0, 2), "alpha": (1, -1)}
 # Torch 2.11 on an H100 adds to a (1, n) result with strides (1, 1) by a leading dimension of 1,
@@ -17,7 +18,7 @@ CUBLAS = KnownDefect(
     device="cuda",
     before=None,
 )
-_product = partial(exact, cases=MANY_CASES, known=(CUBLAS,))
+_product = partial(exact, values=(*SUMS, "ones"), cases=MANY_CASES, known=(CUBLAS,))
 MATRICES: tuple[Operation, ...] = (
     _product("mm", "torch.mm(a, b)", "m k, k n"),
     _product("linear", "F.linear(a, b, c)", "m k, n k, n | b m k, n k, n | k, n k, n"),
@@ -45,6 +46,8 @@ MATRICES: tuple[Operation, ...] = (
         "addbmm",
         "torch.addbmm(a, b, c, beta={beta}, alpha={alpha})",
         "m n, b m k, b k n",
+        # In 16 bits the sum of each matrix is rounded.
+        values=SUMS,
         **BETA,
     ),
     _product("mv", "torch.mv(a, b)", "m k, k"),
@@ -62,6 +65,51 @@ MATRICES: tuple[Operation, ...] = (
     ),
     _product("dot", "torch.dot(a, b)", "k, k"),
     _product("vdot", "torch.vdot(a, b)", "k, k"),
+    _product(
+        "complex vdot",
+        "torch.vdot(a, b)",
+        "k, k",
+        values=("few", "small"),
+        floats=False,
+        kinds=tuple(COMPLEX),
+        cases=CASES,
+    ),
+    # What beta of 0 leaves out is not read, whatever it is.
+    *(
+        _product(
+            f"{name} of beta 0",
+            f"torch.{name}(torch.full_like(a, math.nan), b, c, beta=0, alpha={{alpha}})",
+            shapes,
+            definition=f"torch.{name}(torch.zeros_like(a), b, c, beta=0, alpha={{alpha}})",
+            alpha=(1, -1),
+            cases=CASES,
+            unseen=("cuda",),
+        )
+        for name, shapes in (
+            ("addmm", "m n, m k, k n | n, m k, k n"),
+            ("baddbmm", "b m n, b m k, b k n"),
+            ("addbmm", "m n, b m k, b k n"),
+            ("addmv", "m, m k, k"),
+            ("addr", "m n, m, n"),
+        )
+    ),
+    _product(
+        "int8 products",
+        "torch._int_mm(a.flatten(1), b.flatten(2).flatten(0, 1))",
+        "m k 8, k 8 n 8",
+        definition="a.flatten(1).int() @ b.flatten(2).flatten(0, 1).int()",
+        # Sizes that cuBLASLt takes.
+        least_size=17,
+        m=(17, 259),
+        n=(17, 67),
+        k=(17, 1031),
+        floats=False,
+        kinds=("int8",),
+        strided=False,
+        backward=False,
+        cases=12,
+        unseen=("cuda",),
+    ),
     _product("outer", "torch.outer(a, b)", "m, n"),
     _product("einsum", "torch.einsum('bik,bjk->ijb', a, b)", "b i k, b j k"),
     _product("tensordot", "torch.tensordot(a, b, 2)", "m k l, k l n"),
@@ -314,24 +362,58 @@ ATTENTION: tuple[Operation, ...] = tuple(
 )
 
 
+_PACKED = "torch.nn.utils.rnn.pack_padded_sequence(a, {lengths}, enforce_sorted={ordered})"
+# Sequences of other lengths: the longest first, and in no order.
+_FALLING = "{t} - torch.arange({b}) * {t} // {b}"
+_ANY = "torch.arange({b}) * 5 % {t} + 1"
+_layer = partial(
+    rounded,
+    fit="{x} / 16",
+    roundings=256.0,
+    values=("quarters", "normal"),
+    halves=False,
+    strided=False,
+)
+
+
 def _recurrent(name: str, gates: int) -> Operation:
     """Return the record of a recurrent layer: steps, sequences, inputs and states,
     with both biases.
     """
     state = "(b[None], b[None])" if name == "lstm" else "b[None]"
     weights = "[w.flatten(0, 1) for w in (c, d, e, f)]"
-    return rounded(
+    return _layer(
         name,
         f"torch.{name}(a, {state}, {weights}, True, 1, 0.0, True, False, {{first}})[0]",
         f"t b i, b h, {gates} h i, {gates} h h, {gates} h, {gates} h",
+        first=(False,),
         t=(3, 259),
         h=(3, 1031),
-        fit="{x} / 16",
-        roundings=256.0,
-        values=("quarters", "normal"),
-        halves=False,
-        first=(False,),
-        strided=False,
+    )
+
+
+def _both_ways(name: str, gates: int, *, packed: bool) -> Operation:
+    """Return the record of a layer of both directions, with its last states. The gradient of its
+    output is transposed.
+    """
+    state = "(b[0], b[1])" if name == "lstm" else "b[0]"
+    falling = _PACKED.replace("{lengths}", _FALLING).replace("{ordered}", "True")
+    steps = f"*(lambda p: (p.data, p.batch_sizes))({falling})" if packed else "a"
+    rest = "True, 1, 0.0, True, True" + ", False" * (not packed)
+    call = (
+        f"torch.{name}({steps}, {state}, [w.flatten(0, 1) for both in zip(c, d, e, f) for w in"
+        f" both], {rest})"
+    )
+    return _layer(
+        f"packed {name}" if packed else f"{name} of both directions",
+        f"(lambda y, *last: torch.cat([x.flatten() for x in (y.transpose(0, 1), *last)]))(*{call})",
+        f"t b i, {2 if name == 'lstm' else 1} 2 b h, 2 {gates} h i, 2 {gates} h h, 2 {gates} h,"
+        f" 2 {gates} h",
+        t=(3, 33),
+        b=(3, 259),
+        i=(3, 67),
+        h=(3, 67),
+        cases=8,
     )
 
 
@@ -339,4 +421,24 @@ RECURRENT: tuple[Operation, ...] = (
     _recurrent("lstm", 4),
     _recurrent("gru", 3),
     _recurrent("rnn_tanh", 1),
+)
+# By themselves until they are seen on a GPU.
+BIDIRECTIONAL: tuple[Operation, ...] = (
+    *(
+        _both_ways(name, gates, packed=packed)
+        for name, gates in (("lstm", 4), ("gru", 3), ("rnn_relu", 1))
+        for packed in (False, True)
+    ),
+    exact(
+        "packed sequences",
+        "torch.nn.utils.rnn.pad_packed_sequence("
+        + _PACKED.replace("{lengths}", _ANY).replace("{ordered}", "False")
+        + ")[0]",
+        "t b i",
+        definition=(
+            f"(lambda n: (a * (torch.arange({{t}})[:, None] < n)[..., None])[: n.max()])({_ANY})"
+        ),
+        ulps=0.0,
+        cases=8,
+    ),
 )

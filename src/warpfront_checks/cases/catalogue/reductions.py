@@ -18,7 +18,7 @@ KEPT = {"dim": DIM, "keepdim": (False, True)}
 _sum = partial(
     exact,
     shapes=LINES,
-    values=("small", "few", "sparse", "non-finite"),
+    values=("small", "few", "sparse", "non-finite", "ones", "rare"),
     kinds=(*INTEGERS, "bool", "complex64"),
 )
 # Numbers of which no two are alike have one largest and one order.
@@ -28,7 +28,7 @@ _order = partial(
 # Of two numbers and a divisor of 0, rounding decides whether the result is infinite or NaN.
 SPREAD = "not 1 < (math.prod(shape) if dim is None else shape[dim]) <= correction"
 # Of equal numbers the first is documented.
-TIES = ("distinct", "small", "equal")
+TIES = ("distinct", "small", "equal", "non-finite")
 _first = partial(_order, values=TIES, unseen=("cuda",))
 _nearly = partial(rounded, shapes=LINES, values=("quarters", "normal", "equal"))
 _boolean = partial(
@@ -73,7 +73,7 @@ REDUCTIONS: tuple[Operation, ...] = (
     _sum("count_nonzero", "torch.count_nonzero(a, {dim})", dim=DIM, backward=False),
     _sum("trace", "torch.trace(a)", "m n"),
     # Partial sums of n numbers about 1 reach the root of n: the mean is off by an eps of 1.
-    _nearly("mean", "torch.mean(a, {dim}, keepdim={keepdim})", least=1 / 64, **KEPT),
+    _nearly("mean", "torch.mean(a, {dim}, keepdim={keepdim})", values=HIGH, least=1 / 64, **KEPT),
     _nearly("mean of all", "torch.mean(a)", values=HIGH, least=1 / 64),
     # Each factor is a float32, and each product rounds once: half an eps a factor.
     _nearly(
@@ -174,6 +174,7 @@ REDUCTIONS: tuple[Operation, ...] = (
     _nearly(
         "norm of 2",
         "torch.linalg.vector_norm(a, 2, {dim})",
+        values=HIGH,
         dim=(0, -1, None),
         fit=_square,
     ),
@@ -208,6 +209,54 @@ REDUCTIONS: tuple[Operation, ...] = (
     *(_nearly(n, f"F.{n}(a, {{dim}})", dim=DIM, values=LOGITS) for n in ("softmax", "softmin")),
     # The sum of a logarithm and a number far from 0 rounds as that number does.
     _nearly("log_softmax", "F.log_softmax(a, {dim})", dim=DIM, values=LOGITS, least=1000.0),
+    # Each is far below 1, so that the bound is of the number itself.
+    *(
+        moved(
+            f"{n} of long rows in 16 bits",
+            f"F.{n}(a, {{dim}})",
+            LINES,
+            dim=DIM,
+            values=("quarters",),
+            floats=False,
+            kinds=("bfloat16", "float16"),
+            half_size=8191,
+            exact=False,
+            ulps=2.0,
+            backward=False,
+            unseen=("cuda",),
+        )
+        for n in ("softmax", "softmin")
+    ),
+    _nearly(
+        "log_softmax of differences",
+        "F.log_softmax(a, {dim})",
+        dim=DIM,
+        values=("afar",),
+        halves=False,
+        unseen=("cuda",),
+    ),
+    *(
+        moved(
+            f"{n.partition('(')[0]} of one sign",
+            f"torch.{n}",
+            LINES,
+            dim=DIM,
+            values=("above", "below", "non-finite"),
+            backward=False,
+            unseen=("cuda",),
+        )
+        for n in (
+            "amax(a, {dim})",
+            "amin(a, {dim})",
+            "max(a)",
+            "min(a)",
+            "kthvalue(a, (a.shape[{dim}] + 1) // 2, {dim}).values",
+            "median(a.contiguous(), {dim}).values",
+            "sort(a, {dim}).values",
+            "topk(a, min(5, a.shape[{dim}]), {dim}).values",
+            "cummax(a, {dim}).values",
+        )
+    ),
     _nearly(
         "normalize", "F.normalize(a, p={p}, dim={dim})", p=(1.0, 2.0, 3.0), dim=DIM, fit=_square
     ),
@@ -308,7 +357,7 @@ REDUCTIONS: tuple[Operation, ...] = (
         backward=False,
         right=(False, True),
         narrow=(False, True),
-        values=(*TIES, "non-finite"),
+        values=TIES,
     ),
     _first(
         "searchsorted by a sorter",
@@ -323,7 +372,7 @@ REDUCTIONS: tuple[Operation, ...] = (
         "m n, k",
         backward=False,
         right=(False, True),
-        values=(*TIES, "non-finite"),
+        values=TIES,
     ),
     *(_boolean(n, f"torch.{n}(a, {{dim}})", dim=DIM) for n in ("all", "any")),
     *(_boolean(f"{n} of all", f"torch.{n}(a)") for n in ("all", "any")),

@@ -10,11 +10,11 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from warpfront_checks.edge_cases.answers import (
+from warpfront_checks.cases.special.rows import (
     FLOATS,
     Answer,
     CaseContext,
-    HazardClass,
+    Table,
     array,
     rows,
 )
@@ -92,10 +92,10 @@ def _masks_by_head(ground: CaseContext) -> Iterator[Answer]:
     yield Answer("output", actual, array(expected), slack=64 * ground.eps)
 
 
-ATTENTION = HazardClass(
+ATTENTION = Table(
     name="attention layers",
     asks="are attention's dropout and its layers without gradients right",
-    hazards=(
+    rows=(
         *rows({"dropped": _drops}, FLOATS),
         *rows({f"inferred, {name}": partial(_inferred, name) for name in LAYERS}),
         *rows({"masks by head": _masks_by_head}, devices=("cpu",)),

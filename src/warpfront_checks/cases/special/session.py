@@ -1,4 +1,4 @@
-"""The session `operators`: cases of the catalogue, classes of edge cases, and properties."""
+"""The session `operators`: cases of the catalogue, tables of rows, and properties."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from warpfront_checks.cases.special.properties import (
     check_repeats,
     sampled,
 )
+from warpfront_checks.cases.special.tables import FIND_TABLE, claimed_tables, find_table
 from warpfront_checks.check_options import CheckOptions
 from warpfront_checks.claims import Claims
-from warpfront_checks.edge_cases.hazard_checks import begin_classes, class_checks
 from warpfront_checks.parallel_checks import begin_checks, lanes_for
 from warpfront_checks.precision import (
     computes_float64,
@@ -35,20 +35,25 @@ FIND_CASES = "cases.session:find_operation"
 def record_operators(
     claims: Claims, recorder: Recorder, effort: CheckOptions | None = None
 ) -> None:
-    """Run all parts: cases and classes in parallel lanes where there are cores for them."""
+    """Run all parts: cases and tables in parallel lanes where there are cores for them."""
     os.environ.setdefault(*WORKSPACE)
     require_full_precision()
     recorder.environment["precision"] = precision_settings()
     effort, device = effort or CheckOptions(), claims.device
     special = [*property_checks(device, effort), *compiled_checks(device, effort, recorder)]
     operations = claimed_operations(device, recorder)
-    recorder.plan([*(check.name for check in special), *map(check_name, operations)])
+    tables = [table.name for table in claimed_tables(device, recorder)]
+    recorder.plan([*(check.name for check in special), *tables, *map(check_name, operations)])
     if lanes := lanes_for(device):
-        checks = begin_classes(device, effort, recorder, lanes=lanes)
-        jobs = {check_name(name): {"name": name, "device": device} for name in operations}
-        checks += begin_checks(FIND_CASES, jobs, effort, lanes=lanes)
+        rows = {name: {"name": name, "device": device} for name in tables}
+        cases = {check_name(name): {"name": name, "device": device} for name in operations}
+        checks = begin_checks(FIND_TABLE, rows, effort, lanes=lanes)
+        checks += begin_checks(FIND_CASES, cases, effort, lanes=lanes)
     else:
-        checks = class_checks(device, effort, recorder) + case_checks(operations, device, effort)
+        checks = [
+            Check(name=name, find=partial(find_table, name, device, effort)) for name in tables
+        ]
+        checks += case_checks(operations, device, effort)
     recorder.run([*special, *checks])
 
 

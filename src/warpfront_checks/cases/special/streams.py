@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from warpfront_checks.edge_cases.answers import TRUE, Answer, CaseContext, HazardClass, array, rows
+from warpfront_checks.cases.special.rows import TRUE, Answer, CaseContext, Table, array, rows
 
 SIZE, ROUNDS = 1500, 40
 
@@ -113,10 +113,10 @@ def _graphs(ground: CaseContext) -> Iterator[Answer]:
         yield Answer(f"masks of replay {step}", shared.cpu().double(), 0.5, slack=0.01)
 
 
-STREAMING = HazardClass(
+STREAMS = Table(
     name="streams",
     asks="are results waited for across streams, copies and captured graphs",
-    hazards=rows(
+    rows=rows(
         {"waits": _waits, "pinned copies": _pinned, "reused memory": _reused, "graphs": _graphs},
         devices=("cuda", "rocm"),
     ),

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from warpfront_checks.edge_cases.answers import Answer, CaseContext, HazardClass, array, rows
+from warpfront_checks.cases.special.rows import Answer, CaseContext, Table, array, complex_of, rows
 
 # Powers of small primes, primes, and products of large ones, which take other algorithms.
 LENGTHS = (1, 2, 7, 16, 31, 100, 257, 1000, 1024, 5999)
@@ -57,6 +57,11 @@ ACROSS: dict[str, Pair] = {
     "rfftn": (lambda x: torch.fft.rfftn(x.real), lambda a: np.fft.rfftn(a.real)),
     "fftn of parts": (lambda x: torch.fft.fftn(_part(x)), np.fft.fftn),
     "rfft2 of parts": (lambda x: torch.fft.rfft2(_part(x.real)), lambda a: np.fft.rfft2(a.real)),
+    # Of its own input, which it must not work in.
+    "irfft2 alone": (
+        lambda x: torch.fft.irfft2(x, s=x.shape[-2:]),
+        lambda a: np.fft.irfft2(a, s=a.shape[-2:]),
+    ),
     "irfftn": (lambda x: torch.fft.irfftn(torch.fft.rfftn(x.real), s=x.shape), lambda a: a.real),
 }
 
@@ -70,7 +75,7 @@ def _part(x: Tensor) -> Tensor:
 
 
 def _numbers(ground: CaseContext, *shape: int) -> Tensor:
-    return torch.complex(ground.normal(*shape), ground.normal(*shape)).to(ground.complex)
+    return torch.complex(ground.normal(*shape), ground.normal(*shape)).to(complex_of(ground.dtype))
 
 
 def _tried(
@@ -82,7 +87,9 @@ def _tried(
         for time in ("first", "second"):
             x = _numbers(ground, *shape)
             expected = numbers(array(x.to(torch.complex128)))
-            actual = call(x.to(ground.device)).resolve_conj()
+            on_device = x.to(ground.device, copy=True)
+            actual = call(on_device).resolve_conj()
+            yield Answer(f"{shape}, {time}, input afterwards", on_device, array(x))
             # Each of log2(n) rounds rounds once, and errors walk.
             size = float(np.sqrt((np.abs(expected) ** 2).mean())) + 1e-30
             # A prime takes as many steps as it is large, or a transform of another length.
@@ -149,11 +156,11 @@ def _framed(ground: CaseContext) -> Iterator[Answer]:
 TRANSFORMED = tuple((3, length) for length in LENGTHS)
 # Kernels are made for each small factor.
 EVERY_LENGTH = tuple((4, length) for length in range(1, 65))
-FREQUENCIES = HazardClass(
+TRANSFORMS = Table(
     name="transforms",
     asks="are Fourier transforms right, of any length, along any axes, each time",
     topics=("transforms",),
-    hazards=rows({"whole steps": _whole_steps}, devices=("cpu",))
+    rows=rows({"whole steps": _whole_steps}, devices=("cpu",))
     + rows(
         {
             **{name: partial(_tried, pair, TRANSFORMED) for name, pair in ALONG.items()},

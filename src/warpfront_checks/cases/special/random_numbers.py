@@ -18,13 +18,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from warpfront_checks.cases.known import KnownDefect
-from warpfront_checks.edge_cases.answers import (
+from warpfront_checks.cases.special.rows import (
     TRUE,
     USUAL,
     Answer,
     CaseContext,
-    Hazard,
-    HazardClass,
+    Row,
+    Table,
     array,
     rows,
 )
@@ -202,7 +202,8 @@ def _independent(samples: list[Numbers], coarse: float) -> Iterator[Answer]:
     """
     z, following, other = samples
     count = len(z)
-    for lag in (1, 2, 4, 32, 64, 256, 1024, 65_536, count // 4, count // 3, count // 2):
+    # Across vectors, lanes, waves and blocks, and in parts of the whole.
+    for lag in (*(2**k for k in range(17)), count // 4, count // 3, count // 2):
         yield _about(
             f"correlation at {lag}",
             float((z[:-lag] * z[lag:]).mean()),
@@ -468,22 +469,21 @@ def _states(ground: CaseContext) -> Iterator[Answer]:
     )
 
 
-RANDOM_NUMBERS = HazardClass(
+RANDOM_NUMBERS = Table(
     name="random numbers",
     asks="have they mean, variance and range, are they independent, and does a seed repeat them",
-    hazards=(
+    rows=(
         *(
-            Hazard(
+            Row(
                 name=name,
                 answers=partial(_distribution, name),
                 known=(REPEATED,) if name == "poisson of many" else (),
-                each_seed=True,
             )
             for name in DISTRIBUTIONS
         ),
-        *rows({"quartiles": _quartiles}, each_seed=True),
-        *rows({"never drawn": _never_drawn}, each_seed=True),
-        *rows({"ranges": _ranges}, USUAL, each_seed=True),
+        *rows({"quartiles": _quartiles}),
+        *rows({"never drawn": _never_drawn}),
+        *rows({"ranges": _ranges}, USUAL),
         *rows(
             {
                 "whole numbers": _integers,
@@ -494,7 +494,6 @@ RANDOM_NUMBERS = HazardClass(
                 "spread out": _spread_out,
                 "states": _states,
             },
-            each_seed=True,
         ),
     ),
 )

@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from warpfront_checks.edge_cases.answers import (
+from warpfront_checks.cases.special.rows import (
     TRUE,
     Answer,
     CaseContext,
-    Hazard,
-    HazardClass,
+    Row,
+    Table,
     array,
 )
 
@@ -198,11 +198,11 @@ TRIES = {
     "random numbers": (_drawn, 8 * GIB),
     "pictures": (_pictures, 12 * GIB),
 }
-VAST = HazardClass(
+INT64_INDEXING = Table(
     name="more than 2^31",
     asks="do indices reach beyond 2^31 elements and 2^32 bytes",
-    hazards=tuple(
-        Hazard(name=name, answers=attempt, devices=("cuda", "rocm"), needed_bytes=size)
+    rows=tuple(
+        Row(name=name, answers=attempt, devices=("cuda", "rocm"), needed_bytes=size)
         for name, (attempt, size) in TRIES.items()
     ),
 )

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from warpfront_checks.edge_cases.answers import Answer, CaseContext, HazardClass, rows
+from warpfront_checks.cases.special.rows import Answer, CaseContext, Table, complex_of, rows
 
 # One, few and many at a time; around the sizes of warps, wavefronts and tiles.
 BATCHES = ((), (3,), (2, 3), (70,))
@@ -52,7 +52,7 @@ def _conditioned(
 
 
 def _narrow(ground: CaseContext, x: Tensor) -> Tensor:
-    return x.to(ground.complex if x.is_complex() else ground.dtype)
+    return x.to(complex_of(ground.dtype) if x.is_complex() else ground.dtype)
 
 
 def _rounded(ground: CaseContext, x: Tensor) -> Tensor:
@@ -235,11 +235,11 @@ TRIANGLES: dict[str, Any] = {
     "triangles": partial(_asked, _positive, _halves, complex_too=False),
     "complex triangles": partial(_asked, _positive, _halves, complex_too=True),
 }
-LINEAR_SYSTEMS = HazardClass(
+LINEAR_SYSTEMS = Table(
     name="linear algebra",
     asks="do solutions and factors solve their equations, of one, of few and of many",
     topics=("systems",),
-    hazards=(
+    rows=(
         *rows(TABLE),
         *rows({"many systems": _many}),
         # Not every library promises it of each.

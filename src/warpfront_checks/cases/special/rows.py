@@ -1,0 +1,135 @@
+"""Rows of what is no call with an oracle: random numbers, streams, layers, more than 2^31 elements.
+
+A row yields answers: a device's result, the expected one, and their largest difference. An expected
+result is a closed form, numpy's, or follows from other results of the device.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from warpfront_checks.cases.bounds import Bound, judge
+from warpfront_checks.cases.known import KnownDefect
+
+FLOATS = ("float32", "bfloat16", "float16")
+SINGLE = ("float32",)
+USUAL = ("float32", "bfloat16")
+TRUE = np.ones((), dtype=bool)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One tensor to compare. It may be off by `ulps` units in the last place of the expected
+    value, plus `slack` (a number, or one per element). Integers and booleans have to be equal.
+    """
+
+    label: str
+    found: Tensor
+    right: Any
+    ulps: float = 0.0
+    slack: Any = 0.0
+
+    def judged(self) -> tuple[str, float]:
+        """Return the fault, or nothing, and the largest share of the bound."""
+        expected = torch.as_tensor(self.right)
+        verdict = judge(self.found, expected, Bound(ulps=self.ulps, slack=self.slack))
+        return (f"{self.label}: {verdict.fault}" if verdict.fault else ""), verdict.share
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaseContext:
+    """The context of a row: device, dtype, and random numbers of one seed, made on the CPU."""
+
+    device: str
+    dtype: torch.dtype
+    seed: int
+    generator: torch.Generator = field(default_factory=torch.Generator)
+
+    def send(self, x: Tensor | np.ndarray[Any, Any]) -> Tensor:
+        """Return a fresh tensor on the device."""
+        tensor = torch.as_tensor(x)
+        dtype = self.dtype if tensor.is_floating_point() else tensor.dtype
+        return tensor.to(self.device, dtype, copy=True)
+
+    def whole(self, *shape: int, most: int = 4) -> Tensor:
+        """Return integers from -most to most, in float64."""
+        samples = torch.randint(-most, most + 1, shape, generator=self.generator)
+        return samples.double()
+
+    def index(self, high: int, *shape: int) -> Tensor:
+        return torch.randint(0, high, shape, generator=self.generator)
+
+    def normal(self, *shape: int) -> Tensor:
+        """Return normal numbers, rounded to the dtype, in float64."""
+        samples = torch.randn(shape, generator=self.generator, dtype=torch.float64)
+        return samples.to(self.dtype).double()
+
+    def module(self, make: Callable[[], Any]) -> tuple[Any, Any]:
+        """Return the module of `make` under the seed twice: in float64 on the CPU, and on the
+        device. Its numbers are rounded to the dtype first.
+        """
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed)
+            exact = make().to(self.dtype).double()
+        return exact, copy.deepcopy(exact).to(self.device, self.dtype)
+
+    @property
+    def eps(self) -> float:
+        return float(torch.finfo(self.dtype).eps)
+
+    @property
+    def half(self) -> bool:
+        return self.dtype in {torch.float16, torch.bfloat16}
+
+
+Try = Callable[[CaseContext], Iterator[Answer]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A row: its name, its function, its dtypes. `devices` are the kinds of device that it
+    applies to (default: all); `needed_bytes` is the memory that it needs there.
+    """
+
+    name: str
+    answers: Try
+    dtypes: tuple[str, ...] = SINGLE
+    devices: tuple[str, ...] = ()
+    needed_bytes: int = 0
+    known: tuple[KnownDefect, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """Rows of a kind. `asks` is the question in words. A table is one check. Where all `topics`
+    are claimed, cases of the catalogue replace it.
+    """
+
+    name: str
+    asks: str
+    rows: tuple[Row, ...]
+    topics: tuple[str, ...] = ()
+
+
+def rows(table: Mapping[str, Try], dtypes: tuple[str, ...] = SINGLE, **options: Any) -> Any:
+    """Return a row for each function of a table, all with the same options."""
+    return tuple(
+        Row(name=name, answers=attempt, dtypes=dtypes, **options) for name, attempt in table.items()
+    )
+
+
+def complex_of(dtype: torch.dtype) -> torch.dtype:
+    """Return the complex dtype whose parts are of a dtype."""
+    return torch.complex64 if dtype == torch.float32 else torch.complex128
+
+
+def array(x: Tensor) -> np.ndarray[Any, Any]:
+    values: np.ndarray[Any, Any] = x.detach().cpu().numpy()
+    return values

@@ -1,0 +1,192 @@
+"""Tables of rows on the CPU: right kernels pass, a row that raises or has no memory is a result."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed; runs inside the built image")
+
+from warpfront_checks.cases.catalogue import CATALOGUE  # noqa: E402
+from warpfront_checks.cases.known import KnownDefect  # noqa: E402
+from warpfront_checks.cases.session import check_name, with_claimed_values  # noqa: E402
+from warpfront_checks.cases.special import linear_systems, tables  # noqa: E402
+from warpfront_checks.cases.special.rows import Answer, CaseContext, Row, Table  # noqa: E402
+from warpfront_checks.cases.special.tables import TABLES, judge_rows  # noqa: E402
+from warpfront_checks.check_options import CheckOptions  # noqa: E402
+from warpfront_checks.results import Recorder  # noqa: E402
+
+QUICK = CheckOptions(quick=True, seeds=(0,))
+ON_THE_CPU = [one for one in TABLES if any(not row.devices for row in one.rows)]
+# Rows of seconds: only in the sweep.
+SLOW = {"permutations", "ranges"}
+
+
+@pytest.mark.parametrize("one", ON_THE_CPU, ids=lambda one: one.name)
+def test_right_kernels_pass_every_row_of_a_table(one: Table) -> None:
+    rows = [row for row in one.rows if not row.devices and row.name not in SLOW]
+    judged = judge_rows(rows, "cpu", ("float32",), QUICK)
+    assert judged.faults == []
+    # Rows without answers pass whatever they ask. A few have none here: torch lacks the kernel.
+    assert judged.answers > min(10, len(rows))
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("one", ON_THE_CPU, ids=lambda one: one.name)
+def test_right_kernels_pass_with_other_seeds_in_every_dtype(one: Table, seed: int) -> None:
+    rows = [row for row in one.rows if not row.devices]
+    dtypes = ("float32", "bfloat16", "float16", "float64")
+    assert judge_rows(rows, "cpu", dtypes, CheckOptions(seeds=(seed,))).faults == []
+
+
+def off(ground: CaseContext) -> Iterator[Answer]:
+    yield Answer("value", ground.send(torch.ones(3)), [1.0, 1.0, 1.5])
+
+
+def test_a_row_that_raises_stops_no_other_and_a_quick_run_has_one_dtype() -> None:
+    def breaks(_: CaseContext) -> Any:
+        raise IndexError("device lost")
+        yield
+
+    rows = [
+        Row(name="a", answers=breaks, dtypes=("float32", "bfloat16")),
+        Row(name="b", answers=off),
+    ]
+    value = (
+        "b, float32, seed 0: value: element [2] is 1.0, right is 1.5 (1 of 3 are wrong),"
+        " off by 0.5 of 0 allowed"
+    )
+    raised = [
+        f"a, {name}, seed 0: raised IndexError: device lost" for name in ("float32", "bfloat16")
+    ]
+    dtypes = ("float32", "bfloat16")
+    assert judge_rows(rows, "cpu", dtypes, CheckOptions(seeds=(0,))).faults == [*raised, value]
+    assert judge_rows(rows, "cpu", dtypes, QUICK).faults == [raised[0], value]
+    assert judge_rows(rows, "cpu", (), QUICK).finding().outcome == "failed"
+
+
+def test_a_table_of_other_devices_is_unclaimed_and_one_that_cases_replace_is_neither(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = Row(name="c", answers=off, devices=("cuda",))
+    elsewhere = Table(name="elsewhere", asks="", rows=(row,))
+    replaced = Table(
+        name="replaced", asks="", rows=(Row(name="d", answers=off),), topics=("norms",)
+    )
+    monkeypatch.setattr(tables, "TABLES", (elsewhere, replaced))
+    for kinds, claimed in ((("cpu",), []), (("cuda",), ["replaced"])):
+        monkeypatch.setattr(tables, "SEEN_ON", {"norms": kinds})
+        recorder = Recorder(session="operators", target="cpu", folder=tmp_path)
+        assert [one.name for one in tables.claimed_tables("cpu", recorder)] == claimed
+        recorder.finish()
+        unclaimed = json.loads((tmp_path / "operators.json").read_text())["unclaimed"]
+        assert unclaimed == [{"name": "elsewhere", "reason": "says nothing about cpu"}]
+
+
+def test_rows_of_one_vendor_say_nothing_of_anothers_kernels(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for hip, right in ((None, True), ("6.4.1", False)):
+        monkeypatch.setattr(torch.version, "hip", hip)
+        rows = tables.rows_for(tables.table_named("linear algebra"), "cuda")
+        assert ("triangles" in {row.name for row in rows}) == right
+        values = with_claimed_values(CATALOGUE["mm"], "cuda").values
+        assert "ones" not in values
+        assert "wide" in values
+    assert "ones" in with_claimed_values(CATALOGUE["mm"], "cpu").values
+
+
+@pytest.mark.parametrize(
+    ("found", "right", "said"),
+    [
+        ([1.0, float("nan")], [1.0, float("nan")], ""),
+        ([1.0, 2.0], [1.0, float("nan")], "element [1] is 2.0, right is nan"),
+        ([float("inf"), 0.0], [1.0, 0.0], "element [0] is inf, right is 1.0"),
+        ([-float("inf"), 0.0], [float("inf"), 0.0], "element [0] is -inf"),
+        ([1.0], [1.0, 0.0], "shape (1,), expected (2,)"),
+        ([1.0000002, 0.0], [1.0, 0.0], ""),
+        ([1.000001, 0.0], [1.0, 0.0], "element [0] is"),
+    ],
+)
+def test_an_answer_is_held_to_units_in_the_last_place(
+    found: list[float], right: list[float], said: str
+) -> None:
+    fault, share = Answer("x", torch.tensor(found), right, ulps=2).judged()
+    assert fault.startswith(f"x: {said}" if said else "")
+    assert bool(fault) is bool(said)
+    assert share <= 1 or fault
+
+
+def test_what_lies_at_the_end_of_the_range_may_be_on_either_side() -> None:
+    largest = 65_504.0
+    for found, right, ulps, fine in (
+        (largest, 65_530.0, 1, True),
+        (float("inf"), 65_500.0, 1, True),
+        (float("inf"), 60_000.0, 1, False),
+        (largest, 1e6, 1, False),
+        (-largest, 65_530.0, 1, False),
+    ):
+        answer = Answer("x", torch.tensor([found]).half(), [right], ulps=ulps)
+        assert (answer.judged()[0] == "") is fine, (found, right)
+
+
+def test_what_torch_itself_gets_wrong_is_said_and_is_no_fault_of_an_image(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    known = KnownDefect(thread="torch#1", label="^gradient", device="cpu", before=(2, 14))
+
+    def answers(ground: CaseContext) -> Iterator[Answer]:
+        x = ground.send(torch.ones(3))
+        yield Answer("gradient of it", x, np.zeros(3))
+        yield Answer("output", x, np.zeros(3) if ground.seed else np.ones(3))
+
+    row = Row(name="padded", answers=answers, known=(known,))
+    monkeypatch.setattr(torch, "__version__", "2.13.1+cpu")
+    right = judge_rows([row], "cpu", ("float32",), QUICK)
+    assert (right.faults, right.known) == ([], {"torch#1": 1})
+    assert right.finding().reason == "2 answers; torch gets torch#1 wrong"
+    # Another answer of the row, and a torch in which it was mended, are judged as ever.
+    other = judge_rows([row], "cpu", ("float32",), CheckOptions(seeds=(1,)))
+    assert ["output" in fault for fault in other.faults] == [True]
+    monkeypatch.setattr(torch, "__version__", "2.14.0")
+    assert judge_rows([row], "cpu", ("float32",), QUICK).faults
+
+
+def test_a_table_that_the_memory_is_too_small_for_is_skipped_and_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Others may take it between the plan and the row, or while the row computes."""
+
+    def answers(_: CaseContext) -> Iterator[Answer]:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 9 GiB")
+
+    monkeypatch.setattr(tables, "free_bytes", lambda _: 2**30)
+    for row, said in (
+        (Row(name="late", answers=answers), "late, float32, seed 0: the device's memory was"),
+        (Row(name="vast", answers=answers, needed_bytes=2**34), "vast: 16 GiB are not free"),
+    ):
+        found = judge_rows([row], "cpu", ("float32",), QUICK).finding()
+        assert (found.outcome, found.reason[: len(said)]) == ("skipped", said)
+
+
+def test_a_table_is_called_as_no_operation_of_the_same_session() -> None:
+    """Two checks of one name are an error of the whole verification."""
+    names = [check_name(name) for name in CATALOGUE] + [row.name for row in TABLES]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("complex_too", [False, True])
+@pytest.mark.parametrize("matrix", ["_plain", "_positive"])
+def test_a_system_is_well_conditioned_whatever_the_seed(matrix: str, *, complex_too: bool) -> None:
+    for seed in (45732286, *range(20)):
+        ground = CaseContext(device="cpu", dtype=torch.float32, seed=seed)
+        ground.generator.manual_seed(seed)
+        for n in (1, 3, 65):
+            system = getattr(linear_systems, matrix)(ground, (2, 3), n, complex_too=complex_too)
+            assert torch.linalg.cond(system).max() < linear_systems.CONDITION * 1.001
