@@ -132,8 +132,8 @@ def with_current_keys(text: str, path: str) -> tuple[str, tuple[str, ...]]:
         if current.metadata.get("formerly") == key.value
     }
     notes = []
-    for at, (key, name) in sorted(renamed.items(), reverse=True):
-        text = f"{text[:at]}{name}{text[key.end_mark.index :]}"
+    for start, (key, name) in sorted(renamed.items(), reverse=True):
+        text = f"{text[:start]}{name}{text[key.end_mark.index :]}"
         notes.append(f"{path}:{key.start_mark.line + 1}: `{key.value}` is `{name}` now")
     return text, tuple(reversed(notes))
 

@@ -93,7 +93,7 @@ class ReportLines:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         del console
         facts = [_facts(row) for row in self.rows]
-        head, *blocks = fitted(_HEAD, facts, options.max_width, right={"size", "checks"})
+        head, *blocks = fitted(_HEAD, facts, options.max_width, aligned={"size", "checks"})
         yield from (Text(line, "bold", no_wrap=True, overflow="ignore") for line in head)
         for row, lines in zip(self.rows, blocks, strict=True):
             yield from map(_painted, lines)

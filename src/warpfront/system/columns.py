@@ -7,10 +7,11 @@ from collections.abc import Collection, Sequence
 
 
 def fitted(
-    head: Sequence[str], rows: Sequence[Sequence[str]], width: int, *, right: Collection[str] = ()
+    head: Sequence[str], rows: Sequence[Sequence[str]], width: int, *, aligned: Collection[str] = ()
 ) -> tuple[tuple[str, ...], ...]:
-    """Return the lines of the head and of each row. Columns without a value are left out; where
-    the others are wider than `width`, there is no head, and a row's facts follow its first one.
+    """Return the lines of the head and of each row. Columns without a value are omitted, and
+    `aligned` ones end at the right. Where they are wider than `width`, there is no head, and a
+    row's facts follow its first one.
     """
     columns = [place for place in range(len(head)) if any(row[place] for row in rows)]
     widths = {place: max(len(row[place]) for row in (head, *rows)) for place in columns}
@@ -19,7 +20,7 @@ def fitted(
 
     def line(row: Sequence[str]) -> str:
         texts = (
-            row[place].rjust(size) if head[place] in right else row[place].ljust(size)
+            row[place].rjust(size) if head[place] in aligned else row[place].ljust(size)
             for place, size in widths.items()
         )
         return "  ".join(texts).rstrip()

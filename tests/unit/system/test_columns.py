@@ -17,7 +17,7 @@ HEAD = ("operation", "median ms", "of peak", "kernel")
 def test_a_table_fits_or_has_one_word_that_does_not(
     rows: list[tuple[str, ...]], width: int
 ) -> None:
-    head, *blocks = fitted(HEAD, rows, width, right={"of peak"})
+    head, *blocks = fitted(HEAD, rows, width, aligned={"of peak"})
     assert len(blocks) == len(rows)
     for row, lines in zip(rows, blocks, strict=True):
         assert all(len(line) <= width or len(line.split()) == 1 for line in lines)
@@ -37,7 +37,7 @@ def test_a_text_is_wrapped_at_spaces_alone(text: str, width: int) -> None:
 
 def test_columns_or_facts_below_each_name() -> None:
     head, rows = ("name", "note", "size"), (("a-b", "", "1 MB"), ("c-d-e", "", "?"))
-    assert fitted(head, rows, 11, right={"size"}) == (
+    assert fitted(head, rows, 11, aligned={"size"}) == (
         ("name   size",),
         ("a-b    1 MB",),
         ("c-d-e     ?",),

@@ -149,6 +149,11 @@ class Ended(SystemExit):
         return {"error": error, "hint": hint, "exit_code": self.code, **problems}
 
 
+def wrong_usage(message: str, hint: str, code: int) -> Ended:
+    """Return the end of a command line that Click cannot read."""
+    return Ended(f"error: {message}\nhint: {hint}", code)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
     """Commands with one first word. Without a command, the `default` one runs."""
@@ -297,8 +302,8 @@ def _displayed(volume: Volume, *, as_json: bool) -> Iterator[Display]:
         with contextlib.redirect_stdout(sys.stderr):
             yield display
         document = display.document
-    except Ended as ended:
-        document = display.document if display.has_result else ended.document
+    except Ended as error:
+        document = display.document if display.has_result else error.document
         raise
     finally:
         with _errors_as_exit_codes():
