@@ -307,8 +307,10 @@ class Project:
         index = WheelIndex(name="cpu", url=self.site.index_url)
         return a_cell(requirements=(requirement,), patches=patches, index=index)
 
-    def inputs(self, cell: Cell) -> LockInputs:
-        return inputs_of(cell, None, {}, self.folders)
+    def inputs(self, cell: Cell, parent: WheelLock | None = None) -> LockInputs:
+        inputs = inputs_of(cell, parent, {}, self.folders)
+        assert isinstance(inputs, LockInputs)
+        return inputs
 
     def builder(self, inputs: LockInputs) -> WheelBuilder:
         def builder(_apt: tuple[str, ...]) -> tuple[Engine, str]:
@@ -325,7 +327,7 @@ class Project:
         )
 
     def lock(self, cell: Cell, parent: WheelLock | None = None) -> WheelLock:
-        inputs = inputs_of(cell, parent, {}, self.folders)
+        inputs = self.inputs(cell, parent)
         return resolve_by_uv(
             inputs,
             self.site,
