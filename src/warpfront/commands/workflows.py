@@ -7,6 +7,7 @@ import re
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from warpfront.ci.actions import (
     kept_pins,
@@ -125,14 +126,24 @@ def install_of(matrix: Matrix, root: Path) -> Install:
     """
     if matrix.install is not None:
         return matrix.install
-    text = read_text(root / _PROJECT, missing_ok=True) or ""
-    if tomllib.loads(text).get("project", {}).get("name") == "warpfront":
+    if _pyproject(root).get("project", {}).get("name") == "warpfront":
         return CHECKOUT
     raise InputError(
         "matrix.yaml has no `install:`, and no job installs warpfront by its name alone",
         hint="`install: {wheel: https://..., sha256: ...}`, `{git: https://..., commit: ...}` or "
         "`{requirements: a file with hashes}`: docs/ci.md, Installing",
     )
+
+
+def _pyproject(root: Path) -> Mapping[str, Any]:
+    """Return the project's pyproject.toml, empty without one. Raise `InputError` for no TOML."""
+    try:
+        return tomllib.loads(read_text(root / _PROJECT, missing_ok=True) or "")
+    except tomllib.TOMLDecodeError as error:
+        line = re.search(r"at line (\d+)", str(error))
+        where = f"{_PROJECT}:{line[1]}" if line else _PROJECT
+        hint = "correct that line; pip and uv cannot read the file either"
+        raise InputError(f"{where}: this is no TOML", hint=hint) from None
 
 
 def pip_calls(install: Install) -> tuple[str, ...]:
@@ -195,7 +206,7 @@ def _requirements(install: Install, root: Path) -> tuple[str, ...]:
         case "git":
             return (f"{_PACKAGE} @ {install.source}", _BACKEND)
         case _:
-            project = tomllib.loads(read_text(root / _PROJECT) or "")
+            project = _pyproject(root)
             optional = project["project"].get("optional-dependencies", {})
             return (
                 *project["project"]["dependencies"],

@@ -268,3 +268,15 @@ def test_problems_of_a_matrix_are_values_with_their_lines(
     problems = {(one["path"], one["message"], one["hint"]) for one in value["problems"]}
     assert ("matrix.yaml", "unknown key `templat`", "did you mean `template`?") in problems
     assert all(one["line"] > 0 for one in value["problems"])
+
+
+@pytest.mark.usefixtures("project")
+def test_a_pyproject_that_is_no_toml_is_one_error_with_its_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    matrix = Path("matrix.yaml")
+    matrix.write_text(matrix.read_text().replace("install: {requirements: r.txt}\n", ""))
+    Path("pyproject.toml").write_text("[project]\nname x\n")
+    assert run(["ci", "check", "--json"]) == InputError.exit_code
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert error == "pyproject.toml:2: this is no TOML"
