@@ -73,11 +73,11 @@ def lock_cells(
             )
         else:
             watch.say(f"{cell.id}: {state.reason or 'refreshing the lock'}; resolving")
-            made = locking.results[cell.id] = locking.made(cell, inputs)
+            lock = locking.results[cell.id] = locking.resolved(cell, inputs)
             # A refreshed lock that has become older is seldom meant.
-            if not (state.lock and isinstance(made, WheelLock)):
+            if not (state.lock and isinstance(lock, WheelLock)):
                 continue
-            if older := gone_back(state.lock, made):
+            if older := gone_back(state.lock, lock):
                 watch.say(
                     f"{cell.id}: older than before: {', '.join(older)}. Each name comes from the "
                     "first source of pip's configuration that has it, extra indexes before the "
@@ -98,14 +98,14 @@ def complete_cells(
     Of complete locks, the wheels that no index has are built again where they are missing.
     """
     completing = _CellLocking(tools=tools, watch=watch, step="build-wheels")
-    made = set()
+    resolved_now = set()
     for cell in cells:
         parent = completing.results[cell.parent] if cell.parent else None
         if isinstance(parent, Blocked | Failed):
             completing.results[cell.id] = _without_parent(cell, parent)
             continue
         lock = locks[cell.id]
-        if cell.parent not in made and isinstance(lock, Blocked | Failed):
+        if cell.parent not in resolved_now and isinstance(lock, Blocked | Failed):
             completing.results[cell.id] = lock
             continue
         inputs = inputs_of(cell, parent, requirements, tools.folders)
@@ -114,15 +114,15 @@ def complete_cells(
         elif isinstance(lock, WheelLock) and not lock.unbuilt:
             completing.results[cell.id] = completing.restored(cell, inputs, lock)
         else:
-            made.add(cell.id)
-            completing.results[cell.id] = completing.made(cell, inputs)
+            resolved_now.add(cell.id)
+            completing.results[cell.id] = completing.resolved(cell, inputs)
     return completing.results
 
 
 def locked_before(
     cells: Iterable[Cell], requirements: Mapping[str, RequirementList], folders: Folders
 ) -> Mapping[str, Locked]:
-    """Return the locks of cells as an earlier run of `lock` left them."""
+    """Return the locks of cells of an earlier run of `lock`."""
     results: dict[str, Locked] = {}
     for cell, parent in _with_complete_parents(cells, results):
         inputs = inputs_of(cell, parent, requirements, folders)
@@ -185,7 +185,7 @@ class _CellLocking:
     results: dict[str, Locked] = field(default_factory=dict)
     known: dict[str, WheelLock] = field(default_factory=dict)
 
-    def made(self, cell: Cell, inputs: LockInputs) -> Locked:
+    def resolved(self, cell: Cell, inputs: LockInputs) -> Locked:
         result = attempt(cell.id, self.step, self._resolved, cell, inputs)
         if isinstance(result, WheelLock):
             write_text(self.tools.folders.lock_path(cell.id), dump_lock(result))

@@ -93,7 +93,7 @@ class ContentRecord:
 def content_record(
     rendered: RenderedImage, *, parent: str, base_identity: str, builder: str
 ) -> ContentRecord:
-    """Return the record of an image; `parent` is the id of the cell that it stands on, if any."""
+    """Return the record of an image; `parent` is the id of the cell below it, if any."""
     below = f"parent {parent}" if parent else "the base image"
     return ContentRecord(parts={**rendered.parts, below: base_identity, "uv": builder})
 

@@ -23,7 +23,7 @@ def lock(
     """Return fresh locks for the selected cells and their parents; write images/locks/.
 
     `locked` refuses to make or change a lock (for CI); `refresh` makes fresh ones anew as well.
-    A wheel that has to be built is named in its lock, and left to `build_wheels`.
+    A wheel that has to be built is named in its lock, for `build_wheels` to build.
     """
     matrix, requirements, folders = workspace.matrix, workspace.requirements, workspace.folders
     cells = selected_with_parents(matrix.cells, selection)

@@ -57,7 +57,7 @@ class CarriedImages:
         return None
 
     def documents(self, publication: Publication, evidence: Evidence) -> tuple[Referrer, ...]:
-        """Return the unchanged documents of ours that are attached beside the verifications."""
+        """Return the unchanged documents of ours that are attached next to the verifications."""
         place = self.place_of(evidence.cell)
         return tuple(
             _carried_document(place, descriptor)

@@ -18,7 +18,7 @@ LEDGER_FOLDER = "release"
 CHANNEL_ANNOTATION = "dev.warpfront.channel"
 """What documents and signatures say that an image was proven for."""
 CANDIDATE_PREFIX = "candidate-"
-"""What the tags begin with that nobody is told of."""
+"""What the tags begin with that are not announced."""
 NOT_PUBLIC = (CANDIDATE_PREFIX, "sha256-")
 """These, and those of what is attached, where a registry keeps no list of it."""
 

@@ -118,7 +118,7 @@ class _Planned:
     it is built on.
     """
 
-    found: Publishable
+    publishable: Publishable
     verdict: Admission
     names: Names
     mount_from: tuple[str, ...]
@@ -246,7 +246,7 @@ def _plan(
         return failed_by(error, cell.id, "publish")
     parents = with_parents((cell,), every)[:-1]
     mount_from = tuple(path_of(channel, context.project, parent) for parent in parents)
-    return _Planned(found=plan, verdict=verdict, names=names, mount_from=mount_from)
+    return _Planned(publishable=plan, verdict=verdict, names=names, mount_from=mount_from)
 
 
 def with_signature(verdict: Admission, channel: Channel, *, signer: Signer | None) -> Admission:
@@ -272,12 +272,12 @@ def _publication(plan: _Planned, channel: Channel, context: PublishContext) -> P
     tags = [TagMove(tag=tag, moves=False) for tag in plan.names.tags]
     tags += [TagMove(tag=alias, moves=True) for alias in plan.names.aliases]
     return Publication(
-        cell_id=plan.found.evidence.cell.id,
+        cell_id=plan.publishable.evidence.cell.id,
         channel=channel.name,
         run=context.run,
         repository=plan.names.repository,
-        image_id=plan.found.image_id,
-        content_hash=plan.found.content_hash,
+        image_id=plan.publishable.image_id,
+        content_hash=plan.publishable.content_hash,
         targets=plan.verdict.targets,
         noted=plan.verdict.noted,
         tags=tuple(tags),
@@ -285,9 +285,9 @@ def _publication(plan: _Planned, channel: Channel, context: PublishContext) -> P
             IndexTagMove(tag=index_name.tag, moves=index_name.moves, machines=index_name.machines)
             for index_name in plan.names.shared
         ),
-        candidate=f"{CANDIDATE_PREFIX}{context.run}-{plan.found.content_hash[:12]}",
-        present_bytes=plan.found.size_bytes,
-        digest=plan.found.digest,
+        candidate=f"{CANDIDATE_PREFIX}{context.run}-{plan.publishable.content_hash[:12]}",
+        present_bytes=plan.publishable.size_bytes,
+        digest=plan.publishable.digest,
     )
 
 
@@ -313,7 +313,7 @@ def _foreseen(plan: _Planned, channel: Channel, context: PublishContext) -> Publ
         for index in publication.indexes
     )
     publication = dataclasses.replace(publication, tags=tuple(tags), indexes=indexes)
-    evidence = plan.found.evidence
+    evidence = plan.publishable.evidence
     against = not_to_be_named(context.registry, path, publication.tags, digest, evidence.labels)
     # An image that is not there yet has its signatures in a registry that cosign may not reach.
     in_registry = evidence.attached and context.registry.head(path, digest)
@@ -373,7 +373,9 @@ def _prover(
 
     def prove(publication: Publication, registry_image: RegistryImage) -> tuple[Referrer, ...]:
         evidence = dataclasses.replace(
-            plan.found.evidence, labels=registry_image.labels, identities=registry_image.identities
+            plan.publishable.evidence,
+            labels=registry_image.labels,
+            identities=registry_image.identities,
         )
         verdict = admission(evidence, channel, now=context.now)
         path = publication.path

@@ -62,9 +62,7 @@ class TagDifference:
 
 
 def contents_by_sbom(sbom: bytes, image: TagContents) -> TagContents:
-    """Return the image with what a CycloneDX document lists. One that cannot be read is a reason in
-    `unread`.
-    """
+    """Return the image with what a CycloneDX document lists, or why it cannot be read."""
     reference = image.reference
     try:
         document = read_json(sbom)

@@ -97,7 +97,7 @@ def find_emulator(folder: Path, vendor: str, target: str) -> Emulator:
             hint='the folder of an installed rocJITsu: --emulate "$(rocm-sdk path --root)"',
         )
     file, config = _configuration(root, target, version)
-    # The launcher refuses options for plug-ins beside a file, so the file lists them.
+    # The launcher refuses options for plug-ins together with a file, so the file lists them.
     logged = {**config, "plugins": {"race": {}}, "sinks": {"types": ["stderr"]}}
     return Emulator(
         root=root, launcher=launcher, config_file=str(file.relative_to(root)), config=logged
@@ -105,7 +105,7 @@ def find_emulator(folder: Path, vendor: str, target: str) -> Emulator:
 
 
 def _configuration(root: Path, target: str, version: int) -> tuple[Path, Mapping[str, object]]:
-    """Return the configuration of one device of the target, by what the files hold: their names
+    """Return the configuration of one device of the target, by what the files contain: their names
     were changed twice in 2026. One with a render node, which HIP opens, comes first.
     """
     fitting = []

@@ -21,7 +21,7 @@ from warpfront_checks.results import (
 
 VERIFICATION_SCHEMA = 1
 # By how little was learnt of the image on its hardware: an unavailable device computed nothing, an
-# emulated one computed right elsewhere, an undetermined one may have been the hardware, and a
+# emulated one computed right on other hardware, an undetermined one may have been the hardware, a
 # skipped check is no evidence for the others.
 _WORST_FIRST = (
     Outcome.ERROR,

@@ -40,9 +40,7 @@ TRANSFORMS = frozenset(["_fft_c2c", "_fft_r2c", "_fft_c2r"])
 
 
 class Independent(TorchDispatchMode):  # type: ignore[misc]
-    """Compute float64 results by other code than the CPU's kernels: of `replaced` operators, or of
-    all.
-    """
+    """Compute float64 results without the CPU's kernels: of `replaced` operators, or of all."""
 
     def __init__(self, replaced: frozenset[str] | None = None) -> None:
         super().__init__()

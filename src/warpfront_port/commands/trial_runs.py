@@ -224,7 +224,7 @@ class _Trying:
     engine: Engine
     site: AskSite
     watch: Watch
-    found: list[MissAnswer] = field(default_factory=list)
+    answers: list[MissAnswer] = field(default_factory=list)
     layered: set[str] = field(default_factory=set)
     locks: dict[tuple[str, ...], WheelLock] = field(default_factory=dict)
     older: dict[str, LockedWheel] = field(default_factory=dict)
@@ -238,12 +238,12 @@ class _Trying:
             result, output = self._run()
             text = str(clean_json(output.text))  # without a terminal's own characters
             misses = read_misses(text) if result.exit_code and not result.timed_out else ()
-            names = {answer.miss.module or answer.miss.distribution for answer in self.found}
+            names = {answer.miss.module or answer.miss.distribution for answer in self.answers}
             new = [miss for miss in misses if (miss.module or miss.distribution) not in names][
                 :ROUNDS
             ]
             answers = [self._answered(miss) for miss in new]
-            self.found.extend(answers)
+            self.answers.extend(answers)
             goes_on = any(
                 answer.folder or (answer.version and self.asking.install) for answer in answers
             )
@@ -263,7 +263,7 @@ class _Trying:
             runs=runs,
             exit_code=None if result.timed_out else result.exit_code,
             tail="\n".join(lines[-_TAIL_LINES:]),
-            found=tuple(self.found),
+            found=tuple(self.answers),
             installed=self.asking.install,
             by_hand=self._by_hand(),
         )
@@ -273,7 +273,9 @@ class _Trying:
         folder and devices.
         """
         places = [
-            f"{_REPO}/{answer.folder}".removesuffix("/.") for answer in self.found if answer.folder
+            f"{_REPO}/{answer.folder}".removesuffix("/.")
+            for answer in self.answers
+            if answer.folder
         ]
         path = ("--env", f"PYTHONPATH={':'.join(dict.fromkeys(places))}") if places else ()
         return (
@@ -293,7 +295,7 @@ class _Trying:
             self.watch.step(self.cell.id, "")
 
     def _request(self) -> RunRequest:
-        places = [answer.folder for answer in self.found if answer.folder]
+        places = [answer.folder for answer in self.answers if answer.folder]
         paths = [_LAYER, *(f"{_REPO}/{place}".removesuffix("/.") for place in places)]
         return RunRequest(
             image=self.image,
@@ -351,7 +353,7 @@ class _Trying:
     def _newer(self, answer: MissAnswer, name: str) -> MissAnswer:
         """Return the version of a package that the image lacks, which keeps its torch."""
         try:
-            lock = self._lock_of([*self.found, answer])
+            lock = self._lock_of([*self.answers, answer])
         except (LockError, WheelError, BlockedError) as error:
             return self._refused(answer, name, error)
         more = difference(lock, self.lock)
@@ -359,7 +361,7 @@ class _Trying:
         if not version:
             refusal = f"a shim of the guard answers for {name}, and has no module"
             return dataclasses.replace(answer, refusal=refusal)
-        before = {wheel.name for wheel in difference(self._lock_of(self.found), self.lock)}
+        before = {wheel.name for wheel in difference(self._lock_of(self.answers), self.lock)}
         new = [wheel for wheel in more if wheel.name not in before]
         size_bytes = sum(wheel.size_bytes for wheel in new)
         return dataclasses.replace(
@@ -522,7 +524,7 @@ class _Trying:
 
     def _install(self) -> None:
         """Install the wheels that the image lacks into the layer, by their hashes."""
-        more = difference(self._lock_of(self.found), self.lock)
+        more = difference(self._lock_of(self.answers), self.lock)
         new = [wheel for wheel in more if wheel.name not in self.layered]
         self.wheelhouse.fetch(new, self.site(), on_progress=self.watch.advance)
         new += [wheel for name, wheel in self.older.items() if name not in self.layered]

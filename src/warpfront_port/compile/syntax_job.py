@@ -358,19 +358,20 @@ def run_job(job: Mapping[str, object]) -> dict[str, object]:
         forced = write_shims(folder, tree, names, headers, str(job.get("torch") or ""))
         argv = arguments(compiler, tree, job, folder, forced)
         given = {str(k): list(v) for k, v in _table(job.get("flags")).items()}
-        made = Configured(given, [])
+        configured = Configured(given, [])
         if not given:
-            made = configure(compiler, root, str(job.get("modules") or ""), folder)
-        argv += [option for path in made.folders for option in ("-idirafter", path)]
-        units = [unit for unit in units if unit in made.flags] or units
+            configured = configure(compiler, root, str(job.get("modules") or ""), folder)
+        argv += [option for path in configured.folders for option in ("-idirafter", path)]
+        units = [unit for unit in units if unit in configured.flags] or units
         state = _state_of(compiler, tree, argv, scratch, forced)
-        results = list(_all_passes(argv, job, units, state, made.flags))
+        results = list(_all_passes(argv, job, units, state, configured.flags))
     hip = {hip: cuda for cuda, hip in sorted(names.items(), reverse=True)}
     text = "\n".join(str(result["output"]) for result in results)
+    reached = [unit for unit in units if unit in configured.flags]
     used = {word: hip[word] for word in set(_NAME.findall(text)) if word in hip}
     return {
         "schema": SCHEMA, "compiler": compiler.version, "units": results, "hip": used,
-        "unconfigured": made.reason, "reached": [unit for unit in units if unit in made.flags],
+        "unconfigured": configured.reason, "reached": reached,
     }  # fmt: skip
 
 

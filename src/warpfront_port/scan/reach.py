@@ -147,8 +147,8 @@ def _run_by_default(texts: Mapping[str, str], packages: Iterable[str]) -> Iterat
     """Yield the modules of packages that an import of the package, or its commands, imports.
 
     A package whose `__init__` imports nothing of its own offers the modules that no other one
-    imports, but for examples and tests. Imports in functions and behind conditions are followed in
-    commands alone.
+    imports, but for examples and tests. Imports in functions and behind conditions count only in
+    the modules of commands.
     """
     for package in packages:
         cut = len(package.rpartition("/")[0]) + 1 if "/" in package else 0

@@ -69,7 +69,7 @@ def copy_image(
     walk = _ImageWalk(source)
     walk.follow(digest)
     if tag:
-        walk.tags[tag] = walk.found[digest]
+        walk.tags[tag] = walk.manifests[digest]
     return _copy(source, target, walk, mount_from)
 
 
@@ -79,10 +79,10 @@ def copy_attached(source: Repository, target: Repository, digest: str) -> Copied
     """
     image, walk = _ImageWalk(source), _ImageWalk(source)
     image.follow(digest)
-    for manifest_digest in image.found:
+    for manifest_digest in image.manifests:
         walk.follow_attached(manifest_digest)
     copied = _copy(source, target, walk)
-    tagged = [_copy_tags(source, target, manifest_digest) for manifest_digest in image.found]
+    tagged = [_copy_tags(source, target, manifest_digest) for manifest_digest in image.manifests]
     return Copied(
         manifests=(
             *copied.manifests,
@@ -107,16 +107,18 @@ def _copy(
     source: Repository, target: Repository, walk: _ImageWalk, mount_from: Sequence[str] = ()
 ) -> Copied:
     """Copy blobs, the largest first, then the manifests that name them, then tags."""
-    parts = {part.digest: part for manifest in walk.found.values() for part in _blobs_of(manifest)}
+    parts = {
+        part.digest: part for manifest in walk.manifests.values() for part in _blobs_of(manifest)
+    }
     ordered = sorted(parts.values(), key=lambda part: -part.size_bytes)
     if source.registry.host == target.registry.host:
         mount_from = (source.repository, *mount_from)
     blobs = _copy_blobs(source, target, ordered, mount_from)
-    for reference, manifest in {**walk.found, **walk.tags}.items():
+    for reference, manifest in {**walk.manifests, **walk.tags}.items():
         target.registry.put_manifest(
             target.repository, reference, manifest.body, manifest.descriptor.media_type
         )
-    return Copied(manifests=tuple(walk.found), blobs=blobs)
+    return Copied(manifests=tuple(walk.manifests), blobs=blobs)
 
 
 def _blobs_of(manifest: RegistryManifest) -> tuple[Descriptor, ...]:
@@ -207,13 +209,13 @@ class _ImageWalk:
     """
 
     source: Repository
-    found: dict[str, RegistryManifest] = field(default_factory=dict)
+    manifests: dict[str, RegistryManifest] = field(default_factory=dict)
     tags: dict[str, RegistryManifest] = field(default_factory=dict)
     _begun: set[str] = field(default_factory=set)
 
     def follow(self, digest: str, named: Descriptor | None = None, depth: int = 0) -> None:
         """Add a manifest, and its children if it is an index."""
-        if digest in self.found:
+        if digest in self.manifests:
             return
         if digest in self._begun or depth > DEEPEST or len(self._begun) >= MOST_MANIFESTS:
             limit = f"more than {DEEPEST} levels or {MOST_MANIFESTS} manifests, or a circle"
@@ -232,12 +234,12 @@ class _ImageWalk:
         if isinstance(document, ImageIndex):
             for child in document.manifests:
                 self.follow(child.digest, child, depth + 1)
-        self.found[digest] = manifest
+        self.manifests[digest] = manifest
 
     def follow_attached(self, digest: str, depth: int = 0) -> None:
         """Add the attachments of a digest, and their own attachments."""
         for descriptor in self.source.registry.referrers(self.source.repository, digest):
-            if descriptor.digest not in self.found:
+            if descriptor.digest not in self.manifests:
                 self.follow(descriptor.digest, descriptor, depth + 1)
                 self.follow_attached(descriptor.digest, depth + 1)
 

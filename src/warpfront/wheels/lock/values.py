@@ -166,7 +166,7 @@ class PatchedWheel:
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class UnbuiltWheel:
-    """A wheel that a lock is to have and that is not built yet, so that nobody knows its hash.
+    """A wheel that a lock is to have and that is not built yet, so that its hash is not known.
 
     `sdist` and `sdist_sha256` name its archive of sources, `index` or `source` the archive's
     origin. `version` and demands are those of `metadata_from`, a file of the archive; where that is

@@ -25,7 +25,7 @@ from warpfront_checks.guard.names import sentinels, stack_patterns, triton_shims
 
 _IN_BASE = "the.base.has.its.own"
 _Node = tuple[str, str]
-"""A distribution and one of its extras; "" stands for what it demands without any."""
+"""A distribution and one of its extras; "" is for what it demands without any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

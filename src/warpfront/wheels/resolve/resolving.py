@@ -86,7 +86,7 @@ def resolve(
         inputs=inputs,
         resolver=resolver,
         on_line=on_line,
-        given=(),
+        added=(),
         builds=parent.builds if parent else (),
         patched=parent.patched if parent else (),
     )
@@ -120,7 +120,7 @@ class _Resolving:
     inputs: LockInputs
     resolver: Resolver
     on_line: Line
-    given: tuple[str, ...]
+    added: tuple[str, ...]
     builds: tuple[Recipe, ...]
     patched: tuple[PatchedWheel, ...]
     unbuilt: tuple[UnbuiltWheel, ...] = ()
@@ -138,14 +138,14 @@ class _Resolving:
             more = more._with(self.resolver.give(wheel, source.extras), build)
         return more
 
-    def _with(self, given: str, build: Recipe | UnbuiltWheel | None) -> _Resolving:
+    def _with(self, requirement: str, build: Recipe | UnbuiltWheel | None) -> _Resolving:
         """Add a wheel by the requirement that asks for it, and how it was or is to be built."""
         if isinstance(build, UnbuiltWheel):
             return dataclasses.replace(
-                self, given=(*self.given, given), unbuilt=(*self.unbuilt, build)
+                self, added=(*self.added, requirement), unbuilt=(*self.unbuilt, build)
             )
         builds = (*self.builds, build) if build else self.builds
-        return dataclasses.replace(self, given=(*self.given, given), builds=builds)
+        return dataclasses.replace(self, added=(*self.added, requirement), builds=builds)
 
     @property
     def _made_names(self) -> set[str]:
@@ -189,7 +189,7 @@ class _Resolving:
             return self
         self._check_patchable()
         resolution = self._undecided()
-        direct, patched = list(self.given), list(self.patched)
+        direct, patched = list(self.added), list(self.patched)
         built = self._made_names | {source.name for source in self.inputs.sources}
         for name, patches in self._patches().items():
             if name not in resolution.versions:
@@ -203,7 +203,7 @@ class _Resolving:
                 wheel = crafting.from_wheel(original, patches)
                 direct.append(self.resolver.give(wheel))
             patched.append(PatchedWheel(package=name, patches=patches, original=original))
-        return dataclasses.replace(self, given=tuple(direct), patched=tuple(patched))
+        return dataclasses.replace(self, added=tuple(direct), patched=tuple(patched))
 
     def _patches(self) -> dict[str, tuple[Patch, ...]]:
         """Return patches by package, in the order of the matrix."""
@@ -279,7 +279,7 @@ class _Resolving:
         """Return everything, with these in the place of the image's own requirements."""
         inputs = self.inputs
         parent = (self.resolver.given_for(text) for text in inputs.parent)
-        return (*inputs.stack_requirements, *requirements, *self.given, *parent)
+        return (*inputs.stack_requirements, *requirements, *self.added, *parent)
 
     def _stack(self) -> Stack:
         """Return the stack without other requirements: its parent's, or what its own pins bring."""
@@ -308,7 +308,7 @@ class _Resolving:
         distributions = self.resolver.distributions(resolution, without=stack.held)
         demands = unmet_demands(
             distributions,
-            (*self.inputs.requirements, *self.given, *self.inputs.parent),
+            (*self.inputs.requirements, *self.added, *self.inputs.parent),
             stack,
             python=self.inputs.python,
             machine=self.inputs.machine,

@@ -81,7 +81,7 @@ class VariantPages:
     def stood_for(self, filename: str) -> TakenVariant | None:
         """Return the wheel of a stand-in, by its file name."""
         return next(
-            (taken for taken in self._taken.values() if taken.plain == filename),
+            (wheel for wheel in self._taken.values() if wheel.plain == filename),
             None,
         )
 
@@ -186,15 +186,15 @@ class VariantPages:
     def _note(self, name: str, line: str) -> None:
         self._why_not.setdefault(name, []).append(line)
 
-    def _with_requires(self, name: str, taken: TakenVariant, transport: Transport) -> TakenVariant:
+    def _with_requires(self, name: str, wheel: TakenVariant, transport: Transport) -> TakenVariant:
         """Return it with the demands of the wheel itself, which confirms the table's variant."""
-        where, label = taken.link.filename, taken.variant.label
-        members = self._members(name, taken, transport)
+        where, label = wheel.link.filename, wheel.variant.label
+        members = self._members(name, wheel, transport)
         metadata, document = members.get("METADATA"), members.get("variant.json")
         if metadata is None or document is None:
             raise WheelError(f"{where}: holds no METADATA, or no variant.json")
         variants = read_variants(document, f"{where}: variant.json").variants
-        if variants != {label: taken.variant.properties}:
+        if variants != {label: wheel.variant.properties}:
             raise WheelError(
                 f"{where}: its variant.json says another variant than its index does",
                 hint="do not use that index until you know why",
@@ -206,24 +206,24 @@ class VariantPages:
                 hint="no pip or uv of today can read that, and installs the wheel nowhere: take "
                 "another version, or leave the name out of `allow_variants`",
             )
-        return dataclasses.replace(taken, requires=requires)
+        return dataclasses.replace(wheel, requires=requires)
 
-    def _members(self, name: str, taken: TakenVariant, transport: Transport) -> Mapping[str, str]:
+    def _members(self, name: str, wheel: TakenVariant, transport: Transport) -> Mapping[str, str]:
         """Return the texts of the wheel's dist-info: by ranges where its server gives some."""
         member_names = ("METADATA", "variant.json")
-        local = local_path(taken.link.url)
-        members = None if local else read_small_members(taken.link.url, transport, member_names)
+        local = local_path(wheel.link.url)
+        members = None if local else read_small_members(wheel.link.url, transport, member_names)
         if members is not None:
             return members
         with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
-            path = Path(local) if local else Path(folder) / taken.plain
-            failure = None if local else save(taken.link, path, transport)
+            path = Path(local) if local else Path(folder) / wheel.plain
+            failure = None if local else save(wheel.link, path, transport)
             if failure is not None:
                 failed = without_secrets(str(failure))
                 raise BlockedError(f"{self._inputs.cell_id}: {name}: {failed}")
             members = read_small_members(path, transport, member_names)
             if members is None:
-                raise WheelError(f"{taken.link.filename}: not a readable wheel")
+                raise WheelError(f"{wheel.link.filename}: not a readable wheel")
             if not local:
                 self._wheelhouse.keep(path)
         return members

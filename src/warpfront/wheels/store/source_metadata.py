@@ -41,7 +41,7 @@ def _stated(root: Path, name: str) -> tuple[WheelMetadata, str]:
     try:
         metadata = parse_metadata(read_text(root / PKG_INFO, missing_ok=True) or "")
         return _normal(metadata), PKG_INFO
-    except ValueError:  # there is none, or none that says enough
+    except ValueError:  # there is none, or an incomplete one
         pass
     try:
         document = tomllib.loads(read_text(root / PYPROJECT, missing_ok=True) or "")
