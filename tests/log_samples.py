@@ -171,6 +171,14 @@ OLMO = _lines(
         )
     ),
 )
+DLLOGGER_CONSOLE = _lines(
+    "DLL 2020-09-15 14:28:53.498443 - PARAMETER arch : resnet50  batch_size : 128  world_size : 16 ",
+    *(
+        f"DLL 2020-09-15 14:29:{n:02d}.473765 - Epoch: 0 Iteration: {n}  "
+        f"train.loss : {7 - n / 10:.5f}  train.total_ips : {10240 if n > 1 else 267.44:.2f} img/s"
+        for n in range(1, 15)
+    ),
+)
 DLLOGGER = _lines(
     *(
         "DLLL "
@@ -322,6 +330,7 @@ SAMPLES = {
     "nanotron": NANOTRON,
     "olmo": OLMO,
     "dllogger": DLLOGGER,
+    "dllogger console": DLLOGGER_CONSOLE,
     "lightning": LIGHTNING,
     "nanogpt": NANOGPT,
     "build-nanogpt": BUILD_NANOGPT,

@@ -29,6 +29,7 @@ BY_HAND: dict[str, tuple[float | None, ...]] = {
     "nanotron": (15, 11.5, 22_800.0, 38.3, 9.5, 512, 8),
     "olmo": (15, 5.0, 104_858.0, None, 4.5, None, 1),
     "dllogger": (14, 25.5, None, None, 6.7, None, None),
+    "dllogger console": (14, None, None, None, 5.6, None, 16),
     "lightning": (40, 0.4, None, None, 0.1053, None, None),
     "nanogpt": (15, 0.24576, None, None, 2.6, None, None),
     "build-nanogpt": (14, 0.4, None, None, 3.87, None, None),
@@ -435,6 +436,18 @@ def test_dlloggers_parameters_are_read() -> None:
     run = read_one(DLLOGGER_SETTINGS + SAMPLES["dllogger"])
     assert (run.global_batch, run.micro_batch, run.sequence, run.layers) == (2048, 1, 4096, 96)
     assert run.parallel.tensor == 4
+
+
+def test_dlloggers_console_prints_the_samples_of_all_devices() -> None:
+    run = read_one(SAMPLES["dllogger console"])
+    assert (run.framework, run.model, run.micro_batch) == ("dllogger", "resnet50", 128)
+    assert summary_of(run).samples_per_second == pytest.approx(10_240)
+    run = read_one(
+        "DLL 2020-12-07 20:04:34.092791 - Iteration: 16  throughput_train : 140.5 seq/s "
+        "mlm_loss : 10.0  nsp_loss : 0.5  total_loss : 10.5  learning_rate : 5.25e-06\n"
+    )
+    (step,) = run.steps
+    assert (step.step, step.samples_per_second, step.loss) == (16, 140.5, 10.5)
 
 
 def test_torchtunes_configuration_is_read() -> None:

@@ -19,6 +19,7 @@ DECLARED = (
     "primus",
     "megatron",
     "nemo",
+    "dllogger",
     "torchtitan",
     "maxtext",
     "nanotron",
