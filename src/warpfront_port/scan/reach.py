@@ -13,6 +13,7 @@ import posixpath
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from pathlib import PurePosixPath
@@ -78,19 +79,18 @@ def _depth(path: str, folders: Iterable[str]) -> int:
 def read_product(texts: Mapping[str, str], commands: Mapping[str, tuple[str, ...]]) -> Product:
     """Return what the root's build reaches. `commands` are sources and options of a build."""
     installs = bool(_BUILDS & texts.keys())
-    others: tuple[str, ...] = ()
-    needed: set[str] = set()
+    folders: set[str] = set()
     packages: tuple[str, ...] | None = None
     if installs:
         folders = {path.rpartition("/")[0] for path in texts if path.rpartition("/")[2] in _BUILDS}
-        needed = set(_needed(texts, folders))
-        others = tuple(sorted(folders - {""} - needed))
         packages = tuple(_packages(texts)) or None
     elif "CMakeLists.txt" in texts:
         # A build of C++, beside which Python in folders is a wrapper or a tool.
         packages = ()
-    builds = (f"{folder}/setup.py" for folder in needed)
-    modules = frozenset((*_run_by_default(texts, packages or ()), *builds))
+    run = frozenset(_run_by_default(texts, packages or ()))
+    needed = set(_needed(texts, folders, run, packages or ()))
+    others = tuple(sorted(folders - {""} - needed))
+    modules = run | {f"{folder}/setup.py" for folder in needed}
     plain = Product(packages=packages, others=others, installs=installs, modules=modules)
     lines = {
         path: text.count("\n")
@@ -113,12 +113,19 @@ _SCRIPT = re.compile(r"(?!setup\.py)[^/]+\.py")
 _CALLED = re.compile(r"(?<!def )\b([A-Za-z_]\w*)\(")
 
 
-def _needed(texts: Mapping[str, str], folders: Iterable[str]) -> Iterator[str]:
-    """Yield the folders of distributions whose extension the rest of the tree imports."""
+def _needed(
+    texts: Mapping[str, str], folders: Iterable[str], run: AbstractSet[str], packages: Iterable[str]
+) -> Iterator[str]:
+    """Yield the folders of distributions whose extension the rest of the tree imports by default.
+
+    `run` are the modules of `packages` that run by default.
+    """
     imports = {
         (name, path.rpartition("/")[0])
         for path, text in texts.items()
-        if path.endswith(".py") and not is_aside(PurePosixPath(path))
+        if path.endswith(".py")
+        and not is_aside(PurePosixPath(path))
+        and (path in run or not _depth(path, packages))
         for name in _IMPORTED_ROOT.findall(text)
     }
     for folder in folders:
@@ -130,7 +137,7 @@ def _needed(texts: Mapping[str, str], folders: Iterable[str]) -> Iterator[str]:
             yield folder
 
 
-_IMPORTED_ROOT = re.compile(r"(?m)^[ \t]*(?:from|import)[ \t]+(\w+)")
+_IMPORTED_ROOT = re.compile(r"(?m)^(?:from|import)[ \t]+(\w+)")
 _EXTENSION_NAME = re.compile(r"(?:Extension\(\s*|\bname\s*=\s*)[\"']([\w.]+)[\"']")
 
 

@@ -273,6 +273,8 @@ def test_a_mask_that_a_header_of_the_tree_defines_is_known_by_its_place() -> Non
 
 
 def test_an_opt_in_to_what_a_block_has_anyway_is_no_finding() -> None:
-    text = "void f() {{ cudaFuncSetAttribute(k, cudaFuncAttributeMaxDynamicSharedMemorySize, {}); }}"
+    text = (
+        "void f() {{ cudaFuncSetAttribute(k, cudaFuncAttributeMaxDynamicSharedMemorySize, {}); }}"
+    )
     assert rules_of(text.format("65536")) == set()
     assert rules_of(text.format("65536 * 2")) == {"CU129"}

@@ -148,6 +148,8 @@ def test_an_extension_of_another_folder_counts_where_the_package_imports_it(
     assert "runs as it is" in line(tmp_path / "a", TOML | files)
     files |= {"p/__init__.py": "import k\n"}
     assert "will not build" in line(tmp_path / "b", TOML | files)
+    files |= {"p/__init__.py": "from .a import b\n", "p/a.py": "", "p/norm.py": "import k\n"}
+    assert "runs as it is" in line(tmp_path / "c", TOML | files)
 
 
 def test_a_helper_that_a_script_at_the_root_calls_decides(tmp_path: Path) -> None:
