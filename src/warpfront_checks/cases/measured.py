@@ -53,8 +53,8 @@ class Measured(Bounds):
         and than the CPU's own.
         """
         fault = super().fault_of_form(place, actual, expected)
-        own: torch.dtype = getattr(torch, self.case.dtype)
-        whole = not (own.is_floating_point or own.is_complex)
+        tested: torch.dtype = getattr(torch, self.case.dtype)
+        whole = not (tested.is_floating_point or tested.is_complex)
         if not fault or actual.device.type != self.case.device:
             return fault
         if whole and not actual.is_complex():
@@ -103,7 +103,7 @@ class Measured(Bounds):
     @cached_property
     def peers(self) -> Tensors:
         """Return the CPU's own results in the dtype."""
-        return self._attempt(replace(self.case, device="cpu"), own=True) or []
+        return self._attempt(replace(self.case, device="cpu"), narrow=True) or []
 
     @cached_property
     def plain(self) -> Tensors:
@@ -150,7 +150,7 @@ class Measured(Bounds):
         self,
         case: Case,
         *,
-        own: bool = False,
+        narrow: bool = False,
         move: Callable[[Tensor], Tensor] | None = None,
         mode: AbstractContextManager[object] | None = None,
     ) -> Tensors | None:
@@ -160,8 +160,8 @@ class Measured(Bounds):
         names = names_of(case)
         for name, x in self.reference.drawn.items():
             names[name] = converted(x, lambda each: (move or _same)(each.detach().clone()))
-        found, slopes = ("found", "gradients") if own else ("right", "rights")
-        lines = [*case.sent(), *case.call()] if own else case.again()
+        found, slopes = ("found", "gradients") if narrow else ("right", "rights")
+        lines = [*case.sent(), *case.call()] if narrow else case.again()
         with warnings.catch_warnings(), mode or nullcontext():
             warnings.simplefilter("ignore")
             try:

@@ -257,9 +257,7 @@ def _as_table(entry: Entry, argument: Argument) -> Argument:
 
 
 def _other_values(arguments: Sequence[Argument]) -> Iterator[tuple[Argument, ...]]:
-    """Yield the arguments with other values: a single zero, NaN and infinities, and both of long
-    ones.
-    """
+    """Yield the arguments with other values: a single zero, NaN and infinities, and long ones."""
     odd = any(a.fit == "sparse" or not math.prod(a.shape) for a in arguments)
     if odd or not arguments or arguments[0].values[:10] != "tensors[0]":
         return
