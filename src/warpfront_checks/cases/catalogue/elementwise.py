@@ -365,7 +365,7 @@ COMPLEX_CALLS = (
             EACH,
             floats=False,
             kinds=tuple(COMPLEX),
-            roundings=32.0,
+            roundings=64.0,
             **NEW,
         )
         for n, x in (
