@@ -393,9 +393,9 @@ COMPLEX_CALLS = (
     # That of complex128 overflows in squares.
     _far(
         "complex quotient, far",
-        "torch.div(a, a * 2)",
+        "torch.div(a, a * (2.0 + (a.real > 0)))",
         EACH,
-        definition="0 * a + 0.5",
+        definition="0 * a + 1 / (2.0 + (a.real > 0))",
         floats=False,
         kinds=("complex64",),
         roundings=16.0,

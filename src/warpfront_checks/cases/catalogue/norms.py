@@ -86,6 +86,9 @@ NORMS: tuple[Operation, ...] = (
         "b 6 x | b 6 y x",
         groups=(1, 2, 6),
         values=("high", "quarters"),
+        roundings=4.0,
+        # The CPU's gradient is far off where squares leave the range.
+        backward=False,
         floats=False,
         kinds=("float16", "bfloat16"),
         unseen=("cuda",),
