@@ -192,7 +192,7 @@ def results_of(
     case: Case, reference: Reference, function: Callable[..., Any] | None = None
 ) -> CaseResults:
     """Return the results of a case's call. Raises `LackingError`, and any error of the call."""
-    names = names_of(case) | reference.drawn
+    names = {**names_of(case), **reference.drawn}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         execute(case.sent(), names)

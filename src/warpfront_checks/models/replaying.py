@@ -276,13 +276,13 @@ def _added(gradient: Tensor | None, exact: Tensor) -> float:
 def _row(layer: str, kind: str, tensor: str, of: _Tensors, precision: Precision) -> Verdict:
     if fault := _structure_fault(of, precision):
         return Verdict.failed(tensor, fault, layer=layer, kind=kind)
-    named = {"name": tensor, "layer": layer, "kind": kind}
     if not of.exact.is_floating_point():
-        return replace(judge(of.found, of.exact, Bound()), **named)
+        verdict = judge(of.found, of.exact, Bound())
+        return replace(verdict, name=tensor, layer=layer, kind=kind)
     verdict = judge(of.found.double(), of.exact, _bound(of, precision))
     strict = not verdict.fault
     profiles = opinions(of.found.double(), of.exact, of.found.dtype, strict=strict)
-    return replace(verdict, profiles=profiles, **named)
+    return replace(verdict, name=tensor, layer=layer, kind=kind, profiles=profiles)
 
 
 def _structure_fault(of: _Tensors, precision: Precision) -> str:
