@@ -35,7 +35,7 @@ def judged(
     """The faults of a case with such results, by the record's bound or by one that is measured."""
     leaf = Argument(name="a", shape=SHAPE, drawn=SHAPE, values="small", leaf=True)
     leaves = tuple(replace(leaf, name="ab"[n]) for n in range(len(gradients[0])))
-    text = {"operation": "x", "code": "a", "definition": "a"}
+    text: dict[str, Any] = {"operation": "x", "code": "a", "definition": "a"}
     case = Case(**text, arguments=leaves, dtype=dtype, device=device)
     reference = Reference(expected=expected, rights=gradients[1], drawn={})
     results = CaseResults(

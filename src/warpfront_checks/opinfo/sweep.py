@@ -271,7 +271,7 @@ def _sweep_samples(entry: Entry, dtype: torch.dtype, seed: int, sweep: Sweep, sw
         if whole and any(isinstance(x, float) for x in values):
             swept.refused += 1
             continue
-        options = {"dtype": sweep.dtype, "device": sweep.device, "seed": seed}
+        options: dict[str, Any] = {"dtype": sweep.dtype, "device": sweep.device, "seed": seed}
         for cases in cases_of_sample(entry, sample, variants=sweep.how == OTHERWISE, **options):
             _sweep_cases(cases, f"{entry.name}, sample {sample.number}, seed {seed}", sweep, swept)
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
+from typing import Any
 
 import torch
 
@@ -43,7 +44,12 @@ def seed_entry_faults(
 def _seed_entry(
     entry: Entry, dtype: torch.dtype, sweep: Sweep, seed: int, ledger: MutationTally
 ) -> None:
-    options = {"dtype": sweep.dtype, "device": sweep.device, "seed": seed, "variants": False}
+    options: dict[str, Any] = {
+        "dtype": sweep.dtype,
+        "device": sweep.device,
+        "seed": seed,
+        "variants": False,
+    }
     for sample in entry.samples("cpu", dtype, limit=1, backward=sweep.backward):
         case, *_ = next(cases_of_sample(entry, sample, **options))
         try:
