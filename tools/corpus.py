@@ -46,8 +46,8 @@ from warpfront_checks.guard.names import triton_shims
 from warpfront_checks.guard.policy import Policy
 from warpfront_port.commands.preflighting import examine, read_stacks
 from warpfront_port.commands.project_files import read_files
-from warpfront_port.preflight.asked import FileRequirements
 from warpfront_port.preflight.breaches import Preflight
+from warpfront_port.preflight.declared import FileRequirements
 from warpfront_port.preflight.following import wanted_lines
 from warpfront_port.preflight.stacks import CellStack
 
@@ -384,7 +384,7 @@ def read_project(project: Project, folder: Path) -> tuple[FileRequirements, ...]
 def lines_of(read: tuple[FileRequirements, ...], stack: CellStack) -> tuple[str, ...]:
     """What pip or uv are asked for: every line that is always installed and comes from an index."""
     everything = replace(stack, stack=replace(stack.stack, held={}, answered={}, foreign={}))
-    return wanted_lines((one for file in read for one in file.asked), everything)
+    return wanted_lines((one for file in read for one in file.declared), everything)
 
 
 def tried(

@@ -52,12 +52,12 @@ def plan_cell(
     state: LockState,
     blocked: Blocked | None,
     built: bool,
-    known: bool,
+    engine_asked: bool,
     changes: str,
     added_bytes: int | None,
     missing_bytes: int | None,
 ) -> PlannedCell:
-    """Return a cell's line. `known` is true if an engine answered for existing images."""
+    """Return a cell's line. `engine_asked` is true if an engine answered for existing images."""
     if blocked is not None:
         return PlannedCell(
             cell_id=cell.id, action=Action.BLOCKED, reason=blocked.reason, hint=blocked.hint
@@ -69,16 +69,16 @@ def plan_cell(
     return PlannedCell(
         cell_id=cell.id,
         action=Action.BUILD,
-        reason=_why_build(state, changes, known=known),
+        reason=_why_build(state, changes, engine_asked=engine_asked),
         download_bytes=missing_bytes,
         estimated_bytes=None if added_bytes is None else round(added_bytes * UNPACKED_RATIO),
     )
 
 
-def _why_build(state: LockState, changes: str, *, known: bool) -> str:
+def _why_build(state: LockState, changes: str, *, engine_asked: bool) -> str:
     if state.reason:
         return state.reason
-    if not known:
+    if not engine_asked:
         return "no engine to ask for existing images"
     return changes or "no image of this content is in the engine"
 

@@ -80,7 +80,7 @@ def plan(workspace: Workspace, selection: Selection, watch: Watch) -> tuple[Plan
             built=_is_built(prepared.get(cell.id)),
             changes=_changes(prepared.get(cell.id), folders.store),
             rendered=rendered.get(cell.id),
-            known=engine is not None,
+            engine_asked=engine is not None,
         )
         for cell in cells
     )
@@ -249,7 +249,7 @@ def _planned(
     built: bool,
     changes: str,
     rendered: RenderedImage | Blocked | Failed | None,
-    known: bool,
+    engine_asked: bool,
 ) -> PlannedCell:
     """Sizes are its lock's, so they are known where neither base nor engine is."""
     wheels = rendered.wheels if isinstance(rendered, RenderedImage) else None
@@ -259,7 +259,7 @@ def _planned(
         state=state,
         blocked=blocked.get(cell.id),
         built=built,
-        known=known,
+        engine_asked=engine_asked,
         changes=changes,
         added_bytes=None if wheels is None else sum(wheel.size_bytes for wheel in wheels),
         missing_bytes=None if missing is None else sum(wheel.size_bytes for wheel in missing),

@@ -120,13 +120,13 @@ def _pieces(chunk: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 def _whole_ends(chunks: Iterable[bytes]) -> Iterator[bytes]:
     """Yield chunks that no end of a line crosses."""
-    held = b""
+    partial = b""
     for chunk in chunks:
-        whole = held + chunk
+        whole = partial + chunk
         cut = _CUT_END.search(whole, len(whole) - 3)
-        held = cut[0] if cut else b""
-        yield whole.removesuffix(held) if held else whole
-    yield held
+        partial = cut[0] if cut else b""
+        yield whole.removesuffix(partial) if partial else whole
+    yield partial
 
 
 def _chunks(path: Path) -> Iterator[bytes]:

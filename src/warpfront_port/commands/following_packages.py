@@ -28,8 +28,8 @@ from warpfront.wheels.resolve.demands import Stack, unmet_demands
 from warpfront.wheels.resolve.resolution import Contradiction, Terms
 from warpfront.wheels.resolve.resolver import rehearsed
 from warpfront_port.preflight import rule_texts
-from warpfront_port.preflight.asked import DeclaredRequirement, Kind
 from warpfront_port.preflight.breaches import Breach
+from warpfront_port.preflight.declared import DeclaredRequirement, Kind
 from warpfront_port.preflight.following import (
     StackBreaches,
     breach_from,
@@ -60,7 +60,7 @@ Installations = Mapping[str, str]
 class Following:
     """The lines of a project on one stack. `local` are names that no index serves."""
 
-    asked: tuple[DeclaredRequirement, ...]
+    declared: tuple[DeclaredRequirement, ...]
     stack: CellStack
     index: MetadataIndex
     watch: Watch
@@ -69,8 +69,8 @@ class Following:
 
     def followed(self) -> StackBreaches:
         """Return the breaches by packages. An index out of reach leaves unknowns."""
-        unknown = tuple(unfollowed(self.asked, self.stack))
-        if not wanted_lines(self.asked, self.stack, self.local):
+        unknown = tuple(unfollowed(self.declared, self.stack))
+        if not wanted_lines(self.declared, self.stack, self.local):
             return StackBreaches(unknown=unknown)
         self.watch.step(self.stack.title, "following what the packages demand")
         try:
@@ -89,7 +89,7 @@ class Following:
         )
 
     def _followed(self) -> StackBreaches:
-        lines = rehearsed_lines(self.asked, self.stack, self.local)
+        lines = rehearsed_lines(self.declared, self.stack, self.local)
         offered, unknown = self._with_candidates(lines)
         # No installer keeps a vendor's pre-release in a base: the stack is excluded at once.
         is_in_base = any(
@@ -136,7 +136,7 @@ class Following:
             self.stack.installed if with_stack else (),
             Terms(
                 excludes=tuple(sorted(installed_names)),
-                constraints=constraint_lines(self.asked, self.stack),
+                constraints=constraint_lines(self.declared, self.stack),
             ),
             inputs=replace(self.stack.inputs, cell_id=self.stack.title),
             index_url=self.index.url,
@@ -197,7 +197,7 @@ class Following:
 
     def _left_out(self, line: str) -> str:
         requirements = (
-            requirement for requirement in self.asked if requirement.kind is Kind.REQUIREMENT
+            requirement for requirement in self.declared if requirement.kind is Kind.REQUIREMENT
         )
         where = next(
             (
@@ -222,7 +222,7 @@ class Following:
                 replace(line, condition=self._condition(demand) or line.condition),
                 self._breach(demand),
             )
-            for line, demand in unmet(self.asked, lines, distributions, self.stack)
+            for line, demand in unmet(self.declared, lines, distributions, self.stack)
         ]
 
     def _breach(self, demand: UnmetDemand) -> Breach:
@@ -267,7 +267,7 @@ class Following:
             return breaches
         # No single demand is the reason: the lines together are.
         why = f"with all lines together uv takes {', '.join(moved)}"
-        installed = followed_lines(self.asked, self.stack, self.local)
+        installed = followed_lines(self.declared, self.stack, self.local)
         first = next(
             (requirement for requirement in installed if _name(requirement.text) in installations),
             installed[0],
@@ -284,7 +284,7 @@ class Following:
 
     def _hidden(self) -> Iterator[str]:
         """Return notes on versions that an earlier index hides from uv."""
-        for declared_requirement in followed_lines(self.asked, self.stack, self.local):
+        for declared_requirement in followed_lines(self.declared, self.stack, self.local):
             requirement = Requirement(declared_requirement.text)
             text = why_hidden(requirement, self.index.versions(requirement.name))
             if text:

@@ -29,8 +29,8 @@ from warpfront_port.commands.following_packages import Following, fitting_texts
 from warpfront_port.commands.project_files import read_files
 from warpfront_port.commands.source_archives import read_source
 from warpfront_port.preflight import rule_texts
-from warpfront_port.preflight.asked import DeclaredRequirement, FileRequirements
 from warpfront_port.preflight.breaches import BreachCollector, LineBreach, Preflight
+from warpfront_port.preflight.declared import DeclaredRequirement, FileRequirements
 from warpfront_port.preflight.effects import breach_of, joint_breaches, line_to_write
 from warpfront_port.preflight.following import StackBreaches
 from warpfront_port.preflight.metadata_index import MetadataIndex
@@ -113,7 +113,7 @@ def examine(
     """
     gathering, unknown = BreachCollector(), [text for file in read for text in file.unknown]
     notes = [text for file in read for text in file.notes]
-    declared = tuple(requirement for file in read for requirement in file.asked)
+    declared = tuple(requirement for file in read for requirement in file.declared)
     for stack in stacks:
         for requirement in declared:
             breach = breach_of(requirement, stack)
@@ -175,7 +175,7 @@ def _follow(
     """Return the effects of the packages behind the lines, by the title of each stack."""
 
     def follow(stack: CellStack) -> StackBreaches:
-        following = Following(asked=declared, stack=stack, index=index, watch=watch, local=local)
+        following = Following(declared=declared, stack=stack, index=index, watch=watch, local=local)
         return following.followed()
 
     with ThreadPoolExecutor(3) as pool:

@@ -14,7 +14,7 @@ from pathlib import Path
 from warpfront.errors import InputError, StoreError
 from warpfront.system.confinement import inside_root
 from warpfront.system.foreign import read_regular
-from warpfront_port.preflight.asked import FileRequirements, Include, Kind, Part
+from warpfront_port.preflight.declared import FileRequirements, Include, Kind, Part
 from warpfront_port.preflight.pyproject import read_pyproject, script_metadata
 from warpfront_port.preflight.requirements_txt import read_requirements
 from warpfront_port.preflight.setup_files import read_environment_yml, read_setup_cfg, read_setup_py
@@ -123,7 +123,7 @@ class _Reading:
         part: Part = Part.EXTRA,
     ) -> None:
         """Read a file and those that it names. `group` is what all of its lines belong to."""
-        resolved = self._inside(path, shown=path.name)
+        resolved = self._inside(path, label=path.name)
         if resolved in above:
             chain = " -> ".join(self._shown(path) for path in (*above, resolved))
             raise InputError(f"{self._shown(resolved)}: it includes itself: {chain}")
@@ -134,22 +134,22 @@ class _Reading:
                 f"{self._shown(resolved)}: the {len(above)}th file that includes the next",
                 hint="name the last of them with -r",
             )
-        file = read_file(resolved, shown=self._shown(resolved), kind=kind, beside=self._beside)
+        file = read_file(resolved, label=self._shown(resolved), kind=kind, beside=self._beside)
         if group:
             requirements = tuple(
-                replace(requirement, group=group, part=part) for requirement in file.asked
+                replace(requirement, group=group, part=part) for requirement in file.declared
             )
-            file = replace(file, asked=requirements, unknown=(), unless_included=())
+            file = replace(file, declared=requirements, unknown=(), unless_included=())
         self.read[resolved] = file
         for include in file.includes:
             group_of = {"group": group or include.group, "part": part if group else include.part}
             self._include(file, resolved, include, above, **group_of)  # type: ignore[arg-type]
 
-    def _inside(self, path: Path, *, shown: str) -> Path:
+    def _inside(self, path: Path, *, label: str) -> Path:
         """Return `path` without links. Raise `InputError` where that is outside of the project."""
         if not inside_root(path, self.root):
             raise InputError(
-                f"{shown}: it leads out of the project's folder and was not read",
+                f"{label}: it leads out of the project's folder and was not read",
                 hint="--repo names a folder that holds all of the project's files",
             )
         return path.resolve()
@@ -157,7 +157,7 @@ class _Reading:
     def _beside(self, path: Path) -> str | None:
         """Return the text of a file of the project; None where it has none there."""
         try:
-            return _read_text(self._inside(path, shown=path.name), path.name)
+            return _read_text(self._inside(path, label=path.name), path.name)
         except InputError:
             return None
 
@@ -172,7 +172,7 @@ class _Reading:
         part: Part,
     ) -> None:
         where = f"{file.path}:{include.line}"
-        target = self._inside(resolved.parent / include.path, shown=where)
+        target = self._inside(resolved.parent / include.path, label=where)
         if include.project:
             self._project(where, include, target, group, part)
         elif target.is_file():
@@ -223,7 +223,7 @@ class _Reading:
 def read_file(
     path: Path,
     *,
-    shown: str,
+    label: str,
     kind: Kind = Kind.REQUIREMENT,
     beside: Callable[[Path], str | None] = lambda _: None,
 ) -> FileRequirements:
@@ -233,23 +233,23 @@ def read_file(
     `beside` returns the text of another file of the project, for setup.py. Raise `InputError` for a
     file that cannot be read.
     """
-    text = _read_text(path, shown)
+    text = _read_text(path, label)
     if path.name in _LOCKS:
         raise InputError(
-            f"{shown}: the lock of a tool for several environments, which no installer reads",
+            f"{label}: the lock of a tool for several environments, which no installer reads",
             hint=f"export it for one ({_LOCKS[path.name]}), or name the file that it was made of",
         )
     if path.suffix == ".toml" or path.name == "Pipfile":
-        return read_pyproject(text, path=shown)
+        return read_pyproject(text, path=label)
     if path.name == "setup.cfg":
-        return read_setup_cfg(text, path=shown)
+        return read_setup_cfg(text, path=label)
     if path.suffix == ".py" and (script := script_metadata(text)):
-        return read_pyproject(script, path=shown)
+        return read_pyproject(script, path=label)
     if path.suffix == ".py":
-        return read_setup_py(text, path=shown, read=lambda name: beside(path.parent / name))
+        return read_setup_py(text, path=label, read=lambda name: beside(path.parent / name))
     if path.suffix in {".yml", ".yaml"}:
-        return read_environment_yml(text, path=shown)
-    return read_requirements(text, path=shown, kind=kind)
+        return read_environment_yml(text, path=label)
+    return read_requirements(text, path=label, kind=kind)
 
 
 def _read_text(path: Path, label: str) -> str:

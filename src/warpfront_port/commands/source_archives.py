@@ -11,7 +11,7 @@ from warpfront.errors import InputError
 from warpfront.wheels.requirement_lines import requirement_name
 from warpfront.wheels.store.wheelhouse import final_requires
 from warpfront_port.commands.project_files import read_project
-from warpfront_port.preflight.asked import FileRequirements, Kind, Part
+from warpfront_port.preflight.declared import FileRequirements, Kind, Part
 from warpfront_port.preflight.metadata_index import Demands
 
 
@@ -33,7 +33,7 @@ def read_source(project: Path, name: str) -> Demands | None:
         conditional = {
             requirement_name(requirement.text)
             for file in read
-            for requirement in file.asked
+            for requirement in file.declared
             if requirement.condition
         }
         requires = tuple(line for file in read for line in _demands(file, name))
@@ -44,7 +44,7 @@ def read_source(project: Path, name: str) -> Demands | None:
 
 def _demands(file: FileRequirements, name: str) -> Iterator[str]:
     """Yield the requirements of a project's file, and those of its extras with their markers."""
-    for requirement in file.asked:
+    for requirement in file.declared:
         if requirement.kind is Kind.REQUIREMENT and requirement.part is Part.EXTRA:
             yield _of_extra(requirement.text, requirement.group)
     for part, group, inner_part, inner in file.nested:

@@ -58,7 +58,7 @@ from warpfront.wheels.store.wheelhouse import Wheelhouse, save
 from warpfront.wheels.uv_program import uv_binary, wheels_for
 from warpfront_port.commands.following_packages import fitting_text
 from warpfront_port.commands.project_files import read_files
-from warpfront_port.preflight.asked import DeclaredRequirement
+from warpfront_port.preflight.declared import DeclaredRequirement
 from warpfront_port.preflight.metadata_index import MetadataIndex
 from warpfront_port.trying.misses import read_misses
 from warpfront_port.trying.providers import Provided, provider
@@ -204,7 +204,7 @@ def try_in(
 def _asked(repo: Path) -> tuple[DeclaredRequirement, ...]:
     """Return the requirements of the project's own files; none if no file can be read."""
     try:
-        return tuple(requirement for file in read_files(repo, ()) for requirement in file.asked)
+        return tuple(requirement for file in read_files(repo, ()) for requirement in file.declared)
     except InputError:
         return ()
 

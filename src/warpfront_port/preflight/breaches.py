@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from warpfront.report.sarif import Level
-from warpfront_port.preflight.asked import DeclaredRequirement
+from warpfront_port.preflight.declared import DeclaredRequirement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

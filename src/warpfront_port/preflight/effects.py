@@ -17,8 +17,8 @@ from warpfront.wheels.resolve.demands import marker_environment
 from warpfront.wheels.resolve.variants import split_label
 from warpfront.wheels.wheel_names import read_wheel_name
 from warpfront_port.preflight import rule_texts
-from warpfront_port.preflight.asked import DeclaredRequirement, Kind
 from warpfront_port.preflight.breaches import Breach
+from warpfront_port.preflight.declared import DeclaredRequirement, Kind
 from warpfront_port.preflight.stacks import CellStack
 
 TORCH_HOSTS = ("download.pytorch.org", "download-r2.pytorch.org", "repo.amd.com", "repo.radeon.com")

@@ -15,8 +15,8 @@ from warpfront.wheels.resolve.demands import unmet_demands
 from warpfront_checks.guard.policy import Policy
 from warpfront_checks.guard.refusal import explanation
 from warpfront_port.preflight import rule_texts
-from warpfront_port.preflight.asked import DeclaredRequirement, Kind
 from warpfront_port.preflight.breaches import Breach
+from warpfront_port.preflight.declared import DeclaredRequirement, Kind
 from warpfront_port.preflight.effects import applies, breach_of
 from warpfront_port.preflight.stacks import CellStack
 

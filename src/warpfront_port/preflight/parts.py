@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from packaging.utils import canonicalize_name
 
 from warpfront.errors import InputError
-from warpfront_port.preflight.asked import FileRequirements, Part
+from warpfront_port.preflight.declared import FileRequirements, Part
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ def chosen(files: Iterable[FileRequirements], parts: Parts) -> tuple[FileRequire
     groups = {
         (requirement.part, requirement.group)
         for file in files
-        for requirement in file.asked
+        for requirement in file.declared
         if requirement.group
     }
     groups |= {place[:2] for file in files for place in file.nested}
@@ -61,9 +61,9 @@ def _with(file: FileRequirements, parts: Parts) -> FileRequirements:
             is_chosen=bool(requirement.group)
             and _key((requirement.part, requirement.group)) in keys,
         )
-        for requirement in file.asked
+        for requirement in file.declared
     )
-    return replace(file, asked=requirements)
+    return replace(file, declared=requirements)
 
 
 def _key(place: tuple[Part, str]) -> tuple[Part, str]:

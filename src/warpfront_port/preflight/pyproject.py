@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from warpfront.errors import InputError
-from warpfront_port.preflight.asked import (
+from warpfront_port.preflight.declared import (
     DeclaredRequirement,
     FileRequirements,
     Include,
@@ -85,7 +85,7 @@ class _PyprojectReader:
         name = canonicalize_name(project_name) if isinstance(project_name, str) else ""
         return FileRequirements(
             path=self._document.path,
-            asked=self._without_itself(name),
+            declared=self._without_itself(name),
             includes=tuple(self._includes),
             unknown=tuple(self._unknown),
             unless_included=tuple(self._computed),

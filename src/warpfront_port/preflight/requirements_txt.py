@@ -18,7 +18,7 @@ from warpfront.wheels.requirement_lines import (
     wheel_name,
     without_options,
 )
-from warpfront_port.preflight.asked import (
+from warpfront_port.preflight.declared import (
     DeclaredRequirement,
     FileRequirements,
     Include,
@@ -54,7 +54,7 @@ def read_requirements(text: str, *, path: str, kind: Kind = Kind.REQUIREMENT) ->
             raise InputError(f"{path}:{line.start}: more than {MOST_LINES:,} requirements")
     return FileRequirements(
         path=path,
-        asked=tuple(declared_requirements),
+        declared=tuple(declared_requirements),
         includes=tuple(includes),
         unknown=tuple(unknown),
     )

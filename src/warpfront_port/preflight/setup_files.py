@@ -12,7 +12,7 @@ from dataclasses import replace
 import yaml
 
 from warpfront.errors import InputError
-from warpfront_port.preflight.asked import (
+from warpfront_port.preflight.declared import (
     DeclaredRequirement,
     FileRequirements,
     Include,
@@ -59,7 +59,7 @@ def read_setup_cfg(text: str, *, path: str) -> FileRequirements:
     is_project = parser.has_section("options") or parser.has_section("metadata")
     return FileRequirements(
         path=path,
-        asked=tuple(declared_requirements),
+        declared=tuple(declared_requirements),
         includes=tuple(includes),
         is_project=is_project,
     )
@@ -111,7 +111,7 @@ def read_setup_py(text: str, *, path: str, read: ReadFile = lambda _: None) -> F
     unset = f"{path}: it reads variables of the environment, which were taken as unset"
     return FileRequirements(
         path=path,
-        asked=tuple(dict.fromkeys(declared_requirements)),
+        declared=tuple(dict.fromkeys(declared_requirements)),
         unknown=tuple(unknown),
         notes=(unset,) if setup_interpreter.reads_environment else (),
     )
@@ -179,7 +179,7 @@ def read_environment_yml(text: str, *, path: str) -> FileRequirements:
     for entry in pip:
         placed[_line_of(entry, lines) - 1] = entry
     read = read_requirements("\n".join(placed), path=path)
-    return replace(read, asked=(*declared, *read.asked))
+    return replace(read, declared=(*declared, *read.declared))
 
 
 def _asked(

@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from warpfront.errors import InputError
-from warpfront_port.preflight.asked import DeclaredRequirement, Kind
+from warpfront_port.preflight.declared import DeclaredRequirement, Kind
 from warpfront_port.trying.trial import Miss
 
 

@@ -27,7 +27,7 @@ def line(**changes: Any) -> PlannedCell:
         "state": FRESH,
         "blocked": None,
         "built": False,
-        "known": True,
+        "engine_asked": True,
         "changes": "",
         "added_bytes": 1000,
         "missing_bytes": 400,
@@ -46,12 +46,16 @@ def test_a_cell_to_build_says_what_is_fetched_and_what_it_may_unpack_to() -> Non
 
 
 def test_without_an_engine_the_reason_is_that_nobody_could_be_asked() -> None:
-    assert line(known=False).reason == "no engine to ask for existing images"
+    assert line(engine_asked=False).reason == "no engine to ask for existing images"
 
 
 def test_a_lock_that_is_of_no_use_is_the_reason() -> None:
     stale = LockState(lock=None, reason="it has no numpy")
-    assert line(state=stale).reason == line(state=stale, known=False).reason == "it has no numpy"
+    assert (
+        line(state=stale).reason
+        == line(state=stale, engine_asked=False).reason
+        == "it has no numpy"
+    )
 
 
 def test_what_is_not_known_is_not_estimated_and_nothing_is_nothing() -> None:

@@ -22,8 +22,8 @@ from warpfront_port.commands.following_packages import fitting_texts
 from warpfront_port.commands.preflighting import examine
 from warpfront_port.commands.source_archives import read_source
 from warpfront_port.preflight import rule_texts
-from warpfront_port.preflight.asked import Kind
 from warpfront_port.preflight.breaches import Preflight
+from warpfront_port.preflight.declared import Kind
 from warpfront_port.preflight.metadata_index import MetadataIndex
 from warpfront_port.preflight.requirements_txt import read_requirements
 from warpfront_port.preflight.stacks import CellStack

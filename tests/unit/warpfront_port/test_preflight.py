@@ -16,8 +16,8 @@ from warpfront.wheels.resolve.missing_wheel_errors import requirers_without_whee
 from warpfront_port.commands.preflighting import examine
 from warpfront_port.commands.project_files import read_file, read_files
 from warpfront_port.preflight import rule_texts
-from warpfront_port.preflight.asked import DeclaredRequirement, FileRequirements, Kind
 from warpfront_port.preflight.breaches import LineBreach, Preflight
+from warpfront_port.preflight.declared import DeclaredRequirement, FileRequirements, Kind
 from warpfront_port.preflight.effects import breach_of, torch_index
 from warpfront_port.preflight.following import chain_of, unmet, wanted_lines
 from warpfront_port.preflight.parts import Parts, chosen
@@ -294,7 +294,9 @@ url = "https://download.pytorch.org/whl/cu128"
 
 def test_a_pyproject_is_read_with_its_lines() -> None:
     read = read_pyproject(PYPROJECT, path="pyproject.toml")
-    at = {(asked.line, asked.text.split(" ")[0], asked.kind, asked.group) for asked in read.asked}
+    at = {
+        (asked.line, asked.text.split(" ")[0], asked.kind, asked.group) for asked in read.declared
+    }
     assert (2, "torch==2.14.1", Kind.BUILD, "") in at
     assert (9, "torch==2.3.1", Kind.REQUIREMENT, "") in at
     assert (12, "nvidia-cublas-cu12", Kind.REQUIREMENT, "gpu") in at
@@ -337,7 +339,7 @@ url = "https://download.pytorch.org/whl/cu121"
 
 def test_poetry_versions_are_read_as_pep_440() -> None:
     read = read_pyproject(POETRY, path="pyproject.toml")
-    assert [(asked.line, asked.text, asked.group) for asked in read.asked] == [
+    assert [(asked.line, asked.text, asked.group) for asked in read.declared] == [
         (3, "torch>=2.3,<3", ""),
         (4, "torchvision>=0.18.0,<0.19", "optional torchvision"),
         (5, "numpy", ""),
@@ -358,7 +360,7 @@ def test_poetry_versions_are_read_as_pep_440() -> None:
 )
 def test_carets_and_tildes(version: str, text: str) -> None:
     document = f'[tool.poetry.dependencies]\ntorch = "{version}"\n'
-    assert [one.text for one in read_pyproject(document, path="p").asked] == [text]
+    assert [one.text for one in read_pyproject(document, path="p").declared] == [text]
 
 
 REQUIREMENTS = """\
@@ -378,7 +380,7 @@ https://x.org/flash_attn-2.7.4+cu12torch2.6-cp311-cp311-linux_x86_64.whl ; pytho
 
 def test_a_requirements_file_is_read_as_pip_reads_it() -> None:
     read = read_requirements(REQUIREMENTS, path="r.txt")
-    assert [(one.line, one.text) for one in read.asked] == [
+    assert [(one.line, one.text) for one in read.declared] == [
         (1, "https://download.pytorch.org/whl/cu118"),
         (2, "https://data.pyg.org/whl/torch-2.0.0+cu118.html"),
         (6, "torch==2.3.1"),
@@ -397,7 +399,7 @@ def test_a_requirements_file_is_read_as_pip_reads_it() -> None:
         (".", Kind.REQUIREMENT, True),
         ("./local", Kind.REQUIREMENT, True),
     ]
-    assert read.asked[2].end_line == 7
+    assert read.declared[2].end_line == 7
 
 
 def test_setup_py_is_read_and_not_run() -> None:
@@ -406,7 +408,7 @@ def test_setup_py_is_read_and_not_run() -> None:
         "setup(install_requires=needs + ['numpy'], extras_require={'a': ['triton']})\n"
     )
     read = read_setup_py(text, path="setup.py")
-    assert [(one.line, one.text, one.group) for one in read.asked] == [
+    assert [(one.line, one.text, one.group) for one in read.declared] == [
         (2, "torch==2.3", ""),
         (4, "numpy", ""),
         (4, "triton", "a"),
@@ -415,14 +417,14 @@ def test_setup_py_is_read_and_not_run() -> None:
 
 def test_what_setup_py_computes_is_unknown() -> None:
     read = read_setup_py("setup(install_requires=get_requirements())\n", path="setup.py")
-    assert read.asked == ()
+    assert read.declared == ()
     assert "computed" in read.unknown[0]
 
 
 def test_setup_cfg_is_read() -> None:
     text = "[options]\ninstall_requires =\n  torch<2.6\n[options.extras_require]\na = triton\n"
     read = read_setup_cfg(text, path="setup.cfg")
-    assert [(one.line, one.text, one.group) for one in read.asked] == [
+    assert [(one.line, one.text, one.group) for one in read.declared] == [
         (3, "torch<2.6", ""),
         (5, "triton", "a"),
     ]
@@ -497,7 +499,7 @@ def test_what_is_no_file_is_no_list(
 ) -> None:
     make(tmp_path / "r.txt")
     with pytest.raises(InputError, match=said):
-        read_file(tmp_path / "r.txt", shown="r.txt")
+        read_file(tmp_path / "r.txt", label="r.txt")
 
 
 def test_a_chain_of_includes_has_an_end(tmp_path: Path) -> None:
@@ -600,7 +602,7 @@ def test_every_rule_is_explained_in_the_documentation() -> None:
 
 def test_a_file_is_read_by_its_name(tmp_path: Path) -> None:
     (tmp_path / "dev.toml").write_text("[project]\nname = 'x'\ndependencies = ['torch']\n")
-    assert len(read_file(tmp_path / "dev.toml", shown="dev.toml").asked) == 1
+    assert len(read_file(tmp_path / "dev.toml", label="dev.toml").declared) == 1
 
 
 NEEDS = {
@@ -753,7 +755,7 @@ def test_a_source_of_uv_is_for_who_demands_the_name() -> None:
         'nobody = {url = "https://x.org/nobody-1-py3-none-any.whl"}\n'
         "member = {workspace = true}\n"
     )
-    asked = read_pyproject(text, path="p").asked
+    asked = read_pyproject(text, path="p").declared
     assert [(a.text.partition(" ")[0], a.group) for a in asked] == [
         ("numpy", ""),
         ("xformers", "fast"),
@@ -902,14 +904,14 @@ XY, XY2, XYZ = [(3, "x"), (1, "y")], [(2, "x"), (2, "y")], [(1, "x"), (2, "y"), 
 )
 def test_a_literal_table_of_setup_py_is_evaluated(text: str, wanted: list[object]) -> None:
     read = read_setup_py(text, path="setup.py")
-    assert [(one.line, one.text) for one in read.asked] == wanted
+    assert [(one.line, one.text) for one in read.declared] == wanted
     assert (read.unknown, read.unless_included) == ((), ())
 
 
 @pytest.mark.parametrize("read", ["os.environ.get('A', 'x')", "os.getenv('A', 'x')"])
 def test_a_variable_of_the_environment_is_unset_and_that_is_a_note(read: str) -> None:
     found = read_setup_py(f"import os\nsetup(install_requires={read})\n", path="setup.py")
-    assert [one.text for one in found.asked] == ["x"]
+    assert [one.text for one in found.declared] == ["x"]
     told = examine((found,), (CPU,), Nobody(), offline=True)
     assert told.notes == (
         "setup.py: it reads variables of the environment, which were taken as unset",
@@ -920,7 +922,7 @@ def test_what_is_under_a_condition_is_named_with_it() -> None:
     """It is followed, and where it replaces torch the answer is not determined."""
     text = "a = ['x']\nif cuda():\n    a.append('torch<2')\nsetup(install_requires=a)\n"
     read = read_setup_py(text, path="setup.py")
-    assert [(one.text, one.condition) for one in read.asked] == [
+    assert [(one.text, one.condition) for one in read.declared] == [
         ("x", ""),
         ("torch<2", "setup.py:2"),
     ]
@@ -970,7 +972,7 @@ def test_what_is_under_a_condition_is_named_with_it() -> None:
 )
 def test_what_does_not_follow_from_literals_is_not_determined(text: str) -> None:
     read = read_setup_py(text, path="setup.py")
-    assert read.asked == ()
+    assert read.declared == ()
     assert len(read.unknown) == 1
 
 
@@ -1002,7 +1004,7 @@ def test_a_setup_py_reads_files_of_its_project(tmp_path: Path, value: str) -> No
     (tmp_path / "needs" / "list.txt").write_text("numpy\ntorch<2\n")
     (read,) = read_files(tmp_path, ())
     assert read.unknown == ()
-    torch = next(one for one in read.asked if one.text == "torch<2")
+    torch = next(one for one in read.declared if one.text == "torch<2")
     if "read()" not in value and "read_text" not in value:
         assert (torch.path, torch.line, torch.source) == ("needs/list.txt", 2, "torch<2")
     (tmp_path / "needs" / "list.txt").unlink()
@@ -1085,7 +1087,7 @@ def test_other_files_of_requirements_are_read(
     (tmp_path / name).write_bytes(content)
     (tmp_path / "more.txt").write_text("z\n")
     read = chosen(read_files(tmp_path, (str(tmp_path / name),)), Parts())
-    assert [(one.line, one.text, one.is_installed) for f in read for one in f.asked] == wanted
+    assert [(one.line, one.text, one.is_installed) for f in read for one in f.declared] == wanted
     unknown = [text for file in read for text in file.unknown]
     assert unknown == (["pylock.toml:7: local is in a folder"] if name == "pylock.toml" else [])
 

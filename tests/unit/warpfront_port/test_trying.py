@@ -86,7 +86,7 @@ def test_metadata_that_is_not_there_names_a_distribution() -> None:
 def test_a_module_s_distribution_is_named_by_somebody_and_never_guessed() -> None:
     asked = read_requirements(
         "einops>=0.7\nmy-lib[x]==2\nPillow<11\nother @ https://example.test/o.whl\n", path="r.txt"
-    ).asked
+    ).declared
 
     def named(module: str, **provides: str) -> tuple[str, str]:
         found = provider(Miss(module=module), asked, provides)

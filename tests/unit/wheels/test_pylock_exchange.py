@@ -17,7 +17,7 @@ from warpfront.wheels.resolve.choice import wheel_of
 from warpfront.wheels.store.wheelhouse import sha256_of
 from warpfront.wheels.uv_program import uv_binary
 from warpfront_port.commands.project_files import read_files
-from warpfront_port.preflight.asked import Kind
+from warpfront_port.preflight.declared import Kind
 
 pytestmark = [pytest.mark.process, pytest.mark.usefixtures("uv_cache")]
 PIP = (sys.executable, "-m", "pip", "--isolated", "--disable-pip-version-check")
@@ -73,7 +73,7 @@ def test_what_pip_and_uv_lock_is_read_by_preflight_and_is_no_lock_of_a_cell(
     }
     ran(argv[locker], tmp_path)
     (file,) = read_files(tmp_path, (str(tmp_path / "pylock.toml"),))
-    asked = [one.text for one in file.asked if one.kind is Kind.REQUIREMENT]
+    asked = [one.text for one in file.declared if one.kind is Kind.REQUIREMENT]
     assert sorted(asked) == LOCKED
     with pytest.raises(LockError, match=r"\[tool\.warpfront\]"):
         read_lock((tmp_path / "pylock.toml").read_text(), path="pylock.toml")

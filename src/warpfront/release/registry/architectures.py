@@ -173,7 +173,7 @@ def _first_program(
             program = _program_in(limited)
         if program[0] or limited.used_up:
             return program
-        remaining_bytes = limited.left
+        remaining_bytes = limited.remaining_bytes
     return "", ""
 
 
@@ -238,13 +238,13 @@ class _Limited:
     """A stream that ends at the limit of bytes to unpack."""
 
     def __init__(self, stream: Any, remaining_bytes: int) -> None:
-        self._stream, self.left = stream, remaining_bytes
+        self._stream, self.remaining_bytes = stream, remaining_bytes
 
     @property
     def used_up(self) -> bool:
-        return self.left <= 0
+        return self.remaining_bytes <= 0
 
     def read(self, count: int) -> bytes:
-        piece: bytes = self._stream.read(min(count, max(self.left, 0)))
-        self.left -= len(piece)
+        piece: bytes = self._stream.read(min(count, max(self.remaining_bytes, 0)))
+        self.remaining_bytes -= len(piece)
         return piece

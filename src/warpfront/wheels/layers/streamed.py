@@ -370,15 +370,15 @@ class _Inflated:
     """The inflated bytes of the next part of a file."""
 
     raw: BinaryIO
-    left: int
+    remaining_bytes: int
     engine: Any = field(default_factory=lambda: isal_zlib.decompressobj(-zlib.MAX_WBITS))
 
     def read(self, _size: int = -1) -> bytes:
-        while self.left:
-            packed = self.raw.read(min(_CHUNK_BYTES, self.left))
+        while self.remaining_bytes:
+            packed = self.raw.read(min(_CHUNK_BYTES, self.remaining_bytes))
             if not packed:
                 raise ValueError("it ends too early")
-            self.left -= len(packed)
+            self.remaining_bytes -= len(packed)
             if data := self.engine.decompress(packed):
                 return bytes(data)
         return bytes(self.engine.flush())

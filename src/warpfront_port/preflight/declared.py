@@ -100,7 +100,7 @@ class FileRequirements:
     """
 
     path: str
-    asked: tuple[DeclaredRequirement, ...] = ()
+    declared: tuple[DeclaredRequirement, ...] = ()
     includes: tuple[Include, ...] = ()
     unknown: tuple[str, ...] = ()
     unless_included: tuple[str, ...] = ()
