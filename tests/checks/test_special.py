@@ -136,7 +136,7 @@ def test_where_there_are_cores_tables_begin_before_the_properties_and_end_after_
         if find == session.FIND_CASES:
             assert asked["mm, cases"] == {"name": "mm", "device": "cpu"}
         else:
-            assert find == session.FIND_TABLE
+            assert find == tables.FIND_TABLE
         return [Check(name=name, find=noting("table")) for name in asked]
 
     def noting(word: str) -> Callable[[], CheckFinding]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -60,11 +60,9 @@ SEEN_ON: Mapping[str, tuple[str, ...]] = {
     "sparse": ("cpu", "cuda"),
     "lists": ("cpu", "cuda"),
     "grouped convolutions": ("cpu", "cuda"),
-    "optimizers": ("cpu",),
+    "optimizers": ("cpu", "cuda"),
     "bidirectional": ("cpu",),
 }
-# Values of which the same holds; those that are not here were seen wherever their topic was.
-VALUES_SEEN_ON: Mapping[str, tuple[str, ...]] = {"ones": ("cpu",), "rare": ("cpu",)}
 QUICK_DTYPES = ("float32", "bfloat16")
 SUFFIX = ", cases"
 SHOWN = 5
@@ -151,7 +149,7 @@ def find_operation(name: str, device: str, effort: CheckOptions) -> CheckFinding
 
 def judge_operation(operation: Operation, device: str, effort: CheckOptions) -> Tally:
     dtypes = case_dtypes(device, quick=effort.quick)
-    operation, tally = with_claimed_values(operation, device), Tally()
+    tally = Tally()
     for seed in effort.seeds:
         for assignment in assignments_of(operation, dtypes, seed, quick=effort.quick):
             _judge(operation, assignment, device, tally)
@@ -162,13 +160,6 @@ def judge_operation(operation: Operation, device: str, effort: CheckOptions) -> 
                 if not tally.cases:
                     _judge(operation, assignment, device, tally)
     return tally
-
-
-def with_claimed_values(operation: Operation, device: str) -> Operation:
-    """Return an operation without the values that right kernels of a device have not met."""
-    kind = kind_of(device)
-    values = [v for v in operation.values if kind in VALUES_SEEN_ON.get(v, (kind,))]
-    return operation if len(values) == len(operation.values) else replace(operation, values=values)
 
 
 def _judge(operation: Operation, assignment: Assignment, device: str, tally: Tally) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from warpfront_checks.cases.case import COMPLEX, INTEGERS
-from warpfront_checks.cases.catalogue.record import NEW, PARTS, moved, rounded
+from warpfront_checks.cases.catalogue.record import PARTS, Make, moved, rounded
 from warpfront_checks.cases.operation import FEW_CASES, Operation
 
 EACH = "m n | m | a k b | a b c d e | "
@@ -170,13 +170,10 @@ BINARY = (
             f"torch.{n}(a, b)",
             values=("whole",),
             fit="(lambda x: torch.where(x == 0, 3.0, x))({x})",
-            **NEW,
         )
         for n in ("fmod", "remainder", "floor_divide")
     ),
-    _of_two(
-        "pow of two integers", "torch.pow(a, b)", TWO, values=("small",), backward=False, **NEW
-    ),
+    _of_two("pow of two integers", "torch.pow(a, b)", TWO, values=("small",), backward=False),
     # How far apart the codes of a number and of the next one are.
     _choice(
         "nextafter",
@@ -188,7 +185,6 @@ BINARY = (
         fit="(lambda x: torch.where(x == 0, 3.0, x))({x})",
         strided=False,
         backward=False,
-        **NEW,
     ),
     _choice("clamp", "torch.clamp(a, {low}, {high})", EACH, low=(None, -0.55), high=(0.3, 1.1)),
     _choice("clamp_min", "torch.clamp_min(a, b)", TWO, backward=False, values=("eighths", "equal")),
@@ -317,7 +313,7 @@ _ENDING: Mapping[str, tuple[str, float]] = {
 }
 FAR = (
     *(
-        _far(f"{n}, far", f"torch.{n}(a)", EACH, fit=fit, halves=False, roundings=bound, **NEW)
+        _far(f"{n}, far", f"torch.{n}(a)", EACH, fit=fit, halves=False, roundings=bound)
         for names, (fit, bound) in _ENDING.items()
         for n in names.split()
     ),
@@ -366,11 +362,10 @@ COMPLEX_CALLS = (
             floats=False,
             kinds=tuple(COMPLEX),
             roundings=64.0,
-            **NEW,
         )
         for n, x in (
             ("sqrt", "a"),
-            ("log", "a"),
+            ("log", "torch.where((a.abs() - 1).abs() < 0.5, 3 * a, a)"),
             ("exp", "torch.complex(a.real.clamp(-60, 60), a.imag.clamp(-2, 2))"),
             (
                 "tanh",
@@ -399,7 +394,6 @@ COMPLEX_CALLS = (
         floats=False,
         kinds=("complex64",),
         roundings=16.0,
-        **NEW,
     ),
 )
 # Zero has a sign of its own, and NaN any bits.
@@ -412,18 +406,16 @@ SIGNS = (
             EACH,
             values=("signed",),
             backward=False,
-            **NEW,
         )
         for n in SIGNED.split()
     ),
-    _function("atan2 of zeros", "torch.atan2(a * 0, b)", TWO, values=("signed",), **NEW),
+    _function("atan2 of zeros", "torch.atan2(a * 0, b)", TWO, values=("signed",)),
     _choice(
         "nan_to_num of the largest",
         "torch.nan_to_num(a).isfinite()",
         EACH,
         values=("non-finite",),
         backward=False,
-        **NEW,
     ),
     *(
         moved(
@@ -437,7 +429,6 @@ SIGNS = (
             strided=False,
             backward=False,
             cases=FEW_CASES,
-            **NEW,
         )
         for kind in ("bfloat16", "float16", "float64")
     ),
@@ -463,7 +454,7 @@ _EIGHT_BITS: Mapping[str, tuple[int, int, float]] = {
     "float8_e4m3fnuz": (3, -7, 240.0),
     "float8_e5m2fnuz": (2, -15, 57344.0),
 }
-_by_steps = partial(moved, values=("quarters",), cases=FEW_CASES, halves=False, **NEW)
+_by_steps: Make = partial(moved, values=("quarters",), cases=FEW_CASES, halves=False)
 EIGHT_BITS = (
     *(
         moved(
@@ -477,7 +468,6 @@ EIGHT_BITS = (
             backward=False,
             doubles=False,
             cases=FEW_CASES,
-            **NEW,
         )
         for kind, (bits, least, most) in _EIGHT_BITS.items()
     ),

@@ -25,7 +25,6 @@ _listed = partial(
     walk=0.0,
     halves=False,
     backward=False,
-    unseen=("cuda",),
     cases=12,
 )
 _UNARY = "abs neg ceil floor round trunc sign sqrt exp sigmoid tanh atan cos cosh erf erfc expm1"

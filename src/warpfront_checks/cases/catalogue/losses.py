@@ -93,7 +93,6 @@ LOSSES: tuple[Operation, ...] = (
         values=("quarters", "normal", "large"),
         hard=(1, 0.5),
         least=4.0,
-        unseen=("cuda",),
     ),
     _loss(
         "soft_margin_loss",
@@ -174,7 +173,6 @@ LOSSES: tuple[Operation, ...] = (
             weighted=(True, False),
             ignored=(-100, 1, 2**32),
             known=(NARROW_IGNORED,) if of != " of rows" else (),
-            unseen=("cuda",),
         )
         for of, shapes in (
             (" of rows", "n c, @c n, !c"),
@@ -190,7 +188,6 @@ LOSSES: tuple[Operation, ...] = (
             shapes,
             weighted=(True, False),
             ignored=(-100, 1),
-            unseen=("cuda",),
             smoothing=(0.0, 0.2),
             halves=True,
         )
@@ -212,7 +209,6 @@ LOSSES: tuple[Operation, ...] = (
         "F.cross_entropy(a, b, reduction={reduction})",
         "n c, @c n",
         values=("afar",),
-        unseen=("cuda",),
     ),
     _classes(
         "cross_entropy of shares",

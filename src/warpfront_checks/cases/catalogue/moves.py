@@ -218,7 +218,6 @@ INDEXED: tuple[Operation, ...] = (
         roundings=64.0,
         walk=1 / 16,
         least=1.0,
-        unseen=("cuda",),
     ),
     exact(
         "weighted embedding_bag",

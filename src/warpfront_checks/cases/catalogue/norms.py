@@ -91,7 +91,6 @@ NORMS: tuple[Operation, ...] = (
         backward=False,
         floats=False,
         kinds=("float16", "bfloat16"),
-        unseen=("cuda",),
     ),
     _channels(
         "batch_norm",

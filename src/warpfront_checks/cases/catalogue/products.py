@@ -83,7 +83,6 @@ MATRICES: tuple[Operation, ...] = (
             definition=f"torch.{name}(torch.zeros_like(a), b, c, beta=0, alpha={{alpha}})",
             alpha=(1, -1),
             cases=CASES,
-            unseen=("cuda",),
         )
         for name, shapes in (
             ("addmm", "m n, m k, k n | n, m k, k n"),
@@ -108,7 +107,6 @@ MATRICES: tuple[Operation, ...] = (
         strided=False,
         backward=False,
         cases=12,
-        unseen=("cuda",),
     ),
     _product("outer", "torch.outer(a, b)", "m, n"),
     _product("einsum", "torch.einsum('bik,bjk->ijb', a, b)", "b i k, b j k"),

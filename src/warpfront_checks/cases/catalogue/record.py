@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
@@ -11,8 +11,6 @@ from warpfront_checks.cases.operation import MOVES, ROUNDED, Operation
 Make = Callable[..., Operation]
 # Both parts of complex numbers; of a view of them torch refuses gradients at odd offsets.
 PARTS = "(lambda z: torch.stack([z.real, z.imag], -1))"
-# Of records whose cases right kernels have not met on CUDA yet.
-NEW: Mapping[str, Any] = {"unseen": ("cuda",)}
 BOUND = ("ulps", "roundings", "walk", "least")
 FIELDS = {field.name for field in fields(Operation)}
 

@@ -29,7 +29,7 @@ _order = partial(
 SPREAD = "not 1 < (math.prod(shape) if dim is None else shape[dim]) <= correction"
 # Of equal numbers the first is documented.
 TIES = ("distinct", "small", "equal", "non-finite")
-_first = partial(_order, values=TIES, unseen=("cuda",))
+_first = partial(_order, values=TIES)
 _nearly = partial(rounded, shapes=LINES, values=("quarters", "normal", "equal"))
 _boolean = partial(
     exact,
@@ -223,7 +223,6 @@ REDUCTIONS: tuple[Operation, ...] = (
             exact=False,
             ulps=2.0,
             backward=False,
-            unseen=("cuda",),
         )
         for n in ("softmax", "softmin")
     ),
@@ -233,7 +232,6 @@ REDUCTIONS: tuple[Operation, ...] = (
         dim=DIM,
         values=("afar",),
         halves=False,
-        unseen=("cuda",),
     ),
     *(
         moved(
@@ -243,7 +241,8 @@ REDUCTIONS: tuple[Operation, ...] = (
             dim=DIM,
             values=("above", "below", "non-finite"),
             backward=False,
-            unseen=("cuda",),
+            # An H200 sorted negative NaN first, in one of twelve seeds (torch 2.11).
+            unseen=("cuda",) if n.startswith("sort") else (),
         )
         for n in (
             "amax(a, {dim})",
