@@ -27,7 +27,7 @@ from warpfront_checks.cases.special.properties import (  # noqa: E402
     sampled,
     systematic_growth,
 )
-from warpfront_checks.cases.special.tables import TABLES  # noqa: E402
+from warpfront_checks.cases.special.tables import FIND_TABLE, TABLES  # noqa: E402
 from warpfront_checks.check_options import CheckOptions  # noqa: E402
 from warpfront_checks.results import Check, CheckFinding, Recorder, passed  # noqa: E402
 
@@ -136,7 +136,7 @@ def test_where_there_are_cores_tables_begin_before_the_properties_and_end_after_
         if find == session.FIND_CASES:
             assert asked["mm, cases"] == {"name": "mm", "device": "cpu"}
         else:
-            assert find == tables.FIND_TABLE
+            assert find == FIND_TABLE
         return [Check(name=name, find=noting("table")) for name in asked]
 
     def noting(word: str) -> Callable[[], CheckFinding]:

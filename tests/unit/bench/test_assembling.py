@@ -189,7 +189,7 @@ FIELD = {
     "nanotron": " | {}: 5",
 }
 COUNTED = re.compile(
-    r"not read: (?!field).*, (\d+) times|(\d+) of \d+ lines .* a step that is known"
+    r"not read: (?!field).*, (\d+) times?|(\d+) of \d+ lines .* a step that is known"
 )
 
 

@@ -34,7 +34,7 @@ def planned(**changes: object) -> object:
         "state": FRESH,
         "blocked": None,
         "built": False,
-        "known": True,
+        "engine_asked": True,
         "changes": "",
         "added_bytes": 1000,
         "missing_bytes": 400,
