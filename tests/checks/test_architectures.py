@@ -382,7 +382,7 @@ def test_a_fused_attention_may_cut_off_what_it_takes_its_gradients_from() -> Non
     model.truncates = True
     found, exact = run_plainly(model, model, sent), specimen.exact
     beside = judge_whole(found, exact, specimen.same_dtype, how)
-    assert any("gradient of bias" in row.fault for row in beside)
+    assert any("gradient of bias" in row.fault_by() for row in beside)
     assert not any(row.fault for row in judge_ends(found, specimen))
     off = {n: g + 30 * (g - exact.gradients[n]).float() for n, g in found.gradients.items()}
     assert any(row.fault for row in judge_ends(replace(found, gradients=off), specimen))

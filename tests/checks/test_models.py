@@ -198,7 +198,9 @@ def test_a_gradient_that_is_missing_is_a_fault() -> None:
 
     first = first_over(judge_mode(BY_NAME["gpt"], "float32", Proving(device="cpu", tamper=tamper)))
     assert first is not None
-    assert first.fault.startswith("body.blocks.0.attention.v (Linear): gradient of bias: missing")
+    assert first.fault_by().startswith(
+        "body.blocks.0.attention.v (Linear): gradient of bias: missing"
+    )
 
 
 def test_a_parameter_that_arrived_changed_is_a_fault() -> None:
@@ -219,7 +221,7 @@ def test_an_optimizer_that_steps_wrong_is_named() -> None:
     first = first_over(judge_training(specimen, "cpu", modes.leave_alone, wrong))
     assert first is not None
     assert first.layer == "optimizer"
-    assert "after step 1" in first.fault
+    assert "after step 1" in first.fault_by()
 
 
 def test_a_model_that_does_not_learn_is_seen_by_its_loss() -> None:
@@ -227,10 +229,8 @@ def test_a_model_that_does_not_learn_is_seen_by_its_loss() -> None:
         return torch.optim.AdamW(model.parameters(), lr=0.0)
 
     specimen = make_specimen(BY_NAME["mlp"], Precision(dtype=torch.float32))
-    faults = [
-        r.fault for r in judge_training(specimen, "cpu", modes.leave_alone, frozen) if r.fault
-    ]
-    assert any(fault.startswith("loss after step 2") for fault in faults)
+    faults = [r.fault_by() for r in judge_training(specimen, "cpu", modes.leave_alone, frozen)]
+    assert any(fault.startswith("loss: step 2") for fault in faults)
 
 
 def test_the_band_of_the_loss_widens_with_every_step() -> None:

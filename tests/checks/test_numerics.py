@@ -86,7 +86,7 @@ def test_a_fault_in_the_middle_is_named_where_it_is_made() -> None:
 
     first = first_over(judge_mode(MLP, "float32", Proving(device="cpu", tamper=tamper)))
     assert first is not None
-    assert first.fault.startswith("body.1 (GELU): output: element [")
+    assert first.fault_by().startswith("body.1 (GELU): output: element [")
     assert " allowed" in first.fault
 
 

@@ -212,6 +212,8 @@ class Limits:
         if saturated is None or saturated.shape != reference.shape:
             return reference
         values, exact, reached = _real(actual), _real(reference), _real(saturated)
+        if values.shape != exact.shape:
+            return reference
         # Further than by a rounding: that, another way to compute it gives, too.
         rounding = self.bound.slack + rounding_unit(_narrow(actual)) * exact.abs()
         free = (reached != exact) & ~((reached - exact).abs() <= rounding) & ~values.isfinite()

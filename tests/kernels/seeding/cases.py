@@ -88,9 +88,8 @@ def _noisy(run: Run) -> Run:
     calls = iter(range(1_000_000))
 
     def noisy() -> Results:
-        first, *rest = run()
-        changed = torch.zeros_like(first) if next(calls) % 2 else torch.ones_like(first)
-        return [changed, *rest]
+        number = next(calls) % 2
+        return [None if x is None else torch.full_like(x, number) for x in run()]
 
     return noisy
 

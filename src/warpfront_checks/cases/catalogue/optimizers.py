@@ -152,7 +152,8 @@ OPTIMIZERS: tuple[Operation, ...] = (
         "n k, m",
         definition="[(~torch.cat([a.flatten(), b]).isfinite()).any().float()[None],"
         " *(a / 2).unbind(0), b / 2]",
-        values=("small", "non-finite"),
+        # An overflow is an infinity, without NaN.
+        values=("small", "non-finite", "rare"),
         n=(3, 259),
         halves=False,
         doubles=False,
