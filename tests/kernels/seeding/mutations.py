@@ -167,7 +167,7 @@ class Exemption:
             (self.places, {seed.place, seed.place.partition(" ")[0]}),
             (self.devices, {seed.device}),
         )
-        return self.mutation == seed.mutation and all(not e or f & {*e} for e, f in filters)
+        return self.mutation in {"", seed.mutation} and all(not e or f & {*e} for e, f in filters)
 
 
 @dataclass(frozen=True, kw_only=True)
