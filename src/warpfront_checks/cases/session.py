@@ -47,7 +47,7 @@ SEEN_ON: Mapping[str, tuple[str, ...]] = {
     "moves": ("cpu", "cuda"),
     "losses": ("cpu", "cuda"),
     "norms": ("cpu", "cuda"),
-    "images": ("cuda",),
+    "images": ("cpu", "cuda"),
     # On the CPU MKL's solve by several threads may not end, and its transforms write past their
     # memory in one process of four.
     "systems": ("cuda",),
@@ -56,7 +56,7 @@ SEEN_ON: Mapping[str, tuple[str, ...]] = {
     "matrices": ("cpu", "cuda"),
     "convolutions": ("cpu", "cuda"),
     "attention": ("cpu", "cuda"),
-    "recurrent": ("cuda",),
+    "recurrent": ("cpu", "cuda"),
     "sparse": ("cpu", "cuda"),
     "lists": ("cpu", "cuda"),
     "grouped convolutions": ("cpu", "cuda"),
