@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed; runs inside
 
 from kernels.kernel import WrongKernel, seeded  # noqa: E402
 
+from warpfront_checks.cases.bounds import Verdict  # noqa: E402
 from warpfront_checks.cases.case import Case  # noqa: E402
 from warpfront_checks.cases.run import execute, names_of  # noqa: E402
 from warpfront_checks.check_options import CheckOptions  # noqa: E402
@@ -134,6 +135,20 @@ def test_rows_limited_by_max_norm_are_asked_of_the_cpu_alone(
     assert any(asked["cpu"])
     assert asked["cuda"]
     assert not any(asked["cuda"])
+
+
+@pytest.mark.parametrize(("name", "kept"), [("linalg.eig", 0), ("linalg.svd", 1)])
+def test_a_matrix_that_torch_itself_writes_over_is_not_judged_afterwards(
+    monkeypatch: pytest.MonkeyPatch, name: str, kept: int
+) -> None:
+    entry = next(one for one in load_database() if one.name == name)
+    monkeypatch.setattr(sweep, "computes_float64", lambda _: True)
+    changed = Verdict.failed("argument t0 afterwards", "other numbers")
+    monkeypatch.setattr(sweep, "verdicts_of", lambda *_, **__: [changed])
+    own = sweep.Sweep(dtype="float32", device="cuda", effort=CheckOptions(quick=True))
+    swept = sweep.sweep_entries([entry], own)
+    assert bool(swept.faults) == kept
+    assert (sweep.OVERWRITTEN in swept.excluded) != kept
 
 
 def test_a_second_tensor_with_gaps_beside_one_without_is_seen_to_be_read_as_if_it_had_none() -> (

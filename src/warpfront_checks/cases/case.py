@@ -70,6 +70,8 @@ NAMES = "abcdefgh"
 INTEGERS = ("int64", "int32", "int16", "int8", "uint8")
 # The dtype of the parts.
 COMPLEX = {"complex64": "float32", "complex128": "float64"}
+# The complex dtype that a real one's results have; bfloat16 has none of its width.
+COMPLEX_OF = {"float16": "complex32", "bfloat16": "complex64", "float32": "complex64"}
 FAR = {"float16": 12, "float64": 900}
 
 
@@ -223,7 +225,8 @@ class Case:
         """Return the dtype that a result has on the device, by that of the oracle."""
         if self.dtype in INTEGERS:
             return {}
-        return {"float64": COMPLEX.get(self.dtype, self.dtype), "complex128": self.dtype}
+        real = COMPLEX.get(self.dtype, self.dtype)
+        return {"float64": real, "complex128": COMPLEX_OF.get(real, "complex128")}
 
     def _outs(self) -> str:
         """Return the memory that results are put into; it is laid out like an argument."""

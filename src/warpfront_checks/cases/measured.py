@@ -50,7 +50,8 @@ class Measured(Bounds):
 
     def fault_of_form(self, place: int, actual: Tensor, expected: Tensor) -> str:
         """Return the fault of a result of another dtype than the reference's has on the device,
-        and than the CPU's own.
+        and than the CPU's own. Where the CPU has no such kernel, it is one of another kind
+        (integer, real, complex) or a wider real one.
         """
         fault = super().fault_of_form(place, actual, expected)
         tested: torch.dtype = getattr(torch, self.case.dtype)
@@ -60,7 +61,12 @@ class Measured(Bounds):
         if whole and not actual.is_complex():
             return ""
         peer = self.peers[place] if self.peers else None
-        return "" if peer is not None and peer.dtype == actual.dtype else fault
+        if peer is not None:
+            return "" if peer.dtype == actual.dtype else fault
+        kinds = {(x.is_floating_point(), x.is_complex()) for x in (actual, expected)}
+        width = 0 if self.peers else tested.itemsize
+        wider = actual.is_floating_point() and actual.dtype.itemsize > width
+        return fault if len(kinds) > 1 or wider else ""
 
     def judge(self, place: int, actual: Tensor, expected: Tensor) -> Verdict:
         """Return the verdict on one result, by a bound that is eased as far as needed."""
@@ -102,8 +108,11 @@ class Measured(Bounds):
 
     @cached_property
     def peers(self) -> Tensors:
-        """Return the CPU's own results in the dtype."""
-        return self._attempt(replace(self.case, device="cpu"), narrow=True) or []
+        """Return the CPU's own results in the dtype. The call may name a device: the reference's
+        has the CPU.
+        """
+        case = replace(self.case, device="cpu", code=self.case.definition)
+        return self._attempt(case, narrow=True) or []
 
     @cached_property
     def plain(self) -> Tensors:
