@@ -20,7 +20,6 @@ from packaging.version import Version
 from warpfront.errors import BlockedError, LockError, WheelError
 from warpfront.system.process import run
 from warpfront.system.progress import Watch
-from warpfront.system.sizes import counted
 from warpfront.wheels.lock.values import Distribution, UnmetDemand
 from warpfront.wheels.requirement_lines import readable_requirement, requirement_name
 from warpfront.wheels.resolve.candidates import why_hidden, why_no_candidate
@@ -312,8 +311,9 @@ def fitting_text(index: MetadataIndex, name: str, stack: Stack, python: str, mac
                 return f"by its METADATA {name} {version} is the newest that accepts {torch}"
             return f"{name} {version} demands no torch: whether its code fits is not determined"
     if unread:
-        of = counted(len(newest), "release")
-        return f"{name}: not determined, {unread} of {of} have to be built"
+        return (
+            f"{name}: not determined, {unread} of the {len(newest)} newest would have to be built"
+        )
     none = f"by its METADATA none of the {len(newest)} newest of {name} accepts {torch}"
     return none if newest else ""
 
