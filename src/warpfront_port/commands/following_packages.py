@@ -311,9 +311,7 @@ def fitting_text(index: MetadataIndex, name: str, stack: Stack, python: str, mac
                 return f"by its METADATA {name} {version} is the newest that accepts {torch}"
             return f"{name} {version} demands no torch: whether its code fits is not determined"
     if unread:
-        return (
-            f"{name}: not determined, {unread} of the {len(newest)} newest would have to be built"
-        )
+        return f"{name}: not determined, {unread} of the {len(newest)} newest would need a build"
     none = f"by its METADATA none of the {len(newest)} newest of {name} accepts {torch}"
     return none if newest else ""
 

@@ -184,7 +184,7 @@ def test_which_release_fits_a_cell_is_said_of_any_package(tmp_path: Path) -> Non
             "by its METADATA paired 1.0 is the newest that accepts torch 2.13.0+cpu",
             "by its METADATA none of the 1 newest of mover accepts torch 2.13.0+cpu",
             "plain 2.0 demands no torch: whether its code fits is not determined",
-            "computed: not determined, 1 of the 1 newest would have to be built",
+            "computed: not determined, 1 of the 1 newest would need a build",
             "no index has a package absent",
         ]
 
