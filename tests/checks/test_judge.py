@@ -79,7 +79,7 @@ def test_results_that_are_elsewhere_or_of_another_dtype_are_reported() -> None:
 @pytest.mark.filterwarnings("ignore:ComplexHalf")
 def test_a_result_that_the_cpu_has_no_kernel_for_is_of_its_kind_and_no_wider() -> None:
     half, waves = torch.zeros(SHAPE).half(), torch.zeros(SHAPE, dtype=torch.complex128)
-    narrow = {"dtype": "float16", "measured": {}}
+    narrow: dict[str, Any] = {"dtype": "float16", "measured": {}}
     assert judged([waves.to(torch.complex32)], [waves], **narrow) == []
     assert judged([half.float()], [ZEROS], **narrow) == [
         "result: torch.float32, expected torch.float16"
@@ -88,7 +88,10 @@ def test_a_result_that_the_cpu_has_no_kernel_for_is_of_its_kind_and_no_wider() -
 
 
 def test_the_cpus_own_result_is_the_cpus_where_the_call_names_a_device() -> None:
-    text = {"code": "torch.ones(2, device='meta')", "definition": "torch.ones(2, device='cpu')"}
+    text: dict[str, Any] = {
+        "code": "torch.ones(2, device='meta')",
+        "definition": "torch.ones(2, device='cpu')",
+    }
     case = Case(operation="ones", **text, arguments=(), dtype="float32", device="meta")
     peers = Measured(case, Reference(expected=[], rights=[], drawn={})).peers
     assert [x.tolist() for x in peers if x is not None] == [[1.0, 1.0]]
