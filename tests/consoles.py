@@ -91,6 +91,7 @@ OTHERS: Mapping[str, str] = {
     "warpfront-guard": "an image's own program",
     "ci/runner/setup.sh": MACHINE,
     "scripts/quickstart": ENGINE,
+    "scripts/test": ENGINE,
 }
 # What the shell does itself: files and folders, done here for the lines that run.
 SHELL = {"cat", "cd", "cp", "echo", "export", "mkdir", "printf", ".", "source"}
