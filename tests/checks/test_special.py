@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import itertools
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from kernels.seeding.cases import seed_property_faults  # noqa: E402
 from kernels.seeding.mutations import MutationTally  # noqa: E402
 
 from warpfront_checks.cases.catalogue import CATALOGUE  # noqa: E402
+from warpfront_checks.cases.known import KnownDefect  # noqa: E402
 from warpfront_checks.cases.special import session  # noqa: E402
 from warpfront_checks.cases.special.autocast import check_autocast  # noqa: E402
 from warpfront_checks.cases.special.properties import (  # noqa: E402
@@ -95,6 +98,22 @@ def test_repeats_have_a_long_size_so_that_blocks_may_differ() -> None:
 
     assert check_repeats(chosen, "cpu", alter=watched).tried == 3
     assert max(lengths) > 4096
+
+
+def test_a_known_defect_of_repeats_is_named_and_is_no_fault_of_the_image(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    defect = KnownDefect(thread="a#1", device="cpu", label="runs on the same inputs")
+    chosen = [replace(CATALOGUE["mm"], known=(defect,)), CATALOGUE["cumsum"]]
+    calls = itertools.count()
+
+    def unlike(run: Any) -> Any:
+        return lambda: [x if x is None else x + next(calls) for x in run()]
+
+    monkeypatch.setitem(CATALOGUE, "mm", chosen[0])
+    report = check_repeats(chosen, "cpu", alter=unlike)
+    assert [fault.partition(":")[0] for fault in report.faults] == ["cumsum"]
+    assert report.known == ("mm: 3 runs on the same inputs differ (a#1)",)
 
 
 def test_each_seed_draws_other_operations() -> None:

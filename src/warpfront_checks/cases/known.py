@@ -6,6 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import torch
+
+NO_AXES: Mapping[str, object] = {}
+
 
 @dataclass(frozen=True, kw_only=True)
 class KnownDefect:
@@ -23,21 +27,25 @@ class KnownDefect:
     where: Mapping[str, Sequence[object]] = field(default_factory=dict)
     unsafe: bool = False
 
-    def covers(
-        self,
-        label: str,
-        device: str,
-        version: tuple[int, int],
-        axes: Mapping[str, object] | None = None,
-    ) -> bool:
-        """Return whether a fault is this defect."""
-        matched = re.search(self.label, label) is not None
-        return not self.unsafe and matched and self._affects(axes or {}, device, version)
-
-    def prevents(self, axes: Mapping[str, object], device: str, version: tuple[int, int]) -> bool:
-        """Return whether a case with these values of axes must not run."""
-        return self.unsafe and self._affects(axes, device, version)
-
-    def _affects(self, axes: Mapping[str, object], device: str, version: tuple[int, int]) -> bool:
+    def affects(self, axes: Mapping[str, object], device: str) -> bool:
+        """Return whether this torch has the defect on a device, with these values of axes."""
+        major, minor = torch.__version__.split(".")[:2]
+        older = self.before is None or (int(major), int(minor)) < self.before
         needed = all(axes.get(axis) in values for axis, values in self.where.items())
-        return needed and device == self.device and (self.before is None or version < self.before)
+        return needed and older and device == self.device
+
+
+def thread_of(
+    defects: Sequence[KnownDefect], label: str, device: str, axes: Mapping[str, object] = NO_AXES
+) -> str:
+    """Return the thread of the defect that a fault with this label shows, or nothing."""
+    safe = (defect for defect in defects if not defect.unsafe and defect.affects(axes, device))
+    return next((defect.thread for defect in safe if re.search(defect.label, label)), "")
+
+
+def preventing_thread(
+    defects: Sequence[KnownDefect], device: str, axes: Mapping[str, object]
+) -> str:
+    """Return the thread of the defect for which a case must not run, or nothing."""
+    unsafe = (defect for defect in defects if defect.unsafe)
+    return next((defect.thread for defect in unsafe if defect.affects(axes, device)), "")

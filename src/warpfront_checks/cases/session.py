@@ -13,6 +13,7 @@ from warpfront_checks.cases.axes import Assignment, assignments_of, build
 from warpfront_checks.cases.bounds import Verdict
 from warpfront_checks.cases.case import Case
 from warpfront_checks.cases.catalogue import CATALOGUE, TOPICS
+from warpfront_checks.cases.known import preventing_thread, thread_of
 from warpfront_checks.cases.operation import Operation
 from warpfront_checks.cases.report import described, shrunk
 from warpfront_checks.cases.run import (
@@ -164,7 +165,8 @@ def judge_operation(operation: Operation, device: str, effort: CheckOptions) -> 
 
 def _judge(operation: Operation, assignment: Assignment, device: str, tally: Tally) -> None:
     case = build(operation, assignment, device)
-    if thread := _prevented(operation, dict(case.labels), device):
+    axes = dict(case.labels)
+    if thread := preventing_thread(operation.known, device, axes):
         tally.known[thread] = tally.known.get(thread, 0) + 1
         return
     judgeds = verdicts_of(case, tally)
@@ -173,7 +175,8 @@ def _judge(operation: Operation, assignment: Assignment, device: str, tally: Tal
         tally.largest = max(tally.largest, 0.0 if each.fault else each.share)
         if not each.fault:
             continue
-        if thread := _known(operation, case, each):
+        label = f"{each.name}: {each.fault} {_label(case)}"
+        if thread := thread_of(operation.known, label, device, axes):
             tally.known[thread] = tally.known.get(thread, 0) + 1
             continue
         tally.faults.append(f"{_label(case)}: {each.name}: {each.fault}")
@@ -205,25 +208,6 @@ def _label(case: Case) -> str:
         f"{axis} {value}" for axis, value in case.labels if value not in {"contiguous", "all"}
     )
     return f"{case.code} [{crossed}]"
-
-
-def _known(operation: Operation, case: Case, fault: Verdict) -> str:
-    """Return the thread of the defect that a fault shows, or nothing."""
-    label = f"{fault.name}: {fault.fault} {_label(case)}"
-    version, axes = _torch_version(), dict(case.labels)
-    covering = (d for d in operation.known if d.covers(label, case.device, version, axes))
-    return next((defect.thread for defect in covering), "")
-
-
-def _prevented(operation: Operation, axes: Mapping[str, object], device: str) -> str:
-    """Return the thread of the defect for which a case must not run, or nothing."""
-    version = _torch_version()
-    return next((d.thread for d in operation.known if d.prevents(axes, device, version)), "")
-
-
-def _torch_version() -> tuple[int, int]:
-    major, minor = torch.__version__.split(".")[:2]
-    return int(major), int(minor)
 
 
 def _shown(

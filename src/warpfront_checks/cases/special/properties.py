@@ -22,6 +22,7 @@ from torch.autograd.gradcheck import GradcheckError
 from warpfront_checks.cases.axes import axes_of, build, constrained
 from warpfront_checks.cases.case import Case
 from warpfront_checks.cases.catalogue import CATALOGUE
+from warpfront_checks.cases.known import thread_of
 from warpfront_checks.cases.operation import Operation
 from warpfront_checks.cases.run import REFUSALS, execute, lacks_kernel, listed, names_of
 
@@ -46,11 +47,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class PropertyReport:
-    """The faults by operation, the number of operations, and those that torch exempts."""
+    """The faults by operation, the number of operations, those that torch exempts, and the `known`
+    defects of torch by operation.
+    """
 
     faults: tuple[str, ...]
     tried: int
     exempt: tuple[str, ...] = ()
+    known: tuple[str, ...] = ()
     spread: float = 0.0
     grown_bytes: int = 0
 
@@ -148,7 +152,9 @@ def check_repeats(
 
     Where torch has none for an operation it raises. The spread of plain runs is then reported.
     """
-    faults, exempt, count, spread = [], [], 0, 0.0
+    faults: list[str] = []
+    known: list[str] = []
+    exempt, count, spread = [], 0, 0.0
     for name, run in _runs(chosen, device, alter, long=True):
         count += 1
         torch.use_deterministic_algorithms(True)
@@ -162,11 +168,14 @@ def check_repeats(
         finally:
             torch.use_deterministic_algorithms(False)
         if runs and not all(_same(runs[0], other) for other in runs[1:]):
-            faults.append(f"{name}: {REPEATS} runs on the same inputs differ")
+            fault = f"{REPEATS} runs on the same inputs differ"
+            thread = thread_of(CATALOGUE[name].known, f"{fault}, {name}", device)
+            (known if thread else faults).append(f"{name}: {fault}{thread and f' ({thread})'}")
         if not runs:
             plain = [run() for _ in range(REPEATS)]
             spread = max(spread, *(_spread(plain[0], other) for other in plain[1:]))
-    return PropertyReport(faults=tuple(faults), tried=count, exempt=tuple(exempt), spread=spread)
+    found = PropertyReport(faults=tuple(faults), tried=count, spread=spread)
+    return replace(found, exempt=tuple(exempt), known=tuple(known))
 
 
 def _runs(

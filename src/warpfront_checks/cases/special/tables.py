@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import torch
 
+from warpfront_checks.cases.known import thread_of
 from warpfront_checks.cases.run import lacks_kernel
 from warpfront_checks.cases.session import SEEN_ON
 from warpfront_checks.cases.special.attention_layers import ATTENTION
@@ -138,8 +139,7 @@ def _judge_row(row: Row, ground: CaseContext, tally: TableTally) -> None:
             for answer in row.answers(ground):
                 fault, share = answer.judged()
                 tally.answers += 1
-                thread = _known(row, answer.label, ground) if fault else ""
-                if thread:
+                if fault and (thread := thread_of(row.known, answer.label, ground.device)):
                     tally.known[thread] = tally.known.get(thread, 0) + 1
                     continue
                 tally.largest = max(tally.largest, share if not fault else 0.0)
@@ -155,12 +155,6 @@ def _judge_row(row: Row, ground: CaseContext, tally: TableTally) -> None:
     if row.needed_bytes:
         gc.collect()
         torch.cuda.empty_cache()
-
-
-def _known(row: Row, label: str, ground: CaseContext) -> str:
-    major, minor = torch.__version__.split(".")[:2]
-    torch_version = (int(major), int(minor))
-    return next((d.thread for d in row.known if d.covers(label, ground.device, torch_version)), "")
 
 
 def table_named(name: str) -> Table:
