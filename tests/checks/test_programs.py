@@ -72,6 +72,18 @@ def test_a_torch_of_another_version_and_toolkit_than_claimed_fails(tmp_path: Pat
 
 
 @pytest.mark.process
+@pytest.mark.parametrize("own", ["", "active"])
+def test_threads_wait_without_spinning_unless_the_machine_says_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: str
+) -> None:
+    monkeypatch.setenv("OMP_WAIT_POLICY", own)
+    if not own:
+        monkeypatch.delenv("OMP_WAIT_POLICY")
+    assert run(tmp_path, "devices", CPU, "--quick")[0] == 0
+    assert os.environ["OMP_WAIT_POLICY"] == (own or "passive")
+
+
+@pytest.mark.process
 def test_a_session_that_computes_asks_for_its_device_first(tmp_path: Path) -> None:
     code, checks = run(tmp_path, "devices", CPU, "--quick")
     assert code == 0
