@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 import torch
+from kernels.seeding.collectives import FAULTS
 
+from warpfront_checks.children import DONE, Returned
 from warpfront_checks.devices import collectives, worker
 from warpfront_checks.devices.collectives import Told
 
@@ -69,15 +71,14 @@ class Threads:
 
 
 def exchange_in_threads(folder: Path, world: int = 2, fault: str = "") -> Told:
-    """As `collectives.exchange`, with the workers' own `main` in threads."""
+    """As `collectives.exchange`, with the workers' own function in threads."""
 
-    def rank(number: int) -> int:
-        places = {"meeting": folder / "meeting", "results": folder / f"{number}.json"}
-        options = {"rank": number, "world": world, "backend": "gloo", "device": "cpu", **places}
-        return worker.main([f"--{k}={v}" for k, v in options.items()] + [f"--fault={fault}"])
+    def rank(number: int) -> Returned:
+        item = {"rank": number, "world": world, "backend": "gloo", "device": "cpu", "fault": fault}
+        results = worker.exchange_all({**item, "meeting": str(folder / "meeting")})
+        return Returned(item=item, place=0, how=DONE, seconds=0.0, document=results)
 
     with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(world) as pool:
         patch.setattr(worker, "distributed", Threads(world))
-        endings = [f"exit {code}" if code else "" for code in pool.map(rank, range(world))]
-    results = tuple(collectives._read(folder / f"{number}.json") for number in range(world))
-    return Told(results=results, endings=tuple(endings))
+        patch.setattr(worker, "_seeded", lambda fault: FAULTS[fault][0])
+        return collectives.told([*pool.map(rank, range(world))])

@@ -79,6 +79,19 @@ def each_in_a_child(
         yield from _one_child(begin, items, still, seconds)
 
 
+@dataclass(frozen=True)
+class Begun:
+    """Children that have begun: what will come of every item, in their order."""
+
+    answers: Sequence[Future[Returned]]
+    lanes: Sequence[threading.Thread] = ()
+
+    def wait(self) -> None:
+        """Wait until every child has ended."""
+        for lane in self.lanes:
+            lane.join()
+
+
 def begin_beside(
     module: str,
     items: Sequence[Any],
@@ -86,9 +99,9 @@ def begin_beside(
     lanes: int,
     seconds: float,
     environment: Mapping[str, str] | None = None,
-) -> tuple[Future[Returned], ...]:
-    """The same in several children at once, which begin now and go on with whatever item is next:
-    what will come of every item, in their order.
+) -> Begun:
+    """The same in several children at once, which begin now and go on with whatever item is
+    next.
     """
     answers: tuple[Future[Returned], ...] = tuple(Future() for _ in items)
     waiting = deque(range(len(items)))
@@ -111,9 +124,11 @@ def begin_beside(
                 if not answers[place].done():
                     answers[place].set_exception(error)
 
-    for _ in range(min(lanes, len(items))):
-        threading.Thread(target=go_through, daemon=True).start()
-    return answers
+    count = min(lanes, len(items))
+    threads = [threading.Thread(target=go_through, daemon=True) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    return Begun(answers, threads)
 
 
 _LEAVES: list[bool] = []

@@ -62,7 +62,7 @@ def begin_parts(
         for parts in calls.values()
         for arguments in parts
     ]
-    futures = iter(begin_beside(CHILD, items, lanes=lanes, seconds=SECONDS))
+    futures = iter(begin_beside(CHILD, items, lanes=lanes, seconds=SECONDS).answers)
     answers = {name: [next(futures) for _ in parts] for name, parts in calls.items()}
     return [
         Check(name=name, find=partial(_all_awaited, mine, joined)) for name, mine in answers.items()

@@ -20,7 +20,7 @@ from warpfront_checks.attention import backend_worker as at_tier  # noqa: E402
 from warpfront_checks.attention.backends import TIERS, Tier  # noqa: E402
 from warpfront_checks.attention.fallback import fallback_text  # noqa: E402
 from warpfront_checks.check_options import CheckOptions  # noqa: E402
-from warpfront_checks.children import CRASHED, DONE, HUNG, Returned  # noqa: E402
+from warpfront_checks.children import CRASHED, DONE, HUNG, Begun, Returned  # noqa: E402
 from warpfront_checks.claims import DEVICES  # noqa: E402
 from warpfront_checks.operations import Arithmetic  # noqa: E402
 from warpfront_checks.precision import computes_float64  # noqa: E402
@@ -58,9 +58,9 @@ def test_what_takes_long_to_begin_has_several_children_where_there_are_cores(
 ) -> None:
     told: list[int] = []
 
-    def begin(_: str, __: Any, *, lanes: int, **___: Any) -> tuple[()]:
+    def begin(_: str, __: Any, *, lanes: int, **___: Any) -> Begun:
         told.append(lanes)
-        return ()
+        return Begun(())
 
     monkeypatch.setattr(tier_session, "begin_beside", begin)
     monkeypatch.setattr(tier_session, "lanes_for", lambda _: cores)

@@ -15,8 +15,10 @@ torch = pytest.importorskip("torch", reason="torch is not installed; runs inside
 
 from claimed import CPU  # noqa: E402
 from kernels.seeding import collectives as seeding_faults  # noqa: E402
+from kernels.seeding.collectives import FAULTS  # noqa: E402
 from rank_threads import exchange_in_threads  # noqa: E402
 
+from warpfront_checks import children  # noqa: E402
 from warpfront_checks.devices import collectives, worker  # noqa: E402
 from warpfront_checks.devices import device_session as roll_call  # noqa: E402
 from warpfront_checks.devices.collectives import Told, exchange  # noqa: E402
@@ -28,7 +30,6 @@ from warpfront_checks.devices.device_session import (  # noqa: E402
     use_device,
 )
 from warpfront_checks.devices.worker import (  # noqa: E402
-    FAULTS,
     OPERATIONS,
     Group,
     judge_operation,
@@ -190,15 +191,16 @@ def test_a_rank_that_dies_is_an_error_and_not_a_pass(monkeypatch: pytest.MonkeyP
     told = exchange.__wrapped__("cpu", 2)
     finding = told.finding("broadcast", "gloo")
     assert finding.outcome == "error"
-    assert "rank 0 left no answer: exit 1" in finding.reason
+    assert "rank 0 left no answer: crashed: exit 1" in finding.reason
 
 
 @pytest.mark.process
 def test_a_rank_that_takes_too_long_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Loading torch alone takes longer than it is given."""
     monkeypatch.setattr(collectives, "TIME_LIMIT_SECONDS", 0.2)
+    monkeypatch.setattr(children, "START_SECONDS", 0.2)
     told = exchange.__wrapped__("cpu", 2)
-    assert "stopped after 0.2 s" in told.finding("broadcast", "gloo").reason
+    assert "hung: no answer in 0 s" in told.finding("broadcast", "gloo").reason
 
 
 def test_one_rank_that_disagrees_fails_the_operation() -> None:

@@ -321,7 +321,7 @@ def test_a_nursery_begins_children_that_know_what_it_knew_and_one_that_dies_cost
         items = ["first", "dies", "leaves", "last"]
         told = {"TOLD": "something"}
         begun = begin_beside("raised_child", items, lanes=1, seconds=60, environment=told)
-        answers = [vars(one.result(60)) for one in begun]
+        answers = [vars(one.result(60)) for one in begun.answers]
         (tmp_path / "answers").write_text(json.dumps([os.getpid(), answers]))
         return 0
 

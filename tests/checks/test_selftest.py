@@ -33,7 +33,6 @@ from warpfront_checks.cases.catalogue import TOPICS  # noqa: E402
 from warpfront_checks.cases.measured import Measured  # noqa: E402
 from warpfront_checks.check_options import CheckOptions  # noqa: E402
 from warpfront_checks.devices.collectives import Told  # noqa: E402
-from warpfront_checks.devices.worker import FAULTS  # noqa: E402
 from warpfront_checks.models.families import NETWORKS  # noqa: E402
 from warpfront_checks.models.replaying import first_over  # noqa: E402
 from warpfront_checks.opinfo.adapter import DatabaseMoved, Entry, load_database  # noqa: E402
@@ -171,7 +170,7 @@ def test_faults_between_devices_are_recorded_one_check_each(
 
     monkeypatch.setattr(collectives, "exchange", exchange)
     checks = recorded(tmp_path, collectives.record_device_faults)
-    assert list(checks) == [f"collectives: {name}" for name in FAULTS]
+    assert list(checks) == [f"collectives: {name}" for name in collectives.FAULTS]
     assert {check["outcome"] for check in checks.values()} == {"passed"}
 
 

@@ -7,14 +7,12 @@ Part of the `models` session where the image has the library, and a run of its o
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
-import queue
 import resource
 import sys
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -35,8 +33,9 @@ from warpfront_checks.architectures.roster import (
 from warpfront_checks.architectures.small_models import exceptions
 from warpfront_checks.architectures.worker import QUIET
 from warpfront_checks.check_options import CheckOptions
-from warpfront_checks.children import DONE, Returned, each_in_a_child
+from warpfront_checks.children import DONE, Begun, Returned, begin_beside
 from warpfront_checks.claims import Claims, ClaimsError, read_claims
+from warpfront_checks.precision import REQUIRED
 from warpfront_checks.results import (
     ERROR,
     PASSED,
@@ -97,10 +96,11 @@ def begin_usual(
         return [], lambda: None
     usual = tuple(exceptions()["usual"])
     names = usual[:2] if effort and effort.quick else usual
-    modes = ("float32",) if effort and effort.quick else ("float32", "training", "generate")
+    dtypes = REQUIRED[claims.device]
+    modes = dtypes[:1] if effort and effort.quick else (*dtypes, "training", "generate")
     library = Library(library="transformers", architectures=names, modes=modes)
-    checks, waiting = _begin(claims, recorder, library, seed=effort.seeds[0] if effort else 0)
-    return checks, waiting.end
+    checks, begun = _begin(claims, recorder, library, seed=effort.seeds[0] if effort else 0)
+    return checks, begun.wait
 
 
 def record_architectures(
@@ -108,15 +108,15 @@ def record_architectures(
 ) -> None:
     """Record one check a type; if all were requested, one more a kind: as many ran as ever did."""
     before = _children_seconds()
-    checks, waiting = _begin(claims, recorder, library, seed)
+    checks, begun = _begin(claims, recorder, library, seed)
     recorder.run(checks)
-    waiting.end()
+    begun.wait()
     recorder.environment["processor_seconds"] = round(_children_seconds() - before, 1)
 
 
 def _begin(
     claims: Claims, recorder: Recorder, library: Library, seed: int
-) -> tuple[list[Check], _Waiting]:
+) -> tuple[list[Check], Begun]:
     architectures_chosen, missing = chosen(architectures(), library.architectures, library.kinds)
     recorder.environment[library.library] = library_version()
     left_out = _excluded(architectures_chosen) if library.architectures == ("all",) else {}
@@ -125,16 +125,21 @@ def _begin(
     run = [
         architecture for architecture in architectures_chosen if architecture.title not in left_out
     ]
-    items = [_item(architecture, claims, library, seed) for architecture in run]
-    waiting = _Waiting(items, library)
+    begun = begin_beside(
+        WORKER,
+        [_item(architecture, claims, library, seed) for architecture in run],
+        lanes=library.workers or min(os.cpu_count() or 1, _MOST_WORKERS),
+        seconds=library.limit_seconds,
+        environment={**QUIET, "OMP_NUM_THREADS": "1"},
+    )
     checks = [
-        Check(name=f"architecture {architecture.title}", find=partial(waiting.finding, item))
-        for architecture, item in zip(run, items, strict=True)
+        Check(name=f"architecture {each.title}", find=partial(_found, answer))
+        for each, answer in zip(run, begun.answers, strict=True)
     ]
     checks += [_missing(name, library.library) for name in missing]
     if library.architectures == ("all",):
         checks += [_counted(kind, run, recorder) for kind in dict.fromkeys(o.kind for o in run)]
-    return checks, waiting
+    return checks, begun
 
 
 def _children_seconds() -> float:
@@ -167,42 +172,8 @@ def _item(
     }
 
 
-class _Waiting:
-    """Several children side by side; who asks for an item waits until one has it."""
-
-    def __init__(self, items: Sequence[Mapping[str, Any]], asked: Library) -> None:
-        count = asked.workers or min(os.cpu_count() or 1, _MOST_WORKERS)
-        self._answers = {_key(item): queue.Queue[Returned](1) for item in items}
-        self._threads: list[threading.Thread] = []
-        for place in range(min(count, len(items))):
-            share = list(items[place::count])
-            arguments = (share, asked.limit_seconds)
-            self._threads.append(threading.Thread(target=self._run, args=arguments, daemon=True))
-            self._threads[-1].start()
-
-    def end(self) -> None:
-        """Wait until the children have ended, and report their time."""
-        for thread in self._threads:
-            thread.join()
-
-    def _run(self, share: list[Mapping[str, Any]], seconds: float) -> None:
-        quiet = {**QUIET, "OMP_NUM_THREADS": "1"}
-        try:
-            for returned in each_in_a_child(WORKER, share, seconds=seconds, environment=quiet):
-                self._answers[_key(returned.item)].put(returned)
-        finally:
-            # Wakes the checks that wait for results that will not come.
-            for place, item in enumerate(share):
-                ended = Returned(item=item, place=place, how="lost", seconds=0.0, document={})
-                with contextlib.suppress(queue.Full):
-                    self._answers[_key(item)].put_nowait(ended)
-
-    def finding(self, item: Mapping[str, Any]) -> CheckFinding:
-        return finding_of_child(self._answers[_key(item)].get())
-
-
-def _key(item: Mapping[str, Any]) -> str:
-    return f"{item['kind']} {item['name']}"
+def _found(answer: Future[Returned]) -> CheckFinding:
+    return finding_of_child(answer.result())
 
 
 def finding_of_child(returned: Returned) -> CheckFinding:

@@ -184,8 +184,8 @@ def _children(
         forked = device == "cpu"
         return each_in_a_child(CHILD, items, seconds=seconds, environment=QUIET, forked=forked)
     lanes = max(1, min(lanes, lanes_for(device)))
-    futures = begin_beside(CHILD, items, lanes=lanes, seconds=seconds, environment=QUIET)
-    return (future.result() for future in futures)
+    begun = begin_beside(CHILD, items, lanes=lanes, seconds=seconds, environment=QUIET)
+    return (answer.result() for answer in begun.answers)
 
 
 def _ran(returned: Any) -> Ran:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import functools
-import json
-import os
-import subprocess
-import sys
 import tempfile
-import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
-from warpfront_checks.devices.worker import OPERATIONS
+from warpfront_checks.children import DONE, Returned, each_in_a_child
 from warpfront_checks.results import ERROR, CheckFinding, failed, passed
 
+CHILD = "warpfront_checks.devices.worker"
 # NCCL answers for RCCL as well; gloo on the CPU only tests this code.
 BACKENDS = {"cuda": "nccl", "hpu": "hccl", "xpu": "xccl", "cpu": "gloo"}
 TIME_LIMIT_SECONDS = 150.0
@@ -52,59 +49,22 @@ class Told:
 @functools.lru_cache(maxsize=8)
 def exchange(device: str, world: int, fault: str = "") -> Told:
     """Let `world` processes exchange numbers, each on its own device of a type."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        children = [_start(device, rank, world, folder, fault) for rank in range(world)]
-        endings = _wait(children)
-        return Told(
-            results=tuple(_read(folder / f"{rank}.json") for rank in range(world)),
-            endings=tuple(endings),
-        )
+    with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(world) as pool:
+        common = {"world": world, "backend": BACKENDS[device], "device": device, "fault": fault}
+        item = {**common, "meeting": f"{name}/meeting"}
+        return told([*pool.map(lambda rank: _returned({**item, "rank": rank}), range(world))])
 
 
-def _start(device: str, rank: int, world: int, folder: Path, fault: str) -> subprocess.Popen[str]:
-    options = {
-        "rank": rank,
-        "world": world,
-        "backend": BACKENDS[device],
-        "device": device,
-        "meeting": folder / "meeting",
-        "results": folder / f"{rank}.json",
-        "fault": fault,
-    }
-    argv = [f"--{name}={value}" for name, value in options.items()]
-    # Habana's bridge reads them as it is loaded: the card of LOCAL_RANK becomes the process's own.
-    ranks = {"LOCAL_RANK": str(rank), "RANK": str(rank), "WORLD_SIZE": str(world)}
-    return subprocess.Popen(
-        [sys.executable, "-m", "warpfront_checks.devices.worker", *argv],
-        env={**os.environ, **ranks},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
+def told(ranks: Sequence[Returned]) -> Told:
+    """Return what the ranks returned, in their order."""
+    return Told(
+        results=tuple(rank.document for rank in ranks),
+        endings=tuple("" if rank.how == DONE else f"{rank.how}: {rank.reason}" for rank in ranks),
     )
 
 
-def _wait(children: list[subprocess.Popen[str]]) -> list[str]:
-    """Return how each ended, empty for success; all are ended when the time is up."""
-    deadline = time.monotonic() + TIME_LIMIT_SECONDS
-    endings = []
-    for child in children:
-        try:
-            _, stderr = child.communicate(timeout=max(0.1, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            child.kill()
-            _, stderr = child.communicate()
-            endings.append(f"stopped after {TIME_LIMIT_SECONDS:g} s")
-            continue
-        last = stderr.strip().splitlines()[-1:] or ["nothing said"]
-        endings.append("" if child.returncode == 0 else f"exit {child.returncode}: {last[0][:300]}")
-    return endings
-
-
-def _read(path: Path) -> Mapping[str, Mapping[str, str]]:
-    if not path.exists():
-        return {}
-    results: Mapping[str, Mapping[str, str]] = json.loads(path.read_text(encoding="utf-8"))
-    return {name: results[name] for name in OPERATIONS if name in results}
+def _returned(item: Mapping[str, Any]) -> Returned:
+    # Habana's bridge reads them as it is loaded: the card of LOCAL_RANK becomes the process's own.
+    rank = str(item["rank"])
+    ranks = {"LOCAL_RANK": rank, "RANK": rank, "WORLD_SIZE": str(item["world"])}
+    return next(each_in_a_child(CHILD, [item], seconds=TIME_LIMIT_SECONDS, environment=ranks))

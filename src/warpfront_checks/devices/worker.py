@@ -1,4 +1,4 @@
-"""A rank of the collectives: `python -m warpfront_checks.devices.worker` with a rank each.
+"""A rank of the collectives: `python -m warpfront_checks.devices.worker JOB`.
 
 Every rank knows the data of every other, so each judges its own result: integers exactly, sums of
 floating numbers by the rounding of each addition.
@@ -6,11 +6,10 @@ floating numbers by the rounding of each addition.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import importlib
-import sys
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,9 @@ import torch
 from torch import Tensor, distributed
 
 from warpfront_checks.cases.bounds import Bound, judge
+from warpfront_checks.children import serve
 from warpfront_checks.operations import floor_of, rounding_unit
-from warpfront_checks.results import write_json
+from warpfront_checks.selftest import faults_folder, load_faults
 
 TIMEOUT_SECONDS = 60
 SIZES = (1, 33, 1025, 65537)  # no multiple of a warp, a wavefront or a transfer's unit
@@ -73,55 +73,6 @@ class Group:
         for request in distributed.batch_isend_irecv(pair):
             request.wait()
         return y
-
-
-class _LeftOut(Group):
-    """The last rank's part is missing from every sum."""
-
-    def all_reduce(self, x: Tensor, largest: bool) -> Tensor:  # noqa: FBT001 - as in Group
-        return super().all_reduce(x * (self.rank != self.world - 1), largest)
-
-    def reduce_scatter(self, parts: Sequence[Tensor]) -> Tensor:
-        return super().reduce_scatter([x * (self.rank != self.world - 1) for x in parts])
-
-
-class _Rounded(Group):
-    """Sums of float32 are made in bfloat16."""
-
-    def all_reduce(self, x: Tensor, largest: bool) -> Tensor:  # noqa: FBT001 - as in Group
-        if x.dtype != torch.float32:
-            return super().all_reduce(x, largest)
-        return super().all_reduce(x.bfloat16(), largest).float()
-
-
-class _WrongOrder(Group):
-    """Parts arrive in another order than the ranks'."""
-
-    def all_gather(self, x: Tensor) -> list[Tensor]:
-        return super().all_gather(x)[::-1]
-
-    def all_to_all(self, parts: Sequence[Tensor]) -> list[Tensor]:
-        return super().all_to_all(parts)[::-1]
-
-
-class _Stale(Group):
-    """Nothing arrives: what was in the buffers stays there."""
-
-    def broadcast(self, x: Tensor, source: int) -> Tensor:
-        super().broadcast(x, source)
-        return x
-
-    def pass_on(self, x: Tensor) -> Tensor:
-        return torch.zeros_like(super().pass_on(x))
-
-
-# Name, group, and the operations that have to fail.
-FAULTS: dict[str, tuple[type[Group], tuple[str, ...]]] = {
-    "one rank left out": (_LeftOut, ("all_reduce", "reduce_scatter")),
-    "float32 summed in bfloat16": (_Rounded, ("all_reduce",)),
-    "parts in the wrong order": (_WrongOrder, ("all_gather", "all_to_all")),
-    "nothing arrives": (_Stale, ("broadcast", "send and receive")),
-}
 
 
 def part_of(rank: int, dtype: str, size: int, number: int = 0) -> Tensor:
@@ -216,26 +167,27 @@ def _compared(received: Tensor, parts: list[Tensor], *, summed: bool) -> str:
     return judge(received.double(), exact, Bound(slack=bound)).fault
 
 
-def main(arguments: list[str]) -> int:
-    options = _parser().parse_args(arguments)
-    device = _own_device(options.device, options.rank)
+def exchange_all(item: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the result of every operation on this rank."""
+    rank, world = item["rank"], item["world"]
+    device = _own_device(item["device"], rank)
     distributed.init_process_group(
-        options.backend,
-        init_method=options.meeting.resolve().as_uri(),
-        rank=options.rank,
-        world_size=options.world,
+        item["backend"],
+        init_method=Path(item["meeting"]).resolve().as_uri(),
+        rank=rank,
+        world_size=world,
         timeout=timedelta(seconds=TIMEOUT_SECONDS),
     )
-    kind = FAULTS[options.fault][0] if options.fault else Group
-    group = kind(options.rank, options.world)
-    results: dict[str, Any] = {}
-    try:
-        for name in OPERATIONS:
-            results[name] = _result(group, name, device)
-    finally:
-        write_json(options.results, results)
+    group = (_seeded(item["fault"]) if item["fault"] else Group)(rank, world)
+    results = {name: _result(group, name, device) for name in OPERATIONS}
     distributed.destroy_process_group()
-    return 0
+    return results
+
+
+def _seeded(fault: str) -> type[Group]:
+    """Return a group of the selftest's faults by its name."""
+    faults = importlib.import_module(f"{load_faults(faults_folder())}.seeding.collectives")
+    return faults.FAULTS[fault][0]
 
 
 def _result(group: Group, name: str, device: str) -> dict[str, str]:
@@ -243,7 +195,7 @@ def _result(group: Group, name: str, device: str) -> dict[str, str]:
     try:
         faults = [judge_operation(group, name, dtype, device) for dtype in (*INTEGERS, *FLOATS)]
         return {"fault": next(filter(None, faults), ""), "unsupported": ""}
-    except RuntimeError as error:
+    except Exception as error:  # noqa: BLE001 - what one operation raises is its own result
         lines = str(error).strip().splitlines() or ["no reason given"]
         if any(words in str(error).lower() for words in _UNSUPPORTED):
             return {"fault": "", "unsupported": lines[0][:200]}
@@ -263,17 +215,10 @@ def _own_device(kind: str, rank: int) -> str:
     return kind if kind in {"cpu", "hpu"} else f"{kind}:{rank}"
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rank", type=int, required=True)
-    parser.add_argument("--world", type=int, required=True)
-    parser.add_argument("--backend", required=True)
-    parser.add_argument("--device", required=True)
-    parser.add_argument("--meeting", type=Path, required=True, help="a file that nobody has made")
-    parser.add_argument("--results", type=Path, required=True)
-    parser.add_argument("--fault", default="", choices=["", *FAULTS])
-    return parser
+def main() -> None:
+    serve(exchange_all)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main()
+    os._exit(0)

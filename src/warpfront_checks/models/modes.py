@@ -4,7 +4,6 @@ whole model families in every mode.
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -56,6 +55,8 @@ QUICK = {
 _SHOWN = 12
 # A child starts for half as long as a model is compiled.
 _COMPILING_LANES = 2
+
+_BY_NAME = {family.name: family for family in FAMILIES}
 
 # What a test may do to the model that is on the device, to make it compute wrong.
 Tamper = Callable[[nn.Module], None]
@@ -195,29 +196,15 @@ def _planned(dtypes: Iterable[str], *, quick: bool) -> dict[str, tuple[str, ...]
     names = tuple(dict.fromkeys(dtypes))
     mixed = tuple(f"mixed {name}" for name in names if name != "float32")
     modes = (*names, *mixed, "training", "checkpointed", "exported")
-    ours = {family.name: modes for family in FAMILIES}
-    # What of a model that is not ours torch can export is not the device's business.
-    remaining = [family.name for family in families() if family.name not in ours]
-    return ours | dict.fromkeys(remaining, modes[:-1])
-
-
-def families() -> tuple[Family, ...]:
-    """Ours, and where the image has `transformers` also its own models, from configurations."""
-    if importlib.util.find_spec("transformers") is None:
-        return FAMILIES
-    # Imports transformers, which takes seconds.
-    from warpfront_checks.models.published import published_families  # noqa: PLC0415
-
-    return (*FAMILIES, *published_families())
+    return {family.name: modes for family in FAMILIES}
 
 
 def _checks(
     planned: dict[str, tuple[str, ...]], benches: Sequence[Proving], profile: str
 ) -> Iterable[Check]:
-    by_name = {family.name: family for family in families()}
     for name, modes in planned.items():
         for mode in modes:
-            yield _check(by_name[name], mode, benches, profile)
+            yield _check(_BY_NAME[name], mode, benches, profile)
 
 
 def _record_compiled(recorder: Recorder, benches: Sequence[Proving], profile: str) -> None:
@@ -226,13 +213,12 @@ def _record_compiled(recorder: Recorder, benches: Sequence[Proving], profile: st
     """
     device = benches[0].device
     obstacle = missing_compiler(device)
-    by_name = {family.name: family for family in FAMILIES}
     if obstacle:
         for name in COMPILED[device]:
             recorder.note_unclaimed(f"{name} compiled", f"torch.compile cannot work: {obstacle}")
         return
     recorder.run(
-        [_check(by_name[name], "compiled", benches[:1], profile) for name in COMPILED[device]]
+        [_check(_BY_NAME[name], "compiled", benches[:1], profile) for name in COMPILED[device]]
     )
 
 
@@ -250,9 +236,8 @@ def begin_compiled(claims: Claims, effort: CheckOptions) -> list[Check]:
 def find_compiled(*, name: str, device: str, effort: CheckOptions) -> CheckFinding:
     """The child's side of one of these."""
     require_full_precision()
-    family = next(family for family in FAMILIES if family.name == name)
     bench = Proving(device=device, seed=effort.seeds[0])
-    return _check(family, "compiled", [bench], effort.profile).find()
+    return _check(_BY_NAME[name], "compiled", [bench], effort.profile).find()
 
 
 def _check(family: Family, mode: str, benches: Sequence[Proving], profile: str) -> Check:

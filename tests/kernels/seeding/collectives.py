@@ -2,17 +2,68 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 import torch
+from torch import Tensor
 
 from warpfront_checks.check_options import CheckOptions
 from warpfront_checks.claims import Claims
 from warpfront_checks.devices.collectives import BACKENDS, exchange
 from warpfront_checks.devices.device_session import CPU_RANKS
-from warpfront_checks.devices.worker import FAULTS, OPERATIONS
+from warpfront_checks.devices.worker import OPERATIONS, Group
 from warpfront_checks.results import Check, CheckFinding, Recorder, failed, passed
 from warpfront_checks.torch_devices import read_facts
+
+
+class _LeftOut(Group):
+    """The last rank's part is missing from every sum."""
+
+    def all_reduce(self, x: Tensor, largest: bool) -> Tensor:
+        return super().all_reduce(x * (self.rank != self.world - 1), largest)
+
+    def reduce_scatter(self, parts: Sequence[Tensor]) -> Tensor:
+        return super().reduce_scatter([x * (self.rank != self.world - 1) for x in parts])
+
+
+class _Rounded(Group):
+    """Sums of float32 are made in bfloat16."""
+
+    def all_reduce(self, x: Tensor, largest: bool) -> Tensor:
+        if x.dtype != torch.float32:
+            return super().all_reduce(x, largest)
+        return super().all_reduce(x.bfloat16(), largest).float()
+
+
+class _WrongOrder(Group):
+    """Parts arrive in another order than the ranks'."""
+
+    def all_gather(self, x: Tensor) -> list[Tensor]:
+        return super().all_gather(x)[::-1]
+
+    def all_to_all(self, parts: Sequence[Tensor]) -> list[Tensor]:
+        return super().all_to_all(parts)[::-1]
+
+
+class _Stale(Group):
+    """Nothing arrives: what was in the buffers stays there."""
+
+    def broadcast(self, x: Tensor, source: int) -> Tensor:
+        super().broadcast(x, source)
+        return x
+
+    def pass_on(self, x: Tensor) -> Tensor:
+        return torch.zeros_like(super().pass_on(x))
+
+
+# Name, group, and the operations that have to fail.
+FAULTS: dict[str, tuple[type[Group], tuple[str, ...]]] = {
+    "one rank left out": (_LeftOut, ("all_reduce", "reduce_scatter")),
+    "float32 summed in bfloat16": (_Rounded, ("all_reduce",)),
+    "parts in the wrong order": (_WrongOrder, ("all_gather", "all_to_all")),
+    "nothing arrives": (_Stale, ("broadcast", "send and receive")),
+}
 
 
 def record_device_faults(

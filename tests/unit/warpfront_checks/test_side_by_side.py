@@ -20,7 +20,7 @@ from warpfront_checks import children
 from warpfront_checks import parallel_checks as finding_beside
 from warpfront_checks import parallel_sessions as side_by_side
 from warpfront_checks.check_options import SESSIONS, CheckOptions
-from warpfront_checks.children import CRASHED, DONE, Returned
+from warpfront_checks.children import CRASHED, DONE, Begun, Returned
 from warpfront_checks.parallel_sessions import ENDINGS, places, progress, run_side_by_side
 from warpfront_checks.results import failed
 
@@ -166,7 +166,8 @@ def test_lanes_take_the_next_item_and_each_answer_is_that_of_its_item(
             yield Returned(item=items[place], place=place, how=DONE, seconds=0.0, document={})
 
     monkeypatch.setattr(children, "each_in_a_child", in_a_child)
-    answers = children.begin_beside("module", list("abcdefg"), lanes=2, seconds=1.0)
+    begun = children.begin_beside("module", list("abcdefg"), lanes=2, seconds=1.0)
+    answers = begun.answers
     assert [answer.result(10).item for answer in answers[:6]] == list("abcdef")
     with pytest.raises(OSError, match="no more processes"):
         answers[6].result(10)
@@ -217,7 +218,7 @@ def test_a_session_without_an_ending_is_run_alone(
 def test_a_check_found_out_beside_is_its_childs_answer_or_how_the_child_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def begin(module: str, items: list[dict[str, Any]], **how: object) -> list[Future[Returned]]:
+    def begin(module: str, items: list[dict[str, Any]], **how: object) -> Begun:
         assert (module, how["lanes"]) == (finding_beside.CHILD, 2)
         answers: list[Future[Returned]] = [Future() for _ in items]
         done = {"outcome": "failed", "reason": "wrong", "details": {"answers": 3}}
@@ -235,7 +236,7 @@ def test_a_check_found_out_beside_is_its_childs_answer_or_how_the_child_ended(
                     reason="SIGSEGV",
                 )
             )
-        return answers
+        return Begun(answers)
 
     monkeypatch.setattr(finding_beside, "begin_beside", begin)
     asked = {"first": {"name": "a"}, "second": {"name": "b"}}
