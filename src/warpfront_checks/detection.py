@@ -17,7 +17,7 @@ from typing import Any
 
 from warpfront_checks.claimed_device import BUILDS, judge_device
 from warpfront_checks.claims import Claims
-from warpfront_checks.hardware import Hardware, Machine, MachineReader, read_hardware
+from warpfront_checks.hardware import Hardware, Machine, read_hardware
 from warpfront_checks.hardware.recording import Recorded, Recording, RecordingError
 from warpfront_checks.results import PASSED
 from warpfront_checks.torch_devices import TorchFacts, environment_of, read_facts
@@ -79,7 +79,7 @@ class Detection:
         }
 
 
-def detect(reader: MachineReader, *, with_torch: bool = True, probe: bool = True) -> Detection:
+def detect(reader: Machine, *, with_torch: bool = True, probe: bool = True) -> Detection:
     """Read everything in one pass. torch is imported in it, so that its absence is an answer."""
     hardware = read_hardware(reader)
     facts, environment, missing = None, {}, "not asked"

@@ -6,14 +6,12 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from warpfront_checks.hardware.machine_reader import Machine, MachineReader
+from warpfront_checks.hardware.machine_reader import Machine
 
-NVML_PROGRAM = (sys.executable, str(Path(__file__).with_name("nvml_state.py")))
+NVML_PROGRAM = ("warpfront-nvml", "state")
 _PCI = "/sys/bus/pci/devices"
 # NVML's clocks event reasons that are no plan of anybody's; the power cap is a plan.
 _HELD_BACK = {
@@ -26,7 +24,7 @@ _BUSY_PERCENT = 5.0
 State = Mapping[str, Any]
 
 
-def read_state(reader: MachineReader, device: str, address: str, uuid: str) -> dict[str, Any]:
+def read_state(reader: Machine, device: str, address: str, uuid: str) -> dict[str, Any]:
     """Read the current state, by the device's PCI address (AMD) or UUID (NVIDIA); a field that
     cannot be read is omitted.
     """
@@ -36,7 +34,7 @@ def read_state(reader: MachineReader, device: str, address: str, uuid: str) -> d
     return {**state, **(_amd(reader, address) if address else _nvidia(reader, uuid))}
 
 
-def here(device: str, properties: Any) -> tuple[MachineReader, str, str, str]:
+def here(device: str, properties: Any) -> tuple[Machine, str, str, str]:
     """Return this machine, and what `read_state` asks by, from torch's `properties` of a device."""
     is_amd = bool(getattr(properties, "gcnArchName", ""))
     return Machine(), device, _address(properties) if is_amd else "", _uuid(properties)
@@ -62,7 +60,7 @@ def _load() -> float:
     return os.getloadavg()[0]
 
 
-def _nvidia(reader: MachineReader, uuid: str) -> dict[str, Any]:
+def _nvidia(reader: Machine, uuid: str) -> dict[str, Any]:
     answer = reader.run((*NVML_PROGRAM, uuid))
     if not answer.text:
         return {"unread": answer.complaint or answer.output.strip() or "NVML said nothing"}
@@ -70,7 +68,7 @@ def _nvidia(reader: MachineReader, uuid: str) -> dict[str, Any]:
     return nvidia
 
 
-def _amd(reader: MachineReader, address: str) -> dict[str, Any]:
+def _amd(reader: Machine, address: str) -> dict[str, Any]:
     folder = f"{_PCI}/{address}"
     sensors = reader.names(f"{folder}/hwmon")
     sensor = f"{folder}/hwmon/{sensors[0]}" if sensors else ""

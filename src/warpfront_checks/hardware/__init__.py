@@ -9,9 +9,10 @@ from warpfront_checks.hardware.amd_devices import read_amd
 from warpfront_checks.hardware.gaudi_devices import read_gaudi
 from warpfront_checks.hardware.intel_devices import read_intel
 from warpfront_checks.hardware.kernel_view import read_kernel
-from warpfront_checks.hardware.machine_reader import Machine, MachineReader, RecordingReader
+from warpfront_checks.hardware.machine_reader import Machine
 from warpfront_checks.hardware.nvidia_devices import read_nvidia
 from warpfront_checks.hardware.processor import read_processor
+from warpfront_checks.hardware.recording import Recording
 from warpfront_checks.hardware.values import Accelerator, Hardware, Processor, Visibility
 from warpfront_checks.hardware.visibility import resolve_visibility
 
@@ -19,7 +20,6 @@ __all__ = [
     "Accelerator",
     "Hardware",
     "Machine",
-    "MachineReader",
     "Processor",
     "Visibility",
     "read_hardware",
@@ -28,11 +28,11 @@ __all__ = [
 _VENDORS = {"nvidia": read_nvidia, "amd": read_amd, "gaudi": read_gaudi, "intel": read_intel}
 
 
-def read_hardware(reader: MachineReader) -> Hardware:
+def read_hardware(reader: Machine) -> Hardware:
     """Return the hardware of a machine. Nothing raises: unreadable values are missing,
     or a problem.
     """
-    noting = RecordingReader(reader)
+    noting = Recording(reader)
     by_vendor = {vendor: read(noting) for vendor, read in _VENDORS.items()}
     present = {vendor: view for vendor, view in by_vendor.items() if view.accelerators}
     visibility = {

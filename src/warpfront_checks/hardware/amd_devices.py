@@ -13,19 +13,22 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from warpfront_checks.hardware.machine_reader import MachineReader
+from warpfront_checks.hardware.kernel_view import KFD, decode_gfx, kfd_nodes, read_properties
+from warpfront_checks.hardware.machine_reader import Machine
 from warpfront_checks.hardware.values import Accelerator, Detected, device_table, gfx_family
 
-_TOPOLOGY = "/sys/class/kfd/kfd/topology/nodes"
 # heap_type of a memory bank: 0 is the system's, 1 and 2 are the device's own.
-_DEVICE_HEAPS = {"1", "2"}
+_DEVICE_HEAPS = {1, 2}
 
 
-def read_amd(reader: MachineReader) -> Detected:
+def read_amd(reader: Machine) -> Detected:
     """Return devices in the kernel's order, which is the runtime's; where KFD shows
     none, the tools'.
     """
-    devices = _kfd_devices(reader)
+    devices = tuple(
+        _kfd_device(reader, node, properties, index)
+        for index, (node, properties) in enumerate(kfd_nodes(reader))
+    )
     source, named = _ask_tools(reader)
     problems = []
     if devices and named and len(devices) != len(named):
@@ -54,34 +57,8 @@ def read_amd(reader: MachineReader) -> Detected:
     )
 
 
-def decode_gfx(version: int) -> str:
-    """Return `gfx90a` of 90010, `gfx942` of 90402, `gfx1100` of 110000: major, minor and
-    stepping in steps of 100, the last two written in hexadecimal.
-    """
-    major, minor, stepping = version // 10000, version // 100 % 100, version % 100
-    return f"gfx{major}{minor:x}{stepping:x}"
-
-
-def read_properties(text: str) -> dict[str, int]:
-    """Return the numbers of a KFD `properties` file: one `key value` a line; other
-    lines are skipped.
-    """
-    pairs = (line.split() for line in text.splitlines())
-    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdecimal()}
-
-
-def _kfd_devices(reader: MachineReader) -> tuple[Accelerator, ...]:
-    devices: list[Accelerator] = []
-    numbers = [name for name in reader.names(_TOPOLOGY) if name.isdecimal()]
-    for node in sorted(numbers, key=int):
-        properties = read_properties(reader.text(f"{_TOPOLOGY}/{node}/properties") or "")
-        if properties.get("simd_count") and properties.get("gfx_target_version"):
-            devices.append(_kfd_device(reader, node, properties, len(devices)))
-    return tuple(devices)
-
-
 def _kfd_device(
-    reader: MachineReader, node: str, properties: Mapping[str, int], index: int
+    reader: Machine, node: str, properties: Mapping[str, int], index: int
 ) -> Accelerator:
     arch = decode_gfx(properties["gfx_target_version"])
     per_unit = properties.get("simd_per_cu", 0)
@@ -101,18 +78,18 @@ def _kfd_device(
     )
 
 
-def _bank_bytes(reader: MachineReader, node: str) -> int:
+def _bank_bytes(reader: Machine, node: str) -> int:
     """Return the device's own memory. `local_mem_size` is 0 in newer kernels."""
     total = 0
-    for bank in reader.names(f"{_TOPOLOGY}/{node}/mem_banks"):
-        text = reader.text(f"{_TOPOLOGY}/{node}/mem_banks/{bank}/properties") or ""
-        pairs = dict(line.split(maxsplit=1) for line in text.splitlines() if len(line.split()) > 1)
-        if pairs.get("heap_type") in _DEVICE_HEAPS:
-            total += int(pairs.get("size_in_bytes", "0"))
+    for bank in reader.names(f"{KFD}/{node}/mem_banks"):
+        text = reader.text(f"{KFD}/{node}/mem_banks/{bank}/properties") or ""
+        properties = read_properties(text)
+        if properties.get("heap_type") in _DEVICE_HEAPS:
+            total += properties.get("size_in_bytes", 0)
     return total
 
 
-def _locked_out(reader: MachineReader) -> str:
+def _locked_out(reader: Machine) -> str:
     if reader.access("/dev/kfd") is None:
         return (
             "the kernel has AMD GPUs, but there is no /dev/kfd here: the container was given none"
@@ -122,7 +99,7 @@ def _locked_out(reader: MachineReader) -> str:
     return "a render node below /dev/dri is missing or may not be opened by this user"
 
 
-def _ask_tools(reader: MachineReader) -> tuple[str, tuple[Accelerator, ...]]:
+def _ask_tools(reader: Machine) -> tuple[str, tuple[Accelerator, ...]]:
     """Return the devices of the first tool that lists any. The tools are slow: later ones
     do not run.
     """
@@ -203,7 +180,7 @@ def _named(index: int, arch: str, name: str, memory: int, units: int) -> Acceler
     )
 
 
-def _toolkits(reader: MachineReader) -> dict[str, str]:
+def _toolkits(reader: Machine) -> dict[str, str]:
     """ROCm's release; HIP's version is another number."""
     release = (reader.text("/opt/rocm/.info/version") or "").strip()
     if release:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from warpfront_checks.hardware.amd_devices import read_amd
-from warpfront_checks.hardware.machine_reader import MachineReader
+from warpfront_checks.hardware.machine_reader import Machine
 from warpfront_checks.hardware.nvidia_devices import read_nvidia
 
 _READERS = {"nvidia": read_nvidia, "amd": read_amd}
@@ -34,7 +34,7 @@ class DeviceHealth:
     uncorrected: Mapping[str, int]
 
 
-def read_health(reader: MachineReader, vendor: str) -> DeviceHealth | None:
+def read_health(reader: Machine, vendor: str) -> DeviceHealth | None:
     """Return the health of a vendor's devices; None if their driver does not report it."""
     read = _READERS.get(vendor)
     if read is None:
@@ -69,7 +69,7 @@ def mishaps(before: DeviceHealth | None, after: DeviceHealth | None) -> tuple[st
     return tuple(problems)
 
 
-def _uncorrected(reader: MachineReader) -> Iterator[tuple[str, int]]:
+def _uncorrected(reader: Machine) -> Iterator[tuple[str, int]]:
     for card in reader.names(_CARDS):
         folder = f"{_CARDS}/{card}/device/ras"
         for name in reader.names(folder):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 
-from warpfront_checks.hardware.machine_reader import MachineReader
+from warpfront_checks.hardware.machine_reader import Machine
 from warpfront_checks.hardware.values import Accelerator, Detected, device_table
 
 # https://docs.habana.ai/en/latest/Management_and_Monitoring/Embedded_System_Tools_Guide/System_Management_Interface_Tool.html
@@ -14,7 +14,7 @@ _COLUMNS = 5
 _PCI_VENDOR = "0x1da3"
 
 
-def read_gaudi(reader: MachineReader) -> Detected:
+def read_gaudi(reader: Machine) -> Detected:
     """Return devices from hl-smi; where it does not answer, unnamed ones from
     the kernel's nodes.
     """
@@ -59,7 +59,7 @@ def _read_query(text: str) -> list[tuple[str, str, int | None]]:
     return rows
 
 
-def _nodes(reader: MachineReader) -> list[str]:
+def _nodes(reader: Machine) -> list[str]:
     """/dev/accel/accelN of Habana's: other vendors' accelerators live there too."""
     names = [name for name in reader.names("/dev/accel") if re.fullmatch(r"accel[0-9]+", name)]
     vendors = {

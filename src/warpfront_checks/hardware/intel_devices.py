@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from warpfront_checks.hardware.machine_reader import MachineReader
+from warpfront_checks.hardware.machine_reader import Machine
 from warpfront_checks.hardware.values import Accelerator, Detected, device_table
 
 _CARDS = "/sys/class/drm"
@@ -16,7 +16,7 @@ _PCI_VENDOR = "0x8086"
 _DRIVERS = ("xe", "i915")
 
 
-def read_intel(reader: MachineReader) -> Detected:
+def read_intel(reader: Machine) -> Detected:
     """Return devices in the kernel's order of cards, each with its render node."""
     cards = [name for name in reader.names(_CARDS) if re.fullmatch(r"card[0-9]+", name)]
     found = [
@@ -49,7 +49,7 @@ def intel_arch(architecture: int) -> str:
     return names.get(f"{core >> 22}.{core >> 14 & 0xFF}", "")
 
 
-def _arch(reader: MachineReader, card: str) -> str:
+def _arch(reader: Machine, card: str) -> str:
     if (reader.text(f"{_CARDS}/{card}/device/vendor") or "").strip() != _PCI_VENDOR:
         return ""
     device = (reader.text(f"{_CARDS}/{card}/device/device") or "").strip().removeprefix("0x")
@@ -57,6 +57,6 @@ def _arch(reader: MachineReader, card: str) -> str:
     return next((arch for start, arch in boards.items() if device.startswith(start)), "")
 
 
-def _node(reader: MachineReader, card: str) -> str:
+def _node(reader: Machine, card: str) -> str:
     names = reader.names(f"{_CARDS}/{card}/device/drm")
     return next((f"/dev/dri/{name}" for name in names if name.startswith("renderD")), "")

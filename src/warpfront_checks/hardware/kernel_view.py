@@ -12,14 +12,14 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from warpfront_checks.hardware.machine_reader import Machine, MachineReader
+from warpfront_checks.hardware.machine_reader import Machine
 
 _PCI = "/sys/bus/pci/devices"
-_KFD = "/sys/class/kfd/kfd/topology/nodes"
+KFD, NVIDIA_PROC = "/sys/class/kfd/kfd/topology/nodes", "/proc/driver/nvidia"
 # PCI base class 03 is a display controller, 12 a processing accelerator (MI300X, Gaudi).
 _PCI_CLASSES = ("0x03", "0x12")
 
@@ -43,21 +43,62 @@ class KernelView:
         return asdict(self)
 
 
+def nvidia_boards(reader: Machine) -> Iterator[tuple[str, str]]:
+    """Yield PCI address and name (`NVIDIA H100 80GB HBM3`) of each GPU below /proc."""
+    for place in reader.names(f"{NVIDIA_PROC}/gpus"):
+        text = reader.text(f"{NVIDIA_PROC}/gpus/{place}/information") or ""
+        model = re.search(r"(?m)^Model:\s*(.*)$", text)
+        yield place, model[1].strip() if model else ""
+
+
+def kfd_nodes(reader: Machine) -> Iterator[tuple[str, Mapping[str, int]]]:
+    """Yield number and properties of each GPU in the kernel's KFD topology, in its order."""
+    for node in sorted((name for name in reader.names(KFD) if name.isdecimal()), key=int):
+        properties = read_properties(reader.text(f"{KFD}/{node}/properties") or "")
+        if properties.get("simd_count") and properties.get("gfx_target_version"):
+            yield node, properties
+
+
+def decode_gfx(version: int) -> str:
+    """Return `gfx90a` of 90010, `gfx942` of 90402, `gfx1100` of 110000: major, minor and
+    stepping in steps of 100, the last two written in hexadecimal.
+    """
+    major, minor, stepping = version // 10000, version // 100 % 100, version % 100
+    return f"gfx{major}{minor:x}{stepping:x}"
+
+
+def read_properties(text: str) -> dict[str, int]:
+    """Return the numbers of a KFD `properties` file: one `key value` a line; other
+    lines are skipped.
+    """
+    pairs = (line.split() for line in text.splitlines())
+    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdecimal()}
+
+
+def _kfd_boards(reader: Machine) -> Iterator[str]:
+    for node, properties in kfd_nodes(reader):
+        yield f"kfd {node} {decode_gfx(properties['gfx_target_version'])}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Places:
     nodes: str
     drivers: Sequence[str]
     pci: str
-    listed: Sequence[str] = field(default=("/dev",))
+    listed: Sequence[str] = ("/dev",)
+    boards: Callable[[Machine], Iterable[str]] = lambda _: ()
 
 
 _PLACES = {
     "nvidia": _Places(
         nodes=r"/dev/(nvidia[0-9]+|nvhost-[a-z0-9-]+|nvgpu/.+)",
-        drivers=("/proc/driver/nvidia/version", "/sys/module/nvidia", "/sys/module/nvgpu"),
+        drivers=(f"{NVIDIA_PROC}/version", "/sys/module/nvidia", "/sys/module/nvgpu"),
         pci="0x10de",
+        boards=lambda reader: (" ".join(board).strip() for board in nvidia_boards(reader)),
     ),
-    "amd": _Places(nodes=r"/dev/kfd", drivers=("/sys/module/amdgpu",), pci="0x1002"),
+    "amd": _Places(
+        nodes=r"/dev/kfd", drivers=("/sys/module/amdgpu",), pci="0x1002", boards=_kfd_boards
+    ),
     "gaudi": _Places(
         nodes=r"/dev/(accel/accel|hl)[0-9]+",
         drivers=("/sys/module/habanalabs",),
@@ -73,17 +114,16 @@ _PLACES = {
 }
 
 
-def read_kernel(reader: MachineReader, vendor: str) -> KernelView:
+def read_kernel(reader: Machine, vendor: str) -> KernelView:
     """Return what the kernel shows of a vendor's devices. A missing place raises nothing."""
     places = _PLACES[vendor]
     paths = [f"{folder}/{name}" for folder in places.listed for name in reader.names(folder)]
     nodes = [path for path in paths if re.fullmatch(places.nodes, path)]
-    boards = {"nvidia": _nvidia_boards, "amd": _amd_boards}.get(vendor, _no_boards)
     return KernelView(
         nodes=tuple(node for node in nodes if reader.access(node) is not None),
         shared=tuple(path for path in ("/dev/dxg",) if reader.access(path) is not None),
         drivers=tuple(driver for driver in places.drivers if _is_there(reader, driver)),
-        boards=(*boards(reader), *_pci_boards(reader, places.pci)),
+        boards=(*places.boards(reader), *_pci_boards(reader, places.pci)),
         unseen=tuple(path for path in ("/dev", "/sys/bus", "/proc") if not reader.names(path)),
         lists_pci=bool(reader.names(_PCI)),
     )
@@ -95,35 +135,11 @@ def view_of(document: Mapping[str, Any]) -> KernelView:
     return KernelView(**texts, lists_pci=document["lists_pci"] is True)
 
 
-def _is_there(reader: MachineReader, path: str) -> bool:
+def _is_there(reader: Machine, path: str) -> bool:
     return bool(reader.names(path)) or reader.text(path) is not None
 
 
-def _nvidia_boards(reader: MachineReader) -> Iterator[str]:
-    for place in reader.names("/proc/driver/nvidia/gpus"):
-        text = reader.text(f"/proc/driver/nvidia/gpus/{place}/information") or ""
-        model = re.search(r"(?m)^Model:\s*(.*)$", text)
-        yield f"{place} {model[1].strip() if model else ''}".strip()
-
-
-def _amd_boards(reader: MachineReader) -> Iterator[str]:
-    # Imported here: amd_devices reads tables that a second process needs only for this.
-    from warpfront_checks.hardware.amd_devices import (  # noqa: PLC0415
-        decode_gfx,
-        read_properties,
-    )
-
-    for node in reader.names(_KFD):
-        properties = read_properties(reader.text(f"{_KFD}/{node}/properties") or "")
-        if properties.get("simd_count") and properties.get("gfx_target_version"):
-            yield f"kfd {node} {decode_gfx(properties['gfx_target_version'])}"
-
-
-def _no_boards(_reader: MachineReader) -> Iterator[str]:
-    return iter(())
-
-
-def _pci_boards(reader: MachineReader, vendor: str) -> Iterator[str]:
+def _pci_boards(reader: Machine, vendor: str) -> Iterator[str]:
     for place in reader.names(_PCI):
         kind = (reader.text(f"{_PCI}/{place}/class") or "").strip()
         vendor_id = (reader.text(f"{_PCI}/{place}/vendor") or "").strip()

@@ -1,6 +1,6 @@
 """The one way detection looks at a machine: files, device nodes, programs and the environment.
 
-Everything that detection knows without torch comes through a `MachineReader`, so a recorded machine
+Everything that detection knows without torch comes through a `Machine`, so a recorded one
 (`recording.py`) is detected by the same code as this one.
 """
 
@@ -12,7 +12,6 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 # Tools ask drivers, and a broken driver does not answer; rocminfo also queues behind other users.
 PATIENCE_SECONDS = 20.0
@@ -36,56 +35,36 @@ class ProgramOutput:
         return self.output if self.status == 0 else ""
 
 
-class MachineReader(Protocol):
-    """A machine to be looked at. Nothing here changes it or raises for what is missing."""
-
-    @property
-    def environment(self) -> Mapping[str, str]: ...
-
-    def text(self, path: str) -> str | None:
-        """Return a file's text, or None where it cannot be read."""
-        ...
-
-    def names(self, path: str) -> tuple[str, ...]:
-        """Return the names in a folder, sorted; none where there is no such folder."""
-        ...
-
-    def access(self, path: str) -> bool | None:
-        """Return whether this process may read and write a device node; None without one."""
-        ...
-
-    def run(self, argv: tuple[str, ...]) -> ProgramOutput:
-        """Return the output of a program."""
-        ...
-
-
 class Machine:
-    """This machine."""
+    """This machine. Nothing here changes it or raises for what is missing."""
 
     @property
     def environment(self) -> Mapping[str, str]:
         return dict(os.environ)
 
     def text(self, path: str) -> str | None:
+        """Return a file's text, or None where it cannot be read."""
         try:
             return Path(path).read_text(encoding="utf-8", errors="replace")
         except OSError:
             return None
 
     def names(self, path: str) -> tuple[str, ...]:
+        """Return the names in a folder, sorted; none where there is no such folder."""
         try:
             return tuple(sorted(entry.name for entry in Path(path).iterdir()))
         except OSError:
             return ()
 
     def access(self, path: str) -> bool | None:
-        """Return access by permission bits only: opening a Gaudi's node would take it from
-        another process. A file that is no character device is no node.
+        """Return whether this process may read and write a device node, None without one: by
+        permission bits only, for opening a Gaudi's would take it from another process.
         """
         place = Path(path)
         return os.access(path, os.R_OK | os.W_OK) if place.is_char_device() else None
 
     def run(self, argv: tuple[str, ...]) -> ProgramOutput:
+        """Return the output of a program."""
         program = (*_OWN_PROGRAMS.get(argv[0], argv[:1]), *argv[1:])
         try:
             completed = subprocess.run(
@@ -108,57 +87,3 @@ class Machine:
             output=completed.stdout,
             complaint=completed.stderr.strip()[-500:],
         )
-
-
-@dataclass(frozen=True, kw_only=True)
-class ProbeRecord:
-    """A source of detection and the beginning of its answer."""
-
-    source: str
-    said: str
-
-
-class RecordingReader:
-    """A reader that stores every answer for the report."""
-
-    def __init__(self, reader: MachineReader) -> None:
-        self._reader = reader
-        self._said: dict[str, str] = {}
-
-    @property
-    def environment(self) -> Mapping[str, str]:
-        return self._reader.environment
-
-    @property
-    def evidence(self) -> tuple[ProbeRecord, ...]:
-        return tuple(ProbeRecord(source=source, said=text) for source, text in self._said.items())
-
-    def text(self, path: str) -> str | None:
-        text = self._reader.text(path)
-        if text is not None:
-            self._said[path] = _beginning(text)
-        return text
-
-    def names(self, path: str) -> tuple[str, ...]:
-        return self._reader.names(path)
-
-    def access(self, path: str) -> bool | None:
-        allowed = self._reader.access(path)
-        if allowed is not None:
-            self._said[path] = "can be opened" if allowed else "may not be opened by this user"
-        return allowed
-
-    def run(self, argv: tuple[str, ...]) -> ProgramOutput:
-        answer = self._reader.run(argv)
-        if answer.status is None:
-            problem = answer.complaint
-        else:
-            problem = f"exit {answer.status}: {_beginning(answer.output or answer.complaint)}"
-        self._said[" ".join(argv)] = problem
-        return answer
-
-
-def _beginning(text: str) -> str:
-    lines = [line.strip() for line in text.strip().splitlines()]
-    more = f" (and {len(lines) - 1} more lines)" if len(lines) > 1 else ""
-    return (lines[0][:100] if lines else "nothing") + more

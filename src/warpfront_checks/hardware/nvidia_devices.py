@@ -7,7 +7,8 @@ import json
 import re
 from typing import Any
 
-from warpfront_checks.hardware.machine_reader import MachineReader
+from warpfront_checks.hardware.kernel_view import NVIDIA_PROC, nvidia_boards
+from warpfront_checks.hardware.machine_reader import Machine
 from warpfront_checks.hardware.values import Accelerator, Detected, device_table
 
 # Query fields: `nvidia-smi --help-query-gpu`.
@@ -16,16 +17,17 @@ _QUERY = (
     "--query-gpu=index,name,compute_cap,driver_version,memory.total",
     "--format=csv,noheader,nounits",
 )
-_PROC = "/proc/driver/nvidia"
 _NODE = re.compile(r"nvidia[0-9]+\Z")
 
 
-def read_nvidia(reader: MachineReader) -> Detected:
+def read_nvidia(reader: Machine) -> Detected:
     """Return devices from nvidia-smi; from /proc where it does not answer. NVML adds
     cores and CUDA.
     """
-    kernel = _kernel_module(reader.text(f"{_PROC}/version") or "")
-    boards = _boards(reader)
+    kernel = _kernel_module(reader.text(f"{NVIDIA_PROC}/version") or "")
+    boards = [
+        {"index": index, "name": name} for index, (_, name) in enumerate(nvidia_boards(reader))
+    ]
     answer = reader.run(_QUERY)
     smi = _read_query(answer.text)
     if not (kernel or boards or smi or answer.status is not None):
@@ -41,7 +43,7 @@ def read_nvidia(reader: MachineReader) -> Detected:
         reason = lines[0] if lines else f"exit {answer.status}"
         problems.append(f"the NVIDIA driver is loaded, but nvidia-smi does not answer: {reason}")
     if smi and boards and len(smi) != len(boards):
-        problems.append(f"nvidia-smi lists {len(smi)} GPUs, {_PROC}/gpus {len(boards)}")
+        problems.append(f"nvidia-smi lists {len(smi)} GPUs, {NVIDIA_PROC}/gpus {len(boards)}")
     if devices and not usable:
         problems.append("the NVIDIA device nodes may not be opened by this user")
     driver = next((str(row["driver"]) for row in smi), "") or str(nvml.get("driver", "")) or kernel
@@ -84,19 +86,7 @@ def _read_nvml(text: str) -> dict[str, Any]:
     return document if isinstance(document, dict) else {}
 
 
-def _boards(reader: MachineReader) -> list[dict[str, Any]]:
-    """Return one line per GPU below /proc: `Model: NVIDIA H100 80GB HBM3`,
-    without an architecture.
-    """
-    boards: list[dict[str, Any]] = []
-    for place in reader.names(f"{_PROC}/gpus"):
-        text = reader.text(f"{_PROC}/gpus/{place}/information") or ""
-        model = re.search(r"(?m)^Model:\s*(.*)$", text)
-        boards.append({"index": len(boards), "name": model[1].strip() if model else ""})
-    return boards
-
-
-def _nodes(reader: MachineReader) -> list[str]:
+def _nodes(reader: Machine) -> list[str]:
     nodes = [f"/dev/{name}" for name in reader.names("/dev") if _NODE.match(name)]
     return ["/dev/nvidiactl", *nodes]
 
@@ -137,7 +127,7 @@ def _kernel_module(text: str) -> str:
     return match[1] if match else ""
 
 
-def _toolkits(reader: MachineReader) -> dict[str, str]:
+def _toolkits(reader: Machine) -> dict[str, str]:
     """Return the CUDA toolkit that is installed, which need not be the one that torch
     was built with.
     """

@@ -1,4 +1,5 @@
-"""NVIDIA's management library in a child process: `python nvml.py` prints JSON, or fails.
+"""NVIDIA's management library in a child process: `python nvml.py` prints its devices as JSON, and
+`python nvml.py state [UUID]` a device's clocks, power and temperature.
 
 A child, because a broken driver can take down the process that loads its library, and so that the
 answer can be recorded. It has two values that nvidia-smi does not print: the CUDA version of the
@@ -10,13 +11,16 @@ from __future__ import annotations
 import ctypes
 import json
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 _LIBRARY = "libnvidia-ml.so.1"
 _NAME_BYTES = 96
+_SM_CLOCK, _MEMORY_CLOCK, _CORE_SENSOR = 1, 2, 0
+_TOO_SMALL = 7
 
 
-class NvmlError(Exception):
+class NvmlError(OSError):
     """A call failed; the message names it and NVML's code."""
 
 
@@ -28,10 +32,11 @@ class _Memory(ctypes.Structure):
     ]
 
 
-def main() -> int:
+def main(arguments: list[str]) -> int:
     try:
-        answer = read_nvml(ctypes.CDLL(_LIBRARY))
-    except (OSError, NvmlError, AttributeError) as error:
+        library = ctypes.CDLL(_LIBRARY)
+        answer = read_nvml_state(library, *arguments[1:]) if arguments else read_nvml(library)
+    except (OSError, AttributeError) as error:
         sys.stderr.write(f"{error}\n")
         return 1
     sys.stdout.write(json.dumps(answer, indent=1, sort_keys=True) + "\n")
@@ -82,6 +87,51 @@ def _device(library: Any, index: int) -> dict[str, object]:
     }
 
 
+def read_nvml_state(library: Any, uuid: str = "") -> dict[str, object]:
+    """Return the state of the device of this UUID, or of the only one, without what it does not
+    report. Raise `NvmlError` if it is unavailable.
+    """
+    _call(library.nvmlInit_v2)
+    try:
+        return dict(_state(library, _handle(library, uuid)))
+    finally:
+        library.nvmlShutdown()
+
+
+def _handle(library: Any, uuid: str) -> Any:
+    handle, count = ctypes.c_void_p(), ctypes.c_uint()
+    code = library.nvmlDeviceGetHandleByUUID(uuid.encode(), ctypes.byref(handle)) if uuid else 0
+    if uuid and not code:
+        return handle
+    library.nvmlDeviceGetCount_v2(ctypes.byref(count))
+    if count.value != 1:
+        raise NvmlError(f"{count.value} devices, and none is {uuid or 'named'} (NVML's {code})")
+    _call(library.nvmlDeviceGetHandleByIndex_v2, 0, ctypes.byref(handle))
+    return handle
+
+
+def _state(library: Any, handle: Any) -> Iterator[tuple[str, object]]:
+    queries = (
+        ("clock_hertz", library.nvmlDeviceGetClockInfo, (_SM_CLOCK,), 1e6),
+        ("memory_clock_hertz", library.nvmlDeviceGetClockInfo, (_MEMORY_CLOCK,), 1e6),
+        ("power_watts", library.nvmlDeviceGetPowerUsage, (), 1e-3),
+        ("power_limit_watts", library.nvmlDeviceGetEnforcedPowerLimit, (), 1e-3),
+        ("temperature_celsius", library.nvmlDeviceGetTemperature, (_CORE_SENSOR,), 1),
+    )
+    for name, function, arguments, scale in queries:
+        value = ctypes.c_uint()
+        if not function(handle, *arguments, ctypes.byref(value)):
+            yield name, value.value * scale
+    reasons = ctypes.c_ulonglong()
+    if not library.nvmlDeviceGetCurrentClocksThrottleReasons(handle, ctypes.byref(reasons)):
+        yield "clocks_event_reasons", reasons.value
+    count = ctypes.c_uint(0)
+    # A call with no room for them returns their number.
+    code = library.nvmlDeviceGetComputeRunningProcesses_v3(handle, ctypes.byref(count), None)
+    if code in {0, _TOO_SMALL}:
+        yield "processes", count.value
+
+
 def _call(function: Any, *arguments: object) -> None:
     code = function(*arguments)
     if code:
@@ -89,4 +139,4 @@ def _call(function: Any, *arguments: object) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

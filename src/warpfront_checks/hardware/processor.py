@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from warpfront_checks.hardware.machine_reader import MachineReader
+from warpfront_checks.hardware.machine_reader import Machine
 from warpfront_checks.hardware.values import Processor
 
 # Flags of /proc/cpuinfo that change what torch computes with (oneDNN dispatches on them).
@@ -24,7 +24,7 @@ _FEATURES = (
 )
 
 
-def read_processor(reader: MachineReader) -> Processor:
+def read_processor(reader: Machine) -> Processor:
     text = reader.text("/proc/cpuinfo") or ""
     name = re.search(r"(?m)^model name\s*:\s*(.*)$", text)
     flags = re.search(r"(?m)^(?:flags|Features)\s*:\s*(.*)$", text)
@@ -38,7 +38,7 @@ def read_processor(reader: MachineReader) -> Processor:
     )
 
 
-def _threads(reader: MachineReader, cpuinfo: str) -> int:
+def _threads(reader: Machine, cpuinfo: str) -> int:
     """Return the number of listed threads, at most those this process is bound to and its quota."""
     listed = len(re.findall(r"(?m)^processor\s*:", cpuinfo))
     bound = _length(reader.text("/proc/self/status") or "")
@@ -47,7 +47,7 @@ def _threads(reader: MachineReader, cpuinfo: str) -> int:
     return min((number for number in (listed, bound, allowed) if number), default=1)
 
 
-def _memory_bytes(reader: MachineReader) -> int | None:
+def _memory_bytes(reader: Machine) -> int | None:
     total = re.search(r"(?m)^MemTotal:\s*(\d+) kB", reader.text("/proc/meminfo") or "")
     limit = (reader.text("/sys/fs/cgroup/memory.max") or "").strip()
     sizes = [int(total[1]) * 1024] if total else []

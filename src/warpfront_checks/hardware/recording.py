@@ -12,12 +12,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from warpfront_checks.hardware.machine_reader import MachineReader, ProgramOutput
+from warpfront_checks.hardware.machine_reader import Machine, ProgramOutput
 
 SCHEMA = 1
+_Kept = str | bool | ProgramOutput
+_Answer = TypeVar("_Answer", str | None, bool | None, ProgramOutput)
 _VARIABLE = re.compile(
     r"(CUDA|NVIDIA|HIP|ROCR|HSA|GPU_DEVICE|HABANA)_?[A-Z_]*VISIBLE|GPU_DEVICE_ORDINAL"
     r"|PT_HPU_(LAZY_MODE|GPU_MIGRATION)"
@@ -37,8 +40,8 @@ class RecordingError(Exception):
     """A recording cannot be used; the message names the file."""
 
 
-class Recorded:
-    """A recorded machine as a `MachineReader`. What was not recorded is not there."""
+class Recorded(Machine):
+    """A recorded machine. What was not recorded is not there."""
 
     def __init__(self, folder: Path) -> None:
         try:
@@ -50,9 +53,13 @@ class Recorded:
         self._folder = folder
         self.source = str(document["source"])
         self.stand_in = bool(document["stand_in"])
-        self.environment: Mapping[str, str] = document["environment"]
+        self._environment: Mapping[str, str] = document["environment"]
         self._nodes: Mapping[str, bool] = document["nodes"]
         self._programs: Mapping[str, Mapping[str, Any]] = document["programs"]
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        return self._environment
 
     def text(self, path: str) -> str | None:
         place = self._place(path)
@@ -62,11 +69,8 @@ class Recorded:
         place = self._place(path)
         files = {entry.name for entry in place.iterdir()} if place.is_dir() else set()
         prefix = f"{path.rstrip('/')}/"
-        nodes = {
-            node[len(prefix) :].split("/")[0]
-            for node in self._nodes
-            if node[: len(prefix)] == prefix
-        }
+        below = (node.removeprefix(prefix) for node in self._nodes if node.startswith(prefix))
+        nodes = {name.split("/")[0] for name in below}
         return tuple(sorted(files | nodes))
 
     def access(self, path: str) -> bool | None:
@@ -87,65 +91,91 @@ class Recorded:
         return self._folder / "files" / path.lstrip("/")
 
 
-class Recording:
-    """A reader that stores all its answers, to be saved as a recording."""
+@dataclass(frozen=True, kw_only=True)
+class ProbeRecord:
+    """A source of detection and the beginning of its answer."""
 
-    def __init__(self, reader: MachineReader) -> None:
-        self._reader = reader
-        self._texts: dict[str, str] = {}
-        self._nodes: dict[str, bool] = {}
-        self._programs: dict[str, ProgramOutput] = {}
+    source: str
+    said: str
+
+
+class Recording(Machine):
+    """A machine whose answers are kept: as the evidence of a report, to be saved as a recording."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._answers: dict[str, _Kept] = {}
+        self._listed: dict[str, None] = {}
 
     @property
     def environment(self) -> Mapping[str, str]:
-        return self._reader.environment
+        return self._machine.environment
+
+    @property
+    def evidence(self) -> tuple[ProbeRecord, ...]:
+        answers = self._answers.items()
+        return tuple(ProbeRecord(source=source, said=_said(answer)) for source, answer in answers)
 
     def text(self, path: str) -> str | None:
-        text = self._reader.text(path)
-        if text is not None:
-            self._texts[path] = text
-        return text
+        return self._kept(path, self._machine.text(path))
 
     def names(self, path: str) -> tuple[str, ...]:
-        names = self._reader.names(path)
+        names = self._machine.names(path)
         if path.startswith("/dev/"):
-            for name in names:
-                self.access(f"{path}/{name}")
+            self._listed |= dict.fromkeys(f"{path}/{name}" for name in names)
         return names
 
     def access(self, path: str) -> bool | None:
-        allowed = self._reader.access(path)
-        if allowed is not None:
-            self._nodes[path] = allowed
-        return allowed
+        return self._kept(path, self._machine.access(path))
 
     def run(self, argv: tuple[str, ...]) -> ProgramOutput:
-        answer = self._programs[" ".join(argv)] = self._reader.run(argv)
+        return self._kept(" ".join(argv), self._machine.run(argv))
+
+    def _kept(self, source: str, answer: _Answer) -> _Answer:
+        if answer is not None:
+            self._answers[source] = answer
         return answer
 
     def save(self, folder: Path, source: str) -> None:
         """Write all answers so far. Only variables that decide about devices are written."""
         programs: dict[str, dict[str, object]] = {}
-        for number, (line, answer) in enumerate(self._programs.items()):
-            if answer.status is None and answer.complaint == "not found":
-                continue
-            programs[line] = {"status": answer.status, "complaint": _blanked(answer.complaint)}
-            if answer.output:
-                name = f"{number:02}-{line.split()[0]}.txt"
-                programs[line]["output"] = name
-                _write(folder / "output" / name, _blanked(answer.output))
-        for path, text in self._texts.items():
-            _write(folder / "files" / path.lstrip("/"), _blanked(_shortened(path, text)))
-        variables = {k: v for k, v in self.environment.items() if _VARIABLE.match(k)}
+        nodes = {node: self._machine.access(node) for node in self._listed}
+        for number, (line, answer) in enumerate(self._answers.items()):
+            if isinstance(answer, bool):
+                nodes[line] = answer
+            elif isinstance(answer, str):
+                _write(folder / "files" / line.lstrip("/"), _blanked(_shortened(line, answer)))
+            elif answer.status is not None or answer.complaint != "not found":
+                programs[line] = {"status": answer.status, "complaint": _blanked(answer.complaint)}
+                if answer.output:
+                    name = f"{number:02}-{line.split()[0]}.txt"
+                    programs[line]["output"] = name
+                    _write(folder / "output" / name, _blanked(answer.output))
         document = {
             "schema": SCHEMA,
             "source": source,
             "stand_in": False,
-            "environment": variables,
-            "nodes": self._nodes,
+            "environment": {k: v for k, v in self.environment.items() if _VARIABLE.match(k)},
+            "nodes": {node: allowed for node, allowed in nodes.items() if allowed is not None},
             "programs": programs,
         }
         _write(folder / "recording.json", json.dumps(document, indent=1, sort_keys=True) + "\n")
+
+
+def _said(answer: _Kept) -> str:
+    if isinstance(answer, bool):
+        return "can be opened" if answer else "may not be opened by this user"
+    if isinstance(answer, str):
+        return _beginning(answer)
+    if answer.status is None:
+        return answer.complaint
+    return f"exit {answer.status}: {_beginning(answer.output or answer.complaint)}"
+
+
+def _beginning(text: str) -> str:
+    lines = [line.strip() for line in text.strip().splitlines()]
+    more = f" (and {len(lines) - 1} more lines)" if len(lines) > 1 else ""
+    return (lines[0][:100] if lines else "nothing") + more
 
 
 def _shortened(path: str, text: str) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from warpfront_checks.hardware.kernel_view import KernelView
-from warpfront_checks.hardware.machine_reader import ProbeRecord
+from warpfront_checks.hardware.recording import ProbeRecord
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,9 +89,7 @@ class Hardware:
     kernel: Mapping[str, KernelView] = field(default_factory=dict)
 
     def of(self, vendor: str) -> tuple[Accelerator, ...]:
-        return tuple(
-            accelerator for accelerator in self.accelerators if accelerator.vendor == vendor
-        )
+        return tuple(device for device in self.accelerators if device.vendor == vendor)
 
     def document(self) -> dict[str, Any]:
         return asdict(self)

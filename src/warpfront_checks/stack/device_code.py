@@ -17,6 +17,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from warpfront_checks.stack.elf_symbols import is_readable, sections
+
 _BUNDLE, _COMPRESSED, _FAT = b"__CLANG_OFFLOAD_BUNDLE__", b"CCOB", b"\x50\xed\x55\xba"
 _TRIPLE = re.compile(
     rb"(?:hip|hipv4)-amdgcn-amd-amdhsa-(?:-[a-z]*)?-(gfx[0-9a-z-]+(?::[a-z]+[+-])*)\Z"
@@ -50,7 +52,8 @@ def read_device_code(path: Path) -> DeviceCode:
 def _of_library(data: mmap.mmap) -> DeviceCode:
     sizes: Counter[str] = Counter()
     unread: Counter[str] = Counter()
-    for name, start, end in _sections(data):
+    for section in sections(data) if is_readable(data) else ():
+        name, start, end = section.name, section.offset, section.offset + section.size
         if name.startswith(".hip_fatbin"):
             for bundle, why in _bundles(data, start, end):
                 sizes.update(dict(_entries(bundle)))
@@ -61,25 +64,6 @@ def _of_library(data: mmap.mmap) -> DeviceCode:
                 sizes.update(Counter(dict(_cubins(data, position, end))))
                 position = data.find(_FAT, position + 1, end)
     return DeviceCode(dict(sizes), tuple(f"{n} x {why}" for why, n in unread.items()))
-
-
-def _sections(data: mmap.mmap) -> Iterator[tuple[str, int, int]]:
-    """Yield (name, start, end) of each section of a 64-bit little-endian ELF file."""
-    if data[:6] != b"\x7fELF\x02\x01":
-        return
-    (table,) = struct.unpack_from("<Q", data, 0x28)
-    entry, count, names = struct.unpack_from("<HHH", data, 0x3A)
-    heads = [struct.unpack_from("<IIQQQQ", data, table + entry * index) for index in range(count)]
-    if not names < len(heads):
-        return
-    texts = heads[names][4]
-    for name, _, _, _, offset, size in heads:
-        position = texts + name
-        yield (
-            data[position : data.find(b"\0", position)].decode("ascii", "replace"),
-            offset,
-            offset + size,
-        )
 
 
 def _bundles(data: mmap.mmap, start: int, end: int) -> Iterator[tuple[bytes, str]]:

@@ -52,7 +52,10 @@ class MissingLibraries:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Section:
+class Section:
+    """A section of an ELF file; `name` is "" where the file's table of names has none."""
+
+    name: str
     kind: int
     offset: int
     size: int
@@ -68,7 +71,7 @@ def lacking(path: Path, demangle: Callable[[str], str] = str) -> MissingLibrarie
         gone = tuple(name for name in needed if not _opens(name))
         handles = [ctypes.CDLL(None), *(ctypes.CDLL(_place(n)) for n in needed if n not in gone)]
         symbols = sorted(
-            {name for name in undefined if not any(_has(handle, name) for handle in handles)}
+            {name for name in undefined if not any(hasattr(handle, name) for handle in handles)}
         )
         # What a missing library would bring is not missing for itself.
         return MissingLibraries(
@@ -266,7 +269,7 @@ def read_dynamic(data: bytes | mmap.mmap) -> Dynamic:
     file. One that is cut short or inconsistent is for the machine `UNREADABLE`.
     """
     try:
-        return _dynamic(data) if data[:6] == b"\x7fELF\x02\x01" else Dynamic()
+        return _dynamic(data) if is_readable(data) else Dynamic()
     except (struct.error, ValueError, OverflowError, StopIteration):
         return Dynamic(machine=UNREADABLE)
 
@@ -306,18 +309,18 @@ def read_elf(data: bytes) -> tuple[tuple[str, ...], tuple[str, ...]]:
     short or inconsistent.
     """
     try:
-        symbols = tuple(_wanted(data)) if data[:6] == b"\x7fELF\x02\x01" else ()
+        symbols = tuple(_wanted(data)) if is_readable(data) else ()
     except (struct.error, ValueError, OverflowError):
         return (), ()
     return read_dynamic(data).needed, symbols
 
 
 def _wanted(data: bytes) -> Iterator[str]:
-    sections = list(_sections(data))
-    for section in sections:
-        if section.link >= len(sections) or section.kind != _SHT_DYNSYM:
+    every = sections(data)
+    for section in every:
+        if section.link >= len(every) or section.kind != _SHT_DYNSYM:
             continue
-        texts = sections[section.link].offset
+        texts = every[section.link].offset
         for name, info, _, index, _, _ in struct.iter_unpack(
             "<IBBHQQ", _content(data, section, 24)
         ):
@@ -325,28 +328,40 @@ def _wanted(data: bytes) -> Iterator[str]:
                 yield _text(data, texts + name)
 
 
-def _sections(data: bytes) -> Iterator[_Section]:
+def is_readable(data: bytes | mmap.mmap) -> bool:
+    """Return whether it is a 64-bit little-endian ELF file."""
+    return data[:6] == b"\x7fELF\x02\x01"
+
+
+def sections(data: bytes | mmap.mmap) -> list[Section]:
+    """Return the sections of a file that `is_readable`. Raise `struct.error` if it is cut short."""
     (start,) = struct.unpack_from("<Q", data, 40)
-    size, count = struct.unpack_from("<HH", data, 58)
-    for place in range(count if start else 0):
-        position = start + place * size
-        fields = struct.unpack_from("<IIQQQQI", data, position)
-        yield _Section(kind=fields[1], offset=fields[4], size=fields[5], link=fields[6])
+    size, count, names = struct.unpack_from("<HHH", data, 58)
+    places = range(start, start + count * size, size) if start and size else ()
+    heads = [struct.unpack_from("<IIQQQQI", data, place) for place in places]
+    texts = heads[names][4] if names < len(heads) else len(data)
+    return [
+        Section(name=_named(data, texts + name), kind=kind, offset=offset, size=length, link=link)
+        for name, kind, _, _, offset, length, link in heads
+    ]
 
 
-def _content(data: bytes, section: _Section, entry: int) -> bytes:
+def _named(data: bytes | mmap.mmap, position: int) -> str:
+    try:
+        return _text(data, position)
+    except ValueError:
+        return ""
+
+
+def _content(data: bytes, section: Section, entry: int) -> bytes:
     return data[section.offset : section.offset + section.size // entry * entry]
 
 
 def _text(data: bytes | mmap.mmap, position: int) -> str:
-    return _ended(data, position).decode("utf-8", "replace")
-
-
-def _ended(data: bytes | mmap.mmap, position: int) -> bytes:
     end = data.find(b"\0", position, position + _NAME_LIMIT_BYTES)
     if position < 0 or end < 0:
         raise ValueError(f"no text at {position}")
-    return data[position:end]
+    return data[position:end].decode("utf-8", "replace")
 
 
 def _opens(library: str) -> bool:
@@ -363,7 +378,3 @@ def _place(library: str) -> str:
     """
     ends = f"/{library}"
     return next((path for path in sorted(loaded_files()) if path.endswith(ends)), library)
-
-
-def _has(handle: ctypes.CDLL, name: str) -> bool:
-    return hasattr(handle, name)

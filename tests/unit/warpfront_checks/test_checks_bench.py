@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from warpfront_checks.bench import formulas, nvml_state, peaks, state
+from warpfront_checks.bench import formulas, peaks, state
 from warpfront_checks.bench import options as asking
 from warpfront_checks.bench.formulas import Convolution, Decoder
 from warpfront_checks.bench.rounds import time_cases
@@ -35,6 +35,7 @@ from warpfront_checks.bench.timer import (
     warm_up,
 )
 from warpfront_checks.hardware.machine_reader import ProgramOutput
+from warpfront_checks.hardware.nvml import read_nvml_state
 
 FOLDER = Path(asking.__file__).parent
 GIB = 2**30
@@ -389,7 +390,7 @@ class FakeNvml:
 
 
 def test_an_nvidia_devices_state_is_what_nvml_tells() -> None:
-    told = nvml_state.read_nvml_state(FakeNvml(), "GPU-1")
+    told = read_nvml_state(FakeNvml(), "GPU-1")
     assert told == {
         "clock_hertz": 1.98e9,
         "memory_clock_hertz": 1.98e9,
@@ -425,9 +426,9 @@ class LostNvml(FakeNvml):
 
 
 def test_a_device_that_is_not_found_by_its_uuid_is_the_only_one_or_none() -> None:
-    assert nvml_state.read_nvml_state(LostNvml(1), "GPU-1")["temperature_celsius"] == 41
+    assert read_nvml_state(LostNvml(1), "GPU-1")["temperature_celsius"] == 41
     with pytest.raises(OSError, match=r"2 devices, and none is GPU-1 \(NVML's 6\)"):
-        nvml_state.read_nvml_state(LostNvml(2), "GPU-1")
+        read_nvml_state(LostNvml(2), "GPU-1")
 
 
 def test_a_state_that_cannot_be_read_says_so() -> None:

@@ -90,14 +90,14 @@ def test_the_child_prints_json_or_fails_with_words(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda _: library())
-    assert nvml.main() == 0
+    assert nvml.main([]) == 0
     assert json.loads(capsys.readouterr().out)["cuda"] == "13.2"
 
     def missing(name: str) -> Any:
         raise OSError(f"{name}: cannot open shared object file")
 
     monkeypatch.setattr(ctypes, "CDLL", missing)
-    assert nvml.main() == 1
+    assert nvml.main([]) == 1
     assert capsys.readouterr().err.startswith("libnvidia-ml.so.1: cannot open")
 
 
