@@ -18,9 +18,10 @@ from pathlib import Path
 from warpfront_checks.byte_code import shared_byte_code
 from warpfront_checks.check_options import (
     CHECK_SESSIONS,
+    EFFORT_OPTIONS,
     OPTIONS_KEY,
     CheckOptions,
-    add_effort_options,
+    add_options,
     parsed_effort,
 )
 from warpfront_checks.claimed_device import find_device
@@ -125,7 +126,7 @@ def _parser() -> argparse.ArgumentParser:
         "--claims", type=Path, required=True, help="what the image is said to hold (JSON)"
     )
     parser.add_argument("--results", type=Path, required=True, help="folder for SESSION.json")
-    add_effort_options(parser)
+    add_options(parser, EFFORT_OPTIONS)
     return parser
 
 

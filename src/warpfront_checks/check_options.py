@@ -11,11 +11,12 @@ import json
 import re
 import secrets
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 STRICT = "strict"
 # The run whose seeds are 0, 1, 2 ...: bounds were set on them, and faults are seeded with them.
@@ -100,16 +101,50 @@ CHECK_SESSIONS: Mapping[str, CheckSession] = {
 SESSIONS = tuple(name for name, session in CHECK_SESSIONS.items() if not session.asked_for)
 
 
-@dataclass(frozen=True, kw_only=True)
-class EffortOption:
-    """One option, the same in every CLI. `read` raises `ValueError` for a value that it cannot
-    use; a flag has none.
+@dataclass(frozen=True)
+class RunOption:
+    """One option of a run, the same in every CLI. `read` raises `ValueError` for a value that it
+    cannot use; a flag's default is False.
     """
 
     name: str
     default: bool | int | str
     help: str
-    read: Callable[[str], object] | None = None
+    read: Callable[[str], object] = str
+
+    @property
+    def attribute(self) -> str:
+        return self.name.replace("-", "_")
+
+
+def add_options(parser: argparse.ArgumentParser, options: Iterable[RunOption]) -> None:
+    for option in options:
+        name, text = f"--{option.name}", option.help
+        if option.default is False:
+            parser.add_argument(name, action="store_true", help=text)
+        else:
+            kind = partial(_readable, option.read)
+            parser.add_argument(name, type=kind, default=option.default, help=text)
+
+
+def _readable(read: Callable[[str], object], text: str) -> str:
+    """Return a text that can be read. argparse shows the words of its own error only."""
+    try:
+        read(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
+
+
+def option_values(parsed: argparse.Namespace, options: Iterable[RunOption]) -> dict[str, Any]:
+    """Return what a command line that has these options says, by their attributes."""
+    return {option.attribute: getattr(parsed, option.attribute) for option in options}
+
+
+def command_line(values: Mapping[str, object]) -> tuple[str, ...]:
+    """Return the options of a command line that stand for these values; none for empty ones."""
+    words = {name: "" if value is True else f"={value}" for name, value in values.items()}
+    return tuple(f"--{name}{words[name]}" for name, value in values.items() if value)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +166,7 @@ class CheckOptions:
         argv: list[str] = []
         for option in EFFORT_OPTIONS:
             value = values[option.name]
-            if option.read is not None:
+            if option.default is not False:
                 argv += [f"--{option.name}", str(value)]
             elif value:
                 argv.append(f"--{option.name}")
@@ -184,30 +219,9 @@ def drawn_seeds(run: str, count: int) -> tuple[int, ...]:
     return tuple(2**16 + int(sha256(text).hexdigest()[:7], 16) for text in texts)
 
 
-def add_effort_options(parser: argparse.ArgumentParser) -> None:
-    for option in EFFORT_OPTIONS:
-        name, read = f"--{option.name}", option.read
-        if read is None:
-            parser.add_argument(name, action="store_true", help=option.help)
-        else:
-            parser.add_argument(name, type=_as_type(read), default=option.default, help=option.help)
-
-
 def parsed_effort(options: argparse.Namespace) -> CheckOptions:
-    """Return the effort of a command line to which `add_effort_options` gave its options."""
-    return read_effort(**{option.name: getattr(options, option.name) for option in EFFORT_OPTIONS})
-
-
-def _as_type(read: Callable[[str], object]) -> Callable[[str], object]:
-    """argparse shows the words of its own error only."""
-
-    def typed(text: str) -> object:
-        try:
-            return read(text)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-
-    return typed
+    """Return the effort of a command line that has `EFFORT_OPTIONS`."""
+    return read_effort(**option_values(options, EFFORT_OPTIONS))
 
 
 def _read_seeds(text: str) -> int:
@@ -244,27 +258,14 @@ def profile_names() -> tuple[str, ...]:
     return (STRICT, *tolerances())
 
 
+_PROFILE_HELP = f"""whose tolerances decide: {", ".join(profile_names())}; every result says what \
+each would have said"""
+_RUN_HELP = "the id of a run, to draw its seeds again (a new one if not given)"
 EFFORT_OPTIONS = (
-    EffortOption(
-        name="seeds",
-        default=1,
-        help="how many sets of random inputs (1 if not given)",
-        read=_read_seeds,
-    ),
-    EffortOption(
-        name="profile",
-        default=STRICT,
-        help=f"whose tolerances decide: {', '.join(profile_names())}; every result says what each "
-        "would have said",
-        read=_read_profile,
-    ),
-    EffortOption(
-        name="run",
-        default="",
-        help="the id of a run, to draw its seeds again (a new one if not given)",
-        read=_read_run,
-    ),
-    EffortOption(name="quick", default=False, help="every operation, fewer cases of each"),
+    RunOption("seeds", 1, "how many sets of random inputs (1 if not given)", _read_seeds),
+    RunOption("profile", STRICT, _PROFILE_HELP, _read_profile),
+    RunOption("run", "", _RUN_HELP, _read_run),
+    RunOption("quick", default=False, help="every operation, fewer cases of each"),
 )
 
 

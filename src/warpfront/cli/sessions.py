@@ -20,20 +20,21 @@ import nox
 import nox.command
 
 from warpfront_checks.architectures.library_options import (
+    LIBRARY_OPTIONS,
     Library,
-    add_library_options,
     parsed_library,
 )
 from warpfront_checks.bench.options import (
+    BENCH_OPTIONS,
     BenchEffort,
-    add_bench_options,
     parsed_bench_effort,
 )
 from warpfront_checks.check_options import (
     CHECK_SESSIONS,
+    EFFORT_OPTIONS,
     SESSIONS,
     CheckOptions,
-    add_effort_options,
+    add_options,
     parsed_effort,
 )
 from warpfront_checks.claims import Claims, ClaimsError
@@ -121,12 +122,9 @@ def _models(session: nox.Session) -> None:
     parser = _Parser(prog="nox -s models --", add_help=False)
     for name in (*_SELECTING, "claims", "results"):
         parser.add_argument(f"--{name}", default="")
-    add_library_options(parser)
+    add_options(parser, LIBRARY_OPTIONS)
     options = _read_options(session, parser)
-    try:
-        library = parsed_library(options)
-    except ValueError as error:
-        _stop(session, str(error))
+    library = parsed_library(options)
     if options.claims and options.results:
         claims, folder = Path(options.claims).resolve(), Path(options.results).resolve()
         _try_library(session, claims, folder, library)
@@ -175,10 +173,7 @@ def _bench(session: nox.Session) -> None:
     """Inside an image with claims, in this Python with `--here`, else by the task."""
     parser = _bench_parser()
     options = _read_options(session, parser)
-    try:
-        effort = parsed_bench_effort(options)
-    except ValueError as error:
-        _stop(session, str(error))
+    effort = parsed_bench_effort(options)
     if options.claims and options.results:
         _time(session, options.claims.resolve(), options.results.resolve(), effort)
     elif options.here:
@@ -497,7 +492,7 @@ def _inside_parser(name: str) -> argparse.ArgumentParser:
     parser.add_argument("--claims", type=Path, required=True)
     parser.add_argument("--results", type=Path, required=True)
     parser.add_argument("--together", default="", help="sessions to run side by side, by commas")
-    add_effort_options(parser)
+    add_options(parser, EFFORT_OPTIONS)
     return parser
 
 
@@ -510,7 +505,7 @@ def _bench_parser() -> argparse.ArgumentParser:
     parser.add_argument("--json", action="store_true", help="print the record as JSON")
     parser.add_argument("--claims", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--results", type=Path, help=argparse.SUPPRESS)
-    add_bench_options(parser)
+    add_options(parser, BENCH_OPTIONS)
     return parser
 
 
@@ -530,7 +525,7 @@ def _verify_parser() -> argparse.ArgumentParser:
         "--here", action="store_true", help="check the current Python, without Docker"
     )
     parser.add_argument("--json", action="store_true", help="print the verification as JSON")
-    add_effort_options(parser)
+    add_options(parser, EFFORT_OPTIONS)
     parser.add_argument(
         "--selftest", action="store_true", help="also seed faults into every check, and catch them"
     )

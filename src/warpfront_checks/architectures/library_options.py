@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass
+from functools import partial
+
+from warpfront_checks.check_options import RunOption, command_line, option_values
 
 LIBRARIES = ("transformers",)
 MODES = (
@@ -20,34 +23,6 @@ USUAL_MODES = ("float32", "training", "generate")
 KINDS = ("causal", "encoder-decoder", "vision", "audio", "multimodal", "encoder")
 
 _MOST = 3600
-
-
-@dataclass(frozen=True, kw_only=True)
-class LibraryOption:
-    """An option, for every command line."""
-
-    name: str
-    help: str
-    default: str = ""
-
-    @property
-    def attribute(self) -> str:
-        return self.name.replace("-", "_")
-
-
-LIBRARY_OPTIONS = (
-    LibraryOption(name="library", help="whose registry of architectures is run: transformers"),
-    LibraryOption(
-        name="architectures", help="types by name, with commas between them, or all (all)"
-    ),
-    LibraryOption(name="kinds", help=f"only of these kinds: {', '.join(KINDS)}"),
-    LibraryOption(
-        name="modes",
-        help=f"what is done with each: {', '.join(MODES)}, or all ({','.join(USUAL_MODES)})",
-    ),
-    LibraryOption(name="limit-seconds", help="what one architecture may take (90)"),
-    LibraryOption(name="workers", help="how many at once (as many as processors, 4 at most)"),
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,46 +53,47 @@ class Library:
             "limit-seconds": f"{self.limit_seconds:g}",
             "workers": str(self.workers),
         }
-        return tuple(f"--{name}={value}" for name, value in values.items() if value)
-
-
-def add_library_options(parser: argparse.ArgumentParser) -> None:
-    for option in LIBRARY_OPTIONS:
-        parser.add_argument(f"--{option.name}", default=option.default, help=option.help)
+        return command_line(values)
 
 
 def parsed_library(options: argparse.Namespace) -> Library:
-    """Return the options of a command line that `add_library_options`
-    extended. Raise `ValueError`.
-    """
-    return read_library(
-        **{name: getattr(options, name) for name in (o.attribute for o in LIBRARY_OPTIONS)}
-    )
+    """Return the options of a command line that has `LIBRARY_OPTIONS`."""
+    return read_library(**option_values(options, LIBRARY_OPTIONS))
 
 
 def read_library(**values: str) -> Library:
     """Return options by their names. Raise `ValueError` with the fault of one of them."""
-    names = _listed(values["architectures"]) or ("all",)
-    modes = _some("modes", values["modes"], (*MODES, "all")) or USUAL_MODES
-    return Library(
-        library=(_some("library", values["library"], LIBRARIES) or LIBRARIES)[0],
-        architectures=("all",) if "all" in names else names,
-        kinds=_some("kinds", values["kinds"], KINDS),
-        modes=MODES if "all" in modes else modes,
-        limit_seconds=_number("limit-seconds", values["limit_seconds"] or "90"),
-        workers=int(_number("workers", values["workers"] or "0")),
-    )
+    read = {option.attribute: option.read(values[option.attribute]) for option in LIBRARY_OPTIONS}
+    return Library(**read)  # type: ignore[arg-type]
 
 
 def _listed(text: str) -> tuple[str, ...]:
     return tuple(filter(None, (part.strip() for part in text.split(","))))
 
 
-def _some(option: str, text: str, allowed: tuple[str, ...]) -> tuple[str, ...]:
+def _some(option: str, allowed: tuple[str, ...], text: str) -> tuple[str, ...]:
     for name in _listed(text):
         if name not in allowed:
             raise ValueError(f"--{option} {name!r} is none of {', '.join(allowed)}")
     return _listed(text)
+
+
+def _read_library(text: str) -> str:
+    return (_some("library", LIBRARIES, text) or LIBRARIES)[0]
+
+
+def _read_names(text: str) -> tuple[str, ...]:
+    names = _listed(text) or ("all",)
+    return ("all",) if "all" in names else names
+
+
+def _read_modes(text: str) -> tuple[str, ...]:
+    modes = _some("modes", (*MODES, "all"), text) or USUAL_MODES
+    return MODES if "all" in modes else modes
+
+
+def _read_limit(text: str) -> float:
+    return _number("limit-seconds", text or "90")
 
 
 def _number(option: str, text: str) -> float:
@@ -128,3 +104,18 @@ def _number(option: str, text: str) -> float:
     if not 0 <= number <= _MOST:
         raise ValueError(f"--{option} {text!r} is no number from 0 to {_MOST}")
     return number
+
+
+_KINDS_HELP = f"only of these kinds: {', '.join(KINDS)}"
+_MODES_HELP = f"what is done with each: {', '.join(MODES)}, or all ({','.join(USUAL_MODES)})"
+_WORKERS_HELP = "how many at once (as many as processors, 4 at most)"
+LIBRARY_OPTIONS = (
+    RunOption("library", "", "whose registry of architectures is run: transformers", _read_library),
+    RunOption(
+        "architectures", "", "types by name, with commas between them, or all (all)", _read_names
+    ),
+    RunOption("kinds", "", _KINDS_HELP, partial(_some, "kinds", KINDS)),
+    RunOption("modes", "", _MODES_HELP, _read_modes),
+    RunOption("limit-seconds", "", "what one architecture may take (90)", _read_limit),
+    RunOption("workers", "", _WORKERS_HELP, lambda text: int(_number("workers", text or "0"))),
+)

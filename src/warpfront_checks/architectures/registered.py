@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from warpfront_checks.architectures.library_options import (
+    LIBRARY_OPTIONS,
     Library,
-    add_library_options,
     parsed_library,
 )
 from warpfront_checks.architectures.roster import (
@@ -32,7 +32,7 @@ from warpfront_checks.architectures.roster import (
 )
 from warpfront_checks.architectures.small_models import exceptions
 from warpfront_checks.architectures.worker import QUIET
-from warpfront_checks.check_options import CheckOptions
+from warpfront_checks.check_options import CheckOptions, add_options
 from warpfront_checks.children import DONE, Begun, Returned, begin_beside
 from warpfront_checks.claims import Claims, ClaimsError, read_claims
 from warpfront_checks.precision import REQUIRED
@@ -57,7 +57,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m warpfront_checks architectures")
     parser.add_argument("--claims", type=Path, required=True)
     parser.add_argument("--results", type=Path, required=True)
-    add_library_options(parser)
+    add_options(parser, LIBRARY_OPTIONS)
     options = parser.parse_args(arguments)
     os.environ.update(QUIET)
     try:

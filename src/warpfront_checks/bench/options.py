@@ -8,18 +8,9 @@ from dataclasses import dataclass, field
 
 from warpfront_checks.bench.timed_cases import ITEM_BYTES, PRESETS, SUITES
 from warpfront_checks.bench.timer import Budget
+from warpfront_checks.check_options import RunOption, command_line, option_values
 
 SCHEMA = 1
-
-
-@dataclass(frozen=True)
-class BenchOption:
-    """`read` raises `ValueError` for what it cannot use; a flag has none."""
-
-    name: str
-    default: bool | str
-    help: str
-    read: Callable[[str], object] | None = None
 
 
 @dataclass(frozen=True)
@@ -37,19 +28,14 @@ class BenchEffort:
 
     def arguments(self) -> tuple[str, ...]:
         """Return these values as options of a command line."""
-        budget = self.budget
-        valued = {
+        values: dict[str, object] = {
             "preset": self.preset,
             "cases": self.cases,
             "dtypes": ",".join(self.dtypes),
-            "seconds": repr(budget.seconds),
-            "iterations": str(budget.iterations),
-            "warmup": str(budget.warmup),
+            **vars(self.budget),
         }
-        texts = [f"--{name}={value}" for name, value in valued.items() if value not in {"", "0"}]
         flags = {name: getattr(self, name) for name in ("cold", "tf32", "reference")}
-        flags |= dict.fromkeys(self.suites, True)
-        return (*texts, *(f"--{name}" for name, value in flags.items() if value))
+        return command_line({**values, **flags, **dict.fromkeys(self.suites, True)})
 
     def document(self) -> dict[str, object]:
         """Return these values as the settings of a record."""
@@ -68,9 +54,9 @@ class BenchEffort:
 def read_bench_effort(**values: object) -> BenchEffort:
     """Read the options by their names. Raise `ValueError` with the fault of one of them."""
     read = {
-        option.name: option.read(str(values[option.name]))
-        if option.read
-        else bool(values[option.name])
+        option.name: bool(values[option.name])
+        if option.default is False
+        else option.read(str(values[option.name]))
         for option in BENCH_OPTIONS
     }
     preset = PRESETS[str(read["preset"])]
@@ -92,19 +78,9 @@ def read_bench_effort(**values: object) -> BenchEffort:
     )
 
 
-def add_bench_options(parser: argparse.ArgumentParser) -> None:
-    for option in BENCH_OPTIONS:
-        if option.read is None:
-            parser.add_argument(f"--{option.name}", action="store_true", help=option.help)
-        else:
-            parser.add_argument(f"--{option.name}", default=option.default, help=option.help)
-
-
 def parsed_bench_effort(options: argparse.Namespace) -> BenchEffort:
-    """Read the options of a command line. Raise `ValueError`, as `read_bench_effort` does."""
-    return read_bench_effort(
-        **{option.name: getattr(options, option.name) for option in BENCH_OPTIONS}
-    )
+    """Return the effort of a command line that has `BENCH_OPTIONS`."""
+    return read_bench_effort(**option_values(options, BENCH_OPTIONS))
 
 
 def _read_preset(text: str) -> str:
@@ -141,17 +117,17 @@ def _counting(name: str) -> Callable[[str], int]:
 
 
 BENCH_OPTIONS = (
-    BenchOption("preset", "default", f"how much: {', '.join(PRESETS)}", _read_preset),
-    BenchOption("cases", "", "only cases whose id matches this glob: mm/*, */bfloat16/*", str),
-    BenchOption("dtypes", "", f"with commas between them: {', '.join(ITEM_BYTES)}", _read_dtypes),
-    BenchOption("seconds", "0", "budget of a case (the preset's if not given)", _read_seconds),
-    BenchOption(
+    RunOption("preset", "default", f"how much: {', '.join(PRESETS)}", _read_preset),
+    RunOption("cases", "", "only cases whose id matches this glob: mm/*, */bfloat16/*"),
+    RunOption("dtypes", "", f"with commas between them: {', '.join(ITEM_BYTES)}", _read_dtypes),
+    RunOption("seconds", "0", "budget of a case (the preset's if not given)", _read_seconds),
+    RunOption(
         "iterations", "0", "so many repetitions of each case instead", _counting("iterations")
     ),
-    BenchOption("warmup", "0", "so many before them, uncounted", _counting("warmup")),
-    BenchOption("cold", default=False, help="write over the cache before every repetition"),
-    BenchOption("tf32", default=False, help="float32 products by TF32, where the device has it"),
-    BenchOption("all", default=False, help="every suite, which is the default"),
-    *(BenchOption(name, default=False, help=f"only {says}") for name, says in SUITES.items()),
-    BenchOption("reference", default=False, help="also time each case by torch.utils.benchmark"),
+    RunOption("warmup", "0", "so many before them, uncounted", _counting("warmup")),
+    RunOption("cold", default=False, help="write over the cache before every repetition"),
+    RunOption("tf32", default=False, help="float32 products by TF32, where the device has it"),
+    RunOption("all", default=False, help="every suite, which is the default"),
+    *(RunOption(name, default=False, help=f"only {says}") for name, says in SUITES.items()),
+    RunOption("reference", default=False, help="also time each case by torch.utils.benchmark"),
 )

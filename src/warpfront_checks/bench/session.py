@@ -19,9 +19,9 @@ from warpfront_checks.bench.clocks import clock_of
 from warpfront_checks.bench.decoder import STEPS, WARM_STEPS, training_step
 from warpfront_checks.bench.formulas import Decoder
 from warpfront_checks.bench.options import (
+    BENCH_OPTIONS,
     SCHEMA,
     BenchEffort,
-    add_bench_options,
     parsed_bench_effort,
 )
 from warpfront_checks.bench.peaks import peak_of
@@ -30,6 +30,7 @@ from warpfront_checks.bench.state import here, noisy, read_state
 from warpfront_checks.bench.timed_cases import PRESETS, TimedCase, cases_of, chosen
 from warpfront_checks.bench.timer import Work
 from warpfront_checks.bench.work import work_of
+from warpfront_checks.check_options import add_options
 from warpfront_checks.claimed_device import judge_device
 from warpfront_checks.claims import Claims, ClaimsError, read_claims
 from warpfront_checks.hardware import Machine, read_hardware
@@ -54,7 +55,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m warpfront_checks bench")
     parser.add_argument("--claims", type=Path, required=True)
     parser.add_argument("--results", type=Path, required=True)
-    add_bench_options(parser)
+    add_options(parser, BENCH_OPTIONS)
     options = parser.parse_args(arguments)
     # torch 2.13's profiler else prints two lines for each operation.
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
@@ -62,7 +63,7 @@ def main(arguments: list[str]) -> int:
         effort, claims = parsed_bench_effort(options), read_claims(options.claims)
         options.results.mkdir(parents=True, exist_ok=True)
         record_bench(claims, effort, options.results)
-    except (ValueError, ClaimsError, NoDeviceError) as error:
+    except (ClaimsError, NoDeviceError) as error:
         sys.stderr.write(f"error: {error}\n")
         return 2
     return 0

@@ -12,7 +12,6 @@ from warpfront.cli.tasks import namespace
 from warpfront_checks.architectures.library_options import (
     LIBRARY_OPTIONS,
     Library,
-    add_library_options,
     parsed_library,
     read_library,
 )
@@ -21,7 +20,7 @@ from warpfront_checks.check_options import (
     EFFORT_OPTIONS,
     SESSIONS,
     CheckOptions,
-    add_effort_options,
+    add_options,
     drawn_seeds,
     parsed_effort,
     profile_names,
@@ -46,7 +45,7 @@ def test_every_check_session_is_a_row_and_selftest_runs_only_where_asked_for() -
 
 def test_what_is_asked_of_a_library_is_the_same_at_every_door() -> None:
     made = argparse.ArgumentParser(exit_on_error=False)
-    add_library_options(made)
+    add_options(made, LIBRARY_OPTIONS)
     asked = Library(
         library="transformers",
         architectures=("t5",),
@@ -69,7 +68,7 @@ def test_what_is_asked_of_a_library_is_the_same_at_every_door() -> None:
 
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(exit_on_error=False)
-    add_effort_options(made)
+    add_options(made, EFFORT_OPTIONS)
     return made
 
 

@@ -34,6 +34,7 @@ from warpfront_checks.bench.timer import (
     rotated,
     warm_up,
 )
+from warpfront_checks.check_options import add_options
 from warpfront_checks.hardware.machine_reader import ProgramOutput
 from warpfront_checks.hardware.nvml import read_nvml_state
 
@@ -236,7 +237,7 @@ def test_options_come_back_from_a_command_line_as_they_were() -> None:
     effort = asking.read_bench_effort(**{**defaults, **said})
     assert (effort.suites, effort.budget.iterations) == (("conv",), 200)
     parser = argparse.ArgumentParser()
-    asking.add_bench_options(parser)
+    add_options(parser, asking.BENCH_OPTIONS)
     assert asking.parsed_bench_effort(parser.parse_args(effort.arguments())) == effort
     assert asking.read_bench_effort(**{**defaults, "all": True, "conv": True}).suites == ()
 

@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from warpfront_checks.architectures.library_options import (
+    LIBRARY_OPTIONS,
     Library,
-    add_library_options,
     parsed_library,
+    read_library,
 )
 from warpfront_checks.architectures.shrinking import MANNERS, VOCABULARY, small_values
+from warpfront_checks.check_options import add_options
 
 BY_NAME = {manner.name: manner for manner in MANNERS}
 NAMED, EXACT = BY_NAME["sizes by name"], BY_NAME["in proportion"]
@@ -150,12 +152,15 @@ def test_what_is_asked_of_a_library_is_read_and_said_again() -> None:
     import argparse
 
     parser = argparse.ArgumentParser()
-    add_library_options(parser)
+    add_options(parser, LIBRARY_OPTIONS)
     words = ["--library", "transformers", "--architectures", "llama, t5", "--modes", "all"]
     asked = parsed_library(parser.parse_args(words))
     assert asked.architectures == ("llama", "t5")
     assert "compiled" in asked.modes
     assert parsed_library(parser.parse_args(asked.arguments())) == asked
     assert parsed_library(parser.parse_args([])) == Library(library="transformers")
+    with pytest.raises(SystemExit):
+        parser.parse_args(["--kinds", "moon"])
+    plain = dict.fromkeys((option.attribute for option in LIBRARY_OPTIONS), "")
     with pytest.raises(ValueError, match="--kinds 'moon' is none of"):
-        parsed_library(parser.parse_args(["--kinds", "moon"]))
+        read_library(**{**plain, "kinds": "moon"})
