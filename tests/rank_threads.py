@@ -81,4 +81,4 @@ def exchange_in_threads(folder: Path, world: int = 2, fault: str = "") -> Told:
     with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(world) as pool:
         patch.setattr(worker, "distributed", Threads(world))
         patch.setattr(worker, "_seeded", lambda fault: FAULTS[fault][0])
-        return collectives.told([*pool.map(rank, range(world))])
+        return collectives.together([*pool.map(rank, range(world))])

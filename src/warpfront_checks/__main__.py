@@ -71,9 +71,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _run_sessions(options: argparse.Namespace, claims: Claims) -> int:
-    """Run one session in this process or several as forks of it; return whether all
-    of them passed.
-    """
+    """Run one session here, or several as forks; return whether all of them passed."""
     options.results.mkdir(parents=True, exist_ok=True)
     effort = parsed_effort(options)
     # Read when torch is loaded. Threads that wait for work by spinning take the cores of the other

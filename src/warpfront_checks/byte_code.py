@@ -37,9 +37,7 @@ def shared_byte_code(package: str = "torch") -> Iterator[None]:
 
 
 def _is_compiled_each_time(package: str) -> bool:
-    """Return True if the package has no byte code and Python could write none in
-    its usual folder.
-    """
+    """Return whether the package has no byte code, and Python could not write it there."""
     spec = find_spec(package)
     if spec is None or not spec.cached or Path(spec.cached).exists():
         return False

@@ -137,7 +137,7 @@ def _readable(read: Callable[[str], object], text: str) -> str:
 
 
 def option_values(parsed: argparse.Namespace, options: Iterable[RunOption]) -> dict[str, Any]:
-    """Return what a command line that has these options says, by their attributes."""
+    """Return the values of these options in a command line, by attribute."""
     return {option.attribute: getattr(parsed, option.attribute) for option in options}
 
 
@@ -190,17 +190,13 @@ class CheckOptions:
 
 
 def stored_options(environment: Mapping[str, object]) -> Mapping[str, object] | None:
-    """Return the options in a result's environment, None without any. Version 0.1 has them under
-    the key `effort`.
-    """
+    """Return the options in a result's environment, if any. Version 0.1 calls them `effort`."""
     options = environment.get(OPTIONS_KEY, environment.get("effort"))
     return options if isinstance(options, Mapping) else None
 
 
 def read_effort(*, quick: bool, profile: str, seeds: str | int, run: str) -> CheckOptions:
-    """Return the effort that options ask for. Raise `ValueError` with what is wrong with
-    one of them.
-    """
+    """Return the effort of these options. Raise `ValueError` with what is wrong with one."""
     named = _read_run(run) or secrets.token_hex(4)
     return CheckOptions(
         quick=quick,
@@ -258,8 +254,10 @@ def profile_names() -> tuple[str, ...]:
     return (STRICT, *tolerances())
 
 
-_PROFILE_HELP = f"""whose tolerances decide: {", ".join(profile_names())}; every result says what \
-each would have said"""
+_PROFILE_HELP = (
+    f"whose tolerances decide: {', '.join(profile_names())}; every result says what each would have"
+    " said"
+)
 _RUN_HELP = "the id of a run, to draw its seeds again (a new one if not given)"
 EFFORT_OPTIONS = (
     RunOption("seeds", 1, "how many sets of random inputs (1 if not given)", _read_seeds),
@@ -270,9 +268,7 @@ EFFORT_OPTIONS = (
 
 
 def current_profile(name: str) -> str:
-    """Return a profile's name of today. Results and commands written before may have
-    its old one.
-    """
+    """Return a profile's name of today: older results and commands may have its old one."""
     document = json.loads(PROFILES.read_text(encoding="utf-8"))
     profiles: Mapping[str, Mapping[str, object]] = document["profiles"]
     return next((new for new, entry in profiles.items() if entry.get("formerly") == name), name)

@@ -44,9 +44,7 @@ START_SECONDS = 240.0
 
 @dataclass(frozen=True, kw_only=True)
 class Returned:
-    """The result of an item: the child's own document, or the end of the child that
-    worked on it.
-    """
+    """The result of an item: the child's document, or the end of the child that worked on it."""
 
     item: Any
     place: int
@@ -100,9 +98,7 @@ def begin_beside(
     seconds: float,
     environment: Mapping[str, str] | None = None,
 ) -> Begun:
-    """The same in several children at once, which begin now and go on with whatever item is
-    next.
-    """
+    """The same in several children at once, which begin now and go on with the next item."""
     answers: tuple[Future[Returned], ...] = tuple(Future() for _ in items)
     waiting = deque(range(len(items)))
 
@@ -196,9 +192,7 @@ class _Fork(Adopted):
 def _one_child(
     begin: Callable[..., Child], items: Sequence[Any], places: Iterator[int], seconds: float
 ) -> Iterator[Returned]:
-    """Yield results until no index remains, or until the child ends over an item, which
-    is the last.
-    """
+    """Yield results until no index remains; the last is of an item over which the child ends."""
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
         job, paths = Path(name) / "job.json", {pipe: Path(name) / pipe for pipe in _PIPES}
         for path in paths.values():
@@ -219,9 +213,7 @@ def _one_child(
 def _dealt(
     items: Sequence[Any], places: Iterator[int], writing: Any
 ) -> Iterator[Callable[..., Returned]]:
-    """Write each index to the child when the iterator reaches it; yield constructors
-    of its results.
-    """
+    """Write each index to the child when it is reached; yield constructors of its results."""
     for place in places:
         writing.write(b"%d\n" % place)
         yield partial(Returned, item=items[place], place=place)

@@ -96,9 +96,7 @@ def judge_reality(
 
 
 def _signs(facts: TorchFacts, kernel: KernelView, answering: Answering) -> Iterator[str]:
-    """Return the signs of an emulation: each by itself shows that something other than
-    the hardware answers.
-    """
+    """Return the signs of an emulation: each alone shows that no hardware answers."""
     yield from (f"an emulator is in this process: {emulator}" for emulator in answering.emulators)
     yield from answering.foreign
     if answering.invented:
@@ -118,9 +116,7 @@ def _signs(facts: TorchFacts, kernel: KernelView, answering: Answering) -> Itera
 
 
 def _sees_sys(kernel: KernelView) -> bool:
-    """Return whether an absent driver and board are absent from the machine, and
-    not just hidden.
-    """
+    """Return whether an absent driver and board are absent, and not just hidden."""
     return not {"/sys/bus", "/proc"} & {*kernel.unseen} and kernel.lists_pci
 
 
@@ -146,9 +142,7 @@ def _doubts(
 
 
 def _other_arch(facts: TorchFacts, kernel: KernelView) -> str:
-    """Return the archs of the kernel's topology (AMD's only names them), if torch's is
-    none of them.
-    """
+    """Return the archs of the kernel's topology (AMD's names them), if torch's is none of them."""
     archs = {board.rpartition(" ")[2] for board in kernel.boards if board.startswith("kfd ")}
     return "" if not archs or facts.devices[0].arch in archs else ", ".join(sorted(archs))
 

@@ -62,9 +62,7 @@ class Claims:
 
 
 def read_claims(path: Path) -> Claims:
-    """Return the claims in a file. Raise `ClaimsError` naming the file and what is
-    wrong with it.
-    """
+    """Return the claims in a file. Raise `ClaimsError` naming the file and its fault."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -78,9 +76,7 @@ def read_claims(path: Path) -> Claims:
 
 
 def claims_from(document: object) -> Claims:
-    """Return the claims in a parsed document. Unknown fields are refused: an unchecked claim is
-    a false promise.
-    """
+    """Return a document's claims. Unknown fields are refused: unchecked they promise falsely."""
     fields = _mapping(document, "the file")
     if fields.get("schema") != SCHEMA:
         raise ClaimsError(f"schema is {fields.get('schema')!r}, this reader knows {SCHEMA}")

@@ -30,9 +30,7 @@ _UNREADABLE = (
 
 @dataclass(frozen=True, kw_only=True)
 class Closure:
-    """Requirements that are not met, lines that could not be read, and
-    the distributions reached.
-    """
+    """Unmet requirements, lines that could not be read, and the distributions reached."""
 
     conflicts: tuple[str, ...]
     unread: tuple[str, ...]

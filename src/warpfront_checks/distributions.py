@@ -43,9 +43,7 @@ TOOLBOX = Path(__file__).resolve().parents[2] / "toolbox"
 
 @dataclass(frozen=True, kw_only=True)
 class Conflicts:
-    """Conflicts, lines that could not be read, and the number of distributions that
-    were looked at.
-    """
+    """Conflicts, lines that could not be read, and the distributions that were looked at."""
 
     conflicts: tuple[str, ...]
     unread: tuple[str, ...]
@@ -86,16 +84,12 @@ def version_differences(installed: Installed, claimed: Mapping[str, str]) -> lis
 
 
 def same_version(first: str, second: str) -> bool:
-    """Return whether two versions are equal as published: case and the separators of a
-    local label aside.
-    """
+    """Return whether two published versions are equal: case and a label's separators aside."""
     return _canonical(first) == _canonical(second)
 
 
 def duplicates(installed: Installed, names: Iterable[str]) -> list[str]:
-    """Return distributions of these names whose metadata is there more than once, and a triton
-    with two owners.
-    """
+    """Return which of these are there more than once by metadata, and a triton with two owners."""
     problems = [
         f"{name} is installed more than once: {', '.join(installed.versions[name])}"
         for name in sorted({normalized(name) for name in names})
@@ -113,9 +107,7 @@ def _stands_for(name: str, rivals: Iterable[str], installed: Installed) -> bool:
 
 
 def foreign_toolkit(installed: Installed, toolkit: str, version: str) -> list[str]:
-    """Return distributions of another vendor's toolkit than the claimed one (`cuda`,
-    `rocm`, `synapseai`, `cpu`).
-    """
+    """Return distributions of another vendor's toolkit than `cuda`, `rocm`, `synapseai`, `cpu`."""
     names = installed.versions
     nvidia = [name for name in names if name.startswith(_NVIDIA_PREFIXES)]
     rocm = [name for name in names if name == "rocm" or name.startswith(_ROCM_PREFIXES)]

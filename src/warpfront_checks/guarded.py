@@ -1,6 +1,4 @@
-"""The guard of an image, looked at from outside it: by the code that was mounted, not by
-the image's own.
-"""
+"""The guard of an image, looked at from outside: by the mounted code, not by the image's."""
 
 from __future__ import annotations
 
@@ -92,8 +90,6 @@ def _bytes(path: Path) -> bytes | None:
 
 
 def _given_environment() -> dict[str, str]:
-    """Return the environment of this process at its start; the image's .pth has put
-    channels back since.
-    """
+    """Return the environment at this process's start, before the image's .pth completed it."""
     started = sys.modules.get(f"{PACKAGE}.startup")
     return {**os.environ, **getattr(started, "given", {})}

@@ -149,9 +149,7 @@ def folder_sizes(root: Path) -> dict[str, int]:
 
 
 def folder_of(parts: tuple[str, ...]) -> str:
-    """Return the folder that a deeper one counts for: two levels of the system's, and the package
-    below a site-packages.
-    """
+    """Return the folder that a deeper one counts for: two levels, or a package of site-packages."""
     for index, name in enumerate(parts):
         if name in {"site-packages", "dist-packages"}:
             return _short("/" + "/".join(parts[: index + 2]))
@@ -188,9 +186,7 @@ def packages_in(status: str) -> Iterator[Package]:
 
 
 def with_licences(package: Package, copyright_text: str) -> Package:
-    """Return the package with the licences of a machine-readable copyright file, in
-    their own spelling.
-    """
+    """Return the package with the licences that a machine-readable copyright file names."""
     if not _MACHINE_READABLE.match(copyright_text):
         return package
     names = {_short(" ".join(match.split())) for match in _LICENCE.findall(copyright_text)}
@@ -225,9 +221,7 @@ def found_in(metadata: str, carried: Iterable[EmbeddedComponent] = ()) -> FoundD
 
 
 def carried_by(bill: object) -> Iterator[EmbeddedComponent]:
-    """Yield the components of a CycloneDX document, however deep, by
-    their purls: `pkg:cargo/aes@0.8.4`.
-    """
+    """Yield a CycloneDX document's components, however deep, by purl: `pkg:cargo/aes@0.8.4`."""
     pending: list[Any] = [bill]
     while pending:
         component = pending.pop()
@@ -321,9 +315,7 @@ def _distributions() -> Iterator[FoundDistribution]:
 
 
 def _inside(distribution: importlib.metadata.Distribution) -> Iterator[EmbeddedComponent]:
-    """Yield distributions vendored with their metadata, and the CycloneDX documents that came
-    along (PEP 770, and pip's of its own).
-    """
+    """Yield vendored distributions, and the CycloneDX documents that came along (PEP 770)."""
     for file in distribution.files or ():
         path = file.as_posix()
         if _BILL.match(file.name):
@@ -342,9 +334,7 @@ def _listed(path: Path) -> Iterator[EmbeddedComponent]:
 
 
 def _control_fields(block: str) -> dict[str, str]:
-    """Return the wanted fields of a paragraph; the first of each counts, lines that go
-    on do not.
-    """
+    """Return the wanted fields of a paragraph: the first of each, without continued lines."""
     fields: dict[str, str] = {}
     for line in block.split("\n"):
         name, colon, value = line.partition(":")

@@ -108,9 +108,7 @@ def preloads(environment: Mapping[str, str], file: Path = _PRELOAD_FILE) -> Iter
 
 
 def emulators(environment: Mapping[str, str], files: Iterable[str]) -> Iterator[str]:
-    """Return the names of known emulators: a library in the process, or a variable
-    of its launcher.
-    """
+    """Return names of known emulators: a library in the process, or a launcher's variable."""
     yield from dict.fromkeys(file for file in files if _EMULATORS.match(Path(file).name))
     yield from (name for name in sorted(environment) if _EMULATOR_VARIABLES.match(name))
 
@@ -129,9 +127,7 @@ def foreign_entry_points(
 def kernel_apart(
     vendor: str, environment: Mapping[str, str]
 ) -> tuple[KernelView | None, tuple[str, ...]]:
-    """Return the kernel's view of a process without preloaded libraries
-    and emulators' variables.
-    """
+    """Return the kernel's view of a process without preloads and emulators' variables."""
     variables = {
         name: value
         for name, value in environment.items()

@@ -84,9 +84,7 @@ def group_of(name: str) -> str:
 
 
 def find_archives(site_packages: Path) -> tuple[Path, ...]:
-    """Return the archives of installed packages, where HIP looks: `.kpack` next
-    to their libraries.
-    """
+    """Return the archives where HIP looks: in `.kpack` next to packages' libraries."""
     archives = {*site_packages.glob("*/.kpack/*.kpack"), *site_packages.glob("*/*/.kpack/*.kpack")}
     return tuple(sorted(archives))
 

@@ -1,6 +1,4 @@
-"""The `load` session: the image's Python has exactly the claimed distributions, and torch and
-its companions load.
-"""
+"""The `load` session: exactly the claimed distributions, and torch and its companions load."""
 
 from __future__ import annotations
 
@@ -158,9 +156,7 @@ def _claimed_checks(
 
 
 def match_policies(claims: Claims) -> CheckFinding:
-    """Check the environment against the image's runtime policies; a mere advice
-    is only reported.
-    """
+    """Check the environment against the runtime policies; a mere advice is only reported."""
     wrong = []
     for policy in claims.policies:
         value = os.environ.get(policy["name"])
@@ -178,9 +174,7 @@ def match_policies(claims: Claims) -> CheckFinding:
 
 
 def import_torch(environment: dict[str, object]) -> CheckFinding:
-    """Check that torch imports, and that it is the installed distribution's, not another folder
-    of that name.
-    """
+    """Check that torch imports, and is the installed distribution's, not another folder."""
     before = time.monotonic()
     try:
         torch: Any = importlib.import_module("torch")
@@ -208,9 +202,7 @@ def match_python(claims: Claims) -> CheckFinding:
 
 
 def match_machine(claims: Claims) -> CheckFinding:
-    """Check that interpreter and torch's extension are ELF files for the machine that runs
-    them, and for the claimed one.
-    """
+    """Check that interpreter and extension are for this machine, and for the claimed one."""
     machine = platform.machine()
     torch: Any = importlib.import_module("torch")
     machines = {
@@ -227,9 +219,7 @@ def match_machine(claims: Claims) -> CheckFinding:
 
 
 def read_elf_machine(path: Path) -> str:
-    """Return the machine an ELF file is for (`x86_64`), from bytes 18 and 19 of its header;
-    else what it is instead.
-    """
+    """Return an ELF file's machine (`x86_64`) by bytes 18 and 19; else what the file is."""
     with path.open("rb") as file:
         header = file.read(20)
     if header[:4] != b"\x7fELF" or len(header) < 20:
@@ -239,9 +229,7 @@ def read_elf_machine(path: Path) -> str:
 
 
 def match_build(claims: Claims) -> CheckFinding:
-    """Compare torch's own build facts with the toolkit. PyPI wheels carry no label in their
-    metadata, so it is not used.
-    """
+    """Compare torch's own build facts with the toolkit: PyPI's metadata has no label."""
     torch: Any = importlib.import_module("torch")
     toolkits = {name: getattr(torch.version, name, None) for name in ("cuda", "hip", "rocm")}
     details = {"torch": torch.__version__, **toolkits}
@@ -327,9 +315,7 @@ def find_foreign_toolkit(claims: Claims, installed: Installed) -> CheckFinding:
 
 
 def cover_target(claims: Claims) -> CheckFinding:
-    """Check that torch has code that the target can run. The list is compiled in, so no
-    device is needed.
-    """
+    """Check that torch has code for the target. The list is compiled in: no device is needed."""
     listed = read_arch_list(importlib.import_module("torch"))
     serving = [arch for arch in claims.archs if arch in listed]
     details = {"listed": list(listed), "would_serve": list(claims.archs)}
@@ -372,9 +358,7 @@ def find_device_code(claims: Claims, installed: Installed) -> CheckFinding:
 
 
 def check_dependencies(claims: Claims, installed: Installed) -> CheckFinding:
-    """Run `pip check` of the image's Python; use our own reading without pip, or if only
-    torch is ours.
-    """
+    """Run the image's `pip check`; read ourselves without pip, or if only torch is ours."""
     complaints = pip_conflicts() if claims.image else None
     if complaints is not None:
         relaxed, wrong = split_relaxed(complaints, claims)

@@ -24,9 +24,7 @@ def adopt() -> frozenset[int]:
 
 
 def end_left(before: Collection[int], grace_seconds: float) -> tuple[str, ...]:
-    """End the descendants that are not in `before` and do not end by themselves; return
-    their command lines.
-    """
+    """End the descendants that are not in `before` and remain; return their command lines."""
     until = time.monotonic() + grace_seconds
     while (remaining := _since(before)) and time.monotonic() < until:
         time.sleep(0.02)

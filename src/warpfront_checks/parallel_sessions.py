@@ -121,9 +121,7 @@ def progress(
 
 
 def places(cores: int, memory_bytes: int, device: str) -> int:
-    """Return the number of parallel sessions: a core each, within memory, and few or one
-    on a device.
-    """
+    """Return the number of parallel sessions: a core each, within memory, few on a device."""
     most = {"cpu": cores, "hpu": _ON_A_GAUDI}.get(device, min(cores, _ON_A_DEVICE))
     return max(1, min(most, memory_bytes // _SESSION_BYTES))
 

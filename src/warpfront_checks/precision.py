@@ -19,9 +19,7 @@ REQUIRED = {
 
 
 def tested_dtypes(device: str) -> tuple[str, ...]:
-    """Return the floating types that are judged here: those that must be computed, and
-    those that are.
-    """
+    """Return the floating types that are judged here: the required and the computed."""
     required = REQUIRED[device]
     return tuple(n for n, dtype in DTYPES.items() if n in required or not probe(dtype, device))
 

@@ -68,9 +68,7 @@ class CheckFinding:
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """A name and a function that finds out. What it raises becomes an `error`; the other
-    checks go on.
-    """
+    """A name and a function that finds out. What it raises is an `error`; the others go on."""
 
     name: str
     find: Callable[[], CheckFinding]
@@ -85,9 +83,7 @@ def failed(reason: str, /, **details: object) -> CheckFinding:
 
 
 def judged(faults: Sequence[str], reason: str = "", /, **details: object) -> CheckFinding:
-    """Return passed if nothing is wrong; else failed by the first fault, and the
-    number of others.
-    """
+    """Return passed without faults; else failed by the first, with the number of others."""
     if not faults:
         return passed(reason, **details)
     more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""

@@ -173,9 +173,7 @@ def environment_of(torch: Any) -> dict[str, object]:
 
 
 def telling_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment variables that decide about numbers or speed. A secret is masked,
-    and so is a login.
-    """
+    """Return variables that decide about numbers or speed, with secrets and logins masked."""
     return {
         name: "***" if _SECRET.search(name) else _LOGIN.sub("***@", value)
         for name, value in sorted(environ.items())
@@ -217,9 +215,7 @@ def _cuda_device(torch: Any, index: int) -> Device:
 
 
 def _lanes(arch: str) -> tuple[int, int]:
-    """Return (threads in step, fp32 lanes of what torch counts as a multiprocessor);
-    0 where unknown.
-    """
+    """Return threads in step and fp32 lanes of torch's multiprocessor; 0 where unknown."""
     table, family = device_table(), gfx_family(arch)
     if not family:
         nvidia = table["nvidia"]

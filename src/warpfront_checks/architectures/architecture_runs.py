@@ -1,6 +1,4 @@
-"""A run of one architecture on a device: built small, fed, and judged layer by layer and from
-end to end.
-"""
+"""An architecture on a device: built small, fed, judged layer by layer and end to end."""
 
 from __future__ import annotations
 
@@ -41,9 +39,7 @@ class FedModel:
 
 @dataclass
 class PassJudgement:
-    """The result of a pass on the device. `left_out` are layers that ran unjudged, with the
-    reason of each.
-    """
+    """A pass on the device. `left_out` are layers that ran unjudged, with their reasons."""
 
     rows: list[Verdict] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
@@ -125,9 +121,7 @@ def judge_pass(
 
 
 def _may_judge(name: str, layers: Layers, dtype: torch.dtype) -> bool:
-    """Return true if a layer can be judged: in 16 bits a choice by number may fall either way,
-    and so does everything around it.
-    """
+    """Return whether a layer can be judged: in 16 bits a choice by number may fall either way."""
     return dtype == torch.float32 or name not in layers.choosing
 
 

@@ -26,9 +26,7 @@ _BANDS = (
 
 
 def feeds(model: nn.Module, config: Any, seed: int) -> Iterator[Feed]:
-    """Yield inputs for the parameters of the model's `forward`: the same numbers for the same
-    seed, on every machine.
-    """
+    """Yield inputs for the model's `forward`: the same numbers for a seed, on every machine."""
     names = tuple(inspect.signature(model.forward).parameters)
     main = str(getattr(model, "main_input_name", "input_ids"))
     for shape in _shapes(names, main, config):

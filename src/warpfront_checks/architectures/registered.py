@@ -220,9 +220,7 @@ def _counted(kind: str, run: Sequence[Architecture], recorder: Recorder) -> Chec
 
 
 def floor_of(kind: str, version: str) -> tuple[int, str]:
-    """Return how many of a kind have run with the newest release that is not newer
-    than this one.
-    """
+    """Return how many of a kind ran with the newest release up to this one."""
     release = _release(version)
     floors = [
         (_release(entry["version"]), int(entry["counts"].get(kind, 0)), str(entry["version"]))

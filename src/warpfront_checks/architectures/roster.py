@@ -1,6 +1,4 @@
-"""Architectures of the installed library by task: read from its own tables of automatic
-classes, which every release has had. Edge.
-"""
+"""The installed library's architectures by task, from its tables of automatic classes. Edge."""
 
 from __future__ import annotations
 

@@ -264,9 +264,7 @@ def chosen_layers(settings: Mapping[str, Any], depth: int, manner: Manner) -> li
 
 
 def _is_pattern(name: str, value: Any) -> bool:
-    """Return whether the value lists the kinds of layers in turn, shorter than the
-    model is deep.
-    """
+    """Return whether the value lists the kinds of layers in turn, shorter than the depth."""
     texts = isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value)
     return texts and 1 < len(value) <= _MOST_KINDS and bool(re.search("type|pattern|block", name))
 

@@ -78,9 +78,7 @@ def _build(architecture: Architecture, manner: Manner, seed: int) -> Built:
 
 
 def small_config(architecture: Architecture, model_class: Any, manner: Manner) -> Any:
-    """Return the configuration that the class of models takes, which may be a part
-    of its type's.
-    """
+    """Return the configuration that the class takes, which may be a part of its type's."""
     automatic: Any = importlib.import_module("transformers.models.auto.configuration_auto")
     config_class = automatic.CONFIG_MAPPING[architecture.name]
     config_classes = getattr(model_class, "config_class", None)

@@ -179,9 +179,7 @@ def spread(fed_model: FedModel, device: str) -> ModeOutcome:
 
 
 def _two_places(fed_model: FedModel, device: str) -> dict[int | str, int]:
-    """Return two devices where there are two; else the device and the host, or the host
-    and the disk.
-    """
+    """Return two devices; else the device and the host, or the host and the disk."""
     half = 2 * fed_model.built.parameters
     if device == "cpu":
         return {"cpu": half}
@@ -219,9 +217,7 @@ def _same_answer(answer: Tensor, reference: Tensor, count: int) -> str:
 
 
 def attend(fed_model: FedModel, device: str) -> ModeOutcome:
-    """Run each implementation of attention: computed, refused with the library's
-    reason, or wrong.
-    """
+    """Run each implementation of attention: computed, refused with a reason, or wrong."""
     problems: dict[str, str] = {}
     wrong = ""
     with PreserveFloat64():

@@ -235,9 +235,7 @@ def _find_order(
     runs_by_tier: Mapping[str, Sequence[Ran]],
     folder: Path,
 ) -> CheckFinding:
-    """Return the time of each backend that was right wherever it computed; the example is
-    written from it.
-    """
+    """Return the time of each backend that was always right; write the example from it."""
     correct = [tier for tier in present if _is_right(runs_by_tier.get(tier.name, ()))]
     took = {
         tier.name: float(returned.document.get("seconds", 0)) for tier, returned in timings(correct)

@@ -94,9 +94,7 @@ class _CaseInputs:
 def expected(
     inputs: Sequence[Tensor], cotangent: Tensor, allowed: Tensor | None, arithmetic: Arithmetic
 ) -> tuple[Budgeted, ...]:
-    """Return the output's budget and each gradient's; of heads that several queries
-    share, their sum.
-    """
+    """Return budgets of output and gradients; of heads that queries share, their sum."""
     q, k, v = inputs
     group = q.shape[1] // k.shape[1]
     wide = (q, *(x.repeat_interleave(group, 1) for x in (k, v)))
@@ -155,9 +153,7 @@ def _its_own(tier: Mapping[str, str], names: list[str], device: str) -> bool:
 def _profiled(
     work: Callable[[], tuple[Tensor, ...]], device: str
 ) -> tuple[list[str], tuple[Tensor, ...]]:
-    """Return what ran, by name, slowest first: kernels of a device that torch can
-    profile, else operators.
-    """
+    """Return names of what ran, slowest first: kernels of a profiled device, else operators."""
     activity = torch.profiler.ProfilerActivity
     on_device = device in _ACTIVITIES
     more = [getattr(activity, _ACTIVITIES[device])] if on_device else []

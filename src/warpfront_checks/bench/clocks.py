@@ -1,6 +1,4 @@
-"""The clocks of real devices: events if the device has them, else the host's time between two
-points at which the device is idle.
-"""
+"""The clocks of devices: events where there are some, else the host's time between idle points."""
 
 from __future__ import annotations
 

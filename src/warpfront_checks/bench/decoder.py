@@ -53,9 +53,7 @@ class _Model(nn.Module):
 
 
 def training_step(shape: Decoder, dtype: str, device: str) -> Callable[[], Any]:
-    """Return a function for one step over one batch: forward, backward, AdamW. It
-    returns its loss.
-    """
+    """Return a function that trains one step on one batch with AdamW and returns its loss."""
     torch.manual_seed(0)
     model = _Model(shape).to(device=device, dtype=getattr(torch, dtype))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)

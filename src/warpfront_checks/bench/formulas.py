@@ -50,9 +50,7 @@ class Convolution:
 
 
 def attention_flops(batch: int, sequence: int, hidden: int) -> int:
-    """Return the FLOPs of both products of a forward pass, with the masked part; softmax
-    is not counted.
-    """
+    """Return the FLOPs of both products of a forward pass, masked part too, without softmax."""
     return 4 * batch * sequence**2 * hidden
 
 
@@ -75,9 +73,7 @@ class Decoder:
 
     @property
     def multiplied_parameters(self) -> int:
-        """Return the number of parameters that multiply every token: no tables, no norms,
-        with the projection.
-        """
+        """Return the number of parameters that multiply every token: no tables, no norms."""
         return self.layers * 12 * self.hidden**2 + self.hidden * self.vocabulary
 
     @property

@@ -32,9 +32,7 @@ class TimedDevice(Protocol):
     clock: Clock
 
     def make(self, case: TimedCase) -> Work:
-        """Make the work of a case. Raise torch's own errors, and `LookupError`
-        for impossible cases.
-        """
+        """Make the work of a case. Raise torch's own errors; `LookupError` if it is impossible."""
         ...
 
     def peak(self, dtype: str) -> Peak | None: ...
@@ -95,9 +93,7 @@ class Timing:
             self.notes.append(f"not still after {warmed.repetitions} repetitions of warming up")
 
     def document(self, peak: Peak | None) -> dict[str, Any]:
-        """Return the document for a record. A case that failed later has no times: half of
-        them are none.
-        """
+        """Return the case for a record. One that failed later has no times: half are none."""
         case, was_timed = self.case, self.outcome == TIMED
         return {
             "id": case.id,

@@ -1,6 +1,4 @@
-"""The session: what the claimed device takes for each case, into `bench.json`. Judges nothing, and
-is no part of a verification.
-"""
+"""The session: times of each case on the claimed device, in `bench.json`. Judges nothing."""
 
 from __future__ import annotations
 

@@ -25,9 +25,7 @@ State = Mapping[str, Any]
 
 
 def read_state(reader: Machine, device: str, address: str, uuid: str) -> dict[str, Any]:
-    """Read the current state, by the device's PCI address (AMD) or UUID (NVIDIA); a field that
-    cannot be read is omitted.
-    """
+    """Read the current state by PCI address (AMD) or UUID (NVIDIA), without unreadable fields."""
     state: dict[str, Any] = {"load": _load(), "cores": len(os.sched_getaffinity(0))}
     if device != "cuda":
         return state

@@ -112,9 +112,7 @@ TINY, SEED = PRESETS["tiny"], PRESETS["seed"]
 
 
 def cases_of(preset: Preset, dtypes: Iterable[str] = ()) -> tuple[TimedCase, ...]:
-    """Return every case of a preset but the training step, each dtype in turn; copies
-    have no dtype.
-    """
+    """Return a preset's cases without training, each dtype in turn; copies have no dtype."""
     return (
         *(case for dtype in (dtypes or preset.dtypes) for case in _typed(preset, dtype)),
         *_copies(preset),

@@ -31,9 +31,7 @@ class Clock(Protocol):
     """A device's clock."""
 
     def first(self, work: Work) -> float:
-        """Return seconds on the host until the very first call is over:
-        loading, searching, compiling.
-        """
+        """Return host seconds of the very first call: loading, searching, compiling."""
         ...
 
     def times(self, work: Work, repetitions: int) -> Sequence[float]:
@@ -89,9 +87,7 @@ def _is_still(durations: Sequence[float]) -> bool:
 
 
 def repetitions_of_a_block(budget: Budget, seconds: float) -> int:
-    """Return the number of repetitions that fit into a fifth of the budget, if one takes
-    `seconds`; or a fifth of the count.
-    """
+    """Return the repetitions of `seconds` in a fifth of the budget, or a fifth of the count."""
     if budget.iterations:
         return math.ceil(budget.iterations / BLOCKS)
     fitting = math.ceil(budget.seconds / BLOCKS / seconds) if seconds > 0 else REPETITIONS_MOST
@@ -99,9 +95,7 @@ def repetitions_of_a_block(budget: Budget, seconds: float) -> int:
 
 
 def rotated(cases: Sequence[_T], block: int) -> Iterator[_T]:
-    """Return the cases of a block. Each block begins a fifth further on, so that drift does not
-    always affect the same cases.
-    """
+    """Return a block's cases, begun a fifth further on, so that drift affects others."""
     start = block * len(cases) // BLOCKS
     yield from cases[start:]
     yield from cases[:start]

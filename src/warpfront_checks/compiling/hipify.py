@@ -32,9 +32,7 @@ class CopyError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Hipified:
-    """The result of the copy: the tool's name, failed files with the reason, and by path in the
-    tree those with a new name.
-    """
+    """The result of the copy: the tool, failed files with their reasons, renamed files by path."""
 
     tool: str
     said: dict[str, str]

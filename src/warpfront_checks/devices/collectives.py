@@ -52,10 +52,10 @@ def exchange(device: str, world: int, fault: str = "") -> Told:
     with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(world) as pool:
         common = {"world": world, "backend": BACKENDS[device], "device": device, "fault": fault}
         item = {**common, "meeting": f"{name}/meeting"}
-        return told([*pool.map(lambda rank: _returned({**item, "rank": rank}), range(world))])
+        return together([*pool.map(lambda rank: _returned({**item, "rank": rank}), range(world))])
 
 
-def told(ranks: Sequence[Returned]) -> Told:
+def together(ranks: Sequence[Returned]) -> Told:
     """Return what the ranks returned, in their order."""
     return Told(
         results=tuple(rank.document for rank in ranks),

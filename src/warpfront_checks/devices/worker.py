@@ -76,9 +76,7 @@ class Group:
 
 
 def part_of(rank: int, dtype: str, size: int, number: int = 0) -> Tensor:
-    """Return a rank's data: the same on every machine. Integers below 50, so that
-    sums stay exact.
-    """
+    """Return a rank's data, the same everywhere: integers below 50, for exact sums."""
     seed = 1000 * rank + 10 * size + number
     generator = torch.Generator().manual_seed(seed)
     if dtype in INTEGERS:

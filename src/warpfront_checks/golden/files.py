@@ -109,9 +109,7 @@ def make_golden(path: Path, claims: Claims, hardware: Hardware, dtypes: tuple[st
 
 
 def read_golden(path: Path) -> Golden:
-    """Return a golden file by the path of its tensors. Raise `GoldenError` unless every
-    hash is right.
-    """
+    """Return a golden file by its tensors' path. Raise `GoldenError` for a wrong hash."""
     manifest = _read_manifest(path.with_suffix(".json"))
     try:
         data = path.read_bytes()

@@ -52,9 +52,7 @@ def record_golden(
     files: Sequence[Path] | None = None,
     run: Compute = compute,
 ) -> None:
-    """Check golden files (those of this package) on the claimed device, one check a
-    case and dtype.
-    """
+    """Check golden files (ours by default) on the claimed device, a check a case and dtype."""
     paths = shipped() if files is None else tuple(files)
     recorder.plan([f"file {path.stem}" for path in paths] or ["golden files"])
     require_full_precision()
@@ -88,9 +86,7 @@ def _checks(
 
 
 def complete(golden: Golden, device: str) -> CheckFinding:
-    """Check that the file has every case of the suite in every dtype that this
-    device must compute.
-    """
+    """Check that the file has every case in every dtype that this device must compute."""
     entries = set(golden.entries())
     required = [(case.name, dtype) for case in CASES for dtype in REQUIRED[device]]
     missing = [f"{case} in {dtype}" for case, dtype in required if (case, dtype) not in entries]
@@ -156,9 +152,7 @@ def _check_file(path: Path, claims: Claims) -> int:
 
 
 def _found(golden: Golden, case: str, dtype: str, device: str) -> CheckFinding:
-    """Return the result of one case; a device that runs out of memory or breaks down
-    is an error.
-    """
+    """Return a case's result; a device that is out of memory or breaks down is an error."""
     try:
         return check_case(golden, case, dtype, device)
     except RuntimeError as error:

@@ -124,17 +124,13 @@ def _explain(options: argparse.Namespace, places: Places) -> int:
 
 
 def _given_environment() -> dict[str, str]:
-    """Return the environment this process was started with: the .pth has put
-    channels back since.
-    """
+    """Return the environment at this process's start: the .pth has completed it since."""
     started = sys.modules.get("warpfront_guard.startup")
     return {**os.environ, **getattr(started, "given", {})}
 
 
 def _environment_words(places: Places) -> list[str]:
-    """Return the environment; a variable of the base stays: NGC's PIP_CONSTRAINT names a file
-    of its own.
-    """
+    """Return the environment; a base's own value stays, such as NGC's PIP_CONSTRAINT."""
     return [
         f'{name}="{value}"'
         for name, ours in environment_channels(places).items()

@@ -84,9 +84,7 @@ def read_sealed(path: Path) -> Mapping[str, Any]:
 
 
 def _cached(manifest: Manifest, location: str) -> Iterator[tuple[str, str, int]]:
-    """Yield (path, path of its source, level) of all byte code of sealed sources that an
-    interpreter like this one may take.
-    """
+    """Yield (path, source's path, level) of byte code of sealed sources for this interpreter."""
     sources = {path for files in manifest.files.values() for path in files if path[-3:] == ".py"}
     for folder in sorted({path.rpartition("/")[0] for path in sources}):
         below = f"{folder}/__pycache__" if folder else "__pycache__"
@@ -143,9 +141,7 @@ def is_foreign(
 
 
 def _is_taken(data: bytes, text: bytes, source: str) -> bool:
-    """Return whether this Python would run byte code with such a header, and not
-    compile the source.
-    """
+    """Return whether this Python runs byte code with this header and skips the source."""
     flags = int.from_bytes(data[4:8], "little")
     if data[:4] != _EXTERNAL.MAGIC_NUMBER or flags & ~(_HASHED | _CHECKED):
         return False

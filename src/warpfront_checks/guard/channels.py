@@ -77,9 +77,7 @@ def channel_files(policy: Policy, places: Places) -> dict[Path, str]:
 
 
 def pth_text(places: Places) -> str:
-    """Return the .pth file: each start of this interpreter puts the channels back and
-    watches its imports.
-    """
+    """Return the .pth file: each start puts the channels back and watches imports."""
     load = indented(by_file(places.library, "startup"))
     program = _START_UP.format(home=str(places.home), install=installing(places), load=load)
     return f"import os, sys; exec({program!r})\n"

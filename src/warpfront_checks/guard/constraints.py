@@ -1,6 +1,4 @@
-"""Constraints for pip and uv: exact versions of the protected distributions, impossible ones
-of the sentinels.
-"""
+"""Constraints for pip and uv: exact versions of the protected, impossible ones of sentinels."""
 
 from __future__ import annotations
 
@@ -37,9 +35,7 @@ def needs(policy: Policy) -> list[str]:
 
 
 def constraint_lines(policy: Policy) -> list[str]:
-    """Return the constraints for pip and uv, without hashes: with one, pip demands
-    hashes of everything.
-    """
+    """Return constraints without hashes: with one, pip demands hashes of everything."""
     forbidden = [sentinel(name, why) for name, why in policy.forbidden().items()]
     return [*pins(policy), *forbidden]
 
@@ -49,16 +45,12 @@ def constraints_text(policy: Policy) -> str:
 
 
 def needs_text(policy: Policy) -> str:
-    """Return the needs for pip alone: uv refuses every requirement with a hash where a
-    constraint is no `==`.
-    """
+    """Return the needs, for pip alone: with hashes uv refuses a constraint that is no `==`."""
     return _file(policy, "What this image's torch needs of others", needs(policy))
 
 
 def overrides_text(policy: Policy) -> str:
-    """Return the exact versions alone, for `uv pip install --override` with a package
-    that requires others.
-    """
+    """Return exact versions alone, for `uv pip install --override` with other demands."""
     return _file(policy, "Overrides that keep this image's torch", pins(policy))
 
 

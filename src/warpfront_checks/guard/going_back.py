@@ -126,9 +126,7 @@ def may_go_on(environment: Mapping[str, str] = os.environ) -> bool:
 
 
 def read_uv_log(text: str, policy: Policy) -> tuple[Releases, dict[str, str]]:
-    """Return the releases that uv's resolver looked at, by its debugging log, and the version
-    that it chose of each package.
-    """
+    """Return the releases that uv's debugging log names, and the version chosen of each package."""
     demands: dict[tuple[str, str], list[str]] = {}
     chosen: dict[str, str] = {}
     for line in text.splitlines():
@@ -150,8 +148,6 @@ def read_installs(text: str) -> dict[str, str]:
 
 
 def _as_requirement(what: str) -> str:
-    """Return the text as a requirement. Alternatives (`|`) remain uv's: no package of ours
-    appears in some.
-    """
+    """Return the text as a requirement; "" for alternatives (`|`), which no package of ours has."""
     what = _EQUAL.sub(r"==\g<version>", re.sub(r"\{[^}]*\}", "", what)).strip()
     return what.removesuffix("*") if "|" not in what else ""

@@ -50,9 +50,7 @@ def interpreter_problems(
 
 
 def _identity(path: str) -> str:
-    """Return the target of a link, or the beginning of a file: a script in the place
-    of an interpreter.
-    """
+    """Return a link's target, or the beginning of a file: a script in an interpreter's place."""
     try:
         return f"a link to {os.readlink(path)}"  # noqa: PTH115
     except OSError:

@@ -44,9 +44,7 @@ def indented(text: str) -> str:
 
 
 def other_guards(path: Iterable[str], ours: str) -> Iterator[str]:
-    """Return the entries of the path with a package or module by the guard's name that is
-    not in `ours`.
-    """
+    """Return the path's packages or modules by the guard's name that are not in `ours`."""
     finder = sys.modules["_frozen_importlib_external"].PathFinder
     for entry in dict.fromkeys(path):
         spec = finder.find_spec(NAME, [entry])

@@ -112,9 +112,7 @@ def _is_same_function(found: FunctionType, right: FunctionType) -> bool:
 
 
 def _changed_finders() -> "Iterator[str]":
-    """Folders whose finder has methods or loaders of its own. A finder of another type shows in
-    what it finds.
-    """
+    """Folders whose finder has its own methods or loaders; one of another type shows by itself."""
     external = sys.modules["_frozen_importlib_external"]
     supported = vars(external)["_get_supported_file_loaders"]()
     own = [(suffix, kind) for kind, of in supported for suffix in of]

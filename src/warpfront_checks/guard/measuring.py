@@ -40,9 +40,7 @@ def installed(location: Path) -> dict[str, list[Distribution]]:
 
 
 def _name_of(distribution: Distribution) -> str:
-    """Read the name from the text: importlib.metadata's answer for a missing field
-    differs between Pythons.
-    """
+    """Read the name from the text: importlib.metadata's answer without one differs."""
     text = distribution.read_text("METADATA") or distribution.read_text("PKG-INFO") or ""
     for line in text.splitlines():
         if not line:
@@ -54,9 +52,7 @@ def _name_of(distribution: Distribution) -> str:
 
 
 def measure(location: Path, names: Iterable[str]) -> Manifest:
-    """Hash every file of these distributions. Raise `GuardError` if one is not there, or has no
-    RECORD to say what its files are.
-    """
+    """Hash all files of these. Raise `GuardError` if one is not installed or has no RECORD."""
     there = installed(location)
     versions, files = {}, {}
     for name in sorted(names):
@@ -133,9 +129,7 @@ def is_small(status: Status) -> bool:
 def differences(
     manifest: Manifest, names: Iterable[str], *, doubted: Doubted = always
 ) -> Iterator[tuple[str, str]]:
-    """Yield (path, what is wrong) for every file: by its size, and by its hash where its
-    status is `doubted`.
-    """
+    """Yield (path, what is wrong) for every file, by size, and by hash if it is `doubted`."""
     for name in names:
         files, hashed = manifest.files.get(name, {}), []
         for path, (sealed, _) in files.items():
@@ -173,9 +167,7 @@ def status_of(path: str) -> Status | None:
 
 
 def shared_folders(manifest: Manifest) -> tuple[str, ...]:
-    """Return the folders that several sealed distributions fill together (`nvidia/cu13/`), as
-    unsealed ones may too.
-    """
+    """Return folders that several distributions fill (`nvidia/cu13/`), sealed or not."""
     return tuple(f"{top}/" for top, owners in manifest.folders().items() if len(owners) > 1)
 
 

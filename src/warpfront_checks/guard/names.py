@@ -20,9 +20,7 @@ _TOOLKIT_OF = {"cuda": "CUDA", "rocm": "ROCm", "cpu": "CPU", "synapseai": "Synap
 
 
 def stack_patterns(toolkit: str) -> tuple[str, ...]:
-    """Return fnmatch patterns of the distributions that make up a torch stack for `cuda`,
-    `rocm`, `xpu`, `cpu` or `synapseai`.
-    """
+    """Return fnmatch patterns of the distributions of a torch stack for a toolkit."""
     return (*_NAMES["stack"], *_NAMES.get(f"{toolkit}_stack", ()))
 
 
@@ -47,9 +45,7 @@ def sentinels(toolkit: str, protected: Iterable[str]) -> dict[str, str]:
 
 
 def triton_shims(protected: Mapping[str, str]) -> tuple[Shim, ...]:
-    """Return the shim for `triton` where the stack's own has another name; packages ask
-    for that one.
-    """
+    """Return the shim for `triton`, which packages ask for, if the stack's has another name."""
     real = _other_tritons(protected)
     if not real or "triton" in protected:
         return ()
@@ -85,9 +81,7 @@ def default_policy(site_packages: Path, there: Iterable[str]) -> Policy:
 
 
 def read_toolkit(version_file: Path) -> str:
-    """Return the toolkit that a torch was built with, from its `version.py`,
-    without importing it.
-    """
+    """Return the toolkit of a torch by its `version.py`, without importing it."""
     try:
         text = version_file.read_text(encoding="utf-8")
     except OSError as error:

@@ -13,9 +13,7 @@ from .requires_dist import Requirement, UnreadableError, read_requirement
 
 
 def needs_of(there: Mapping[str, list[Distribution]], names: Iterable[str]) -> dict[str, str]:
-    """Return name -> specifier: what `names` accept of each distribution that they ask for
-    here, those of several together.
-    """
+    """Return name -> specifier: what `names` together accept of each that they ask for here."""
     found: dict[str, set[str]] = {}
     for name in names:
         for one in _requirements(there, name):
@@ -25,9 +23,7 @@ def needs_of(there: Mapping[str, list[Distribution]], names: Iterable[str]) -> d
 
 
 def met_needs(policy: Policy, there: Mapping[str, list[Distribution]]) -> dict[str, str]:
-    """Return name -> the version that is here, of the needs that it meets: the same one later
-    needs no second look at an import.
-    """
+    """Return name -> installed version of the needs that it meets, to be known at an import."""
     found = {}
     for name, accepted in policy.needs.items():
         for version in versions_of(there, name)[:1]:

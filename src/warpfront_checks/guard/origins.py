@@ -167,17 +167,13 @@ class Stack:
 
 
 def _tail(origin: str | None, path: str) -> str:
-    """Return the rest of a file's path after its module's, below another spelling
-    of the location.
-    """
+    """Return the rest of a file's path after its module's, below another spelling."""
     before, found, tail = (origin or "").rpartition(f"/{path}")
     return tail if before and found else "nowhere"
 
 
 def read_stack(folder: Path) -> Stack:
-    """Read the sealed stack. Raise `GuardError` if a part of the guard is lost, damaged, or
-    of another seal.
-    """
+    """Read the sealed stack. Raise `GuardError` if a part is lost, damaged or another seal's."""
     policy, sealed = read_policy(folder / "policy.json"), folder / "stack.json"
     document = read_at_import(folder / "at-import.bin")
     try:

@@ -12,9 +12,7 @@ _HEADER = re.compile(r"\[(?P<name>.+)\]")
 
 
 def listed_constraints(text: str) -> dict[str, list[str]]:
-    """Return section -> what its `constraint` lists, for each that sets it. Raise `GuardError`
-    for what pip cannot read either.
-    """
+    """Return section -> its `constraint`s. Raise `GuardError` for what pip cannot read either."""
     return {
         section: settings["constraint"].split()
         for section, settings in _settings(text).items()
@@ -23,9 +21,7 @@ def listed_constraints(text: str) -> dict[str, list[str]]:
 
 
 def unguarded_sections(text: str, file: str) -> list[str]:
-    """Return the sections whose `constraint` lacks `file`. That of a command (`[install]`)
-    replaces `[global]`'s, so both count.
-    """
+    """Return sections whose `constraint` lacks `file`: a command's replaces `[global]`'s."""
     listed = {"global": [], **listed_constraints(text)}
     return [section for section, files in listed.items() if file not in files]
 
@@ -77,9 +73,7 @@ def _section_of(line: str) -> str | None:
 
 
 def _without_constraint(lines: list[str], start: int) -> list[str]:
-    """Return `lines` without the setting `constraint`, over all its lines, of the section that
-    starts at `start`.
-    """
+    """Return `lines` without the setting `constraint` of the section that begins at `start`."""
     kept, dropping, inside = [], False, False
     for number, line in enumerate(lines):
         comment = line.lstrip().startswith(("#", ";"))

@@ -16,9 +16,7 @@ from .refusal import explanation, going_back, stopped
 
 
 class _Listener(logging.Handler):
-    """A handler that stores pip's messages about conflicts; pip writes them for people, in
-    no other form.
-    """
+    """Keeps pip's messages about conflicts, which it writes for people, in no other form."""
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)

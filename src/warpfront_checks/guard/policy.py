@@ -1,6 +1,4 @@
-"""The policy of a guard: the protected distributions, in a file written by `render`
-or by `adopt`.
-"""
+"""The policy of a guard: the protected distributions, as `render` or `adopt` wrote them."""
 
 from __future__ import annotations
 
@@ -22,9 +20,7 @@ _INDEX = re.compile(r"(?:(?!['\"`$\\])[\x21-\x7e])*\Z")
 
 
 class GuardError(Exception):
-    """The guard cannot do the requested work; the message names the problem, the file and
-    the next step.
-    """
+    """The guard cannot do its work; the message names problem, file and next step."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,9 +125,7 @@ def read_policy(path: Path) -> Policy:
 
 
 def policy_from(document: object) -> Policy:
-    """Return the policy in a parsed document. Unknown fields are refused: a rule that no code
-    reads is none at all.
-    """
+    """Return a document's policy. Unknown fields are refused: a rule that no code reads is none."""
     if not isinstance(document, dict):
         raise GuardError("the policy must be an object")
     if document.get("schema") != SCHEMA:

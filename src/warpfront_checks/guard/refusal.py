@@ -100,9 +100,7 @@ def _wanted(match: re.Match[str]) -> str:
 
 
 def _overlap(wanted: str, needed: str) -> bool:
-    """Return whether some version meets both, tried with those that they name
-    and their successors.
-    """
+    """Return whether a version meets both, tried with those named and their successors."""
     try:
         requirement = read_requirement(wanted)
         need = read_requirement(f"{requirement.name}{needed}")

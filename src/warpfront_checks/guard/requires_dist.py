@@ -49,9 +49,7 @@ class Requirement:
     marker: str
 
     def applies(self, extras: Iterable[str] = ()) -> bool:
-        """Return whether the marker is true for this interpreter and the
-        requiring distribution's extras.
-        """
+        """Return whether the marker is true here, with the requiring distribution's extras."""
         if not self.marker:
             return True
         environment = marker_environment()

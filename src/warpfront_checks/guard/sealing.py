@@ -243,9 +243,7 @@ def program_text(places: Places, python: str, module: str) -> str:
 
 
 def _compile(library: Path) -> None:
-    """Compile byte code that is valid whatever the files' times are: the guard runs
-    at every start.
-    """
+    """Compile byte code that is valid at any file time: the guard runs at every start."""
     compileall.compile_dir(
         library, quiet=2, invalidation_mode=py_compile.PycInvalidationMode.CHECKED_HASH
     )

@@ -89,9 +89,7 @@ class WatchedLoader(WrappedLoader):
         self._early = early
 
     def exec_module(self, module: "Any") -> None:
-        """Load the package. Raise `ImportError` if it is not what was sealed. Later code finds
-        no trace of this loader.
-        """
+        """Load the package, and leave no trace. Raise `ImportError` if it is not as sealed."""
         spec = module.__spec__
         spec.loader = module.__loader__ = self._real
         name = spec.name
@@ -110,9 +108,7 @@ class JudgedLoader(WrappedLoader):
     """
 
     def _judge(self, spec: "Any") -> None:
-        """Raise `ImportError` for a package that is not as sealed. Later code finds no trace
-        of this loader.
-        """
+        """Judge the package, and leave no trace. Raise `ImportError` if it is not as sealed."""
         spec.loader = self._real
         _watch(spec.name).judge(spec, home=_HOME)
 
@@ -139,9 +135,7 @@ class Watcher:
     """
 
     def find_spec(self, name: str, path: "Any" = None, target: "Any" = None) -> "Any":
-        """Return None for everything that is not watched. Raise `ImportError` if the guard
-        itself is damaged.
-        """
+        """Return None for what is not watched. Raise `ImportError` if the guard is damaged."""
         if name in WATCHED:
             return self._package(name, path, target)
         if path is None:
@@ -238,9 +232,7 @@ class ListeningLoader(WrappedLoader):
 
 
 def _with_pip(function: str, *arguments: "Any") -> None:
-    """Add our explanation to pip. A pip without it, or one made in another way than those we
-    know, is a pip all the same.
-    """
+    """Add our explanation to pip, which works without it: other pips have other modules."""
     try:
         from . import pip_listening  # noqa: PLC0415
 

@@ -1,6 +1,4 @@
-"""The dynamic loader's choice of libraries for the stack in an environment, without running
-any of it.
-"""
+"""The libraries that the dynamic loader would choose for the stack, without running any."""
 
 from __future__ import annotations
 

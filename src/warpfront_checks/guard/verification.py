@@ -194,9 +194,7 @@ def _before(location: str) -> Iterator[str]:
 
 
 def _holds(place: str, package: str) -> bool:
-    """Return False for a folder that this user may not look into: another user's
-    home shadows nothing.
-    """
+    """Return whether a place has a package; False for a folder that this user may not look into."""
     try:
         spec = PathFinder.find_spec(package, [place])
     except (OSError, ValueError):

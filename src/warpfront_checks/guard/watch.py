@@ -134,9 +134,7 @@ def _stack(folder: Path) -> Stack:
 
 
 def instead_of(name: str, spec: ModuleSpec | None, *, home: str) -> ModuleSpec | None:
-    """Return a spec whose import is refused, for a package without any code that should be
-    present; else None.
-    """
+    """Return a spec that is refused, for a package without its code; else None."""
     text = _refusal_of(name, spec, Path(home) / "guard")
     if not text:
         return None
@@ -176,17 +174,13 @@ def _refusal_of(name: str, spec: ModuleSpec | None, folder: Path, early: Sequenc
 
 
 def _say(text: str) -> None:
-    """Write to stderr or not at all: `print` would take stdout in the place of a stderr
-    that is None.
-    """
+    """Write to stderr or not at all: `print` would take stdout for a stderr that is None."""
     if sys.stderr is not None:
         print(f"warpfront guard: {text}", file=sys.stderr)
 
 
 def _is_elsewhere(manifest: Manifest) -> bool:
-    """Return whether this is an environment that does not see the image's packages:
-    a user's own.
-    """
+    """Return whether this is a user's own environment, which does not see the image's packages."""
     location = os.path.realpath(manifest.location)
     return all(os.path.realpath(entry) != location for entry in sys.path)
 
@@ -194,9 +188,7 @@ def _is_elsewhere(manifest: Manifest) -> bool:
 def _tell_of_another(
     name: str, spec: ModuleSpec | None, policy: Policy, manifest: Manifest
 ) -> None:
-    """Report a torch of a user's own environment. It is the user's to have, and not the
-    image's, so it is not refused.
-    """
+    """Report a torch of a user's own environment, which is the user's to have: not refused."""
     sealed = manifest.versions.get(manifest.packages().get(name, ""))
     if spec is None or not spec.origin or sealed is None or policy.is_relaxed(name):
         return
@@ -246,9 +238,7 @@ def import_problems(name: str, spec: ModuleSpec | None, stack: Stack) -> Iterato
 
 
 def _interpreter_problems(stack: Stack) -> Iterator[str]:
-    """Return the faults of the importers of the stack: interpreter, import system,
-    and guard itself.
-    """
+    """Return the faults of the stack's importers: interpreter, import system, guard."""
     if "interpreter" in _seen:
         return
     sealed = stack.document["interpreter"]
@@ -293,9 +283,7 @@ def _shortened(lines: list[str]) -> list[str]:
 
 
 def _tell_of_needs(stack: Stack) -> None:
-    """Report needs that the stack cannot work with; refuse none: most of torch
-    runs without sympy.
-    """
+    """Report needs that the stack cannot work with; most of torch runs without sympy."""
     policy, needed = stack.policy, stack.policy.needed()
     there = _versions_beside(stack.manifest)
     changed = [

@@ -29,9 +29,7 @@ _VENDORS = {"nvidia": read_nvidia, "amd": read_amd, "gaudi": read_gaudi, "intel"
 
 
 def read_hardware(reader: Machine) -> Hardware:
-    """Return the hardware of a machine. Nothing raises: unreadable values are missing,
-    or a problem.
-    """
+    """Return the hardware of a machine. Nothing raises: the unreadable is missing, or a problem."""
     noting = Recording(reader)
     by_vendor = {vendor: read(noting) for vendor, read in _VENDORS.items()}
     present = {vendor: view for vendor, view in by_vendor.items() if view.accelerators}

@@ -22,9 +22,7 @@ _DEVICE_HEAPS = {1, 2}
 
 
 def read_amd(reader: Machine) -> Detected:
-    """Return devices in the kernel's order, which is the runtime's; where KFD shows
-    none, the tools'.
-    """
+    """Return devices in the kernel's order, which is the runtime's; without KFD, the tools'."""
     devices = tuple(
         _kfd_device(reader, node, properties, index)
         for index, (node, properties) in enumerate(kfd_nodes(reader))
@@ -100,9 +98,7 @@ def _locked_out(reader: Machine) -> str:
 
 
 def _ask_tools(reader: Machine) -> tuple[str, tuple[Accelerator, ...]]:
-    """Return the devices of the first tool that lists any. The tools are slow: later ones
-    do not run.
-    """
+    """Return the devices of the first tool that lists any: later ones, being slow, do not run."""
     source = ""
     devices: tuple[Accelerator, ...] = ()
     for argv, read in _TOOLS.items():
@@ -145,9 +141,7 @@ def _read_rocm_smi(text: str) -> Iterator[_Row]:
 
 
 def _read_rocminfo(text: str) -> Iterator[_Row]:
-    """Yield the agents whose device type is GPU. Only `Name:` is an arch: ISA lines
-    say `gfx` too.
-    """
+    """Yield the agents that are GPUs. Only `Name:` is an arch: ISA lines say `gfx` too."""
     for agent in re.split(r"(?m)^Agent \d+", text)[1:]:
         fields: dict[str, str] = {}
         for key, value in re.findall(r"(?m)^  ([A-Z][A-Za-z ]+?):[ \t]*(.*)$", agent):

@@ -15,9 +15,7 @@ _PCI_VENDOR = "0x1da3"
 
 
 def read_gaudi(reader: Machine) -> Detected:
-    """Return devices from hl-smi; where it does not answer, unnamed ones from
-    the kernel's nodes.
-    """
+    """Return devices from hl-smi; if it does not answer, unnamed ones by the kernel's nodes."""
     answer = reader.run(_QUERY)
     rows = _read_query(answer.text)
     nodes = _nodes(reader)

@@ -68,9 +68,7 @@ def decode_gfx(version: int) -> str:
 
 
 def read_properties(text: str) -> dict[str, int]:
-    """Return the numbers of a KFD `properties` file: one `key value` a line; other
-    lines are skipped.
-    """
+    """Return the numbers of a KFD `properties` file: `key value` lines; others are skipped."""
     pairs = (line.split() for line in text.splitlines())
     return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdecimal()}
 

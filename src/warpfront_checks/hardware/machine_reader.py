@@ -21,9 +21,7 @@ _OWN_PROGRAMS = {"warpfront-nvml": (sys.executable, str(Path(__file__).with_name
 
 @dataclass(frozen=True, kw_only=True)
 class ProgramOutput:
-    """The output of a program. `status` is None if it did not run or end in time, and
-    `complaint` is the reason.
-    """
+    """The output of a program. `status` is None if it did not run or end; `complaint` is why."""
 
     status: int | None
     output: str = ""

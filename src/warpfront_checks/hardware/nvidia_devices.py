@@ -21,9 +21,7 @@ _NODE = re.compile(r"nvidia[0-9]+\Z")
 
 
 def read_nvidia(reader: Machine) -> Detected:
-    """Return devices from nvidia-smi; from /proc where it does not answer. NVML adds
-    cores and CUDA.
-    """
+    """Return devices from nvidia-smi, else from /proc. NVML adds cores and CUDA."""
     kernel = _kernel_module(reader.text(f"{NVIDIA_PROC}/version") or "")
     boards = [
         {"index": index, "name": name} for index, (_, name) in enumerate(nvidia_boards(reader))
@@ -92,9 +90,7 @@ def _nodes(reader: Machine) -> list[str]:
 
 
 def _accelerator(row: dict[str, Any], nvml: dict[str, Any], *, usable: bool) -> Accelerator:
-    """Return a device as its source gave it, completed from NVML's row of the same
-    index and name.
-    """
+    """Return a device of a source, completed from NVML's row of its index and name."""
     twin: dict[str, Any] = next(
         (
             device
@@ -120,17 +116,13 @@ def _accelerator(row: dict[str, Any], nvml: dict[str, Any], *, usable: bool) -> 
 
 
 def _kernel_module(text: str) -> str:
-    """Return `580.159.04` of `NVRM version: NVIDIA UNIX Open Kernel Module for
-    x86_64 580.159.04 ...`.
-    """
+    """Return `580.159.04` of `NVRM version: NVIDIA UNIX Open Kernel Module 580.159.04 ...`."""
     match = re.search(r"NVRM version:.*?\s([0-9]+\.[0-9.]+)\s", text)
     return match[1] if match else ""
 
 
 def _toolkits(reader: Machine) -> dict[str, str]:
-    """Return the CUDA toolkit that is installed, which need not be the one that torch
-    was built with.
-    """
+    """Return the installed CUDA toolkit, which need not be the one torch was built with."""
     try:
         document = json.loads(reader.text("/usr/local/cuda/version.json") or "{}")
         return {"cuda": str(document["cuda"]["version"])}

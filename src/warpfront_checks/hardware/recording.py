@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from warpfront_checks.hardware.machine_reader import Machine, ProgramOutput
 
 SCHEMA = 1
-_Kept = str | bool | ProgramOutput
+_Stored = str | bool | ProgramOutput
 _Answer = TypeVar("_Answer", str | None, bool | None, ProgramOutput)
 _VARIABLE = re.compile(
     r"(CUDA|NVIDIA|HIP|ROCR|HSA|GPU_DEVICE|HABANA)_?[A-Z_]*VISIBLE|GPU_DEVICE_ORDINAL"
@@ -100,11 +100,11 @@ class ProbeRecord:
 
 
 class Recording(Machine):
-    """A machine whose answers are kept: as the evidence of a report, to be saved as a recording."""
+    """A machine whose answers are stored: evidence of a report, to be saved as a recording."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
-        self._answers: dict[str, _Kept] = {}
+        self._answers: dict[str, _Stored] = {}
         self._listed: dict[str, None] = {}
 
     @property
@@ -114,10 +114,12 @@ class Recording(Machine):
     @property
     def evidence(self) -> tuple[ProbeRecord, ...]:
         answers = self._answers.items()
-        return tuple(ProbeRecord(source=source, said=_said(answer)) for source, answer in answers)
+        return tuple(
+            ProbeRecord(source=source, said=_text_of(answer)) for source, answer in answers
+        )
 
     def text(self, path: str) -> str | None:
-        return self._kept(path, self._machine.text(path))
+        return self._stored(path, self._machine.text(path))
 
     def names(self, path: str) -> tuple[str, ...]:
         names = self._machine.names(path)
@@ -126,12 +128,12 @@ class Recording(Machine):
         return names
 
     def access(self, path: str) -> bool | None:
-        return self._kept(path, self._machine.access(path))
+        return self._stored(path, self._machine.access(path))
 
     def run(self, argv: tuple[str, ...]) -> ProgramOutput:
-        return self._kept(" ".join(argv), self._machine.run(argv))
+        return self._stored(" ".join(argv), self._machine.run(argv))
 
-    def _kept(self, source: str, answer: _Answer) -> _Answer:
+    def _stored(self, source: str, answer: _Answer) -> _Answer:
         if answer is not None:
             self._answers[source] = answer
         return answer
@@ -162,7 +164,7 @@ class Recording(Machine):
         _write(folder / "recording.json", json.dumps(document, indent=1, sort_keys=True) + "\n")
 
 
-def _said(answer: _Kept) -> str:
+def _text_of(answer: _Stored) -> str:
     if isinstance(answer, bool):
         return "can be opened" if answer else "may not be opened by this user"
     if isinstance(answer, str):

@@ -36,9 +36,7 @@ class Accelerator:
 
 @dataclass(frozen=True, kw_only=True)
 class Processor:
-    """The CPU: `threads` are those this process may use, `memory_bytes` what its
-    control group leaves.
-    """
+    """The CPU: `threads` that this process may use, `memory_bytes` that its group leaves."""
 
     name: str
     machine: str
@@ -104,7 +102,5 @@ def device_table() -> Mapping[str, Any]:
 
 
 def gfx_family(arch: str) -> str:
-    """Return `gfx9` of `gfx90a` and `gfx942`, `gfx11` of `gfx1100`: the last two characters are
-    minor version and stepping.
-    """
+    """Return `gfx9` of `gfx942`, `gfx11` of `gfx1100`: without minor version and stepping."""
     return arch[:-2] if re.fullmatch(r"gfx[0-9]{1,2}[0-9a-f]{2}", arch) else ""

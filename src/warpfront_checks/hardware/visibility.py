@@ -97,9 +97,7 @@ def _amd_contradictions(variables: Mapping[str, str]) -> list[str]:
 
 
 def _chosen(value: str, count: int) -> tuple[int, ...] | None:
-    """Return indices up to the first that is not one; None where a device is named
-    by its identity.
-    """
+    """Return indices up to the first that is none; None where a device is named by identity."""
     chosen: list[int] = []
     for entry in (part.strip() for part in value.split(",")):
         if entry.startswith(("GPU-", "MIG-")) or "." in entry:

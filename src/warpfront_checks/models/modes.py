@@ -117,9 +117,7 @@ def record_models(
 
 
 def _obstacles(claims: Claims, recorder: Recorder) -> dict[str, str]:
-    """Return why each dtype is not computed here, or nothing; part of the results, as
-    is the precision.
-    """
+    """Return why each dtype is not computed here, or nothing; the results have it, too."""
     require_full_precision()
     recorder.environment["precision"] = precision_settings()
     obstacles = {name: probe(dtype, claims.device) for name, dtype in DTYPES.items()}
@@ -176,9 +174,7 @@ def judge_wrapped(specimen: Specimen, bench: Proving, mode: str) -> list[Verdict
 
 
 def judge_mode(family: Family, mode: str, bench: Proving) -> list[Verdict]:
-    """Judge one family in one mode: a dtype's name, `mixed` and one, `training`, or
-    a wrapper's name.
-    """
+    """Judge a family in a mode: a dtype, `mixed` and one, `training`, or a wrapper."""
     kind, _, dtype = mode.rpartition(" ")
     if mode in DTYPES or kind == "mixed":
         derived = bench.device if family in NETWORKS else ""
@@ -208,9 +204,7 @@ def _checks(
 
 
 def _record_compiled(recorder: Recorder, benches: Sequence[Proving], profile: str) -> None:
-    """Record compiled models. Without a compiler nothing is claimed of them: a runtime
-    image has none.
-    """
+    """Record compiled models; without a compiler, as in a runtime image, nothing is claimed."""
     device = benches[0].device
     obstacle = missing_compiler(device)
     if obstacle:

@@ -168,9 +168,7 @@ def _derived(
 
 
 def _gradients_found(call: Call, layer: nn.Module, passed: Pass) -> dict[str, Tensor]:
-    """Return the device's gradients of one layer's inputs and parameters, by the
-    names of `_replay`.
-    """
+    """Return the device's gradients of a layer's inputs and parameters, as `_replay` names them."""
     gradients = {f"gradient of {name}": gradient for name, gradient in call.gradients_in.items()}
     for name, _ in layer.named_parameters():
         gradient = passed.gradients.get(f"{call.layer}.{name}")

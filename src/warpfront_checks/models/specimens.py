@@ -180,9 +180,7 @@ def _decided(specimen: Specimen) -> bool:
 
 
 def _gap(pick: Pick, scores: Tensor) -> float:
-    """Return the smallest distance between the last chosen and the first rejected score,
-    of all experts.
-    """
+    """Return the smallest distance of the last chosen and first rejected scores of an expert."""
     ranked = scores.sort(dim=0, descending=True).values
     between = ranked[pick.capacity - 1] - ranked[pick.capacity]
     return float(between.min() / scores.std())

@@ -58,17 +58,13 @@ def table() -> Mapping[str, Any]:
 
 
 def starts() -> Mapping[str, str]:
-    """Return files that run code at every start of Python and are known, each with
-    its text's pattern.
-    """
+    """Return known files that run code at every start of Python, each with its pattern."""
     document: Mapping[str, Any] = json.loads(TABLE.read_text(encoding="utf-8"))["starts"]
     return {name: str(entry["text"]) for name, entry in document.items()}
 
 
 def optional_files(vendor: str, smoke: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Return patterns of compiled files that need not load on a vendor's devices: the table's,
-    and those of `smoke:` entries.
-    """
+    """Return patterns of compiled files that need not load on a vendor's devices."""
     table = json.loads(TABLE.read_text(encoding="utf-8"))["optional"]
     patterns = (name for name, entry in table.items() if vendor in entry.get("vendors", (vendor,)))
     return (*patterns, *(str(pattern) for entry in smoke for pattern in entry.get("optional", ())))
@@ -106,9 +102,7 @@ def description(name: str, *, vendor: str, version: str) -> Description:
 
 
 def nothing_for(name: str) -> tuple[str, ...]:
-    """Return the reasons why a package has nothing to run on some vendors' devices, with the
-    replacement, as of its newest version.
-    """
+    """Return why a package's newest version has nothing for some vendors, and what has."""
     return tuple(table()[name][-1].get("vendors", {}).values())
 
 

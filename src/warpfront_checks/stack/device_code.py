@@ -84,9 +84,7 @@ def _bundles(data: mmap.mmap, start: int, end: int) -> Iterator[tuple[bytes, str
 
 
 def _entries(bundle: bytes) -> Iterator[tuple[str, int]]:
-    """Yield (architecture, bytes) of each AMD entry of an offload bundle; none of what
-    is no bundle.
-    """
+    """Yield (architecture, bytes) of the AMD entries of an offload bundle, if it is one."""
     if not bundle.startswith(_BUNDLE):
         return
     position = len(_BUNDLE)
@@ -127,9 +125,7 @@ def _unpacked(data: mmap.mmap, position: int, end: int) -> tuple[bytes, str, int
 
 
 def _zstd(packed: bytes) -> bytes:
-    """Return the first bytes, by Python 3.14's own module, else by `zstandard` where
-    it is installed.
-    """
+    """Return the first bytes, by Python 3.14's own module, else by `zstandard`."""
     try:
         module = importlib.import_module("compression.zstd")
     except ImportError:

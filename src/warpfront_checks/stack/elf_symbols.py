@@ -42,9 +42,7 @@ _MAPS = Path("/proc/self/maps")
 
 @dataclass(frozen=True, kw_only=True)
 class MissingLibraries:
-    """The libraries and symbols that a file lacks: `said` is the loader's own error, ""
-    if it loads.
-    """
+    """Libraries and symbols that a file lacks: with the loader's error, "" if it loads."""
 
     said: str
     libraries: tuple[str, ...] = ()
@@ -90,9 +88,7 @@ def loaded_files() -> frozenset[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Dynamic:
-    """The dynamic section of an ELF file: the libraries that it needs, and the folders
-    to search first.
-    """
+    """An ELF file's dynamic section: needed libraries, and the folders to search first."""
 
     machine: str = ""
     needed: tuple[str, ...] = ()
@@ -115,9 +111,7 @@ class LoaderPaths:
     machine: str = field(default_factory=lambda: os.uname().machine)
 
     def unserved(self, path: Path) -> tuple[str, ...]:
-        """Return the libraries that a file needs and no path of this image serves; none for
-        what is no ELF file of this machine.
-        """
+        """Return needed libraries that this image lacks; none for another machine's file."""
         dynamic = dynamic_of(path)
         if dynamic.machine != self.machine:
             return ()
@@ -178,9 +172,7 @@ def lacking_libraries(
 
 
 def _family(path: Path) -> tuple[str, str]:
-    """Return the folder, and the name without what tells alternatives apart:
-    devices and versions.
-    """
+    """Return the folder, and the name without what tells alternatives: devices, versions."""
     return str(path.parent), re.sub(r"\d+", "*", _ALTERNATIVE.sub("*", path.name))
 
 
@@ -228,9 +220,7 @@ def _caught(handler: ast.ExceptHandler) -> Iterator[str]:
 
 
 def _imported(node: ast.AST) -> Iterator[str]:
-    """Yield the last parts of the names of what a statement imports, and of the modules
-    it comes from.
-    """
+    """Yield last parts of the names that a statement imports, and of their modules."""
     for child in ast.walk(node):
         if isinstance(child, ast.Import | ast.ImportFrom):
             names = [alias.name for alias in child.names]
@@ -373,8 +363,6 @@ def _opens(library: str) -> bool:
 
 
 def _place(library: str) -> str:
-    """Return the path of a library that this process has loaded, else its name: an extension
-    finds a loaded library wherever it is.
-    """
+    """Return a loaded library's path, wherever it is, as an extension finds it; else its name."""
     ends = f"/{library}"
     return next((path for path in sorted(loaded_files()) if path.endswith(ends)), library)

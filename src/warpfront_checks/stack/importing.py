@@ -64,9 +64,7 @@ def main(request: Mapping[str, Any], told_to: int) -> None:
 
 
 def _facts(torch: Any) -> dict[str, object]:
-    """Return the version of this torch and the devices it sees. Looking for devices
-    starts no context.
-    """
+    """Return torch's version and the devices it sees. Looking for them starts no context."""
     hpu = getattr(torch, "hpu", None)
     counts = {"cuda": torch.cuda.device_count(), "hpu": hpu.device_count() if hpu else 0}
     return {"file": torch.__file__, "version": torch.__version__, "devices": counts}
@@ -117,9 +115,7 @@ def _owners() -> Mapping[str, list[str]]:
 
 
 def _compiled(name: str, imports: list[str]) -> dict[str, object]:
-    """Return whether compiled code is in this process: a module of an extension's file,
-    or a library.
-    """
+    """Return whether compiled code is in this process: an extension's module, or a library."""
     if name.startswith("file:"):
         pattern, files = name.removeprefix("file:"), _files(imports)
         matching = {str(path) for path in files if path.match(pattern)}
@@ -213,9 +209,7 @@ def _lacking(path: Path) -> dict[str, object]:
 
 
 def _symbols() -> Any:
-    """Return `elf_symbols`, loaded by its file in the same folder: it is of no package
-    in this process.
-    """
+    """Return `elf_symbols`, loaded by its file: it is of no package in this process."""
     spec = importlib.util.spec_from_file_location("_warpfront_elf", _OWN / "elf_symbols.py")
     assert spec is not None
     symbols = sys.modules.get(spec.name)

@@ -249,9 +249,7 @@ def _listed(names: Collection[str]) -> str:
 
 
 def told_of_numpy(error: str, facts: Mapping[str, object]) -> str:
-    """Return the way out for a module whose import failed, if numpy is why; else
-    the error itself.
-    """
+    """Return the way out where numpy is why a module's import failed; else the error."""
     try:
         numpy = importlib.metadata.version("numpy")
     except importlib.metadata.PackageNotFoundError:

@@ -99,9 +99,7 @@ def record_stack(claims: Claims, recorder: Recorder, _effort: CheckOptions | Non
 
 
 def _others(recorder: Recorder) -> dict[Path, bytes]:
-    """Return the contents of the other files in the results folder. The other sessions have
-    ended: this one runs last.
-    """
+    """Return the other files in the results folder: this session runs last."""
     paths = [path for path in recorder.path.parent.iterdir() if path.is_file()]
     return {path: path.read_bytes() for path in paths if path != recorder.path}
 
@@ -124,9 +122,7 @@ def same_results(recorder: Recorder, before: Mapping[Path, bytes]) -> CheckFindi
 def checks_of(
     entry: Mapping[str, Any], claims: Claims, reports: list[tuple[str, ImportReport]]
 ) -> Iterator[Check]:
-    """Return the checks of one entry; reports of its processes are added to `told`
-    when they run.
-    """
+    """Return the checks of one entry; each adds its process's report to `reports`."""
     name = str(entry["name"])
     if entry.get("needs") == "device" and claims.device == "cpu":
         reason = "needs a device, and this image is for the CPU"
@@ -203,9 +199,7 @@ def imported(
     diagnose: Claims | None = None,
     seconds: float = SECONDS,
 ) -> ImportReport:
-    """Return the report of a process that imports these; with claims it
-    diagnoses every extension.
-    """
+    """Return what a process reports of these imports; with claims, of every extension."""
     request = {
         "imports": list(modules),
         "compiled": list(compiled),
@@ -339,9 +333,7 @@ def extensions_load(import_report: ImportReport) -> CheckFinding:
 
 
 def no_fallback(import_report: ImportReport, package: Description) -> CheckFinding:
-    """Check that no output of the import, and no object in its place, shows a slower
-    or emptier fallback.
-    """
+    """Check that neither the import's output nor an object shows a slower fallback."""
     lost = [name for name, facts in import_report.imports.items() if facts.get("error")]
     if import_report.ending or lost:
         return failed(f"not known: {import_report.ending or f'{lost[0]} was not imported'}")

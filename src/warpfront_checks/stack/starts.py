@@ -16,9 +16,7 @@ _SHOWN = 80
 
 
 def nothing_starts(folders: Iterable[Path], meant: Iterable[str]) -> CheckFinding:
-    """Check that only known files run at a start: the guard's, and those that `smoke:`
-    names in `starts:`.
-    """
+    """Check that only known files run at a start: the guard's, and `starts:` of `smoke:`."""
     guard = places_of_this_python()
     allowed = {guard.pth.name: re.escape(pth_text(guard)), **starts(), **dict.fromkeys(meant, ".*")}
     wrong, names = [], []
