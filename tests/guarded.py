@@ -28,11 +28,10 @@ from standins import stand_in_wheel
 import warpfront_checks.guard
 from warpfront_checks.guard import __main__ as program
 from warpfront_checks.guard.channels import environment_channels
-from warpfront_checks.guard.finding import Finding
 from warpfront_checks.guard.places import Places
 from warpfront_checks.guard.policy import Policy, Shim
 from warpfront_checks.guard.sealing import seal
-from warpfront_checks.guard.verification import verify
+from warpfront_checks.guard.verification import Finding, verify
 
 GUARD = Path(warpfront_checks.guard.__file__).parent
 TORCH_VERSION_PY = "__version__ = '2.13.0+cpu'\ncuda = None\nhip = None\n"

@@ -14,8 +14,7 @@ from warpfront_checks.guard.measuring import installed
 from warpfront_checks.guard.needs import needs_of
 from warpfront_checks.guard.places import Places, places_of_this_python
 from warpfront_checks.guard.policy import GuardError, Policy, policy_from, read_policy
-from warpfront_checks.guard.standing import sentence
-from warpfront_checks.guard.verification import verify
+from warpfront_checks.guard.verification import sentence, verify
 from warpfront_checks.results import CheckFinding, failed, passed
 
 _SHOWN = 3

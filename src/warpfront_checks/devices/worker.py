@@ -185,7 +185,8 @@ def exchange_all(item: Mapping[str, Any]) -> Mapping[str, Any]:
 def _seeded(fault: str) -> type[Group]:
     """Return a group of the selftest's faults by its name."""
     faults = importlib.import_module(f"{load_faults(faults_folder())}.seeding.collectives")
-    return faults.FAULTS[fault][0]
+    group: type[Group] = faults.FAULTS[fault][0]
+    return group
 
 
 def _result(group: Group, name: str, device: str) -> dict[str, str]:

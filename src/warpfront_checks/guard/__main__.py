@@ -18,8 +18,7 @@ from .places import ETC, HOME, Places, places_of_this_python
 from .policy import GuardError, Policy, read_policy
 from .relaxing import read_reasons, relax
 from .sealing import seal
-from .standing import sentence
-from .verification import Depth, verify
+from .verification import Depth, sentence, verify
 from .visible import visible_json, visible_output
 
 

@@ -14,10 +14,8 @@ from .loading import by_file, indented
 from .pip_configuration import unguarded_sections, with_constraint
 from .places import Places
 from .policy import GuardError, Policy
-from .sitecustomize_file import block, with_block
 
-_UV_BEGIN = "# warpfront-guard: begin"
-_UV_END = "# warpfront-guard: end"
+_BEGIN, _END = "# warpfront-guard: begin", "# warpfront-guard: end"
 # One line: `site` runs each line that begins with `import` by itself. If a user removes the
 # guard's files and not this one, it prints a warning, and Python still starts.
 _START_UP = """\
@@ -171,7 +169,7 @@ def _uv_block(policy: Policy) -> str:
     settings = "".join(
         f"{name} = {json.dumps(values, indent=4)}\n" for name, values in uv_settings(policy).items()
     )
-    return f"{_UV_BEGIN}\n{settings}{_UV_END}\n"
+    return f"{_BEGIN}\n{settings}{_END}\n"
 
 
 def _uv_configuration(policy: Policy, path: Path) -> str:
@@ -187,5 +185,32 @@ def _uv_configuration(policy: Policy, path: Path) -> str:
 
 
 def _without_block(text: str) -> str:
-    before, found, rest = text.partition(f"{_UV_BEGIN}\n")
-    return before + rest.partition(f"{_UV_END}\n")[2] if found else text
+    before, found, rest = text.partition(f"{_BEGIN}\n")
+    return before + rest.partition(f"{_END}\n")[2] if found else text
+
+
+_BLOCK = """\
+{begin}
+try:
+{load}
+    warpfront_guard.startup.start({packages!r})
+except Exception as error:
+    if sys.stderr is not None:
+        print(f"warpfront guard: torch is not watched: {{error}}", file=sys.stderr)
+{end}
+"""
+
+
+def block(places: Places) -> str:
+    return _BLOCK.format(
+        begin=_BEGIN,
+        end=_END,
+        load=indented(by_file(places.library, "startup")).rstrip(),
+        packages=str(places.site_packages),
+    )
+
+
+def with_block(theirs: str, places: Places) -> str:
+    """Return the file with our block; the base's text stays, before it."""
+    kept = _without_block(theirs)
+    return kept + ("\n" if kept and not kept.endswith("\n") else "") + block(places)

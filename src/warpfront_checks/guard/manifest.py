@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,8 @@ _INITS = tuple(f"/__init__{suffix}" for suffix in SUFFIXES)
 # Size in bytes, sha256 in hex. A plain pair as JSON gives it: an object for each of 12,000 files
 # costs more than reading them all.
 Measured = Sequence[Any]
+# Whether the size of a file does not prove its content.
+Doubted = Callable[[os.stat_result], bool]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,29 +133,38 @@ def size_differences(
     manifest: Manifest,
     names: Iterable[str],
     *,
-    since: int = 0,
-    written: list[tuple[str, str]] | None = None,
+    doubted: Doubted | None = None,
+    hashed: list[str] | None = None,
 ) -> Iterator[tuple[str, str]]:
     """Yield (path, what is wrong) for the files that make a difference at import: there, and
-    as large as they were. Those with a ctime from `since` on are added to `written`, each
-    with its sha256.
+    as large as they were. With `doubted`, do so for all files, and add those whose size does not
+    prove their content to `hashed`.
     """
     location = str(manifest.location)
     for name in names:
         for path, (sealed, sha256) in manifest.files.get(name, {}).items():
-            if written is None and not is_for_start(path):
+            if doubted is None and not is_for_start(path):
                 continue
             try:
                 status = os.stat(f"{location}/{path}")  # noqa: PTH116 - thousands of files at every start: Path costs three times as much
             except OSError:
                 yield path, "missing"
                 continue
-            if status.st_size != sealed:
+            if not stat.S_ISREG(status.st_mode):
+                yield path, "missing"
+            elif status.st_size != sealed:
                 yield path, f"{status.st_size} bytes instead of {sealed}"
             elif path.endswith(_VARIANT) and sha256_of(f"{location}/{path}") != sha256:
                 yield path, "of another variant"
-            elif written is not None and status.st_ctime_ns >= since:
-                written.append((path, sha256))
+            elif doubted is not None and hashed is not None and doubted(status):
+                hashed.append(path)
+
+
+def written_since(nanoseconds: int) -> Doubted:
+    """Return whether a file was written to from this time on. Its ctime proves it, which no
+    program sets, and which an image's lower layers have from before.
+    """
+    return lambda status: status.st_ctime_ns >= nanoseconds
 
 
 def sha256_of(path: str | Path) -> str:

@@ -5,19 +5,14 @@ from __future__ import annotations
 import csv
 import hashlib
 import os
-import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
 
-from .manifest import Manifest, Measured
+from .manifest import Doubted, Manifest, Measured, size_differences
 from .policy import GuardError, normalized
 
-Status = os.stat_result
-# Files whose size does not prove their content.
-Doubted = Callable[[Status], bool]
-SMALL_BYTES = 1 << 20
 _CHUNK = 1 << 20
 _BATCHES = 32
 # Written by each installer about itself: uv's even records when the wheel's file was
@@ -118,52 +113,16 @@ def measured_text(text: str) -> Measured:
     return len(data), hashlib.sha256(data).hexdigest()
 
 
-def always(_: Status) -> bool:
-    return True
-
-
-def is_small(status: Status) -> bool:
-    return status.st_size < SMALL_BYTES
-
-
 def differences(
-    manifest: Manifest, names: Iterable[str], *, doubted: Doubted = always
+    manifest: Manifest, names: Iterable[str], *, doubted: Doubted = lambda _: True
 ) -> Iterator[tuple[str, str]]:
     """Yield (path, what is wrong) for every file, by size, and by hash if it is `doubted`."""
     for name in names:
-        files, hashed = manifest.files.get(name, {}), []
-        for path, (sealed, _) in files.items():
-            status = status_of(f"{manifest.location}/{path}")
-            if status is None:
-                yield path, "missing"
-            elif status.st_size != sealed:
-                yield path, f"{status.st_size} bytes instead of {sealed}"
-            elif doubted(status):
-                hashed.append(path)
+        files, hashed = manifest.files.get(name, {}), list[str]()
+        yield from size_differences(manifest, [name], doubted=doubted, hashed=hashed)
         for path, (size, sha256) in _measured(manifest.location, hashed).items():
             if sha256 != files[path][1]:
                 yield path, f"other content, {size} bytes as before"
-
-
-def written_since(sealed: Path) -> Doubted:
-    """Return whether a file was written to after this one. Its ctime proves it, which no
-    program sets, and which an image's lower layers have from before.
-    """
-    since = ctime_of(sealed)
-    return lambda status: status.st_ctime_ns >= since
-
-
-def ctime_of(path: Path) -> int:
-    return path.stat().st_ctime_ns
-
-
-def status_of(path: str) -> Status | None:
-    """Return the status of a file, None for anything else."""
-    try:
-        status = os.stat(path)  # noqa: PTH116 - as in `measured_file`
-    except OSError:
-        return None
-    return status if stat.S_ISREG(status.st_mode) else None
 
 
 def shared_folders(manifest: Manifest) -> tuple[str, ...]:

@@ -4,6 +4,8 @@ names.json, the one list that host and images share.
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping
@@ -99,3 +101,34 @@ def _same_folder(held: set[str]) -> dict[str, str]:
         for match in matches
         for suffix in _NAMES["nvidia"]["suffixes"]
     }
+
+
+INSTALLER = "warpfront-guard"
+_WHEEL = (
+    "Wheel-Version: 1.0\nGenerator: warpfront-guard\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+)
+
+
+def shim_files(shim: Shim) -> dict[str, str]:
+    """Return path below site-packages -> text: what installing a wheel of the shim would leave,
+    WHEEL and RECORD too, for without them uv calls it broken.
+    """
+    folder = f"{shim.name.replace('-', '_')}-{shim.version}.dist-info"
+    files = {"METADATA": _metadata(shim), "WHEEL": _WHEEL, "INSTALLER": f"{INSTALLER}\n"}
+    record = "".join(f"{folder}/{name},{_hash(text)}\n" for name, text in files.items())
+    files["RECORD"] = f"{record}{folder}/RECORD,,\n"
+    return {f"{folder}/{name}": text for name, text in files.items()}
+
+
+def _metadata(shim: Shim) -> str:
+    return (
+        f"Metadata-Version: 2.1\nName: {shim.name}\nVersion: {shim.version}\n"
+        f"Summary: Stands for {shim.requires}, which this image has in its place\n"
+        f"Requires-Dist: {shim.requires}\n"
+    )
+
+
+def _hash(text: str) -> str:
+    data = text.encode()
+    digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+    return f"sha256={digest},{len(data)}"

@@ -24,6 +24,7 @@ from .manifest import (
     sha256_of,
     size_differences,
     strays,
+    written_since,
 )
 from .policy import GuardError, Policy, read_policy
 
@@ -69,14 +70,15 @@ class Stack:
 
     def file_problems(self, names: Iterable[str]) -> Iterator[str]:
         """Return the sealed files that have changed, and the files added next to them."""
-        wanted, written = sorted(names), list[tuple[str, str]]()
-        found = size_differences(self.manifest, wanted, since=self.since, written=written)
+        wanted, written = sorted(names), list[str]()
+        doubted = written_since(self.since)
+        found = size_differences(self.manifest, wanted, doubted=doubted, hashed=written)
         yield from (f"{path}: {what}" for path, what in found)
         if len(written) > _MANY:
-            self._unread.update(written)
+            self._unread.update((path, self.files[path][1]) for path in written)
             written = []
-        for path, sha256 in written:
-            if sha256_of(f"{self.location}/{path}") != sha256:
+        for path in written:
+            if sha256_of(f"{self.location}/{path}") != self.files[path][1]:
                 yield f"{path}: other content, as many bytes as before"
         # A new file that Python cannot load, such as a header, is for `verify`.
         added = strays(self.manifest, wanted, loadable=True)

@@ -9,8 +9,7 @@ from pathlib import Path
 from .channels import channel_files
 from .places import Places
 from .policy import GuardError, Policy, normalized, policy_from, read_policy
-from .sealing import policy_files
-from .writing import write_files
+from .sealing import policy_files, write_files
 
 # What the names of an image's own labels begin with (`warpfront.images.labels`).
 LABELS = "dev.warpfront"

@@ -7,8 +7,9 @@ import json
 import os
 import py_compile
 import shutil
+import stat
 import struct
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from importlib.metadata import Distribution
@@ -25,19 +26,17 @@ from .measuring import (
     differences,
     installed,
     is_sealed,
-    is_small,
     measure,
     measured_text,
     recorded_paths,
     versions_of,
 )
-from .names import triton_shims
+from .names import INSTALLER, shim_files, triton_shims
 from .needs import met_needs, needs_of
 from .places import Places
 from .policy import GuardError, Policy
-from .shims import INSTALLER, shim_files
-from .writing import write_files
 
+_SMALL_BYTES = 1 << 20
 _BIRTH = 0x800  # STATX_BTIME
 _PROGRAM = """\
 #!{python}
@@ -198,7 +197,7 @@ def _as_installed(
         raise GuardError("the manifest is of other distributions than the policy protects")
     manifest = replace(manifest, location=places.site_packages)
     wrong = [
-        f"{path}: {text}" for path, text in differences(manifest, manifest.files, doubted=is_small)
+        f"{path}: {text}" for path, text in differences(manifest, manifest.files, doubted=_is_small)
     ]
     for name, files in manifest.files.items():
         recorded = recorded_paths(there[name][0], places.site_packages)
@@ -207,6 +206,10 @@ def _as_installed(
         more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
         raise GuardError(f"{places.site_packages} is not what its wheels hold: {wrong[0]}{more}")
     return manifest
+
+
+def _is_small(status: os.stat_result) -> bool:
+    return status.st_size < _SMALL_BYTES
 
 
 def _with_shims(manifest: Manifest, policy: Policy) -> Manifest:
@@ -247,3 +250,63 @@ def _compile(library: Path) -> None:
     compileall.compile_dir(
         library, quiet=2, invalidation_mode=py_compile.PycInvalidationMode.CHECKED_HASH
     )
+
+
+_READABLE = 0o644
+_RUNNABLE = 0o755
+
+
+def write_files(texts: Mapping[Path, str | bytes], *, programs: Container[Path] = ()) -> None:
+    """Write every text to a temporary file, then move each into its place, in order. An
+    interruption leaves no half of a file, and before the moves nothing at all. A new file can be
+    read by everybody, whatever the umask; an existing one has its mode preserved. Raise
+    `GuardError` before anything is written if one of them may not be.
+    """
+    targets = {path: Path(os.path.realpath(path)) for path in texts}
+    for target in targets.values():
+        _demand_right_to_write(target)
+    asides: dict[Path, Path] = {}
+    folders: list[Path] = []
+    try:
+        for path, text in texts.items():
+            target = targets[path]
+            folders += _make_folder(target.parent)
+            aside = target.with_name(f".{target.name}.new")
+            asides[aside] = target
+            aside.write_bytes(text.encode() if isinstance(text, str) else text)
+            aside.chmod(_RUNNABLE if path in programs else _mode_of(target))
+        for aside, target in asides.items():
+            aside.replace(target)
+    except OSError as error:
+        raise GuardError(f"{error.filename}: {error.strerror}") from error
+    finally:
+        for aside in asides:
+            aside.unlink(missing_ok=True)
+        for folder in reversed(folders):
+            _remove_if_empty(folder)
+
+
+def _demand_right_to_write(path: Path) -> None:
+    folder = path.parent
+    while not os.path.lexists(folder):
+        folder = folder.parent
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise GuardError(f"{path}: no right to write in {folder}: run this as root")
+
+
+def _make_folder(folder: Path) -> list[Path]:
+    """Return the folders that had to be made, outermost first."""
+    missing = [one for one in (folder, *folder.parents) if not one.exists()][::-1]
+    for one in missing:
+        one.mkdir()
+        one.chmod(_RUNNABLE)
+    return missing
+
+
+def _mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode) if path.exists() else _READABLE
+
+
+def _remove_if_empty(folder: Path) -> None:
+    if folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()

@@ -3,37 +3,36 @@
 from __future__ import annotations
 
 import os
+import re
 import site
+import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from importlib.machinery import PathFinder
 from importlib.metadata import Distribution
+from pathlib import Path
 from typing import Literal
 
-from .at_import import read_at_import
+from .at_import import libraries, read_at_import
 from .bytecode import bytecode_findings
 from .channels import channel_findings
-from .finding import Finding
+from .fast_path import mapped
 from .imports import Start, import_findings
 from .interpreter import interpreter_problems
-from .manifest import Manifest, read_manifest, size_differences, strays
+from .intruders import Shadow, plugin_problems, shadows
+from .manifest import Manifest, read_manifest, size_differences, strays, written_since
 from .measuring import (
-    always,
-    ctime_of,
     differences,
     installed,
     recorded_paths,
     shared_folders,
     versions_of,
-    written_since,
 )
 from .needs import need_problems
 from .own_files import own_problems
 from .places import Places
-from .plugins import plugin_problems
 from .policy import GuardError, Policy, read_policy
-from .standing import relaxed_problems
-from .tracing import traced_shadows
 from .watch import sealed_names
 
 Depth = Literal["quick", "light", "full"]
@@ -57,12 +56,11 @@ def verify(
         return [Finding(part="guard", subject=str(places.folder), text=str(error))]
     names = sealed_names(policy, manifest)
     there = installed(manifest.location)
-    since = ctime_of(places.manifest)
-    doubted = written_since(places.manifest) if depth == "light" else always
+    since = places.manifest.stat().st_ctime_ns if depth == "light" else 0
     if depth == "quick":
         changed = size_differences(manifest, names)
     else:
-        changed = differences(manifest, names, doubted=doubted)
+        changed = differences(manifest, names, doubted=written_since(since))
     findings = [
         *_findings("channel", channel_findings(policy, places, environment)),
         *_distribution_findings(policy, manifest, there),
@@ -78,10 +76,7 @@ def verify(
         findings += _findings("import", import_findings(start, manifest.packages()))
     if depth != "quick":
         findings += _stray_findings(names, manifest, there)
-        findings += _findings(
-            "file",
-            bytecode_findings(manifest, places.bytecode, since if depth == "light" else 0),
-        )
+        findings += _findings("file", bytecode_findings(manifest, places.bytecode, since))
     return findings
 
 
@@ -200,3 +195,85 @@ def _holds(place: str, package: str) -> bool:
     except (OSError, ValueError):
         return False
     return spec is not None and spec.origin is not None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """`part` is what of the guard noticed (`channel`, `distribution`, `file`, `stray`,
+    `owner`, `shadow`, `forbidden`, `import`, `guard`), `subject` what it is about, `text` what
+    is wrong with it.
+    """
+
+    part: str
+    subject: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.part}: {self.subject}: {self.text}"
+
+
+def sentence(policy: Policy, there: Mapping[str, list[Distribution]]) -> str:
+    """Return the torch that is here, and whether it has to be the one that was sealed."""
+    sealed = policy.protected.get("torch", "")
+    if not policy.is_relaxed("torch"):
+        rest = sorted({*policy.protected} & {*policy.relaxed})
+        but = f", all but {', '.join(rest)}, which may be another" if rest else ""
+        return f"{policy.holds()}: as it was sealed{but}"
+    found = versions_of(there, "torch")
+    here = f"torch {' and '.join(found)}" if found else "no torch"
+    return f"{here} is here; sealed was {sealed or 'the torch of its base'}, which was relaxed"
+
+
+def relaxed_problems(
+    policy: Policy, there: Mapping[str, list[Distribution]], location: Path
+) -> Iterator[tuple[str, str]]:
+    """Return (distribution, fault) for relaxed distributions that are no longer whole: the
+    metadata is present, and the files are gone.
+    """
+    for name in sorted(policy.protected):
+        for distribution in there.get(name, []) if policy.is_relaxed(name) else ():
+            try:
+                paths = recorded_paths(distribution, location)
+            except GuardError as error:
+                yield name, str(error)
+                continue
+            missing = [path for path in paths if not (location / path).is_file()]
+            if missing:
+                text = f"{len(missing)} of its {len(paths)} files are missing, {missing[0]} first"
+                yield name, f"{distribution.version} was installed, and {text}"
+
+
+_TRACED = re.compile(r"^\s*(?:\S+ => )?(?P<path>/.*) \(0x[0-9a-f]+\)$", re.MULTILINE)
+_SECONDS = 60.0
+
+
+def traced_shadows(
+    manifest: Manifest, names: Iterable[str], environment: Mapping[str, str]
+) -> Iterator[Shadow]:
+    """Yield the shadows of torch's extension module and all it needs, as the loader would
+    resolve them in this environment. Nothing of torch is run for that.
+    """
+    wanted = replace(manifest, files={name: manifest.files[name] for name in names})
+    sealed = libraries(wanted, os.path.realpath(manifest.location))
+    loader = next((path for path in mapped() if "/ld-" in path or "/ld.so" in path), None)
+    for path in manifest.files.get("torch", ()):
+        if loader and path.startswith("torch/_C.") and path.endswith(".so"):
+            loaded = _traced(loader, f"{manifest.location}/{path}", environment)
+            yield from shadows(sealed, loaded) if loaded else ()
+
+
+def _traced(loader: str, library: str, environment: Mapping[str, str]) -> list[str]:
+    """Return the files that the dynamic loader would map for a library; nothing if it fails."""
+    try:
+        done = subprocess.run(
+            [loader, library],
+            env={**environment, "LD_TRACE_LOADED_OBJECTS": "1"},
+            capture_output=True,
+            text=True,
+            errors="surrogateescape",
+            timeout=_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    return [os.path.realpath(match["path"]) for match in _TRACED.finditer(done.stdout)]

@@ -14,12 +14,11 @@ from . import startup
 from .at_import import metadata_in
 from .fast_path import NAME, begun, mapped, name_and_version, vouched
 from .interpreter import interpreter_problems
-from .libraries import shadows
+from .intruders import is_loaded_by, plugin_problems, shadows
 from .loading import other_guards
 from .machinery import machinery_problems, replaced_builtins
 from .manifest import Manifest
 from .origins import Stack, read_stack
-from .plugins import is_loaded_by, plugin_problems
 from .policy import GuardError, Policy
 
 _SHOWN = 3

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 # Tools ask drivers, and a broken driver does not answer; rocminfo also queues behind other users.
@@ -36,7 +37,7 @@ class ProgramOutput:
 class Machine:
     """This machine. Nothing here changes it or raises for what is missing."""
 
-    @property
+    @cached_property
     def environment(self) -> Mapping[str, str]:
         return dict(os.environ)
 

@@ -53,13 +53,9 @@ class Recorded(Machine):
         self._folder = folder
         self.source = str(document["source"])
         self.stand_in = bool(document["stand_in"])
-        self._environment: Mapping[str, str] = document["environment"]
+        self.environment = document["environment"]
         self._nodes: Mapping[str, bool] = document["nodes"]
         self._programs: Mapping[str, Mapping[str, Any]] = document["programs"]
-
-    @property
-    def environment(self) -> Mapping[str, str]:
-        return self._environment
 
     def text(self, path: str) -> str | None:
         place = self._place(path)
@@ -103,13 +99,9 @@ class Recording(Machine):
     """A machine whose answers are stored: evidence of a report, to be saved as a recording."""
 
     def __init__(self, machine: Machine) -> None:
-        self._machine = machine
+        self._machine, self.environment = machine, machine.environment
         self._answers: dict[str, _Stored] = {}
         self._listed: dict[str, None] = {}
-
-    @property
-    def environment(self) -> Mapping[str, str]:
-        return self._machine.environment
 
     @property
     def evidence(self) -> tuple[ProbeRecord, ...]:

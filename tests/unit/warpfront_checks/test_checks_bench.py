@@ -35,7 +35,7 @@ from warpfront_checks.bench.timer import (
     warm_up,
 )
 from warpfront_checks.check_options import add_options
-from warpfront_checks.hardware.machine_reader import ProgramOutput
+from warpfront_checks.hardware.machine_reader import Machine, ProgramOutput
 from warpfront_checks.hardware.nvml import read_nvml_state
 
 FOLDER = Path(asking.__file__).parent
@@ -307,12 +307,12 @@ def test_every_row_of_the_peaks_names_its_source() -> None:
         assert all(a <= b for a, b in pairwise(one for one in known if one)), row["names"]
 
 
-class FakeMachine:
+class FakeMachine(Machine):
     """Files and one program's answer."""
 
     def __init__(self, files: dict[str, str] | None = None, said: str = "") -> None:
         self._files, self._said = files or {}, said
-        self.environment: dict[str, str] = {}
+        self.environment = {}
 
     def text(self, path: str) -> str | None:
         return self._files.get(path)

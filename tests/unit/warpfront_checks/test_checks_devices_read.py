@@ -18,7 +18,7 @@ import pytest
 from warpfront_checks import enter
 from warpfront_checks.hardware import nvml
 from warpfront_checks.hardware.intel_devices import intel_arch, read_intel
-from warpfront_checks.hardware.machine_reader import ProgramOutput
+from warpfront_checks.hardware.machine_reader import Machine, ProgramOutput
 from warpfront_checks.hardware.nvml import NvmlError, read_nvml
 from warpfront_checks.hardware.values import Detected
 from warpfront_checks.torch_devices import (
@@ -276,7 +276,7 @@ def test_an_xpu_is_known_by_the_number_of_its_core() -> None:
     ]
 
 
-class Cards:
+class Cards(Machine):
     """A machine of which only its graphics cards are known: (vendor, device) by card."""
 
     def __init__(self, **cards: tuple[str, str]) -> None:

@@ -30,9 +30,9 @@ from guarded import (
 )
 from stand_in_torch import extension_module
 
+from warpfront_checks.guard.channels import block
 from warpfront_checks.guard.places import Places
 from warpfront_checks.guard.sealing import seal
-from warpfront_checks.guard.sitecustomize_file import block
 
 pytestmark = pytest.mark.process
 

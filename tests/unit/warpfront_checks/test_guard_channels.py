@@ -17,7 +17,7 @@ from warpfront_checks.guard.channels import (
 )
 from warpfront_checks.guard.places import Places
 from warpfront_checks.guard.policy import GuardError
-from warpfront_checks.guard.writing import write_files
+from warpfront_checks.guard.sealing import write_files
 
 
 @pytest.fixture

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 from guarded import GuardedPython, a_guarded_python, findings, make_environment, sealed_cpu
 
-from warpfront_checks.guard.channels import installing, profile_text
-from warpfront_checks.guard.sitecustomize_file import block
+from warpfront_checks.guard.channels import block, installing, profile_text
 
 pytestmark = pytest.mark.process
 

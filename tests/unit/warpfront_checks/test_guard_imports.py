@@ -17,12 +17,16 @@ from guarded import (
     sealed_cpu,
 )
 
-from warpfront_checks.guard.channels import channel_findings, environment_channels
+from warpfront_checks.guard.channels import (
+    block,
+    channel_findings,
+    environment_channels,
+    with_block,
+)
 from warpfront_checks.guard.imports import Start
 from warpfront_checks.guard.places import Places
 from warpfront_checks.guard.policy import read_policy
 from warpfront_checks.guard.sealing import seal
-from warpfront_checks.guard.sitecustomize_file import block, with_block
 
 SOUND = Start(finders=(), modules=("os", "sys"))
 A_FINDER = """

@@ -17,7 +17,7 @@ from stand_in_torch import extension_module
 from warpfront_checks.guard import watch
 from warpfront_checks.guard.at_import import libraries
 from warpfront_checks.guard.fast_path import mapped
-from warpfront_checks.guard.libraries import Shadow, shadows
+from warpfront_checks.guard.intruders import Shadow, shadows
 from warpfront_checks.guard.manifest import Manifest
 from warpfront_checks.guard.sealing import seal
 

@@ -24,7 +24,7 @@ from guarded import (
     sealed_rocm,
 )
 
-from warpfront_checks.guard import fast_path, measuring, sealing
+from warpfront_checks.guard import fast_path, sealing
 from warpfront_checks.guard.at_import import read_at_import
 from warpfront_checks.guard.fast_path import is_unwritten
 from warpfront_checks.guard.manifest import Manifest, read_manifest
@@ -333,7 +333,7 @@ def test_a_manifest_of_other_distributions_than_the_policys_is_refused(
 def test_a_large_library_is_not_read_where_it_is_sealed_and_verify_reads_it(
     places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(measuring, "SMALL_BYTES", 13)
+    monkeypatch.setattr(sealing, "_SMALL_BYTES", 13)
     manifest = wheels_manifest(places)
     (places.site_packages / "torch/lib/libtorch.so").write_bytes(b"\x7fELF standing")
     seal(cpu_policy(), places, python="python", manifest=manifest)

@@ -23,8 +23,8 @@ from guarded import (
     verified,
 )
 
-from warpfront_checks.guard.manifest import read_manifest
-from warpfront_checks.guard.measuring import differences, written_since
+from warpfront_checks.guard.manifest import read_manifest, written_since
+from warpfront_checks.guard.measuring import differences
 from warpfront_checks.guard.places import Places
 from warpfront_checks.guard.policy import Policy
 from warpfront_checks.guard.relaxing import relax
@@ -285,7 +285,7 @@ def test_light_reads_what_was_written_to_since_the_sealing(places: Places) -> No
 
 def test_light_reads_nothing_that_is_older_than_the_seal(places: Places) -> None:
     sealed = places.manifest.stat().st_ctime_ns
-    newer = written_since(places.manifest)
+    newer = written_since(places.manifest.stat().st_ctime_ns)
     assert [newer(written_at(sealed + after)) for after in (-1, 0, 1)] == [False, True, True]
     version = places.site_packages / "torch/version.py"
     version.write_text(version.read_text().replace("2.13.0", "2.14.0"))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from warpfront_checks.guard.policy import GuardError
-from warpfront_checks.guard.writing import write_files
+from warpfront_checks.guard.sealing import write_files
 
 
 def tree(folder: Path) -> list[str]:
