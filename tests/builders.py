@@ -10,8 +10,9 @@ from typing import Any, cast
 
 from warpfront.images.built import BuiltImage, ResolvedBase
 from warpfront.images.labels import BASE_SOURCE, CONTENT_HASH, CREATED, RELAXED, REVISION
-from warpfront.matrix.cell import Base, BaseSource, Cell, Patch, Pin, WheelIndex
-from warpfront.matrix.project_values import Channel, Project
+from warpfront.matrix.cell import Base, BaseSource, Cell, Pin, WheelIndex
+from warpfront.matrix.language import Patch, Project
+from warpfront.matrix.project_values import Channel
 from warpfront.release.admission import Evidence
 from warpfront.report.rows import ReportRow
 from warpfront.verify.results import CheckResult, Outcome, Verification

@@ -28,7 +28,8 @@ from warpfront.commands.gathering import (
 from warpfront.errors import WarpfrontError
 from warpfront.images.built import BuiltImage
 from warpfront.matrix.cell import Cell
-from warpfront.matrix.project_values import Channel, CiOptions, Project
+from warpfront.matrix.language import CiOptions, Project
+from warpfront.matrix.project_values import Channel
 from warpfront.pipeline.reporting import _facts
 from warpfront.release.evidence import local_evidence, states_by_target
 from warpfront.release.ledger import Publication

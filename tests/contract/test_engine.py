@@ -34,8 +34,8 @@ from warpfront.commands.image_handover import identities
 from warpfront.errors import EngineError
 from warpfront.images.engine import RUN_LABEL, Bind, Engine, RunRequest, bases, connect, embedded
 from warpfront.images.engine.docker import DockerEngine
-from warpfront.matrix.cell import Bootstrap
 from warpfront.matrix.devices import DeviceAccess
+from warpfront.matrix.language import Bootstrap
 from warpfront.system import process
 
 IMAGE = "localhost/warpfront/contract:image"

@@ -12,8 +12,8 @@ from typing import Literal
 
 import yaml
 
+from warpfront.matrix.language import CiOptions
 from warpfront.matrix.nodes import CACHE_VARIABLE
-from warpfront.matrix.project_values import CiOptions
 from warpfront.matrix.runners import Runner
 
 HANDOVER = "handover"

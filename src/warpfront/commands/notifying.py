@@ -13,7 +13,7 @@ from warpfront.ci.forge_api import ForgeApi, GitHubApi
 from warpfront.ci.judging import Judgement
 from warpfront.ci.summaries import alert_text, alert_title
 from warpfront.errors import InputError, UnavailableError, keep_secret
-from warpfront.matrix.project_values import NotifyWay
+from warpfront.matrix.language import NotifyWay
 
 _SECONDS = 30.0
 

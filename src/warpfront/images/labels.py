@@ -8,7 +8,7 @@ from packaging.version import InvalidVersion, Version
 
 from warpfront.images.built import ResolvedBase
 from warpfront.matrix.cell import Base, BaseSource, Cell
-from warpfront.matrix.project_values import Project
+from warpfront.matrix.language import Project
 from warpfront.matrix.vendors import VENDORS
 from warpfront.system.revision import Provenance
 from warpfront.wheels.lock.values import WheelLock

@@ -20,7 +20,8 @@ from packaging.utils import canonicalize_name
 
 from warpfront.errors import CommandFailedError, LockError, WheelError
 from warpfront.images.engine import Bind, Engine, RunRequest
-from warpfront.matrix.cell import ENVIRONMENT_PYTHON, Patch, Recipe, Source
+from warpfront.matrix.cell import ENVIRONMENT_PYTHON, Recipe, Source
+from warpfront.matrix.language import Patch
 from warpfront.system.digests import digest_of
 from warpfront.system.process import run
 from warpfront.system.progress import Line

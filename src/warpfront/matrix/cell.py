@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
 
+from warpfront.matrix.language import Bootstrap, Patch, SourceTree
+
 ENVIRONMENT_PYTHON = "/opt/venv/bin/python"
 """The interpreter of an image whose torch warpfront installed."""
 
@@ -16,28 +18,6 @@ class BaseSource(StrEnum):
 
     REGISTRY = "registry"
     BOOTSTRAP = "bootstrap"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bootstrap:
-    """Arguments of mmdebstrap for a base where no registry answers.
-
-    `updates` is true if the suite has updates and security fixes: releases do, unstable does
-    not. `release_may_be_old` accepts a suite whose Release file has expired, which only a
-    declared base may. `overlays` are incomplete suites, such as experimental:
-    packages come from one where `include` names it (`hipcc/experimental`).
-    """
-
-    suite: str
-    include: tuple[str, ...]
-    updates: bool = True
-    release_may_be_old: bool = False
-    overlays: tuple[str, ...] = ()
-
-    @property
-    def newest_suite(self) -> str:
-        """The suite that its compiler is from."""
-        return self.overlays[-1] if self.overlays else self.suite
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,19 +126,6 @@ class CompilerBase:
     compiler: Compiler
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceTree:
-    """A source tree that an image is for: `path` is its folder below the project's. `sources` are
-    globs of what `compile` takes (none = the kernels it finds), `include` folders of the tree for
-    `-I`, `flags` further options of the compiler.
-    """
-
-    path: str
-    sources: tuple[str, ...] = ()
-    include: tuple[str, ...] = ()
-    flags: tuple[str, ...] = ()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Recipe:
     """A build of a package against a cell's own torch, in a container of the cell's image:
@@ -171,27 +138,6 @@ class Recipe:
     apt: tuple[str, ...] = ()
     environment: tuple[tuple[str, str], ...] = ()
     extensions: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class Patch:
-    """A change to a package, for one `version`. `file` is its path below the project, `sha256` the
-    digest of its bytes, `strip` the number of leading folders to remove from its paths. `upstream`
-    is its address there, `until` the versions that include it.
-    """
-
-    package: str
-    version: str
-    file: str
-    sha256: str
-    reason: str
-    strip: int = 1
-    upstream: str = ""
-    until: str = ""
-
-    def __str__(self) -> str:
-        where = f", {self.upstream}" if self.upstream else ""
-        return f"{self.file} sha256:{self.sha256} ({self.reason}{where})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,17 +14,14 @@ from packaging.utils import canonicalize_name
 from warpfront.errors import Problem
 from warpfront.matrix.cell import (
     Base,
-    Bootstrap,
     Cell,
     Compiler,
     CompilerBase,
     OwnIndex,
-    Patch,
     Pin,
     Recipe,
     RuntimePolicy,
     Smoke,
-    SourceTree,
     Toolkit,
     WheelIndex,
 )
@@ -36,14 +33,12 @@ from warpfront.matrix.language import (
     DEFAULT_MACHINE,
     UNPINNED,
     BaseText,
-    BootstrapText,
     BuildText,
     CompilerText,
     ImageText,
     MatrixText,
-    PatchText,
+    Patch,
     SmokeText,
-    SourceTreeText,
 )
 from warpfront.matrix.naming import cell_id, cell_tag, is_id, is_tag
 from warpfront.matrix.nearest import nearest
@@ -147,7 +142,7 @@ class CellMaker:
             if name not in names:
                 self._problem(("policy",), f"no policy `{name}`", f"known: {', '.join(names)}")
 
-    def _check_patches(self, image: str, patches: tuple[PatchText, ...]) -> None:
+    def _check_patches(self, image: str, patches: tuple[Patch, ...]) -> None:
         """Patches of a package are of one version of it, and end with versions of that package."""
         versions: dict[str, str] = {}
         for place, patch in enumerate(patches):
@@ -247,8 +242,7 @@ class CellMaker:
         if python != text.python:
             message = f"compiler `{name}` says python {text.python}, its suite has {python}"
             self._problem((*where, "python"), message, f'python: "{python}"')
-        bootstrap = _bootstrap(text.bootstrap)
-        newest = bootstrap.newest_suite
+        newest = text.bootstrap.newest_suite
         compiler = vendor.compiler(toolkit, text.targets, text.python, newest)
         if compiler is None:
             self._problem(where, vendor.no_compiler(toolkit, newest), "give it another toolkit")
@@ -260,7 +254,7 @@ class CellMaker:
                 toolkit=toolkit,
                 targets=text.targets,
                 python=text.python,
-                bootstrap=bootstrap,
+                bootstrap=text.bootstrap,
                 compiler=compiler,
             )
         )
@@ -337,14 +331,13 @@ class CellMaker:
         if not self._judged(point, combination):
             return None
         toolkit = Toolkit(name=vendor.toolkit, version=point.toolkit) if vendor.toolkit else None
+        suite = base.bootstrap.newest_suite if base.bootstrap else ""
         return _Foundation(
             toolkit=toolkit,
             base=_base(point.base, base),
             index=index,
             stack=self.compat.stack(combination),
-            compiler=vendor.compiler(
-                toolkit, point.targets, point.python, _newest_suite(base.bootstrap)
-            ),
+            compiler=vendor.compiler(toolkit, point.targets, point.python, suite),
         )
 
     def _axes_fit(self, point: Point, vendor: Vendor, base: BaseText) -> bool:
@@ -443,7 +436,8 @@ class CellMaker:
                 continue
             image = self.text.images[name]
             if image.compiler and foundation.compiler is None:
-                suite = _newest_suite(foundation.base.bootstrap)
+                bootstrap = foundation.base.bootstrap
+                suite = bootstrap.newest_suite if bootstrap else ""
                 why = vendor.no_compiler(foundation.toolkit, suite)
                 message = f"image `{name}`: {why}"
                 self._tell(point, message, f"leave {name} out of this row's images:")
@@ -543,7 +537,6 @@ def _wanted(
 
 
 def _base(name: str, text: BaseText) -> Base:
-    bootstrap = text.bootstrap
     return Base(
         name=name,
         reference=text.reference,
@@ -551,7 +544,7 @@ def _base(name: str, text: BaseText) -> Base:
         python=text.python,
         interpreter=text.interpreter,
         glibc=text.glibc,
-        bootstrap=_bootstrap(bootstrap) if bootstrap else None,
+        bootstrap=text.bootstrap,
         unpinned=(text.reason or "") if text.digest == UNPINNED else "",
     )
 
@@ -572,7 +565,7 @@ def _said_of(base: BaseText) -> Iterator[tuple[tuple[str, ...], Literal["python"
         yield ("reference",), "python", match[1]
         if match[2] in _SUITES:
             yield ("reference",), "glibc", _SUITES[match[2]][1]
-    if (suite := _suite(base.bootstrap)) in _SUITES:
+    if base.bootstrap and (suite := base.bootstrap.suite) in _SUITES:
         yield ("bootstrap", "suite"), "python", _SUITES[suite][0]
         yield ("bootstrap", "suite"), "glibc", _SUITES[suite][1]
 
@@ -588,37 +581,12 @@ def _way_to_python(python: str, base: BaseText, fits: list[str]) -> str:
     )
 
 
-def _suite(bootstrap: BootstrapText | Bootstrap | None) -> str:
-    return bootstrap.suite if bootstrap else ""
-
-
-def _newest_suite(bootstrap: BootstrapText | Bootstrap | None) -> str:
-    """The suite that a compiler of a base is from."""
-    if isinstance(bootstrap, BootstrapText):
-        bootstrap = _bootstrap(bootstrap)
-    return bootstrap.newest_suite if bootstrap else ""
-
-
 def _other_toolkit(vendor: Vendor) -> tuple[str, str]:
     """Return the problem of a vendor's missing or needless toolkit, and the remedy."""
     if vendor.toolkit is None:
         return f"{vendor.name} has no toolkit", "remove `toolkit`"
     message = f"{vendor.name} needs a `toolkit` (the {vendor.toolkit} version)"
     return message, 'write `toolkit: "13.0"`, with its version'
-
-
-def _bootstrap(text: BootstrapText) -> Bootstrap:
-    return Bootstrap(
-        suite=text.suite,
-        include=text.include,
-        updates=text.updates,
-        release_may_be_old=text.release_may_be_old,
-        overlays=text.overlays,
-    )
-
-
-def _tree(text: SourceTreeText) -> SourceTree:
-    return SourceTree(path=text.path, sources=text.sources, include=text.include, flags=text.flags)
 
 
 def _own_indexes(text: MatrixText) -> tuple[OwnIndex, ...]:
@@ -666,9 +634,9 @@ def _cell(
         environment=frozen({**environment_of(policies), **image.environment, **point.environment}),
         relax=frozen(image.relax),
         builds=tuple(_recipe(*build) for build in sorted(image.builds.items())),
-        patches=tuple(map(_patch, image.patches)),
+        patches=image.patches,
         smoke=tuple(map(_smoke, image.smoke)),
-        tree=_tree(image.project) if image.project else None,
+        tree=image.project,
         own_indexes=_own_indexes(text),
         allow_builds=tuple(sorted(text.allow_builds)),
         allow_variants=tuple(sorted(text.allow_variants)),
@@ -715,19 +683,6 @@ def _recipe(package: str, text: BuildText) -> Recipe:
         apt=tuple(sorted(text.apt)),
         environment=tuple(sorted(text.environment.items())),
         extensions=tuple(sorted(text.extensions)),
-    )
-
-
-def _patch(text: PatchText) -> Patch:
-    return Patch(
-        package=text.package,
-        version=text.version,
-        file=text.file,
-        sha256=text.sha256,
-        reason=text.reason,
-        strip=text.strip,
-        upstream=text.upstream or "",
-        until=text.until or "",
     )
 
 

@@ -14,7 +14,8 @@ from packaging.version import Version
 
 from warpfront.errors import MatrixError
 from warpfront.matrix.vendors import VENDORS
-from warpfront.system.document import Where, read_checked, strict_dataclass
+from warpfront.system.document import Where, read_checked
+from warpfront.system.strict_values import strict_dataclass
 
 Confidence = Literal["verified", "high", "medium", "low"]
 COMPANIONS = ("torchvision", "torchaudio")

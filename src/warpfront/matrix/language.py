@@ -1,5 +1,5 @@
 """The language of matrix.yaml: one frozen dataclass per construct, one anchored pattern
-per field. Pure.
+per field. Words.
 
 Every text ends up in a file name, a tag, a Dockerfile or an argv, so each field allows the
 characters it needs and nothing that could end a line, a quote or a word there.
@@ -24,8 +24,8 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from warpfront.matrix.products import target_of_product
-from warpfront.matrix.project_values import Allowance, NotifyWay
-from warpfront.system.document import strict_dataclass
+from warpfront.matrix.project_values import Allowance
+from warpfront.system.strict_values import strict_dataclass
 
 SCHEMA: Literal[1] = 1
 """The version of the language. A matrix that names none is of version 1."""
@@ -268,6 +268,8 @@ PinnedImage = Annotated[
         example=f"ghcr.io/me/engine@sha256:{'0' * 64}",
     ),
 ]
+NotifyWay = Literal["issue", "webhook"]
+"""How people learn of a red run that no pull request started."""
 Trust = Literal["hosted", "self-hosted"]
 RunnerEngine = Literal["theirs", "embedded"]
 NightBench = Literal["none", "tiny", "default", "seed", "full"]
@@ -282,8 +284,10 @@ Companions = Annotated[
 
 
 @strict_dataclass
-class ProjectText:
-    """`project:`"""
+class Project:
+    """`project:`, the images as a whole; ends in OCI labels. CI publishes from `branch`, the
+    default branch of `source`, and from tags that begin with `release_tags`.
+    """
 
     name: Name
     source: Annotated[str, *_https]
@@ -294,14 +298,25 @@ class ProjectText:
 
 
 @strict_dataclass
-class BootstrapText:
-    """`bases.*.bootstrap:`"""
+class Bootstrap:
+    """`bases.*.bootstrap:`, arguments of mmdebstrap for a base where no registry answers.
+
+    `updates` is true if the suite has updates and security fixes: releases do, unstable does
+    not. `release_may_be_old` accepts a suite whose Release file has expired, which only a
+    declared base may. `overlays` are incomplete suites, such as experimental:
+    packages come from one where `include` names it (`hipcc/experimental`).
+    """
 
     suite: Name
     include: tuple[Annotated[str, *_package], ...] = ()
     updates: StrictBool = True
     release_may_be_old: StrictBool = False
     overlays: tuple[Name, ...] = ()
+
+    @property
+    def newest_suite(self) -> str:
+        """The suite that its compiler is from."""
+        return self.overlays[-1] if self.overlays else self.suite
 
 
 @strict_dataclass
@@ -316,12 +331,15 @@ class BaseText:
     interpreter: Annotated[str, *_interpreter]
     glibc: Version
     reason: Annotated[str, *_words] | None = None
-    bootstrap: BootstrapText | None = None
+    bootstrap: Bootstrap | None = None
 
 
 @strict_dataclass
-class SourceTreeText:
-    """`images.*.project:`, the source tree that an image is for, and what of it `compile` takes."""
+class SourceTree:
+    """`images.*.project:`, a source tree that an image is for: `path` is its folder below the
+    project's. `sources` are globs of what `compile` takes (none = the kernels it finds), `include`
+    folders of the tree for `-I`, `flags` further options of the compiler.
+    """
 
     path: Annotated[str, *_folder]
     sources: tuple[Annotated[str, *_glob], ...] = ()
@@ -338,7 +356,7 @@ class CompilerText:
     vendor: VendorName
     targets: Targets
     python: Python
-    bootstrap: BootstrapText
+    bootstrap: Bootstrap
     toolkit: Version | None = None
 
 
@@ -353,18 +371,24 @@ class BuildText:
 
 
 @strict_dataclass
-class PatchText:
-    """An entry of `images.*.patches:`, a change to one version of a package; with `until`, no
-    longer than upstream lacks it."""
+class Patch:
+    """An entry of `images.*.patches:`, a change to a package, for one `version`. `file` is its path
+    below the project, `sha256` the digest of its bytes, `strip` the number of leading folders to
+    remove from its paths. `upstream` is its address there, `until` the versions that include it.
+    """
 
-    file: Annotated[str, *_path]
     package: PackageName
     version: Annotated[str, *_exact]
+    file: Annotated[str, *_path]
     sha256: Annotated[str, *_sha256]
     reason: Reason
     strip: Annotated[int, Field(strict=True, ge=0, le=9)] = 1
-    upstream: Annotated[str, *_https] | None = None
-    until: Requirement | None = None
+    upstream: Annotated[str, *_https] = ""
+    until: Requirement = ""
+
+    def __str__(self) -> str:
+        where = f", {self.upstream}" if self.upstream else ""
+        return f"{self.file} sha256:{self.sha256} ({self.reason}{where})"
 
 
 @strict_dataclass
@@ -406,10 +430,10 @@ class ImageText:
     packages: tuple[Requirement, ...] = ()
     requirements: Annotated[str, *_path] | None = None
     compiler: StrictBool = False
-    project: SourceTreeText | None = None
+    project: SourceTree | None = None
     relax: Mapping[PackageName, Reason] = field(default_factory=dict)
     builds: Mapping[PackageName, BuildText] = field(default_factory=dict)
-    patches: tuple[PatchText, ...] = ()
+    patches: tuple[Patch, ...] = ()
     smoke: tuple[SmokeText, ...] = ()
     budget: Annotated[str, *_size] | None = None
     slim: tuple[Name, ...] = ()
@@ -417,8 +441,8 @@ class ImageText:
 
 
 @strict_dataclass
-class Axes:
-    """Values of `defaults:`, `rows:` and `set:`. None = not set here."""
+class _CellAxes:
+    """Axes that a row gives and that a filter asks for. None = not set here."""
 
     vendor: VendorName | None = None
     toolkit: Version | None = None
@@ -428,6 +452,12 @@ class Axes:
     torch: TorchVersion | None = None
     index: IndexName | None = None
     base: Name | None = None
+
+
+@strict_dataclass
+class Axes(_CellAxes):
+    """Values of `defaults:`, `rows:` and `set:`."""
+
     images: Annotated[tuple[Name, ...], Filled] | None = None
     companions: Companions | None = None
     environment: Environment | None = None
@@ -457,18 +487,10 @@ class RowText(Axes):
 
 
 @strict_dataclass
-class Filter:
+class Filter(_CellAxes):
     """`where:` and the entries of `exclude:`: every key given must match. `targets` are among the
     cell's; `image` narrows it to one image."""
 
-    vendor: VendorName | None = None
-    toolkit: Version | None = None
-    targets: Targets | None = None
-    machine: MachineName | None = None
-    python: Python | None = None
-    torch: TorchVersion | None = None
-    index: IndexName | None = None
-    base: Name | None = None
     image: Name | None = None
 
 
@@ -511,8 +533,11 @@ class ChannelText:
 
 
 @strict_dataclass
-class CiText:
-    """`ci:`, how runs of CI are judged, and who learns of a red one."""
+class CiOptions:
+    """`ci:`. `unchecked` is what a pull request is whose changed cells have targets that no machine
+    of its scope has: `red`, or green with those `listed` first. `queue_hours` is how long a job
+    waits for a machine of one's own.
+    """
 
     unchecked: Literal["red", "listed"] = "red"
     notify: tuple[NotifyWay, ...] = ("issue",)
@@ -605,7 +630,7 @@ class MatrixText:
     """matrix.yaml, whole."""
 
     schema: Literal[1] = SCHEMA
-    project: ProjectText
+    project: Project
     bases: Annotated[Mapping[Name, BaseText], Filled]
     images: Annotated[Mapping[Name, ImageText], Filled]
     rows: Annotated[tuple[RowText, ...], Filled]
@@ -613,7 +638,7 @@ class MatrixText:
     policy: Literal["default", "none"] | tuple[str, ...] = "default"
     compilers: Mapping[Name, CompilerText] = field(default_factory=dict)
     runners: Mapping[Name, RunnerText] = field(default_factory=dict)
-    ci: CiText = field(default_factory=CiText)
+    ci: CiOptions = field(default_factory=CiOptions)
     install: InstallText | None = None
     builders: Mapping[Name, NodeText] = field(default_factory=dict)
     indexes: Mapping[IndexName, IndexText] = field(default_factory=dict)

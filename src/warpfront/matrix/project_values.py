@@ -1,40 +1,9 @@
-"""A project: its cells, channels, and options of CI. Words."""
+"""Channels of a project, and what its maintainers accept. Words."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Project:
-    """The images as a whole, in matrix.yaml; ends in OCI labels. CI publishes from `branch`, the
-    default branch of `source`, and from tags that begin with `release_tags`.
-    """
-
-    name: str
-    source: str
-    licenses: str
-    repository: str
-    branch: str = "main"
-    release_tags: str = "v"
-
-
-NotifyWay = Literal["issue", "webhook"]
-"""How people learn of a red run that no pull request started."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CiOptions:
-    """`ci:` of matrix.yaml. `unchecked` is what a pull request is whose changed cells have targets
-    that no machine of its scope has: `red`, or green with those `listed` first. `queue_hours` is
-    how long a job waits for a machine of one's own.
-    """
-
-    unchecked: Literal["red", "listed"] = "red"
-    notify: tuple[NotifyWay, ...] = ("issue",)
-    queue_hours: int = 6
-
 
 Allowance = Literal[
     "unavailable",

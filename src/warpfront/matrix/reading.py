@@ -13,14 +13,12 @@ from warpfront.matrix.cells import CellMaker
 from warpfront.matrix.compat import Compat
 from warpfront.matrix.expansion import expand_points
 from warpfront.matrix.install import Install, make_install
-from warpfront.matrix.language import SCHEMA, MatrixText
+from warpfront.matrix.language import SCHEMA, CiOptions, MatrixText, Project
 from warpfront.matrix.nodes import BuildNode, make_nodes
 from warpfront.matrix.project_values import (
     AllowedVulnerability,
     Channel,
-    CiOptions,
     Maintenance,
-    Project,
 )
 from warpfront.matrix.release_channels import read_channels
 from warpfront.matrix.runners import Runner, make_runners
@@ -79,27 +77,15 @@ def read_matrix(text: str, *, path: str, compat: Compat) -> Matrix:
                 ),
             )
         )
-    project = Project(
-        name=written.project.name,
-        source=written.project.source,
-        licenses=written.project.licenses,
-        repository=written.project.repository,
-        branch=written.project.branch,
-        release_tags=written.project.release_tags,
-    )
     return Matrix(
-        project=project,
+        project=written.project,
         cells=tuple(maker.cells),
         warnings=tuple(sorted(set(maker.warnings))),
         compilers=tuple(maker.compilers),
         channels=channels,
         runners=runners,
         nodes=nodes,
-        ci=CiOptions(
-            unchecked=written.ci.unchecked,
-            notify=written.ci.notify,
-            queue_hours=written.ci.queue_hours,
-        ),
+        ci=written.ci,
         install=install,
         maintenance=_maintenance(written, document),
     )

@@ -19,7 +19,8 @@ from warpfront.errors import (
 from warpfront.images.engine import Engine
 from warpfront.images.labels import CREATED, REVISION
 from warpfront.matrix.cell import Cell
-from warpfront.matrix.project_values import Channel, Project
+from warpfront.matrix.language import Project
+from warpfront.matrix.project_values import Channel
 from warpfront.matrix.selection import with_parents
 from warpfront.release.admission import Admission, Evidence, admission
 from warpfront.release.evidence import Publishable, verification_payload

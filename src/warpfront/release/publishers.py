@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import urlsplit
 
-from warpfront.matrix.project_values import Project
+from warpfront.matrix.language import Project
 from warpfront.release.origin import (
     GITLAB_CONFIG,
     PUBLISH_WORKFLOW,

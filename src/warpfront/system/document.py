@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 import yaml
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from warpfront.errors import MatrixError, Problem
@@ -256,15 +256,6 @@ def _read_scalar(node: yaml.ScalarNode) -> str | int | bool | Unquoted:
     if kind == "int" and _INTEGER.match(text):
         return int(text)
     return Unquoted(text=text, kind=kind)
-
-
-@typing.dataclass_transform(
-    frozen_default=True, kw_only_default=True, field_specifiers=(dataclasses.field,)
-)
-def strict_dataclass(kind: type[T]) -> type[T]:
-    """Make a frozen dataclass for values of a file, which refuses unknown keys."""
-    kind.__pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[attr-defined]
-    return dataclasses.dataclass(frozen=True, slots=True, kw_only=True)(kind)
 
 
 def read_checked(text: str, *, path: str, into: type[T]) -> tuple[Document, T]:

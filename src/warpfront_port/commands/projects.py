@@ -10,7 +10,8 @@ from time import monotonic
 from warpfront.errors import NothingSelectedError
 from warpfront.images.built import BuiltImage
 from warpfront.images.engine import Engine
-from warpfront.matrix.cell import Cell, SourceTree
+from warpfront.matrix.cell import Cell
+from warpfront.matrix.language import SourceTree
 from warpfront.matrix.vendors import VENDORS
 from warpfront.system.progress import Watch
 from warpfront.verify.results import CheckResult, Outcome, Verification

@@ -34,7 +34,8 @@ from warpfront.errors import (
     NothingSelectedError,
     UnavailableError,
 )
-from warpfront.matrix.cell import Selection, SourceTree
+from warpfront.matrix.cell import Selection
+from warpfront.matrix.language import SourceTree
 from warpfront.system.sizes import counted
 from warpfront.verify.results import Outcome
 

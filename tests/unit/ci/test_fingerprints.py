@@ -9,7 +9,7 @@ from builders import a_cell, a_child
 
 from warpfront.ci.fingerprints import fingerprints
 from warpfront.images.built import RenderedImage
-from warpfront.matrix.cell import Bootstrap
+from warpfront.matrix.language import Bootstrap
 
 CELL = a_cell()
 CHILD = a_child(CELL)

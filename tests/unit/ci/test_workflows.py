@@ -37,7 +37,7 @@ from warpfront.commands.workflows import (
 )
 from warpfront.errors import InputError, LockError, MatrixError, Problem
 from warpfront.matrix.compat import packaged
-from warpfront.matrix.project_values import CiOptions
+from warpfront.matrix.language import CiOptions
 from warpfront.matrix.reading import read_matrix
 from warpfront.matrix.runners import Runner
 from warpfront.matrix.scaffold import make_project

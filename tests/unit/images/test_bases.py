@@ -19,7 +19,8 @@ from warpfront.images.engine.bases import (
     recipe_digest,
     resolve_base,
 )
-from warpfront.matrix.cell import Base, BaseSource, Bootstrap
+from warpfront.matrix.cell import Base, BaseSource
+from warpfront.matrix.language import Bootstrap
 from warpfront.system import process
 from warpfront.system.process import Command, Completed
 

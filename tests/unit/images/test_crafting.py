@@ -18,7 +18,8 @@ from standins import serve_index, stand_in_wheel
 from warpfront.errors import CommandFailedError, LockError, WheelError
 from warpfront.images.engine import Engine, RunRequest
 from warpfront.images.wheel_builder import WheelBuilder
-from warpfront.matrix.cell import Patch, Recipe, Source, WheelIndex
+from warpfront.matrix.cell import Recipe, Source, WheelIndex
+from warpfront.matrix.language import Patch
 from warpfront.system import process
 from warpfront.system.progress import Line
 from warpfront.wheels.lock.pylock import dump_lock, read_lock, staleness

@@ -15,8 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from warpfront.errors import MatrixError, NothingSelectedError
-from warpfront.matrix.cell import Cell, Selection, SourceTree
+from warpfront.matrix.cell import Cell, Selection
 from warpfront.matrix.compat import Compat, packaged
+from warpfront.matrix.language import SourceTree
 from warpfront.matrix.reading import Matrix, json_schema, read_matrix
 from warpfront.matrix.selection import select
 from warpfront.matrix.slim import removed, slim_recipes

@@ -24,7 +24,8 @@ from warpfront.errors import RegistryError, RegistryFault
 from warpfront.images.built import BuiltImage
 from warpfront.images.labels import BASE_SOURCE, CELL, CONTENT_HASH, CREATED, REVISION
 from warpfront.matrix.cell import Cell
-from warpfront.matrix.project_values import Alias, Channel, Project
+from warpfront.matrix.language import Project
+from warpfront.matrix.project_values import Alias, Channel
 from warpfront.matrix.reading import Matrix
 from warpfront.release.inventory import stock_of
 from warpfront.release.registry.contract import RegistryManifest

@@ -26,8 +26,9 @@ from warpfront.images.labels import CONTENT_HASH, CREATED
 from warpfront.images.preparing import images_by_content, prepare_cells, render_cells
 from warpfront.images.tools import CellInputs, Tools
 from warpfront.images.wheel_builder import Builder
-from warpfront.matrix.cell import Cell, Selection, SourceTree
+from warpfront.matrix.cell import Cell, Selection
 from warpfront.matrix.devices import DeviceAccess, HostDevices
+from warpfront.matrix.language import SourceTree
 from warpfront.matrix.scaffold import make_project
 from warpfront.pipeline import planning, verifying
 from warpfront.pipeline.verifying import CheckPlan, RunOptions, verify_cells

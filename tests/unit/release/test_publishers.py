@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from warpfront.ci.github_workflows import FOLDER
-from warpfront.matrix.project_values import Project
+from warpfront.matrix.language import Project
 from warpfront.release.origin import PUBLISH_WORKFLOW, ForgeName, Origin
 from warpfront.release.publishers import keyless_identity, publishing_refusals
 

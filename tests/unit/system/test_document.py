@@ -17,8 +17,8 @@ from warpfront.system.document import (
     Unquoted,
     read_checked,
     read_document,
-    strict_dataclass,
 )
+from warpfront.system.strict_values import strict_dataclass
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n"

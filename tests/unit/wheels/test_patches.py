@@ -20,7 +20,8 @@ from standins import serve_index, stand_in_wheel
 from warpfront.errors import LockError, WheelError
 from warpfront.images.engine import Engine
 from warpfront.images.wheel_builder import WheelBuilder
-from warpfront.matrix.cell import Cell, Patch, WheelIndex
+from warpfront.matrix.cell import Cell, WheelIndex
+from warpfront.matrix.language import Patch
 from warpfront.system import process
 from warpfront.system.store import Store
 from warpfront.wheels.lock.pylock import dump_lock, read_lock, staleness

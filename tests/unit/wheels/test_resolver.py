@@ -19,7 +19,8 @@ from standins import (
 )
 
 from warpfront.errors import BlockedError, LockError, StoreError, WarpfrontError
-from warpfront.matrix.cell import Patch, Pin, Recipe, Source, WheelIndex
+from warpfront.matrix.cell import Pin, Recipe, Source, WheelIndex
+from warpfront.matrix.language import Patch
 from warpfront.matrix.vendors import VENDORS
 from warpfront.system import process
 from warpfront.system.process import Command, Completed

@@ -11,7 +11,8 @@ from typing import Literal
 from packaging.utils import canonicalize_name
 
 from warpfront.images.built import ResolvedBase
-from warpfront.matrix.cell import BaseSource, Cell, Patch
+from warpfront.matrix.cell import BaseSource, Cell
+from warpfront.matrix.language import Patch
 from warpfront.release.sbom.licences import Licence, licence_of, licence_of_package
 from warpfront.wheels.lock.values import LockedWheel, PatchedWheel, WheelLock
 from warpfront.wheels.lock.why_dependency import DependencyGraph, asked_for

@@ -30,7 +30,8 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 from packaging.version import Version
 
 from warpfront.errors import LockError
-from warpfront.matrix.cell import NO_VARIANT, Cell, Patch, Recipe, Source, Variant, VariantRule
+from warpfront.matrix.cell import NO_VARIANT, Cell, Recipe, Source, Variant, VariantRule
+from warpfront.matrix.language import Patch
 from warpfront.matrix.vendors import VENDORS
 from warpfront.system.toml import dump_toml
 from warpfront.wheels.lock.values import (

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from warpfront.errors import LockError, StoreError
-from warpfront.matrix.cell import Cell, Patch
+from warpfront.matrix.cell import Cell
+from warpfront.matrix.language import Patch
 from warpfront.matrix.selection import with_parents
 from warpfront.step_results import Blocked, Failed
 from warpfront.system.attempt import attempt

@@ -9,13 +9,13 @@ from dataclasses import asdict, dataclass
 from warpfront.matrix.cell import (
     NO_VARIANT,
     OwnIndex,
-    Patch,
     Recipe,
     Source,
     Variant,
     VariantRule,
     WheelIndex,
 )
+from warpfront.matrix.language import Patch
 from warpfront.system.digests import digest_of
 
 

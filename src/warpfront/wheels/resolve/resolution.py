@@ -10,7 +10,8 @@ from typing import Protocol
 
 from packaging.pylock import Pylock
 
-from warpfront.matrix.cell import Patch, Pin, Recipe, Source
+from warpfront.matrix.cell import Pin, Recipe, Source
+from warpfront.matrix.language import Patch
 from warpfront.wheels.lock.values import Distribution, LockedWheel, UnbuiltWheel
 
 

@@ -19,7 +19,8 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from warpfront.errors import LockError
-from warpfront.matrix.cell import Patch, Recipe
+from warpfront.matrix.cell import Recipe
+from warpfront.matrix.language import Patch
 from warpfront.system.progress import Line
 from warpfront.wheels.lock.pylock import foreign_wheel
 from warpfront.wheels.lock.values import (

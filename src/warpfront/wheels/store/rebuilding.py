@@ -20,7 +20,7 @@ from pathlib import Path
 from packaging.version import Version
 
 from warpfront.errors import LockError, WheelError
-from warpfront.matrix.cell import Patch
+from warpfront.matrix.language import Patch
 from warpfront.system.digests import digest_of
 from warpfront.system.process import Run
 from warpfront.system.store import storing
