@@ -15,7 +15,7 @@ from warpfront.system.attempt import attempt
 from warpfront.system.process import run
 from warpfront.system.progress import Watch
 from warpfront.system.store import write_text
-from warpfront.wheels.lock.pylock import dump_lock, gone_back, read_lock, waits_for
+from warpfront.wheels.lock.pylock import dump_lock, gone_back, waits_for
 from warpfront.wheels.lock.reading import inputs_of, read_state
 from warpfront.wheels.lock.state import LockState
 from warpfront.wheels.lock.values import LockInputs, WheelLock
@@ -55,7 +55,7 @@ def lock_cells(
         if isinstance(inputs, Blocked | Failed):
             locking.results[cell.id] = inputs
             continue
-        state = attempt(cell.id, "lock", read_state, inputs, folders, read=read_lock)
+        state = attempt(cell.id, "lock", read_state, inputs, folders)
         if isinstance(state, Blocked | Failed):
             if not refresh:
                 locking.results[cell.id] = state
@@ -129,7 +129,7 @@ def locked_before(
         if isinstance(inputs, Blocked | Failed):
             results[cell.id] = inputs
             continue
-        state = attempt(cell.id, "lock", read_state, inputs, folders, read=read_lock)
+        state = attempt(cell.id, "lock", read_state, inputs, folders)
         if not isinstance(state, LockState):
             results[cell.id] = state
         elif state.lock and state.reason in {"", waits_for(state.lock)}:

@@ -134,7 +134,7 @@ class Recipe:
     """
 
     package: str
-    tools: tuple[str, ...]
+    tools: tuple[str, ...] = ()
     apt: tuple[str, ...] = ()
     environment: tuple[tuple[str, str], ...] = ()
     extensions: tuple[str, ...] = ()

@@ -19,7 +19,6 @@ from warpfront.wheels.lock.pylock import (
     gone_back,
     lock_inputs,
     read_lock,
-    read_written_lock,
     staleness,
     unwanted_variant,
 )
@@ -98,9 +97,8 @@ def test_a_patched_wheel_is_written_with_its_origin_and_its_patches_in_order() -
     )
 
 
-@pytest.mark.parametrize("read", [read_lock, read_written_lock])
-def test_variants_and_patches_are_read_back(read: Any) -> None:
-    assert read(dump_lock(LOCK), path=PATH) == LOCK
+def test_variants_and_patches_are_read_back() -> None:
+    assert read_lock(dump_lock(LOCK), path=PATH) == LOCK
 
 
 def test_the_order_in_which_patched_packages_were_found_does_not_show() -> None:
@@ -109,12 +107,10 @@ def test_the_order_in_which_patched_packages_were_found_does_not_show() -> None:
 
 
 @pytest.mark.parametrize(("old", "new"), [("b-1.0-", "c-1.0-"), ("b-1.0-", "b-1.1-")])
-def test_a_file_of_another_name_or_version_is_refused_by_the_quick_reader_too(
-    old: str, new: str
-) -> None:
+def test_a_file_of_another_name_or_version_is_refused(old: str, new: str) -> None:
     text = dump_lock(a_lock(None, a_wheel("b", "1.0")))
     with pytest.raises(LockError, match=f"pylock.cell.toml: .*{new}"):
-        read_written_lock(text.replace(old, new), path=PATH)
+        read_lock(text.replace(old, new), path=PATH)
 
 
 def refusal(old: str, new: str) -> str:
@@ -132,8 +128,8 @@ def refusal(old: str, new: str) -> str:
          f"torch: {PLAIN}-{LABEL}.whl is not the variant of its table"),
         (f"-{LABEL}.whl", ".whl", f"torch: {PLAIN}.whl is not the variant of its table"),
         ("v0.0.3.json", "v9.json", "torch: variants-json: $schema is "),
-        ("strip = 1", "strip = 1\nfuzz = 3", "patched.lmcache: TypeError("),
-        ("own.patches]]", "own.changes]]", "patched.own: KeyError('patches')"),
+        ("strip = 1", "strip = 1\nfuzz = 3", "patched.lmcache: patches.0.fuzz: "),
+        ("own.patches]]", "own.changes]]", "patched.own: patches: Field required"),
         ('file = "lmcache-0', 'name = "lmcache-0', "patched.lmcache: KeyError('file')"),
         ('file = "lmcache-0', 'file = "../lmcache-0',
          "patched.lmcache: '../lmcache-0.3.9-py3-none-any.whl' is no wheel's name with its size"),

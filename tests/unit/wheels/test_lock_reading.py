@@ -217,16 +217,20 @@ def test_a_lock_is_read_in_order_whatever_the_order_of_its_text() -> None:
         ("==3.11.*", ">=3.11", "requires-python must be ==X.Y.*"),
         ("==3.11.*", "==3.11", "requires-python must be ==X.Y.*"),
         ('requires-python = "==3.11.*"\n', "", "requires-python must be ==X.Y.*"),
-        ('reason = "no need"', 'reason = ""', "[tool.warpfront] has no reason"),
-        ('version = "2"\n', "", "[tool.warpfront] has no version"),
-        ('unmet = [\n    "torch<2",\n]', "unmet = 1", "relaxed.audio does not say what is unmet"),
-        ('unmet = [\n    "torch<2",\n]', "unmet = [1]", "relaxed.audio does not say what is unmet"),
-        ('unmet = [\n    "torch<2",\n]', "", "relaxed.audio does not say what is unmet"),
+        ('reason = "no need"', 'reason = ""',
+         "relaxed.audio: reason: String should have at least 1 character"),
+        ('version = "2"\n', "", "relaxed.audio: version: Field required"),
+        ('unmet = [\n    "torch<2",\n]', "unmet = 1",
+         "relaxed.audio: unmet: Input should be a valid tuple"),
+        ('unmet = [\n    "torch<2",\n]', "unmet = [1]",
+         "relaxed.audio: unmet.0: Input should be a valid string"),
+        ('unmet = [\n    "torch<2",\n]', "", "relaxed.audio: unmet: Field required"),
         ('tools = [\n    "ninja==1.13.0",\n]', "tools = 1",
-         "[tool.warpfront] tools is no list of texts"),
-        ('apt = [\n    "g++",\n]', "apt = [1]", "[tool.warpfront] apt is no list of texts"),
+         "builds.kernels: tools: Input should be a valid tuple"),
+        ('apt = [\n    "g++",\n]', "apt = [1]",
+         "builds.kernels: apt.0: Input should be a valid string"),
         ('extensions = [\n    "kernels._C",\n]', 'extensions = "a"',
-         "[tool.warpfront] extensions is no list of texts"),
+         "builds.kernels: extensions: Input should be a valid tuple"),
         ('path = "torch-', 'path = "/srv/torch-',
          "torch: its wheel is not named by its bare file name"),
         ('path = "torch-', "path = 'c:\\torch-",
@@ -277,7 +281,7 @@ def test_what_was_relaxed_or_built_must_be_a_table(key: str) -> None:
 def test_what_one_package_relaxes_must_be_a_table_too() -> None:
     text = WHOLE_TEXT.partition("[tool.warpfront.relaxed")[0] + "relaxed = {vllm = 1}\n"
     error = refusal(text)
-    assert error.message == f"{PATH}: relaxed.vllm does not say what is unmet"
+    assert error.message == f"{PATH}: relaxed.vllm: TypeError(\"'int' object is not a mapping\")"
     assert error.hint == RELOCK
 
 

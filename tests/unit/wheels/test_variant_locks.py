@@ -24,7 +24,6 @@ from warpfront.system import process
 from warpfront.wheels.lock.pylock import (
     dump_lock,
     read_lock,
-    read_written_lock,
     staleness,
     variant_rule,
 )
@@ -129,7 +128,6 @@ def test_a_cell_locks_the_variant_of_its_target(
     assert (torch.variant.label, torch.kept_as) == (label, f"torch-2.15.0-{TAG}.whl")
     text = dump_lock(lock)
     assert read_lock(text, path="pylock.cell.toml") == lock
-    assert read_written_lock(text, path="pylock.cell.toml") == lock
     assert staleness(lock, inputs) == ""
     assert "allow_variants" in staleness(lock, dataclasses.replace(inputs, variants=None))
     other = inputs_for(index, "cpu" if vendor != "cpu" else "amd")

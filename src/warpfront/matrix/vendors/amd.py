@@ -99,7 +99,6 @@ class Amd(Vendor):
         """Debian's hipcc, which depends on its clang, lld, device libraries and HIP headers, where
         it is of that ROCm. A suite that is not whole is a base's own, which names its packages.
         """
-        del python
         if toolkit is None or _HIPCC.get(suite) != toolkit.version:
             return None
         added = () if suite == _INCOMPLETE else ("g++", "hipcc", "hipify-perl", "python3-dev")

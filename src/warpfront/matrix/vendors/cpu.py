@@ -31,16 +31,13 @@ class Cpu(Vendor):
         self, toolkit: Toolkit | None, targets: tuple[str, ...], python: str, suite: str
     ) -> Compiler | None:
         """g++, for extensions in C++."""
-        del toolkit, targets, python, suite
         return Compiler(apt=("g++", "python3-dev"))
 
     def no_compiler(self, toolkit: Toolkit | None, suite: str) -> str:
-        del toolkit, suite
         return "g++ is the compiler for the vendor cpu"
 
     def compiler_call(self, target: str) -> CompilerCall | None:
         """Return the call for C++ only: g++ compiles no kernels."""
-        del target
         return CompilerCall(
             argv=("g++", "-O2", "-fPIC", "-fno-diagnostics-show-caret"),
             kernel=(),
@@ -49,5 +46,4 @@ class Cpu(Vendor):
         )
 
     def device_access(self, host: HostDevices) -> DeviceAccess | None:
-        del host
         return DeviceAccess()

@@ -36,11 +36,9 @@ class Gaudi(Vendor):
         return target in self.known_targets
 
     def label(self, index: str) -> str:
-        del index
         return ""
 
     def no_compiler(self, toolkit: Toolkit | None, suite: str) -> str:
-        del suite
         return f"the base image of {toolkit} already holds the vendor's tools"
 
     def device_access(self, host: HostDevices) -> DeviceAccess | None:

@@ -65,7 +65,6 @@ class Intel(Vendor):
         return (target,)
 
     def no_compiler(self, toolkit: Toolkit | None, suite: str) -> str:
-        del toolkit, suite
         return "icpx is in Intel's own repository, and neither Debian nor a wheel holds it"
 
     def device_access(self, host: HostDevices) -> DeviceAccess | None:

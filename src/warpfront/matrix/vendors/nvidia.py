@@ -96,7 +96,6 @@ class Nvidia(Vendor):
     def compiler(
         self, toolkit: Toolkit | None, targets: tuple[str, ...], python: str, suite: str
     ) -> Compiler | None:
-        del suite
         if toolkit is None or _major(toolkit) < _FIRST_MAJOR_WITH_NVCC_WHEEL:
             return None
         home = f"/opt/venv/lib/python{python}/site-packages/nvidia/cu{_major(toolkit)}"
@@ -119,7 +118,6 @@ class Nvidia(Vendor):
         """Return the reason: the nvidia-cuda-nvcc-cu12 wheels (12.6.85, 12.8.93, 12.9.86
         listed) contain ptxas, not nvcc.
         """
-        del suite
         return (
             f"NVIDIA's wheels for {toolkit} hold ptxas and no nvcc; "
             f"they do from cuda{_FIRST_MAJOR_WITH_NVCC_WHEEL}.0"

@@ -59,14 +59,12 @@ class Vendor(Protocol):
         """Return the machine of a `target` that is one; None for a device that any
         machine may have.
         """
-        del target
         return None
 
     def accepted_archs(self, target: str) -> tuple[str, ...]:
         """Entries of `torch.cuda.get_arch_list()` that would serve `target`, best first; empty
         where torch has no such list: its CPU kernels dispatch at run time, Gaudi compiles graphs.
         """
-        del target
         return ()
 
     def shipped_archs(self, entries: tuple[str, ...]) -> frozenset[str]:
@@ -83,14 +81,12 @@ class Vendor(Protocol):
         """Return true if the code of each target has wheels of its own, so that a cell's wheels
         depend on its targets.
         """
-        del toolkit
         return False
 
     def device_extra(self, target: str) -> str:
         """Return the extra of torch that brings the code of `target`, on indexes whose wheels
         have one for each target; "" where no index of this vendor has.
         """
-        del target
         return ""
 
     def variant_properties(self, toolkit: Toolkit | None, target: str) -> Properties:
@@ -98,7 +94,6 @@ class Vendor(Protocol):
         toolkit, preferred ones first, as the vendor's provider of the drafts gives them on a
         machine with that device; none without variants of this vendor. Asks no machine.
         """
-        del toolkit, target
         return ()
 
     def compiler(
@@ -107,7 +102,6 @@ class Vendor(Protocol):
         """Return the compiler that builds extensions for `targets` with that toolkit, on a base
         of the Debian `suite` ("" if unknown); None without one, and `no_compiler` has the reason.
         """
-        del toolkit, targets, python, suite
         return None
 
     def no_compiler(self, toolkit: Toolkit | None, suite: str) -> str:
@@ -115,14 +109,12 @@ class Vendor(Protocol):
 
     def compiler_call(self, target: str) -> CompilerCall | None:
         """Return the compile command of one source for `target`; None without a compiler."""
-        del target
         return None
 
     def emulated_version(self, target: str) -> int | None:
         """Return the number that an emulator's configuration has for `target`; None without an
         emulator of this vendor's devices.
         """
-        del target
         return None
 
     def device_access(self, host: HostDevices) -> DeviceAccess | None:

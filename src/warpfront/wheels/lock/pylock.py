@@ -12,8 +12,9 @@ import dataclasses
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from pathlib import PurePath
-from typing import Any
+from typing import Any, TypeVar
 
 from packaging.pylock import (
     Package,
@@ -28,10 +29,10 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import Version
+from pydantic import TypeAdapter, ValidationError
 
 from warpfront.errors import LockError
 from warpfront.matrix.cell import NO_VARIANT, Cell, Recipe, Source, Variant, VariantRule
-from warpfront.matrix.language import Patch
 from warpfront.matrix.vendors import VENDORS
 from warpfront.system.toml import dump_toml
 from warpfront.wheels.lock.values import (
@@ -51,12 +52,12 @@ from warpfront.wheels.resolve.variants import (
     variant_document,
     variants_of,
 )
-from warpfront.wheels.wheel_names import read_wheel_name
 
 SCHEMA = 1
 UNBUILT = "unbuilt"
 """In the place of the sha256 of a wheel that does not exist yet."""
 
+T = TypeVar("T")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -169,35 +170,10 @@ def read_lock(text: str, *, path: str) -> WheelLock:
                 for package, table in zip(document.packages, raw["packages"], strict=True)
             )
         ),
-        relaxed=tuple(_read_relaxed(table, path)),
-        builds=tuple(_read_builds(table, path)),
-        patched=tuple(_read_patched(table, path)),
-        unbuilt=tuple(_read_unbuilt(table, path)),
-    )
-
-
-def read_written_lock(text: str, *, path: str) -> WheelLock:
-    """Return the result of `read_lock`, over ten times as fast for the form that `dump_lock`
-    writes; other forms go to `read_lock`.
-
-    For commands that read every lock and build from none. Nothing is cached: a cache could be stale
-    or poisoned, and call a lock fresh that is not.
-    """
-    _refuse_name(path)
-    head, tail = _HEAD.match(text), _TAIL.search(text)
-    if head is None or tail is None:
-        return read_lock(text, path=path)
-    wheels, end = [], head.end()
-    while (match := _WHEEL.match(text, end)) and (wheel := _written_wheel(match)):
-        wheels.append(wheel)
-        end = match.end()
-    if end != tail.start():
-        return read_lock(text, path=path)
-    return WheelLock(
-        cell_id=tail["cell"],
-        python=head["python"],
-        inputs_digest=tail["inputs"],
-        wheels=tuple(sorted(wheels)),
+        relaxed=tuple(_read_rows(table, "relaxed", RelaxedPackage, path)),
+        builds=tuple(_read_rows(table, "builds", Recipe, path)),
+        patched=tuple(_read_rows(table, "patched", PatchedWheel, path)),
+        unbuilt=tuple(_read_rows(table, "unbuilt", UnbuiltWheel, path)),
     )
 
 
@@ -215,14 +191,9 @@ def staleness(lock: WheelLock, inputs: LockInputs) -> str:
         return f"it claims {wrong}" if wrong else waits_for(lock)
     if lock.python != inputs.python:
         return f"it was made for Python {lock.python}, the matrix says {inputs.python}"
-    return (
-        _pinned_otherwise(lock, inputs)
-        or _made_otherwise(lock, inputs)
-        or _sources_otherwise(lock, inputs)
-        or _patched_otherwise(lock, inputs)
-        or _relaxed_otherwise(lock, inputs)
-        or f"its inputs changed ({lock.inputs_digest[:12]} -> {inputs.digest[:12]})"
-    )
+    changed = f"its inputs changed ({lock.inputs_digest[:12]} -> {inputs.digest[:12]})"
+    differences = (_pinned_otherwise, _made_otherwise, _patched_otherwise)
+    return next(chain.from_iterable(find(lock, inputs) for find in differences), changed)
 
 
 def waits_for(lock: WheelLock) -> str:
@@ -280,57 +251,47 @@ def difference(lock: WheelLock, parent: WheelLock) -> tuple[LockedWheel, ...]:
     return tuple(sorted(wheel for wheel in lock.wheels if wheel.name not in inherited))
 
 
-def _pinned_otherwise(lock: WheelLock, inputs: LockInputs) -> str:
+def _pinned_otherwise(lock: WheelLock, inputs: LockInputs) -> Iterator[str]:
+    """Yield requirements that the lock does not have, or has at another version."""
     locked = {wheel.name: wheel.version for wheel in lock.wheels}
-    for text in (*inputs.stack_requirements, *inputs.parent):
-        requirement = Requirement(text)
+    for requirement in map(Requirement, (*inputs.stack_requirements, *inputs.parent)):
         version = locked.get(canonicalize_name(requirement.name))
         if version is None:
-            return f"it has no {requirement.name}, the matrix asks for {text}"
-        if not requirement.specifier.contains(version, prereleases=True):
-            return f"it has {requirement.name} {version}, the matrix asks for {text}"
-    for text in inputs.requirements:
-        if _applies(text) and canonicalize_name(Requirement(text).name) not in locked:
-            return f"it has no {Requirement(text).name}, which is now required"
-    return ""
+            yield f"it has no {requirement.name}, the matrix asks for {requirement}"
+        elif not requirement.specifier.contains(version, prereleases=True):
+            yield f"it has {requirement.name} {version}, the matrix asks for {requirement}"
+    for requirement in map(Requirement, inputs.requirements):
+        # One with a marker may be absent from a lock.
+        if not requirement.marker and canonicalize_name(requirement.name) not in locked:
+            yield f"it has no {requirement.name}, which is now required"
 
 
-def _relaxed_otherwise(lock: WheelLock, inputs: LockInputs) -> str:
-    reasons = dict(inputs.relax)
-    for package in lock.relaxed:
-        if package.package not in reasons:
-            return f"it relaxes {package.package}, the matrix no longer does"
-        if package.reason != reasons[package.package]:
-            return f"it relaxes {package.package} for another reason than the matrix gives"
-    return ""
+def _patched_otherwise(lock: WheelLock, inputs: LockInputs) -> Iterator[str]:
+    """Yield differences of the packages that this image patches; parents patch the others."""
+    patched = {patch for wheel in lock.patched for patch in wheel.patches}
+    for patch in inputs.patches:
+        if patch not in patched:
+            yield f"its {patch.package} is without {patch.file} as the matrix has it"
 
 
-def _made_otherwise(lock: WheelLock, inputs: LockInputs) -> str:
+def _made_otherwise(lock: WheelLock, inputs: LockInputs) -> Iterator[str]:
+    """Yield wheels that were built or relaxed otherwise than the matrix asks for."""
     for wheel in lock.wheels:
         if wheel.targets and set(wheel.targets) != set(inputs.targets):
             targets = " ".join(inputs.targets) or "none of its own"
-            return f"{wheel.name} is for {' '.join(wheel.targets)}, the matrix says {targets}"
-    return ""
-
-
-def _sources_otherwise(lock: WheelLock, inputs: LockInputs) -> str:
-    locked = {wheel.source: wheel for wheel in lock.wheels if wheel.source}
+            yield f"{wheel.name} is for {' '.join(wheel.targets)}, the matrix says {targets}"
+    made = {wheel.source: wheel for wheel in lock.wheels if wheel.source}
     for source in inputs.sources:
-        wheel = locked.get(str(source))
-        if wheel is None:
-            return f"it has nothing from {source}, which is now required"
-        if source.kind == "folder" and wheel.sdist_sha256 != source.pin:
-            return f"{source} has changed since"
-    return ""
-
-
-def _patched_otherwise(lock: WheelLock, inputs: LockInputs) -> str:
-    """Return differences of the packages that this image patches; parents patch the others."""
-    locked = {patch for wheel in lock.patched for patch in wheel.patches}
-    for patch in inputs.patches:
-        if patch not in locked:
-            return f"its {patch.package} is without {patch.file} as the matrix has it"
-    return ""
+        if (built := made.get(str(source))) is None:
+            yield f"it has nothing from {source}, which is now required"
+        elif source.kind == "folder" and built.sdist_sha256 != source.pin:
+            yield f"{source} has changed since"
+    reasons = dict(inputs.relax)
+    for package in lock.relaxed:
+        if package.package not in reasons:
+            yield f"it relaxes {package.package}, the matrix no longer does"
+        elif package.reason != reasons[package.package]:
+            yield f"it relaxes {package.package} for another reason than the matrix gives"
 
 
 def _pinned(source: Source, folders: Mapping[str, str]) -> Source:
@@ -344,11 +305,6 @@ _RELOCK = "make it again: warpfront lock --only <cell>"
 
 def _pins(lock: WheelLock) -> tuple[str, ...]:
     return tuple(f"{wheel.name}=={wheel.version}" for wheel in sorted(lock.wheels))
-
-
-def _applies(requirement: str) -> bool:
-    """Return true without a marker; a wheel with a marker may be absent from a lock."""
-    return Requirement(requirement).marker is None
 
 
 def _package(wheel: LockedWheel, *, patched: bool) -> Package:
@@ -386,103 +342,44 @@ def _made_document(wheel: LockedWheel, *, patched: bool) -> dict[str, str]:
 
 def _own_document(lock: WheelLock) -> dict[str, Any]:
     """Return `[tool.warpfront]`: what PEP 751 has no field for."""
-    document: dict[str, Any] = {
-        "schema": SCHEMA,
-        "cell": lock.cell_id,
-        "inputs": lock.inputs_digest,
+    tables: dict[str, dict[str, Any]] = {
+        "relaxed": {package.package: _row(package) for package in sorted(lock.relaxed)},
+        "builds": {
+            build.package: _row(build, environment=dict(build.environment))
+            for build in sorted(lock.builds)
+        },
+        "patched": {
+            wheel.package: _row(
+                wheel,
+                patches=[_filled(dataclasses.asdict(patch)) for patch in wheel.patches],
+                original=_original_document(wheel.original) if wheel.original else None,
+            )
+            for wheel in sorted(lock.patched)
+        },
+        "unbuilt": {wheel.package: _row(wheel, sha256=UNBUILT) for wheel in sorted(lock.unbuilt)},
     }
-    if lock.relaxed:
-        document["relaxed"] = {
-            package.package: {
-                "version": package.version,
-                "reason": package.reason,
-                "unmet": list(package.unmet),
-            }
-            for package in sorted(lock.relaxed)
-        }
-    if lock.builds:
-        document["builds"] = {
-            build.package: _build_document(build) for build in sorted(lock.builds)
-        }
-    if lock.patched:
-        document["patched"] = {
-            package.package: _patched_document(package) for package in sorted(lock.patched)
-        }
-    if lock.unbuilt:
-        document["unbuilt"] = {
-            wheel.package: _unbuilt_document(wheel) for wheel in sorted(lock.unbuilt)
-        }
-    return document
+    document = {"schema": SCHEMA, "cell": lock.cell_id, "inputs": lock.inputs_digest}
+    return {**document, **_filled(tables)}
 
 
-def _unbuilt_document(wheel: UnbuiltWheel) -> dict[str, Any]:
-    fields = dataclasses.asdict(wheel)
-    del fields["package"]
-    return {**{key: value for key, value in fields.items() if value}, "sha256": UNBUILT}
+def _row(
+    value: RelaxedPackage | Recipe | PatchedWheel | UnbuiltWheel, **written: object
+) -> dict[str, Any]:
+    """Return a value's table, which its package names; `written` are fields of another form."""
+    return _filled({**dataclasses.asdict(value), "package": "", **written})
 
 
-def _build_document(build: Recipe) -> dict[str, Any]:
-    every = {
-        "tools": list(build.tools),
-        "apt": list(build.apt),
-        "environment": dict(build.environment),
-        "extensions": list(build.extensions),
-    }
-    return {key: value for key, value in every.items() if value}
+def _filled(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in fields.items() if value not in ("", (), {}, None)}
 
 
-def _patched_document(patched_wheel: PatchedWheel) -> dict[str, Any]:
-    """Its patches in the order in which they were applied, and the wheel they were applied to."""
-    original = patched_wheel.original
-    patches = [
-        {key: value for key, value in dataclasses.asdict(patch).items() if value != ""}
-        for patch in patched_wheel.patches
-    ]
-    if original is None:
-        return {"patches": patches}
-    wheel = {
+def _original_document(original: LockedWheel) -> dict[str, Any]:
+    return {
         "file": original.filename,
         "size": original.size_bytes,
         "index": original.index,
         "sha256": original.sha256,
     }
-    return {"patches": patches, "original": wheel}
-
-
-# What `dump_lock` writes of a lock whose wheels all come from an index, character by character:
-# strings without escapes, names and numbers in their normal form. All other forms
-# (sources, relaxed packages, builds) are read by `read_lock`.
-_STRING = r'[^"\\\x00-\x1f\x7f]+'
-_HEAD = re.compile(
-    r'lock-version = "1\.0"\nrequires-python = "==(?P<python>[0-9]+\.[0-9]+)\.\*"\n'
-    r'created-by = "warpfront"\n\n'
-)
-_WHEEL = re.compile(
-    r'\[\[packages\]\]\nname = "(?P<name>[a-z0-9]+(?:-[a-z0-9]+)*)"\n'
-    rf'version = "(?P<version>{_STRING})"\nindex = "(?P<index>{_STRING})"\n\n'
-    rf'\[\[packages\.wheels\]\]\npath = "(?P<filename>{_STRING})"\n'
-    r"size = (?P<size>0|[1-9][0-9]{0,17})\n\n"
-    r'\[packages\.wheels\.hashes\]\nsha256 = "(?P<sha256>[0-9a-f]{64})"\n\n'
-)
-_TAIL = re.compile(
-    rf"\[tool\.warpfront\]\nschema = {SCHEMA}\n"
-    rf'cell = "(?P<cell>{_STRING})"\ninputs = "(?P<inputs>{_STRING})"\n\Z'
-)
-
-
-def _written_wheel(match: re.Match[str]) -> LockedWheel | None:
-    """Return the wheel of a table; None if its file name has another name or version."""
-    name = None if "/" in match["filename"] else read_wheel_name(match["filename"])
-    if name is None or (name.name, str(name.version)) != (match["name"], match["version"]):
-        return None
-    return LockedWheel(
-        name=match["name"],
-        version=match["version"],
-        filename=match["filename"],
-        sha256=match["sha256"],
-        size_bytes=int(match["size"]),
-        index=match["index"],
-    )
 
 
 def _refuse_name(path: str) -> None:
@@ -508,56 +405,24 @@ def _text(table: Mapping[str, Any], key: str, path: str) -> str:
     return value
 
 
-def _read_relaxed(document: Mapping[str, Any], path: str) -> Iterator[RelaxedPackage]:
-    tables = document.get("relaxed", {})
+def _read_rows(document: Mapping[str, Any], name: str, kind: type[T], path: str) -> Iterator[T]:
+    """Yield the values of a table of `[tool.warpfront]`, one for each package."""
+    tables = document.get(name, {})
     if not isinstance(tables, Mapping):
-        raise LockError(f"{path}: [tool.warpfront] relaxed is no table", hint=_RELOCK)
+        raise LockError(f"{path}: [tool.warpfront] {name} is no table", hint=_RELOCK)
     for package, table in sorted(tables.items()):
-        unmet = table.get("unmet") if isinstance(table, Mapping) else None
-        if not isinstance(unmet, list) or not all(isinstance(demand, str) for demand in unmet):
-            raise LockError(f"{path}: relaxed.{package} does not say what is unmet", hint=_RELOCK)
-        yield RelaxedPackage(
-            package=package,
-            version=_text(table, "version", path),
-            reason=_text(table, "reason", path),
-            unmet=tuple(unmet),
-        )
-
-
-def _read_builds(document: Mapping[str, Any], path: str) -> Iterator[Recipe]:
-    tables = document.get("builds", {})
-    if not isinstance(tables, Mapping):
-        raise LockError(f"{path}: [tool.warpfront] builds is no table", hint=_RELOCK)
-    for package, table in sorted(tables.items()):
-        yield Recipe(
-            package=package,
-            tools=_texts(table, "tools", path),
-            apt=_texts(table, "apt", path),
-            environment=tuple(sorted(dict(table.get("environment", {})).items())),
-            extensions=_texts(table, "extensions", path),
-        )
-
-
-def _read_unbuilt(document: Mapping[str, Any], path: str) -> Iterator[UnbuiltWheel]:
-    for package, table in sorted(dict(document.get("unbuilt", {})).items()):
+        where = f"{path}: {name}.{package}"
         try:
-            fields = {key: str(value) for key, value in table.items() if key != "sha256"}
-            yield UnbuiltWheel(package=package, **fields)
-        except (TypeError, AttributeError) as error:
-            raise LockError(f"{path}: unbuilt.{package}: {error!r}", hint=_RELOCK) from error
-
-
-def _read_patched(document: Mapping[str, Any], path: str) -> Iterator[PatchedWheel]:
-    for package, table in sorted(dict(document.get("patched", {})).items()):
-        where = f"{path}: patched.{package}"
-        try:
-            patches = tuple(Patch(**patch) for patch in table["patches"])
-            original = table.get("original")
-            yield PatchedWheel(
-                package=package,
-                patches=patches,
-                original=_read_original(package, original, where) if original else None,
-            )
+            fields = {**table, "package": package}
+            if "environment" in table:
+                fields["environment"] = tuple(sorted(table["environment"].items()))
+            if "original" in table:
+                fields["original"] = _read_original(package, table["original"], where)
+            yield TypeAdapter(kind).validate_python(fields)
+        except ValidationError as error:
+            wrong = error.errors()[0]
+            field = ".".join(map(str, wrong["loc"]))
+            raise LockError(f"{where}: {field}: {wrong['msg']}", hint=_RELOCK) from error
         except (TypeError, KeyError, AttributeError) as error:
             raise LockError(f"{where}: {error!r}", hint=_RELOCK) from error
 
@@ -574,13 +439,6 @@ def _read_original(package: str, wheel: Mapping[str, Any], where: str) -> Locked
         size_bytes=size,
         index=wheel["index"],
     )
-
-
-def _texts(table: Mapping[str, Any], key: str, path: str) -> tuple[str, ...]:
-    values = table.get(key, [])
-    if not isinstance(values, list) or not all(isinstance(text, str) for text in values):
-        raise LockError(f"{path}: [tool.warpfront] {key} is no list of texts", hint=_RELOCK)
-    return tuple(values)
 
 
 def _read_python(document: Pylock, path: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from warpfront.errors import LockError, StoreError
@@ -13,7 +13,7 @@ from warpfront.step_results import Blocked, Failed
 from warpfront.system.attempt import attempt
 from warpfront.system.confinement import inside_root
 from warpfront.system.store import read_text
-from warpfront.wheels.lock.pylock import lock_inputs, read_written_lock, staleness
+from warpfront.wheels.lock.pylock import lock_inputs, read_lock, staleness
 from warpfront.wheels.lock.state import NEVER_BUILT, LockState
 from warpfront.wheels.lock.values import LockInputs, WheelLock
 from warpfront.wheels.project_folders import Folders
@@ -41,16 +41,14 @@ def read_locks(
         if isinstance(inputs, Blocked | Failed):
             states[cell.id] = LockState(lock=None, reason=inputs.reason, fault=inputs)
             continue
-        state = attempt(cell.id, "lock", read_state, inputs, folders, read=read_written_lock)
+        state = attempt(cell.id, "lock", read_state, inputs, folders)
         if isinstance(state, Blocked | Failed):
             state = LockState(lock=None, reason=f"unreadable: {state.reason}")
         states[cell.id] = state
     return states
 
 
-def read_state(
-    inputs: LockInputs, folders: Folders, *, read: Callable[..., WheelLock]
-) -> LockState:
+def read_state(inputs: LockInputs, folders: Folders) -> LockState:
     """Return the committed lock of a cell, and whether it still fits the matrix."""
     path = folders.lock_path(inputs.cell_id)
     if not inside_root(path, folders.root):
@@ -64,7 +62,7 @@ def read_state(
         raise LockError(error.message, hint=error.hint) from error
     if text is None:
         return LockState(lock=None, reason=NEVER_BUILT)
-    lock = read(text, path=str(path.relative_to(folders.root)))
+    lock = read_lock(text, path=str(path.relative_to(folders.root)))
     return LockState(lock=lock, reason=staleness(lock, inputs))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from dataclasses import asdict, dataclass
+from typing import Annotated
 
 from warpfront.matrix.cell import (
     NO_VARIANT,
@@ -15,7 +16,7 @@ from warpfront.matrix.cell import (
     VariantRule,
     WheelIndex,
 )
-from warpfront.matrix.language import Patch
+from warpfront.matrix.language import Filled, Patch
 from warpfront.system.digests import digest_of
 
 
@@ -119,8 +120,8 @@ class RelaxedPackage:
     """
 
     package: str
-    version: str
-    reason: str
+    version: Annotated[str, Filled]
+    reason: Annotated[str, Filled]
     unmet: tuple[str, ...]
 
 
