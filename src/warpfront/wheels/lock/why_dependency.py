@@ -9,13 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
 
 from warpfront.matrix.cell import Cell
 from warpfront.wheels.lock.values import LockedWheel
-from warpfront.wheels.requirement_lines import marker_holds, readable_requirement
 from warpfront.wheels.requirements import RequirementList
-from warpfront.wheels.resolve.demands import marker_environment
+from warpfront.wheels.resolve.demands import asked, marker_environment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,22 +31,10 @@ def asked_for(asking: DependencyGraph) -> tuple[tuple[str, str, str], ...]:
     apply on the cell's Python and machine. An extra counts only if a requirement names it.
     """
     environment = marker_environment(asking.python, asking.machine)
-    edges: dict[tuple[str, str, str], None] = {}
-    pending = deque(("", "", text) for text in asking.roots)
-    visited: set[tuple[str, str]] = set()
-    while pending:
-        asker, extra, text = pending.popleft()
-        requirement = readable_requirement(text)
-        if requirement is None or not _applies(requirement, environment, extra):
-            continue
-        required = canonicalize_name(requirement.name)
-        edges[(asker, required, _plain(requirement))] = None
-        for extra_name in ("", *sorted(requirement.extras)):
-            if (required, extra_name) not in visited:
-                visited.add((required, extra_name))
-                pending.extend(
-                    (required, extra_name, line) for line in asking.requires.get(required, ())
-                )
+    edges = {
+        (chain[-1][0] if chain else "", name, _plain(demand))
+        for chain, name, demand in asked(asking.roots, asking.requires, environment)
+    }
     return tuple(sorted(edges))
 
 
@@ -93,16 +79,6 @@ def _followed(first: str, before: Mapping[str, str]) -> tuple[str, ...]:
     while before[chain[-1]]:
         chain.append(before[chain[-1]])
     return tuple(chain)
-
-
-def _applies(requirement: Requirement, environment: Mapping[str, str], extra: str) -> bool:
-    """Return true if the marker is true; for an extra, only if the extra makes it true."""
-    if requirement.marker is None:
-        return not extra
-    plain = marker_holds(requirement.marker, {**environment, "extra": ""})
-    if not extra:
-        return plain
-    return not plain and marker_holds(requirement.marker, {**environment, "extra": extra})
 
 
 def _plain(requirement: Requirement) -> str:

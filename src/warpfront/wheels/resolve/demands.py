@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 
@@ -86,6 +86,23 @@ class Stack:
         """Return the names that a resolution leaves out so that the stack does not change."""
         return tuple(sorted({*self.foreign, *self.answered}))
 
+    def refuses(self, name: str, demand: Requirement) -> bool:
+        """Return true if the stack does not meet a demand on one of its names."""
+        version = self.held.get(name) or self.answered.get(name)
+        if need := self.needs.get(name):
+            return not need.accepts_some(demand.specifier)
+        if version is None:
+            return name in self.foreign
+        return bool(demand.url) or not demand.specifier.contains(version, prereleases=True)
+
+    def instead_of(self, name: str) -> str:
+        """Return what the stack has in the place of what was demanded."""
+        if version := self.held.get(name) or self.answered.get(name):
+            return f"holds {name} {version}"
+        if need := self.needs.get(name):
+            return f"has {need.text(name)}"
+        return f"must not hold it ({self.foreign.get(name, '').replace('.', ' ')})"
+
 
 def stack_of(inputs: LockInputs, pins: Mapping[str, str]) -> Stack:
     """Return the stack of `pins` (name -> version), which are the matrix's and its vendor's. A
@@ -140,12 +157,33 @@ def unmet_demands(
     if not has_shims:
         reasons = dict.fromkeys(stack.answered, "this torch has another build of it")
         stack = dataclasses.replace(stack, answered={}, foreign={**stack.foreign, **reasons})
-    walk = _Walk(
-        {distribution.name: distribution for distribution in distributions},
-        stack,
+    by_name = {distribution.name: distribution for distribution in distributions}
+    demands = asked(
+        sorted(requirements),
+        {name: distribution.requires for name, distribution in by_name.items()},
         marker_environment(python, machine),
+        enters=lambda name, demand: (
+            name not in {*stack.held, *stack.answered} and not stack.refuses(name, demand)
+        ),
     )
-    return tuple(dict.fromkeys(walk.from_requirements(requirements)))
+    unmet = (
+        UnmetDemand(
+            asker=chain[-1][0] if chain else "",
+            wanted=str(demand).partition(";")[0].strip(),
+            instead=stack.instead_of(name),
+            chain=tuple(
+                dict.fromkeys(
+                    f"{part}[{extra}] {by_name[part].version}"
+                    if extra
+                    else f"{part} {by_name[part].version}"
+                    for part, extra in chain
+                )
+            ),
+        )
+        for chain, name, demand in demands
+        if stack.refuses(name, demand)
+    )
+    return tuple(dict.fromkeys(unmet))
 
 
 def without_libraries(requires: Iterable[str]) -> tuple[str, ...]:
@@ -204,85 +242,40 @@ def relaxed_of(
     )
 
 
-class _Walk:
-    """Breadth first over who asks for whom, so that the first chain found is a shortest one."""
+def asked(
+    roots: Iterable[str],
+    requires: Mapping[str, Iterable[str]],
+    environment: Mapping[str, str],
+    *,
+    enters: Callable[[str, Requirement], bool] = lambda _name, _demand: True,
+) -> Iterator[tuple[tuple[_Node, ...], str, Requirement]]:
+    """Yield (chain from the roots, name, requirement) for each demand that applies. Breadth first,
+    so that the first chain of a name is a shortest one. `requires` maps a name to its demands,
+    which follow where `enters` is true. An extra counts only if a requirement names it.
+    """
+    pending = deque[tuple[tuple[_Node, ...], str]](((), text) for text in roots)
+    visited: set[_Node] = set()
+    while pending:
+        chain, text = pending.popleft()
+        demand = readable_requirement(text)
+        if demand is None or not _applies(demand, environment, chain[-1][1] if chain else ""):
+            continue
+        name = canonicalize_name(demand.name)
+        yield chain, name, demand
+        for node in ((name, extra) for extra in ("", *sorted(demand.extras))):
+            if name in requires and node not in visited and enters(name, demand):
+                visited.add(node)
+                pending.extend(((*chain, node), line) for line in requires[name])
 
-    def __init__(
-        self,
-        distributions: Mapping[str, Distribution],
-        stack: Stack,
-        environment: Mapping[str, str],
-    ) -> None:
-        self._distributions = distributions
-        self._stack = stack
-        self._environment = environment
-        self._came_from: dict[_Node, _Node | None] = {}
-        self._waiting: deque[_Node] = deque()
 
-    def from_requirements(self, requirements: Iterable[str]) -> Iterator[UnmetDemand]:
-        for text in sorted(requirements):
-            yield from self._follow(text, None)
-        while self._waiting:
-            node = self._waiting.popleft()
-            for text in self._distributions[node[0]].requires:
-                yield from self._follow(text, node)
-
-    def _follow(self, text: str, asker: _Node | None) -> Iterator[UnmetDemand]:
-        """Return what a demand of `asker` leads to: an unmet demand, another node, or nothing."""
-        requirement = readable_requirement(text)
-        if requirement is None or not self._applies(requirement, asker):
-            return
-        name = canonicalize_name(requirement.name)
-        if self._is_unmet(name, requirement):
-            yield self._unmet(name, requirement, asker)
-        elif name in self._distributions and not self._is_of_stack(name):
-            for node in ((name, ""), *((name, extra) for extra in sorted(requirement.extras))):
-                if node not in self._came_from:
-                    self._came_from[node] = asker
-                    self._waiting.append(node)
-
-    def _applies(self, requirement: Requirement, asker: _Node | None) -> bool:
-        """Return true if its marker is true: for an extra's node by the extra, else without one."""
-        if requirement.marker is None:
-            return asker is None or asker[1] == ""
-        extra = asker[1] if asker else ""
-        applies = marker_holds(requirement.marker, {**self._environment, "extra": extra})
-        plain = marker_holds(requirement.marker, {**self._environment, "extra": ""})
-        return applies and (not extra or not plain)
-
-    def _is_of_stack(self, name: str) -> bool:
-        return name in self._stack.held or name in self._stack.answered
-
-    def _is_unmet(self, name: str, requirement: Requirement) -> bool:
-        version = self._stack.held.get(name) or self._stack.answered.get(name)
-        if need := self._stack.needs.get(name):
-            return not need.accepts_some(requirement.specifier)
-        if version is None:
-            return name in self._stack.foreign
-        return bool(requirement.url) or not requirement.specifier.contains(
-            version, prereleases=True
-        )
-
-    def _unmet(self, name: str, requirement: Requirement, asker: _Node | None) -> UnmetDemand:
-        version = self._stack.held.get(name) or self._stack.answered.get(name)
-        why = self._stack.foreign.get(name, "").replace(".", " ")
-        need = self._stack.needs.get(name)
-        lacks = f"has {need.text(name)}" if need else f"must not hold it ({why})"
-        return UnmetDemand(
-            asker=asker[0] if asker else "",
-            wanted=str(requirement).partition(";")[0].strip(),
-            instead=f"holds {name} {version}" if version else lacks,
-            chain=self._chain(asker),
-        )
-
-    def _chain(self, node: _Node | None) -> tuple[str, ...]:
-        names: list[str] = []
-        while node is not None:
-            name, extra = node
-            version = self._distributions[name].version
-            names.append(f"{name}[{extra}] {version}" if extra else f"{name} {version}")
-            node = self._came_from[node]
-        return tuple(dict.fromkeys(reversed(names)))
+def _applies(demand: Requirement, environment: Mapping[str, str], extra: str) -> bool:
+    """Return true if the marker is true; for an extra, only if the extra makes it true."""
+    if demand.marker is None:
+        return not extra
+    plain = marker_holds(demand.marker, {**environment, "extra": ""})
+    if not extra:
+        return plain
+    return not plain and marker_holds(demand.marker, {**environment, "extra": extra})
 
 
 def marker_environment(python: str, machine: str) -> Mapping[str, str]:
