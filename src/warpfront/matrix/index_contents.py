@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
+from datetime import date
+from typing import Annotated, Literal
+
+from packaging.version import Version
+from pydantic import AfterValidator
+
+from warpfront.system.strict_values import strict_dataclass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict_dataclass
 class IndexedRelease:
     """One version of one distribution on one index, as its Linux files and METADATA describe it.
 
@@ -30,23 +37,26 @@ class IndexedRelease:
     until: str = ""
 
 
-Releases = Mapping[str, Mapping[str, IndexedRelease]]
+_Version = Annotated[str, AfterValidator(lambda text: str(Version(text)))]
+_Day = Annotated[str, AfterValidator(lambda text: date.fromisoformat(text).isoformat())]
+Releases = Mapping[str, Mapping[_Version, IndexedRelease]]
 """Distribution -> full version (`2.14.1+cu130`) -> release."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict_dataclass
 class IndexContents:
     """The contents of one index; `read` is the day of the reading that they are of."""
 
-    read: str
+    read: _Day
     wheels: Releases
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict_dataclass
 class Contents:
     """The contents of all indexes that were read, by URL. `contradictions` are sentences on rows of
     the compat table that an index contradicts.
     """
 
+    schema: Literal[1] = 1
     indexes: Mapping[str, IndexContents] = field(default_factory=dict)
     contradictions: tuple[str, ...] = ()

@@ -9,11 +9,11 @@ import json
 import re
 from collections.abc import Collection, Iterator, Mapping
 from datetime import date
-from typing import Any
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
+from pydantic import TypeAdapter
 
 from warpfront.errors import MatrixError, Problem
 from warpfront.matrix.compat_table import (
@@ -31,7 +31,6 @@ from warpfront.matrix.compat_table import (
 from warpfront.matrix.index_contents import Contents, IndexContents, IndexedRelease, Releases
 from warpfront.matrix.vendors import VENDORS
 
-SCHEMA = 1
 QUIET_DAYS = 21
 """A reading that found nothing new moves its date once the old one has this age."""
 
@@ -42,47 +41,16 @@ _MAIN = "x86_64"
 def read_contents(text: str, *, path: str) -> Contents:
     """Return the contents that `dump_contents` wrote. Raise `MatrixError` for another text."""
     try:
-        document = _of_schema(json.loads(text))
-        indexes = {str(url): _index(section) for url, section in document["indexes"].items()}
-        return Contents(indexes=indexes, contradictions=_texts(document["contradictions"]))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        return TypeAdapter(Contents).validate_python(json.loads(text))
+    except (ValueError, RecursionError) as error:
         message = f"not the contents of indexes: {type(error).__name__}: {error}"
         hint = "restore it from git: `warpfront compat update` writes it"
         raise MatrixError((Problem(path=path, line=0, message=message, hint=hint),)) from None
 
 
-def _of_schema(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    if document["schema"] != SCHEMA:
-        raise ValueError(f"schema {document['schema']!r}")
-    return document
-
-
-def _index(document: Mapping[str, Any]) -> IndexContents:
-    wheels = {
-        str(name): {str(Version(key)): _release(release) for key, release in releases.items()}
-        for name, releases in document["wheels"].items()
-    }
-    return IndexContents(read=date.fromisoformat(document["read"]).isoformat(), wheels=wheels)
-
-
-def _release(document: Mapping[str, Any]) -> IndexedRelease:
-    """Return a release; a field that is no field of one is a `TypeError`."""
-    values: dict[str, Any] = {
-        key: _texts(value) if isinstance(value, list) else value for key, value in document.items()
-    }
-    requires = {str(key): _texts(demands) for key, demands in document.get("requires", {}).items()}
-    return IndexedRelease(**{**values, "requires": requires})
-
-
-def _texts(document: object) -> tuple[str, ...]:
-    if not isinstance(document, list) or not all(isinstance(text, str) for text in document):
-        raise TypeError(f"{document!r} is no list of texts")
-    return tuple(document)
-
-
 def dump_contents(contents: Contents) -> str:
     """Return JSON with one line for each release, so that a change is one line of a diff."""
-    lines = [f'{{"schema": {SCHEMA},', ' "indexes": {']
+    lines = [f'{{"schema": {contents.schema},', ' "indexes": {']
     for url, index in sorted(contents.indexes.items()):
         lines += [f"  {json.dumps(url)}: {{", f'   "read": {json.dumps(index.read)},']
         lines += ['   "wheels": {']

@@ -4,6 +4,7 @@ wheel's file name. Words.
 
 from __future__ import annotations
 
+import base64
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
@@ -49,6 +50,27 @@ def parse_metadata(text: str) -> WheelMetadata:
         requires_python=raw.get("requires_python", ""),
         extras=tuple(raw.get("provides_extra", ())),
     )
+
+
+def metadata_text(
+    name: str,
+    version: str,
+    requires: Iterable[str],
+    *,
+    requires_python: str = "",
+    extras: Iterable[str] = (),
+) -> str:
+    """Return a METADATA text, the same for the same fields."""
+    lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}"]
+    lines += [f"Requires-Python: {requires_python}"] if requires_python else []
+    lines += [f"Provides-Extra: {extra}" for extra in extras]
+    lines += [f"Requires-Dist: {' '.join(require.split())}" for require in requires]
+    return "\n".join(lines) + "\n"
+
+
+def recorded_hash(sha256: str) -> str:
+    """Return a digest (hex) as RECORD has it, `sha256=...`."""
+    return "sha256=" + base64.urlsafe_b64encode(bytes.fromhex(sha256)).rstrip(b"=").decode()
 
 
 def requires_of(text: str) -> tuple[str, ...]:

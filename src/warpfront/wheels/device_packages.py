@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -13,8 +12,7 @@ from rocm_bootstrap.targets import ALL_TARGETS
 
 from warpfront.errors import LockError
 from warpfront.wheels.lock.values import LockInputs
-from warpfront.wheels.sources import NoAnswer, Site, links
-from warpfront.wheels.wheel_names import read_wheel_name
+from warpfront.wheels.sources import NoAnswer, Site, files_of
 
 if TYPE_CHECKING:
     from warpfront.wheels.transport import Transport
@@ -38,7 +36,7 @@ def refuse_every_device(inputs: LockInputs, site: Site) -> None:
     with site.transport() as transport, ThreadPoolExecutor(8) as pool:
         sizes = {
             prefix: list(
-                pool.map(lambda name: _size(inputs, name, transport), _names(prefix, owners))
+                pool.map(lambda owner: _size(inputs, f"{prefix}-{owner}", transport), owners)  # noqa: B023
             )
             for prefix in prefixes
         }
@@ -51,17 +49,12 @@ def refuse_every_device(inputs: LockInputs, site: Site) -> None:
     )
 
 
-def _names(prefix: str, owners: Iterable[str]) -> list[str]:
-    return [f"{prefix}-{owner}" for owner in owners]
-
-
 def _size(inputs: LockInputs, name: str, transport: Transport) -> int:
     """Return the bytes of the newest wheel of a device package, 0 where its index has none."""
     assert inputs.index is not None
-    offered = links(inputs.index.url, name, transport, flat=False)
-    if isinstance(offered, NoAnswer):
-        return 0
-    wheels = {file.version: link for link in offered if (file := read_wheel_name(link.filename))}
+    index_url = inputs.index.url
+    files = files_of(index_url, name, transport, flat=False)
+    wheels = {file.version: link for file, link in files if file.tags}
     if not wheels:
         return 0
     newest = wheels[max(wheels)]

@@ -24,6 +24,7 @@ from packaging.metadata import InvalidMetadata, Metadata
 from packaging.requirements import Requirement
 
 from warpfront.errors import LockError
+from warpfront.wheels.core_metadata import metadata_text
 from warpfront.wheels.store.archives import unpack
 from warpfront.wheels.store.wheel_files import write_wheel
 
@@ -90,14 +91,8 @@ def _narrowed(metadata: Metadata, targets: tuple[str, ...], name: str) -> str:
         if not _is_for(demand, _OWN_DEVICE)
         and (not _is_for(demand, _EVERY_DEVICE) or demand.name in device_names)
     ]
-    lines = ["Metadata-Version: 2.1", f"Name: {ROCM}", f"Version: {metadata.version}"]
-    lines += [
-        f"Provides-Extra: {extra}"
-        for extra in metadata.provides_extra or ()
-        if extra != _OWN_DEVICE
-    ]
-    lines += [f"Requires-Dist: {extra}" for extra in narrowed]
-    return "\n".join(lines) + "\n"
+    extras = [extra for extra in metadata.provides_extra or () if extra != _OWN_DEVICE]
+    return metadata_text(ROCM, str(metadata.version), map(str, narrowed), extras=extras)
 
 
 def _is_for(demand: Requirement, extra: str) -> bool:

@@ -20,6 +20,7 @@ from urllib.request import url2pathname
 from packaging.utils import canonicalize_name
 
 from warpfront.wheels.resolve.index_rules import PYPI
+from warpfront.wheels.wheel_names import FileName, read_file_name
 
 if TYPE_CHECKING:
     from warpfront.wheels.transport import Transport
@@ -66,6 +67,11 @@ class Site:
     def indexes(self) -> tuple[str, ...]:
         """Return every index of the site, mirrors first; none with `no-index`."""
         return () if self.no_index else (*self.extra_index_urls, self.index_url)
+
+    @property
+    def sources(self) -> tuple[tuple[str, bool], ...]:
+        """Return every source in uv's order, each with whether it is flat."""
+        return (*((url, True) for url in self.find_links), *((url, False) for url in self.indexes))
 
     def credentials_for(self, url: str) -> tuple[str, str] | None:
         """Return the user and password for `url`: of the longest prefix that it is at or below."""
@@ -122,6 +128,17 @@ def links(
     if isinstance(page, NoAnswer):
         return page
     return read_links(*page, keep=keep)
+
+
+def files_of(
+    source: str, name: str, transport: Transport, *, flat: bool
+) -> Iterator[tuple[FileName, Link]]:
+    """Yield the files of a distribution in a source that answers, with their parsed names."""
+    offered = links(source, name, transport, flat=flat)
+    for link in () if isinstance(offered, NoAnswer) else offered:
+        file = read_file_name(link.filename)
+        if file is not None and file.name == canonicalize_name(name):
+            yield file, link
 
 
 def read_links(

@@ -16,7 +16,6 @@ import json
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass
 from functools import partial
 from hashlib import sha256
@@ -40,7 +39,13 @@ from warpfront.wheels.layers.streamed import (
 )
 from warpfront.wheels.lock.values import LockedWheel
 from warpfront.wheels.store.unpacked import keep_unpacked, stays
-from warpfront.wheels.store.wheelhouse import Wheelhouse, known_intact, note_intact, sha256_of
+from warpfront.wheels.store.wheelhouse import (
+    Wheelhouse,
+    in_parallel,
+    is_intact,
+    note_intact,
+    sha256_of,
+)
 
 _LAYOUT = '{"imageLayoutVersion":"1.0.0"}'
 _ASIDE = ".aside-"
@@ -195,16 +200,9 @@ class LayerStore:
         return None
 
     def _is_whole(self, layer: Layer) -> bool:
-        path = self.blob(layer.digest)
         with storing(self.root):
-            if not path.is_file() or path.stat().st_size != layer.size_bytes:
-                return False
-            if known_intact(path):
-                return True
-            if f"sha256:{sha256_of(path)}" != layer.digest:
-                return False
-            note_intact(path)
-            return True
+            digest = layer.digest.removeprefix("sha256:")
+            return is_intact(self.blob(digest), layer.size_bytes, digest)
 
     def _make(
         self, absent: Mapping[str, Sequence[LockedWheel]], stream: _Stream, on_progress: Progress
@@ -212,21 +210,16 @@ class LayerStore:
         """Largest first; the first failure, or Ctrl-C, ends the others where they are."""
         ordered = sorted(absent, key=lambda key: -sum(wheel.size_bytes for wheel in absent[key]))
         going = [True]
-        with ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="layer") as pool:
-            try:
-                futures = {
-                    key: pool.submit(self._make_one, key, absent[key], stream, on_progress, going)
-                    for key in ordered
-                }
-                wait(futures.values(), return_when=FIRST_EXCEPTION)
-            finally:
-                going.clear()
-                pool.shutdown(wait=False, cancel_futures=True)
-        raised = [future.exception() for future in futures.values() if not future.cancelled()]
-        for error in raised:
-            if error is not None and not isinstance(error, _LayerStopped):
-                raise error
-        return {key: future.result() for key, future in futures.items()}
+        made = in_parallel(
+            [
+                partial(self._make_one, key, absent[key], stream, on_progress, going)
+                for key in ordered
+            ],
+            threads=os.cpu_count(),
+            stop=going.clear,
+            stopped=_LayerStopped,
+        )
+        return dict(zip(ordered, made, strict=True))
 
     def _make_one(
         self,

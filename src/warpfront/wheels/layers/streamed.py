@@ -7,7 +7,6 @@ wheels make the same bytes on any machine. `installer` knows what a wheel means;
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import io
 import posixpath
@@ -34,6 +33,7 @@ from isal import isal_zlib
 
 from warpfront.errors import WheelError
 from warpfront.matrix.cell import ENVIRONMENT_PYTHON
+from warpfront.wheels.core_metadata import recorded_hash
 from warpfront.wheels.store.unpacked import stays
 from warpfront_checks.guard.manifest import Measured
 
@@ -307,7 +307,7 @@ class _Destination(WheelDestination):
             raise ValueError(f"{path} leads out of {folder}")
         place = f"{ENVIRONMENT}/{_through_links(place.removeprefix(f'{ENVIRONMENT}/'))}"
         digest = self.tree.add(place, content, executable=executable)
-        return RecordEntry(path, Hash("sha256", _as_recorded(digest)), content.size_bytes)
+        return RecordEntry(path, Hash.parse(recorded_hash(digest)), content.size_bytes)
 
     def _folder(self, scheme: str) -> str:
         return {
@@ -412,7 +412,3 @@ def _content(stream: BinaryIO) -> _Content:
         return stream
     data = stream.read()
     return _Content(io.BytesIO(data), len(data))
-
-
-def _as_recorded(digest: str) -> str:
-    return base64.urlsafe_b64encode(bytes.fromhex(digest)).rstrip(b"=").decode()

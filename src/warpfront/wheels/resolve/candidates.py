@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
-from packaging.utils import (
-    canonicalize_name,
-)
 from packaging.version import Version
 
 from warpfront.errors import without_secrets
 from warpfront.wheels.metadata import read_file_names
-from warpfront.wheels.sources import Link, NoAnswer, Site, links, local_path
-from warpfront.wheels.wheel_names import read_file_name
+from warpfront.wheels.sources import Link, Site, files_of, local_path
 
 if TYPE_CHECKING:
     from warpfront.wheels.transport import Transport
@@ -82,11 +78,11 @@ def release_with_module(
     taken not to come back, so that few wheels are looked into.
     """
     offered: dict[Version, tuple[Link, str]] = {}
-    for source, flat in _sources(site):
-        for version, link in _files(source, name, transport, flat=flat):
-            is_older = version < below and not version.is_prerelease
-            if is_older and link.filename.endswith(".whl") and accepted.contains(version):
-                offered.setdefault(version, (link, without_secrets(source)))
+    for source, flat in site.sources:
+        for file, link in files_of(source, name, transport, flat=flat):
+            is_older = file.version < below and not file.version.is_prerelease
+            if is_older and file.tags and accepted.contains(file.version):
+                offered.setdefault(file.version, (link, without_secrets(source)))
     versions = sorted(offered)
 
     def has(version: Version) -> bool:
@@ -117,18 +113,3 @@ def _has_module(names: Iterable[str], module: str) -> bool:
         or (name.startswith(f"{path}.") and name.endswith((".py", ".so")))
         for name in names
     )
-
-
-def _sources(site: Site) -> list[tuple[str, bool]]:
-    return [*((url, True) for url in site.find_links), *((url, False) for url in site.indexes)]
-
-
-def _files(
-    source: str, name: str, transport: Transport, *, flat: bool
-) -> Iterator[tuple[Version, Link]]:
-    offered = links(source, name, transport, flat=flat)
-    normalized = canonicalize_name(name)
-    for link in () if isinstance(offered, NoAnswer) else offered:
-        file = read_file_name(link.filename)
-        if file is not None and file.name == normalized:
-            yield file.version, link

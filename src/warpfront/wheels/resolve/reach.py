@@ -4,20 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
 
 from warpfront.errors import without_secrets
 from warpfront.matrix.cell import Pin, WheelIndex
 from warpfront.system.progress import Line
 from warpfront.wheels.lock.values import LockInputs
-from warpfront.wheels.sources import NoAnswer, Site, links, probe
-from warpfront.wheels.wheel_names import read_wheel_name
-
-if TYPE_CHECKING:
-    from warpfront.wheels.transport import Transport
+from warpfront.wheels.sources import Site, files_of, probe
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +61,15 @@ def why_unresolvable(index: WheelIndex, stack: Iterable[Pin], site: Site) -> str
     if not reason:
         return ""
     with site.transport(connect_seconds=5.0, stall_seconds=site.patience_seconds) as transport:
-        lacking = [str(pin) for pin in pins if not _site_offers(pin, site, transport)]
+        lacking = [
+            str(pin)
+            for pin in pins
+            if not any(
+                file.tags and str(file.version) == pin.version
+                for source, flat in site.sources
+                for file, _ in files_of(source, pin.name, transport, flat=flat)
+            )
+        ]
     if not lacking:
         return ""
     return without_secrets(f"{index.url}: {reason}; nothing else here has {', '.join(lacking)}")
@@ -80,16 +82,3 @@ def why_not(site: Site, url: str, name: str) -> str:
 def says_no_such(reason: str) -> bool:
     """Return true if a mirror lacks one distribution: it still serves others."""
     return reason.startswith(("HTTP 404", "no such folder")) or "names no files" in reason
-
-
-def _site_offers(pin: Pin, site: Site, transport: Transport) -> bool:
-    sources = [(source, True) for source in site.find_links]
-    sources += [(source, False) for source in site.indexes]
-    name = canonicalize_name(pin.name)
-    for source, flat in sources:
-        offered = links(source, pin.name, transport, flat=flat)
-        for link in () if isinstance(offered, NoAnswer) else offered:
-            wheel = read_wheel_name(link.filename)
-            if wheel and (wheel.name, str(wheel.version)) == (name, pin.version):
-                return True
-    return False

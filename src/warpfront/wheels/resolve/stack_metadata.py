@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 from packaging.version import Version
 
 from warpfront.errors import WheelError
+from warpfront.wheels.core_metadata import metadata_text
 from warpfront.wheels.lock.values import Distribution, LockedWheel
 from warpfront.wheels.metadata import read_remote_requires
-from warpfront.wheels.sources import Link, NoAnswer, Site, links, local_path, probe
+from warpfront.wheels.sources import Link, Site, files_of, local_path, probe
 from warpfront.wheels.store.wheelhouse import Wheelhouse, read_wheel_metadata
-from warpfront.wheels.wheel_names import read_wheel_name
+from warpfront.wheels.wheel_names import FileName
 
 if TYPE_CHECKING:
     from warpfront.wheels.transport import Transport
@@ -40,7 +41,7 @@ class StackFiles:
     site: Site
     wheelhouse: Wheelhouse
     offline: bool = False
-    pages: dict[tuple[str, str], tuple[Link, ...]] = field(default_factory=dict)
+    pages: dict[tuple[str, str], tuple[tuple[FileName, Link], ...]] = field(default_factory=dict)
     known: dict[str, tuple[str, ...] | None] = field(default_factory=dict)
 
     def read(
@@ -89,27 +90,21 @@ class StackFiles:
         offered = tuple(self._links(name, index_url, transport))
         release = Version(version)
         for candidate in dict.fromkeys((version, release.public, release.base_version)):
-            for link in offered:
-                wheel = read_wheel_name(link.filename)
-                if wheel and str(wheel.version) == candidate:
+            for file, link in offered:
+                if file.tags and str(file.version) == candidate:
                     yield candidate, self._of_link(link, transport)
 
-    def _links(self, name: str, index_url: str, transport: Transport) -> Iterator[Link]:
-        sources = [(url, True) for url in self.site.find_links]
+    def _links(
+        self, name: str, index_url: str, transport: Transport
+    ) -> Iterator[tuple[FileName, Link]]:
+        sources = list(self.site.sources)
         if index_url and not self.offline and not probe(self.site, index_url, name):
-            sources.append((index_url, False))
-        sources += [(url, False) for url in self.site.indexes]
+            sources.insert(len(self.site.find_links), (index_url, False))
         for source, flat in sources:
             if self.offline and local_path(source) is None:
                 continue
             if (source, name) not in self.pages:
-                answer = links(source, name, transport, flat=flat)
-                wheels = () if isinstance(answer, NoAnswer) else answer
-                self.pages[source, name] = tuple(
-                    link
-                    for link in wheels
-                    if (wheel := read_wheel_name(link.filename)) and wheel.name == name
-                )
+                self.pages[source, name] = tuple(files_of(source, name, transport, flat=flat))
             yield from self.pages[source, name]
 
     def _of_link(self, link: Link, transport: Transport) -> tuple[str, ...] | None:
@@ -127,9 +122,8 @@ def write_environment(folder: Path, distributions: Iterable[Distribution]) -> No
     for package in distributions:
         info = folder / f"{package.name.replace('-', '_')}-{package.version}.dist-info"
         info.mkdir(parents=True)
-        demands = "".join(f"Requires-Dist: {text}\n" for text in package.requires)
-        head = f"Metadata-Version: 2.1\nName: {package.name}\nVersion: {package.version}\n"
-        (info / "METADATA").write_text(head + demands, "utf-8")
+        text = metadata_text(package.name, package.version, package.requires)
+        (info / "METADATA").write_text(text, "utf-8")
         (info / "WHEEL").write_text("Wheel-Version: 1.0\nTag: py3-none-any\n", "utf-8")
         (info / "RECORD").write_text("", "utf-8")
         (info / "INSTALLER").write_text("uv\n", "utf-8")

@@ -26,7 +26,7 @@ from packaging.version import InvalidVersion, Version
 from warpfront.errors import BlockedError, LockError, StoreError, WheelError, without_secrets
 from warpfront.matrix.cell import Variant
 from warpfront.system.foreign import read_regular
-from warpfront.wheels.core_metadata import requires_of
+from warpfront.wheels.core_metadata import metadata_text, requires_of
 from warpfront.wheels.lock.values import LockInputs
 from warpfront.wheels.metadata import read_small_members
 from warpfront.wheels.resolve.index_rules import is_of_the_stack
@@ -232,13 +232,11 @@ class VariantPages:
 def write_stand_in(filename: str, folder: Path, *, requires: Iterable[str] = ()) -> Path:
     """Return a wheel of nothing but what it demands: what a variant does, as far as it was read."""
     name, version, _, tags = parse_wheel_filename(filename)
-    lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}"]
-    lines += [f"Requires-Dist: {' '.join(require.split())}" for require in requires]
     info = "-".join(filename.split("-")[:2]) + ".dist-info"
     wheel = ["Wheel-Version: 1.0", "Root-Is-Purelib: false", *(f"Tag: {tag}" for tag in tags)]
     path = folder / filename
     with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr(f"{info}/METADATA", "\n".join(lines) + "\n")
+        archive.writestr(f"{info}/METADATA", metadata_text(name, str(version), requires))
         archive.writestr(f"{info}/WHEEL", "\n".join(wheel) + "\n")
         archive.writestr(f"{info}/RECORD", "")
     return path

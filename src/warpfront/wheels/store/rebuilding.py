@@ -4,9 +4,7 @@ same inputs. Edge.
 
 from __future__ import annotations
 
-import base64
 import csv
-import hashlib
 import io
 import json
 import re
@@ -24,6 +22,7 @@ from warpfront.matrix.language import Patch
 from warpfront.system.digests import digest_of
 from warpfront.system.process import Run
 from warpfront.system.store import storing
+from warpfront.wheels.core_metadata import recorded_hash
 from warpfront.wheels.store.patching import PatchTool
 from warpfront.wheels.store.unpacked import read_unpacked
 from warpfront.wheels.store.wheelhouse import sha256_of
@@ -157,7 +156,7 @@ def _pack(tree: Path, info: Path, target: Path) -> Path:
     with zipfile.ZipFile(target, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
         for path in _ordered(tree, info):
             name = path.relative_to(tree).as_posix()
-            rows.writerow((name, f"sha256={_digest(path)}", path.stat().st_size))
+            rows.writerow((name, recorded_hash(sha256_of(path)), path.stat().st_size))
             _add(archive, path, name)
         name = record.relative_to(tree).as_posix()
         rows.writerow((name, "", ""))
@@ -179,9 +178,3 @@ def _add(archive: zipfile.ZipFile, path: Path, name: str) -> None:
     with path.open("rb") as source, archive.open(entry, "w") as target:
         while chunk := source.read(_CHUNK_BYTES):
             target.write(chunk)
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as stream:
-        sha256 = hashlib.file_digest(stream, "sha256").digest()
-    return base64.urlsafe_b64encode(sha256).rstrip(b"=").decode()

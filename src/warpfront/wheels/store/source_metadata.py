@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 from warpfront.system.store import read_text
-from warpfront.wheels.core_metadata import WheelMetadata, parse_metadata
+from warpfront.wheels.core_metadata import WheelMetadata, metadata_text, parse_metadata
 from warpfront.wheels.store.archives import unpack
 from warpfront.wheels.store.wheel_files import write_wheel
 
@@ -27,11 +27,13 @@ def metadata_wheel(archive: Path, name: str, folder: Path) -> tuple[Path, str]:
     states its metadata. Where none does: version 0, no demands and "".
     """
     metadata, stated_by = _stated(unpack(archive, folder / "unpacked"), name)
-    lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {metadata.version}"]
-    lines += [f"Requires-Python: {metadata.requires_python}"] if metadata.requires_python else []
-    lines += [f"Provides-Extra: {extra}" for extra in metadata.extras]
-    lines += [f"Requires-Dist: {demand}" for demand in metadata.requires]
-    text = "\n".join(lines) + "\n"
+    text = metadata_text(
+        name,
+        metadata.version,
+        metadata.requires,
+        requires_python=metadata.requires_python,
+        extras=metadata.extras,
+    )
     filename = name.replace("-", "_")
     wheel = write_wheel({}, text.encode(), folder, name=filename, version=metadata.version)
     return wheel, stated_by

@@ -6,7 +6,6 @@ each wheel and compared with RECORD, and the result is stored with the wheel.
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import csv
 import hashlib
@@ -22,7 +21,7 @@ from pathlib import Path
 
 from warpfront.errors import StoreError, WheelError
 from warpfront.system.store import write_text
-from warpfront.wheels.core_metadata import installed_path
+from warpfront.wheels.core_metadata import installed_path, recorded_hash
 from warpfront.wheels.lock.values import LockedWheel
 from warpfront.wheels.store.wheelhouse import Wheelhouse
 from warpfront_checks.guard.manifest import Measured
@@ -158,12 +157,8 @@ def _record_problems(
             continue
         if name not in recorded:
             yield f"its RECORD does not list {name}"
-        elif recorded[name].startswith("sha256=") and recorded[name] != _as_recorded(sha256):
+        elif recorded[name].startswith("sha256=") and recorded[name] != recorded_hash(sha256):
             yield f"its RECORD says {recorded[name]} of {name}, which has another"
     gone = sorted(name for name in set(recorded) - set(measured) if not name.endswith(".pyc"))
     if gone:
         yield f"its RECORD lists {gone[0]}, which it does not hold"
-
-
-def _as_recorded(sha256: str) -> str:
-    return "sha256=" + base64.urlsafe_b64encode(bytes.fromhex(sha256)).rstrip(b"=").decode()

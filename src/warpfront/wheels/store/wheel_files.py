@@ -4,11 +4,12 @@ of the same file. Edge.
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
+
+from warpfront.wheels.core_metadata import recorded_hash
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _WHEEL = b"Wheel-Version: 1.0\nGenerator: warpfront\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
@@ -31,9 +32,8 @@ def write_wheel(
 
 
 def _record(content: Mapping[str, bytes], record_path: str) -> bytes:
-    lines = [f"{path},sha256={_digest(data)},{len(data)}" for path, data in content.items()]
+    lines = [
+        f"{path},{recorded_hash(hashlib.sha256(data).hexdigest())},{len(data)}"
+        for path, data in content.items()
+    ]
     return ("\n".join([*lines, f"{record_path},,"]) + "\n").encode()
-
-
-def _digest(data: bytes) -> str:
-    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from functools import partial
 from io import FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from warpfront.errors import WheelError, without_secrets
 from warpfront.system import process
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
     from warpfront.wheels.transport import Transport
 
+T = TypeVar("T")
 PARALLEL = 4
 PAUSES_SECONDS = (0.5, 1.0, 2.0, 4.0)
 LONGEST_PAUSE_SECONDS = 60.0
@@ -126,7 +127,13 @@ class Wheelhouse:
                 stop=stop,
                 build=build,
             )
-            _in_parallel(fetching, absent)
+            ordered = sorted(absent, key=lambda wheel: -wheel.size_bytes)
+            in_parallel(
+                [partial(fetching.fetch, wheel) for wheel in ordered],
+                threads=PARALLEL,
+                stop=fetching.interrupt,
+                stopped=_Interrupted,
+            )
         return FetchReport(
             present=len(every) - len(absent),
             fetched=len(absent),
@@ -161,22 +168,9 @@ class Wheelhouse:
         return self.root / "sha256" / sha256[:2] / sha256
 
     def _holds(self, wheel: LockedWheel) -> bool:
-        """Return true if the wheel is here with the bytes of its hash. It is read once, and
-        again if the file is another or was written to since.
-        """
-        path = self.path(wheel)
+        """Return true if the wheel is here with the bytes of its hash."""
         with storing(self.root):
-            try:
-                if path.stat().st_size != wheel.size_bytes:
-                    return False
-            except FileNotFoundError:
-                return False
-            if known_intact(path):
-                return True
-            if sha256_of(path) != wheel.sha256:
-                return False
-            note_intact(path)
-            return True
+            return is_intact(self.path(wheel), wheel.size_bytes, wheel.sha256)
 
     def drop_damaged(self, wheels: Iterable[LockedWheel], view: Path) -> tuple[LockedWheel, ...]:
         """Remove and return the members of `wheels` whose bytes differ from their hash, here or
@@ -388,11 +382,10 @@ class _Fetching:
         """Yield (source, link) for each source that offers the file, nearest first. Collect why
         others do not.
         """
-        flat = [(source, True) for source in self._site.find_links]
-        indexes = [(source, False) for source in self._site.indexes]
+        sources = list(self._site.sources)
         if index and not self._site.no_index and index not in self._site.indexes:
-            indexes.append((index, False))
-        for source, is_flat in flat + indexes:
+            sources.append((index, False))
+        for source, is_flat in sources:
             offered = self._asked(source, name, is_flat=is_flat)
             if isinstance(offered, NoAnswer):
                 refused.append(without_secrets(str(offered)))
@@ -403,12 +396,8 @@ class _Fetching:
             yield from ((source, link) for link in matching)
 
     def _asked(self, source: str, name: str, *, is_flat: bool) -> tuple[Link, ...] | NoAnswer:
-        for pause in (*PAUSES_SECONDS, None):
-            answer = links(source, name, self._transport, flat=is_flat)
-            if not isinstance(answer, NoAnswer) or answer.lasting or pause is None:
-                return answer
-            self._pause(max(pause, answer.after_seconds))
-        raise AssertionError
+        ask = partial(links, source, name, self._transport, flat=is_flat)
+        return _retried(ask, self._pause)
 
     def _bring(self, wheel: LockedWheel, link: Link, part: FileIO) -> NoAnswer | None:
         """Write all bytes of `link` into `part`, verified. Return the reason if the link does
@@ -557,12 +546,20 @@ def save(link: Link, path: Path, transport: Transport) -> NoAnswer | None:
     if local is not None:
         shutil.copyfile(local, path)
         return None
-    for pause in (*PAUSES_SECONDS, None):
-        failure = _saved_once(link, path, transport)
-        if failure is None or failure.lasting or pause is None:
-            return failure
-        time.sleep(min(max(pause, failure.after_seconds), LONGEST_PAUSE_SECONDS))
-    raise AssertionError
+    return _retried(
+        partial(_saved_once, link, path, transport),
+        lambda seconds: time.sleep(min(seconds, LONGEST_PAUSE_SECONDS)),
+    )
+
+
+def _retried(ask: Callable[[], T | NoAnswer], pause: Callable[[float], None]) -> T | NoAnswer:
+    """Return the first answer, or the reason that is lasting or that the last try gave."""
+    for seconds in PAUSES_SECONDS:
+        answer = ask()
+        if not isinstance(answer, NoAnswer) or answer.lasting:
+            return answer
+        pause(max(seconds, answer.after_seconds))
+    return ask()
 
 
 def _saved_once(link: Link, path: Path, transport: Transport) -> NoAnswer | None:
@@ -594,20 +591,28 @@ def _out_of_reach(filename: str, refused: list[str]) -> WheelError:
     )
 
 
-def _in_parallel(fetching: _Fetching, wheels: tuple[LockedWheel, ...]) -> None:
-    """Largest first. The first failure, or Ctrl-C, stops the others where they are."""
-    ordered = sorted(wheels, key=lambda wheel: -wheel.size_bytes)
-    with ThreadPoolExecutor(PARALLEL, thread_name_prefix="wheel") as pool:
+def in_parallel(
+    tasks: Iterable[Callable[[], T]],
+    *,
+    threads: int | None,
+    stop: Callable[[], None],
+    stopped: type[Exception],
+) -> list[T]:
+    """Return the results of tasks, begun in their order. The first failure, or Ctrl-C, stops the
+    others where they are: after `stop` they raise `stopped`.
+    """
+    with ThreadPoolExecutor(threads) as pool:
         try:
-            futures = [pool.submit(fetching.fetch, wheel) for wheel in ordered]
+            futures = [pool.submit(task) for task in tasks]
             wait(futures, return_when=FIRST_EXCEPTION)
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
-            fetching.interrupt()
-    raised = [future.exception() for future in futures if not future.cancelled()]
-    for error in raised:
-        if error is not None and not isinstance(error, _Interrupted):
+            stop()
+    for future in futures:
+        error = None if future.cancelled() else future.exception()
+        if error is not None and not isinstance(error, stopped):
             raise error
+    return [future.result() for future in futures]
 
 
 def _one_at_a_time(on_progress: Progress) -> Progress:
@@ -716,6 +721,20 @@ def known_intact(path: Path) -> bool:
     with contextlib.suppress(OSError):
         return _mark(path).read_bytes() == _identity(path).encode()
     return False
+
+
+def is_intact(path: Path, size_bytes: int, sha256: str) -> bool:
+    """Return true if a file has this size and hash. It is read once, and again if the file is
+    another or was written to since.
+    """
+    if not path.is_file() or path.stat().st_size != size_bytes:
+        return False
+    if known_intact(path):
+        return True
+    if sha256_of(path) != sha256:
+        return False
+    note_intact(path)
+    return True
 
 
 def note_intact(path: Path) -> None:
