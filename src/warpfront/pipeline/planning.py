@@ -31,7 +31,7 @@ from warpfront.system.provenance import fixed_moment, now
 from warpfront.system.store import Store
 from warpfront.wheels.lock.reading import read_locks, usable_locks
 from warpfront.wheels.lock.state import NEVER_BUILT, LockState
-from warpfront.wheels.lock.values import WheelLock
+from warpfront.wheels.lock.values import LockedWheel, WheelLock
 from warpfront.wheels.resolve.reach import why_unresolvable
 from warpfront.wheels.site import site_when_needed
 from warpfront.wheels.store.wheelhouse import Wheelhouse
@@ -68,22 +68,38 @@ def plan(workspace: Workspace, selection: Selection, watch: Watch) -> tuple[Plan
     if drivers := driver_note(cells, material.compat):
         watch.say(drivers)
     rendered = _rendered(locked, usable_locks(states), prepared, material)
-    blocked |= _unrenderable(rendered)
+    blocked |= {
+        cell_id: _blocked_by(item, cell_id)
+        for cell_id, item in rendered.items()
+        if isinstance(item, Blocked | Failed)
+    }
     house = folders.wheelhouse
     blocked |= _unfetchable(prepared, house, watch)
-    return tuple(
-        _planned(
+
+    def line(cell: Cell) -> PlannedCell:
+        item, image = prepared.get(cell.id), rendered.get(cell.id)
+        # Sizes are its lock's, so they are known where neither base nor engine is.
+        wheels = image.wheels if isinstance(image, RenderedImage) else None
+        return plan_cell(
             cell,
-            states[cell.id],
-            blocked,
-            house,
-            built=_is_built(prepared.get(cell.id)),
-            changes=_changes(prepared.get(cell.id), folders.store),
-            rendered=rendered.get(cell.id),
+            state=states[cell.id],
+            blocked=blocked.get(cell.id),
+            built=isinstance(item, Prepared) and item.image is not None,
             engine_asked=engine is not None,
+            changes=_changes(item, folders.store),
+            added_bytes=None if wheels is None else _size(wheels),
+            missing_bytes=None if wheels is None else _size(house.missing(wheels)),
         )
-        for cell in cells
-    )
+
+    return tuple(map(line, cells))
+
+
+def _size(wheels: Iterable[LockedWheel]) -> int:
+    return sum(wheel.size_bytes for wheel in wheels)
+
+
+def _blocked_by(fault: Blocked | Failed, cell_id: str) -> Blocked:
+    return Blocked(cell_id=cell_id, step=fault.step, reason=fault.reason, hint=fault.hint)
 
 
 def _say_ages_of_bases(
@@ -122,7 +138,7 @@ def _prepared(
     """Return the cells whose base is not available, and the others, ready to build or to reuse."""
     cells = tuple(cells)
     blocked = {
-        cell.id: Blocked(cell_id=base.cell_id, step="build", reason=base.reason, hint=base.hint)
+        cell.id: _blocked_by(base, base.cell_id)
         for cell in cells
         if isinstance(base := bases.get(cell.base.name), Blocked | Failed)
     }
@@ -139,9 +155,7 @@ def _unmakable(
     for cell in cells:
         template = attempt(cell.id, "render", material.templates.require, cell)
         if (fault := states[cell.id].fault or template) is not None:
-            blocked[cell.id] = Blocked(
-                cell_id=cell.id, step=fault.step, reason=fault.reason, hint=fault.hint
-            )
+            blocked[cell.id] = _blocked_by(fault, cell.id)
     return blocked
 
 
@@ -163,20 +177,17 @@ def _unlockable(
             reason = why_unresolvable(cell.index, cell.stack, site())
             watch.step(cell.id, "")
         if reason:
-            blocked[cell.id] = _without_lock(cell, states[cell.id], reason)
+            is_new = states[cell.id].reason == NEVER_BUILT
+            blocked[cell.id] = Blocked(
+                cell_id=cell.id,
+                step="lock",
+                reason=f"{NEVER_BUILT}; {reason}" if is_new else reason,
+                hint=f"warpfront lock --target {cell.targets[0]}, on a machine that reaches its "
+                "index, and commit the lock"
+                if is_new
+                else "",
+            )
     return blocked
-
-
-def _without_lock(cell: Cell, state: LockState, reason: str) -> Blocked:
-    if state.reason != NEVER_BUILT:
-        return Blocked(cell_id=cell.id, step="lock", reason=reason)
-    return Blocked(
-        cell_id=cell.id,
-        step="lock",
-        reason=f"{NEVER_BUILT}; {reason}",
-        hint=f"warpfront lock --target {cell.targets[0]}, on a machine that reaches its index, and "
-        "commit the lock",
-    )
 
 
 def _rendered(
@@ -186,26 +197,11 @@ def _rendered(
     material: Material,
 ) -> Mapping[str, RenderedImage | Blocked | Failed]:
     """Return the build context of every cell, whether its base is here or not."""
-    rendered = render_cells([cell for cell in cells if cell.id not in prepared], locks, material)
-    rendered_cells = {
-        cell_id: item.rendered if isinstance(item, Prepared) else item
-        for cell_id, item in prepared.items()
-    }
-    return {**rendered, **rendered_cells}
-
-
-def _unrenderable(
-    rendered: Mapping[str, RenderedImage | Blocked | Failed],
-) -> dict[str, Blocked]:
-    return {
-        cell_id: Blocked(cell_id=cell_id, step="render", reason=item.reason, hint=item.hint)
-        for cell_id, item in rendered.items()
-        if isinstance(item, Blocked | Failed)
-    }
-
-
-def _is_built(item: Prepared | Blocked | Failed | None) -> bool:
-    return isinstance(item, Prepared) and item.image is not None
+    unprepared = [cell for cell in cells if cell.id not in prepared]
+    rendered = dict(render_cells(unprepared, locks, material))
+    for cell_id, item in prepared.items():
+        rendered[cell_id] = item.rendered if isinstance(item, Prepared) else item
+    return rendered
 
 
 def _changes(item: Prepared | Blocked | Failed | None, store: Store) -> str:
@@ -238,29 +234,3 @@ def _unfetchable(prepared: _Items, house: Wheelhouse, watch: Watch) -> dict[str,
             if reason:
                 blocked[cell_id] = Blocked(cell_id=cell_id, step="build", reason=reason)
     return blocked
-
-
-def _planned(
-    cell: Cell,
-    state: LockState,
-    blocked: Mapping[str, Blocked],
-    house: Wheelhouse,
-    *,
-    built: bool,
-    changes: str,
-    rendered: RenderedImage | Blocked | Failed | None,
-    engine_asked: bool,
-) -> PlannedCell:
-    """Sizes are its lock's, so they are known where neither base nor engine is."""
-    wheels = rendered.wheels if isinstance(rendered, RenderedImage) else None
-    missing = None if wheels is None else house.missing(wheels)
-    return plan_cell(
-        cell,
-        state=state,
-        blocked=blocked.get(cell.id),
-        built=built,
-        engine_asked=engine_asked,
-        changes=changes,
-        added_bytes=None if wheels is None else sum(wheel.size_bytes for wheel in wheels),
-        missing_bytes=None if missing is None else sum(wheel.size_bytes for wheel in missing),
-    )

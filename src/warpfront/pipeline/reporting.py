@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
+from typing import TypeVar
 
 from warpfront.errors import StoreError
 from warpfront.images.built import BuiltImage
@@ -11,7 +13,7 @@ from warpfront.matrix.selection import select, with_parents
 from warpfront.pipeline.workspace import Workspace
 from warpfront.release.ledger import Publication
 from warpfront.report.rows import CellFacts, ReportRow, report_rows
-from warpfront.step_results import Blocked, Failed
+from warpfront.step_results import Blocked, Failed, StepName
 from warpfront.system.store import Store
 from warpfront.verify.results import Verification
 from warpfront.verify.verdict import unread_verification
@@ -19,6 +21,8 @@ from warpfront.wheels.lock.reading import read_locks
 from warpfront.wheels.lock.state import LockState
 from warpfront.wheels.lock.values import WheelLock
 from warpfront.wheels.project_folders import Folders
+
+T = TypeVar("T")
 
 
 def report(workspace: Workspace, selection: Selection) -> tuple[ReportRow, ...]:
@@ -37,7 +41,7 @@ def report(workspace: Workspace, selection: Selection) -> tuple[ReportRow, ...]:
 def _facts(
     cell: Cell, state: LockState, store: Store, not_locked: Blocked | Failed | None
 ) -> CellFacts:
-    build = _build(cell, store)
+    build = _stored(cell.id, "build", store, BuiltImage)
     verifications = {
         target: verification
         for target in cell.targets
@@ -57,29 +61,28 @@ def _facts(
 
 def _not_run(cell: Cell, store: Store) -> dict[str, Failed]:
     """Why a job verified nothing, by target: its machine was not ready, or a hand-over missing."""
-    failures = {
-        target: _failure(cell, f"verify-{target}-not-run", store) for target in cell.targets
-    }
-    return {target: failed for target, failed in failures.items() if failed is not None}
-
-
-def _failure(cell: Cell, name: str, store: Store) -> Failed | None:
-    try:
-        failed: Failed | None = store.load(cell.id, name, (Failed,))
-    except StoreError:
-        return None
-    return failed
+    failures: dict[str, Failed] = {}
+    for target in cell.targets:
+        with contextlib.suppress(StoreError):
+            if failed := store.load(cell.id, f"verify-{target}-not-run", (Failed,)):
+                failures[target] = failed
+    return failures
 
 
 def publication_of(cell_id: str, store: Store) -> Publication | Blocked | Failed | None:
     """Return the result of `publish`, `Blocked` where that cannot be read; None for none."""
+    return _stored(cell_id, "publish", store, Publication)
+
+
+def _stored(
+    cell_id: str, step: StepName, store: Store, kind: type[T]
+) -> T | Blocked | Failed | None:
+    """Return the result of a step; an unreadable one blocks this cell only."""
     try:
-        publication: Publication | Blocked | Failed | None = store.load(
-            cell_id, "publish", (Publication, Blocked, Failed)
-        )
+        result: T | Blocked | Failed | None = store.load(cell_id, step, (kind, Blocked, Failed))
     except StoreError as error:
-        return Blocked(cell_id=cell_id, step="publish", reason=error.message, hint=error.hint)
-    return publication
+        return Blocked(cell_id=cell_id, step=step, reason=error.message, hint=error.hint)
+    return result
 
 
 def _not_locked(
@@ -88,27 +91,11 @@ def _not_locked(
     """Return the error of the last `lock`, of a cell or of its nearest parent without a lock."""
     current: Cell | None = cell
     while current is not None and states[current.id].reason:
-        try:
-            result: WheelLock | Blocked | Failed | None = folders.store.load(
-                current.id, "lock", (WheelLock, Blocked, Failed)
-            )
-        except StoreError as error:
-            return Blocked(cell_id=cell.id, step="lock", reason=error.message, hint=error.hint)
+        result = _stored(current.id, "lock", folders.store, WheelLock)
         if isinstance(result, Blocked | Failed):
             return result
         current = chain[current.parent] if current.parent else None
     return None
-
-
-def _build(cell: Cell, store: Store) -> BuiltImage | Blocked | Failed | None:
-    """Return the result of `build`; an unreadable one blocks this cell only."""
-    try:
-        result: BuiltImage | Blocked | Failed | None = store.load(
-            cell.id, "build", (BuiltImage, Blocked, Failed)
-        )
-    except StoreError as error:
-        return Blocked(cell_id=cell.id, step="build", reason=error.message, hint=error.hint)
-    return result
 
 
 def _verification(
