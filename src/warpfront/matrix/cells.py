@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 from packaging.requirements import Requirement as PackagingRequirement
 from packaging.utils import canonicalize_name
@@ -53,6 +54,12 @@ from warpfront.matrix.vendors import VENDORS, Vendor
 from warpfront.system.digests import frozen
 from warpfront.system.document import Document, Where
 from warpfront_checks.stack.descriptions import names as described_names
+
+_FOUNDATION_AXES = tuple(
+    axis.name
+    for axis in dataclasses.fields(Point)
+    if axis.name not in {"images", "environment", "tag_targets"}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,18 +304,7 @@ class CellMaker:
         return nearest(name, self.text.images)
 
     def _foundation(self, point: Point) -> _Foundation | None:
-        key = (
-            point.line,
-            point.vendor,
-            point.toolkit,
-            point.targets,
-            point.machine,
-            point.python,
-            point.torch,
-            point.index,
-            point.base,
-            point.companions,
-        )
+        key = tuple(getattr(point, axis) for axis in _FOUNDATION_AXES)
         if key not in self._foundations:
             self._foundations[key] = self._found(point)
         return self._foundations[key]
@@ -409,28 +405,15 @@ class CellMaker:
 
     def _add_cells(self, point: Point, foundation: _Foundation) -> None:
         vendor = VENDORS[point.vendor]
-        toolkit = str(foundation.toolkit or "")
-        told_machine = "" if point.machine == DEFAULT_MACHINE else point.machine
-        tag = cell_tag(
-            vendor=point.vendor,
-            toolkit=toolkit,
-            targets=point.targets if point.tag_targets else (),
-            machine=told_machine,
-            python=point.python,
-            torch=point.torch,
-        )
-        ids = {
-            name: cell_id(
-                vendor=point.vendor,
-                toolkit=toolkit,
-                targets=point.targets,
-                machine=told_machine,
-                python=point.python,
-                torch=point.torch,
-                image=name,
-            )
-            for name in point.images
+        names: dict[str, Any] = {
+            "vendor": point.vendor,
+            "toolkit": str(foundation.toolkit or ""),
+            "machine": "" if point.machine == DEFAULT_MACHINE else point.machine,
+            "python": point.python,
+            "torch": point.torch,
         }
+        tag = cell_tag(**names, targets=point.targets if point.tag_targets else ())
+        ids = {name: cell_id(**names, targets=point.targets, image=name) for name in point.images}
         for name in self._image_order:
             if name not in ids:
                 continue
@@ -442,17 +425,52 @@ class CellMaker:
                 message = f"image `{name}`: {why}"
                 self._tell(point, message, f"leave {name} out of this row's images:")
             elif self._is_free(point, name, ids[name], tag):
-                cell = _cell(
-                    point,
-                    foundation,
-                    text=self.text,
-                    name=name,
-                    ids=ids,
-                    tag=tag,
-                    image_line=self.document.line(("images", name)),
-                )
+                cell = self._cell(point, foundation, name, ids, tag)
                 self.cells.append(cell)
                 self._check_environment(point, cell)
+
+    def _cell(
+        self, point: Point, foundation: _Foundation, name: str, ids: Mapping[str, str], tag: str
+    ) -> Cell:
+        text, image = self.text, self.text.images[name]
+        policies = _policies(point, foundation, text, image)
+        return Cell(
+            id=ids[name],
+            project=text.project.name,
+            line=point.line,
+            image_line=self.document.line(("images", name)),
+            vendor=point.vendor,
+            toolkit=foundation.toolkit,
+            targets=point.targets,
+            machine=point.machine,
+            python=point.python,
+            torch=point.torch,
+            image=name,
+            base=foundation.base,
+            index=foundation.index,
+            stack=foundation.stack,
+            requirements=image.packages if image.parent or _installs_torch(point) else (),
+            requirements_file=image.requirements,
+            compiler=foundation.compiler if image.compiler else None,
+            template=image.template,
+            parent=ids[image.parent] if image.parent is not None else None,
+            tag=tag,
+            title=image.title,
+            environment=frozen(
+                {**environment_of(policies), **image.environment, **point.environment}
+            ),
+            relax=frozen(image.relax),
+            builds=tuple(_recipe(*build) for build in sorted(image.builds.items())),
+            patches=image.patches,
+            smoke=tuple(map(_smoke, image.smoke)),
+            tree=image.project,
+            own_indexes=_own_indexes(text),
+            allow_builds=tuple(sorted(text.allow_builds)),
+            allow_variants=tuple(sorted(text.allow_variants)),
+            budget_bytes=_bytes(image.budget) if image.budget else None,
+            policies=policies,
+            slim=removed(image.slim, point.targets) if _installs_torch(point) else (),
+        )
 
     def _check_environment(self, point: Point, cell: Cell) -> None:
         """Check that no variable of `environment:` is known to be wrong on that vendor, hides
@@ -594,55 +612,6 @@ def _own_indexes(text: MatrixText) -> tuple[OwnIndex, ...]:
         OwnIndex(name=name, url=entry.url, packages=tuple(sorted(entry.packages)))
         for name, entry in sorted(text.indexes.items())
         if not isinstance(entry, str)
-    )
-
-
-def _cell(
-    point: Point,
-    foundation: _Foundation,
-    *,
-    text: MatrixText,
-    name: str,
-    ids: Mapping[str, str],
-    tag: str,
-    image_line: int,
-) -> Cell:
-    image = text.images[name]
-    policies = _policies(point, foundation, text, image)
-    return Cell(
-        id=ids[name],
-        project=text.project.name,
-        line=point.line,
-        image_line=image_line,
-        vendor=point.vendor,
-        toolkit=foundation.toolkit,
-        targets=point.targets,
-        machine=point.machine,
-        python=point.python,
-        torch=point.torch,
-        image=name,
-        base=foundation.base,
-        index=foundation.index,
-        stack=foundation.stack,
-        requirements=image.packages if image.parent or _installs_torch(point) else (),
-        requirements_file=image.requirements,
-        compiler=foundation.compiler if image.compiler else None,
-        template=image.template,
-        parent=ids[image.parent] if image.parent is not None else None,
-        tag=tag,
-        title=image.title,
-        environment=frozen({**environment_of(policies), **image.environment, **point.environment}),
-        relax=frozen(image.relax),
-        builds=tuple(_recipe(*build) for build in sorted(image.builds.items())),
-        patches=image.patches,
-        smoke=tuple(map(_smoke, image.smoke)),
-        tree=image.project,
-        own_indexes=_own_indexes(text),
-        allow_builds=tuple(sorted(text.allow_builds)),
-        allow_variants=tuple(sorted(text.allow_variants)),
-        budget_bytes=_bytes(image.budget) if image.budget else None,
-        policies=policies,
-        slim=removed(image.slim, point.targets) if _installs_torch(point) else (),
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,7 @@ from warpfront.matrix.language import (
     Axes,
     AxisLists,
     Filter,
+    IncludeText,
     MatrixText,
     RowText,
 )
@@ -51,24 +53,14 @@ class Point:
 
 def expand_points(text: MatrixText, document: Document) -> tuple[list[Point], list[Problem]]:
     """Return the points of the matrix, in the order of its rows, and problems of the rows."""
-    defaults = _given(text.defaults, _AXIS_NAMES)
-    problems: list[Problem] = []
-    points: list[Point] = []
+    expansion = _Expansion(document=document, defaults=_given(text.defaults, _AXIS_NAMES))
     for place, row in enumerate(text.rows):
-        points += _expand_row(row, ("rows", place), defaults, document, problems)
+        expansion.add_row(row, ("rows", place))
     for place, exclude in enumerate(text.exclude):
-        points = _excluded(points, exclude, ("exclude", place), document, problems)
+        expansion.exclude(exclude, ("exclude", place))
     for place, include in enumerate(text.include):
-        where: Where = ("include", place)
-        if include.row is not None and include.where is None and include.set is None:
-            points += _expand_row(include.row, (*where, "row"), defaults, document, problems)
-        elif include.row is None and include.where is not None and include.set is not None:
-            points = _patched(points, (include.where, include.set), where, document, problems)
-        else:
-            message = "an include is either `row:`, or `where:` with `set:`"
-            hint = "write `row:`, or both `where:` and `set:`"
-            problems.append(document.problem(where, message, hint))
-    return points, problems
+        expansion.include(include, ("include", place))
+    return expansion.points, expansion.problems
 
 
 def _given(text: object, names: Iterable[str]) -> dict[str, Any]:
@@ -77,55 +69,106 @@ def _given(text: object, names: Iterable[str]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _expand_row(
-    row: RowText,
-    where: Where,
-    defaults: Mapping[str, Any],
-    document: Document,
-    problems: list[Problem],
-) -> list[Point]:
-    axes = _given(row, _AXIS_NAMES)
-    products, zips = _given(row.product, _LIST_NAMES), _given(row.zip, _LIST_NAMES)
-    clashes = list(_clashes(axes, products, zips, where, document))
-    fixed = {**defaults, **axes, "environment": _environment(defaults, axes)}
-    for name in _REQUIRED:
-        if name not in fixed and name not in products and name not in zips:
-            message = f"the row has no `{name}`"
-            clashes.append(document.problem(where, message, "give it in the row or in defaults:"))
-    if clashes:
-        problems += clashes
-        return []
-    line = document.line(where)
-    return [Point(line=line, **{**fixed, **varied}) for varied in _combinations(products, zips)]
+@dataclass(kw_only=True)
+class _Expansion:
+    """Points and problems so far. `defaults` are the values of `defaults:`."""
 
+    document: Document
+    defaults: Mapping[str, Any]
+    points: list[Point] = dataclasses.field(default_factory=list)
+    problems: list[Problem] = dataclasses.field(default_factory=list)
 
-def _clashes(
-    axes: Mapping[str, Any],
-    products: Mapping[str, tuple[Any, ...]],
-    zips: Mapping[str, tuple[Any, ...]],
-    where: Where,
-    document: Document,
-) -> Iterator[Problem]:
-    for name in _LIST_NAMES:
-        places = [
-            word
-            for word, source in (("the row", axes), ("product:", products), ("zip:", zips))
-            if name in source
-        ]
-        if len(places) > 1:
-            message = f"`{name}` is given twice: in {' and in '.join(places)}"
-            yield document.problem(where, message, "keep one of them")
-    lengths = {name: len(values) for name, values in zips.items()}
-    if len(set(lengths.values())) > 1:
-        lengths_text = ", ".join(f"{name} has {length}" for name, length in lengths.items())
-        hint = "the lists of zip: are walked together"
-        yield document.problem((*where, "zip"), f"lists of different length: {lengths_text}", hint)
-    count = next(iter(lengths.values()), 1)
-    for values in products.values():
-        count *= len(values)
-    if count > CELL_LIMIT:
-        message = f"{count} combinations are more than {CELL_LIMIT} in one row"
-        yield document.problem(where, message, "split the row")
+    def _problem(self, where: Where, message: str, hint: str) -> None:
+        self.problems.append(self.document.problem(where, message, hint))
+
+    def add_row(self, row: RowText, where: Where) -> None:
+        axes = _given(row, _AXIS_NAMES)
+        products, zips = _given(row.product, _LIST_NAMES), _given(row.zip, _LIST_NAMES)
+        before = len(self.problems)
+        self._check_lists({"the row": axes, "product:": products, "zip:": zips}, where)
+        fixed = {**self.defaults, **axes, "environment": _environment(self.defaults, axes)}
+        for name in _REQUIRED:
+            if name not in {*fixed, *products, *zips}:
+                hint = "give it in the row or in defaults:"
+                self._problem(where, f"the row has no `{name}`", hint)
+        if len(self.problems) == before:
+            line = self.document.line(where)
+            self.points += (
+                Point(line=line, **{**fixed, **varied}) for varied in _combinations(products, zips)
+            )
+
+    def _check_lists(self, sources: Mapping[str, Mapping[str, Any]], where: Where) -> None:
+        for name in _LIST_NAMES:
+            places = [word for word, source in sources.items() if name in source]
+            if len(places) > 1:
+                message = f"`{name}` is given twice: in {' and in '.join(places)}"
+                self._problem(where, message, "keep one of them")
+        lengths = {name: len(values) for name, values in sources["zip:"].items()}
+        if len(set(lengths.values())) > 1:
+            lengths_text = ", ".join(f"{name} has {length}" for name, length in lengths.items())
+            hint = "the lists of zip: are walked together"
+            self._problem((*where, "zip"), f"lists of different length: {lengths_text}", hint)
+        count = math.prod(
+            (next(iter(lengths.values()), 1), *map(len, sources["product:"].values()))
+        )
+        if count > CELL_LIMIT:
+            message = f"{count} combinations are more than {CELL_LIMIT} in one row"
+            self._problem(where, message, "split the row")
+
+    def exclude(self, exclude: Filter, where: Where) -> None:
+        matching = self._matching("exclude", exclude, where)
+        points_left = []
+        for place, point in enumerate(self.points):
+            images = tuple(image for image in point.images if image != exclude.image)
+            if place not in matching:
+                points_left.append(point)
+            elif exclude.image is not None and images:
+                points_left.append(dataclasses.replace(point, images=images))
+        self.points = points_left
+
+    def include(self, include: IncludeText, where: Where) -> None:
+        if include.row is not None and include.where is None and include.set is None:
+            self.add_row(include.row, (*where, "row"))
+        elif include.row is None and include.where is not None and include.set is not None:
+            self._patch(include.where, include.set, where)
+        else:
+            message = "an include is either `row:`, or `where:` with `set:`"
+            self._problem(where, message, "write `row:`, or both `where:` and `set:`")
+
+    def _patch(self, chosen: Filter, change: Axes, where: Where) -> None:
+        if chosen.image is not None:
+            message = "`image` is not an axis: a patch is for all images of a row"
+            self._problem((*where, "where", "image"), message, "remove `image:` from `where:`")
+            return
+        changes, matching = _given(change, _AXIS_NAMES), self._matching("include", chosen, where)
+        for place in matching:
+            point = self.points[place]
+            environment = _environment({"environment": point.environment}, changes)
+            changed = {**changes, "environment": environment}
+            self.points[place] = dataclasses.replace(point, **changed)
+
+    def _matching(self, kind: str, chosen: Filter, where: Where) -> frozenset[int]:
+        """Return the places of the points that a filter matches. The problem of one without any
+        names the first key that no point has, which is most often the mistake.
+        """
+        filters = _given(chosen, _FILTER_NAMES)
+        matching = frozenset(
+            place
+            for place, point in enumerate(self.points)
+            if all(_matches_key(point, name, value) for name, value in filters.items())
+        )
+        if not matching:
+            words = ", ".join(f"{name}: {_shown(value)}" for name, value in filters.items())
+            hint = "no cell has these values together"
+            for name, value in filters.items():
+                if not any(_matches_key(point, name, value) for point in self.points):
+                    axis = "images" if name == "image" else name
+                    have = sorted({_shown(getattr(point, axis)) for point in self.points})
+                    hint = f"no cell has {name} {_shown(value)}; there are {'; '.join(have[:8])}"
+                    break
+            message = f"this {kind} matches no cell ({words or 'nothing'})"
+            self._problem(where, message, hint)
+        return matching
 
 
 def _environment(*layers: Mapping[str, Any]) -> dict[str, str]:
@@ -145,90 +188,12 @@ def _combinations(
             yield {**crossed, **together}
 
 
-def _excluded(
-    points: list[Point],
-    exclude: Filter,
-    where: Where,
-    document: Document,
-    problems: list[Problem],
-) -> list[Point]:
-    filters = _given(exclude, _FILTER_NAMES)
-    points_left: list[Point] = []
-    matched = False
-    for point in points:
-        if not _matches(point, filters):
-            points_left.append(point)
-            continue
-        matched = True
-        if exclude.image is not None:
-            images = tuple(image for image in point.images if image != exclude.image)
-            if images:
-                points_left.append(dataclasses.replace(point, images=images))
-    if not matched:
-        problems.append(_matches_nothing("exclude", filters, points, where, document))
-    return points_left
-
-
-def _patched(
-    points: list[Point],
-    patch: tuple[Filter, Axes],
-    where: Where,
-    document: Document,
-    problems: list[Problem],
-) -> list[Point]:
-    chosen, change = patch
-    filters, changes = _given(chosen, _FILTER_NAMES), _given(change, _AXIS_NAMES)
-    if chosen.image is not None:
-        message = "`image` is not an axis: a patch is for all images of a row"
-        hint = "remove `image:` from `where:`"
-        problems.append(document.problem((*where, "where", "image"), message, hint))
-        return points
-    patched = []
-    matched = False
-    for point in points:
-        if not _matches(point, filters):
-            patched.append(point)
-            continue
-        matched = True
-        environment = _environment({"environment": point.environment}, changes)
-        patched.append(dataclasses.replace(point, **{**changes, "environment": environment}))
-    if not matched:
-        problems.append(_matches_nothing("include", filters, points, where, document))
-    return patched
-
-
-def _matches(point: Point, filters: Mapping[str, Any]) -> bool:
-    return all(_matches_key(point, name, value) for name, value in filters.items())
-
-
 def _matches_key(point: Point, name: str, value: Any) -> bool:
     if name == "image":
         return value in point.images
     if name == "targets":
         return set(value) <= set(point.targets)
     return bool(getattr(point, name) == value)
-
-
-def _matches_nothing(
-    kind: str,
-    filters: Mapping[str, Any],
-    points: list[Point],
-    where: Where,
-    document: Document,
-) -> Problem:
-    """Names the first key that no point has, which is most often the mistake."""
-    words = ", ".join(f"{name}: {_shown(value)}" for name, value in filters.items()) or "nothing"
-    hint = "no cell has these values together"
-    for name, value in filters.items():
-        if not any(_matches_key(point, name, value) for point in points):
-            have = sorted({_shown(_of(point, name)) for point in points})
-            hint = f"no cell has {name} {_shown(value)}; there are {'; '.join(have[:8])}"
-            break
-    return document.problem(where, f"this {kind} matches no cell ({words})", hint)
-
-
-def _of(point: Point, name: str) -> Any:
-    return point.images if name == "image" else getattr(point, name)
 
 
 def _shown(value: Any) -> str:
