@@ -87,7 +87,15 @@ class _Objection:
 def admission(evidence: Evidence, channel: Channel, *, now: str) -> Admission:
     """Return every reason against this image now, and everything that the channel let pass."""
     allow = frozenset(channel.allow)
-    objections = [*_of_the_image(evidence)]
+    objections = []
+    if not evidence.labels.get(CONTENT_HASH):
+        objections.append(_Objection(text="the image has no content hash: it is none of ours"))
+    if evidence.labels.get(BASE_SOURCE) != BaseSource.REGISTRY:
+        text = "its base was made by a bootstrap, not pulled by digest"
+        objections.append(_Objection(text=text, allowed_by="bootstrap"))
+    if relaxed := evidence.labels.get(RELAXED):
+        text = f"demands on the torch stack go unmet: {relaxed}"
+        objections.append(_Objection(text=text, allowed_by="relaxed"))
     proven, left_out, waived = [], [], False
     for target in evidence.cell.targets:
         on_target = [*_on(evidence, target, channel, now=now)]
@@ -114,19 +122,6 @@ def admission(evidence: Evidence, channel: Channel, *, now: str) -> Admission:
         noted=(*(s.text for s in objections if s.allowed_by in allow), *left_out),
         facts=facts,
     )
-
-
-def _of_the_image(evidence: Evidence) -> Iterator[_Objection]:
-    if not evidence.labels.get(CONTENT_HASH):
-        yield _Objection(text="the image has no content hash: it is none of ours")
-    if evidence.labels.get(BASE_SOURCE) != BaseSource.REGISTRY:
-        yield _Objection(
-            text="its base was made by a bootstrap, not pulled by digest", allowed_by="bootstrap"
-        )
-    if relaxed := evidence.labels.get(RELAXED):
-        yield _Objection(
-            text=f"demands on the torch stack go unmet: {relaxed}", allowed_by="relaxed"
-        )
 
 
 def _on(evidence: Evidence, target: str, channel: Channel, *, now: str) -> Iterator[_Objection]:

@@ -13,7 +13,7 @@ from warpfront.release.evidence import DOCUMENT, VERIFICATION_TYPE, Publishable,
 from warpfront.release.ledger import NOT_PUBLIC, Publication
 from warpfront.release.publication import Referrer, RegistryImage, held_image
 from warpfront.release.registry.attaching import attached_payload
-from warpfront.release.registry.contract import INDEX_TYPES, Descriptor, Registry
+from warpfront.release.registry.contract import INDEX_TYPES, Registry
 from warpfront.release.registry.copying import Repository, copy_attached, copy_image
 from warpfront.release.statements.predicates import predicate_of
 from warpfront.release.tags import expected_words, names_of
@@ -51,7 +51,10 @@ class CarriedImages:
         for tag in (*names.aliases, *names.tags, *place.registry.tags(place.repository)):
             if tag.startswith(NOT_PUBLIC):
                 continue
-            image = _image(place, tag)
+            descriptor = place.registry.head(place.repository, tag)
+            if descriptor is None or descriptor.media_type in INDEX_TYPES:
+                continue
+            image = held_image(place.registry, place.repository, descriptor.digest)
             if image is not None and image.labels.get(CELL) == cell.id:
                 return image
         return None
@@ -59,11 +62,21 @@ class CarriedImages:
     def documents(self, publication: Publication, evidence: Evidence) -> tuple[Referrer, ...]:
         """Return the unchanged documents of ours that are attached next to the verifications."""
         place = self.place_of(evidence.cell)
-        return tuple(
-            _carried_document(place, descriptor)
-            for descriptor in place.registry.referrers(place.repository, publication.digest)
-            if DOCUMENT in descriptor.annotations and descriptor.artifact_type != VERIFICATION_TYPE
-        )
+        documents = []
+        for descriptor in place.registry.referrers(place.repository, publication.digest):
+            name, kind = descriptor.annotations.get(DOCUMENT), descriptor.artifact_type or ""
+            if name is not None and kind != VERIFICATION_TYPE:
+                payload = attached_payload(place.registry, place.repository, descriptor.digest)
+                documents.append(
+                    Referrer(
+                        name=name,
+                        artifact_type=kind,
+                        payload=payload,
+                        annotations=descriptor.annotations,
+                        predicate=predicate_of(name, kind, payload),
+                    )
+                )
+        return tuple(documents)
 
     def bring(self, target: Registry, cells: dict[str, Cell]) -> Callable[[Publication], int]:
         """Return the step that copies an image from here into its publication's repository."""
@@ -79,23 +92,3 @@ class CarriedImages:
             return image.sent_bytes + copy_attached(source, place, digest).sent_bytes
 
         return brought
-
-
-def _carried_document(place: Repository, descriptor: Descriptor) -> Referrer:
-    name, kind = descriptor.annotations[DOCUMENT], descriptor.artifact_type or ""
-    payload = attached_payload(place.registry, place.repository, descriptor.digest)
-    return Referrer(
-        name=name,
-        artifact_type=kind,
-        payload=payload,
-        annotations=descriptor.annotations,
-        predicate=predicate_of(name, kind, payload),
-    )
-
-
-def _image(place: Repository, tag: str) -> RegistryImage | None:
-    """Return the image under a tag; None where it has no image."""
-    descriptor = place.registry.head(place.repository, tag)
-    if descriptor is None or descriptor.media_type in INDEX_TYPES:
-        return None
-    return held_image(place.registry, place.repository, descriptor.digest)

@@ -31,8 +31,11 @@ def aliases_before(registry: Registry, path: str, digest: str) -> Mapping[str, s
     for referrer in sorted(
         listed, key=lambda entry: entry.annotations.get("dev.warpfront.run", "")
     ):
-        document = _payload(registry, path, referrer)
-        befores = document.get("before")
+        payload = attached_payload(registry, path, referrer.digest, _LIMIT_BYTES)
+        try:
+            befores = read_object(payload).get("before")
+        except ValueError:
+            continue
         for tag, before in befores.items() if isinstance(befores, dict) else ():
             if is_tag(str(tag)) and (before == "" or is_digest(str(before))):
                 aliases[str(tag)] = str(before)
@@ -82,7 +85,14 @@ def yank_image(
     if not dry_run:
         _record(registry, path, registry_image.manifest.descriptor, yank, run=run)
         for alias, before in moved.items():
-            _move_back(registry, path, alias, before, away_from=digest)
+            manifest = registry.manifest(path, before)
+            error = TagConflictError(
+                f"{path}:{alias} was moved by another run while it was taken back",
+                hint="`warpfront release list` says where it is; run it again",
+            )
+            if manifest is None or digest_on(registry, path, alias) != digest:
+                raise error
+            move_tag(registry, path, alias, manifest, before=digest, conflict=lambda _, e=error: e)
     return yank
 
 
@@ -100,21 +110,3 @@ def _record(registry: Registry, path: str, subject: Descriptor, yank: Yank, *, r
             annotations={"dev.warpfront.run": run, "dev.warpfront.reason": yank.reason},
         ),
     )
-
-
-def _move_back(registry: Registry, path: str, alias: str, before: str, *, away_from: str) -> None:
-    manifest = registry.manifest(path, before)
-    error = TagConflictError(
-        f"{path}:{alias} was moved by another run while it was taken back",
-        hint="`warpfront release list` says where it is; run it again",
-    )
-    if manifest is None or digest_on(registry, path, alias) != away_from:
-        raise error
-    move_tag(registry, path, alias, manifest, before=away_from, conflict=lambda _: error)
-
-
-def _payload(registry: Registry, path: str, attached: Descriptor) -> Mapping[str, object]:
-    try:
-        return read_object(attached_payload(registry, path, attached.digest, _LIMIT_BYTES))
-    except ValueError:
-        return {}

@@ -117,19 +117,14 @@ def remove(registry: Registry, deleter: Deleter, stock: Stock, reason: str) -> R
         tag = f"{fallback_tag(stock.digest)}{suffix}"
         listed = registry.head(path, tag)
         document = _document(registry, path, listed.digest) if listed else None
-        if listed and document and _leads_nowhere(document, set(attached)):
+        if isinstance(document, ImageIndex):
+            leads_nowhere = {manifest.digest for manifest in document.manifests} <= {*attached}
+        else:
+            kinds = {layer.media_type for layer in document.layers} if document else set()
+            leads_nowhere = bool(kinds) and kinds <= _SIGNATURES
+        if listed and leads_nowhere:
             deleter.delete(path, listed.digest, (tag,))
     return Removed(repository=stock.repository, digest=stock.digest, tags=stock.tags, reason=reason)
-
-
-def _leads_nowhere(document: Document, gone: set[str]) -> bool:
-    """Return whether a manifest is a list of deleted images, or signatures: no image that a tag
-    may lead to.
-    """
-    if isinstance(document, ImageIndex):
-        return {manifest.digest for manifest in document.manifests} <= gone
-    kinds = {layer.media_type for layer in document.layers}
-    return bool(kinds) and kinds <= _SIGNATURES
 
 
 def _document(registry: Registry, path: str, digest: str) -> Document | None:

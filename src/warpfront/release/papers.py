@@ -96,6 +96,7 @@ class ImagePapers:
 
 def _attachable(paper: Paper) -> Referrer:
     name, payload = _NAMES[paper.name], paper.text.encode()
+    stated = paper.media_type == MEDIA_TYPE
     predicate = predicate_of(name, paper.media_type, payload)
     if predicate is None and is_attested_kind(paper.media_type):
         raise NotPublishableError(f"{paper.name} is too large to be attested", hint="docs/sbom.md")
@@ -103,11 +104,7 @@ def _attachable(paper: Paper) -> Referrer:
         name=name,
         artifact_type=paper.media_type,
         payload=payload,
-        annotations={DOCUMENT: name, **_predicate(paper)},
+        # The kind of statement finds one among several.
+        annotations={DOCUMENT: name, **({"dev.warpfront.statement": name} if stated else {})},
         predicate=predicate,
     )
-
-
-def _predicate(paper: Paper) -> Mapping[str, str]:
-    """Return the annotation with the kind of statement, which finds one among several."""
-    return {"dev.warpfront.statement": _NAMES[paper.name]} if paper.media_type == MEDIA_TYPE else {}

@@ -161,7 +161,7 @@ def publish_cells(
     for cell_id, plan in planned.items():
         if not isinstance(plan, _Planned):
             results[cell_id] = plan
-        elif mine := _of(plan.names, conflicts):
+        elif mine := [text for text in conflicts if text.partition(" ")[0] in plan.names.claims]:
             results[cell_id] = _conflict(cell_id, mine)
         elif dry_run:
             results[cell_id] = attempt(cell_id, "publish", _foreseen, plan, channel, context)
@@ -260,11 +260,7 @@ def with_signature(verdict: Admission, channel: Channel, *, signer: Signer | Non
     return dataclasses.replace(verdict, against=(*verdict.against, text))
 
 
-def _of(names: Names, conflicts: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(text for text in conflicts if text.partition(" ")[0] in names.references)
-
-
-def _conflict(cell_id: str, conflicts: tuple[str, ...]) -> Failed:
+def _conflict(cell_id: str, conflicts: Iterable[str]) -> Failed:
     hint = "give the alias a `where:`, or the template a word that tells them apart"
     return failed_by(TagConflictError("; ".join(conflicts), hint=hint), cell_id, "publish")
 
@@ -395,29 +391,17 @@ def _prover(
         proof = verification_payload(
             evidence, with_signature(verdict, channel, signer=context.signer), registry_image
         )
-        documents = context.documents(publication, evidence)
-        if evidence.attached:
-            documents = tuple(
-                document
-                for document in documents
-                if _is_vouched_for(document, registry_image, reference, context)
-            )
-        return (proof, *documents)
+        trusted = context.trusted or context.signer
+        documents = [proof]
+        for document in context.documents(publication, evidence):
+            # Anyone with push rights can attach one, and our attestation would make it true.
+            digest = attached_as(registry_image.manifest.descriptor, document).digest
+            signed = {f"dev.warpfront.{document.name}": digest}
+            if not (evidence.attached and trusted) or trusted.is_signed(reference, signed):
+                documents.append(document)
+        return tuple(documents)
 
     return prove
-
-
-def _is_vouched_for(
-    document: Referrer, registry_image: RegistryImage, reference: str, context: PublishContext
-) -> bool:
-    """Return whether a document from a registry is in a signature of a trusted key. Anyone with
-    push rights can attach one, and our attestation would make it true.
-    """
-    trusted = context.trusted or context.signer
-    digest = attached_as(registry_image.manifest.descriptor, document).digest
-    return trusted is None or trusted.is_signed(
-        reference, {f"dev.warpfront.{document.name}": digest}
-    )
 
 
 def _refuse(against: Iterable[str], unsigned: Iterable[str]) -> None:

@@ -43,7 +43,8 @@ def _refusals(origin: Origin, project: Project) -> Iterator[str]:
         yield f"{by}: the run is of {origin.repository or 'no repository'}, not of {project.source}"
     if origin.event not in _EVENTS[origin.forge]:
         yield f"{by}: a run started by `{origin.event}` publishes nothing"
-    if not _publishes(origin.ref, project):
+    branch, tags = f"refs/heads/{project.branch}", f"refs/tags/{project.release_tags}"
+    if origin.ref != branch and (not origin.ref.startswith(tags) or origin.ref == tags):
         yield (
             f"{by}: {origin.ref or 'a run without a ref'} is neither the branch {project.branch} "
             f"nor a tag {project.release_tags}*"
@@ -65,11 +66,6 @@ def _refusals(origin: Origin, project: Project) -> Iterator[str]:
 def _address(repository: str) -> str:
     """Return the address in lower case: CI services ignore case in names of repositories."""
     return repository.rstrip("/").removesuffix(".git").lower()
-
-
-def _publishes(ref: str, project: Project) -> bool:
-    prefix = f"refs/tags/{project.release_tags}"
-    return ref == f"refs/heads/{project.branch}" or (ref.startswith(prefix) and ref != prefix)
 
 
 def keyless_identity(project: Project, forge: ForgeName) -> KeylessIdentity:

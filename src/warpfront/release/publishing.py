@@ -129,24 +129,21 @@ class Uploader:
         if layout is None:
             return self._pushed(publication)
         try:
-            return self._copied(layout, publication)
+            image = held_image(layout, "", publication.image_id)
+            with self.meter.over(f"push {publication.cell_id}", image.size_bytes if image else 0):
+                return copy_image(
+                    Repository(registry=layout, repository=""),
+                    Repository(registry=self.registry, repository=publication.path),
+                    publication.image_id,
+                    tag=publication.candidate,
+                    mount_from=self.mount_from,
+                ).sent_bytes
         except (InputError, OSError):
             return self._pushed(publication)
         except RegistryError as error:
             if error.registry != layout.host:
                 raise
             return self._pushed(publication)  # not all of it is there: what next, the engine knows
-
-    def _copied(self, layout: LayoutRegistry, publication: Publication) -> int:
-        image = held_image(layout, "", publication.image_id)
-        with self.meter.over(f"push {publication.cell_id}", image.size_bytes if image else 0):
-            return copy_image(
-                Repository(registry=layout, repository=""),
-                Repository(registry=self.registry, repository=publication.path),
-                publication.image_id,
-                tag=publication.candidate,
-                mount_from=self.mount_from,
-            ).sent_bytes
 
     def _pushed(self, publication: Publication) -> int:
         """Push the image. Transferred blobs stay in the registry, so that a retry transfers
@@ -422,7 +419,10 @@ def _working_ahead(
                     ahead.may_be_signed = True
                     ahead.signed = attester.sign(expected, documents, anew=True)
             except (RegistryError, SignatureError) as error:
-                ahead.silence = error if _is_silence(error) else None
+                slow = isinstance(error, RegistryError) and error.fault is RegistryFault.SLOW
+                ahead.silence = (
+                    error if slow or isinstance(error.__cause__, TimedOutError) else None
+                )
 
     beside = threading.Thread(target=work, name=f"{AHEAD} {publication.cell_id}", daemon=True)
     beside.start()
@@ -435,8 +435,3 @@ def _working_ahead(
         raise
     if ahead.silence is not None:
         raise ahead.silence
-
-
-def _is_silence(error: WarpfrontError) -> bool:
-    slow = isinstance(error, RegistryError) and error.fault is RegistryFault.SLOW
-    return slow or isinstance(error.__cause__, TimedOutError)

@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import which
-from typing import Any
 
 from warpfront.errors import CommandFailedError, SignatureError
 from warpfront.release.origin import KeylessIdentity
@@ -163,12 +162,15 @@ class Signer:
         Distributions' builds do not know their own version, and the help omits deprecated options.
         """
         if not self._forms:
-            self._forms.append(tuple(option for option in _FORM if self._takes(option)))
+            commands = {
+                option: Command(
+                    argv=(self.cosign.program, "sign", option, "--help"), timeout_seconds=20.0
+                )
+                for option in _FORM
+            }
+            taken = (o for o, asking in commands.items() if not _run(self.run, asking).returncode)
+            self._forms.append(tuple(taken))
         return self._forms[0]
-
-    def _takes(self, option: str) -> bool:
-        argv = (self.cosign.program, "sign", option, "--help")
-        return _run(self.run, Command(argv=argv, timeout_seconds=20.0)).returncode == 0
 
     @property
     def signs_ahead(self) -> bool:
@@ -229,20 +231,16 @@ def _attested_predicates(envelopes: str, digest: str) -> Iterator[tuple[str, obj
     verified, one a line.
     """
     for line in envelopes.splitlines():
-        statement = _statement_in(line)
+        try:
+            statement = json.loads(base64.b64decode(json.loads(line)["payload"]))
+        except (ValueError, KeyError, TypeError):
+            continue
+        if not isinstance(statement, dict):
+            continue
         subjects = statement.get("subject") or ()
         digests = {f"sha256:{subject.get('digest', {}).get('sha256')}" for subject in subjects}
         if digest in digests:
             yield str(statement.get("predicateType")), statement.get("predicate")
-
-
-def _statement_in(line: str) -> dict[str, Any]:
-    try:
-        envelope = json.loads(line)
-        statement = json.loads(base64.b64decode(envelope["payload"]))
-    except (ValueError, KeyError, TypeError):
-        return {}
-    return statement if isinstance(statement, dict) else {}
 
 
 def _run(run: Run, command: Command) -> Completed:

@@ -100,14 +100,12 @@ def difference(before: TagContents, now: TagContents) -> TagDifference:
         now=now.reference,
         wheels=tuple(_changes(before.wheels, now.wheels)),
         packages=tuple(_changes(before.packages, now.packages)),
-        folders=tuple(sorted(folders, key=lambda folder: (-abs(_grown(folder)), folder.name))),
+        folders=tuple(
+            sorted(folders, key=lambda f: (-abs(int(f.now or 0) - int(f.before or 0)), f.name))
+        ),
         size_bytes=(before.size_bytes, now.size_bytes),
         undetermined=(*before.unread, *now.unread),
     )
-
-
-def _grown(change: Change) -> int:
-    return int(change.now or 0) - int(change.before or 0)
 
 
 def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Change]:

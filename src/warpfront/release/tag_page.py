@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from warpfront.release.tag_contents import Change, TagDifference, TagPage, difference
 from warpfront.system.sizes import readable_size
@@ -61,11 +61,15 @@ def difference_lines(tag_difference: TagDifference) -> list[str]:
         )
         lines += ["", *_table(("name", "before", "now"), rows)] if changes else []
     lines += ["", f"### Folders: {_count(tag_difference.folders)}"]
-    lines += (
-        ["", *_table(("folder", "before", "now"), _sizes(tag_difference.folders))]
-        if tag_difference.folders
-        else []
+    sizes = (
+        [
+            change.name,
+            *("-" if s is None else readable_size(int(s)) for s in (change.before, change.now)),
+        ]
+        for change in tag_difference.folders[:_MOST_FOLDERS]
     )
+    if tag_difference.folders:
+        lines += ["", *_table(("folder", "before", "now"), sizes)]
     lines += ["", *(f"Not determined: {_cell(part)}." for part in tag_difference.undetermined)]
     return lines
 
@@ -76,15 +80,6 @@ def _count(changes: Sequence[Change]) -> str:
     added = sum(change.before is None for change in changes)
     removed = sum(change.now is None for change in changes)
     return f"{added} added, {removed} removed, {len(changes) - added - removed} changed"
-
-
-def _sizes(changes: Sequence[Change]) -> Iterator[tuple[str, str, str]]:
-    for change in changes[:_MOST_FOLDERS]:
-        yield change.name, _size(change.before), _size(change.now)
-
-
-def _size(size: str | int | None) -> str:
-    return "-" if size is None else readable_size(int(size))
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:

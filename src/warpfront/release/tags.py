@@ -62,10 +62,6 @@ class Names:
         names = {f"{self.repository}:{tag}": self.cell_id for tag in (*self.tags, *self.aliases)}
         return names | {f"{self.repository}:{name.tag}": str(name) for name in self.shared}
 
-    @property
-    def references(self) -> tuple[str, ...]:
-        return tuple(self.claims)
-
 
 def tag_words(
     cell: Cell, facts: Mapping[str, str], labels: Mapping[str, str], targets: tuple[str, ...]
@@ -78,7 +74,9 @@ def tag_words(
         "torch": torch,
         "torch_minor": _minor(torch),
         # A vendor's fork of torch does not know the toolkit of its base.
-        "toolkit": _toolkit(facts) if VENDORS[cell.vendor].torch_from == "index" else "",
+        "toolkit": (facts["toolkit"] or "cpu")
+        if "toolkit" in facts and VENDORS[cell.vendor].torch_from == "index"
+        else "",
         "python": facts.get("python", ""),
         "machine": facts.get("machine", ""),
         "targets": joined_targets(targets),
@@ -159,7 +157,7 @@ def shared_in_matrix(
             tag = _filled(template, expected_words(cell), [])
             claims[f"{_repository(cell, channel, project)}:{tag}"][cell.id] = cell, template
     groups = (tuple(claim.values()) for claim in claims.values())
-    twins = [group for group in groups if _are_twins(cell for cell, _ in group)]
+    twins = [group for group in groups if _are_twins([cell for cell, _ in group])]
     by_cell: defaultdict[str, dict[str, tuple[str, ...]]] = defaultdict(dict)
     for group in twins:
         for cell, template in group:
@@ -174,13 +172,9 @@ def shared_in_matrix(
     return by_cell
 
 
-def _are_twins(cells: Iterable[Cell]) -> bool:
+def _are_twins(cells: list[Cell]) -> bool:
     """Return whether these are one image for several machines, a cell for each."""
-    cells = tuple(cells)
-    kinds = {
-        (cell.vendor, cell.toolkit and cell.toolkit.version, cell.python, cell.torch, cell.image)
-        for cell in cells
-    }
+    kinds = {(c.vendor, c.toolkit and c.toolkit.version, c.python, c.torch, c.image) for c in cells}
     return 1 < len(cells) == len({cell.machine for cell in cells}) and len(kinds) == 1
 
 
@@ -199,17 +193,13 @@ def clashes(every: Iterable[Names]) -> tuple[str, ...]:
     for names in every:
         for reference, claimant in names.claims.items():
             claims[reference][claimant] = None
-    return tuple(
-        f"{reference} is claimed by {_named(list(claimants))}"
-        for reference, claimants in claims.items()
-        if len(claimants) > 1
-    )
-
-
-def _named(cell_ids: list[str]) -> str:
-    more = len(cell_ids) - _SHOWN
-    rest = [f"{more} more"] if more > 0 else []
-    return " and by ".join([*cell_ids[:_SHOWN], *rest])
+    every_clash = []
+    for reference, claimants in claims.items():
+        more = len(claimants) - _SHOWN
+        named = [*[*claimants][:_SHOWN], *([f"{more} more"] if more > 0 else [])]
+        if len(claimants) > 1:
+            every_clash.append(f"{reference} is claimed by {' and by '.join(named)}")
+    return tuple(every_clash)
 
 
 def clashes_of_matrix(
@@ -228,7 +218,7 @@ def clashes_of_matrix(
     for clash in clashes(every):
         reference = clash.partition(" ")[0]
         for names in every:
-            if reference in names.references:
+            if reference in names.claims:
                 by_cell[names.cell_id].append(clash)
     return {cell_id: tuple(texts) for cell_id, texts in by_cell.items()}
 
@@ -245,10 +235,6 @@ def _filled(template: str, words: Mapping[str, str], wrong: list[str]) -> str:
     if tag.startswith(NOT_PUBLIC):
         wrong.append(f"{tag}: names that begin so are of candidates and of what is attached")
     return tag
-
-
-def _toolkit(facts: Mapping[str, str]) -> str:
-    return (facts["toolkit"] or "cpu") if "toolkit" in facts else ""
 
 
 def _minor(torch: str) -> str:

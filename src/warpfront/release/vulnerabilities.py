@@ -147,7 +147,8 @@ def with_accepted(audit: Audit, allowed: Iterable[AllowedVulnerability]) -> Audi
     def marked(vulnerability: Vulnerability) -> Vulnerability:
         for entry in allowed:
             is_named = entry.id in {vulnerability.id, *vulnerability.aliases}
-            if is_named and entry.package in {"", _normal(vulnerability.package)}:
+            package = _NAMED_AGAIN.sub("-", vulnerability.package).lower()
+            if is_named and entry.package in {"", package}:
                 reason = f"{entry.reason} (until {entry.until})"
                 return dataclasses.replace(vulnerability, accepted=reason)
         return vulnerability
@@ -173,10 +174,6 @@ def _ordered(vulnerabilities: Iterable[Vulnerability]) -> tuple[Vulnerability, .
             ),
         )
     )
-
-
-def _normal(name: str) -> str:
-    return _NAMED_AGAIN.sub("-", name).lower()
 
 
 def _document(text: str) -> Mapping[str, Any]:

@@ -44,7 +44,7 @@ def alias(template: str, *cells: Cell) -> Alias:
 
 def test_a_tag_says_what_was_found_inside_whatever_was_asked_for() -> None:
     found = named(a_cell(torch="9.9.9", python="3.99", tag="9.9.9-cpu-py3.99"))
-    assert found.references == (f"{PROJECT}/torch:2.13.0-cpu-py3.11-efefefefefef",)
+    assert tuple(found.claims) == (f"{PROJECT}/torch:2.13.0-cpu-py3.11-efefefefefef",)
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,14 @@ def architecture_found(
     step = f"architecture of {repository}@{manifest.descriptor.digest}"
     try:
         config = manifests.read_object(body)
-        machine, file = _first_program(registry, repository, document, limit_bytes)
+        machine, file, remaining_bytes = "", "", limit_bytes
+        for layer in document.layers if remaining_bytes > 0 and not machine else ():
+            with registry.open_blob(repository, layer.digest) as packed:
+                limited = _Limited(_unpacked(packed), remaining_bytes)
+                machine, file = _program_in(limited)
+            remaining_bytes = limited.remaining_bytes
+            if machine or limited.used_up:
+                break
     except _UNREADABLE as error:
         raise wrong(registry.host, step, f"it cannot be read: {error}") from error
     return ArchitectureFound(
@@ -161,20 +168,6 @@ def _wrong_child(registry: Registry, repository: str, child: IndexChild) -> str:
     if manifest.descriptor.media_type != child.image.media_type:
         return f"it is {manifest.descriptor.media_type}"
     return architecture_found(registry, repository, manifest).differs_from(child.platform)
-
-
-def _first_program(
-    registry: Registry, repository: str, image: ImageManifest, limit_bytes: int
-) -> tuple[str, str]:
-    remaining_bytes = limit_bytes
-    for layer in image.layers:
-        with registry.open_blob(repository, layer.digest) as packed:
-            limited = _Limited(_unpacked(packed), remaining_bytes)
-            program = _program_in(limited)
-        if program[0] or limited.used_up:
-            return program
-        remaining_bytes = limited.remaining_bytes
-    return "", ""
 
 
 def _program_in(unpacked: _Limited) -> tuple[str, str]:

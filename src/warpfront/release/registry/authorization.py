@@ -65,16 +65,22 @@ class Authorization:
     def header(self, scopes: Scopes) -> str:
         """Return the Authorization header's value for these scopes, "" before any challenge."""
         with self._lock:
-            if self._bearer is not None:
-                return f"Bearer {self._token(self._bearer, scopes)}"
-            return self._basic
+            if self._bearer is None:
+                return self._basic
+            token, until = self._tokens.get(scopes, ("", 0.0))
+            if not token or self._pace.clock() >= until:
+                requested_at = self._pace.clock()
+                token, seconds = self._fetched(self._bearer, scopes)
+                self._tokens[scopes] = token, requested_at + seconds - _MARGIN_SECONDS
+            return f"Bearer {token}"
 
     def challenge(self, offers: Sequence[str], scopes: Scopes, header: str) -> bool:
         """Learn from a 401 what the registry requires; `header` is the refused one. Return
         whether there is another authorization to send now.
         """
         with self._lock:
-            current = self._current(scopes)
+            token, _ = self._tokens.get(scopes, ("", 0.0))
+            current = self._basic if self._bearer is None else token and f"Bearer {token}"
             if current and header != current:
                 return True  # another thread has learned meanwhile
             self._tokens.pop(scopes, None)
@@ -84,7 +90,8 @@ class Authorization:
                 self._bearer = bearer
                 return True
             login = self._known_login()
-            if login is None or header or not any(_is_basic(offer) for offer in offers):
+            schemes = [offer.strip()[:5].lower() for offer in offers]
+            if login is None or header or "basic" not in schemes:
                 return False
             self._basic = login.basic
             return bool(login.user)
@@ -94,24 +101,10 @@ class Authorization:
         reason = "docker's login for it is refused" if self._login else "it wants a login"
         return refused(self._host, step, f"HTTP 401: {reason}", f"docker login {self._host}")
 
-    def _current(self, scopes: Scopes) -> str:
-        if self._bearer is not None:
-            token, _ = self._tokens.get(scopes, ("", 0.0))
-            return f"Bearer {token}" if token else ""
-        return self._basic
-
     def _known_login(self) -> Login | None:
         if not self._asked:
             self._login, self._asked = self._credentials.login_for(self._host), True
         return self._login
-
-    def _token(self, bearer: _Bearer, scopes: Scopes) -> str:
-        token, until = self._tokens.get(scopes, ("", 0.0))
-        if not token or self._pace.clock() >= until:
-            requested_at = self._pace.clock()
-            token, seconds = self._fetched(bearer, scopes)
-            self._tokens[scopes] = token, requested_at + seconds - _MARGIN_SECONDS
-        return token
 
     def _fetched(self, bearer: _Bearer, scopes: Scopes) -> tuple[str, float]:
         login = self._known_login()
@@ -173,10 +166,6 @@ def _bearer_of(offers: Sequence[str]) -> _Bearer | None:
         if parameters.get("realm"):
             return _Bearer(parameters["realm"], parameters.get("service", ""))
     return None
-
-
-def _is_basic(offer: str) -> bool:
-    return offer.strip().lower().startswith("basic")
 
 
 def _require_safe(realm: str, host: str) -> None:

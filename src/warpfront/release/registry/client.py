@@ -168,7 +168,14 @@ class HttpRegistry:
         self, repository: str, source: BlobSource, mount_from: Sequence[str] = ()
     ) -> BlobTransfer:
         """See `Registry`."""
-        if self._has_blob(repository, source):
+        step = f"blob {_named(repository, source.digest)}"
+        path = _blob_path(repository, source.digest)
+        answer, _ = self._exchange.read(
+            self._ask("HEAD", path, step, {200, 404}, (push(repository),)), 0
+        )
+        if answer.status_code == 200:
+            if _length(answer) not in {None, source.size_bytes}:
+                raise self._wrong(step, f"it has {_length(answer)} of {source.size_bytes} bytes")
             return _transferred(source, TransferKind.PRESENT)
         location = ""
         for origin in dict.fromkeys(mount_from):
@@ -213,14 +220,24 @@ class HttpRegistry:
         """Attach several in parallel, see `Registry`. Without a referrers list, list all once."""
         _require_repository(repository)
         contents = dict.fromkeys((EMPTY_BODY, *(artifact.payload for artifact in artifacts)))
-        bodies = [body_of(subject, artifact) for artifact in artifacts]
+
+        def unlisted(artifact: Artifact) -> Descriptor | None:
+            """Put the manifest of an artifact; what is to be listed, unless the registry has."""
+            body = body_of(subject, artifact)
+            digest = digest_of_bytes(body)
+            step = f"put manifest {_named(repository, digest)}"
+            if self._put(repository, digest, body, IMAGE_MANIFEST, step) == subject.digest:
+                return None
+            put = Descriptor(media_type=IMAGE_MANIFEST, digest=digest, size_bytes=len(body))
+            return manifests.referrer_of(RegistryManifest(descriptor=put, body=body))
+
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             for _ in pool.map(
                 lambda content: self.put_blob(repository, BytesBlob(content)), contents
             ):
                 pass
-            unlisted = [*pool.map(lambda body: self._unlisted(repository, subject, body), bodies)]
-        if missing := [descriptor for descriptor in unlisted if descriptor is not None]:
+            put = [*pool.map(unlisted, artifacts)]
+        if missing := [descriptor for descriptor in put if descriptor is not None]:
             self._list(repository, subject.digest, missing)
 
     def tags(self, repository: str) -> tuple[str, ...]:
@@ -236,9 +253,12 @@ class HttpRegistry:
                 named = manifests.read_object(body).get("tags")
             except ValueError as error:
                 raise self._wrong(step, str(error)) from None
-            if not _are_tags(named):
+            named = [] if named is None else named  # some registries send null for an empty list
+            if not isinstance(named, list) or not all(
+                isinstance(tag, str) and is_tag(tag) for tag in named
+            ):
                 raise self._wrong(step, "it sent no list of tags")
-            names += named or ()
+            names += named
         return tuple(dict.fromkeys(names))
 
     def deletes(self, repository: str) -> bool:
@@ -289,15 +309,6 @@ class HttpRegistry:
             raise self._wrong(step, f"it says that it stored {declared:.80}, not {digest}")
         return answer.headers.get("OCI-Subject", "")
 
-    def _unlisted(self, repository: str, subject: Descriptor, body: bytes) -> Descriptor | None:
-        """Put the manifest of an artifact; what is to be listed, unless the registry has."""
-        digest = digest_of_bytes(body)
-        step = f"put manifest {_named(repository, digest)}"
-        if self._put(repository, digest, body, IMAGE_MANIFEST, step) == subject.digest:
-            return None
-        put = Descriptor(media_type=IMAGE_MANIFEST, digest=digest, size_bytes=len(body))
-        return manifests.referrer_of(RegistryManifest(descriptor=put, body=body))
-
     def _list(self, repository: str, subject: str, new: Sequence[Descriptor]) -> None:
         """List artifacts in the fallback index of their subject. Others may write that at the
         same time: ours are there only when they are read back.
@@ -327,18 +338,6 @@ class HttpRegistry:
         if not isinstance(document, ImageIndex):
             raise self._wrong(f"tag {fallback_tag(subject)}", "it is no index")
         return document.manifests, document.annotations
-
-    def _has_blob(self, repository: str, source: BlobSource) -> bool:
-        step = f"blob {_named(repository, source.digest)}"
-        path = _blob_path(repository, source.digest)
-        answer, _ = self._exchange.read(
-            self._ask("HEAD", path, step, {200, 404}, (push(repository),)), 0
-        )
-        if answer.status_code == 404:
-            return False
-        if _length(answer) not in {None, source.size_bytes}:
-            raise self._wrong(step, f"it has {_length(answer)} of {source.size_bytes} bytes")
-        return True
 
     def _mount(self, repository: str, source: BlobSource, origin: str) -> tuple[bool, str]:
         """Return whether it was mounted; if not, the upload that the registry began."""
@@ -507,13 +506,6 @@ def _require_repository(repository: str) -> None:
     reason = wrong_repository(repository)
     if reason:
         raise InputError(reason)
-
-
-def _are_tags(value: Any) -> bool:
-    """Return whether a value is a list of tags; some registries send null for an empty list."""
-    return value is None or (
-        isinstance(value, list) and all(isinstance(tag, str) and is_tag(tag) for tag in value)
-    )
 
 
 def _media_type(answer: requests.Response) -> str:

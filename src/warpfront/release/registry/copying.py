@@ -81,26 +81,20 @@ def copy_attached(source: Repository, target: Repository, digest: str) -> Copied
     image.follow(digest)
     for manifest_digest in image.manifests:
         walk.follow_attached(manifest_digest)
-    copied = _copy(source, target, walk)
-    tagged = [_copy_tags(source, target, manifest_digest) for manifest_digest in image.manifests]
+    every = [_copy(source, target, walk)]
+    for manifest_digest in image.manifests:
+        walk = _ImageWalk(source)
+        for suffix in SIGNATURE_TAGS:
+            tag = f"{fallback_tag(manifest_digest)}{suffix}"
+            manifest = source.registry.manifest(source.repository, tag)
+            if manifest is not None:
+                walk.follow(manifest.descriptor.digest)
+                walk.tags[tag] = manifest
+        every.append(_copy(source, target, walk))
     return Copied(
-        manifests=(
-            *copied.manifests,
-            *(manifest for more in tagged for manifest in more.manifests),
-        ),
-        blobs=(*copied.blobs, *(blob for more in tagged for blob in more.blobs)),
+        manifests=tuple(manifest for copied in every for manifest in copied.manifests),
+        blobs=tuple(blob for copied in every for blob in copied.blobs),
     )
-
-
-def _copy_tags(source: Repository, target: Repository, digest: str) -> Copied:
-    walk = _ImageWalk(source)
-    for suffix in SIGNATURE_TAGS:
-        tag = f"{fallback_tag(digest)}{suffix}"
-        manifest = source.registry.manifest(source.repository, tag)
-        if manifest is not None:
-            walk.follow(manifest.descriptor.digest)
-            walk.tags[tag] = manifest
-    return _copy(source, target, walk)
 
 
 def _copy(
@@ -108,7 +102,10 @@ def _copy(
 ) -> Copied:
     """Copy blobs, the largest first, then the manifests that name them, then tags."""
     parts = {
-        part.digest: part for manifest in walk.manifests.values() for part in _blobs_of(manifest)
+        part.digest: part
+        for document in map(manifests.read_document, walk.manifests.values())
+        if not isinstance(document, ImageIndex)
+        for part in parts_of(document)
     }
     ordered = sorted(parts.values(), key=lambda part: -part.size_bytes)
     if source.registry.host == target.registry.host:
@@ -119,11 +116,6 @@ def _copy(
             target.repository, reference, manifest.body, manifest.descriptor.media_type
         )
     return Copied(manifests=tuple(walk.manifests), blobs=blobs)
-
-
-def _blobs_of(manifest: RegistryManifest) -> tuple[Descriptor, ...]:
-    document = manifests.read_document(manifest)
-    return () if isinstance(document, ImageIndex) else parts_of(document)
 
 
 def _copy_blobs(

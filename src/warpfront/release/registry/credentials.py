@@ -57,11 +57,15 @@ class Credentials:
         helper = _text(_table(configuration, "credHelpers").get(host)) or _text(
             configuration.get("credsStore")
         )
-        login = (
-            self._ask_helper(helper, host)
-            if helper
-            else _written_login(_table(configuration, "auths"), host)
-        )
+        login = self._ask_helper(helper, host) if helper else None
+        for key, entry in () if helper else _table(configuration, "auths").items():
+            # docker once wrote addresses: `https://host/v1/`.
+            named = re.sub(r"\Ahttps?://", "", key).partition("/")[0]
+            if isinstance(entry, dict) and (
+                named == host or (is_docker_io(named) and is_docker_io(host))
+            ):
+                login = _entry_login(entry, host)
+                break
         if login is not None:
             secret = login.basic.removeprefix("Basic ")
             keep_secret(login.password, login.identity_token, *([secret] if login.password else ()))
@@ -117,13 +121,6 @@ def _helper_login(text: str, host: str, program: str) -> Login:
     return Login(user=_text(user), password=_text(secret))
 
 
-def _written_login(logins: Mapping[str, Any], host: str) -> Login | None:
-    for key, entry in logins.items():
-        if isinstance(entry, dict) and _same_host(key, host):
-            return _entry_login(entry, host)
-    return None
-
-
 def _entry_login(entry: Mapping[str, Any], host: str) -> Login | None:
     token = _text(entry.get("identitytoken"))
     user, password = _text(entry.get("username")), _text(entry.get("password"))
@@ -138,12 +135,6 @@ def _entry_login(entry: Mapping[str, Any], host: str) -> Login | None:
     if token:
         return Login(identity_token=token)
     return Login(user=user, password=password.rstrip("\0")) if user else None
-
-
-def _same_host(key: str, host: str) -> bool:
-    """Return whether an entry is of the host; docker once wrote addresses: `https://host/v1/`."""
-    named = re.sub(r"\Ahttps?://", "", key).partition("/")[0]
-    return named == host or (is_docker_io(named) and is_docker_io(host))
 
 
 def _table(value: Mapping[str, Any], key: str) -> Mapping[str, Any]:

@@ -124,7 +124,15 @@ class Exchange:
         """
         answer = self._sent(ask, urljoin(self.origin, ask.url))
         if answer.status_code == 401:
-            answer = self._authorized(ask, answer)
+            header = answer.request.headers.get("Authorization", "")
+            offers = answer.raw.headers.getlist("WWW-Authenticate")
+            self.finish(answer)
+            is_own = self._is_own(answer.url)
+            if is_own and self._authorization.challenge(offers, ask.scopes, header):
+                answer = self._sent(ask, answer.url)
+            if answer.status_code == 401:
+                self.finish(answer)
+                raise self._authorization.refusal(ask.step)
         if answer.status_code in _REDIRECTS and answer.status_code not in ask.accepted:
             answer = self._followed(ask, answer)
         if answer.status_code not in ask.accepted:
@@ -156,23 +164,13 @@ class Exchange:
         parts = urlsplit(url)
         if not parts.hostname or "@" in parts.netloc:
             raise wrong(self.host, step, "it does not say where to go on")
-        if parts.scheme != "https" and not self._is_own(url) and not self._is_beside(url):
+        # Another address on this machine may be without TLS, for a registry that is there itself.
+        beside = is_loopback(parts.netloc) and self.origin.startswith("http://")
+        if parts.scheme != "https" and not self._is_own(url) and not beside:
             raise wrong(
                 self.host, step, f"it sends us on to {parts.scheme}://{parts.netloc}, not over TLS"
             )
         return url
-
-    def _authorized(self, ask: Request, answer: requests.Response) -> requests.Response:
-        authorization = answer.request.headers.get("Authorization", "")
-        offers = answer.raw.headers.getlist("WWW-Authenticate")
-        self.finish(answer)
-        is_own = self._is_own(answer.url)
-        if is_own and self._authorization.challenge(offers, ask.scopes, authorization):
-            answer = self._sent(ask, answer.url)
-            if answer.status_code != 401:
-                return answer
-            self.finish(answer)
-        raise self._authorization.refusal(ask.step)
 
     def _followed(self, ask: Request, answer: requests.Response) -> requests.Response:
         """Return the answer of a redirect. Only a request without a body is followed; the login
@@ -266,12 +264,6 @@ class Exchange:
 
     def _is_own(self, url: str) -> bool:
         return _origin(url) == _origin(self.origin)
-
-    def _is_beside(self, url: str) -> bool:
-        """Return whether it is another address without TLS on this machine, for a registry that
-        is there itself.
-        """
-        return is_loopback(urlsplit(url).netloc) and self.origin.startswith("http://")
 
     def _speaks_tls(self) -> bool:
         """Return whether the registry on this machine speaks TLS: by a handshake alone."""

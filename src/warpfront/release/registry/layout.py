@@ -75,7 +75,9 @@ class LayoutRegistry:
 
     def manifest(self, repository: str, reference: str) -> RegistryManifest | None:
         """See `Registry`."""
-        digest = reference if is_digest(reference) else self._tagged(reference)
+        names = () if is_digest(reference) else self.listed()
+        tagged = next((entry.digest for entry in names if _name(entry) == reference), None)
+        digest = reference if is_digest(reference) else tagged
         if digest is None or not os.path.lexists(self.blob_path(digest)):
             return None
         body = self.blob(repository, digest, MANIFEST_LIMIT_BYTES)
@@ -194,7 +196,11 @@ class LayoutRegistry:
     def listed(self) -> tuple[Descriptor, ...]:
         """Return the entries of `index.json`; nothing where there is none yet."""
         if not os.path.lexists(self.folder / "index.json"):
-            self._require_begun()
+            with storing(self.folder):
+                present = {*self.folder.iterdir()} if self.folder.exists() else set()
+            # It may be empty, or an export that was not finished.
+            if {path.name for path in present} - {"blobs", "oci-layout"}:
+                raise self._wrong("it has no index.json: is it an OCI image layout?")
             return ()
         try:
             version = manifests.read_object(self._read("oci-layout")).get("imageLayoutVersion")
@@ -233,18 +239,6 @@ class LayoutRegistry:
         if not is_digest(digest):
             raise self._wrong(f"{digest!r:.80} is no digest")
         return self.folder / "blobs" / "sha256" / digest.removeprefix("sha256:")
-
-    def _require_begun(self) -> None:
-        """Require that a folder without an index is empty or has an unfinished export. Any
-        other folder is an error.
-        """
-        with storing(self.folder):
-            names = {path.name for path in self.folder.iterdir()} if self.folder.exists() else set()
-        if names - {"blobs", "oci-layout"}:
-            raise self._wrong("it has no index.json: is it an OCI image layout?")
-
-    def _tagged(self, tag: str) -> str | None:
-        return next((entry.digest for entry in self.listed() if _name(entry) == tag), None)
 
     def _list(self, new: Descriptor, document: Document) -> None:
         """List a manifest in `index.json`, in place of the previous one with its tag and of its

@@ -226,14 +226,20 @@ def _descriptor(value: Any, name: str) -> Descriptor:
         raise ValueError(f"the digest of its {name} is no sha256: {digest!r:.80}")
     if type(size) is not int or not 0 <= size <= _LARGEST_BLOB_BYTES:
         raise ValueError(f"the size of its {name} is none: {size!r:.80}")
-    artifact_type = value.get("artifactType")
+    artifact_type, platform = value.get("artifactType"), value.get("platform")
+    fields = platform if isinstance(platform, dict) else {"os": platform or ""}
+    names = {key: fields.get(key, "") for key in ("os", "architecture", "variant")}
+    if not all(isinstance(part, str) for part in names.values()) or (
+        platform is not None and fields is not platform
+    ):
+        raise ValueError("a platform in it is none")
     return Descriptor(
         media_type=_media_type(value.get("mediaType"), name),
         digest=digest,
         size_bytes=size,
         artifact_type=_media_type(artifact_type, name) if artifact_type else None,
         annotations=_annotations(value),
-        platform=_platform(value.get("platform")),
+        platform=Platform(**names) if platform is not None else None,
     )
 
 
@@ -248,14 +254,3 @@ def _annotations(value: dict[str, Any]) -> Mapping[str, str]:
     if not isinstance(texts, dict) or not all(isinstance(text, str) for text in texts.values()):
         raise ValueError("its annotations are not all texts")
     return texts
-
-
-def _platform(value: Any) -> Platform | None:
-    if value is None:
-        return None
-    if not isinstance(value, dict):
-        raise ValueError("a platform in it is none")
-    names = [value.get(key, "") for key in ("os", "architecture", "variant")]
-    if not all(isinstance(name, str) for name in names):
-        raise ValueError("a platform in it is none")
-    return Platform(os=names[0], architecture=names[1], variant=names[2])

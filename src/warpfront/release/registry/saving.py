@@ -10,8 +10,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO
 
-import requests
-
 from warpfront.release.registry.http import Exchange, Request
 from warpfront.release.registry.uploads import OnBytes
 from warpfront.system.registry_errors import TransientError, wrong
@@ -69,12 +67,18 @@ class Saving:
         span = {"Range": f"bytes={self._have}-"} if self._have else {}
         ask = dataclasses.replace(self._ask, headers={**self._ask.headers, **span})
         answer = self._exchange.once(ask)
-        if answer.status_code == 416 or (answer.status_code == 206 and not self._continues(answer)):
+        start = _FROM.fullmatch(answer.headers.get("Content-Range", ""))
+        continues = start is not None and int(start.group(1)) == self._have
+        if answer.status_code == 416 or (answer.status_code == 206 and not continues):
             self._exchange.finish(answer)
             ask = self._ask
             answer = self._exchange.once(ask)
         if answer.status_code != 206:
-            self._begin_anew(file, answer)
+            file.seek(0)
+            file.truncate()
+            self._have, self._found = 0, sha256()
+            if self._limit_bytes is None:
+                self._limit_bytes = read_count(answer.headers.get("Content-Length", ""))
         for piece in self._exchange.pieces(answer, self._ask.step):
             self._have += len(piece)
             if self._limit_bytes is None or self._have > self._limit_bytes:
@@ -85,14 +89,3 @@ class Saving:
             self._found.update(piece)
             file.write(piece)
             self._on_bytes(len(piece))
-
-    def _continues(self, answer: requests.Response) -> bool:
-        start = _FROM.fullmatch(answer.headers.get("Content-Range", ""))
-        return start is not None and int(start.group(1)) == self._have
-
-    def _begin_anew(self, file: BinaryIO, answer: requests.Response) -> None:
-        file.seek(0)
-        file.truncate()
-        self._have, self._found = 0, sha256()
-        if self._limit_bytes is None:
-            self._limit_bytes = read_count(answer.headers.get("Content-Length", ""))

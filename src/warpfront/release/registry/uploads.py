@@ -188,11 +188,12 @@ class Upload:
         if not count:
             return lambda: b""
         offset = 0 if self._whole else self._offset
-        return lambda: _Piece(self._source, offset, count, self._count)
 
-    def _count(self, count: int) -> None:
-        self.sent_bytes += count
-        self._on_bytes(count)
+        def on_bytes(sent: int) -> None:
+            self.sent_bytes += sent
+            self._on_bytes(sent)
+
+        return lambda: _Piece(self._source, offset, count, on_bytes)
 
     def _once(
         self,

@@ -28,11 +28,19 @@ def cyclonedx_text(bill: Bill) -> str:
     for part in bill.parts:
         carried.setdefault(part.within, []).append(part)
     top = [_component(part, carried.get(part.purl, ())) for part in carried.get("", ())]
+    folders = {f"{FOLDER}{path}": str(size) for path, size in bill.folders}
     document = {
         "components": _ordered([_component(bill.base, ()), *top]),
         "dependencies": _dependencies(bill),
         "metadata": {
-            "component": _image(bill),
+            "component": {
+                "bom-ref": bill.purl,
+                "name": bill.name,
+                **_properties({"cell": bill.cell_id, **folders}),
+                "purl": bill.purl,
+                "type": "container",
+                "version": bill.tag,
+            },
             "timestamp": datetime.fromisoformat(bill.created).isoformat(),
         },
         "serialNumber": _UNNUMBERED.urn,
@@ -47,19 +55,6 @@ def cyclonedx_text(bill: Bill) -> str:
 
 def _written(document: dict[str, Any]) -> str:
     return f"{json.dumps(document, indent=1)}\n"
-
-
-def _image(bill: Bill) -> dict[str, Any]:
-    return {
-        "bom-ref": bill.purl,
-        "name": bill.name,
-        **_properties(
-            {"cell": bill.cell_id, **{f"{FOLDER}{path}": str(size) for path, size in bill.folders}}
-        ),
-        "purl": bill.purl,
-        "type": "container",
-        "version": bill.tag,
-    }
 
 
 def _component(part: Part, carried: Iterable[Part]) -> dict[str, Any]:

@@ -92,7 +92,8 @@ def licence_of_package(package: Package) -> Licence:
     if not package.licences:
         return Licence()
     named = [_debian(licence) for licence in package.licences]
-    names = sorted({part for text in named for part in _parts(text)})
+    split = ([text] if " OR " in text else text.split(" AND ") for text in named)
+    names = sorted({part for parts in split for part in parts})
     joined = " AND ".join(f"({name})" if " OR " in name else name for name in names)
     return Licence(
         expression=_canonical(joined), source="copyright file", said="; ".join(package.licences)
@@ -118,17 +119,15 @@ class _Expression:
         self._debian_main = debian_main
 
     def read(self) -> str:
-        return self._joined("OR", self._all, min)
-
-    def _all(self) -> str:
-        return self._joined("AND", self._one, max)
+        return self._joined("OR", lambda: self._joined("AND", self._one, max), min)
 
     def _joined(self, operator: str, part: Any, chosen: Any) -> str:
         classes = [part()]
         while self._words and self._words[-1] == operator:
             self._words.pop()
             classes.append(part())
-        return str(chosen(classes, key=_rank))
+        ranks = [table["name"] for table in _tables()["classes"]]
+        return str(chosen(classes, key=ranks.index))
 
     def _one(self) -> str:
         word = self._words.pop()
@@ -143,10 +142,6 @@ class _Expression:
             self._words.pop()
             name = str(_tables()["exceptions"].get(self._words.pop(), name))
         return name
-
-
-def _rank(name: str) -> int:
-    return [table["name"] for table in _tables()["classes"]].index(name)
 
 
 def _class_of_id(identifier: str) -> str:
@@ -190,10 +185,6 @@ def _debian(name: str) -> str:
         return f" {operators.pop()} ".join(terms)
     slug = re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-")[:80] or "unnamed"
     return f"{_BY_DEBIAN}{slug}"
-
-
-def _parts(expression: str) -> list[str]:
-    return [expression] if " OR " in expression else expression.split(" AND ")
 
 
 def _canonical(text: str) -> str:

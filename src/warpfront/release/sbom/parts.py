@@ -14,7 +14,7 @@ from warpfront.images.built import ResolvedBase
 from warpfront.matrix.cell import BaseSource, Cell
 from warpfront.matrix.language import Patch
 from warpfront.release.sbom.licences import Licence, licence_of, licence_of_package
-from warpfront.wheels.lock.values import LockedWheel, PatchedWheel, WheelLock
+from warpfront.wheels.lock.values import LockedWheel, WheelLock
 from warpfront.wheels.lock.why_dependency import DependencyGraph, asked_for
 from warpfront_checks.image_contents import Contents, EmbeddedComponent, FoundDistribution, Package
 
@@ -89,7 +89,13 @@ def bill_of(
     distributions = {
         _name(distribution.name): distribution for distribution in contents.distributions
     }
-    wheels = _wheels(lock, distributions, own_urls)
+    wheels = {_name(wheel.name): _wheel(wheel, distributions, own_urls) for wheel in lock.wheels}
+    for patched in lock.patched:
+        original = patched.original
+        of = f"{original.filename} sha256:{original.sha256}" if original else "its sources"
+        wheels[patched.package] = replace(
+            wheels[patched.package], source=f"patched from {of}", patches=patched.patches
+        )
     from_base = [
         _distribution(distribution)
         for name, distribution in sorted(distributions.items())
@@ -128,19 +134,6 @@ def bill_of(
     )
 
 
-def _wheels(
-    lock: WheelLock, distributions: Mapping[str, FoundDistribution], own_urls: set[str]
-) -> dict[str, Part]:
-    """Return the wheels by name, each with its patches."""
-    patched = {patch.package: patch for patch in lock.patched}
-    return {
-        (name := _name(wheel.name)): _with_patches(
-            _wheel(wheel, distributions, own_urls), patched.get(name)
-        )
-        for wheel in lock.wheels
-    }
-
-
 def _wheel(
     wheel: LockedWheel, distributions: Mapping[str, FoundDistribution], own_urls: set[str]
 ) -> Part:
@@ -156,15 +149,6 @@ def _wheel(
         sha256=wheel.sha256,
         licence=licence_of(facts) if facts else Licence(),
     )
-
-
-def _with_patches(part: Part, patched: PatchedWheel | None) -> Part:
-    """Return the patched wheel with the original wheel of the index and its patches."""
-    if patched is None:
-        return part
-    original = patched.original
-    of = f"{original.filename} sha256:{original.sha256}" if original else "its sources"
-    return replace(part, source=f"patched from {of}", patches=patched.patches)
 
 
 def _distribution(found_distribution: FoundDistribution) -> Part:

@@ -19,6 +19,14 @@ from warpfront.system.digests import digest_of
 _NOTHING = "NOASSERTION"
 _IMAGE = "SPDXRef-image"
 _DOCUMENT = "SPDXRef-DOCUMENT"
+_UNSAID = {
+    "downloadLocation": _NOTHING,
+    "filesAnalyzed": False,
+    "licenseConcluded": _NOTHING,
+    "licenseDeclared": _NOTHING,
+    "copyrightText": _NOTHING,
+}
+"""The fields of a package that was not analysed: the registry hashes whole layers."""
 
 
 def spdx_text(bill: Bill) -> str:
@@ -29,16 +37,22 @@ def spdx_text(bill: Bill) -> str:
 
 
 def _document(bill: Bill) -> dict[str, Any]:
-    packages = [_image(bill), *map(_package, (bill.base, *bill.parts))]
+    image = {
+        "SPDXID": _IMAGE,
+        "name": bill.name,
+        "versionInfo": bill.tag,
+        "primaryPackagePurpose": "CONTAINER",
+        **_UNSAID,
+        "externalRefs": [_purl(bill.purl)],
+    }
+    packages = [image, *map(_package, (bill.base, *bill.parts))]
+    moment = bill.created.removesuffix("Z").removesuffix("+00:00")
     document = {
         "spdxVersion": "SPDX-2.3",
         "dataLicense": "CC0-1.0",
         "SPDXID": _DOCUMENT,
         "name": f"{bill.name}:{bill.tag}",
-        "creationInfo": {
-            "created": _moment(bill.created),
-            "creators": ["Tool: warpfront"],
-        },
+        "creationInfo": {"created": f"{moment}Z", "creators": ["Tool: warpfront"]},
         "packages": packages,
         "relationships": [
             {"spdxElementId": source, "relationshipType": kind, "relatedSpdxElement": other}
@@ -49,17 +63,6 @@ def _document(bill: Bill) -> dict[str, Any]:
     return {**document, "hasExtractedLicensingInfos": extracted} if extracted else document
 
 
-def _image(bill: Bill) -> dict[str, Any]:
-    return {
-        "SPDXID": _IMAGE,
-        "name": bill.name,
-        "versionInfo": bill.tag,
-        "primaryPackagePurpose": "CONTAINER",
-        **_unsaid(),
-        "externalRefs": [_purl(bill.purl)],
-    }
-
-
 def _package(part: Part) -> dict[str, Any]:
     declared = part.licence.expression or _NOTHING
     package: dict[str, Any] = {
@@ -67,7 +70,7 @@ def _package(part: Part) -> dict[str, Any]:
         "name": part.name,
         "versionInfo": part.version,
         "primaryPackagePurpose": "CONTAINER" if part.kind == "base" else "LIBRARY",
-        **_unsaid(),
+        **_UNSAID,
         "licenseDeclared": declared,
         "externalRefs": [_purl(part.purl)],
     }
@@ -80,17 +83,6 @@ def _package(part: Part) -> dict[str, Any]:
     if part.licence.said and not part.licence.expression:
         package["licenseComments"] = f"its metadata says: {part.licence.said}"
     return package
-
-
-def _unsaid() -> dict[str, Any]:
-    """Return the fields of a package that was not analysed: the registry hashes whole layers."""
-    return {
-        "downloadLocation": _NOTHING,
-        "filesAnalyzed": False,
-        "licenseConcluded": _NOTHING,
-        "licenseDeclared": _NOTHING,
-        "copyrightText": _NOTHING,
-    }
 
 
 def _relationships(bill: Bill) -> Iterator[tuple[str, str, str]]:
@@ -127,8 +119,3 @@ def _purl(purl: str) -> dict[str, str]:
         "referenceType": "purl",
         "referenceLocator": purl,
     }
-
-
-def _moment(created: str) -> str:
-    """Return the time as SPDX writes it: UTC with a `Z`."""
-    return f"{created.removesuffix('Z').removesuffix('+00:00')}Z"

@@ -141,14 +141,13 @@ def _making(predicate: Mapping[str, Any]) -> BuildRecord:
         lock=str(internal["lock"]),
         content_hash=str(internal["contentHash"]),
         asked=tuple((key, tuple(map(str, value))) for key, value in sorted(fields.items())),
-        dependencies=tuple(map(_dependency, built["resolvedDependencies"])),
+        dependencies=tuple(
+            Dependency(uri=str(one["uri"]), algorithm=str(algorithm), digest=str(digest))
+            for one in built["resolvedDependencies"]
+            for ((algorithm, digest),) in [one.get("digest", {"": ""}).items()]
+        ),
         invocation=invocation,
     )
-
-
-def _dependency(value: Mapping[str, Any]) -> Dependency:
-    ((algorithm, digest),) = value.get("digest", {"": ""}).items()
-    return Dependency(uri=str(value["uri"]), algorithm=str(algorithm), digest=str(digest))
 
 
 def _dependencies(bill: Bill, *, revision: str, uv: str) -> Iterator[Dependency]:

@@ -76,19 +76,19 @@ def read_as(
 def read_any_statement(payload: bytes) -> Statement:
     """Return the statement of whatever type in a payload. Raises `StatementError`."""
     document: Any = read_json(payload, longest_text=LONGEST_TEXT, longest_list=LONGEST_LIST)
-    statement = _attempt(lambda: _statement(document))
+
+    def read() -> Statement:
+        (subject,) = document["subject"]
+        return Statement(
+            name=str(subject["name"]),
+            digest=f"sha256:{subject['digest']['sha256']}",
+            predicate_type=str(document["predicateType"]),
+            predicate=dict(document["predicate"]),
+        )
+
+    statement = _attempt(read)
     _same(json.loads(statement_text(statement)), document)
     return statement
-
-
-def _statement(document: Mapping[str, Any]) -> Statement:
-    (subject,) = document["subject"]
-    return Statement(
-        name=str(subject["name"]),
-        digest=f"sha256:{subject['digest']['sha256']}",
-        predicate_type=str(document["predicateType"]),
-        predicate=dict(document["predicate"]),
-    )
 
 
 def _attempt(read: Callable[[], _T]) -> _T:
