@@ -36,20 +36,15 @@ def changed_cells(now: Mapping[str, CellState], before: Mapping[str, CellState])
 
 
 def _difference(now: CellState, before: CellState) -> str:
-    wheels = [
-        _wheel(name, before.wheels.get(name, ""), now.wheels.get(name, ""))
-        for name in sorted(now.wheels.keys() | before.wheels.keys())
-        if now.wheels.get(name) != before.wheels.get(name)
-    ]
+    wheels = []
+    for name in sorted(now.wheels.keys() | before.wheels.keys()):
+        old, new = before.wheels.get(name, ""), now.wheels.get(name, "")
+        changed = f"{name} {old} -> {new}" if new else f"-{name} {old}"
+        if old != new:
+            wheels.append(changed if old else f"+{name} {new}")
     more = len(wheels) - MOST_WHEELS
     parts = [*wheels[:MOST_WHEELS], *([f"and {more} more wheels"] if more > 0 else [])]
     if now.size_bytes != before.size_bytes:
         sign = "+" if now.size_bytes > before.size_bytes else "-"
         parts.append(f"wheels {sign}{readable_size(abs(now.size_bytes - before.size_bytes))}")
     return ", ".join(parts) or "its files, base or checks; the wheels are the same"
-
-
-def _wheel(name: str, before: str, now: str) -> str:
-    if not before:
-        return f"+{name} {now}"
-    return f"{name} {before} -> {now}" if now else f"-{name} {before}"

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 _NVIDIA = "/dev/nvidia"
+_DEVICES = ("/dev/kfd", "/dev/dri/renderD", "/dev/accel/")
 # Daemons of drivers, which use devices for as long as a machine runs.
 _JOBS = (b"GITHUB_RUN_ID=", b"CI_JOB_ID=")
 """What forges put into the environment of a job, and so of everything that it starts."""
@@ -20,7 +21,10 @@ def device_holders(proc: Path = Path("/proc")) -> Mapping[int, str]:
     holders = {}
     for folder in proc.iterdir():
         if folder.name.isdigit() and _holds_device(folder / "fd"):
-            name = _name(folder)
+            try:
+                name = (folder / "comm").read_text(encoding="utf-8", errors="replace").strip()
+            except OSError:
+                name = "?"
             if name not in _KEEPERS:
                 holders[int(folder.name)] = name
     return holders
@@ -58,20 +62,8 @@ def _holds_device(folder: Path) -> bool:
         links = [str(path.readlink()) for path in folder.iterdir()]
     except OSError:  # it ended, or is another user's
         return False
-    return any(_is_device(link) for link in links)
-
-
-def _is_device(path: str) -> bool:
-    """Return whether a path is a device. `/dev/nvidiactl` is open in processes that only
-    list devices, too.
-    """
-    if path.startswith(_NVIDIA):
-        return path.removeprefix(_NVIDIA).isdigit()
-    return path.startswith(("/dev/kfd", "/dev/dri/renderD", "/dev/accel/"))
-
-
-def _name(folder: Path) -> str:
-    try:
-        return (folder / "comm").read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        return "?"
+    # `/dev/nvidiactl` is open in processes that only list devices, too.
+    return any(
+        link.startswith(_DEVICES) or (link.startswith(_NVIDIA) and link[len(_NVIDIA) :].isdigit())
+        for link in links
+    )

@@ -29,20 +29,11 @@ def fingerprints(
         if cell.id in blocked:
             digests[cell.id] = digest_of(["blocked", blocked[cell.id], cell.tag])
             continue
-        base = digests[cell.parent] if cell.parent else digest_of(_base(cell))
+        made_by: list[object] = [cell.base.pinned]
+        if bootstrap := cell.base.bootstrap:
+            made_by += [bootstrap.suite, list(bootstrap.include), bootstrap.updates]
+            made_by += bootstrap.overlays
+        base = digests[cell.parent] if cell.parent else digest_of(made_by)
         content = content_hash(rendered[cell.id], base_identity=base, builder=builder)
         digests[cell.id] = digest_of([content, checks, sorted(cell.targets)])
     return digests
-
-
-def _base(cell: Cell) -> list[object]:
-    bootstrap = cell.base.bootstrap
-    if bootstrap is None:
-        return [cell.base.pinned]
-    return [
-        cell.base.pinned,
-        bootstrap.suite,
-        list(bootstrap.include),
-        bootstrap.updates,
-        *bootstrap.overlays,
-    ]

@@ -8,7 +8,7 @@ import dataclasses
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import yaml
 
@@ -144,14 +144,10 @@ def make_flow(
         needs=(*judged, *published),
         takes="all",
     )
-    required = dataclasses.replace(
-        report, name="required", script="ci/required.sh", leaves=False, reads=("actions",)
-    )
     plan = Job(name="plan", runners=(home,), script="ci/plan.sh", minutes=20, history=True)
-    pruned = _clearing_up(report, ("plan", *published))
-    alerts = (_alerting(required),) if options.notify else ()
+    closing = _at_the_end(report, ("plan", *published))
     return Flow(
-        jobs=(plan, *spread, report, _publishing_the_page(report), pruned, required, *alerts),
+        jobs=(plan, *spread, report, *(closing if options.notify else closing[:-1])),
         installs=installs,
         repository=repository,
         runners=runners,
@@ -159,9 +155,38 @@ def make_flow(
     )
 
 
-def _alerting(required: Job) -> Job:
-    """Return the alert job, after `required` has judged a run that no pull request shows."""
-    return dataclasses.replace(
+def _at_the_end(report: Job, after: tuple[str, ...]) -> tuple[Job, ...]:
+    """Return the jobs that close a run, the alert as the last; the one that prunes is `after`
+    others than the report.
+    """
+    # The page is the report with the runs before it.
+    pages = dataclasses.replace(
+        report,
+        name="pages",
+        script="ci/pages.sh",
+        needs=(*report.needs, "report"),
+        leaves=False,
+        environment="github-pages",
+        powers=("contents", "pages", "id-token"),
+        wanted="PAGES",
+    )
+    # Old candidates and old nightlies are listed first, then removed.
+    prune = dataclasses.replace(
+        report,
+        name="prune",
+        script="ci/prune.sh",
+        needs=after,
+        takes="",
+        leaves=False,
+        environment="nightly",
+        powers=("packages",),
+        wanted="PRUNE",
+    )
+    required = dataclasses.replace(
+        report, name="required", script="ci/required.sh", leaves=False, reads=("actions",)
+    )
+    # `required` has judged by then a run that no pull request shows.
+    notify = dataclasses.replace(
         required,
         name="notify",
         script="ci/notify.sh",
@@ -170,6 +195,7 @@ def _alerting(required: Job) -> Job:
         powers=("issues",),
         alerts=True,
     )
+    return pages, prune, required, notify
 
 
 def builder_of(machine: str, runners: Iterable[Runner], *, trusted: bool) -> Runner | None:
@@ -197,28 +223,42 @@ def _of_vendor(
 ) -> tuple[Job, ...]:
     builder_rows = (builder_of(machine, runners, trusted=True) for machine in sorted(machines))
     builders = tuple(dict.fromkeys(builder for builder in builder_rows if builder))
-    builds = tuple(
-        job
-        for rows in _by_trust(builders)
-        for job in (_building(vendor, rows), _sending(vendor, rows))
-    )
+
+    def spread(kind: str, rows: tuple[Runner, ...], **facts: Any) -> Job:
+        own = "-own" if rows[0].trust == "self-hosted" and kind != "publish" else ""
+        return Job(
+            name=f"{kind}-{vendor}{own}",
+            kind=kind,
+            vendor=vendor,
+            runners=rows,
+            script=f"ci/{kind}.sh",
+            spread=True,
+            **facts,
+        )
+
+    builds: list[Job] = []
+    first: dict[str, Any] = {"minutes": 240, "needs": ("plan",)}
+    for rows in _by_trust(builders):
+        builds.append(spread("build", rows, tells=("name", "cells", "images", "runner"), **first))
+        # For publishing: its images go to the registry, and those are verified and published.
+        candidates = {"environment": "candidates", "powers": ("packages",), **first}
+        builds.append(spread("candidate", rows, tells=("name", "cells", "runner"), **candidates))
     targets = [runner for runner in runners if runner.targets and runner.vendor == vendor]
-    verifies = tuple(_verifying(vendor, rows, builds) for rows in _by_trust(targets))
-    benches = tuple(
-        _benching(job, rows)
+    on_image: dict[str, Any] = {"minutes": 180, "takes": "work", "pulls": True}
+    on_image |= {"tells": ("name", "cells", "target", "after", "runner")}
+    needs = ("plan", *(job.name for job in builds))
+    verifies = [spread("verify", rows, needs=needs, **on_image) for rows in _by_trust(targets)]
+    benches = [  # on the machine of the verification, with its results
+        spread("bench", rows, needs=(*job.needs, job.name), **on_image)
         for job in verifies
         if (rows := tuple(runner for runner in job.runners if runner.bench))
-    )
-    publish = Job(
-        name=f"publish-{vendor}",
-        kind="publish",
-        vendor=vendor,
-        runners=(home,),
-        script="ci/publish.sh",
+    ]
+    publish = spread(
+        "publish",
+        (home,),
         minutes=180,
-        needs=("plan", *(job.name for job in (*builds, *verifies))),
+        needs=(*needs, *(job.name for job in verifies)),
         tells=("name", "cells", "after", "runner"),
-        spread=True,
         takes="work",
         channel=True,
         powers=("packages", "id-token", "attestations"),
@@ -234,97 +274,6 @@ def _by_trust(runners: Iterable[Runner]) -> list[tuple[Runner, ...]]:
     return [rows for rows in parts if rows]
 
 
-def _named(kind: str, vendor: str, rows: tuple[Runner, ...]) -> str:
-    suffix = "-own" if rows[0].trust == "self-hosted" else ""
-    return f"{kind}-{vendor}{suffix}"
-
-
-def _publishing_the_page(report: Job) -> Job:
-    """Return the job that publishes the report, with the runs before it, as a page."""
-    return dataclasses.replace(
-        report,
-        name="pages",
-        script="ci/pages.sh",
-        needs=(*report.needs, "report"),
-        leaves=False,
-        environment="github-pages",
-        powers=("contents", "pages", "id-token"),
-        wanted="PAGES",
-    )
-
-
-def _clearing_up(report: Job, needs: tuple[str, ...]) -> Job:
-    """Return the job that prunes old candidates and old nightlies: listed first, then removed."""
-    return dataclasses.replace(
-        report,
-        name="prune",
-        script="ci/prune.sh",
-        needs=needs,
-        takes="",
-        leaves=False,
-        environment="nightly",
-        powers=("packages",),
-        wanted="PRUNE",
-    )
-
-
-def _building(vendor: str, rows: tuple[Runner, ...]) -> Job:
-    return Job(
-        name=_named("build", vendor, rows),
-        kind="build",
-        vendor=vendor,
-        runners=rows,
-        script="ci/build.sh",
-        minutes=240,
-        needs=("plan",),
-        tells=("name", "cells", "images", "runner"),
-        spread=True,
-    )
-
-
-def _sending(vendor: str, rows: tuple[Runner, ...]) -> Job:
-    """Return the build job for publishing: its images go to the registry, by digest, and those
-    are verified and published.
-    """
-    return dataclasses.replace(
-        _building(vendor, rows),
-        name=_named("candidate", vendor, rows),
-        kind="candidate",
-        script="ci/candidate.sh",
-        tells=("name", "cells", "runner"),
-        environment="candidates",
-        powers=("packages",),
-    )
-
-
-def _verifying(vendor: str, rows: tuple[Runner, ...], builds: Iterable[Job]) -> Job:
-    return Job(
-        name=_named("verify", vendor, rows),
-        kind="verify",
-        vendor=vendor,
-        runners=rows,
-        script="ci/verify.sh",
-        minutes=180,
-        needs=("plan", *(job.name for job in builds)),
-        tells=("name", "cells", "target", "after", "runner"),
-        spread=True,
-        takes="work",
-        pulls=True,
-    )
-
-
-def _benching(verifying: Job, rows: tuple[Runner, ...]) -> Job:
-    """Return the benchmark job: on the machine of the verification, with its results."""
-    return dataclasses.replace(
-        verifying,
-        name=_named("bench", verifying.vendor, rows),
-        kind="bench",
-        runners=rows,
-        script="ci/bench.sh",
-        needs=(*verifying.needs, verifying.name),
-    )
-
-
 # What YAML 1.2 takes for a number, and PyYAML, which is of 1.1, writes as if it were none.
 _NUMBER = re.compile(r"[-+]?(?:\.\d+|\d+(?:\.\d*)?)(?:[eE][-+]?\d+)?|0o[0-7]+|0x[0-9a-fA-F]+")
 
@@ -333,12 +282,12 @@ class _Quoting(yaml.SafeDumper):
     """Writes texts so that readers of either version of YAML have them as texts."""
 
 
-def _quoted(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    style = "'" if _NUMBER.fullmatch(text) else None
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
-
-
-_Quoting.add_representer(str, _quoted)
+_Quoting.add_representer(
+    str,
+    lambda dumper, text: dumper.represent_scalar(
+        "tag:yaml.org,2002:str", text, style="'" if _NUMBER.fullmatch(text) else None
+    ),
+)
 
 
 def filled(template: str, **words: str) -> str:

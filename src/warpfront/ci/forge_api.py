@@ -182,7 +182,12 @@ class GitHubApi(ForgeApi):
         latest: dict[str, int] = {}
         attempts: list[tuple[int, Job]] = []
         for page in self.line.pages(f"actions/runs/{self.run}/jobs", "jobs", filter="all"):
-            attempt, job = int(page.get("run_attempt") or 1), _github_job(page)
+            attempt, state = int(page.get("run_attempt") or 1), page.get("status")
+            job = Job(
+                name=str(page.get("name", "")).rpartition(" / ")[2],
+                state=str(page.get("conclusion") if state == "completed" else state),
+                created=str(page.get("created_at", "")),
+            )
             latest[job.name] = max(attempt, latest.get(job.name, 0))
             attempts.append((attempt, job))
         return tuple(job for attempt, job in attempts if attempt == latest[job.name])
@@ -260,12 +265,6 @@ class GitHubApi(ForgeApi):
 
     def cancel(self) -> None:
         self.line.ask("POST", f"actions/runs/{self.run}/cancel")
-
-
-def _github_job(entry: Mapping[str, Any]) -> Job:
-    state = entry.get("conclusion") if entry.get("status") == "completed" else entry.get("status")
-    name = str(entry.get("name", "")).rpartition(" / ")[2]
-    return Job(name=name, state=str(state), created=str(entry.get("created_at", "")))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -94,22 +94,6 @@ _NIGHTS = (
     "(github.event_name == 'schedule' || github.event_name == 'workflow_dispatch')"
 )
 _NO_REQUEST = "github.event_name != 'pull_request'"
-_TRIGGERS: dict[str, Any] = {
-    "pull_request": {"types": ["opened", "synchronize", "reopened"]},
-    "merge_group": {"types": ["checks_requested"]},
-    "push": {},
-    "schedule": [{"cron": "17 2 * * *"}],
-    "workflow_dispatch": {
-        "inputs": {
-            "scope": {
-                "description": "how far it goes",
-                "type": "choice",
-                "options": ["nightly", "release"],
-                "default": "nightly",
-            }
-        }
-    },
-}
 
 
 _BY_LABEL = f"github.event.label.name == '{LABEL}'"
@@ -119,11 +103,13 @@ def workflows(flow: Flow, actions: Actions, limits: Limits) -> dict[str, str]:
     """Return every GitHub file of the flow, by path. Raises `InputError` where there are more
     workflows than GitHub starts.
     """
-    documents = {f"{FOLDER}/{MAIN}.yml": _main(flow, actions)}
+    documents: dict[str, Any] = {f"{FOLDER}/{MAIN}.yml": _main(flow, actions)}
     if any(job.is_own and job.spread for job in flow.jobs):
         documents[f"{FOLDER}/{LABELLED}.yml"] = _labelled(flow, actions)
     if _has_own_machines(flow):
-        documents[f"{FOLDER}/{QUEUE}"] = _queue(flow, actions)
+        # It ends runs that wait for such a machine: GitHub itself does after a day or two.
+        queue = _by_clock("queue", "41 * * * *", ("actions",), flow, actions)
+        documents[f"{FOLDER}/{QUEUE}"] = queue
     documents[f"{FOLDER}/{COMPAT}"] = _by_clock(
         "compat", "23 4 * * 1", ("contents", "pull-requests"), flow, actions
     )
@@ -140,8 +126,18 @@ def workflows(flow: Flow, actions: Actions, limits: Limits) -> dict[str, str]:
     for file, jobs in called.items():
         documents[f"{FOLDER}/{MAIN}-{file}.yml"] = _called(flow, jobs, actions)
     files = {path: _text(document, actions) for path, document in documents.items()}
-    labels = _text(_labels(flow), actions)
-    files[MATCHERS] = json.dumps(_matchers(), indent=2) + "\n"
+    # https://github.com/actions/toolkit/blob/main/docs/problem-matchers.md: problems of files of
+    # the project, and findings of `scan` and `preflight`.
+    problem = {"regexp": _PROBLEM, "file": 1, "line": 2, "message": 3}
+    finding = {"regexp": _FINDING, "file": 1, "line": 2, "column": 3, "message": 4}
+    matchers = [
+        {"owner": MAIN, "severity": "error", "pattern": [problem]},
+        {"owner": f"{MAIN}-scan", "severity": "warning", "pattern": [finding]},
+    ]
+    files[MATCHERS] = json.dumps({"problemMatcher": matchers}, indent=2) + "\n"
+    # For actionlint: GitHub's larger machines have custom names, too.
+    every = sorted({label for runner in flow.runners for label in runner.labels})
+    labels = _text({"self-hosted-runner": {"labels": every}}, actions)
     return {**files, ".github/actionlint.yaml": labels, ".github/zizmor.yml": _zizmor(flow)}
 
 
@@ -156,29 +152,12 @@ def _may_publish(flow: Flow) -> str:
     return f"({branch} || startsWith(github.ref, 'refs/tags/{refs.release_tags}'))"
 
 
-def _triggers(flow: Flow) -> dict[str, Any]:
-    refs = flow.publishes
-    tags = {"tags": [f"{refs.release_tags}*"]} if refs.releases else {}
-    return {
-        **_TRIGGERS,
-        "pull_request": _requests(flow, *_TRIGGERS["pull_request"]["types"]),
-        "push": {"branches": [refs.branch], **tags},
-    }
-
-
 def _requests(flow: Flow, *types: str) -> dict[str, Any]:
     """Return the trigger for pull requests, only to the branch that publishes. A green result
     for another base would stay when the base is changed. That change starts no run, or only a run
     like one for a new title.
     """
     return {"branches": [flow.publishes.branch], "types": list(types)}
-
-
-def _queue(flow: Flow, actions: Actions) -> dict[str, Any]:
-    """Return the workflow that ends runs waiting for a self-hosted machine: GitHub itself does
-    so after a day or two.
-    """
-    return _by_clock("queue", "41 * * * *", ("actions",), flow, actions)
 
 
 def _by_clock(
@@ -205,21 +184,6 @@ def _by_clock(
     }
 
 
-def _matchers() -> dict[str, Any]:
-    """Return the problem matchers
-    (https://github.com/actions/toolkit/blob/main/docs/problem-matchers.md): problems of files of
-    the project, and findings of `scan` and `preflight`.
-    """
-    problem = {"regexp": _PROBLEM, "file": 1, "line": 2, "message": 3}
-    finding = {"regexp": _FINDING, "file": 1, "line": 2, "column": 3, "message": 4}
-    return {
-        "problemMatcher": [
-            {"owner": MAIN, "severity": "error", "pattern": [problem]},
-            {"owner": f"{MAIN}-scan", "severity": "warning", "pattern": [finding]},
-        ]
-    }
-
-
 def _text(document: object, actions: Actions) -> str:
     """Return YAML with a version comment after each commit, which PyYAML cannot write."""
     text = yaml_text(document)
@@ -235,7 +199,7 @@ def _text(document: object, actions: Actions) -> str:
 def _zizmor(flow: Flow) -> str:
     """Return the findings that its strictest persona may report, with the reason."""
     jobs = [job for job in flow.jobs if job.is_own or any(runner.group for runner in job.runners)]
-    files = [f"{MAIN}-{file}.yml" for file in _called_files(jobs)]
+    files = [*dict.fromkeys(f"{MAIN}-{job.file}.yml" for job in jobs if job.spread)]
     if any(not job.spread for job in jobs):
         files += [f"{MAIN}.yml", f"{LABELLED}.yml"]
     grouped = any(not job.is_own for job in jobs)
@@ -254,30 +218,33 @@ def _ignoring(reason: str, files: Iterable[str]) -> str:
     return "\n".join([f"{reason}    ignore:", *(f"      - {file}" for file in files)])
 
 
-def _called_files(jobs: Iterable[Job]) -> list[str]:
-    return list(dict.fromkeys(job.file for job in jobs if job.spread))
-
-
-def _labels(flow: Flow) -> dict[str, Any]:
-    """Return the labels for actionlint: GitHub's larger machines have custom names, too."""
-    every = {label for runner in flow.runners for label in runner.labels}
-    return {"self-hosted-runner": {"labels": sorted(every)}}
-
-
 def _main(flow: Flow, actions: Actions) -> dict[str, Any]:
-    pull_request = "github.event_name == 'pull_request'"
+    jobs = {
+        job.name: _calling(flow, job) if job.spread else _whole(flow, job, actions)
+        for job in flow.jobs
+    }
+    tags = {"tags": [f"{flow.publishes.release_tags}*"]} if flow.publishes.releases else {}
+    scope = {
+        "description": "how far it goes",
+        "type": "choice",
+        "options": ["nightly", "release"],
+        "default": "nightly",
+    }
     return {
         "name": MAIN,
-        "on": _triggers(flow),
+        "on": {
+            "pull_request": _requests(flow, "opened", "synchronize", "reopened"),
+            "merge_group": {"types": ["checks_requested"]},
+            "push": {"branches": [flow.publishes.branch], **tags},
+            "schedule": [{"cron": "17 2 * * *"}],
+            "workflow_dispatch": {"inputs": {"scope": scope}},
+        },
         "permissions": {},
         "concurrency": {
             "group": f"{MAIN}-${{{{ github.event.pull_request.number || github.run_id }}}}",
-            "cancel-in-progress": f"${{{{ {pull_request} }}}}",
+            "cancel-in-progress": "${{ github.event_name == 'pull_request' }}",
         },
-        "jobs": {
-            job.name: _calling(flow, job) if job.spread else _whole(flow, job, actions)
-            for job in flow.jobs
-        },
+        "jobs": jobs,
     }
 
 
@@ -322,6 +289,9 @@ def _calling(flow: Flow, job: Job) -> dict[str, Any]:
     inputs = {"jobs": "${{ toJSON(matrix.jobs) }}"}
     if job.channel or job.pulls:
         inputs["channel"] = "${{ needs.plan.outputs.channel }}"
+    # A called workflow sees no other secret, not even one of its own environment:
+    # https://github.com/actions/runner/issues/1490.
+    secrets = {name: f"${{{{ secrets.{name} }}}}" for name in _secrets(flow, job)}
     return {
         "name": f"{job.name} ${{{{ matrix.shard }}}}",
         "needs": list(job.needs),
@@ -333,7 +303,7 @@ def _calling(flow: Flow, job: Job) -> dict[str, Any]:
         "permissions": _permissions(flow, job),
         "uses": f"./{FOLDER}/{MAIN}-{job.file}.yml",
         "with": inputs,
-        **_given_secrets(flow, job),
+        **({"secrets": secrets} if secrets else {}),
     }
 
 
@@ -352,14 +322,6 @@ def _of_github(flow: Flow) -> bool:
     return flow.repository.partition("/")[0] == "ghcr.io"
 
 
-def _given_secrets(flow: Flow, job: Job) -> dict[str, Any]:
-    """Return the secrets that a caller names. A called workflow sees no other, not even those
-    of its own environment: https://github.com/actions/runner/issues/1490.
-    """
-    names = _secrets(flow, job)
-    return {"secrets": {name: f"${{{{ secrets.{name} }}}}" for name in names}} if names else {}
-
-
 def _guards(flow: Flow, job: Job) -> list[str]:
     """Return the conditions that exclude forks from a job, and other branches from publishing,
     for any plan.
@@ -372,7 +334,8 @@ def _called(flow: Flow, jobs: list[Job], actions: Actions) -> dict[str, Any]:
     """Return the workflow of one kind of job on hosted machines, or on those of our own, for
     all vendors. A runner group can be opened to this file alone.
     """
-    job = dataclasses.replace(jobs[0], runners=_rows(jobs))
+    rows = dict.fromkeys(runner for job in jobs for runner in job.runners)
+    job = dataclasses.replace(jobs[0], runners=tuple(rows))
     names = ("jobs", "channel") if job.channel or job.pulls else ("jobs",)
     called: dict[str, Any] = {
         "inputs": {name: {"type": "string", "required": True} for name in names}
@@ -387,10 +350,8 @@ def _called(flow: Flow, jobs: list[Job], actions: Actions) -> dict[str, Any]:
         body["concurrency"] = {"group": "${{ matrix.name }}", **_QUEUE}
     if job.channel:
         body["environment"] = "${{ inputs.channel }}"
-        body["concurrency"] = {
-            "group": "${{ inputs.channel }}-${{ matrix.name }}",
-            **_QUEUE,
-        }
+        group = "${{ inputs.channel }}-${{ matrix.name }}"
+        body["concurrency"] = {"group": group, **_QUEUE}
     return {
         "name": f"{MAIN}-{job.file}",
         "on": {"workflow_call": called},
@@ -409,16 +370,18 @@ def _called(flow: Flow, jobs: list[Job], actions: Actions) -> dict[str, Any]:
     }
 
 
-def _rows(jobs: Iterable[Job]) -> tuple[Runner, ...]:
-    return tuple(dict.fromkeys(runner for job in jobs for runner in job.runners))
-
-
 def _whole(flow: Flow, job: Job, actions: Actions) -> dict[str, Any]:
     """Return a job with its steps: fetch, set up, download artifacts, one call, upload its own."""
     body: dict[str, Any] = {} if job.spread else {"name": job.name}
     if job.needs and not job.spread:
         body["needs"] = list(job.needs)
-        body["if"] = f"${{{{ {_condition(flow, job)} }}}}"
+        # Always, or where it may write, at the end of runs that publish.
+        condition = (
+            f"always() && {_NO_REQUEST} && {_may_publish(flow)}" if job.alerts else "always()"
+        )
+        if job.wanted:
+            condition = f"{_NIGHTS.format(wanted=job.wanted)} && {_may_publish(flow)}"
+        body["if"] = f"${{{{ {condition} }}}}"
     if job.environment and not job.spread:
         alone = {"group": job.name, **_QUEUE}
         body |= {"environment": job.environment, "concurrency": alone}
@@ -433,23 +396,18 @@ def _whole(flow: Flow, job: Job, actions: Actions) -> dict[str, Any]:
     return {**body, "steps": _Steps(flow=flow, job=job, actions=actions).all()}
 
 
-def _condition(flow: Flow, job: Job) -> str:
-    """Return the condition of a job at the end of a run: always, or where it may write, of
-    runs that publish.
-    """
-    if job.wanted:
-        return f"{_NIGHTS.format(wanted=job.wanted)} && {_may_publish(flow)}"
-    return f"always() && {_NO_REQUEST} && {_may_publish(flow)}" if job.alerts else "always()"
-
-
 def _machine(job: Job) -> object:
     """Return the machine of a job. A plan names the row, and the workflow has the labels, so a
     plan that was tampered with can choose among these rows alone.
     """
-    if not job.spread:
-        return _runs_on(job.runner) if job.wanted else _for_anybody(job.runner)
-    if len(job.runners) == 1:
-        return _runs_on(job.runner)
+    machine = _runs_on(job.runner)
+    if not (job.spread or job.wanted or job.runner.trust == "hosted"):
+        # Every request starts it: a fork's on GitHub's own machine, if all of the table's are ours.
+        # A skipped job would count as passed: a required check that is skipped does.
+        own_json, theirs = json.dumps(machine), json.dumps(_HOSTED)
+        return f"${{{{ fromJSON(({_SAME_REPOSITORY}) && '{own_json}' || '{theirs}') }}}}"
+    if not job.spread or len(job.runners) == 1:
+        return machine
     cases = (f"{_is_row(runner)} && '{json.dumps(_runs_on(runner))}'" for runner in job.runners)
     return f"${{{{ fromJSON({' || '.join(cases)} || 'null') }}}}"
 
@@ -471,18 +429,6 @@ def _runs_on(runner: Runner) -> object:
     return runner.labels[0] if len(runner.labels) == 1 else list(runner.labels)
 
 
-def _for_anybody(runner: Runner) -> object:
-    """Return the machine of jobs that every request starts: a fork's on GitHub's own machine,
-    if all of the table's are ours. A skipped job would count as passed: a required check
-    that is skipped does.
-    """
-    machine = _runs_on(runner)
-    if runner.trust == "hosted":
-        return machine
-    own_json, theirs = json.dumps(machine), json.dumps(_HOSTED)
-    return f"${{{{ fromJSON(({_SAME_REPOSITORY}) && '{own_json}' || '{theirs}') }}}}"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Steps:
     """The steps of one job."""
@@ -492,21 +438,41 @@ class _Steps:
     actions: Actions
 
     def all(self) -> list[dict[str, Any]]:
-        fetch = {"persist-credentials": False, **({"fetch-depth": 0} if self.job.history else {})}
-        steps = [self._uses("fetch", "checkout", fetch), *self._python()]
+        job = self.job
+        fetch = {"persist-credentials": False, **({"fetch-depth": 0} if job.history else {})}
+        steps = [self._uses("fetch", "checkout", fetch)]
+        # Hosted machines and pods may lack our Python.
+        bare = [runner for runner in job.runners if runner.trust == "hosted" or runner.scale_set]
+        if bare:
+            only = f"${{{{ {' || '.join(map(_is_row, bare))} }}}}" if bare != [*job.runners] else ""
+            steps.append(self._uses("Python", "setup-python", {"python-version": PYTHON}, only))
         steps.append({"name": "set up", "run": "ci/setup.sh"})
-        if self.job.channel:
+        if job.channel:
             steps.append(self._uses("cosign", "cosign-installer", {}))
-        if "packages" in self.job.powers or self.job.pulls:
+        if "packages" in job.powers or job.pulls:
             steps.append(self._login())
-        if self.job.takes:
-            steps.append(self._take())
+        if job.takes:
+            # The artifacts of a work and its own of an earlier attempt, or those with results. Each
+            # contains its own folder, so that all can be extracted into one place.
+            names = _RESULTS
+            if job.takes == "work":
+                images = f",{IMAGES}-${{{{ matrix.after }}}}" if job.kind != "publish" else ""
+                names = f"${{{{ matrix.after }}}},${{{{ matrix.name }}}}{images}"
+            taken = {"pattern": f"{{{names}}}", "path": HANDOVER, "merge-multiple": True}
+            steps.append(self._uses("take", "download-artifact", taken))
         steps.append(self._call())
-        if self.job.leaves:
-            steps.append(self._leave())
-        if "images" in self.job.tells:
-            steps.append(self._leave_images())
-        if "pages" in self.job.powers:
+        if job.leaves:
+            name = "${{ matrix.name }}" if job.spread else job.name
+            left = {"name": name, "path": LEFT, "if-no-files-found": "error", "overwrite": True}
+            left |= {"retention-days": 14}
+            steps.append(self._uses("leave", "upload-artifact", left, "${{ always() }}"))
+        if "images" in job.tells:
+            # For a day: other machines verify them, and no registry gets them.
+            left = {"name": f"{IMAGES}-${{{{ matrix.name }}}}", "path": IMAGES, "overwrite": True}
+            left |= {"compression-level": 0, "retention-days": 1}
+            only = "${{ !cancelled() && matrix.images }}"
+            steps.append(self._uses("leave images", "upload-artifact", left, only))
+        if "pages" in job.powers:
             # deploy-pages refuses two artifacts of one name, which a second attempt would make.
             name = f"{_PAGES}-${{{{ github.run_attempt }}}}"
             site = {"name": name, "path": SITE}
@@ -514,20 +480,10 @@ class _Steps:
             steps.append(self._uses("publish", "deploy-pages", {"artifact_name": name}))
         return steps
 
-    def _python(self) -> list[dict[str, Any]]:
-        """Return the step that installs Python where machines may lack ours: hosted and pods."""
-        bare = [
-            runner for runner in self.job.runners if runner.trust == "hosted" or runner.scale_set
-        ]
-        if not bare:
-            return []
-        step = self._uses("Python", "setup-python", {"python-version": PYTHON})
-        if len(bare) < len(self.job.runners):
-            step["if"] = f"${{{{ {' || '.join(map(_is_row, bare))} }}}}"
-        return [_ordered(step)]
-
-    def _uses(self, name: str, action: str, inputs: Mapping[str, object]) -> dict[str, Any]:
-        uses = {"name": name, "uses": self.actions[action][0]}
+    def _uses(
+        self, name: str, action: str, inputs: Mapping[str, object], only: str = ""
+    ) -> dict[str, Any]:
+        uses = {"name": name, **({"if": only} if only else {}), "uses": self.actions[action][0]}
         return {**uses, "with": dict(inputs)} if inputs else uses
 
     def _login(self) -> dict[str, Any]:
@@ -539,32 +495,12 @@ class _Steps:
         user, secret = "vars.REGISTRY_USER", "secrets.REGISTRY_TOKEN"
         if self.job.pulls:
             user, secret = f"vars.{READ_USER}", f"secrets.{READ_TOKEN}"
-        user = f"${{{{ {'github.actor' if of_github else user} }}}}"
-        token = "github.token" if of_github else secret
+        if of_github:
+            user, secret = "github.actor", "github.token"
         only = {"if": f"${{{{ inputs.channel != '' && {_NO_REQUEST} }}}}"} if self.job.pulls else {}
-        return {
-            "name": "log in",
-            **only,
-            "env": {
-                "REGISTRY": registry,
-                "REGISTRY_USER": user,
-                "REGISTRY_TOKEN": f"${{{{ {token} }}}}",
-            },
-            "run": "ci/login.sh",
-        }
-
-    def _take(self) -> dict[str, Any]:
-        """Return the step that downloads the artifacts of a work and its own of an earlier
-        attempt, or those with results. Each contains its own folder, so that all can be extracted
-        into one place.
-        """
-        names = _RESULTS
-        if self.job.takes == "work":
-            names = "${{ matrix.after }},${{ matrix.name }}"
-            if self.job.kind != "publish":
-                names += f",{IMAGES}-${{{{ matrix.after }}}}"
-        inputs = {"pattern": f"{{{names}}}", "path": HANDOVER, "merge-multiple": True}
-        return self._uses("take", "download-artifact", inputs)
+        login = {"REGISTRY_USER": f"${{{{ {user} }}}}", "REGISTRY_TOKEN": f"${{{{ {secret} }}}}"}
+        login = {"REGISTRY": registry, **login}
+        return {"name": "log in", **only, "env": login, "run": "ci/login.sh"}
 
     def _call(self) -> dict[str, Any]:
         variables = {name.upper(): f"${{{{ matrix.{name} }}}}" for name in self.job.tells}
@@ -588,39 +524,5 @@ class _Steps:
             variables["RUNNERS_TOKEN"] = f"${{{{ {_NO_REQUEST} && secrets.RUNNERS_TOKEN || '' }}}}"
         if self.job.alerts:
             variables["WARPFRONT_WEBHOOK"] = "${{ secrets.WARPFRONT_WEBHOOK }}"
-        step = {
-            "name": self.job.kind or self.job.name,
-            "id": "call",
-            "env": variables,
-            "run": self.job.script,
-        }
-        return step if variables else {key: value for key, value in step.items() if key != "env"}
-
-    def _leave(self) -> dict[str, Any]:
-        name = "${{ matrix.name }}" if self.job.spread else self.job.name
-        inputs: dict[str, object] = {
-            "name": name,
-            "path": LEFT,
-            "if-no-files-found": "error",
-            "overwrite": True,
-            "retention-days": 14,
-        }
-        return {
-            "name": "leave",
-            "if": "${{ always() }}",
-            **self._uses("leave", "upload-artifact", inputs),
-        }
-
-    def _leave_images(self) -> dict[str, Any]:
-        """Return the step that uploads, for a day, images that other machines verify and
-        no registry gets.
-        """
-        inputs: dict[str, object] = {
-            "name": f"{IMAGES}-${{{{ matrix.name }}}}",
-            "path": IMAGES,
-            "overwrite": True,
-            "compression-level": 0,
-            "retention-days": 1,
-        }
-        step = self._uses("leave images", "upload-artifact", inputs)
-        return _ordered({**step, "if": "${{ !cancelled() && matrix.images }}"})
+        named = {"name": self.job.kind or self.job.name, "id": "call"}
+        return {**named, **({"env": variables} if variables else {}), "run": self.job.script}

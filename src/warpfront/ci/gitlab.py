@@ -5,7 +5,7 @@ wrote out: no matrix, no shards. Pure.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from warpfront.ci.flow import HEADER, IMAGES, LABEL, LEFT, Flow, Job, yaml_text
@@ -45,13 +45,6 @@ def _rules(flow: Flow) -> tuple[tuple[str, str], ...]:
 def _begins(text: str) -> str:
     """Return a pattern of GitLab's (RE2 between slashes) for texts that begin so."""
     return f"/^{re.escape(text).replace('/', chr(92) + '/')}/"
-
-
-def _may_publish(flow: Flow) -> str:
-    refs = flow.publishes
-    branch = f'$CI_COMMIT_BRANCH == "{refs.branch}"'
-    tag = f"$CI_COMMIT_TAG =~ {_begins(refs.release_tags)}"
-    return f'$CI_COMMIT_REF_PROTECTED == "true" && ({branch} || {tag})'
 
 
 def gitlab_files(flow: Flow) -> dict[str, str]:
@@ -108,23 +101,36 @@ def child_pipeline(
     count, and every later job runs all the same. `digest` is that of the plan, which `required`
     compares. Raises `InputError` for a pipeline that no GitLab would start.
     """
-    jobs: dict[str, Any] = {_PLANNED: _planned(flow)}
+    plan = next(job for job in flow.jobs if job.name == "plan")
+    # It brings the parent's plan here: each stage has the artifacts of those before it.
+    bringing = {
+        "stage": _PLANNED,
+        **_machine(plan.runner, plan.minutes),
+        "needs": [{"pipeline": "$PARENT_PIPELINE", "job": "plan"}],
+        "script": [f"test -s {LEFT}/plan/plan.json"],
+        "artifacts": _artifacts("plan"),
+    }
+    jobs: dict[str, Any] = {_PLANNED: bringing}
     in_child = [job for job in flow.jobs if _is_here(job, planned)]
     for job in in_child:
         if not job.spread:
             jobs[job.name] = _whole(flow, job, digest)
         for row, work in works_of(job, planned):
             jobs[work.name] = _spread(flow, job, work, row=row, channel=planned.channel)
-    text = yaml_text({"stages": [_PLANNED, *_stages(in_child)], **jobs})
+    # A stage is shared by all vendors.
+    stages = dict.fromkeys(job.kind or job.name for job in in_child)
+    text = yaml_text({"stages": [_PLANNED, *stages], **jobs})
     if too_much := _too_much(jobs, text, limits):
         hint = "run CI for a part of the matrix: --vendor, --image, --only"
         raise InputError(too_much, hint=hint)
-    return text, _crowded(len(jobs), limits)
-
-
-def _stages(jobs: Iterable[Job]) -> list[str]:
-    """Return the kinds of jobs in their order: a stage is shared by all vendors."""
-    return list(dict.fromkeys(job.kind or job.name for job in jobs))
+    # The project's plan sets the limit, which no job can read. A pipeline with more fails as a
+    # whole, and with it the job that started it.
+    most = limits.jobs_per_pipeline
+    crowded = (
+        f"{len(jobs)} jobs: gitlab.com starts {most} on the Free tier, and fails "
+        "the pipeline where the project's plan takes fewer; --vendor, --image or --only make less"
+    )
+    return text, crowded if len(jobs) > most else ""
 
 
 def _too_much(jobs: Mapping[str, Any], text: str, limits: Limits) -> str:
@@ -135,19 +141,6 @@ def _too_much(jobs: Mapping[str, Any], text: str, limits: Limits) -> str:
     if needs[most] > limits.needs_per_job:
         return f"{most} needs {needs[most]} jobs, and GitLab takes {limits.needs_per_job}"
     return ""
-
-
-def _crowded(jobs: int, limits: Limits) -> str:
-    """Return why a pipeline has too many jobs, "" if it has not. The project's plan sets the
-    limit, which no job can read. A pipeline with more fails as a whole, and with it the job
-    that started it.
-    """
-    if jobs <= limits.jobs_per_pipeline:
-        return ""
-    return (
-        f"{jobs} jobs: gitlab.com starts {limits.jobs_per_pipeline} on the Free tier, and fails "
-        "the pipeline where the project's plan takes fewer; --vendor, --image or --only make less"
-    )
 
 
 def _is_here(job: Job, planned: Schedule) -> bool:
@@ -161,20 +154,6 @@ def _is_here(job: Job, planned: Schedule) -> bool:
     return job.name != "plan"
 
 
-def _planned(flow: Flow) -> dict[str, Any]:
-    """Return the job that brings the parent's plan to the child: each stage has the artifacts
-    of those before it.
-    """
-    plan = next(job for job in flow.jobs if job.name == "plan")
-    return {
-        "stage": _PLANNED,
-        **_machine(plan.runner, plan.minutes),
-        "needs": [{"pipeline": "$PARENT_PIPELINE", "job": "plan"}],
-        "script": [f"test -s {LEFT}/plan/plan.json"],
-        "artifacts": _artifacts("plan"),
-    }
-
-
 def _login(flow: Flow, job: Job, channel: str = "") -> tuple[dict[str, str], list[str]]:
     """Return variables and calls. GitLab's registry takes the job's own token, another one the
     project's variables REGISTRY_USER and REGISTRY_TOKEN, of the job's environment. A job that only
@@ -185,16 +164,11 @@ def _login(flow: Flow, job: Job, channel: str = "") -> tuple[dict[str, str], lis
         return {}, []
     registry = flow.repository.partition("/")[0]
     variables = {}
+    user, token = "$REGISTRY_READ_USER", "$REGISTRY_READ_TOKEN"
     if registry == "registry.gitlab.com":
-        variables = {
-            "REGISTRY_USER": "$CI_REGISTRY_USER",
-            "REGISTRY_TOKEN": "$CI_REGISTRY_PASSWORD",
-        }
-    elif pulls:
-        variables = {
-            "REGISTRY_USER": "$REGISTRY_READ_USER",
-            "REGISTRY_TOKEN": "$REGISTRY_READ_TOKEN",
-        }
+        user, token, pulls = "$CI_REGISTRY_USER", "$CI_REGISTRY_PASSWORD", True
+    if pulls:
+        variables = {"REGISTRY_USER": user, "REGISTRY_TOKEN": token}
     return {"REGISTRY": registry, **variables}, ["ci/login.sh"]
 
 
@@ -221,9 +195,12 @@ def _spread(flow: Flow, job: Job, work: Work, *, row: str, channel: str) -> dict
     if job.environment:
         body["environment"] = job.environment
     if job.channel:
+        branch = f'$CI_COMMIT_BRANCH == "{flow.publishes.branch}"'
+        tag = f"$CI_COMMIT_TAG =~ {_begins(flow.publishes.release_tags)}"
+        may = f'$CI_COMMIT_REF_PROTECTED == "true" && ({branch} || {tag})'
         body.pop("when")
         body |= {
-            "rules": [{"if": _may_publish(flow), "when": "always"}],
+            "rules": [{"if": may, "when": "always"}],
             "environment": channel,
             "resource_group": f"{channel}-{work.name}",
             "interruptible": False,

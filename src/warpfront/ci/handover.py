@@ -51,15 +51,14 @@ def handed_over(*folders: Path) -> dict[Path, str]:
         for depth in (f"*/{MANIFEST}", f"*/*/{MANIFEST}")
         for path in sorted(folder.glob(depth))
     ]
-    return {path.parent: _name_of(path) for path in manifests}
-
-
-def _name_of(manifest: Path) -> str:
-    document = read_json(manifest)
-    name = document.get("name") if isinstance(document, dict) else None
-    if not isinstance(name, str):
-        raise HandoverError(f"{manifest.parent}: no manifest of this version", hint=_AGAIN)
-    return name
+    names: dict[Path, str] = {}
+    for path in manifests:
+        document = read_json(path)
+        name = document.get("name") if isinstance(document, dict) else None
+        if not isinstance(name, str):
+            raise HandoverError(f"{path.parent}: no manifest of this version", hint=_AGAIN)
+        names[path.parent] = name
+    return names
 
 
 def demand(names: Iterable[str], present: Iterable[str]) -> None:
@@ -108,25 +107,26 @@ def merge(folders: Iterable[Path], store: Path) -> tuple[str, ...]:
                     hint="two runs are mixed: merge what one run left",
                 )
     for name, (content, _) in merged.items():
-        _replace(store, name, content)
+        path = store / name
+        with storing(path):
+            if not Path(os.path.realpath(path.parent)).is_relative_to(os.path.realpath(store)):
+                raise HandoverError(f"{path.parent} is a link that leads out of the build folder")
+            if path.exists() or path.is_symlink():  # a container may have created a link, or a FIFO
+                remove_tree(path)
+            _place(path, content)
     return tuple(sorted(merged))
-
-
-def _replace(store: Path, name: str, content: bytes) -> None:
-    """Replace any file at a path: a container may have created a link, or a FIFO."""
-    path = store / name
-    with storing(path):
-        if not Path(os.path.realpath(path.parent)).is_relative_to(os.path.realpath(store)):
-            raise HandoverError(f"{path.parent} is a link that leads out of the build folder")
-        if path.exists() or path.is_symlink():
-            remove_tree(path)
-        _place(path, content)
 
 
 def read_handover(folder: Path) -> Mapping[str, bytes]:
     """Return the files of a job's artifact, by path below a build folder. All is untrusted."""
     manifest = read_json(folder / MANIFEST)
-    files = _files_of(manifest, folder)
+    fields = manifest if isinstance(manifest, dict) else {}
+    files = fields.get("files")
+    if not isinstance(files, dict) or fields.get("schema") != SCHEMA:
+        raise HandoverError(f"{folder}: no manifest of this version", hint=_AGAIN)
+    if wrong := [name for name in files if not _is_place(name)]:
+        quoted = json.dumps(wrong[0][:200])
+        raise HandoverError(f"{folder}: {quoted} is no place in a build folder")
     present = {
         path.relative_to(folder).as_posix()
         for path in folder.rglob("*")
@@ -139,7 +139,7 @@ def read_handover(folder: Path) -> Mapping[str, bytes]:
     for name, digest in files.items():
         with storing(folder / name):
             content = read_regular(folder / name, _LIMIT_BYTES)
-        if hashlib.sha256(content).hexdigest() != digest:
+        if hashlib.sha256(content).hexdigest() != str(digest):
             raise HandoverError(
                 f"{folder / name} is not what was handed over: its sha256 is another",
                 hint="the job that made it has to run again",
@@ -149,18 +149,6 @@ def read_handover(folder: Path) -> Mapping[str, bytes]:
         if together > _TOGETHER_BYTES:
             raise HandoverError(f"{folder}: more than {_TOGETHER_BYTES >> 30} GiB of results")
     return contents
-
-
-def _files_of(manifest: object, folder: Path) -> dict[str, str]:
-    fields = manifest if isinstance(manifest, dict) else {}
-    files = fields.get("files")
-    if not isinstance(files, dict) or fields.get("schema") != SCHEMA:
-        raise HandoverError(f"{folder}: no manifest of this version", hint=_AGAIN)
-    for name in files:
-        if not _is_place(name):
-            quoted = json.dumps(name[:200])
-            raise HandoverError(f"{folder}: {quoted} is no place in a build folder")
-    return {name: str(digest) for name, digest in files.items()}
 
 
 def _is_place(name: str) -> bool:

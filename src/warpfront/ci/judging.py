@@ -5,7 +5,7 @@ publishes, and whether what was to be published is. Pure.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from warpfront.bench.night_standing import NightStanding
@@ -125,10 +125,26 @@ def judge(
     rows_by_target = {(row.cell_id, row.target): row for row in rows}
     by_cell = {row.cell_id: row for row in rows_by_target.values()}
     refused, noted = _admitted(planned, rows_by_target, end, channel)
-    broken = (*_not_built(planned, by_cell), *refused)
+    broken = [
+        Fault(
+            text=f"{cell}: not built ({_why(row)})",
+            cell_id=cell,
+            kind=(row.kind if row else "") or FailureKind.INFRASTRUCTURE.value,
+            repeat=(row.repeat if row else "") or repeat_line("build", cell),
+        )
+        for cell in planned.building
+        if (row := by_cell.get(cell)) is None or row.build not in BUILT
+    ]
+    broken += refused
     failures = [fault.text for fault in broken]
-    slower = tuple(_slower(planned, end.standings))
-    missing = tuple(_not_published(planned, end))
+    by_target = {(standing.cell_id, standing.target): standing for standing in end.standings}
+    timings = {place: by_target.get(place) for place in planned.timed}
+    slower = tuple(
+        f"{cell} on {target}: {wrong}"
+        for (cell, target), timing in timings.items()
+        if (wrong := timing.wrong if timing else "not timed: no job left a result")
+    )
+    missing = _not_published(planned, end)
     unpublished = tuple(fault.text for fault in missing)
     bad = sorted({state for state in end.jobs if state not in _ENDED_WELL})
     if bad and not failures and not slower and not unpublished:
@@ -188,7 +204,12 @@ def _admitted(
         if evidence is None or target not in {**evidence.verifications, **evidence.unread}:
             refused.append(_fault(f"not verified, no result ({_why(row)})", cell, target, row))
             continue
-        verdict = admission(_on(evidence, target), demands, now=end.now)
+        alone = dataclasses.replace(
+            evidence,
+            cell=dataclasses.replace(evidence.cell, targets=(target,)),
+            verifications={n: one for n, one in evidence.verifications.items() if n == target},
+        )
+        verdict = admission(alone, demands, now=end.now)
         noted += [f"{cell}: {text}" for text in verdict.noted]
         if not verdict.admitted:
             why = "; ".join(text.removeprefix(f"{target}: ") for text in verdict.against)
@@ -206,30 +227,17 @@ def _fault(text: str, cell: str, target: str, row: ReportRow | None) -> Fault:
     )
 
 
-def _on(evidence: Evidence, target: str) -> Evidence:
-    """Return the evidence of one target alone."""
-    cell = dataclasses.replace(evidence.cell, targets=(target,))
-    verifications = {
-        name: verification
-        for name, verification in evidence.verifications.items()
-        if name == target
-    }
-    return dataclasses.replace(evidence, cell=cell, verifications=verifications)
-
-
-def _not_published(planned: Schedule, end: RunEnd) -> Iterator[Fault]:
+def _not_published(planned: Schedule, end: RunEnd) -> list[Fault]:
+    missing = []
     for cell in planned.publishing:
         publication = end.publications.get(cell)
         if why := _why_not_published(publication, planned.channel, end.evidence.get(cell)):
-            kind = (
-                publication.kind if isinstance(publication, Failed) else FailureKind.INFRASTRUCTURE
-            )
-            yield Fault(
-                text=f"{cell}: not published ({why})",
-                cell_id=cell,
-                kind=str(kind),
-                repeat=f"{repeat_line('publish', cell)} --channel {planned.channel}",
-            )
+            failed = publication if isinstance(publication, Failed) else None
+            kind = failed.kind if failed else FailureKind.INFRASTRUCTURE
+            text = f"{cell}: not published ({why})"
+            repeat = f"{repeat_line('publish', cell)} --channel {planned.channel}"
+            missing.append(Fault(text=text, cell_id=cell, kind=str(kind), repeat=repeat))
+    return missing
 
 
 def _why_not_published(
@@ -241,39 +249,14 @@ def _why_not_published(
         return f"it broke off at {publication.stage}"
     if publication.channel != channel:
         return f"it went to {publication.channel}"
-    if not _is_of(publication, evidence):
+    identities = evidence.identities if evidence else frozenset()
+    if not {publication.image_id, publication.digest} & identities:
         return f"what was is another image: {publication.image_id}"
     return ""
 
 
-def _is_of(publication: Publication, evidence: Evidence | None) -> bool:
-    return evidence is not None and bool(
-        {publication.image_id, publication.digest} & evidence.identities
-    )
-
-
 def _omitted(omitted: Omitted) -> str:
     return f"{' on '.join(filter(None, (omitted.cell_id, omitted.target)))}: {omitted.reason}"
-
-
-def _not_built(planned: Schedule, rows: Mapping[str, ReportRow]) -> Iterator[Fault]:
-    for cell in planned.building:
-        row = rows.get(cell)
-        if row is None or row.build not in BUILT:
-            yield Fault(
-                text=f"{cell}: not built ({_why(row)})",
-                cell_id=cell,
-                kind=(row.kind if row else "") or FailureKind.INFRASTRUCTURE.value,
-                repeat=(row.repeat if row else "") or repeat_line("build", cell),
-            )
-
-
-def _slower(planned: Schedule, standings: Iterable[NightStanding]) -> Iterator[str]:
-    by_target = {(standing.cell_id, standing.target): standing for standing in standings}
-    for cell, target in planned.timed:
-        timing = by_target.get((cell, target))
-        if wrong := timing.wrong if timing else "not timed: no job left a result":
-            yield f"{cell} on {target}: {wrong}"
 
 
 def _why(row: ReportRow | None) -> str:

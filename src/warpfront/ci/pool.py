@@ -75,7 +75,8 @@ class Pool:
         """Return the next load and its node: first each node's own; then, for an idle node, the
         load that is furthest from its turn.
         """
-        free = [node for node in self.living if self._is_free(node)]
+        busy = [*self.running.values()]
+        free = [node for node in self.living if busy.count(node) < node.slots]
         if not free:
             return None
         for load in self.waiting:
@@ -99,9 +100,6 @@ class Pool:
             return owner
         able = (node for node in self.living if _could(node, load))
         return next(iter(preference(load.fingerprint, able)), None)
-
-    def _is_free(self, node: BuildNode) -> bool:
-        return sum(busy == node for busy in self.running.values()) < node.slots
 
     def _has_room(self, node: BuildNode, load: Load) -> bool:
         used_bytes = sum(

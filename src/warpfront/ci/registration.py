@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from warpfront.ci.forge_api import Line, github_line
+from warpfront.ci.forge_api import github_line
 from warpfront.errors import InputError
 
 _DEFAULT_GROUP = 1
@@ -24,9 +24,17 @@ def one_job_configuration(
     https://docs.github.com/en/rest/actions/self-hosted-runners#create-configuration-for-a-just-in-time-runner-for-a-repository
     """
     line = github_line(api, token, _HINTS)
+    group_id = _DEFAULT_GROUP
+    if group:
+        groups = line.pages("actions/runner-groups", "runner_groups")
+        ids = {str(entry.get("name")): entry.get("id") for entry in groups}
+        if not isinstance(ids.get(group), int):
+            names = ", ".join(sorted(ids)) or "none"
+            raise InputError(f"{line.base} has no runner group {group!r}", hint=f"it has {names}")
+        group_id = int(str(ids[group]))
     request = {
         "name": name,
-        "runner_group_id": _group(line, group) if group else _DEFAULT_GROUP,
+        "runner_group_id": group_id,
         "labels": list(labels),
         "work_folder": "_work",
     }
@@ -35,12 +43,3 @@ def one_job_configuration(
     if not isinstance(configuration, str) or not configuration:
         raise InputError(f"{api} gives no configuration for a runner", hint="is it GitHub's?")
     return configuration
-
-
-def _group(line: Line, name: str) -> int:
-    groups = line.pages("actions/runner-groups", "runner_groups")
-    ids = {str(group.get("name")): group.get("id") for group in groups}
-    if not isinstance(ids.get(name), int):
-        names = ", ".join(sorted(ids)) or "none"
-        raise InputError(f"{line.base} has no runner group {name!r}", hint=f"it has {names}")
-    return int(str(ids[name]))

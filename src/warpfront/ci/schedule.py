@@ -132,15 +132,23 @@ def schedule(
     cells, runners = tuple(cells), tuple(runners)
     compared = before if scope.only_changed and before is not None else {}
     changed = [cell for cell in cells if compared.get(cell.id) != now[cell.id]]
-    makers = {cell.id: _builder(cell, runners, scope) for cell in changed if cell.id not in blocked}
-    unavailable = [
-        Omitted(cell_id=cell.id, target="", reason=why)
-        for cell in changed
-        if (why := _why_not_built(cell, makers, blocked))
-    ]
-    buildable = [cell for cell in changed if makers.get(cell.id)]
+    makers, unavailable = dict[str, str](), list[Omitted]()
+    for cell in changed:
+        # A hosted machine before one of our own, which builds need not occupy.
+        builder = builder_of(cell.machine, runners, trusted=scope.trusted)
+        why = f"no runner that may take part builds for {cell.machine}"
+        if builder and cell.id not in blocked:
+            makers[cell.id] = builder.name
+        else:
+            reason = blocked.get(cell.id, why)
+            unavailable.append(Omitted(cell_id=cell.id, target="", reason=reason))
+    buildable = [cell for cell in changed if cell.id in makers]
     work = {cell.id for cell in changed}
-    roots = _roots(cells)
+    # The cell at the bottom of a chain of parents, whose job makes all of the chain: its layers
+    # are warm there.
+    roots: dict[str, str] = {}
+    for cell in cells:  # parents come before children
+        roots[cell.id] = roots.get(cell.parent, cell.parent) if cell.parent else cell.id
     verify, missing, later = _verifying(buildable, roots, runners, scope, offline or {})
     handed = set() if scope.channel else {cell for cell, _ in _on_targets(verify)}
     return Schedule(
@@ -155,28 +163,6 @@ def schedule(
         later=tuple(sorted(later)),
         fingerprints=now,
     )
-
-
-def _roots(cells: Iterable[Cell]) -> dict[str, str]:
-    """Return, by cell, the cell at the bottom of its chain of parents, whose job makes all of
-    the chain: its layers are warm there.
-    """
-    roots: dict[str, str] = {}
-    for cell in cells:  # parents come before children
-        roots[cell.id] = roots.get(cell.parent, cell.parent) if cell.parent else cell.id
-    return roots
-
-
-def _builder(cell: Cell, runners: Iterable[Runner], scope: RunScope) -> str:
-    """Return the builder: a hosted machine before one of our own, which builds need not occupy."""
-    builder = builder_of(cell.machine, runners, trusted=scope.trusted)
-    return builder.name if builder else ""
-
-
-def _why_not_built(cell: Cell, makers: Mapping[str, str], blocked: Mapping[str, str]) -> str:
-    if cell.id in blocked:
-        return blocked[cell.id]
-    return "" if makers[cell.id] else f"no runner that may take part builds for {cell.machine}"
 
 
 def _building(
@@ -303,22 +289,21 @@ def works_of(job: Job, planned: Schedule) -> tuple[tuple[str, Work], ...]:
 
 def shards(works: Iterable[tuple[str, Work]], limit: int) -> list[dict[str, object]]:
     """Return jobs as a matrix of matrices: each shard with a number and at most `limit` jobs."""
-    entries = [_entry(runner, work) for runner, work in works]
+    entries: list[dict[str, object]] = [
+        {
+            "name": work.name,
+            "cells": " ".join(work.cells),
+            "runner": runner,
+            **({"target": work.target} if work.target else {}),
+            **({"after": ",".join(work.after)} if work.after else {}),
+            **({"images": " ".join(work.images)} if work.images else {}),
+        }
+        for runner, work in works
+    ]
     return [
         {"shard": number // limit + 1, "jobs": entries[number : number + limit]}
         for number in range(0, len(entries), limit)
     ]
-
-
-def _entry(runner: str, work: Work) -> dict[str, object]:
-    return {
-        "name": work.name,
-        "cells": " ".join(work.cells),
-        "runner": runner,
-        **({"target": work.target} if work.target else {}),
-        **({"after": ",".join(work.after)} if work.after else {}),
-        **({"images": " ".join(work.images)} if work.images else {}),
-    }
 
 
 def outputs(planned: Schedule, jobs: Iterable[Job], limits: Limits) -> dict[str, str]:

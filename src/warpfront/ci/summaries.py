@@ -106,7 +106,9 @@ def alert_text(judgement: Judgement, scope: str, url: str, *, markdown: bool) ->
     lines. Reasons are foreign text: in an issue's Markdown they are code, which mentions no one
     and links nothing.
     """
-    say = _as_code if markdown else _plainly
+    say: Callable[[str], str] = _plainly
+    if markdown:
+        say = lambda text: f"`{_plainly(text).replace('`', chr(39))}`"  # noqa: E731
     why = judgement.error.message if judgement.error else ""
     lines = [f"The {scope} run is red: {say(why)}", "", url, ""]
     for fault in judgement.faults:
@@ -185,7 +187,14 @@ def error_commands(results: Iterable[object], lines: Mapping[str, int]) -> list[
     bad = [
         result for result in sorted(results, key=_rank) if _word(result) not in {"made", "passed"}
     ]
-    commands = [_annotation(result, lines) for result in bad]
+    commands = []
+    for result in bad:
+        cell_id = getattr(result, "cell_id", "")
+        title = _data(cell_id).replace(":", "%3A").replace(",", "%2C")
+        text = " ".join(line.strip() for line in _lines(result, _plainly))
+        plain = _data(text.replace("`", "").replace("**", ""))
+        where = f"file=matrix.yaml,line={lines.get(cell_id, 1)},title={title}"
+        commands.append(f"::error {where}::{plain}")
     if len(commands) <= ANNOTATION_LIMIT:
         return commands
     more = len(commands) - ANNOTATION_LIMIT + 1
@@ -202,17 +211,6 @@ def matcher_command(path: str) -> str:
     return f"::add-matcher::{path}"
 
 
-def _annotation(result: object, lines: Mapping[str, int]) -> str:
-    cell_id = getattr(result, "cell_id", "")
-    text = (
-        " ".join(line.strip() for line in _lines(result, _plainly))
-        .replace("`", "")
-        .replace("**", "")
-    )
-    where = f"file=matrix.yaml,line={lines.get(cell_id, 1)},title={_property(cell_id)}"
-    return f"::error {where}::{_data(text)}"
-
-
 def _data(text: str) -> str:
     """Return a message with the characters escaped that would end a command
     (https://github.com/actions/toolkit/blob/main/packages/core/src/command.ts).
@@ -220,17 +218,9 @@ def _data(text: str) -> str:
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
-
-
 def _said(text: str) -> str:
     """Return foreign text as one line of Markdown, cut to the limit of a table."""
     return markdown_text(text[:MOST_CHARACTERS])
-
-
-def _as_code(text: str) -> str:
-    return f"`{_plainly(text).replace('`', chr(39))}`"
 
 
 def _plainly(text: str) -> str:

@@ -85,15 +85,19 @@ def yank_image(
     if not dry_run:
         _record(registry, path, registry_image.manifest.descriptor, yank, run=run)
         for alias, before in moved.items():
-            manifest = registry.manifest(path, before)
-            error = TagConflictError(
-                f"{path}:{alias} was moved by another run while it was taken back",
-                hint="`warpfront release list` says where it is; run it again",
-            )
-            if manifest is None or digest_on(registry, path, alias) != digest:
-                raise error
-            move_tag(registry, path, alias, manifest, before=digest, conflict=lambda _, e=error: e)
+            _move_back(registry, path, alias, before, away_from=digest)
     return yank
+
+
+def _move_back(registry: Registry, path: str, alias: str, before: str, *, away_from: str) -> None:
+    manifest = registry.manifest(path, before)
+    error = TagConflictError(
+        f"{path}:{alias} was moved by another run while it was taken back",
+        hint="`warpfront release list` says where it is; run it again",
+    )
+    if manifest is None or digest_on(registry, path, alias) != away_from:
+        raise error
+    move_tag(registry, path, alias, manifest, before=away_from, conflict=lambda _: error)
 
 
 def _record(registry: Registry, path: str, subject: Descriptor, yank: Yank, *, run: str) -> None:

@@ -61,7 +61,7 @@ def difference_lines(tag_difference: TagDifference) -> list[str]:
         )
         lines += ["", *_table(("name", "before", "now"), rows)] if changes else []
     lines += ["", f"### Folders: {_count(tag_difference.folders)}"]
-    sizes = (
+    rows_of_sizes = (
         [
             change.name,
             *("-" if s is None else readable_size(int(s)) for s in (change.before, change.now)),
@@ -69,7 +69,7 @@ def difference_lines(tag_difference: TagDifference) -> list[str]:
         for change in tag_difference.folders[:_MOST_FOLDERS]
     )
     if tag_difference.folders:
-        lines += ["", *_table(("folder", "before", "now"), sizes)]
+        lines += ["", *_table(("folder", "before", "now"), rows_of_sizes)]
     lines += ["", *(f"Not determined: {_cell(part)}." for part in tag_difference.undetermined)]
     return lines
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from warpfront.images.built import BuiltImage, RenderedImage
-from warpfront.release.ledger import IndexTagMove, Publication, Stage
+from warpfront.release.ledger import Publication, Stage
 from warpfront.system.sizes import counted, readable_size
 from warpfront.wheels.lock.values import WheelLock
 
@@ -12,7 +12,11 @@ def describe(result: object) -> str:
     """Return a locked, rendered or built result in words."""
     match result:
         case WheelLock():
-            return _locked(result)
+            unbuilt = ", ".join(map(str, result.unbuilt))
+            next_step = f"    next: warpfront build-wheels --only {result.cell_id}"
+            wheels = counted(len(result.wheels), "wheel")
+            locked = f"locked, {wheels}, {readable_size(result.size_bytes)}"
+            return f"to be built: {unbuilt}\n{next_step}" if unbuilt else locked
         case RenderedImage():
             return f"rendered {', '.join(result.context)}"
         case BuiltImage(reused=True):
@@ -26,13 +30,6 @@ def describe(result: object) -> str:
             return str(result)
 
 
-def _locked(lock: WheelLock) -> str:
-    if lock.unbuilt:
-        names = ", ".join(map(str, lock.unbuilt))
-        return f"to be built: {names}\n    next: warpfront build-wheels --only {lock.cell_id}"
-    return f"locked, {counted(len(lock.wheels), 'wheel')}, {readable_size(lock.size_bytes)}"
-
-
 def _published(public: Publication) -> str:
     """Return the tags of a publication or dry run, and the registry's state of each."""
     if public.stage is not Stage.DONE:
@@ -44,14 +41,11 @@ def _published(public: Publication) -> str:
     published = (
         f"published {public.reference} as {names}, {signature}; {sent_bytes} sent, {present} there"
     )
-    return "\n".join([published, *map(_index, public.indexes)])
-
-
-def _index(tag_move: IndexTagMove) -> str:
-    """Return the line of an index, which is published only when it is complete."""
-    if tag_move.waits:
-        return f"    index {tag_move.tag} waits for {'; '.join(tag_move.waits)}"
-    return f"    index {tag_move.tag} of {', '.join(tag_move.machines)}: {tag_move.digest}"
+    for index in public.indexes:  # published only when it is complete
+        of = f" of {', '.join(index.machines)}: {index.digest}"
+        waits = f" waits for {'; '.join(index.waits)}"
+        published += f"\n    index {index.tag}{waits if index.waits else of}"
+    return published
 
 
 def _foreseen(planned: Publication) -> str:

@@ -86,14 +86,25 @@ def report_rows(facts: Iterable[CellFacts], *, target: str = "") -> tuple[Report
 
 def _row(fact: CellFacts, target: str) -> ReportRow:
     build = fact.build if isinstance(fact.build, BuiltImage) else None
-    verification = _current(fact, target, build)
+    verification = fact.verifications.get(target)
+    if not build or (verification and verification.content_hash != build.content_hash):
+        verification = None  # an older image's does not count
     checks = verification.checks if verification else ()
+    reasons = [fact.unmade.reason] if fact.unmade else []
+    bad = (check for check in checks if check.outcome is not Outcome.PASSED)
+    reasons += (f"{check.session}/{check.name}: {check.reason}" for check in bad)
+    if verification is None and target in fact.not_run:
+        reasons.append(fact.not_run[target].reason)
+    if isinstance(fact.publication, Blocked | Failed):
+        reasons.append(f"not published: {fact.publication.reason}")
+    words = {Blocked: "blocked", Failed: "failed", type(None): NOT_RUN}
+    built = "reused" if build and build.reused else "built"
     return ReportRow(
         cell_id=fact.cell.id,
         target=target,
         lock=fact.lock or "fresh",
         relaxed=fact.relaxed,
-        build=_build_word(fact.build),
+        build=words.get(type(fact.build), built),
         verify=outcome_of(verification).value if verification else NOT_RUN,
         check_options=_options(verification) if verification else "",
         size_bytes=build.size_bytes if build else None,
@@ -101,20 +112,10 @@ def _row(fact: CellFacts, target: str) -> ReportRow:
         verify_seconds=verification.seconds if verification else None,
         checks_passed=sum(check.outcome is Outcome.PASSED for check in checks),
         checks=len(checks),
-        reason=_reason(fact.unmade, verification)
-        or _never_ran(fact, target, verification)
-        or _unpublished(fact.publication),
+        reason=next(filter(None, reasons), ""),
         published=_published(fact.publication, build),
         **_failure(fact, target, verification),
     )
-
-
-def _current(fact: CellFacts, target: str, build: BuiltImage | None) -> Verification | None:
-    """Return the verification of this content; an older image's does not count."""
-    verification = fact.verifications.get(target)
-    if verification is None or build is None:
-        return None
-    return verification if verification.content_hash == build.content_hash else None
 
 
 def _published(publication: Publication | Blocked | Failed | None, build: BuiltImage | None) -> str:
@@ -137,17 +138,6 @@ def _published(publication: Publication | Blocked | Failed | None, build: BuiltI
     return f"{publication.channel}: {tags} ({signature}; {sizes} sent, {sizes_there} there)"
 
 
-def _never_ran(fact: CellFacts, target: str, verification: Verification | None) -> str:
-    failed = fact.not_run.get(target) if verification is None else None
-    return failed.reason if failed else ""
-
-
-def _unpublished(publication: Publication | Blocked | Failed | None) -> str:
-    return (
-        f"not published: {publication.reason}" if isinstance(publication, Blocked | Failed) else ""
-    )
-
-
 def _options(verification: Verification) -> str:
     options = stored_options(verification.environment)
     if options is None:
@@ -157,18 +147,6 @@ def _options(verification: Verification) -> str:
     note = f"{counted(len(before), 'session')} proven before" if isinstance(before, Mapping) else ""
     words_text = " ".join(word for word in words if word != STRICT)
     return ", ".join(filter(None, (words_text, note)))
-
-
-def _build_word(build: BuiltImage | Blocked | Failed | None) -> str:
-    match build:
-        case BuiltImage():
-            return "reused" if build.reused else "built"
-        case Blocked():
-            return "blocked"
-        case Failed():
-            return "failed"
-        case None:
-            return NOT_RUN
 
 
 def _failure(fact: CellFacts, target: str, verification: Verification | None) -> dict[str, str]:
@@ -184,12 +162,3 @@ def _failure(fact: CellFacts, target: str, verification: Verification | None) ->
     gone = outcome is Outcome.UNAVAILABLE
     kind = FailureKind.INFRASTRUCTURE if gone else FailureKind.VERDICT
     return {"kind": kind.value, "repeat": repeat_line("verify", fact.cell.id, target)}
-
-
-def _reason(unmade: Blocked | Failed | None, verification: Verification | None) -> str:
-    if unmade is not None:
-        return unmade.reason
-    if verification is None:
-        return ""
-    bad = [check for check in verification.checks if check.outcome is not Outcome.PASSED]
-    return f"{bad[0].session}/{bad[0].name}: {bad[0].reason}" if bad else ""

@@ -95,7 +95,10 @@ def sarif_text(
     """
     ruled = {rule.id: rule for rule in rules}
     indexes = {rule_id: index for index, rule_id in enumerate(ruled)}
-    ordered = sorted(findings, key=_order)
+    ordered = sorted(
+        findings,
+        key=lambda f: (_RANKS[f.level], f.path, f.line, f.column, f.rule_id, f.message),
+    )
     strangers = sorted({finding.rule_id for finding in ordered} - set(ruled))
     if strangers:
         raise ValueError(f"findings of unknown rules: {', '.join(strangers)}")
@@ -129,29 +132,16 @@ def sarif_text(
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
-def _order(finding: SourceFinding) -> tuple[int, str, int, int, str, str]:
-    return (
-        _RANKS[finding.level],
-        finding.path,
-        finding.line,
-        finding.column,
-        finding.rule_id,
-        finding.message,
-    )
-
-
 def _rule(rule: SarifRule) -> dict[str, object]:
-    form: dict[str, object] = {
+    return {
         "id": rule.id[:_NAME_LIMIT],
         "name": rule.id[:_NAME_LIMIT],
         "shortDescription": {"text": rule.summary[:_DESCRIPTION_LIMIT]},
         "fullDescription": {"text": rule.summary[:_DESCRIPTION_LIMIT]},
         "help": {"text": rule.help, "markdown": rule.help},
         "defaultConfiguration": {"level": rule.level},
+        **({"helpUri": rule.help_uri} if rule.help_uri else {}),
     }
-    if rule.help_uri:
-        form["helpUri"] = rule.help_uri
-    return form
 
 
 def _results(
@@ -160,64 +150,52 @@ def _results(
     counts: Counter[str] = Counter()
     results = []
     for finding in findings:
-        fingerprint = _fingerprint(finding)
+        # Without the line's number: GitHub tells old from new alerts by it.
+        parts = f"{finding.rule_id}\0{finding.path}\0{finding.source.strip() or finding.message}"
+        fingerprint = hashlib.sha256(parts.encode()).hexdigest()[:16]
         counts[fingerprint] += 1
-        result: dict[str, object] = {
-            "ruleId": finding.rule_id[:_NAME_LIMIT],
-            "ruleIndex": indexes[finding.rule_id],
-            "level": finding.level,
-            "message": {"text": sarif_message(finding.message)},
-            "locations": [{"physicalLocation": _location(finding)}],
-            "partialFingerprints": {
-                "primaryLocationLineHash": f"{fingerprint}:{counts[fingerprint]}"
-            },
-        }
-        if finding.fix is not None:
-            result["fixes"] = [_fix(finding.path, finding.fix)]
-        if finding.properties:
-            result["properties"] = dict(finding.properties)
-        results.append(result)
-    return results
-
-
-def _fingerprint(finding: SourceFinding) -> str:
-    """Return a digest of rule, file and the line's text, without its number: GitHub tells old from
-    new alerts by it.
-    """
-    text = finding.source.strip() or finding.message
-    parts = f"{finding.rule_id}\0{finding.path}\0{text}"
-    return hashlib.sha256(parts.encode()).hexdigest()[:16]
-
-
-def _location(finding: SourceFinding) -> dict[str, object]:
-    location: dict[str, object] = {"artifactLocation": _artifact(finding.path)}
-    if finding.line:
+        location: dict[str, object] = {"artifactLocation": _artifact(finding.path)}
         numbers = {
             "startLine": finding.line,
             "startColumn": finding.column,
             "endLine": finding.end_line,
             "endColumn": finding.end_column,
         }
-        region: dict[str, object] = {name: value for name, value in numbers.items() if value}
-        if finding.source:
-            region["snippet"] = {"text": finding.source}
-        location["region"] = region
-    return location
+        snippet = {"snippet": {"text": finding.source}} if finding.source else {}
+        if finding.line:
+            location["region"] = {name: at for name, at in numbers.items() if at} | snippet
+        result: dict[str, object] = {
+            "ruleId": finding.rule_id[:_NAME_LIMIT],
+            "ruleIndex": indexes[finding.rule_id],
+            "level": finding.level,
+            "message": {"text": sarif_message(finding.message)},
+            "locations": [{"physicalLocation": location}],
+            "partialFingerprints": {
+                "primaryLocationLineHash": f"{fingerprint}:{counts[fingerprint]}"
+            },
+        }
+        if (fix := finding.fix) is not None:
+            deleted = {"startLine": fix.start, "startColumn": 1, "endLine": fix.end}
+            replacement = {"deletedRegion": deleted, "insertedContent": {"text": fix.text}}
+            artifact = _artifact(finding.path)
+            result["fixes"] = [
+                {
+                    "description": {"text": sarif_message(fix.description)},
+                    "artifactChanges": [
+                        {"artifactLocation": artifact, "replacements": [replacement]}
+                    ],
+                }
+            ]
+        if finding.properties:
+            result["properties"] = dict(finding.properties)
+        results.append(result)
+    return results
 
 
 def _artifact(path: str) -> dict[str, object]:
     if PurePosixPath(path).is_absolute():
         return {"uri": f"file://{quote(path)}"}
     return {"uri": quote(path), "uriBaseId": SOURCE_ROOT}
-
-
-def _fix(path: str, fix: Replacement) -> dict[str, object]:
-    replacement: dict[str, object] = {
-        "deletedRegion": {"startLine": fix.start, "startColumn": 1, "endLine": fix.end},
-        "insertedContent": {"text": fix.text},
-    }
-    change = {"artifactLocation": _artifact(path), "replacements": [replacement]}
-    return {"description": {"text": sarif_message(fix.description)}, "artifactChanges": [change]}
 
 
 def sarif_message(text: str) -> str:

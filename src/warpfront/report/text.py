@@ -73,7 +73,7 @@ def plan_lines(planned: Iterable[PlannedCell]) -> Group:
 
 
 def _plan_of(cell: PlannedCell) -> Iterator[RenderableType]:
-    action = Text(f"{cell.action.value:<8} ", style=_coloured(cell.action.value).style)
+    action = Text(f"{cell.action.value:<8} ", style=_COLOURS.get(cell.action.value, ""))
     yield Text.assemble(action, cell.cell_id, no_wrap=True, overflow="ignore")
     why = cell.reason if not cell.hint else f"{cell.reason} ({cell.hint})"
     if cell.action is Action.BUILD and cell.download_bytes is not None:
@@ -97,7 +97,8 @@ class ReportLines:
         yield from (Text(line, "bold", no_wrap=True, overflow="ignore") for line in head)
         for row, lines in zip(self.rows, blocks, strict=True):
             yield from map(_painted, lines)
-            if why := _why(row):
+            repeat = row.repeat and f"repeat: {row.repeat}"
+            if why := "\n".join(filter(None, (row.reason, repeat))):
                 yield Wrapped(why, 4)
 
 
@@ -108,7 +109,7 @@ def _facts(row: ReportRow) -> tuple[str, ...]:
     return (
         row.cell_id,
         row.target,
-        row.lock + _relaxed(row),
+        row.lock + (f", relaxed: {' '.join(row.relaxed)}" if row.relaxed else ""),
         f"{row.build}{_seconds(row.build_seconds)}",
         readable_size(row.size_bytes),
         f"{row.verify}{_seconds(row.verify_seconds)}{_options(row)}",
@@ -140,23 +141,9 @@ def report_markdown(rows: Iterable[ReportRow]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _why(row: ReportRow) -> str:
-    """Return the reason, and below it the line that repeats it."""
-    return "\n".join(part for part in (row.reason, row.repeat and f"repeat: {row.repeat}") if part)
-
-
 def _seconds(seconds: float | None) -> str:
     return f" {seconds:.0f} s" if seconds else ""
 
 
 def _options(row: ReportRow) -> str:
     return f", {row.check_options}" if row.check_options else ""
-
-
-def _coloured(word: str) -> Text:
-    return Text(word, style=_COLOURS.get(word, ""))
-
-
-def _relaxed(row: ReportRow) -> str:
-    """Return the packages that a lock relaxes."""
-    return f", relaxed: {' '.join(row.relaxed)}" if row.relaxed else ""

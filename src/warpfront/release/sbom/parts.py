@@ -91,11 +91,10 @@ def bill_of(
     }
     wheels = {_name(wheel.name): _wheel(wheel, distributions, own_urls) for wheel in lock.wheels}
     for patched in lock.patched:
-        original = patched.original
+        wheel, original = wheels[patched.package], patched.original
         of = f"{original.filename} sha256:{original.sha256}" if original else "its sources"
-        wheels[patched.package] = replace(
-            wheels[patched.package], source=f"patched from {of}", patches=patched.patches
-        )
+        patches = patched.patches
+        wheels[patched.package] = replace(wheel, source=f"patched from {of}", patches=patches)
     from_base = [
         _distribution(distribution)
         for name, distribution in sorted(distributions.items())
