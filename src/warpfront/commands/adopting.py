@@ -117,13 +117,21 @@ def take_in(
 
 def as_labelled(cell: Cell, image: StoredImage, *, seconds: float) -> BuiltImage:
     """Return the build record of an image, from its labels."""
+    # A check that requires a pulled base reads the label, too.
+    pulled = image.labels.get(BASE_SOURCE) == BaseSource.REGISTRY
+    base = ResolvedBase(
+        name=cell.base.name,
+        source=BaseSource.REGISTRY if pulled else BaseSource.BOOTSTRAP,
+        reference=cell.base.pinned,
+        identity=cell.base.digest,
+    )
     return BuiltImage(
         cell_id=cell.id,
         reference=cell.local_reference,
         image_id=image.id,
         content_hash=image.labels[CONTENT_HASH],
         size_bytes=image.size_bytes,
-        base=_base(cell, image.labels.get(BASE_SOURCE, "")),
+        base=base,
         reused=True,
         seconds=round(seconds, 2),
         log=None,
@@ -136,16 +144,3 @@ def _cell_of(image: StoredImage, cells: tuple[Cell, ...]) -> Cell | None:
 
 
 _SOURCE = "org.opencontainers.image.source"
-
-
-def _base(cell: Cell, source: str) -> ResolvedBase:
-    """Return the base that the image's labels claim. A check that requires a pulled base reads
-    the label, too.
-    """
-    claimed = BaseSource.REGISTRY if source == BaseSource.REGISTRY else BaseSource.BOOTSTRAP
-    return ResolvedBase(
-        name=cell.base.name,
-        source=claimed,
-        reference=cell.base.pinned,
-        identity=cell.base.digest,
-    )

@@ -17,7 +17,7 @@ from warpfront.images.labels import CONTENT_HASH, CREATED, REVISION
 from warpfront.matrix.cell import Cell
 from warpfront.matrix.reading import Matrix
 from warpfront.release.ledger import CANDIDATE_PREFIX
-from warpfront.release.publication import RegistryImage, held_image
+from warpfront.release.publication import held_image
 from warpfront.release.publish_context import run_name
 from warpfront.release.registry.contract import Registry
 from warpfront.release.tags import expected_words, names_of
@@ -91,7 +91,12 @@ def published_already(
         if host != registry.host:
             continue
         for tag in dict.fromkeys((*names.aliases, *names.tags)):
-            registry_image = _held_or_none(registry, path, tag)
+            try:
+                registry_image = held_image(registry, path, tag)
+            except RegistryError as error:
+                if error.fault is not RegistryFault.WRONG:
+                    raise
+                continue  # an index of several images
             if (
                 registry_image is None
                 or registry_image.labels.get(CONTENT_HASH) != built.content_hash
@@ -124,16 +129,6 @@ def _is_same_build(stored_image: StoredImage, other: StoredImage) -> bool:
         and stored_image.substance == other.substance
         and labels[0] == labels[1]
     )
-
-
-def _held_or_none(registry: Registry, path: str, tag: str) -> RegistryImage | None:
-    """Return the image of a tag; None also for an index of several images."""
-    try:
-        return held_image(registry, path, tag)
-    except RegistryError as error:
-        if error.fault is not RegistryFault.WRONG:
-            raise
-        return None
 
 
 def _sent(

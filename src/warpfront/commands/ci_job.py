@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from warpfront.ci.flow import LEFT
 from warpfront.ci.handover import demand, leave
@@ -78,7 +77,14 @@ def work(
     results: list[object] = []
     tries: dict[str, int] = {}
     try:
-        hindrance = _hindrance(job_request, handovers, prepare)
+        hindrance: WarpfrontError | None = None
+        try:
+            demand(job_request.after, handovers.values())
+            prepare()
+        except WarpfrontError as error:
+            if error.kind is FailureKind.INPUT:  # a mistake of the call
+                raise
+            hindrance = error
         for cell in job_request.cells:
             cell_results: Sequence[object] = ()
             if hindrance is not None:
@@ -101,20 +107,6 @@ def work(
     return Done(results=tuple(results), tries=tries)
 
 
-def _hindrance(
-    job_request: JobRequest, handovers: Mapping[Path, str], prepare: Callable[[], object]
-) -> WarpfrontError | None:
-    """Why no cell of this job can be worked on. Raises what is a mistake of the call."""
-    try:
-        demand(job_request.after, handovers.values())
-        prepare()
-    except WarpfrontError as error:
-        if error.kind is FailureKind.INPUT:
-            raise
-        return error
-    return None
-
-
 def _tried(
     act: Act,
     cell: str,
@@ -128,21 +120,17 @@ def _tried(
     tries = 0
     while True:
         tries += 1
-        results = _attempted(act, cell, step)
+        try:
+            results = act(cell)
+        except WarpfrontError as error:
+            if error.kind not in {FailureKind.INFRASTRUCTURE, FailureKind.TIMEOUT}:
+                raise
+            results = [failed_by(error, cell, step)]
         if tries > retries or not worth_another_try(results):
             return results, tries
         seconds = pause_seconds(tries)
         watch.say(f"{cell}: infrastructure failed; the next try is in {seconds:g} s")
         pause(seconds)
-
-
-def _attempted(act: Act, cell: str, step: StepName) -> Sequence[object]:
-    try:
-        return act(cell)
-    except WarpfrontError as error:
-        if error.kind not in {FailureKind.INFRASTRUCTURE, FailureKind.TIMEOUT}:
-            raise
-        return [failed_by(error, cell, step)]
 
 
 def _keep_reason(results: Sequence[object], job_request: JobRequest, store: Store) -> None:

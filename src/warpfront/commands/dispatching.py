@@ -31,7 +31,6 @@ from warpfront.system.process import Command, environment, run
 from warpfront.system.progress import Watch
 from warpfront.system.store import read_tree
 from warpfront.wheels.lock.reading import read_locks, usable_locks
-from warpfront.wheels.lock.values import WheelLock
 from warpfront.wheels.project_folders import Folders
 from warpfront.wheels.requirements import RequirementList
 from warpfront.wheels.uv_program import uv_version
@@ -45,10 +44,6 @@ class Fingerprinted:
 
     cells: Mapping[str, CellState]
     blocked: Mapping[str, str]
-
-    @property
-    def values(self) -> Mapping[str, str]:
-        return _values(self.cells)
 
 
 def dispatch(
@@ -73,8 +68,8 @@ def dispatch(
         select(matrix.cells, selection),
         scope=scope,
         runners=matrix.runners,
-        now=now.values,
-        before=None if before is None else _values(before),
+        now={cell: state.fingerprint for cell, state in now.cells.items()},
+        before=None if before is None else {c: state.fingerprint for c, state in before.items()},
         blocked=now.blocked,
         offline=offline,
     )
@@ -120,10 +115,6 @@ def _published(scope: RunScope, channels: tuple[Channel, ...]) -> tuple[RunScope
     return dataclasses.replace(scope, channel=""), (note,)
 
 
-def _values(cells: Mapping[str, CellState]) -> dict[str, str]:
-    return {cell: state.fingerprint for cell, state in cells.items()}
-
-
 def fingerprint(
     cells: Iterable[Cell],
     requirements: Mapping[str, RequirementList],
@@ -148,32 +139,23 @@ def fingerprint(
             rendered[cell_id] = item
         else:
             blocked.setdefault(cell_id, item.reason)
-    values = fingerprints(
-        chain, rendered, blocked, builder=f"uv {uv_version()}", checks=_checks_digest()
-    )
-    return Fingerprinted(
-        cells={cell: _state(value, locks.get(cell)) for cell, value in values.items()},
-        blocked=blocked,
-    )
-
-
-def _state(fingerprint: str, lock: WheelLock | None) -> CellState:
-    wheels = lock.wheels if lock else ()
-    return CellState(
-        fingerprint=fingerprint,
-        wheels={wheel.name: wheel.version for wheel in wheels},
-        size_bytes=sum(wheel.size_bytes for wheel in wheels),
-    )
-
-
-def _checks_digest() -> str:
-    folder = Path(warpfront_checks.__file__).parent
     files = {
         name: getattr(file, "identity", "")
-        for name, file in read_tree(folder).items()
+        for name, file in read_tree(Path(warpfront_checks.__file__).parent).items()
         if "__pycache__" not in name
     }
-    return digest_of(files)
+    values = fingerprints(
+        chain, rendered, blocked, builder=f"uv {uv_version()}", checks=digest_of(files)
+    )
+    states_now = {}
+    for cell_id, value in values.items():
+        wheels = locks[cell_id].wheels if cell_id in locks else ()
+        states_now[cell_id] = CellState(
+            fingerprint=value,
+            wheels={wheel.name: wheel.version for wheel in wheels},
+            size_bytes=sum(wheel.size_bytes for wheel in wheels),
+        )
+    return Fingerprinted(cells=states_now, blocked=blocked)
 
 
 def _cells_at(commit: str, root: Path, watch: Watch) -> Mapping[str, CellState] | None:
@@ -185,22 +167,20 @@ def _cells_at(commit: str, root: Path, watch: Watch) -> Mapping[str, CellState] 
         add = ("git", "worktree", "add", "--detach", "--quiet", "--", str(tree), commit)
         try:
             run(Command(argv=add, cwd=root)).check()
+            source = tree / "src"
+            command = Command(
+                argv=(sys.executable, "-m", "warpfront", "ci", "--fingerprints"),
+                cwd=tree,
+                environment={"PYTHONPATH": str(source)}
+                if (source / "warpfront").is_dir()
+                else None,
+                timeout_seconds=300,
+            )
             try:
-                return _asked(tree)
+                return _STATES.validate_json(run(command).check().stdout)
             finally:
                 run(Command(argv=("git", "worktree", "remove", "--force", str(tree)), cwd=root))
         except (CommandFailedError, ValueError) as error:
             first = str(error).splitlines()[0]
             watch.say(f"warning: nothing to compare with at {commit}, so all is new: {first}")
             return None
-
-
-def _asked(tree: Path) -> Mapping[str, CellState]:
-    source = tree / "src"
-    command = Command(
-        argv=(sys.executable, "-m", "warpfront", "ci", "--fingerprints"),
-        cwd=tree,
-        environment={"PYTHONPATH": str(source)} if (source / "warpfront").is_dir() else None,
-        timeout_seconds=300,
-    )
-    return _STATES.validate_json(run(command).check().stdout)

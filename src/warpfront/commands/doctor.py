@@ -14,7 +14,6 @@ from warpfront.images.engine import Engine, connect
 from warpfront.images.registry_ping import registry_reachable
 from warpfront.matrix.cell import Cell
 from warpfront.matrix.compat import Compat
-from warpfront.matrix.devices import HostDevices
 from warpfront.matrix.vendors import VENDORS
 from warpfront.pipeline.workspace import Workspace
 from warpfront.system.process import environment, run
@@ -60,11 +59,22 @@ def examine(workspace: Workspace, watch: Watch) -> tuple[Observation, ...]:
             *examine_drivers(cells, compat, hardware),
             *examine_hardware(hardware),
         )
+    machines, devices, host = [], [], engine.host_devices()
+    for other in sorted({cell.machine for cell in cells} - {engine.machine}):
+        hint = f"its cells are blocked here; they need an engine on {other}"
+        text = f"the engine's machine is {engine.machine}"
+        machines.append(_observed(f"machine {other}", Outcome.UNAVAILABLE, text, hint))
+    for name in sorted({cell.vendor for cell in cells}):
+        access = VENDORS[name].device_access(host)
+        text = ", ".join((*access.cdi, *access.nodes)) or "needs none" if access else ""
+        hint = "images build and load here; their checks on the device say unavailable"
+        here = text or "none on this machine"
+        devices.append(_available(f"devices of {name}", here, hint, is_here=bool(text)))
     return (
         *_examine_engine(engine),
-        *_examine_machines(cells, engine.machine),
+        *machines,
         *_examine_network(cells, watch),
-        *_examine_devices(cells, engine.host_devices()),
+        *devices,
         *examine_drivers(cells, compat, hardware),
         *examine_hardware(hardware),
     )
@@ -97,14 +107,6 @@ def _examine_engine(engine: Engine) -> Iterator[Observation]:
         yield _available("disk", text, hint, is_here=free >= ROOM_BYTES)
 
 
-def _examine_machines(cells: tuple[Cell, ...], machine: str) -> Iterator[Observation]:
-    for other in sorted({cell.machine for cell in cells} - {machine}):
-        hint = f"its cells are blocked here; they need an engine on {other}"
-        yield _observed(
-            f"machine {other}", Outcome.UNAVAILABLE, f"the engine's machine is {machine}", hint
-        )
-
-
 def _examine_network(cells: tuple[Cell, ...], watch: Watch) -> Iterator[Observation]:
     site = read_site(run)
     named = (cell.base for cell in cells if cell.base.digest or cell.base.unpinned)
@@ -128,15 +130,6 @@ _BLOCKED = "its cells are blocked here"
 def _reached(subject: str, address: str, reason: str | None, hint: str) -> Observation:
     text = f"{address}: {reason}" if reason else f"{address} answers"
     return _available(subject, text, hint, is_here=not reason)
-
-
-def _examine_devices(cells: tuple[Cell, ...], host: HostDevices) -> Iterator[Observation]:
-    for name in sorted({cell.vendor for cell in cells}):
-        access = VENDORS[name].device_access(host)
-        devices = ", ".join((*access.cdi, *access.nodes)) or "needs none" if access else ""
-        hint = "images build and load here; their checks on the device say unavailable"
-        text = devices or "none on this machine"
-        yield _available(f"devices of {name}", text, hint, is_here=bool(devices))
 
 
 def examine_drivers(

@@ -9,7 +9,7 @@ import csv
 import glob
 import io
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from warpfront.bench.compare import ComparisonTerms, compare_benches, compare_runs
@@ -306,7 +306,10 @@ def compare_layout(
     runs = read_all(str(folder), watch)
     compared, unpaired = list[Comparison](), list[str]()
     for model in sorted({run.model or "" for run in runs}):
-        cuda, rocm = (_of(runs, model, vendor) for vendor in ("nvidia", "amd"))
+        cuda, rocm = (
+            [run for run in runs if run.model == model and run.vendor == vendor]
+            for vendor in ("nvidia", "amd")
+        )
         if cuda and rocm:
             compared.append(compare_runs((f"cuda {model}", cuda), (f"rocm {model}", rocm), terms))
         else:
@@ -314,7 +317,3 @@ def compare_layout(
     if not compared:
         raise NotComparableError(f"{folder}: no model that ran on both CUDA and ROCm")
     return compared, unpaired
-
-
-def _of(runs: Sequence[Run], model: str, vendor: str) -> list[Run]:
-    return [run for run in runs if run.model == model and run.vendor == vendor]

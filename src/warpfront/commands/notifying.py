@@ -94,18 +94,15 @@ def end_waiting_runs(api: GitHubApi, workflow: str, *, hours: int, now: str) -> 
     for run in api.runs(workflow):
         hub_api = api.of_run(run)
         jobs = hub_api.jobs()
-        late = [
-            job.name for job in jobs if job.state == "queued" and _age(job.created, now) > hours
-        ]
+        late = []
+        for job in jobs:
+            try:
+                age = datetime.fromisoformat(now) - datetime.fromisoformat(job.created)
+            except (ValueError, TypeError):
+                continue
+            if job.state == "queued" and age > timedelta(hours=hours):
+                late.append(job.name)
         if late and not any(job.state == "in_progress" for job in jobs):
             hub_api.cancel()
             names.append(f"run {run}: no machine took {', '.join(late)} for {hours} h; cancelled")
     return tuple(names)
-
-
-def _age(created: str, now: str) -> float:
-    try:
-        age = datetime.fromisoformat(now) - datetime.fromisoformat(created)
-    except (ValueError, TypeError):
-        return 0.0
-    return age / timedelta(hours=1)

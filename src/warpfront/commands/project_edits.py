@@ -102,7 +102,11 @@ def add_row(root: Path, vendor: str, toolkit: str) -> Edit:
 def add_python(root: Path, python: str) -> Edit:
     """Return the edit that adds each row of the default Python for another one, with its base."""
     text = _matrix(root)
-    name = _base_with(python)
+    bases = yaml.safe_load(read_text(BASES) or "")
+    names = {str(base["python"]): name for name, base in bases.items()}
+    if python not in names:
+        raise NothingSelectedError(f"no base has Python {python}", hint=nearest(python, names))
+    name = names[python]
     if name not in yaml.safe_load(text).get("bases", {}):
         text = editing.with_entry(text, ("bases",), editing.block_of(read_text(BASES) or "", name))
     return Edit(files={MATRIX_FILE: editing.with_python(text, python, name)})
@@ -123,14 +127,6 @@ def migrate(root: Path) -> Edit:
 
 
 _MODULES = {"warpfront.doors": "warpfront.cli", "warpfront.inside.checks": "warpfront_checks"}
-
-
-def _base_with(python: str) -> str:
-    bases = yaml.safe_load(read_text(BASES) or "")
-    names = {str(base["python"]): name for name, base in bases.items()}
-    if python not in names:
-        raise NothingSelectedError(f"no base has Python {python}", hint=nearest(python, names))
-    return str(names[python])
 
 
 def _matrix(root: Path) -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,12 +71,33 @@ def spread(
         raise InputError("matrix.yaml has no `builders:`", hint=hint)
     chosen = selected_with_parents(matrix.cells, selection)
     current = fingerprint(chosen, requirements, material, folders)
-    pool = make_pool(nodes, _loads(chosen, current.cells, folders.store))
+    roots: dict[str, str] = {}
+    chains: dict[str, list[Cell]] = {}
+    for cell in chosen:  # parents come before children
+        roots[cell.id] = roots.get(cell.parent, cell.id) if cell.parent else cell.id
+        chains.setdefault(roots[cell.id], []).append(cell)
+    loads = [_load(root, chain, current.cells, folders.store) for root, chain in chains.items()]
+    pool = make_pool(nodes, loads)
     for node in nodes:
         if not answers(node):
             watch.say(f"builder {node.name} does not answer, and gets nothing")
             pool = pool.lose(node)
     return _Spreading(folders=folders, watch=watch, answers=answers).all(pool)
+
+
+def _load(root: str, chain: list[Cell], states: Mapping[str, CellState], store: Store) -> Load:
+    """Its fingerprint is that of every image in it: a child that changed is work, too."""
+    fingerprint = digest_of([states[cell.id].fingerprint for cell in chain])
+    before: Placed | None = store.load(root, PLACED, (Placed,))
+    is_current = before is not None and before.fingerprint == fingerprint
+    return Load(
+        name=root,
+        machine=chain[0].machine,
+        fingerprint=fingerprint,
+        size_bytes=_LAYERS_TO_UNPACKED * max(states[cell.id].size_bytes for cell in chain),
+        cells=tuple(cell.id for cell in chain),
+        made_on=before.builder if before is not None and is_current else "",
+    )
 
 
 def answering(node: BuildNode) -> bool:
@@ -92,33 +113,6 @@ def answering(node: BuildNode) -> bool:
         return True
     words = (*engine.buildx, "inspect", "--bootstrap", node.environment[BUILDER_VARIABLE])
     return run(Command(argv=words, environment=engine.build_environment)).returncode == 0
-
-
-def _loads(
-    cells: Iterable[Cell], states: Mapping[str, CellState], store: Store
-) -> tuple[Load, ...]:
-    roots: dict[str, str] = {}
-    chains: dict[str, list[Cell]] = {}
-    for cell in cells:  # parents come before children
-        roots[cell.id] = roots.get(cell.parent, cell.id) if cell.parent else cell.id
-        chains.setdefault(roots[cell.id], []).append(cell)
-    return tuple(_load(root, chain, states, store) for root, chain in chains.items())
-
-
-def _load(root: str, chain: Iterable[Cell], states: Mapping[str, CellState], store: Store) -> Load:
-    """Its fingerprint is that of every image in it: a child that changed is work, too."""
-    chain = tuple(chain)
-    fingerprint = digest_of([states[cell.id].fingerprint for cell in chain])
-    before: Placed | None = store.load(root, PLACED, (Placed,))
-    is_current = before is not None and before.fingerprint == fingerprint
-    return Load(
-        name=root,
-        machine=chain[0].machine,
-        fingerprint=fingerprint,
-        size_bytes=_LAYERS_TO_UNPACKED * max(states[cell.id].size_bytes for cell in chain),
-        cells=tuple(cell.id for cell in chain),
-        made_on=before.builder if before is not None and is_current else "",
-    )
 
 
 @dataclass(kw_only=True)
@@ -167,13 +161,30 @@ class _Spreading:
         if end.code != 0 and not self.answers(node):
             self.watch.say(f"builder {node.name} is gone: its images are built by the others")
             return pool.lose(node)
-        results |= self._brought(end)
+        store, folder = self.folders.store, self._folder(load, node) / LEFT / load.name
+        if not folder.is_dir():
+            results |= _failed(load, end.said.strip() or "it said nothing", end.code)
+            return pool.end(load)
+        for cell in load.cells:
+            store.drop(cell, "build")
+        gather([folder], store)
+        for cell in load.cells:
+            results[cell] = store.load(cell, "build", (BuiltImage, Blocked, Failed))
+            where = Placed(cell_id=cell, builder=node.name, fingerprint=load.fingerprint)
+            store.save(cell, PLACED, where)
         return pool.end(load)
 
     def _child(self, load: Load, node: BuildNode) -> _ChildEnd:
-        """Run the same job as a CI machine, in a separate folder."""
+        """Run the same job as a CI machine, in a copy of the project without results of builds."""
         self.watch.say(f"{load.name}: on {node.name}")
-        folder = self._folder_for(load, node)
+        root, folder = self.folders.root, self._folder(load, node)
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        # Copied, for a lock or a list that a link of the folder leads to is outside the project.
+        shutil.copytree(root / IMAGES_FOLDER, folder / IMAGES_FOLDER, symlinks=True)
+        for name in ("matrix.yaml", "tasks.py", "pyproject.toml", "src", ".git"):
+            if (root / name).exists():
+                (folder / name).symlink_to(root / name)
         words = ("job", "--step", "build", "--name", load.name, "--cells", " ".join(load.cells))
         completed = self.run(
             Command(
@@ -185,35 +196,6 @@ class _Spreading:
         return _ChildEnd(
             load=load, node=node, code=completed.returncode, said=completed.stderr[-2000:]
         )
-
-    def _folder_for(self, load: Load, node: BuildNode) -> Path:
-        """Return a copy of the project for a child, without results of builds."""
-        root = self.folders.root
-        folder = self._folder(load, node)
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        # Copied, for a lock or a list that a link of the folder leads to is outside the project.
-        shutil.copytree(root / IMAGES_FOLDER, folder / IMAGES_FOLDER, symlinks=True)
-        for name in ("matrix.yaml", "tasks.py", "pyproject.toml", "src", ".git"):
-            if (root / name).exists():
-                (folder / name).symlink_to(root / name)
-        return folder
-
-    def _brought(self, end: _ChildEnd) -> dict[str, BuiltImage | Blocked | Failed]:
-        """Copy the results of a child to this project, and return where each image is."""
-        store, load = self.folders.store, end.load
-        folder = self._folder(load, end.node) / LEFT / load.name
-        if not folder.is_dir():
-            return _failed(load, end.said.strip() or "it said nothing", end.code)
-        for cell in load.cells:
-            store.drop(cell, "build")
-        gather([folder], store)
-        brought = {}
-        for cell in load.cells:
-            brought[cell] = store.load(cell, "build", (BuiltImage, Blocked, Failed))
-            where = Placed(cell_id=cell, builder=end.node.name, fingerprint=load.fingerprint)
-            store.save(cell, PLACED, where)
-        return brought
 
     def _folder(self, load: Load, node: BuildNode) -> Path:
         return self.folders.store.folder / _FOLDER / node.name / load.name

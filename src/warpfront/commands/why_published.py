@@ -117,7 +117,11 @@ def explained(
             verifications_read = read_attached(registry, path, document.digest)
             verifications += verifications_read
             unread += [f"{document.digest}: it cannot be read"] if not verifications_read else []
-    unread += [text for verification in verifications for text in _wrong(verification, image)]
+    for verification in verifications:
+        of = f"the verification on {verification.target}"
+        unread += [] if is_sealed(verification) else [f"{of} was changed"]
+        if verification.image_id not in image.identities:
+            unread.append(f"{of} is of another image, {verification.image_id}")
     unread += ["it was yanked"] if is_yanked(registry, path, image.digest) else []
     why = Why(
         reference=f"{registry.host}/{path}:{reference}",
@@ -151,13 +155,6 @@ def _statements(
                 f"{descriptor.annotations.get(DOCUMENT, kind)} {descriptor.digest}: {error}"
             )
     return making, proof, unread
-
-
-def _wrong(result: Verification, registry_image: RegistryImage) -> list[str]:
-    wrong = [] if is_sealed(result) else [f"the verification on {result.target} was changed"]
-    if result.image_id not in registry_image.identities:
-        wrong.append(f"the verification on {result.target} is of another image, {result.image_id}")
-    return wrong
 
 
 def _signature(

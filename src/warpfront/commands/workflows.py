@@ -54,7 +54,9 @@ def ci_files(workspace: Workspace, lock: Lock | None = None) -> Mapping[str, str
     """
     matrix, root = workspace.matrix, workspace.folders.root
     flow, limits, texts = flow_of(matrix, root), packaged_limits(), templates()
-    actions = kept_pins(pinned_actions(), _workflow_texts(root))
+    # A robot may have moved the pins of the committed workflows.
+    committed = sorted((root / FOLDER).glob(f"{MAIN}*.yml"))
+    actions = kept_pins(pinned_actions(), [read_text(path) or "" for path in committed])
     files: dict[str, str | None] = {**workflows(flow, actions, limits), **gitlab_files(flow)}
     files |= scripts(flow)
     install = install_of(matrix, root)
@@ -63,7 +65,11 @@ def ci_files(workspace: Workspace, lock: Lock | None = None) -> Mapping[str, str
     else:
         files[REQUIREMENTS] = locked_requirements(install, root, lock)
     path = install.source if install.kind == "requirements" else REQUIREMENTS
-    files |= _unless_foreign(robot_files(texts, requirements=path), root)
+    # A project may have such files of its own: only those that are missing, or were made here.
+    for robot, text in robot_files(texts, requirements=path).items():
+        present = read_text(root / robot, missing_ok=True)
+        if present is None or _MADE.search(present):
+            files[robot] = text
     source = matrix.project.source
     files |= kubernetes_files(flow.runners, pinned_images(), texts, source=source, pods=0)
     if any(runner.trust == "self-hosted" for runner in flow.runners):
@@ -74,22 +80,6 @@ def ci_files(workspace: Workspace, lock: Lock | None = None) -> Mapping[str, str
 
 
 _MADE = re.compile(r"Made by `(?:warpfront ci write|invoke ci --write)`")
-
-
-def _unless_foreign(files: Mapping[str, str], root: Path) -> dict[str, str]:
-    """Files that a project may have of its own: only those that are missing, or were made here."""
-    present = {path: read_text(root / path, missing_ok=True) for path in files}
-    return {
-        path: text
-        for path, text in files.items()
-        if present[path] is None or _MADE.search(present[path] or "")
-    }
-
-
-def _workflow_texts(root: Path) -> tuple[str, ...]:
-    """Return the committed workflows, whose pins a robot may have moved."""
-    paths = sorted((root / FOLDER).glob(f"{MAIN}*.yml"))
-    return tuple(read_text(path) or "" for path in paths)
 
 
 def packaged_limits() -> Limits:
