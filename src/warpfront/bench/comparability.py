@@ -63,13 +63,22 @@ def differences(
 ) -> tuple[Difference, ...]:
     """Return the differences that refuse first, then those that are only shown."""
     names = set(allowed)
-    refused = {**_model(a, b, metric), **_work(a, b, metric)}
-    optional = (_difference(name, a, b) for name in _SHOWN if name not in refused)
+    refused = _model(a, b, metric)
+    for name in _WORK[metric]:
+        if not _is_known(name, a, b) or not _agree(name, a, b):
+            refused[name] = said(name, a), said(name, b)
+    optional = (
+        Difference(name=name, a=said(name, a), b=said(name, b))
+        for name in _SHOWN
+        if name not in refused
+    )
     refusals = [
         Difference(name=name, a=a_value, b=b_value, refused=True, allowed=name in names)
         for name, (a_value, b_value) in refused.items()
     ]
-    open_by_the_rules = _ruled_by_benchmark(a, b, metric, refused)
+    is_ruled = metric is Metric.TIME_TO_TRAIN and not {"benchmark", "global_batch"} & {*refused}
+    reached = all(run.succeeded for run in (*a, *b))
+    open_by_the_rules = _BY_THE_RULES if is_ruled and reached else ()
     refusals = [
         Difference(name=difference.name, a=difference.a, b=difference.b)
         if difference.name in open_by_the_rules and UNKNOWN in {difference.a, difference.b}
@@ -77,18 +86,6 @@ def differences(
         for difference in refusals
     ]
     return (*refusals, *(difference for difference in optional if difference.a != difference.b))
-
-
-def _ruled_by_benchmark(
-    a: Sequence[Run], b: Sequence[Run], metric: str, refused: Mapping[str, object]
-) -> tuple[str, ...]:
-    is_ruled = metric is Metric.TIME_TO_TRAIN and not {"benchmark", "global_batch"} & set(refused)
-    reached = all(run.succeeded for run in (*a, *b))
-    return _BY_THE_RULES if is_ruled and reached else ()
-
-
-def _difference(name: str, a: Sequence[Run], b: Sequence[Run]) -> Difference:
-    return Difference(name=name, a=said(name, a), b=said(name, b))
 
 
 def said(name: str, runs: Sequence[Run]) -> str:
@@ -118,14 +115,6 @@ def _model(a: Sequence[Run], b: Sequence[Run], metric: str) -> dict[str, tuple[s
     if is_training and not shared and not model:
         model["model"] = (said("model", a), said("model", b))
     return model
-
-
-def _work(a: Sequence[Run], b: Sequence[Run], metric: str) -> dict[str, tuple[str, str]]:
-    return {
-        name: (said(name, a), said(name, b))
-        for name in _WORK[metric]
-        if not _is_known(name, a, b) or not _agree(name, a, b)
-    }
 
 
 def _is_known(name: str, a: Sequence[Run], b: Sequence[Run]) -> bool:

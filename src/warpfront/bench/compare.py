@@ -80,10 +80,23 @@ def compare_runs(
     if any(run.serving for run in (*a[1], *b[1])):
         return _compare_serving(a, b, terms)
     metric = terms.metric or metric_for(a[1], b[1])
-    groups = tuple([_values(run, metric) for run in side] for _, side in (a, b))
+    groups: tuple[Groups, ...] = tuple(
+        [times_of(run, metric) for run in side] for _, side in (a, b)
+    )
+    if metric is Metric.TIME_TO_TRAIN:
+        groups = tuple(
+            [[r.run_seconds] if r.run_seconds else [] for r in side] for _, side in (a, b)
+        )
     sides = (_side(*a, groups[0], metric), _side(*b, groups[1], metric))
     unlike = differences(a[1], b[1], metric, terms.allowed)
     losses = losses_at_equal_tokens(a[1], b[1])
+    scores = []
+    if metric is Metric.TIME_TO_TRAIN and min(len(a[1]), len(b[1])) >= FEWEST_RUNS:
+        # MLPerf's own score next to the median: the mean without the best and the worst run.
+        each = [sorted(run.run_seconds or 0.0 for run in side)[1:-1] for _, side in (a, b)]
+        a_score, b_score = (fmean(seconds) / 60 for seconds in each)
+        message = f"by MLPerf's own scoring, A {a_score:.2f} and B {b_score:.2f} minutes"
+        scores.append(Remark(level="note", message=message))
     comparison = dataclasses.replace(
         _refused(metric, sides, unlike, terms, NOISE),
         losses=losses,
@@ -91,7 +104,7 @@ def compare_runs(
             *training_findings(a[1], b[1], losses),
             *_side_findings("A", a[1], sides[0]),
             *_side_findings("B", b[1], sides[1]),
-            *_own_scores(a[1], b[1], metric),
+            *scores,
         ),
     )
     if terms.same_training:
@@ -170,12 +183,6 @@ def _refused(
         differences=unlike,
         allowed=tuple(difference.name for difference in unlike if difference.allowed),
     )
-
-
-def _values(run: Run, metric: Metric) -> list[float]:
-    if metric is Metric.TIME_TO_TRAIN:
-        return [run.run_seconds] if run.run_seconds else []
-    return times_of(run, metric)
 
 
 def _side(name: str, runs: Sequence[Run], groups: Groups, metric: Metric) -> Side:
@@ -260,17 +267,6 @@ def _side_findings(name: str, runs: Sequence[Run], side: Side) -> Iterable[Remar
         yield Remark(level="warning", message=f"{name}: {message}{several}")
 
 
-def _own_scores(a: Sequence[Run], b: Sequence[Run], metric: Metric) -> Iterable[Remark]:
-    """Yield MLPerf's own score next to the median: the mean without the best and the worst run."""
-    if metric is Metric.TIME_TO_TRAIN and min(len(a), len(b)) >= FEWEST_RUNS:
-        scores = (
-            fmean(sorted(run.run_seconds or 0.0 for run in runs)[1:-1]) / 60 for runs in (a, b)
-        )
-        a_score, b_score = scores
-        message = f"by MLPerf's own scoring, A {a_score:.2f} and B {b_score:.2f} minutes"
-        yield Remark(level="note", message=message)
-
-
 def compare_benches(
     a: tuple[str, Bench], b: tuple[str, Bench], terms: ComparisonTerms
 ) -> Comparison:
@@ -298,7 +294,17 @@ def compare_benches(
 def _measured_cases(
     comparison: Comparison, cases: Mapping[str, tuple[Groups, Groups]]
 ) -> Comparison:
-    resampled = {name: _block_ratios(*sides) for name, sides in cases.items()}
+    resampled: dict[str, list[float]] = {}
+    for name, both in cases.items():
+        # Of medians of resampled blocks, so that the variation between blocks counts.
+        random = Random(_SEED)  # noqa: S311 - resampling
+        a, b = ([sorted(block) for block in side] for side in both)  # sorted runs merge at once
+        draws = statistics.resamplings_for(sum(map(len, (*a, *b))))
+        drawn = (
+            [_flat_median(random.choices(side, k=len(side))) for side in (b, a)]
+            for _ in range(draws)
+        )
+        resampled[name] = [new / old for new, old in drawn]
     values = {name: _flat_median(b) / _flat_median(a) for name, (a, b) in cases.items()}
     p_values = {
         # Resampling draws blocks, and each side's own level is known from them.
@@ -339,18 +345,6 @@ def _cases(bench: Bench) -> dict[str, Groups]:
                 steps[start : start + size] for start in range(0, len(steps), size)
             ]
     return timed
-
-
-def _block_ratios(a: Groups, b: Groups) -> list[float]:
-    """Return ratios of medians of resampled blocks, so that the variation between blocks counts."""
-    random = Random(_SEED)  # noqa: S311 - resampling
-    a, b = ([sorted(block) for block in side] for side in (a, b))  # sorted runs merge at once
-    draws = statistics.resamplings_for(sum(map(len, (*a, *b))))
-    return [_drawn_median(b, random) / _drawn_median(a, random) for _ in range(draws)]
-
-
-def _drawn_median(blocks: Groups, random: Random) -> float:
-    return _flat_median(random.choices(blocks, k=len(blocks)))
 
 
 def _flat_median(blocks: Groups) -> float:

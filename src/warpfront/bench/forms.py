@@ -14,7 +14,6 @@ from warpfront.bench.logs.facts import KERNEL
 from warpfront.bench.records import (
     Comparison,
     ComparisonOutcome,
-    Difference,
     Interval,
     Metric,
     Run,
@@ -39,12 +38,17 @@ def milliseconds(seconds: float) -> str:
 
 def run_text(run: Run, summary: Summary) -> str:
     """Return one run, a fact a line; missing facts are listed, not guessed at."""
-    facts = [(name, str(getattr(run, name))) for name in _SAID if getattr(run, name) is not None]
+    facts = []
+    for name in _SAID:
+        if (value := getattr(run, name)) is not None:
+            given = " (given)" if name in run.given else ""
+            note = " (solved from other figures)" if name in run.solved else given
+            facts.append(f"  {name.replace('_', ' '):<13} {value}{note}")
     parallel = str(run.parallel)
     lines = [
         f"{run.source.path}: {run.source.format}",
         f"  because       {run.source.evidence}",
-        *(f"  {name.replace('_', ' '):<13} {_marked(run, name, value)}" for name, value in facts),
+        *facts,
         *([f"  parallel      {parallel}"] if parallel else []),
         *(f"  {name:<13} {value}" for name, value in _figures(run, summary)),
         *([f"  not said      {', '.join(run.missing)}"] if run.missing else []),
@@ -75,12 +79,6 @@ _SAID = (
     "request_rate",
     "run_seconds",
 )
-
-
-def _marked(run: Run, name: str, value: str) -> str:
-    if name in run.solved:
-        return f"{value} (solved from other figures)"
-    return f"{value} (given)" if name in run.given else value
 
 
 def _figures(run: Run, summary: Summary) -> Iterable[tuple[str, str]]:
@@ -129,6 +127,8 @@ def _more_figures(run: Run, summary: Summary) -> Iterable[tuple[str, str | None]
             "samples_per_second",
         )
     )
+    total = _median_of(run.steps, "tokens_per_second")
+    together = f"{total:,.1f} of all devices" if total else None
     memory, loss = summary.peak_memory_bytes, summary.last_loss
     kind = f", {run.memory_kind}" if run.memory_kind else ""
     middle, mean = summary.median_seconds, summary.mean_seconds
@@ -138,17 +138,12 @@ def _more_figures(run: Run, summary: Summary) -> Iterable[tuple[str, str | None]
     return (
         ("step", f"{_interval(middle, 1000, 1)} ms, median" if middle else step),
         ("samples/s", f"{samples:,.2f} of all devices" if samples else None),
-        ("tokens/s", f"{rate:,.1f} per device" if rate else _of_all_devices(run)),
+        ("tokens/s", f"{rate:,.1f} per device" if rate else together),
         ("TFLOP/s", f"{flop / 1e12:,.1f} per device, as printed" if flop else None),
         ("memory", f"{memory / _GIB:,.2f} GiB{kind}" if memory else None),
         ("slow steps", str(summary.slow_steps) if summary.slow_steps else None),
         ("last loss", f"{loss:.5g}" if loss is not None else None),
     )
-
-
-def _of_all_devices(run: Run) -> str | None:
-    total = _median_of(run.steps, "tokens_per_second")
-    return f"{total:,.1f} of all devices" if total else None
 
 
 def _median_of(steps: Sequence[Step], name: str) -> float | None:
@@ -182,13 +177,6 @@ def sentence(comparison: Comparison) -> str:
     )
 
 
-def _side_rows(comparison: Comparison) -> Rows:
-    return [
-        (letter, side.name, str(side.runs), str(side.samples), _median(side, comparison.metric))
-        for letter, side in (("A", comparison.a), ("B", comparison.b))
-    ]
-
-
 def _median(side: Side, metric: str) -> str:
     if side.median is None:
         return "-"
@@ -203,33 +191,6 @@ def _median(side: Side, metric: str) -> str:
             return f"{side.median:,.1f} tokens/s"
         case _:
             return f"{side.median:,.1f} tokens/s/device"
-
-
-def _difference_rows(comparison: Comparison) -> Rows:
-    return [
-        (difference.name, difference.a, difference.b, _standing(difference))
-        for difference in comparison.differences
-    ]
-
-
-def _standing(difference: Difference) -> str:
-    if not difference.refused:
-        return "shown"
-    return "allowed" if difference.allowed else "refused"
-
-
-def _case_rows(comparison: Comparison) -> Rows:
-    ordered = sorted(comparison.cases, key=lambda case: case.ratio.value, reverse=True)
-    return [
-        (
-            case.id,
-            f"{case.ratio.value:.3f}",
-            f"{case.ratio.low:.3f}..{case.ratio.high:.3f}" if case.ratio.is_known else "-",
-            f"{case.p_value:.3g}" if case.ratio.is_known else "-",
-            "changed" if case.changed else "",
-        )
-        for case in ordered[:_MOST_CASES]
-    ]
 
 
 def _level_lines(comparison: Comparison) -> Iterable[str]:
@@ -252,11 +213,27 @@ def _memory_lines(comparison: Comparison) -> Iterable[str]:
 
 
 def _tables(comparison: Comparison) -> Iterable[tuple[str, tuple[str, ...], Rows]]:
-    yield f"By {comparison.metric}", SIDES_HEAD, _side_rows(comparison)
+    sides: Rows = [
+        (letter, side.name, str(side.runs), str(side.samples), _median(side, comparison.metric))
+        for letter, side in (("A", comparison.a), ("B", comparison.b))
+    ]
+    yield f"By {comparison.metric}", SIDES_HEAD, sides
     if comparison.differences:
-        yield "What they do not share", ("", "A", "B", ""), _difference_rows(comparison)
+        rows: Rows = []
+        for difference in comparison.differences:
+            refused = "allowed" if difference.allowed else "refused"
+            standing = refused if difference.refused else "shown"
+            rows.append((difference.name, difference.a, difference.b, standing))
+        yield "What they do not share", ("", "A", "B", ""), rows
     if comparison.cases:
-        yield "By operation", CASES_HEAD, _case_rows(comparison)
+        cases: Rows = []
+        ordered = sorted(comparison.cases, key=lambda case: case.ratio.value, reverse=True)
+        for case in ordered[:_MOST_CASES]:
+            ratio, changed = f"{case.ratio.value:.3f}", "changed" if case.changed else ""
+            known = (f"{case.ratio.low:.3f}..{case.ratio.high:.3f}", f"{case.p_value:.3g}")
+            bounds = known if case.ratio.is_known else ("-", "-")
+            cases.append((case.id, ratio, *bounds, changed))
+        yield "By operation", CASES_HEAD, cases
 
 
 def _remarks(comparison: Comparison) -> list[str]:
@@ -282,19 +259,15 @@ def comparison_text(comparison: Comparison, *, width: int = 120) -> str:
         file=stream, width=width, highlight=False, no_color=True, markup=False, emoji=False
     )
     for title, head, rows in _tables(comparison):
-        console.print(_table(title, head, rows))
+        table = Table(title=title, box=None, title_justify="left", pad_edge=False)
+        for name in head:
+            table.add_column(name, overflow="fold")
+        for row in rows:
+            table.add_row(*row)
+        console.print(table)
     lines = (line.rstrip() for line in stream.getvalue().splitlines())
     remarks = "".join(f"{remark}\n" for remark in _remarks(comparison))
     return "\n".join(lines) + f"\n{remarks}{sentence(comparison)}\n"
-
-
-def _table(title: str, head: Sequence[str], rows: Rows) -> Table:
-    table = Table(title=title, box=None, title_justify="left", pad_edge=False)
-    for name in head:
-        table.add_column(name, overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    return table
 
 
 def comparison_markdown(comparison: Comparison) -> str:

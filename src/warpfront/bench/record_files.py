@@ -73,13 +73,10 @@ def read_records(text: str) -> tuple[Run | Bench, ...]:
     except (ValueError, RecursionError):
         return ()
     several = document if isinstance(document, list) else [document]
-    if not several or not all(map(_is_ours, several)):
+    kinds = [one.get("kind") if isinstance(one, dict) else None for one in several]
+    if not kinds or any(kind not in ("Run", "Bench") for kind in kinds):
         return ()
     return tuple(map(_read, several))
-
-
-def _is_ours(document: object) -> bool:
-    return isinstance(document, dict) and document.get("kind") in ("Run", "Bench")
 
 
 def _cleaned(value: Any) -> Any:

@@ -171,7 +171,11 @@ class RunAssembler:
             self._close()
             self._recent.clear()
             self._once(f"a restart at step {step.step}, after {self._last}", new.line)
-        self._keep(new._replace(segment=self._segment))
+        self._close()
+        self._last = step.step
+        self._recent[step.step] = new._replace(segment=self._segment)
+        if len(self._recent) > _REMEMBERED:
+            self._recent.popitem(last=False)
 
     def _is_known(self, placed_step: _PlacedStep, new: _PlacedStep) -> bool:
         """Count a further line of a step; False where it begins the step again."""
@@ -192,7 +196,9 @@ class RunAssembler:
                 total=placed_step.total + new.total,
             )
             return True
-        if number in self._latest() and _alike(placed_step.step, new.step):
+        # Ranks of one run are a step apart at most; a restart goes back further.
+        latest_two = islice(reversed(self._recent), 2)
+        if number in latest_two and _alike(placed_step.step, new.step):
             self._counts["other ranks"] += 1
             return True
         if number == self._last:
@@ -200,20 +206,6 @@ class RunAssembler:
             self._once("two lines of one step differ: the first counts", new.line)
             return True
         return False
-
-    def _latest(self) -> list[int]:
-        """Return the numbers of the latest two steps.
-
-        Ranks of one run are a step apart at most; a restart goes back further.
-        """
-        return list(islice(reversed(self._recent), 2))
-
-    def _keep(self, new: _PlacedStep) -> None:
-        self._close()
-        self._last = new.step.step
-        self._recent[new.step.step] = new
-        if len(self._recent) > _REMEMBERED:
-            self._recent.popitem(last=False)
 
     def _close(self) -> None:
         """Complete the latest step: no further line of it is merged."""
@@ -261,7 +253,8 @@ class RunAssembler:
             self._width *= 2
             self._kept = [
                 _mean([self._whole(placed_step) for placed_step in pair])
-                for segment in _by_segment(self._kept)
+                for _, group in groupby(self._kept, key=attrgetter("segment"))
+                for segment in [list(group)]
                 for pair in (segment[start : start + 2] for start in range(0, len(segment), 2))
             ]
 
@@ -280,7 +273,11 @@ class RunAssembler:
             )
             for placed_step in map(self._whole, self._kept)
         ]
-        steps = _from_zero(_with_intervals(steps) if self._averages else steps)
+        steps = _with_intervals(steps) if self._averages else steps
+        first, second = (*steps, None, None)[:2]
+        if first and second and first.steps == 1 < second.steps == first.step:
+            # Lines count the steps since the line before, the first from the start of the run.
+            steps = [dataclasses.replace(first, steps=first.step), *steps[1:]]
         facts = {**self._settings, **given}
         fields = {field.name for field in dataclasses.fields(Run)}
         run = Run(
@@ -382,10 +379,6 @@ def _mean(placed_steps: list[_PlacedStep]) -> _PlacedStep:
     return last._replace(step=dataclasses.replace(last.step, steps=count, seconds=seconds))
 
 
-def _by_segment(placed_steps: list[_PlacedStep]) -> list[list[_PlacedStep]]:
-    return [list(group) for _, group in groupby(placed_steps, key=attrgetter("segment"))]
-
-
 def _with_intervals(steps: list[Step]) -> list[Step]:
     """Set the number of steps of each line, where lines are means since the line before."""
     gaps = [
@@ -399,16 +392,6 @@ def _with_intervals(steps: list[Step]) -> list[Step]:
         dataclasses.replace(step, steps=max(1, min(gap, usual)))
         for step, gap in zip(steps, gaps, strict=True)
     ]
-
-
-def _from_zero(steps: list[Step]) -> list[Step]:
-    """Count the first line from the start of the run, where lines count the steps since
-    the line before.
-    """
-    first, second = (*steps, None, None)[:2]
-    if first and second and first.steps == 1 < second.steps == first.step:
-        return [dataclasses.replace(first, steps=first.step), *steps[1:]]
-    return steps
 
 
 def _parallel(facts: dict[str, Any]) -> Parallel:
@@ -452,9 +435,14 @@ def completed(run: Run, facts: Mapping[str, Any], firm: Container[str] = ()) -> 
             solved[checked] = value
             run = dataclasses.replace(run, **solved)
     expected = WANTED_OF_SERVING if run.serving else WANTED
+    steps = []
+    for step in run.steps:  # time from rate and rate from time, where the rest is known
+        values = _closed(_known(run, step))
+        filled: dict[str, Any] = {name: values.get(name) for name in _STEPS}
+        steps.append(dataclasses.replace(step, **filled))
     return dataclasses.replace(
         run,
-        steps=tuple(_filled(step, run) for step in run.steps),
+        steps=tuple(steps),
         solved=tuple(solved),
         findings=tuple(findings),
         missing=tuple(name for name in expected if getattr(run, name) is None),
@@ -521,10 +509,3 @@ def _solved(run: Run, name: str, *, within: float = _WHOLE) -> int | None:
     middle = median(numbers) if numbers else 0.0
     near = round(middle)
     return near if near and abs(middle / near - 1) < within else None
-
-
-def _filled(step: Step, run: Run) -> Step:
-    """Compute time from rate and rate from time, where batch, sequence and devices are known."""
-    values = _closed(_known(run, step))
-    filled: dict[str, Any] = {name: values.get(name) for name in _STEPS}
-    return dataclasses.replace(step, **filled)

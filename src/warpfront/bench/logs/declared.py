@@ -65,20 +65,11 @@ def _clock(text: str) -> float | None:
     return None
 
 
-def _per_iteration(text: str) -> float | None:
-    """Return the seconds of tqdm's `1.25s/it` and `3.10it/s`."""
-    value = scaled(text)
-    return value if "s/" in text else _inverse(value)
-
-
-def _inverse(value: float | None) -> float | None:
-    return 1 / value if value else None
-
-
 _UNITS: Mapping[str, Callable[[str], float | None]] = {
     "clock": _clock,
-    "per_iteration": _per_iteration,
-    "inverse": lambda text: _inverse(scaled(text)),
+    # tqdm's `1.25s/it` and `3.10it/s`.
+    "per_iteration": lambda text: _UNITS["inverse"](text) if "s/" not in text else scaled(text),
+    "inverse": lambda text: 1 / value if (value := scaled(text)) else None,
     "size": size_bytes,
     "exact": lambda text: None if "e" in text else scaled(text),
 }
@@ -263,10 +254,12 @@ def declared(name: str) -> Format:
 @cache
 def read_declaration(name: str) -> Declaration:
     """Return `data/logs/NAME.toml`."""
-    file = resources.files("warpfront").joinpath("data", "logs", f"{name}.toml")
-    document = tomllib.loads(file.read_text("utf-8"))
-    if "extends" in document:
-        document = _extended(document)
+    folder = resources.files("warpfront") / "data" / "logs"
+    document = tomllib.loads((folder / f"{name}.toml").read_text("utf-8"))
+    if "extends" in document:  # its own step lines before those of the other, which are quiet
+        base = tomllib.loads((folder / f"{document['extends']}.toml").read_text("utf-8"))
+        quiet = ({**rule, "quiet": True} for rule in base.get("step", ()))
+        document = {**base, **document, "step": [*document.get("step", ()), *quiet]}
     targets = {key: _target(text) for key, text in document.get("names", {}).items()}
     plain = {key: to for key, to in targets.items() if "*" not in key}
     patterns = (
@@ -277,28 +270,23 @@ def read_declaration(name: str) -> Declaration:
         ),
         *((re.compile(key), _target(to)) for key, to in document.get("matching", {}).items()),
     )
-    ignored = document.get("ignored")
+    ignored, table = document.get("ignored"), document.get("document", {})
     return Declaration(
         name=name,
         steps=tuple(map(_rule, document.get("step", ()))),
         settings=tuple(map(_rule, document.get("setting", ()))),
-        document=_document_rule(document.get("document", {})),
+        document=DocumentRule(
+            keys=tuple(table.get("keys", ())),
+            rows=table.get("rows", ""),
+            columns=tuple(table.get("columns", ())),
+            path=re.compile(table["path"]) if "path" in table else None,
+        ),
         names=plain,
         patterns=patterns,
         ignored=re.compile("|".join(ignored)) if ignored else None,
         fallback=document.get("fallback", False),
         averages=document.get("averages", False),
     )
-
-
-def _extended(document: dict[str, Any]) -> dict[str, Any]:
-    """Return a variant: its own step lines before those of the format that it extends,
-    which are quiet.
-    """
-    file = resources.files("warpfront").joinpath("data", "logs", f"{document['extends']}.toml")
-    base = tomllib.loads(file.read_text("utf-8"))
-    steps = [*document.get("step", ()), *({**rule, "quiet": True} for rule in base.get("step", ()))]
-    return {**base, **document, "step": steps}
 
 
 def _target(text: str) -> Target:
@@ -317,15 +305,6 @@ def _rule(table: Mapping[str, Any]) -> LineRule:
     return LineRule(**fields)
 
 
-def _document_rule(table: Mapping[str, Any]) -> DocumentRule:
-    return DocumentRule(
-        keys=tuple(table.get("keys", ())),
-        rows=table.get("rows", ""),
-        columns=tuple(table.get("columns", ())),
-        path=re.compile(table["path"]) if "path" in table else None,
-    )
-
-
 class DeclaredReader:
     """Reads by one declaration. Remembers the last step, its clock and the bar's total."""
 
@@ -339,7 +318,14 @@ class DeclaredReader:
 
     def read(self, text: str) -> Iterable[Fact]:
         if self._format.document.keys:
-            yield from self._document(self._format.document, _flat(json_object(text)))
+            document = json_object(text)
+            inner = {
+                f"{outer}.{name}": value
+                for outer, entries in document.items()
+                if isinstance(entries, dict)
+                for name, value in entries.items()
+            }
+            yield from self._document(self._format.document, {**document, **inner})
             return
         is_read = False
         for rule, before, named in self._format.pieces(text):
@@ -383,8 +369,9 @@ class DeclaredReader:
         name, is_set = target.field, text.strip() not in _UNSET
         if name == "is_valid":
             yield Setting("succeeded", value=text.strip() == "VALID")
-        elif name == "precision" or name.startswith(_FLAG):
-            yield from _precision(name, text) if is_set else ()
+        elif name == "precision" or name.startswith(_FLAG):  # a flag's format where it is set
+            precision = True if name != "precision" else precision_of(text)
+            yield from [Setting(name, precision)] if is_set and precision else ()
         elif name in _TEXTS:
             yield from _named(name, text) if is_set else ()
         elif name == "epochs":
@@ -502,17 +489,6 @@ def _plain(document: Mapping[str, Any]) -> dict[str, str]:
     return {str(k): str(v) for k, v in document.items() if isinstance(v, int | float | str)}
 
 
-def _flat(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an object with the entries of the objects in it as `outer.inner`."""
-    inner = {
-        f"{outer}.{name}": value
-        for outer, entries in document.items()
-        if isinstance(entries, dict)
-        for name, value in entries.items()
-    }
-    return {**document, **inner}
-
-
 def _list(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
 
@@ -526,11 +502,3 @@ def _named(name: str, text: str) -> Iterator[Setting]:
         yield Setting(name, text.strip().removesuffix(".yaml"))
     if name in {"vendor", "device_name"} and (vendor := vendor_of(text)):
         yield Setting("vendor", vendor)
-
-
-def _precision(name: str, text: str) -> Iterator[Setting]:
-    """Yield a named number format; a flag's format where the flag is set."""
-    if name.startswith(_FLAG):
-        yield Setting(name, value=True)
-    elif precision := precision_of(text):
-        yield Setting(name, precision)

@@ -75,7 +75,9 @@ class MllogReader:
             case "eval_accuracy" | "eval_start" | "eval_stop":
                 # The time of an evaluation is no part of the steps' time.
                 self._at = None
-                yield from _evaluation(value, metadata)
+                quality, samples = amount(value), _whole(metadata.get("samples_count"))
+                if quality is not None and samples:
+                    yield Evaluation(samples=samples, value=quality)
             case "tracked_stats" if isinstance(value, dict):
                 yield from self._tracked(value, metadata, seconds)
             case str():
@@ -152,7 +154,7 @@ class MllogReader:
                 samples_per_second=self._batch / seconds,
                 loss=loss,
                 samples=None if self._counts == "lines" else self._samples,
-                memory_bytes=_gigabytes(value.get("max_memory_usage")),
+                memory_bytes=round((amount(value.get("max_memory_usage")) or 0) * 10**9) or None,
             )
         )
 
@@ -219,17 +221,6 @@ class MllogReader:
         if self._at is None or samples <= self._at[1]:
             return None
         return (time - self._at[0]) * self._batch / (samples - self._at[1])
-
-
-def _evaluation(value: object, metadata: Mapping[str, Any]) -> Iterator[Fact]:
-    quality, samples = amount(value), _whole(metadata.get("samples_count"))
-    if quality is not None and samples:
-        yield Evaluation(samples=samples, value=quality)
-
-
-def _gigabytes(value: object) -> int | None:
-    number = amount(value)
-    return round(number * 10**9) if number else None
 
 
 def _platform(text: str) -> Iterator[Fact]:
