@@ -1,4 +1,4 @@
-"""The files of the scanner's rules as tests read them: what stands in one below its record.
+"""The files of the scanner's rules as tests read them: the record, and what stands below it.
 
 `[examples]`: `hit` has what the rule is about, `near` looks like it and has not, `gated` has it
 where the target does not come. A gate does not touch what is structural: there the third is
@@ -23,6 +23,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+from warpfront_port.scan.findings import Consequence, Severity
+
 ROOT = Path(__file__).resolve().parents[1]
 RULES = ROOT / "src" / "warpfront_port" / "data" / "rules"
 SCAN = ROOT / "src" / "warpfront_port" / "scan"
@@ -33,6 +35,21 @@ _EXAMPLES: Final = frozenset({*KINDS, *_OF_EACH, *_OF_ALL})
 _REFUSED: Final = frozenset({"refused", "accepted", "accepted_on", "refused_from"})
 _AT_RUN_TIME: Final = frozenset({"at_run_time", "seen", "accepted"})
 _ID = re.compile(r"[A-Z]{2}\d{3}")
+_NEEDED: Final = frozenset(
+    {"title", "engines", "phase", "consequence", "severity", "message", "why", "fix", "sources"}
+)
+_FLAGS: Final = frozenset(
+    {"structural", "of_amd", "of_a_package", "unless_named", "cause_by_name", "seen", "detectors"}
+)
+_SEEN: Final = frozenset(
+    {"imports", "dotted", "environment", "environment_prefixes", "distributions", "names"}
+    | {"twinless", "families", "headers", "once", "once_a_file", "call", "scope", "shift"}
+)
+_ENGINES: Final = frozenset({"python", "cuda", "structured", "scanner"})
+_CLASSES: Final = frozenset(
+    {"rocm", "rocm5", "rocm6", "rocm7", "wave64", "wave32", "gfx9", "gfx10", "gfx11", "gfx12"}
+    | {"hpu", "cpu"}
+)
 # They mend what others saw.
 _NO_DETECTORS = frozenset({"fix", "python_fixes"})
 
@@ -62,13 +79,38 @@ def read_proofs() -> Mapping[str, Mapping[str, Any]]:
 
 
 def read_rule_file(text: str, name: str) -> Mapping[str, Any]:
-    """One rule's file, whole. Raises `ValueError`, with the file's name, for examples or a proof
-    with unknown or missing fields, and for `detectors` that are not the modules that see the rule.
+    """One rule's file, whole. Raises `ValueError`, with the file's name, for a record, examples or
+    a proof with unknown or missing fields, and for `detectors` that are not the modules that see
+    the rule.
     """
-    document = tomllib.loads(text)
-    for problem in _problems(document, name.removesuffix(".toml")):
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"data/rules/{name} is no TOML: {error}") from error
+    for problem in (*_problems_of_rule(document, name), *_problems(document, Path(name).stem)):
         raise ValueError(f"data/rules/{name} {problem}")
     return document
+
+
+def _problems_of_rule(document: Mapping[str, Any], name: str) -> Iterator[str]:
+    if not (name.endswith(".toml") and _ID.fullmatch(name.removesuffix(".toml"))):
+        yield "has no rule's id for its name, like PY019.toml"
+    record = document.keys() - {"examples", "proof"}
+    if odd := sorted((_NEEDED - record) | (record - _NEEDED - _FLAGS)):
+        yield f"has missing or unknown fields: {', '.join(odd)}"
+        return
+    if not document.get("seen") and not document.get("detectors"):
+        yield "has neither names (seen) nor code (detectors) to be found by"
+    if not set(document["engines"]) <= _ENGINES:
+        yield f"names an engine that is none: {document['engines']}"
+    if document["consequence"] not in frozenset(Consequence):
+        yield f"has a consequence that is none: {document['consequence']!r}"
+    for target, word in document["severity"].items():
+        valid = target in _CLASSES or target.startswith(("gfx", "gaudi"))
+        if not valid or word not in frozenset(Severity):
+            yield f"has a severity that is none: {target} = {word!r}"
+    if odd := sorted({key for row in document.get("seen", ()) for key in row} - _SEEN):
+        yield f"sees by what is unknown: {', '.join(odd)}"
 
 
 def _problems(document: Mapping[str, Any], rule: str) -> Iterator[str]:

@@ -12,18 +12,6 @@ from warpfront.matrix.vendors import VENDORS
 _GFX = re.compile(r"gfx(?P<generation>9|1[0-2])[0-9a-f]{2}\Z")
 _GAUDI = re.compile(r"(?:gaudi[0-9]?|hpu)\Z")
 _RELEASES = ("rocm5", "rocm6", "rocm7")
-CLASSES = (
-    "rocm",
-    *_RELEASES,
-    "wave64",
-    "wave32",
-    "gfx9",
-    "gfx10",
-    "gfx11",
-    "gfx12",
-    "hpu",
-    "cpu",
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
