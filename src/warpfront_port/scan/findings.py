@@ -76,7 +76,7 @@ class Gate(StrEnum):
 
 
 Side = Literal["nvidia", "amd", "other"]
-DocumentInputs = Literal["set", "unset", "open"] | int | None
+MacroValue = Literal["set", "unset", "open"] | int | None
 """What is known of a macro: "open" is defined with a value that is not known, None is nothing."""
 SIDES: Final[tuple[Side, ...]] = get_args(Side)
 
@@ -151,7 +151,7 @@ class Context:
 
     unknown: frozenset[str] = frozenset()
     portable_names: frozenset[str] = frozenset()
-    vendor_macros: Mapping[str, Mapping[Side, DocumentInputs]] = field(default_factory=dict)
+    vendor_macros: Mapping[str, Mapping[Side, MacroValue]] = field(default_factory=dict)
     masks: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     own_packages: frozenset[str] = frozenset()
     torchless: frozenset[str] = frozenset()

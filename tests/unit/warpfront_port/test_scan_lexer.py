@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warpfront_port.scan.cuda.conditions import Macros, integer, macro_table, truth
+from warpfront_port.scan.cuda.conditions import Macros, integer
 from warpfront_port.scan.cuda.lexer import blank
 from warpfront_port.scan.cuda.preprocessor import read_reaches
 from warpfront_port.scan.cuda.view import NAME
@@ -58,7 +58,7 @@ def test_blanked_code_has_the_length_and_the_line_ends_of_its_text(text: str) ->
 
 def reached(text: str) -> dict[str, str]:
     """Who gets each line that begins with `x`: n, a and o for NVIDIA, AMD and other."""
-    reaches = read_reaches(blank(text).directives, macro_table())
+    reaches = read_reaches(blank(text).directives)
     found = {}
     offset = 0
     for line in text.splitlines(keepends=True):
@@ -187,5 +187,5 @@ def test_integers_are_read_as_c_writes_them(literal: str, value: int | None) -> 
 
 def test_a_condition_as_deep_as_a_well_is_open() -> None:
     deep = "(" * 5000 + "1" + ")" * 5000
-    assert truth(deep, "amd", Macros(table=macro_table())) is None
-    assert truth("!" * 5000 + "1", "amd", Macros(table=macro_table())) is None
+    assert Macros().truth(deep, "amd") is None
+    assert Macros().truth("!" * 5000 + "1", "amd") is None

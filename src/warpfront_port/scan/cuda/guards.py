@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from warpfront_port.scan.cuda.conditions import Macros, macro_table, truth
+from warpfront_port.scan.cuda.conditions import Macros
 from warpfront_port.scan.cuda.preprocessor import Arm, ConditionChain, condition_of
 from warpfront_port.scan.cuda.view import View, rule_match
 from warpfront_port.scan.findings import Match
@@ -63,8 +63,8 @@ _NOT_ON_DEVICES = re.compile(
 def _certain_on_amd(arm: Arm) -> bool:
     """Return true if a condition is true on AMD, host and device, and may be false on NVIDIA."""
     condition = condition_of(arm.directive)
-    macros = Macros(table=macro_table())
-    return truth(condition, "amd", macros) is True and truth(condition, "nvidia", macros) is None
+    macros = Macros()
+    return macros.truth(condition, "amd") is True and macros.truth(condition, "nvidia") is None
 
 
 def _has_arm_for_amd(chain: ConditionChain) -> bool:

@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from warpfront_port.scan.cuda.conditions import macro_table
+from warpfront_port.scan.cuda.conditions import is_named, table_row
 from warpfront_port.scan.cuda.preprocessor import EVERYWHERE, Reach, is_guard
 from warpfront_port.scan.cuda.view import AMD_NAME, View, is_typed, portable_names
-from warpfront_port.scan.findings import SIDES, DocumentInputs, Side
+from warpfront_port.scan.findings import SIDES, MacroValue, Side
 
 _HEADERS = frozenset({".h", ".hh", ".hpp", ".hxx", ".cuh", ".inl"})
 _VENDOR = re.compile(r"CUDA|HIP|ROCM|AMD|NVCC|NVIDIA|hip[A-Z/]")
@@ -117,7 +117,7 @@ def _macro_reaches(view: View) -> Iterator[tuple[str, Reach]]:
             yield name, frozenset().union(*(view.region(define.start).reach for define in defined))
 
 
-def vendor_macros(facts: Iterable[HeaderFacts]) -> dict[str, Mapping[Side, DocumentInputs]]:
+def vendor_macros(facts: Iterable[HeaderFacts]) -> dict[str, Mapping[Side, MacroValue]]:
     """Return the macros that are unset on some side, by name.
 
     These are macros that no header defines for that side, and those that are tested together with
@@ -150,11 +150,10 @@ _PART_OF_AMD = re.compile(rf"(?<=[A-Za-z0-9]_)(?:(?:HIP|ROC){_LIBRARY}|(?:HIP|RO
 _PART_OF_NVIDIA = re.compile(rf"(?<=[A-Za-z0-9]_)(?:CU{_LIBRARY}|(?:CUDA|NVIDIA)(?![A-Z]))")
 
 
-def _row(name: str, missing: Reach) -> Mapping[Side, DocumentInputs]:
+def _row(name: str, missing: Reach) -> Mapping[Side, MacroValue]:
     """Return the known values of a macro on each side; empty where the table has all of them."""
-    table = macro_table()
-    values = {side: table.known(name, side) for side in SIDES}
-    if name in table.names or all(values[side] is not None for side in missing):
+    values = {side: table_row(name).get(side) for side in SIDES}
+    if is_named(name) or all(values[side] is not None for side in missing):
         return {}
     return {
         side: "unset" if value is None else value

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from warpfront_port.scan.cuda.conditions import Macros, MacroTable, named, truth
+from warpfront_port.scan.cuda.conditions import MacroRow, Macros, named
 from warpfront_port.scan.cuda.lexer import Directive
 from warpfront_port.scan.findings import SIDES, Side
 
@@ -16,6 +16,8 @@ EVERYWHERE: Final[Reach] = frozenset(SIDES)
 
 # Conditions nested deeper than any compiler must take are not followed.
 _MAX_NESTING = 256
+_OPENING = frozenset({"if", "ifdef", "ifndef"})
+_ARMS = _OPENING | {"elif", "elifdef", "elifndef", "else"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,47 +76,45 @@ class Reaches:
 
 @dataclass(slots=True, kw_only=True)
 class _Frame:
-    """An open chain. `taken` records for each side whether an earlier arm applied."""
+    """An open chain.
+
+    `taken` records for each side whether an earlier arm applied. `guard` is the macro of an include
+    guard, unset on every side whatever its name. `tells` is true where a test of hipcc's own macro
+    together with __CUDACC__ implies that the file expects __CUDACC__ to be unset there.
+    """
 
     outside: Region
-    taken: dict[Side, bool | None]
-    assumed: dict[str, str]
+    guard: str
+    tells: bool
+    taken: dict[Side, bool | None] = field(default_factory=lambda: dict.fromkeys(SIDES, False))
     arms: list[Arm] = field(default_factory=list)
 
 
-def read_reaches(directives: Sequence[Directive], table: MacroTable) -> Reaches:
-    """Return the regions that these directives make.
+def read_reaches(
+    directives: Sequence[Directive], tree: Mapping[str, MacroRow] | None = None
+) -> Reaches:
+    """Return the regions that these directives make; `tree` are macros of its headers.
 
     A stray `#else` or `#endif` changes nothing, an unclosed `#if` runs to the end.
     """
-    macros = Macros(table=table)
+    macros = Macros(tree=tree or {})
     regions = [Region(start=0, reach=EVERYWHERE, arms=())]
     chains: list[ConditionChain] = []
     frames: list[_Frame] = []
     for index, directive in enumerate(directives):
-        region_before = regions[-1]
-        if directive.name in ("if", "ifdef", "ifndef"):
-            frames.append(_opened(directives, index, region_before))
+        if directive.name in _OPENING:
+            frames.append(_opened(directives, index, regions[-1]))
         if directive.name in _ARMS and frames:
-            regions.append(_next_arm(directives, index, frames[-1], macros))
+            regions.append(_next_arm(directive, frames[-1], macros))
         elif directive.name == "endif" and frames:
-            frame = frames.pop()
-            chains.append(
-                ConditionChain(arms=tuple(frame.arms), reach=frame.outside.reach, end=directive.end)
-            )
-            regions.append(
-                Region(start=directive.end, reach=frame.outside.reach, arms=frame.outside.arms)
-            )
+            frame, end = frames.pop(), directive.end
+            reach, around = frame.outside.reach, frame.outside.arms
+            chains.append(ConditionChain(arms=tuple(frame.arms), reach=reach, end=end))
+            regions.append(Region(start=end, reach=reach, arms=around))
         elif directive.name in ("define", "undef"):
-            _learn(directive, region_before, macros)
-    return Reaches(
-        regions=tuple(regions),
-        chains=tuple(chains),
-        starts=tuple(region.start for region in regions),
-    )
-
-
-_ARMS = frozenset({"if", "ifdef", "ifndef", "elif", "elifdef", "elifndef", "else"})
+            _learn(directive, regions[-1], macros)
+    starts = tuple(region.start for region in regions)
+    return Reaches(regions=tuple(regions), chains=tuple(chains), starts=starts)
 
 
 def condition_of(directive: Directive) -> str:
@@ -128,62 +128,48 @@ def condition_of(directive: Directive) -> str:
 
 
 def _opened(directives: Sequence[Directive], index: int, outside: Region) -> _Frame:
-    """Return the arm that a directive opens.
-
-    A test of hipcc's own macro together with __CUDACC__ implies that the file expects __CUDACC__ to
-    be unset there. An include guard's macro is unset on every side, whatever its name.
-    """
-    assumed = {}
-    if "__CUDACC__" in directives[index].body:
-        chain = frozenset().union(*(named(condition_of(arm)) for arm in _chain(directives, index)))
-        if chain & {"__HIPCC__", "__HIP__", "__HIP_PLATFORM_AMD__"}:
-            assumed["__CUDACC__"] = "tells"
-    if is_guard(directives, index):
-        assumed[directives[index].body] = "guard"
-    return _Frame(outside=outside, taken=dict.fromkeys(SIDES, False), assumed=assumed)
+    """Return the chain that a directive opens."""
+    body, macros = directives[index].body, frozenset[str]()
+    if "__CUDACC__" in body:
+        macros = macros.union(*(named(condition_of(arm)) for arm in _chain(directives, index)))
+    tells = not macros.isdisjoint({"__HIPCC__", "__HIP__", "__HIP_PLATFORM_AMD__"})
+    guard = body if is_guard(directives, index) else ""
+    return _Frame(outside=outside, guard=guard, tells=tells)
 
 
 def _chain(directives: Sequence[Directive], index: int) -> Iterator[Directive]:
     """Yield the directives of the chain that opens at `index`, without nested chains."""
     depth = 0
     for directive in directives[index : index + _MAX_NESTING]:
-        if directive.name in ("if", "ifdef", "ifndef"):
-            depth += 1
+        depth += directive.name in _OPENING
         if depth == 1 and directive.name in _ARMS:
             yield directive
-        if directive.name == "endif":
-            depth -= 1
-            if depth == 0:
-                return
+        depth -= directive.name == "endif"
+        if depth == 0:
+            return
 
 
 def is_guard(directives: Sequence[Directive], index: int) -> bool:
     """Return true if `#ifndef X` is followed by `#define X` with nothing after it."""
-    after = directives[index + 1] if index + 1 < len(directives) else None
-    return (
-        directives[index].name == "ifndef"
-        and after is not None
-        and after.name == "define"
-        and after.body == directives[index].body
-    )
+    here, after = directives[index], directives[index + 1 : index + 2]
+    return here.name == "ifndef" and [(d.name, d.body) for d in after] == [("define", here.body)]
 
 
-def _next_arm(directives: Sequence[Directive], index: int, frame: _Frame, macros: Macros) -> Region:
-    directive = directives[index]
+def _next_arm(directive: Directive, frame: _Frame, macros: Macros) -> Region:
     condition = condition_of(directive)
     reach: set[Side] = set()
     undecided: set[Side] = set()
     for side in SIDES:
-        macros.assumed = {
-            name: "set" if (why, side) == ("tells", "nvidia") else "unset"
-            for name, why in frame.assumed.items()
-        }
-        holds = truth(condition, side, macros)
-        if side in frame.outside.reach and holds is not False and frame.taken[side] is not True:
+        macros.assumed = {frame.guard: "unset"}
+        if frame.tells:
+            macros.assumed["__CUDACC__"] = "set" if side == "nvidia" else "unset"
+        before, holds = frame.taken[side], macros.truth(condition, side)
+        if before is True:
+            continue
+        if side in frame.outside.reach and holds is not False:
             reach.add(side)
-            undecided |= {side} if holds is None or frame.taken[side] is None else set()
-        if frame.taken[side] is not True:
-            frame.taken[side] = True if holds else frame.taken[side] if holds is False else None
+            undecided |= {side} if holds is None or before is None else set()
+        frame.taken[side] = True if holds else before if holds is False else None
     macros.assumed = {}
     tested = named(condition).union(*(arm.macros for arm in frame.arms))
     arm = Arm(
@@ -196,6 +182,7 @@ def _next_arm(directives: Sequence[Directive], index: int, frame: _Frame, macros
 
 
 def _learn(directive: Directive, region: Region, macros: Macros) -> None:
+    """Record a `#define` or `#undef`; a macro with parameters has no value."""
     name, _, body = directive.body.partition(" ")
     if "(" in name or not name or not region.reach:
         return
@@ -203,8 +190,6 @@ def _learn(directive: Directive, region: Region, macros: Macros) -> None:
     if directive.name == "undef":
         macros.undefine(name, region.reach, possible)
         return
-    default = bool(region.arms) and condition_of(region.arms[-1].directive) in (
-        f"!defined({name})",
-        f"!defined {name}",
-    )
+    condition = condition_of(region.arms[-1].directive) if region.arms else ""
+    default = condition in (f"!defined({name})", f"!defined {name}")
     macros.define(name, body.strip(), region.reach, possible, default=default)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePosixPath
 
-from warpfront_port.scan.cuda.conditions import Value, evaluated, integer, macro_table
+from warpfront_port.scan.cuda.conditions import Value, evaluated, integer
 from warpfront_port.scan.cuda.lexer import Blanked, Directive, Span, blank
 from warpfront_port.scan.cuda.preprocessor import Reaches, Region, read_reaches
 from warpfront_port.scan.cuda.syntax import Syntax
@@ -63,7 +63,7 @@ class View:
 
     @cached_property
     def reaches(self) -> Reaches:
-        return read_reaches(self.directives, macro_table().beside(self.context.vendor_macros))
+        return read_reaches(self.directives, self.context.vendor_macros)
 
     def region(self, offset: int) -> Region:
         return self.reaches.at(offset)
