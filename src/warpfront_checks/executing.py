@@ -1,4 +1,4 @@
-"""Tensors in nests of lists, tuples and dicts."""
+"""Tensors in nests of lists, tuples and dicts, and modes in which calls run."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 
 def tensors_in(value: Any) -> Iterator[Tensor]:
@@ -30,3 +31,11 @@ def converted(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
     if isinstance(value, dict):
         return {key: converted(item, change) for key, item in value.items()}
     return value
+
+
+class DispatchMode(TorchDispatchMode):  # type: ignore[misc]
+    """A mode that sees each operator. Torch's own imports its compiler, which takes seconds."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False

@@ -18,13 +18,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from warpfront_checks.cases.bounds import Bound, Verdict, judge
 from warpfront_checks.cases.case import COMPLEX, Case
 from warpfront_checks.cases.run import REFUSALS, Bounds, execute, listed, names_of
-from warpfront_checks.executing import converted
+from warpfront_checks.executing import DispatchMode, converted
 from warpfront_checks.operations import floor_of, rounding_unit
 from warpfront_checks.tolerance_profiles import opinions
 
@@ -249,7 +248,7 @@ class Limits:
         return replace(self, base=base, scale=scale)
 
 
-class Saturated(TorchDispatchMode):  # type: ignore[misc]
+class Saturated(DispatchMode):
     """A mode in which every number that leaves a dtype's range becomes infinite, in each step."""
 
     def __init__(self, largest: float) -> None:
@@ -268,7 +267,7 @@ class Saturated(TorchDispatchMode):  # type: ignore[misc]
         return dispatch
 
 
-class RoundedSteps(TorchDispatchMode):  # type: ignore[misc]
+class RoundedSteps(DispatchMode):
     """A mode that rounds the result of each step of a float64 call to a dtype, up or down by
     chance (Monte Carlo arithmetic: D. S. Parker, UCLA CSD-970002, 1997).
 

@@ -5,7 +5,6 @@ A kernel returns NotImplemented for arguments that it does not cover.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -280,18 +279,41 @@ def _windows(
     return np.lib.stride_tricks.as_strided(x, shape, strides, writeable=False)
 
 
-def _padded(x: Array, padding: Sequence[int]) -> Array:
-    return np.pad(x, [(0, 0), (0, 0), *((p, p) for p in padding)])
+def _columns(
+    x: Array,
+    kernel: Sequence[int],
+    out: Sequence[int],
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int,
+) -> Array:
+    """Return the numbers of every window, a row for each: groups, batch and places, the rest."""
+    x = np.pad(x, [(0, 0), (0, 0), *((p, p) for p in padding)])
+    windows = _windows(x, kernel, stride, dilation)[(..., *map(slice, out), *map(slice, kernel))]
+    batch, channels, dims = *x.shape[:2], len(kernel)
+    parts = windows.reshape(batch, groups, channels // groups, *out, *kernel)
+    parts = np.moveaxis(parts, (1, 0, *range(3, 3 + dims)), range(2 + dims))
+    return parts.reshape(groups, batch * math.prod(out), channels // groups * math.prod(kernel))
+
+
+def _rows(grad: Array, groups: int) -> Array:
+    """Return the numbers of every place, a row for each: groups, batch and places, channels."""
+    batch, each, places = grad.shape[0], grad.shape[1] // groups, math.prod(grad.shape[2:])
+    parts = grad.reshape(batch, groups, each, places).transpose(1, 0, 3, 2)
+    return parts.reshape(groups, batch * places, each)
 
 
 def _forward(x: Array, w: Array, stride: Any, padding: Any, dilation: Any, groups: int) -> Array:
-    x, dims = _padded(x, padding), w.ndim - 2
-    parts = []
-    for part, filters in zip(np.split(x, groups, 1), np.split(w, groups, 0), strict=True):
-        windows = _windows(part, w.shape[2:], stride, dilation)
-        axes = [1, *range(2 + dims, 2 + 2 * dims)], [1, *range(2, 2 + dims)]
-        parts.append(np.moveaxis(np.tensordot(windows, filters, axes), -1, 1))
-    return np.concatenate(parts, 1)
+    kernel, each = w.shape[2:], w.shape[0] // groups
+    out = [
+        (n + 2 * p - d * (k - 1) - 1) // s + 1
+        for n, k, s, p, d in zip(x.shape[2:], kernel, stride, padding, dilation, strict=True)
+    ]
+    columns = _columns(x, kernel, out, stride, padding, dilation, groups)
+    rows = columns @ w.reshape(groups, each, -1).transpose(0, 2, 1)
+    rows = rows.reshape(groups, x.shape[0], math.prod(out), each).transpose(1, 0, 3, 2)
+    return rows.reshape(x.shape[0], w.shape[0], *out)
 
 
 def _to_input(
@@ -304,43 +326,24 @@ def _to_input(
     groups: int,
 ) -> Array:
     """Return the gradient of a convolution's input, which is also a transposed convolution."""
-    dims = w.ndim - 2
-    wide = np.zeros((*shape[:2], *(n + 2 * p for n, p in zip(shape[2:], padding, strict=True))))
-    for group, (part, filters) in enumerate(
-        zip(np.split(grad, groups, 1), np.split(w, groups, 0), strict=True)
-    ):
-        each = shape[1] // groups
-        for place in itertools.product(*(range(k) for k in w.shape[2:])):
-            cut = tuple(
-                slice(start * d, start * d + (n - 1) * s + 1, s)
-                for start, d, n, s in zip(place, dilation, grad.shape[2:], stride, strict=True)
-            )
-            taps: Any = (slice(None), slice(None), *place)
-            region: Any = (slice(None), slice(group * each, (group + 1) * each), *cut)
-            added = np.tensordot(part, filters[taps], ([1], [0]))
-            wide[region] += np.moveaxis(added, -1, 1)
+    batch, each, kernel = shape[0], shape[1] // groups, w.shape[2:]
+    wide = [n + 2 * p for n, p in zip(shape[2:], padding, strict=True)]
+    result = np.zeros((batch, groups, each, *wide))
+    added = _rows(grad, groups) @ w.reshape(groups, w.shape[0] // groups, -1)
+    added = added.reshape(groups, batch, *grad.shape[2:], each, *kernel)
+    for place in np.ndindex(*kernel):
+        cut = tuple(
+            slice(start * d, start * d + (n - 1) * s + 1, s)
+            for start, d, n, s in zip(place, dilation, grad.shape[2:], stride, strict=True)
+        )
+        result[(..., *cut)] += np.moveaxis(added[(..., *place)], (1, 0, -1), (0, 1, 2))
     inner = tuple(slice(p, p + n) for p, n in zip(padding, shape[2:], strict=True))
-    del dims
-    return wide[(slice(None), slice(None), *inner)]
+    return result.reshape(*shape[:2], *wide)[(..., *inner)]
 
 
-def _to_weight(
-    x: Array,
-    grad: Array,
-    shape: Sequence[int],
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    groups: int,
-) -> Array:
-    x, dims = _padded(x, padding), len(shape) - 2
-    parts = []
-    for part, back in zip(np.split(x, groups, 1), np.split(grad, groups, 1), strict=True):
-        windows = _windows(part, shape[2:], stride, dilation)
-        windows = windows[(slice(None), slice(None), *(slice(n) for n in grad.shape[2:]))]
-        axes = [0, *range(2, 2 + dims)]
-        parts.append(np.tensordot(back, windows, (axes, axes)))
-    return np.concatenate(parts, 0)
+def _to_weight(x: Array, grad: Array, shape: Sequence[int], *geometry: Any) -> Array:
+    columns = _columns(x, shape[2:], grad.shape[2:], *geometry)
+    return (_rows(grad, geometry[-1]).transpose(0, 2, 1) @ columns).reshape(shape)
 
 
 def _convolution(

@@ -17,10 +17,9 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map
 
 from warpfront_checks.cases.numpy_kernels import NUMPY
+from warpfront_checks.executing import DispatchMode, converted, tensors_in
 
 # Operators that only describe memory, or that hand it on.
 _VIEWED = (
@@ -39,7 +38,7 @@ WRONG = frozenset(["multilabel_margin_loss_forward"])
 TRANSFORMS = frozenset(["_fft_c2c", "_fft_r2c", "_fft_c2r"])
 
 
-class Independent(TorchDispatchMode):  # type: ignore[misc]
+class Independent(DispatchMode):
     """Compute float64 results without the CPU's kernels: of `replaced` operators, or of all."""
 
     def __init__(self, replaced: frozenset[str] | None = None) -> None:
@@ -106,33 +105,34 @@ def _decompositions() -> dict[Any, Callable[..., Any]]:
 def _is_plain(args: Any) -> bool:
     """Return whether all tensors are dense ones of the CPU that numpy has a dtype for."""
     narrow = (torch.bfloat16, torch.float16)
-    tensors = [x for x in tree_leaves(args) if isinstance(x, Tensor)]
     return all(
         x.layout == torch.strided and x.device.type == "cpu" and x.dtype not in narrow
-        for x in tensors
+        for x in tensors_in(args)
     )
 
 
 def _by_numpy(kernel: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """Call a numpy kernel; it returns NotImplemented for unsupported arguments."""
+    named = {key: value for key, value in kwargs.items() if key not in _PLACES}
     with np.errstate(all="ignore"):
-        arrays, named = tree_map(_array, args), tree_map(_array, kwargs)
-        named = {key: value for key, value in named.items() if key not in _PLACES}
-        actual = kernel(*arrays, **named)
-    return actual if actual is NotImplemented else tree_map(_tensor, actual)
+        actual = kernel(*converted(args, _array), **converted(named, _array))
+    return actual if actual is NotImplemented else _tensors(actual)
 
 
 _PLACES = {"layout", "device", "pin_memory", "memory_format", "non_blocking"}
 
 
-def _array(x: Any) -> Any:
-    return x.detach().resolve_conj().resolve_neg().numpy() if isinstance(x, Tensor) else x
+def _array(x: Tensor) -> Any:
+    return x.detach().resolve_conj().resolve_neg().numpy()
 
 
-def _tensor(x: Any) -> Any:
+def _tensors(x: Any) -> Any:
+    if isinstance(x, (tuple, list)):
+        return tuple(map(_tensors, x))
     if isinstance(x, (np.ndarray, np.generic)):
-        # A copy: numpy's result may be a view of an argument, or broadcast.
-        return torch.from_numpy(np.array(x, order="C")).reshape(np.shape(x))
+        # numpy's result may be a view of an argument, or broadcast.
+        own = isinstance(x, np.ndarray) and x.flags.owndata and x.flags.c_contiguous
+        return torch.from_numpy(x if own else np.array(x, order="C")).reshape(np.shape(x))
     return x
 
 

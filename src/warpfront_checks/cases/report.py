@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from warpfront_checks.cases.axes import Assignment, axes_of, build, constrained, in_domain
 from warpfront_checks.cases.bounds import Verdict
 from warpfront_checks.cases.case import Case
 from warpfront_checks.cases.operation import Operation
 from warpfront_checks.cases.run import execute, names_of
+from warpfront_checks.executing import DispatchMode
 from warpfront_checks.precision import precision_settings
 
 Fails = Callable[[Case], bool]
@@ -46,7 +46,7 @@ def shrunk(operation: Operation, assignment: Assignment, device: str, fails: Fai
     return assignment
 
 
-class _Overloads(TorchDispatchMode):  # type: ignore[misc]
+class _Overloads(DispatchMode):
     """The overloads of aten that run, each once."""
 
     def __init__(self) -> None:

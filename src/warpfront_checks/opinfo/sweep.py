@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from warpfront_checks.cases.bounds import Verdict
@@ -24,6 +23,7 @@ from warpfront_checks.cases.run import NoOracleError, Reference, reference_of
 from warpfront_checks.cases.session import Tally, verdicts_of
 from warpfront_checks.check_options import CheckOptions
 from warpfront_checks.claims import Claims
+from warpfront_checks.executing import DispatchMode
 from warpfront_checks.opinfo.adapter import DatabaseMoved, Entry, Sample, load_database
 from warpfront_checks.opinfo.choosing import excluded, exclusions
 from warpfront_checks.opinfo.provider import cases_of_sample, takes_any_length
@@ -323,7 +323,7 @@ def samples_for(
     )
 
 
-class _Widths(TorchDispatchMode):  # type: ignore[misc]
+class _Widths(DispatchMode):
     """A mode that records whether a result is wider than the inputs."""
 
     wide: bool = False

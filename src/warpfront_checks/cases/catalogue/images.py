@@ -143,7 +143,11 @@ _resized = partial(
 )
 SHRUNK = 0.6180339887498949
 _nearest: Make = partial(
-    moved, **{**SIZED, "y": (7, 1023), "x": (9, 1023), "z": (5, 1023)}, values=("small", "few")
+    moved,
+    **{**SIZED, "y": (7, 1023), "x": (9, 1023), "z": (5, 1023)},
+    values=("small", "few"),
+    # Results may have a thousand numbers for each of an argument.
+    work=20_000,
 )
 RESIZED = (
     *(
