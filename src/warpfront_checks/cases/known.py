@@ -6,8 +6,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-import torch
-
 NO_AXES: Mapping[str, object] = {}
 
 
@@ -29,6 +27,8 @@ class KnownDefect:
 
     def affects(self, axes: Mapping[str, object], device: str) -> bool:
         """Return whether this torch has the defect on a device, with these values of axes."""
+        import torch  # noqa: PLC0415 - the host explains cases without it
+
         major, minor = torch.__version__.split(".")[:2]
         older = self.before is None or (int(major), int(minor)) < self.before
         needed = all(axes.get(axis) in values for axis, values in self.where.items())
