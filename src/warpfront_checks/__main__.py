@@ -109,12 +109,11 @@ def record(session: str, claims: Claims, recorder: Recorder, effort: CheckOption
         torch = importlib.import_module("torch")
         if not find_device(claims, recorder, torch, read_hardware(Machine())):
             return
-    for named in CHECK_SESSIONS[session].records:
-        # Imported when it is run: importing most of them is importing torch, which `load` has to
-        # time and judge.
-        module, _, function = named.partition(":")
-        recorded = getattr(importlib.import_module(f"warpfront_checks.{module}"), function)
-        recorded(claims, recorder, effort)
+    # Imported when it is run: importing most of them is importing torch, which `load` has to time
+    # and judge.
+    module, _, function = CHECK_SESSIONS[session].record.partition(":")
+    recorded = getattr(importlib.import_module(f"warpfront_checks.{module}"), function)
+    recorded(claims, recorder, effort)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -21,82 +21,35 @@ from typing import Any
 STRICT = "strict"
 # The run whose seeds are 0, 1, 2 ...: bounds were set on them, and faults are seeded with them.
 DEVELOPMENT = "0"
-PROFILES = Path(__file__).with_name("profiles.json")
 OPTIONS_KEY = "check_options"
 """The key of the options in the environment of a result."""
 
 
+def _document(name: str) -> dict[str, Any]:
+    text = Path(__file__).with_name(f"{name}.json").read_text(encoding="utf-8")
+    document: dict[str, Any] = json.loads(text)
+    return document
+
+
 @dataclass(frozen=True, kw_only=True)
 class CheckSession:
-    """One session inside an image. `records` are `module:function` below this package, called
-    in turn with claims, recorder and effort. `asked_for` sessions run only if named, or if an image
+    """One session inside an image. `record` is `module:function` below this package, called
+    with claims, recorder and effort. `asked_for` sessions run only if named, or if an image
     declares them. `seconds` is the approximate time on a CPU: of parallel sessions the longest
     begins first. One that is `last` begins when all the rest have ended. On the CPU `threaded` ones
     get every core, so that threads are tried too.
     """
 
     says: str
-    records: tuple[str, ...]
+    record: str
     asked_for: bool = False
     seconds: float = 1.0
     threaded: bool = False
     last: bool = False
 
 
-# In the order in which they run.
 CHECK_SESSIONS: Mapping[str, CheckSession] = {
-    "load": CheckSession(
-        says="torch and its companions are what the claims say, and load",
-        records=("load:record_load",),
-    ),
-    "numerics": CheckSession(
-        says="forward and backward on the claimed device, against float64",
-        records=("models.modes:record_numerics",),
-        threaded=True,
-    ),
-    "operators": CheckSession(
-        says="every operation of the catalogue, forward and backward, with its edges",
-        records=("cases.special.session:record_operators",),
-        seconds=20.0,
-        threaded=True,
-    ),
-    "opinfo": CheckSession(
-        says="PyTorch's own operator database",
-        records=("opinfo.sweep:record_opinfo",),
-        seconds=8.0,
-    ),
-    "models": CheckSession(
-        says="model families, layer by layer, trained, checkpointed, exported",
-        records=("models.model_session:record_model_session",),
-        seconds=5.0,
-    ),
-    "attention": CheckSession(
-        says="every way to compute attention: computed, refused, wrong, or by another's kernel",
-        records=("attention.backend_session:record_attention",),
-        seconds=6.0,
-    ),
-    "golden": CheckSession(
-        says="golden vectors of ours; anywhere, `-- make FILE` and `-- check [FILE...]`",
-        records=("golden.vectors:record_golden",),
-    ),
-    "devices": CheckSession(
-        says="every visible device, and what passes between them",
-        records=("devices.device_session:record_devices",),
-    ),
-    "stack": CheckSession(
-        says="other people's packages, by the image's `smoke:`: imported, compiled, no fallback",
-        records=("stack.stack_checks:record_stack",),
-        asked_for=True,
-        seconds=30.0,
-        # It runs foreign programs, and looks for traces of the earlier sessions.
-        last=True,
-    ),
-    "selftest": CheckSession(
-        says="every fault that is seeded into the checks has to be caught",
-        records=("selftest:record_selftest",),
-        asked_for=True,
-        seconds=200.0,
-    ),
+    name: CheckSession(**row) for name, row in _document("sessions")["sessions"].items()
 }
 SESSIONS = tuple(name for name, session in CHECK_SESSIONS.items() if not session.asked_for)
 
@@ -242,10 +195,9 @@ def _read_profile(text: str) -> str:
 @cache
 def tolerances() -> Mapping[str, Mapping[str, tuple[float, float]]]:
     """Return relative and absolute tolerance of each profile but strict, by the dtype's name."""
-    document = json.loads(PROFILES.read_text(encoding="utf-8"))
     return {
         name: {dtype: (pair[0], pair[1]) for dtype, pair in entry["tolerances"].items()}
-        for name, entry in document["profiles"].items()
+        for name, entry in _document("profiles")["profiles"].items()
     }
 
 
@@ -269,8 +221,7 @@ EFFORT_OPTIONS = (
 
 def current_profile(name: str) -> str:
     """Return a profile's name of today: older results and commands may have its old one."""
-    document = json.loads(PROFILES.read_text(encoding="utf-8"))
-    profiles: Mapping[str, Mapping[str, object]] = document["profiles"]
+    profiles: Mapping[str, Mapping[str, object]] = _document("profiles")["profiles"]
     return next((new for new, entry in profiles.items() if entry.get("formerly") == name), name)
 
 

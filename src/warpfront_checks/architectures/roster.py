@@ -3,42 +3,17 @@
 from __future__ import annotations
 
 import ast
+import json
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-# By kind: the tables of `transformers.models.auto.modeling_auto` that list it. Of several classes
-# of a type the first table's is taken.
-TABLES: Mapping[str, tuple[str, ...]] = {
-    "causal": ("MODEL_FOR_CAUSAL_LM",),
-    "encoder-decoder": ("MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM", "MODEL_FOR_SPEECH_SEQ_2_SEQ"),
-    "vision": (
-        "MODEL_FOR_IMAGE_CLASSIFICATION",
-        "MODEL_FOR_SEMANTIC_SEGMENTATION",
-        "MODEL_FOR_DEPTH_ESTIMATION",
-        "MODEL_FOR_OBJECT_DETECTION",
-        "MODEL_FOR_VIDEO_CLASSIFICATION",
-        "MODEL_FOR_IMAGE_TO_IMAGE",
-        "MODEL_FOR_IMAGE",
-    ),
-    "audio": (
-        "MODEL_FOR_AUDIO_CLASSIFICATION",
-        "MODEL_FOR_CTC",
-        "MODEL_FOR_TEXT_TO_WAVEFORM",
-        "MODEL_FOR_TEXT_TO_SPECTROGRAM",
-    ),
-    "multimodal": (
-        "MODEL_FOR_IMAGE_TEXT_TO_TEXT",
-        "MODEL_FOR_VISION_2_SEQ",
-        "MODEL_FOR_MULTIMODAL_LM",
-        "MODEL_FOR_ZERO_SHOT_IMAGE_CLASSIFICATION",
-        "MODEL_FOR_VISUAL_QUESTION_ANSWERING",
-    ),
-    "encoder": ("MODEL_FOR_MASKED_LM",),
-}
+TABLES: Mapping[str, Sequence[str]] = json.loads(
+    Path(__file__).with_name("tables.json").read_text(encoding="utf-8")
+)["tables"]
 KINDS = tuple(TABLES)
 _SUFFIX = "_MAPPING_NAMES"
 # What reading source and computing what is not a table raise.

@@ -6,11 +6,13 @@ on a device and on the CPU.
 from __future__ import annotations
 
 import importlib
+import json
 import re
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,7 +20,6 @@ from torch import Tensor
 from torch.nn import functional
 
 MASKS = ("none", "causal", "mask")
-HERE = "warpfront_checks.attention.backends"
 
 
 class RefusedError(Exception):
@@ -35,9 +36,9 @@ class Tier:
     name: str
     compute: str
     kernels: str
+    devices: tuple[str, ...]
     operators: str = r"^$"
     needs: str = ""
-    devices: tuple[str, ...] = ("cuda",)
     compiled: bool = False
     lanes: int = 1
 
@@ -116,59 +117,12 @@ def flex(q: Tensor, k: Tensor, v: Tensor, kind: str, mask: Tensor | None) -> Ten
     return compiled(q, k, v, score_mod=change, enable_gqa=q.shape[1] != k.shape[1])
 
 
-# Names that kernels had with torch 2.11 on an H100, operators with 2.13 on a CPU; of ROCm, aiter
-# and flash-attn by their sources: docs/attention.md.
-TIERS: Mapping[str, Tier] = {
-    tier.name: tier
-    for tier in (
-        Tier(
-            name="aiter",
-            compute=f"{HERE}:aiter_attention",
-            needs="aiter",
-            kernels=r"aiter|fmha_(fwd|bwd)|_attn_fwd",
-        ),
-        Tier(
-            name="flash-attn",
-            compute=f"{HERE}:flash_attn",
-            needs="flash_attn",
-            kernels=r"flash_(fwd|bwd)|fmha_(fwd|bwd)|FmhaFwd|_attn_fwd|attn_fwd|flash::",
-        ),
-        Tier(
-            name="sdpa cudnn",
-            compute=f"{HERE}:cudnn",
-            kernels=r"cudnn",
-            operators=r"_scaled_dot_product_cudnn_attention",
-            lanes=2,
-        ),
-        Tier(
-            name="sdpa flash",
-            compute=f"{HERE}:flash",
-            devices=("cuda", "cpu"),
-            kernels=r"flash_(fwd|bwd)|pytorch_flash|attn_fwd|fmha_fwd|FmhaFwd",
-            operators=r"_scaled_dot_product_flash_attention",
-        ),
-        Tier(
-            name="sdpa efficient",
-            compute=f"{HERE}:efficient",
-            kernels=r"fmha_cutlass|AttentionKernel|mem_eff|attn_fwd",
-            operators=r"_scaled_dot_product_efficient_attention",
-        ),
-        Tier(
-            name="flex",
-            compute=f"{HERE}:flex",
-            needs="triton",
-            compiled=True,
-            lanes=2,
-            kernels=r"triton_.*(flex|tem)|flex_attention",
-        ),
-        Tier(
-            name="sdpa math",
-            compute=f"{HERE}:composed",
-            devices=("cuda", "cpu", "hpu", "xpu"),
-            kernels=r"softmax",
-            operators=r"_scaled_dot_product_attention_math|_safe_softmax|softmax",
-        ),
-    )
-}
+def _tiers() -> Iterator[Tier]:
+    text = Path(__file__).with_name("backends.json").read_text(encoding="utf-8")
+    for row in json.loads(text)["tiers"]:
+        yield Tier(**{**row, "devices": tuple(row.get("devices", ("cuda",)))})
+
+
+TIERS: Mapping[str, Tier] = {tier.name: tier for tier in _tiers()}
 # What no kernel of the plain way is called, and no operator.
 FUSED = re.compile(r"flash|fmha|efficient_attention|cudnn_attention|attn_fwd|cutlassF")

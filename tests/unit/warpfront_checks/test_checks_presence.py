@@ -48,21 +48,20 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, session: str, compute: Callable[..
     """What a session runs, replaced."""
     name = "warpfront_checks.stand_in"
     monkeypatch.setitem(sys.modules, name, SimpleNamespace(compute=compute))
-    row = CheckSession(says="", records=("stand_in:compute",))
+    row = CheckSession(says="", record="stand_in:compute")
     monkeypatch.setitem(CHECK_SESSIONS, session, row)
 
 
 @pytest.mark.parametrize("session", CHECK_SESSIONS)
 def test_every_row_names_functions_that_take_claims_recorder_and_effort(session: str) -> None:
-    for named in CHECK_SESSIONS[session].records:
-        module, _, function = named.partition(":")
-        path = CHECKS / f"{module.replace('.', '/')}.py"
-        found = {
-            node.name: [argument.arg.lstrip("_") for argument in node.args.args]
-            for node in ast.parse(path.read_text()).body
-            if isinstance(node, ast.FunctionDef)
-        }
-        assert found[function] == ["claims", "recorder", "effort"], named
+    module, _, function = CHECK_SESSIONS[session].record.partition(":")
+    path = CHECKS / f"{module.replace('.', '/')}.py"
+    found = {
+        node.name: [argument.arg.lstrip("_") for argument in node.args.args]
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.FunctionDef)
+    }
+    assert found[function] == ["claims", "recorder", "effort"]
 
 
 @pytest.mark.parametrize("session", COMPUTING)
