@@ -30,8 +30,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
-from warpfront_checks.forks import fork
-from warpfront_checks.forkserver import Adopted, nursery, run_job
+from warpfront_checks.forkserver import Adopted, fork, nursery, run_job
 
 # Keys of a child's pipes in its job, and the outcomes of an item.
 _PIPES = ("places", "answers")

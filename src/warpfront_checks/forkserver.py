@@ -17,11 +17,10 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Mapping
+import traceback
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
-
-from warpfront_checks.forks import fork
 
 _CHILD_SUBREAPER, _DIE_WITH_PARENT = 36, 1
 _LONGEST_BYTES = 1 << 20
@@ -133,3 +132,24 @@ def _orphan(request: Mapping[str, Any], asking: socket.socket) -> int:
     os.close(writing)
     with os.fdopen(reading, "rb") as reply:
         return int(reply.read())
+
+
+def fork(work: Callable[[], int]) -> int:
+    """Return the new process, which ends with what `work` returns: nothing of the parent's goes
+    on there, nor is ended there a second time. What escapes `work` is printed, and it ends with 1,
+    as a Python does that ends by an exception.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        code = work()
+    except BaseException:  # noqa: BLE001 - as Python ends a process: the words, and 1
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)

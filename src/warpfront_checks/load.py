@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import getpass
 import importlib
 import importlib.metadata
 import os
 import platform
 import re
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -26,10 +28,9 @@ from warpfront_checks.distributions import (
     version_differences,
 )
 from warpfront_checks.guard.places import places_of_this_python
-from warpfront_checks.guard.policy import normalized, read_policy
+from warpfront_checks.guard.policy import Policy, normalized, read_policy
 from warpfront_checks.guarded import check_guard
 from warpfront_checks.image_contents import read_contents
-from warpfront_checks.image_facts import stack_facts
 from warpfront_checks.kpack import (
     KpackError,
     find_archives,
@@ -38,7 +39,7 @@ from warpfront_checks.kpack import (
     missing_device_packages,
     read_archive,
 )
-from warpfront_checks.results import Check, CheckFinding, Recorder, failed, passed
+from warpfront_checks.results import Check, CheckFinding, Recorder, failed, judged, passed
 from warpfront_checks.stack.device_code import DeviceCode, read_device_code
 from warpfront_checks.stack.installed_code import (
     added_to,
@@ -46,7 +47,6 @@ from warpfront_checks.stack.installed_code import (
     find_other_numpy,
 )
 from warpfront_checks.torch_devices import environment_of, read_arch_list, rocm_release
-from warpfront_checks.user_home import check_user
 
 _ELF_MACHINES = {0x3E: "x86_64", 0xB7: "aarch64"}
 _SHOWN = 3
@@ -427,3 +427,69 @@ def _companions(claims: Claims, installed: Installed) -> list[str]:
 def _several(lines: list[str]) -> str:
     more = f" (and {len(lines) - _SHOWN} more)" if len(lines) > _SHOWN else ""
     return "; ".join(lines[:_SHOWN]) + more
+
+
+def check_user() -> CheckFinding:
+    """Check that the user has a name, and that its home and the temporary folder are writable."""
+    wrong, name, temporary = [], "", ""
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError) as error:
+        wrong.append(f"getpass.getuser() raises {error}: set USER")
+    home = os.path.expanduser("~")  # noqa: PTH111 - Path.expanduser raises where there is none
+    if reason := _unwritable(home):
+        wrong.append(f"HOME cannot be written: {reason}: set it to a folder of uid {os.getuid()}")
+    try:
+        temporary = tempfile.gettempdir()
+    except OSError as error:
+        wrong.append(f"{error}: add --tmpfs /tmp:exec")
+    return judged(
+        wrong, f"{name}, {home}", uid=os.getuid(), user=name, home=home, temporary=temporary
+    )
+
+
+def _unwritable(folder: str) -> str:
+    if not os.path.isabs(folder):  # noqa: PTH117 - as above
+        return f"{folder} is no absolute path"
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            return ""
+    except OSError as error:
+        return f"{folder}: {error.strerror}"
+
+
+def stack_facts(installed: Installed, policy: Policy | None) -> dict[str, object]:
+    """Return versions as installed, not as planned. `toolkit` is name and version as in a
+    matrix (`cuda13.0`), "" for a CPU build; `protected` are the guard's distributions,
+    None without one.
+    """
+    torch: Any = importlib.import_module("torch")
+    return {
+        "torch": installed.versions["torch"][0],
+        "toolkit": _toolkit(torch),
+        "python": f"{sys.version_info.major}.{sys.version_info.minor}",
+        "machine": platform.machine(),
+        "archs": list(read_arch_list(torch)),
+        "protected": None if policy is None else policy.pinned(),
+        "relaxed": None if policy is None else sorted(policy.relaxed),
+        "patched": patched_versions(installed),
+    }
+
+
+def patched_versions(installed: Installed) -> list[str]:
+    """Return the distributions rebuilt with patches, by the local label of their version."""
+    return sorted(
+        f"{normalized(name)} {version}"
+        for name, versions in installed.versions.items()
+        for version in versions
+        if re.search(r"[+.]wf\.p[0-9a-f]{8}$", version)
+    )
+
+
+def _toolkit(torch: Any) -> str:
+    if release := rocm_release(torch):
+        return f"rocm{release}"
+    cuda = getattr(torch.version, "cuda", None)
+    if cuda:
+        return f"cuda{cuda}"
+    return "xpu" if getattr(torch.version, "xpu", None) else ""

@@ -20,8 +20,7 @@ from signal import ITIMER_REAL, SIGALRM, SIGKILL, setitimer, signal
 from typing import Any, NoReturn
 
 from warpfront_checks.check_options import CHECK_SESSIONS
-from warpfront_checks.forks import fork
-from warpfront_checks.forkserver import open_nursery
+from warpfront_checks.forkserver import fork, open_nursery
 from warpfront_checks.results import PROGRESS
 
 ENDINGS = "endings.json"

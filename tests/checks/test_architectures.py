@@ -32,7 +32,7 @@ from warpfront_checks.architectures.library_options import Library  # noqa: E402
 from warpfront_checks.architectures.roster import architectures, chosen  # noqa: E402
 from warpfront_checks.architectures.small_models import NotBuiltError  # noqa: E402
 from warpfront_checks.children import HUNG, Returned  # noqa: E402
-from warpfront_checks.models import model_session  # noqa: E402
+from warpfront_checks.models import modes  # noqa: E402
 from warpfront_checks.models.replaying import Precision, judge_whole  # noqa: E402
 from warpfront_checks.models.specimens import Specimen, judge_ends  # noqa: E402
 from warpfront_checks.models.watching import run_plainly  # noqa: E402
@@ -265,10 +265,10 @@ def test_types_are_run_beside_the_families_but_on_a_gaudi_before_them(
         assert recorder.planned == ("architecture a",)
         seen.append("families")
 
-    monkeypatch.setattr(model_session, "begin_usual", begin)
-    monkeypatch.setattr(model_session, "record_models", families)
+    monkeypatch.setattr(modes, "begin_usual", begin)
+    monkeypatch.setattr(modes, "record_models", families)
     recorder = Recorder(session="models", target=device, folder=tmp_path)
-    model_session.record_model_session(replace(CPU, device=device), recorder)
+    modes.record_model_session(replace(CPU, device=device), recorder)
     assert seen == order
     assert recorder.finish()
 

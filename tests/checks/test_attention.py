@@ -17,8 +17,8 @@ from claimed import CPU  # noqa: E402
 
 from warpfront_checks.attention import backend_session as tier_session  # noqa: E402
 from warpfront_checks.attention import backend_worker as at_tier  # noqa: E402
+from warpfront_checks.attention.backend_session import fallback_text  # noqa: E402
 from warpfront_checks.attention.backends import TIERS, Tier  # noqa: E402
-from warpfront_checks.attention.fallback import fallback_text  # noqa: E402
 from warpfront_checks.check_options import CheckOptions  # noqa: E402
 from warpfront_checks.children import CRASHED, DONE, HUNG, Begun, Returned  # noqa: E402
 from warpfront_checks.claims import DEVICES  # noqa: E402

@@ -28,8 +28,7 @@ from warpfront_checks.claims import Claims  # noqa: E402
 from warpfront_checks.compiling.job import CompileJob, JobUnit, Probe  # noqa: E402
 from warpfront_checks.compiling.job_run import CompileJobRun  # noqa: E402
 from warpfront_checks.computed_dtypes import COMPUTED, probe_dtypes  # noqa: E402
-from warpfront_checks.forks import fork  # noqa: E402
-from warpfront_checks.forkserver import open_nursery  # noqa: E402
+from warpfront_checks.forkserver import fork, open_nursery  # noqa: E402
 from warpfront_checks.hardware import read_hardware  # noqa: E402
 from warpfront_checks.hardware.recording import Recorded  # noqa: E402
 from warpfront_checks.models import modes  # noqa: E402

@@ -103,7 +103,7 @@ def label_disagreements(
 ) -> tuple[str, ...]:
     """Return claims of a built image's labels, its tag or the matrix that the image contradicts.
 
-    `facts` are those of the `load` session inside (`warpfront_checks.image_facts`).
+    `facts` are those of the `load` session inside (`warpfront_checks.load`).
     """
     return (
         *_label_differences(cell, labels, facts),

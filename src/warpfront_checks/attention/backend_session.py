@@ -5,6 +5,7 @@ process: computed, refused with a reason, wrong, crashed, hung, or silently by a
 from __future__ import annotations
 
 import itertools
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,6 @@ import torch
 
 from warpfront_checks.attention.backend_worker import ANOTHER, COMPUTED, REFUSED, WRONG
 from warpfront_checks.attention.backends import MASKS, TIERS, Tier
-from warpfront_checks.attention.fallback import fallback_text
 from warpfront_checks.check_options import CheckOptions
 from warpfront_checks.children import DONE, Returned, begin_beside, each_in_a_child
 from warpfront_checks.claims import Claims
@@ -268,3 +268,46 @@ def _registered() -> list[str]:
     attention: Any = torch.nn.attention
     listed = getattr(attention, "list_flash_attention_impls", None)
     return [str(name) for name in listed()] if listed else []
+
+
+# By name, the parts of the example that is written.
+_PARTS = dict(
+    re.findall(
+        r"^=== (.+)\n((?:(?!=== ).*\n)*)",
+        Path(__file__).with_name("fallback.txt").read_text(encoding="utf-8"),
+        re.MULTILINE,
+    )
+)
+_BACKENDS: Mapping[str, str] = {
+    "sdpa flash": "FLASH_ATTENTION",
+    "sdpa efficient": "EFFICIENT_ATTENTION",
+    "sdpa cudnn": "CUDNN_ATTENTION",
+    "sdpa math": "MATH",
+}
+MOST_TIERS = 3
+
+
+def fallback_text(target: str, measured: Sequence[tuple[str, float]]) -> str:
+    """Return Python for the fastest of `measured` (tier and seconds, any order): three, and the
+    plain way last where it is not among them, since it takes every case.
+    """
+    ordered = sorted(measured, key=lambda pair: pair[1])
+    fastest = [name for name, _ in ordered][:MOST_TIERS]
+    if "sdpa math" not in fastest and any(name == "sdpa math" for name, _ in ordered):
+        fastest = [*fastest[: MOST_TIERS - 1], "sdpa math"]
+    times = "\n".join(f"* {name}: {1000 * seconds:.3g} ms" for name, seconds in ordered)
+    parts = [_PARTS["head"].format(target=target, measured=f"{times}\n"), *map(_way, fastest)]
+    names = ", ".join(map(_function, fastest))
+    return "\n".join([*parts, _PARTS["tail"].format(names=names)])
+
+
+def _way(name: str) -> str:
+    if name == "flex":
+        return _PARTS["flex"].format(function=_function(name))
+    if name in _BACKENDS:
+        return _PARTS["dot product"].format(function=_function(name), backend=_BACKENDS[name])
+    return _PARTS["library"].format(function=_function(name), module=name.replace("-", "_"))
+
+
+def _function(name: str) -> str:
+    return f"by_{name.replace(' ', '_').replace('-', '_')}"

@@ -11,6 +11,7 @@ from functools import partial
 import torch
 from torch import nn
 
+from warpfront_checks.architectures.registered import begin_usual
 from warpfront_checks.cases.bounds import Verdict
 from warpfront_checks.check_options import STRICT, CheckOptions
 from warpfront_checks.claims import Claims
@@ -282,3 +283,21 @@ def _unchanged(model: nn.Module, reference: nn.Module) -> list[Verdict]:
         for name, parameter in reference.named_parameters()
         if not torch.equal(parameters[name].detach().cpu(), parameter.detach())
     ]
+
+
+def record_model_session(
+    claims: Claims, recorder: Recorder, effort: CheckOptions | None = None
+) -> None:
+    """A child imports the library for longer than a family takes. A Gaudi belongs to the process
+    that used it first, until that ends: there the children come before.
+    """
+    checks, wait = begin_usual(claims, recorder, effort)
+    recorder.plan([check.name for check in checks])
+    first = claims.device == "hpu"
+    if not first:
+        compiled_checks = begin_compiled(claims, effort or CheckOptions())
+        record_models(claims, recorder, effort, begun=compiled_checks)
+    recorder.run(checks)
+    wait()
+    if first:
+        record_models(claims, recorder, effort)

@@ -18,7 +18,7 @@ import secrets
 import site
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,8 @@ from typing import Any
 from warpfront_checks.check_options import CheckOptions
 from warpfront_checks.claims import Claims
 from warpfront_checks.compiling.programs import Ended, ran
+from warpfront_checks.guard.channels import pth_text
+from warpfront_checks.guard.places import places_of_this_python
 from warpfront_checks.guarded import check_guard
 from warpfront_checks.results import (
     ERROR,
@@ -34,6 +36,7 @@ from warpfront_checks.results import (
     CheckFinding,
     Recorder,
     failed,
+    judged,
     passed,
     unavailable,
 )
@@ -41,9 +44,9 @@ from warpfront_checks.stack.descriptions import (
     Description,
     description,
     optional_files,
+    starts,
 )
 from warpfront_checks.stack.installed_code import told_of_numpy
-from warpfront_checks.stack.starts import nothing_starts
 
 SECONDS = 300.0
 GRACE_SECONDS = 5.0
@@ -52,7 +55,7 @@ GRACE_SECONDS = 5.0
 _SOURCE = Path(__file__).resolve().parents[2]
 _IMPORTING = Path(__file__).with_name("importing.py")
 _TAIL_CHARACTERS = 1500
-_SHOWN = 5
+_SHOWN, _SHOWN_CHARACTERS = 5, 80
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -443,3 +446,25 @@ def same_torch(claims: Claims, reports: list[tuple[str, ImportReport]]) -> Check
 
 def tail(text: str) -> str:
     return text.strip()[-_TAIL_CHARACTERS:]
+
+
+def nothing_starts(folders: Iterable[Path], meant: Iterable[str]) -> CheckFinding:
+    """Check that only known files run at a start: the guard's, and `starts:` of `smoke:`."""
+    guard = places_of_this_python()
+    allowed = {guard.pth.name: re.escape(pth_text(guard)), **starts(), **dict.fromkeys(meant, ".*")}
+    wrong, names = [], []
+    for path in (path for folder in folders for path in sorted(folder.glob("*.pth"))):
+        text = path.read_text(encoding="utf-8", errors="replace")
+        lines = [line for line in text.splitlines() if re.match(r"import[ \t]", line)]
+        names += [path.name] if lines else []
+        if lines and not re.fullmatch(rf"(?s:{allowed.get(path.name, '(?!)')})\n?", text):
+            problem = f"{path.name} of {_owner(path)} begins with every Python"
+            wrong.append(f"{problem}: {lines[0][:_SHOWN_CHARACTERS]}")
+    return judged(wrong, ", ".join(names))
+
+
+def _owner(path: Path) -> str:
+    for distribution in importlib.metadata.distributions(path=[str(path.parent)]):
+        if any(str(file) == path.name for file in distribution.files or ()):
+            return f"{distribution.metadata['Name']} {distribution.version}"
+    return "nobody"

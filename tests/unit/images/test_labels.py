@@ -17,7 +17,7 @@ from warpfront.pipeline.workspace import open_workspace
 from warpfront.release.why import Why, why_text
 from warpfront.system.revision import Provenance
 from warpfront_checks.distributions import Installed
-from warpfront_checks.image_facts import patched_versions
+from warpfront_checks.load import patched_versions
 
 CELLS = open_workspace(Path(__file__).parents[3]).matrix.cells
 

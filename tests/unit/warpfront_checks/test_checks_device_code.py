@@ -15,7 +15,7 @@ from standins import stand_in_kpack
 from warpfront_checks import load
 from warpfront_checks.claims import Claims
 from warpfront_checks.distributions import Installed
-from warpfront_checks.image_facts import stack_facts
+from warpfront_checks.load import stack_facts
 from warpfront_checks.results import FAILED, PASSED
 from warpfront_checks.torch_devices import rocm_release
 

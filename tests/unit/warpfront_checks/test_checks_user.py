@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from warpfront_checks.user_home import check_user
+from warpfront_checks.load import check_user
 
 NAMES = ("LOGNAME", "USER", "LNAME", "USERNAME")
 

@@ -16,7 +16,7 @@ from warpfront_checks.claims import Claims
 from warpfront_checks.results import Recorder
 from warpfront_checks.stack import stack_checks
 from warpfront_checks.stack.descriptions import description
-from warpfront_checks.stack.starts import nothing_starts
+from warpfront_checks.stack.stack_checks import nothing_starts
 
 pytestmark = pytest.mark.process
 
