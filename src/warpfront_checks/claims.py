@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+from warpfront_checks.documents import Reader
 
 SCHEMA = 1
 DEVICES = ("cpu", "cuda", "hpu", "xpu")
@@ -61,6 +63,15 @@ class Claims:
         }
 
 
+@dataclass(frozen=True)
+class _Toolkit:
+    name: str
+    version: str
+
+
+_READER = Reader(error=ClaimsError)
+
+
 def read_claims(path: Path) -> Claims:
     """Return the claims in a file. Raise `ClaimsError` naming the file and its fault."""
     try:
@@ -77,76 +88,19 @@ def read_claims(path: Path) -> Claims:
 
 def claims_from(document: object) -> Claims:
     """Return a document's claims. Unknown fields are refused: unchecked they promise falsely."""
-    fields = _mapping(document, "the file")
-    if fields.get("schema") != SCHEMA:
-        raise ClaimsError(f"schema is {fields.get('schema')!r}, this reader knows {SCHEMA}")
-    unknown = sorted(set(fields) - {"schema", *Claims.__dataclass_fields__})
-    if unknown:
-        raise ClaimsError(f"unknown field {unknown[0]!r}")
-    device = _text(fields, "device")
-    if device not in DEVICES:
-        raise ClaimsError(f"device is {device!r}, not one of {', '.join(DEVICES)}")
-    image = fields.get("image")
-    if not isinstance(image, bool):
-        raise ClaimsError("image must be true or false")
-    return Claims(
-        cell=_text(fields, "cell"),
-        target=_text(fields, "target"),
-        vendor=_text(fields, "vendor"),
-        device=device,
-        python=_text(fields, "python", required=image),
-        machine=_text(fields, "machine", required=False),
-        toolkit=_toolkit(fields.get("toolkit")),
-        versions=_versions(fields.get("versions", {})),
-        stack=_texts(fields, "stack"),
-        archs=_texts(fields, "archs"),
-        guard=None if fields.get("guard") is None else _mapping(fields["guard"], "guard"),
-        extensions=_texts(fields, "extensions"),
-        smoke=_named(fields, "smoke"),
-        policies=_named(fields, "policies"),
-        image=image,
-    )
-
-
-def _mapping(value: object, where: str) -> dict[str, Any]:
-    if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
-        raise ClaimsError(f"{where} must be an object")
-    return value
-
-
-def _text(fields: Mapping[str, Any], name: str, *, required: bool = True) -> str:
-    value = fields.get(name, "")
-    if not isinstance(value, str) or (required and not value):
-        raise ClaimsError(f"{name} must be a{' non-empty' if required else ''} string")
-    return value
-
-
-def _texts(fields: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    value = fields.get(name, [])
-    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise ClaimsError(f"{name} must be a list of strings")
-    return tuple(value)
-
-
-def _named(fields: Mapping[str, Any], field: str) -> tuple[Mapping[str, Any], ...]:
-    value = fields.get(field, [])
-    if not isinstance(value, list):
-        raise ClaimsError(f"{field} must be a list")
-    entries = tuple(_mapping(entry, field) for entry in value)
-    if not all(isinstance(entry.get("name"), str) for entry in entries):
-        raise ClaimsError(f"{field}: an entry has no name")
-    return entries
-
-
-def _toolkit(value: object) -> tuple[str, str] | None:
-    if value is None:
-        return None
-    fields = _mapping(value, "toolkit")
-    return (_text(fields, "name"), _text(fields, "version"))
-
-
-def _versions(value: object) -> dict[str, str]:
-    fields = _mapping(value, "versions")
-    if not all(isinstance(version, str) for version in fields.values()):
-        raise ClaimsError("versions must map names to strings")
-    return fields
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+        found = document.get("schema") if isinstance(document, dict) else document
+        raise ClaimsError(f"schema is {found!r}, this reader knows {SCHEMA}")
+    fields = {name: value for name, value in document.items() if name != "schema"}
+    toolkit = fields.pop("toolkit", None)
+    claims = _READER.record(Claims, fields, "the file")
+    if toolkit is not None:
+        claims = replace(claims, toolkit=astuple(_READER.record(_Toolkit, toolkit, "toolkit")))
+    if claims.device not in DEVICES:
+        raise ClaimsError(f"device is {claims.device!r}, not one of {', '.join(DEVICES)}")
+    for name in ("cell", "target", "vendor", *(["python"] if claims.image else [])):
+        if not getattr(claims, name):
+            raise ClaimsError(f"{name} must be a non-empty string")
+    if not all(isinstance(each.get("name"), str) for each in (*claims.smoke, *claims.policies)):
+        raise ClaimsError("an entry of smoke or policies has no name")
+    return claims

@@ -11,12 +11,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 from packaging.markers import UndefinedComparison, UndefinedEnvironmentName
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion
+
+from warpfront_checks.distributions import Conflicts
 
 _UNREADABLE = (
     InvalidRequirement,
@@ -28,18 +30,9 @@ _UNREADABLE = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Closure:
-    """Unmet requirements, lines that could not be read, and the distributions reached."""
-
-    conflicts: tuple[str, ...]
-    unread: tuple[str, ...]
-    checked: tuple[str, ...]
-
-
 def judge_closure(
     versions: Mapping[str, str], requirements: Mapping[str, Iterable[str]], roots: Iterable[str]
-) -> Closure:
+) -> Conflicts:
     """Judge everything reachable from `roots`, extras followed. Names are normalised."""
     conflicts, unread = [], []
     pending = [(canonicalize_name(root), frozenset[str]()) for root in roots]
@@ -60,7 +53,7 @@ def judge_closure(
                 pending.append((required, frozenset(map(canonicalize_name, requirement.extras))))
             except _UNREADABLE as error:
                 unread.append(f"{name} requires {line}: cannot read {error}")
-    return Closure(
+    return Conflicts(
         conflicts=tuple(dict.fromkeys(conflicts)),
         unread=tuple(dict.fromkeys(unread)),
         checked=tuple(sorted({name for name, _ in visited})),

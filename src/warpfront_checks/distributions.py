@@ -43,7 +43,7 @@ TOOLBOX = Path(__file__).resolve().parents[2] / "toolbox"
 
 @dataclass(frozen=True, kw_only=True)
 class Conflicts:
-    """Conflicts, lines that could not be read, and the distributions that were looked at."""
+    """Unmet requirements, lines that could not be read, and the distributions reached."""
 
     conflicts: tuple[str, ...]
     unread: tuple[str, ...]

@@ -13,16 +13,18 @@ import re
 import stat
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from email.parser import HeaderParser
+from operator import attrgetter
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import unquote
+
+from warpfront_checks.documents import Reader
 
 SCHEMA = 1
 MOST_PARTS = 20_000
 LONGEST = 2_000
-_T = TypeVar("_T")
 _FILE_LIMIT_BYTES = 16 * 2**20
 _COPYRIGHT_LIMIT_BYTES = 2 * 2**20
 _WANTED = ("package", "status", "version", "architecture", "source")
@@ -103,15 +105,7 @@ def read_contents(root: Path = Path("/")) -> Contents:
     parts = sorted((dpkg / "status.d").glob("*")) if (dpkg / "status.d").is_dir() else []
     texts = [status, *(_text(part, _COPYRIGHT_LIMIT_BYTES) for part in parts)]
     return Contents(
-        distributions=tuple(
-            sorted(
-                _distributions(),
-                key=lambda found_distribution: (
-                    found_distribution.name,
-                    found_distribution.version,
-                ),
-            )
-        ),
+        distributions=tuple(sorted(_distributions(), key=attrgetter("name", "version"))),
         packages=tuple(
             with_licences(package, _copyright(root, package.name))
             for text in texts
@@ -207,16 +201,7 @@ def found_in(metadata: str, carried: Iterable[EmbeddedComponent] = ()) -> FoundD
         classifiers=_all(read, "Classifier", "License ::"),
         licence_files=_all(read, "License-File"),
         requires=_all(read, "Requires-Dist"),
-        carried=tuple(
-            sorted(
-                set(carried),
-                key=lambda embedded_component: (
-                    embedded_component.kind,
-                    embedded_component.name,
-                    embedded_component.version,
-                ),
-            )
-        ),
+        carried=tuple(sorted(set(carried), key=attrgetter("kind", "name", "version"))),
     )
 
 
@@ -238,70 +223,20 @@ def contents_from(document: object) -> Contents:
     """Return the contents in a parsed document. Raise `ContentsError` for anything else; a
     document beyond the limits is refused, not cut off.
     """
-    fields = dict(_mapping(document, "contents"))
-    if fields.pop("schema", None) != SCHEMA:
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         raise ContentsError(f"contents: schema is not {SCHEMA}")
-    return Contents(
-        distributions=tuple(_found(entry) for entry in _list(fields.pop("distributions", None))),
-        packages=tuple(_made(Package, entry) for entry in _list(fields.pop("packages", None))),
-        folders=_sizes(fields.pop("folders", {})),
-        **_strings(fields, ("system", "release")),
-    )
+    fields = {name: value for name, value in document.items() if name != "schema"}
+    contents = _READER.record(Contents, fields, "contents")
+    named = [*contents.packages, *contents.distributions]
+    named += [each for found in contents.distributions for each in found.carried]
+    if not all(each.name and each.version for each in named):
+        raise ContentsError("contents: something is without name or version")
+    if any(size < 0 for size in contents.folders.values()):
+        raise ContentsError("folders: a size is negative")
+    return contents
 
 
-def _found(value: object) -> FoundDistribution:
-    fields = dict(_mapping(value, "a distribution"))
-    carried = tuple(_made(EmbeddedComponent, entry) for entry in _list(fields.pop("carried", [])))
-    return _made(FoundDistribution, {**fields, "carried": []}, carried=carried)
-
-
-def _made(kind: type[_T], value: object, **extra: Any) -> _T:
-    """Return a value of strings and tuples of strings, and nothing else."""
-    record = _mapping(value, kind.__name__)
-    types = {field.name: str(field.type) for field in fields(kind)}  # type: ignore[arg-type]
-    read: dict[str, object] = {}
-    for name, entry in record.items():
-        texts = entry if isinstance(entry, list) else [entry]
-        if name not in types or not all(isinstance(t, str) for t in texts):
-            raise ContentsError(f"{kind.__name__}: {name[:80]!r} is not as written")
-        if len(texts) > MOST_PARTS or any(len(text) > LONGEST for text in texts):
-            raise ContentsError(f"{kind.__name__}: {name} is longer than {LONGEST}")
-        read[name] = tuple(texts) if isinstance(entry, list) else entry
-    lists = {name for name, annotation in types.items() if annotation.startswith("tuple")}
-    if any(isinstance(entry, tuple) != (name in lists) for name, entry in read.items()):
-        raise ContentsError(f"{kind.__name__}: a list stands where a text goes, or a text for it")
-    if not read.get("name") or not read.get("version"):
-        raise ContentsError(f"{kind.__name__}: without name or version")
-    return kind(**{**read, **extra})
-
-
-def _strings(fields: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
-    if set(fields) - set(names) or not all(isinstance(text, str) for text in fields.values()):
-        raise ContentsError("contents: not as written")
-    return {name: _short(fields.get(name, "")) for name in names}
-
-
-def _sizes(value: object) -> dict[str, int]:
-    sizes_read = _mapping(value, "folders")
-    is_written = all(
-        len(name) <= LONGEST and type(size) is int and size >= 0
-        for name, size in sizes_read.items()
-    )
-    if len(sizes_read) > MOST_PARTS or not is_written:
-        raise ContentsError("folders: not as written")
-    return dict(sizes_read)
-
-
-def _mapping(value: object, where: str) -> Mapping[str, Any]:
-    if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
-        raise ContentsError(f"{where}: not an object")
-    return value
-
-
-def _list(value: object) -> list[Any]:
-    if not isinstance(value, list) or len(value) > MOST_PARTS:
-        raise ContentsError(f"contents: not a list of at most {MOST_PARTS}")
-    return value
+_READER = Reader(error=ContentsError, longest=LONGEST, most=MOST_PARTS)
 
 
 def _distributions() -> Iterator[FoundDistribution]:

@@ -15,7 +15,8 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+
+from warpfront_checks.documents import Reader
 
 SCHEMA = 1
 # How a line of counts begins, in what sessions side by side print.
@@ -28,7 +29,6 @@ EMULATED = "emulated"
 UNDETERMINED = "undetermined"
 ERROR = "error"
 OUTCOMES = (PASSED, FAILED, SKIPPED, UNAVAILABLE, EMULATED, UNDETERMINED, ERROR)
-_T = TypeVar("_T")
 
 
 class ResultsError(ValueError):
@@ -43,7 +43,11 @@ class CheckRecord:
     outcome: str
     reason: str
     seconds: float
-    details: Mapping[str, object]
+    details: Mapping[str, object] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.outcome not in OUTCOMES:
+            raise ResultsError(f"outcome {self.outcome!r} is none of {', '.join(OUTCOMES)}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,19 +218,18 @@ def write_json(path: Path, value: object) -> bytes:
     return data
 
 
+_READER = Reader(error=ResultsError, lenient=True)
+
+
 def read_results(document: object, *, session: str, target: str) -> SessionRecord:
     """Return the parsed file of a session, which is foreign text. Raise `ResultsError`."""
-    fields = _object(document, "the results file")
+    if not isinstance(document, dict):
+        raise ResultsError("the results file must be an object")
+    fields = {**document, "finished": document.get("finished") is True}
     for name, value in {"schema": SCHEMA, "session": session, "target": target}.items():
         if fields.get(name) != value:
             raise ResultsError(f"{name} is {fields.get(name)!r}, not {value!r}")
-    planned = _typed(fields.get("planned"), list, "planned")
-    checks = _typed(fields.get("checks"), list, "checks")
-    return SessionRecord(
-        planned=tuple(_typed(name, str, "planned") for name in planned),
-        checks=tuple(map(_read_check, checks)),
-        finished=fields.get("finished") is True,
-    )
+    return _READER.record(SessionRecord, fields, "the results file")
 
 
 def surroundings(document: object, *, session: str) -> dict[str, object]:
@@ -238,32 +241,3 @@ def surroundings(document: object, *, session: str) -> dict[str, object]:
     if document.get("unclaimed"):
         environment[f"unclaimed in {session}"] = document["unclaimed"]
     return environment
-
-
-def _read_check(value: object) -> CheckRecord:
-    fields = _object(value, "a check")
-    outcome = _typed(fields.get("outcome"), str, "outcome")
-    if outcome not in OUTCOMES:
-        raise ResultsError(f"outcome {outcome!r} is none of {', '.join(OUTCOMES)}")
-    seconds = fields.get("seconds")
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
-        raise ResultsError(f"seconds is {seconds!r}")
-    return CheckRecord(
-        name=_typed(fields.get("name"), str, "name"),
-        outcome=outcome,
-        reason=_typed(fields.get("reason"), str, "reason"),
-        seconds=float(seconds),
-        details=_object(fields.get("details", {}), "details"),
-    )
-
-
-def _object(value: object, field_name: str) -> dict[str, object]:
-    if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
-        raise ResultsError(f"{field_name} is not an object")
-    return value
-
-
-def _typed(value: object, kind: type[_T], field_name: str) -> _T:
-    if not isinstance(value, kind):
-        raise ResultsError(f"{field_name} is {type(value).__name__}, not {kind.__name__}")
-    return value

@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from warpfront_checks.documents import Reader
+
 SCHEMA = 1
 
 
@@ -68,33 +70,8 @@ def read_job(path: Path) -> CompileJob:
     document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     if document.get("schema") != SCHEMA:
         raise ValueError(f"{path}: schema is {document.get('schema')!r}, not {SCHEMA}")
-    probe = document["probe"]
-    return CompileJob(
-        target=document["target"],
-        source=Path(document["source"]),
-        scratch=Path(document["scratch"]),
-        copy=Path(document["copy"]),
-        version=tuple(document["version"]),
-        probe=Probe(name=probe["name"], text=probe["text"], argv=tuple(probe["argv"])),
-        torch_defines=tuple(document["torch_defines"]),
-        environment=document["environment"],
-        copied=tuple(document["copied"]),
-        hipified=tuple(document["hipified"]),
-        kept=tuple(document["kept"]),
-        seconds=float(document["seconds"]),
-        memory_bytes=int(document["memory_bytes"]),
-        jobs=int(document["jobs"]),
-        units=tuple(_unit(unit) for unit in document["units"]),
-    )
-
-
-def _unit(fields: Mapping[str, Any]) -> JobUnit:
-    return JobUnit(
-        path=fields["path"],
-        kind=fields["kind"],
-        torch=fields["torch"],
-        argv=tuple(fields["argv"]),
-    )
+    del document["schema"]
+    return Reader(error=ValueError).record(CompileJob, document, "the job")
 
 
 def filled(argv: Sequence[str], places: Mapping[str, Sequence[str]]) -> tuple[str, ...]:

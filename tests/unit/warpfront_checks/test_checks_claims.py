@@ -39,7 +39,7 @@ def test_claims_come_back_from_their_file_unchanged(tmp_path: Path) -> None:
         ({"device": "tpu"}, "device is 'tpu'"),
         ({"image": "yes"}, "image must be"),
         ({"python": ""}, "python must be a non-empty string"),
-        ({"versions": {"torch": 2}}, "versions must map"),
+        ({"versions": {"torch": 2}}, "versions must be a string"),
         ({"archs": "sm_90"}, "archs must be a list"),
         ({"toolkit": {"name": "cuda"}}, "version must be"),
         ({"tourch": "2.14.1"}, "unknown field 'tourch'"),
