@@ -16,7 +16,7 @@ from warpfront.matrix.project_values import Channel
 from warpfront.release.admission import Evidence
 from warpfront.report.rows import ReportRow
 from warpfront.verify.results import CheckResult, Outcome, Verification
-from warpfront.verify.seal import sealed
+from warpfront.verify.verdict import sealed
 from warpfront.wheels.lock.values import LockedWheel, PatchedWheel, WheelLock
 
 A_PROJECT = Project(

@@ -34,8 +34,7 @@ from warpfront.pipeline.verifying import CheckPlan, verify_cells
 from warpfront.pipeline.workspace import open_workspace
 from warpfront.system.store import Store
 from warpfront.verify.results import Outcome, Verification
-from warpfront.verify.seal import sealed
-from warpfront.verify.verdict import outcome_of
+from warpfront.verify.verdict import outcome_of, sealed
 from warpfront.wheels.lock.reading import read_locks, usable_locks
 from warpfront.wheels.sources import Site
 from warpfront_checks.check_options import CheckOptions

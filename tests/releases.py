@@ -25,7 +25,7 @@ from warpfront.release.signing import Cosign, Signer
 from warpfront.system.process import Command, Completed
 from warpfront.system.store import Store
 from warpfront.verify.results import CheckResult
-from warpfront.verify.seal import sealed
+from warpfront.verify.verdict import sealed
 
 PROJECT = "registry.test/demo"
 REPOSITORY = "demo/torch"

@@ -43,8 +43,8 @@ from warpfront.report.rows import ReportRow, report_rows
 from warpfront.step_results import Failed
 from warpfront.system.store import Store
 from warpfront.verify.results import CheckResult, Verification
-from warpfront.verify.seal import sealed
-from warpfront.wheels.lock.state import LockState
+from warpfront.verify.verdict import sealed
+from warpfront.wheels.lock.values import LockState
 
 NOW = "2026-11-22T12:00:00+00:00"
 ENDED = "2026-11-22T11:00:00+00:00"

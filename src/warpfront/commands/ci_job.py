@@ -17,7 +17,7 @@ from warpfront.system.attempt import failed_by
 from warpfront.system.progress import Watch
 from warpfront.system.store import Store
 from warpfront.verify.results import Verification
-from warpfront.verify.seal import sealed
+from warpfront.verify.verdict import sealed
 from warpfront.wheels.project_folders import Folders
 
 Act = Callable[[str], Sequence[object]]

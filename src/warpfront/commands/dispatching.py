@@ -17,8 +17,8 @@ from warpfront.ci.fingerprints import fingerprints
 from warpfront.ci.schedule import RunScope, Schedule, schedule
 from warpfront.errors import CommandFailedError, InputError, UnavailableError
 from warpfront.images.built import RenderedImage
-from warpfront.images.material import Material
 from warpfront.images.preparing import render_cells
+from warpfront.images.render import Material
 from warpfront.matrix.cell import Cell, Selection
 from warpfront.matrix.project_values import Channel
 from warpfront.matrix.runners import Runner

@@ -36,7 +36,7 @@ from warpfront.release.why import Why
 from warpfront.system.process import environment, run
 from warpfront.system.references import Reference, fallback_tag, read_reference
 from warpfront.verify.results import Verification
-from warpfront.verify.seal import is_sealed
+from warpfront.verify.verdict import is_sealed
 from warpfront.wheels.lock.reading import read_locks
 from warpfront.wheels.lock.why_dependency import DependencyGraph, asked_for, roots_of
 from warpfront_checks.image_contents import ContentsError, contents_from

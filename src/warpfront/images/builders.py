@@ -14,9 +14,8 @@ from warpfront.images.engine import Engine, connect
 from warpfront.images.engine.bases import resolve_base
 from warpfront.images.engine.buildx import Baked, BakeRequest, bake, local_context
 from warpfront.images.labels import CONTENT_HASH
-from warpfront.images.material import Material
 from warpfront.images.registry_ping import registry_reachable
-from warpfront.images.render import DOCKERFILE
+from warpfront.images.render import DOCKERFILE, Material
 from warpfront.images.template_process import RenderRequest, render_templates
 from warpfront.images.tools import CellInputs, Tools
 from warpfront.images.wheel_builder import Builder

@@ -17,8 +17,7 @@ from warpfront.system.progress import Watch
 from warpfront.system.store import write_text
 from warpfront.wheels.lock.pylock import dump_lock, gone_back, waits_for
 from warpfront.wheels.lock.reading import inputs_of, read_state
-from warpfront.wheels.lock.state import LockState
-from warpfront.wheels.lock.values import LockInputs, WheelLock
+from warpfront.wheels.lock.values import LockInputs, LockState, WheelLock
 from warpfront.wheels.project_folders import Folders
 from warpfront.wheels.requirements import RequirementList
 from warpfront.wheels.resolve.by_uv import resolve_by_uv

@@ -10,7 +10,7 @@ from warpfront.images.built import RenderedImage
 from warpfront.matrix.cell import Cell
 from warpfront.step_results import Blocked
 from warpfront.system.digests import digest_of
-from warpfront.wheels.lock.state import LockState
+from warpfront.wheels.lock.values import LockState
 
 # A CUDA stack with byte code measured 1.9 times the size of its wheels, the much smaller CPU stack
 # 4.6 times (docs/performance.md): between the two, and on the safe side where it is gigabytes.

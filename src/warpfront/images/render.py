@@ -14,11 +14,13 @@ from warpfront.images.protection import GUARD_ENVIRONMENT, POLICY, RELAXED
 from warpfront.images.slimming import slim_files
 from warpfront.images.stages import BYTE_CODE_FILES
 from warpfront.matrix.cell import ENVIRONMENT_PYTHON, Cell, Compiler
+from warpfront.matrix.compat import Compat
 from warpfront.matrix.device_variables import device_fault
 from warpfront.system.digests import frozen
 from warpfront.system.tree_files import ImageFile, RefusedFile
 from warpfront.wheels.lock.pylock import difference
 from warpfront.wheels.lock.values import LockedWheel, WheelLock
+from warpfront.wheels.requirements import RequirementList
 
 DOCKERFILE = "Dockerfile"
 REQUIREMENTS = "requirements.txt"
@@ -63,6 +65,18 @@ class Templates:
                 hint="images hold files, and links to files of the same folder: copy it there",
             )
         return file
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Material:
+    """Parts of every image of a project, except its cell and lock: templates, the guard's own files
+    by name, the compat table, which decides what a guard refuses, and requirements files by path.
+    """
+
+    templates: Templates
+    guard: Mapping[str, str]
+    compat: Compat
+    requirements: Mapping[str, RequirementList]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from warpfront.images.engine import Engine
-from warpfront.images.material import Material
+from warpfront.images.render import Material
 from warpfront.matrix.cell import Cell
 from warpfront.matrix.reading import Matrix
 from warpfront.wheels.lock.values import WheelLock

@@ -323,7 +323,12 @@ class CellMaker:
         index = self._index(point, vendor)
         if index is None and vendor.torch_from == "index":
             return None
-        combination = _wanted(point, index, base, self.text.allow_variants)
+        combination = dataclasses.replace(
+            point,
+            index=index.name if index else "",
+            glibc=base.glibc,
+            variants=self.text.allow_variants,
+        )
         if not self._judged(point, combination):
             return None
         toolkit = Toolkit(name=vendor.toolkit, version=point.toolkit) if vendor.toolkit else None
@@ -535,23 +540,6 @@ class CellMaker:
     def _warn_at(self, line: int, message: str, hint: str) -> None:
         path = self.document.path
         self.warnings.append(Problem(path=path, line=line, message=message, hint=hint))
-
-
-def _wanted(
-    point: Point, index: WheelIndex | None, base: BaseText, variants: tuple[str, ...]
-) -> Combination:
-    return Combination(
-        vendor=point.vendor,
-        toolkit=point.toolkit,
-        targets=point.targets,
-        machine=point.machine,
-        python=point.python,
-        torch=point.torch,
-        index=index.name if index else "",
-        companions=point.companions,
-        glibc=base.glibc,
-        variants=variants,
-    )
 
 
 def _base(name: str, text: BaseText) -> Base:

@@ -39,12 +39,12 @@ class Combination:
     is "" where torch comes with the base. `variants` are names that are taken as wheel variants."""
 
     vendor: str
-    toolkit: str
+    toolkit: str = ""
     targets: tuple[str, ...]
     machine: str
     python: str
     torch: str
-    index: str
+    index: str = ""
     companions: tuple[str, ...] = ()
     glibc: str = ""
     variants: tuple[str, ...] = ()

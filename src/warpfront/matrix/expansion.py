@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from warpfront.errors import Problem
+from warpfront.matrix.compat import Combination
 from warpfront.matrix.language import (
     DEFAULT_MACHINE,
     Axes,
@@ -33,20 +34,13 @@ _FILTER_NAMES = tuple(key.name for key in dataclasses.fields(Filter))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
+class Point(Combination):
     """A combination of axis values and its images. "" = not set."""
 
     line: int
-    vendor: str
-    toolkit: str = ""
-    targets: tuple[str, ...]
     machine: str = DEFAULT_MACHINE
-    python: str
-    torch: str
-    index: str = ""
     base: str
     images: tuple[str, ...]
-    companions: tuple[str, ...] = ()
     environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
     tag_targets: bool = False
 

@@ -83,20 +83,14 @@ def _matches(cell: Cell, chosen: Filter | None) -> bool:
     """Return true if the cell has every value of the filter."""
     if chosen is None:
         return True
-    cell_values = {
-        "vendor": cell.vendor,
+    values = {
         "toolkit": cell.toolkit.version if cell.toolkit else None,
-        "machine": cell.machine,
-        "python": cell.python,
-        "torch": cell.torch,
         "index": cell.index.name if cell.index else None,
         "base": cell.base.name,
-        "image": cell.image,
+        **{name: getattr(cell, name) for name in ("vendor", "machine", "python", "torch", "image")},
     }
-    filter_values = {
-        field.name: getattr(chosen, field.name) for field in dataclasses.fields(chosen)
-    }
-    targets = filter_values.pop("targets")
+    wanted = {field.name: getattr(chosen, field.name) for field in dataclasses.fields(chosen)}
+    targets = wanted.pop("targets")
     return (targets is None or set(targets) <= set(cell.targets)) and all(
-        value is None or value == cell_values[name] for name, value in filter_values.items()
+        value is None or value == values[name] for name, value in wanted.items()
     )

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from warpfront.errors import EngineError, StoreError
 from warpfront.images.built import RenderedImage, ResolvedBase
 from warpfront.images.engine import Engine, StoredImage, connect
-from warpfront.images.material import Material
 from warpfront.images.plan import CONTENT, ContentRecord, PlannedCell, changes_since, plan_cell
 from warpfront.images.preparing import (
     Prepared,
@@ -18,6 +17,7 @@ from warpfront.images.preparing import (
     render_cells,
     unrunnable,
 )
+from warpfront.images.render import Material
 from warpfront.matrix.ages import base_notes, driver_note, ended_notes, table_notes
 from warpfront.matrix.cell import Cell, Pin, Selection, WheelIndex
 from warpfront.matrix.project_values import Maintenance
@@ -30,8 +30,7 @@ from warpfront.system.progress import Watch
 from warpfront.system.provenance import fixed_moment, now
 from warpfront.system.store import Store
 from warpfront.wheels.lock.reading import read_locks, usable_locks
-from warpfront.wheels.lock.state import NEVER_BUILT, LockState
-from warpfront.wheels.lock.values import LockedWheel, WheelLock
+from warpfront.wheels.lock.values import NEVER_BUILT, LockedWheel, LockState, WheelLock
 from warpfront.wheels.resolve.reach import why_unresolvable
 from warpfront.wheels.site import site_when_needed
 from warpfront.wheels.store.wheelhouse import Wheelhouse

@@ -18,8 +18,7 @@ from warpfront.system.store import Store
 from warpfront.verify.results import Verification
 from warpfront.verify.verdict import unread_verification
 from warpfront.wheels.lock.reading import read_locks
-from warpfront.wheels.lock.state import LockState
-from warpfront.wheels.lock.values import WheelLock
+from warpfront.wheels.lock.values import LockState, WheelLock
 from warpfront.wheels.project_folders import Folders
 
 T = TypeVar("T")

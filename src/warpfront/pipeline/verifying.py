@@ -64,8 +64,13 @@ from warpfront.verify.resuming import (
     finish,
     taken_over,
 )
-from warpfront.verify.seal import is_sealed, sealed
-from warpfront.verify.verdict import outcome_of, read_verification, verification_document
+from warpfront.verify.verdict import (
+    is_sealed,
+    outcome_of,
+    read_verification,
+    sealed,
+    verification_document,
+)
 from warpfront.wheels.lock.reading import read_locks, usable_locks
 from warpfront.wheels.lock.values import WheelLock
 from warpfront.wheels.project_folders import Folders
@@ -478,7 +483,6 @@ class CellVerification:
                 name="project",
                 outcome=Outcome.UNDETERMINED,
                 reason=reason,
-                seconds=0.0,
             )
             checks = (*verification.checks, unread)
             verification = dataclasses.replace(verification, checks=checks)
@@ -579,7 +583,10 @@ def request_inside(
         image=built.image_id,
         command=("python3", f"{_INSIDE}/src/warpfront_checks/enter.py", *words),
         binds=(
-            *map(_package, _MOUNTED),
+            *(
+                Bind(source=_folder(package), target=f"{_INSIDE}/src/{package.__name__}")
+                for package in _MOUNTED
+            ),
             Bind(source=toolbox, target=f"{_INSIDE}/toolbox"),
             Bind(source=folder / "claims.json", target=f"{_INSIDE}/claims.json"),
             Bind(source=folder / "results", target=_RESULTS, writable=True),
@@ -594,11 +601,6 @@ def request_inside(
 
 def _folder(package: ModuleType) -> Path:
     return Path(package.__path__[0])
-
-
-def _package(package: ModuleType) -> Bind:
-    """Return the mount of an import package of ours."""
-    return Bind(source=_folder(package), target=f"{_INSIDE}/src/{package.__name__}")
 
 
 def with_labels_judged(
@@ -621,7 +623,6 @@ def with_labels_judged(
         name="labels and tag",
         outcome=outcome,
         reason=reason,
-        seconds=0.0,
         details={"labels": dict(labels), "facts": facts},
     )
     return dataclasses.replace(verification, checks=(*verification.checks, check))

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from warpfront.errors import LockError, StoreError
-from warpfront.images.material import Material
-from warpfront.images.render import Templates
+from warpfront.images.render import Material, Templates
 from warpfront.matrix import compat
 from warpfront.matrix.compat import Compat
 from warpfront.matrix.index_evidence import read_contents

@@ -16,7 +16,7 @@ from warpfront.images.labels import BASE_SOURCE, CONTENT_HASH, RELAXED
 from warpfront.matrix.cell import BaseSource, Cell
 from warpfront.matrix.project_values import Allowance, Channel
 from warpfront.verify.results import Outcome, Verification
-from warpfront.verify.seal import is_sealed
+from warpfront.verify.verdict import is_sealed
 from warpfront_checks.check_options import stored_options
 
 _FACTS = ("torch", "toolkit", "python", "machine")

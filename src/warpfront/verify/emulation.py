@@ -171,7 +171,6 @@ class DispatchLog:
             name="emulation",
             outcome=outcome,
             reason=reason,
-            seconds=0.0,
             details={
                 **emulator.document(),
                 "dispatches": self.dispatches,

@@ -57,16 +57,7 @@ def tried(cell: Cell) -> tuple[Smoke, ...]:
 
 def smoke_document(smoke: Smoke) -> dict[str, object]:
     """Return an entry of `smoke:` without empty fields."""
-    document: dict[str, object] = {
-        "name": smoke.name,
-        "uses": smoke.uses,
-        "run": list(smoke.run),
-        "imports": list(smoke.imports),
-        "needs": smoke.needs,
-        "exit": smoke.exit_code,
-        "prints": smoke.prints,
-        "seconds": smoke.seconds,
-        "starts": list(smoke.starts),
-        "optional": list(smoke.optional),
-    }
-    return {key: value for key, value in document.items() if value not in ("", [])}
+    document = dataclasses.asdict(smoke)
+    document["exit"] = document.pop("exit_code")
+    del document["vendors"]
+    return {key: value for key, value in document.items() if value not in ("", ())}

@@ -35,7 +35,7 @@ class CheckResult:
     name: str
     outcome: Outcome
     reason: str
-    seconds: float
+    seconds: float = 0.0
     details: Mapping[str, object] = field(default_factory=dict)
 
 

@@ -2,19 +2,22 @@
 
 The files are foreign text when they come back. A missing, unfinished or foreign one, and one that
 contradicts nox, is an `error`: never a pass.
+
+A seal is a digest of all parts of a verification, which shows an edited or mixed one. It is no
+signature: an edit of both is not seen here. Published evidence has its seals in the signed part.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from warpfront.system.digests import digest_of
 from warpfront.verify.results import CheckResult, Outcome, Verification
 from warpfront_checks.results import (
-    CheckRecord,
     ResultsError,
-    SessionRecord,
     read_results,
     surroundings,
 )
@@ -119,7 +122,6 @@ def unread_verification(
         sessions=("verify",),
         checks=(_error("verify", "results", reason),),
         seconds=0.0,
-        environment={},
     )
 
 
@@ -133,10 +135,15 @@ def read_session(
     if document is None:
         return (_error(session, "results", f"the session left no results file{suffix}"),)
     try:
-        session_result = _read(document, session, target)
+        if isinstance(document, Unreadable):
+            raise ResultsError(document.reason)  # noqa: TRY301 - as of any other unusable file
+        session_result = read_results(document, session=session, target=target)
     except ResultsError as error:
         return (_error(session, "results", f"the results file cannot be used: {error}"),)
-    checks = [_check_result(session, check) for check in session_result.checks]
+    checks = [
+        CheckResult(**{**vars(check), "session": session, "outcome": Outcome(check.outcome)})
+        for check in session_result.checks
+    ]
     names = [check.name for check in checks]
     checks += [
         _error(
@@ -172,19 +179,11 @@ def _contradictions(
     verdict = results.get(session)
     if verdict is None:
         return (_error(session, "nox", "nox's report does not name this session"),)
-    succeeded, all_passed = (
-        verdict == "success",
-        worst_of(c.outcome for c in checks) is Outcome.PASSED,
-    )
-    if succeeded == all_passed:
+    all_passed = worst_of(check.outcome for check in checks) is Outcome.PASSED
+    if (verdict == "success") == all_passed:
         return ()
-    return (
-        _error(session, "nox", f"nox says {verdict}, the results file says {_said(all_passed)}"),
-    )
-
-
-def _said(all_passed: bool) -> str:  # noqa: FBT001 - one fact in, one phrase out
-    return "that all passed" if all_passed else "that not all passed"
+    said = "that all passed" if all_passed else "that not all passed"
+    return (_error(session, "nox", f"nox says {verdict}, the results file says {said}"),)
 
 
 def _nox_results(report: object) -> dict[str, str]:
@@ -200,41 +199,25 @@ def verification_document(verification: Verification) -> dict[str, object]:
     return {
         "schema": VERIFICATION_SCHEMA,
         "outcome": outcome_of(verification).value,
-        "cell_id": verification.cell_id,
-        "target": verification.target,
-        "where": verification.where,
-        "image_id": verification.image_id,
-        "content_hash": verification.content_hash,
-        "sessions": list(verification.sessions),
-        "checks": [
-            {
-                "session": check.session,
-                "name": check.name,
-                "outcome": check.outcome.value,
-                "reason": check.reason,
-                "seconds": check.seconds,
-                "details": dict(check.details),
-            }
-            for check in verification.checks
-        ],
-        "seconds": verification.seconds,
-        "environment": dict(verification.environment),
-        "ended": verification.ended,
-        "seal": verification.seal,
+        **dataclasses.asdict(verification),
     }
 
 
-def _read(document: object, session: str, target: str) -> SessionRecord:
-    if isinstance(document, Unreadable):
-        raise ResultsError(document.reason)
-    return read_results(document, session=session, target=target)
-
-
-def _check_result(session: str, record: CheckRecord) -> CheckResult:
-    return CheckResult(**{**vars(record), "session": session, "outcome": Outcome(record.outcome)})
-
-
 def _error(session: str, name: str, reason: str) -> CheckResult:
-    return CheckResult(
-        session=session, name=name, outcome=Outcome.ERROR, reason=reason, seconds=0.0
-    )
+    return CheckResult(session=session, name=name, outcome=Outcome.ERROR, reason=reason)
+
+
+def sealed(verification: Verification, *, ended: str) -> Verification:
+    """Return the verification, ended at that time, with its seal."""
+    dated = dataclasses.replace(verification, ended=ended, seal="")
+    return dataclasses.replace(dated, seal=_seal(dated))
+
+
+def is_sealed(verification: Verification) -> bool:
+    """Return true if the seal is that of these parts."""
+    return bool(verification.seal) and verification.seal == _seal(verification)
+
+
+def _seal(verification: Verification) -> str:
+    document = verification_document(verification)
+    return digest_of({name: part for name, part in document.items() if name != "seal"})

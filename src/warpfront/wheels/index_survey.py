@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from html import unescape
 from typing import Final
 
@@ -149,29 +150,21 @@ def _releases(
     newest = max(
         (minor for some in by_version.values() for file in some for minor in file.minors), default=0
     )
+    read = partial(_release, name, newest=newest, transport=transport)
+    versions = sorted(by_version)
+    before = [earlier.get(str(version)) for version in versions]
     with ThreadPoolExecutor(8) as pool:
-        tasks = {
-            version: pool.submit(
-                _release,
-                name,
-                version,
-                by_version[version],
-                newest=newest,
-                indexed_release=earlier.get(str(version)),
-                transport=transport,
-            )
-            for version in sorted(by_version)
-        }
-        return {str(version): task.result() for version, task in tasks.items()}
+        releases = pool.map(read, versions, map(by_version.__getitem__, versions), before)
+        return dict(zip(map(str, versions), releases, strict=True))
 
 
 def _release(
     name: str,
     version: Version,
     files: list[_File],
+    indexed_release: IndexedRelease | None,
     *,
     newest: int,
-    indexed_release: IndexedRelease | None,
     transport: Transport,
 ) -> IndexedRelease:
     """Return a release. Its METADATA is read only if `indexed_release` has none of

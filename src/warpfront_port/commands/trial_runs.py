@@ -26,8 +26,8 @@ from packaging.version import Version
 from warpfront.errors import BlockedError, InputError, LockError, NothingSelectedError, WheelError
 from warpfront.images.built import BuiltImage, ResolvedBase
 from warpfront.images.engine import Bind, Engine, RunRequest, RunResult, connect
-from warpfront.images.material import Material
 from warpfront.images.preparing import Prepared, find_bases, images_by_content, prepare_cells
+from warpfront.images.render import Material
 from warpfront.matrix.cell import ENVIRONMENT_PYTHON, Cell, Selection
 from warpfront.matrix.devices import DeviceAccess
 from warpfront.matrix.reading import Matrix

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from warpfront.images.engine.linking import link_blobs
+from warpfront.images.engine.docker import link_blobs
 
 pytestmark = pytest.mark.process
 

@@ -15,8 +15,7 @@ from warpfront.images.plan import (
 )
 from warpfront.matrix.selection import leaves, with_parents
 from warpfront.step_results import Blocked
-from warpfront.wheels.lock.state import LockState
-from warpfront.wheels.lock.values import LockedWheel
+from warpfront.wheels.lock.values import LockedWheel, LockState
 
 TORCH = a_cell()
 DEVEL = a_child(TORCH, "devel")

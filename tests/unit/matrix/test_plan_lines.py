@@ -15,7 +15,7 @@ from warpfront.images.plan import Action, PlannedCell, content_hash, plan_cell
 from warpfront.matrix.cell import Cell, Selection
 from warpfront.matrix.selection import leaves, selected_with_parents, with_parents
 from warpfront.step_results import Blocked
-from warpfront.wheels.lock.state import LockState
+from warpfront.wheels.lock.values import LockState
 
 TORCH = a_cell()
 FRESH = LockState(lock=a_lock(), reason="")

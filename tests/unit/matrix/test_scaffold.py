@@ -17,7 +17,7 @@ from warpfront.matrix.reading import read_matrix
 from warpfront.matrix.scaffold import Edit, make_project, new_project
 from warpfront.pipeline.workspace import open_workspace
 from warpfront.wheels.lock.reading import read_locks
-from warpfront.wheels.lock.state import NEVER_BUILT
+from warpfront.wheels.lock.values import NEVER_BUILT
 
 
 def test_a_new_project_reads_and_has_a_cell_with_a_template(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ from warpfront.system.references import fallback_tag, read_reference
 from warpfront.system.store import as_json
 from warpfront.verify.failures import failure_of
 from warpfront.verify.results import Outcome, Verification
-from warpfront.verify.seal import sealed
+from warpfront.verify.verdict import sealed
 
 NIGHTLY = a_release_channel(
     name="nightly", tags=("{torch}-{content}-n",), aliases=(), allow=("unsigned", "skipped")

@@ -37,7 +37,7 @@ from warpfront.step_results import Blocked, Failed
 from warpfront.system.process import Run
 from warpfront.verify.containers import ending_of
 from warpfront.verify.results import Outcome, Verification
-from warpfront.verify.seal import sealed
+from warpfront.verify.verdict import sealed
 from warpfront.wheels.lock.pylock import read_lock
 from warpfront.wheels.lock.values import LockInputs, UnbuiltWheel, WheelLock
 from warpfront.wheels.resolve.index_rules import PYPI

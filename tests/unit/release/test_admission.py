@@ -14,7 +14,7 @@ from warpfront.images.labels import BASE_SOURCE, CONTENT_HASH, RELAXED
 from warpfront.matrix.cell import Cell
 from warpfront.release.admission import Admission, Evidence, admission
 from warpfront.verify.results import Outcome, Verification
-from warpfront.verify.seal import is_sealed, sealed
+from warpfront.verify.verdict import is_sealed, sealed
 
 NOW = "2026-11-22T12:00:00+00:00"
 TARGETS = ("sm_80", "sm_90", "sm_100", "sm_120")

@@ -37,7 +37,7 @@ def test_every_field_of_the_document_is_claimed_of_an_image() -> None:
     tried = image_claims(
         a_cell(smoke=(Smoke(name="a", imports=("b",)),)), lock, POLICY, target="x86_64"
     )
-    assert [one["imports"] for one in tried.smoke] == [["b"]]
+    assert [one["imports"] for one in tried.smoke] == [("b",)]
 
 
 def test_the_document_is_read_back_as_it_was_claimed() -> None:

@@ -16,7 +16,7 @@ from warpfront.pipeline import open_workspace
 from warpfront.step_results import Failed
 from warpfront.wheels.lock import reading as states
 from warpfront.wheels.lock.pylock import dump_lock, lock_inputs
-from warpfront.wheels.lock.state import NEVER_BUILT
+from warpfront.wheels.lock.values import NEVER_BUILT
 
 TEXT = dump_lock(a_lock(None, a_wheel("numpy", "2.4.6")))
 

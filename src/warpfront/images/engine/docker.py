@@ -50,7 +50,6 @@ from warpfront.images.engine import (
     packages,
 )
 from warpfront.images.engine.line_splitter import LineSplitter
-from warpfront.images.engine.linking import link_blobs
 from warpfront.images.engine.rootfs import image_archive
 from warpfront.images.engine.transfers import STALL_SECONDS, Transfer
 from warpfront.matrix.devices import DeviceAccess, HostDevices
@@ -79,6 +78,9 @@ _DRIVER = re.compile(r"^Driver: +(?P<name>\S+)", re.MULTILINE)
 # Where containerd keeps blobs by digest, below its own folder: the engine's, or the machine's.
 _CONTENT = "io.containerd.content.v1.content"
 _CONTAINERD = Path("/var/lib/containerd")
+# dockerd mounts its folder on itself where the machine's root is not shared, and no link leads into
+# a mount: in a namespace of our own it is taken away. Where one may not do that, nothing is linked.
+_LINKS = 'umount --lazy "$0" 2>/dev/null; to=$1; shift; for one do ln "$one" "$to/"; done'
 _NAMED_CONTEXT_PROBE = "FROM scratch\nCOPY --from=probe / /\n"
 
 
@@ -149,8 +151,7 @@ class DockerEngine:
 
     @property
     def machine(self) -> str:
-        with self._translated():
-            name = str(self._client.info().get("Architecture", ""))
+        name = str(self._info().get("Architecture", ""))
         return _MACHINES.get(name, name)
 
     @functools.cached_property
@@ -160,8 +161,7 @@ class DockerEngine:
         return driver is not None and driver["name"] != "docker"
 
     def features(self) -> Features:
-        with self._translated():
-            info = self._client.info()
+        info = self._info()
         local = self._host.startswith("unix://")
         root = str(info.get("DockerRootDir", ""))
         return Features(
@@ -267,8 +267,7 @@ class DockerEngine:
             self._load(body, archive)
 
     def content(self, image_id: str) -> Path | None:
-        with self._translated():
-            root = Path(str(self._client.info().get("DockerRootDir", "")))
+        root = Path(str(self._info().get("DockerRootDir", "")))
         blob = Path("blobs", image_id.replace(":", "/"))
         places = (root / "containerd" / "daemon", _CONTAINERD)
         return next(
@@ -277,8 +276,7 @@ class DockerEngine:
         )
 
     def adopt(self, blobs: Iterable[Path]) -> None:
-        with self._translated():
-            root = Path(str(self._client.info().get("DockerRootDir", "")))
+        root = Path(str(self._info().get("DockerRootDir", "")))
         # Only an engine of our own: in another's folders we have no business.
         if embedded.EnginePlace(state=root.parent).host == self._host and not self.builds_elsewhere:
             folder = root / "containerd" / "daemon" / _CONTENT / "blobs" / "sha256"
@@ -339,8 +337,7 @@ class DockerEngine:
                 client.close()
 
     def host_devices(self) -> HostDevices:
-        with self._translated():
-            info = self._client.info()
+        info = self._info()
         local = self._host.startswith("unix://")
         runtimes = tuple(sorted(info.get("Runtimes") or {}))
         hook = local and shutil.which("nvidia-container-runtime-hook") is not None
@@ -493,12 +490,13 @@ class DockerEngine:
             )
             return process.run(command).returncode == 0
 
-    @contextlib.contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except _FOREIGN as error:
-            raise _engine_error(self._host, error) from error
+    def _translated(self) -> contextlib.AbstractContextManager[None]:
+        return _names_host(self._host)
+
+    def _info(self) -> Mapping[str, Any]:
+        with self._translated():
+            info: Mapping[str, Any] = self._client.info()
+        return info
 
 
 class _Watchdog:
@@ -732,6 +730,19 @@ def _device_requests(devices: DeviceAccess) -> list[DeviceRequest]:
     if devices.gpus:
         requests_.append(DeviceRequest(count=-1, capabilities=[["gpu"]]))
     return requests_
+
+
+def link_blobs(blobs: Iterable[Path], folder: Path, *, mounted: Path) -> None:
+    """Link `blobs` into `folder`, which may be below a mount of `mounted` on itself. Existing
+    and impossible links are skipped. Their names are trusted: nothing hashes them again.
+
+    containerd has one file per digest: a blob whose file exists counts as written. A linked blob is
+    adopted by the first build on it, and collected if no build uses it; later builds send it as to
+    any other engine.
+    """
+    argv = ("unshare", "--mount", "sh", "-c", _LINKS, str(mounted), str(folder))
+    with contextlib.suppress(CommandFailedError):  # no such program
+        process.run(Command(argv=(*argv, *map(str, blobs))))
 
 
 def _find_buildx(environment: Mapping[str, str], cache: Path) -> tuple[str, ...]:

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from functools import cache as cached
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import yaml
+from pydantic import TypeAdapter
 
 from warpfront.errors import EngineError
 from warpfront.system import process
@@ -185,21 +186,9 @@ def sources(distribution: LinuxDistribution, suites: tuple[Suite, ...], mirror: 
 @cached
 def _rows() -> Mapping[str, LinuxDistribution]:
     text = (resources.files("warpfront") / "data" / "engine.yaml").read_text(encoding="utf-8")
-    document = yaml.safe_load(text)
-    return {key: _row(key, row) for key, row in document["distributions"].items()}
-
-
-def _row(key: str, row: dict[str, Any]) -> LinuxDistribution:
-    sets = {name: tuple(map(_suite, row.pop(name))) for name in ("engine", "bootstrap")}
-    return LinuxDistribution(key=key, engine=sets["engine"], bootstrap=sets["bootstrap"], **row)
-
-
-def _suite(entry: dict[str, Any]) -> Suite:
-    return Suite(
-        suite=entry["suite"],
-        packages=tuple(entry["packages"]),
-        release_may_be_old=entry.get("release_may_be_old", False),
-    )
+    rows = yaml.safe_load(text)["distributions"]
+    reader = TypeAdapter(dict[str, LinuxDistribution])
+    return reader.validate_python({key: {**row, "key": key} for key, row in rows.items()})
 
 
 def _root(name: PackageSet, distribution: LinuxDistribution, cache: Path) -> Path:

@@ -14,8 +14,7 @@ from warpfront.system.attempt import attempt
 from warpfront.system.confinement import inside_root
 from warpfront.system.store import read_text
 from warpfront.wheels.lock.pylock import lock_inputs, read_lock, staleness
-from warpfront.wheels.lock.state import NEVER_BUILT, LockState
-from warpfront.wheels.lock.values import LockInputs, WheelLock
+from warpfront.wheels.lock.values import NEVER_BUILT, LockInputs, LockState, WheelLock
 from warpfront.wheels.project_folders import Folders
 from warpfront.wheels.requirements import RequirementList
 from warpfront.wheels.store.archives import folder_sha256

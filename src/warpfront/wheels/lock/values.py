@@ -17,6 +17,7 @@ from warpfront.matrix.cell import (
     WheelIndex,
 )
 from warpfront.matrix.language import Filled, Patch
+from warpfront.step_results import Blocked, Failed
 from warpfront.system.digests import digest_of
 
 
@@ -213,6 +214,21 @@ class WheelLock:
     @property
     def size_bytes(self) -> int:
         return sum(wheel.size_bytes for wheel in self.wheels)
+
+
+NEVER_BUILT = "never built: it has no lock yet"
+"""The reason of a missing lock. Locks are committed: the cell was never resolved from an index."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockState:
+    """The state of a cell's lock before resolving. `reason` is why it is not usable, else "";
+    `fault` is why none can be made of the project's files.
+    """
+
+    lock: WheelLock | None
+    reason: str
+    fault: Blocked | Failed | None = None
 
 
 def _texts(values: tuple[Recipe | Source | OwnIndex, ...]) -> list[str]:

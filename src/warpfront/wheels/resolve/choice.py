@@ -155,13 +155,10 @@ class WheelChoice:
     def sdist(self, package: Package, sdist: PackageSdist) -> Sdist:
         url = sdist.url or str(sdist.path)
         file, sha256 = self.kept(package.name, Link(url=url, filename=sdist.filename))
-        self._check_sdist(sdist, sha256)
-        return Sdist(path=file, sha256=sha256, index=self._index(package, url))
-
-    def _check_sdist(self, sdist: PackageSdist, sha256: str) -> None:
         digest = sdist.hashes.get("sha256", sha256)
         if digest != sha256:
             raise WheelError(f"{sdist.filename}: its index says sha256 {digest}, it has {sha256}")
+        return Sdist(path=file, sha256=sha256, index=self._index(package, url))
 
     def kept(self, name: str, link: Link) -> tuple[Path, str]:
         """Return a file in the wheelhouse, with its sha256: for indexes that give no hashes."""

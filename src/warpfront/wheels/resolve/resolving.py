@@ -341,7 +341,7 @@ class _Resolving:
             if isinstance(following, Contradiction):  # no version remains
                 break
             judged, unmet = following, _without(following.demands, reasons)
-        raise self._refused(refused, stack, first.distributions)
+        raise self._refused(dataclasses.replace(first, demands=refused), stack)
 
     def _checked_relaxed(self, judged: _Judged, reasons: Mapping[str, str]) -> WheelLock:
         absent = sorted(set(reasons) - set(judged.resolution.versions))
@@ -389,7 +389,7 @@ class _Resolving:
         if isinstance(judged, Contradiction):  # something else contradicts too
             raise self._contradiction(contradiction)
         if judged.demands:
-            raise self._refused(judged.demands, stack, judged.distributions)
+            raise self._refused(judged, stack)
         return self._lock(judged.resolution)
 
     def _contradiction(self, contradiction: Contradiction) -> LockError:
@@ -411,30 +411,20 @@ class _Resolving:
         text = contradiction.explanation.replace(inputs.cell_id, "")
         return any(re.search(rf"\b{re.escape(name)}\b", text) for name in names)
 
-    def _refused(
-        self,
-        demands: tuple[UnmetDemand, ...],
-        stack: Stack,
-        distributions: tuple[Distribution, ...],
-    ) -> LockError:
-        lines = "".join(f"\n    {demand}" for demand in demands)
+    def _refused(self, judged: _Judged, stack: Stack) -> LockError:
+        lines = "".join(f"\n    {demand}" for demand in judged.demands)
         return LockError(
             f"{self.inputs.cell_id}: its requirements ask for another torch stack{lines}",
-            hint=self._way_out(demands, stack, distributions),
+            hint=self._way_out(judged, stack),
         )
 
-    def _way_out(
-        self,
-        demands: tuple[UnmetDemand, ...],
-        stack: Stack,
-        distributions: tuple[Distribution, ...],
-    ) -> str:
+    def _way_out(self, judged: _Judged, stack: Stack) -> str:
+        demands = judged.demands
         requirers = sorted({demand.asker for demand in demands if demand.asker})
         if not all(demand.asker for demand in demands):
             return "change the requirement, or choose another torch for the row in matrix.yaml"
-        fitting = self._fitting_extras(distributions, stack)
-        fitting = fitting or self._fitting_versions(demands, stack)
-        if fitting:
+        fitting = self._fitting_extras(judged.distributions, stack)
+        if fitting := fitting or self._fitting_versions(demands, stack):
             return f"{fitting} would leave the stack as it is; or {_RELAX}"
         return f"no version of {' or '.join(requirers)} was found that takes this stack; {_RELAX}"
 

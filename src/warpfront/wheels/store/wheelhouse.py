@@ -21,7 +21,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from io import FileIO
 from pathlib import Path
@@ -117,14 +117,12 @@ class Wheelhouse:
         """
         every = tuple(dict.fromkeys(wheels))
         absent = self.missing(every)
-        stop = threading.Event()
         with site.transport(stall_seconds=self._stall_seconds) as transport:
             fetching = _Fetching(
-                self,
+                wheelhouse=self,
                 site=site,
                 transport=transport,
                 on_progress=_one_at_a_time(on_progress),
-                stop=stop,
                 build=build,
             )
             ordered = sorted(absent, key=lambda wheel: -wheel.size_bytes)
@@ -259,28 +257,19 @@ class _Interrupted(Exception):  # noqa: N818 - not an error: another wheel faile
     """Stop this wheel's thread; what it has stays as `.part`."""
 
 
+@dataclass(kw_only=True)
 class _Fetching:
     """A run of `Wheelhouse.fetch`: brings one wheel at a time, in any thread."""
 
-    def __init__(
-        self,
-        wheelhouse: Wheelhouse,
-        *,
-        site: Site,
-        transport: Transport,
-        on_progress: Progress,
-        stop: threading.Event,
-        build: Build | None,
-    ) -> None:
-        self._wheelhouse = wheelhouse
-        self._site = site
-        self._transport = transport
-        self._on_progress = on_progress
-        self._stop = stop
-        self._build = build
-        self._counting = threading.Lock()
-        self._answers: set[requests.Response] = set()
-        self.downloaded_bytes = 0
+    wheelhouse: Wheelhouse
+    site: Site
+    transport: Transport
+    on_progress: Progress
+    build: Build | None
+    downloaded_bytes: int = 0
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _counting: threading.Lock = field(default_factory=threading.Lock)
+    _answers: set[requests.Response] = field(default_factory=set)
 
     def fetch(self, wheel: LockedWheel) -> None:
         """Bring `wheel` from the first source that has it, and report its end to `on_progress`."""
@@ -289,18 +278,18 @@ class _Fetching:
             if self._brought(wheel):
                 ended_bytes = wheel.size_bytes
         finally:
-            self._on_progress(wheel.filename, ended_bytes, ended_bytes)
+            self.on_progress(wheel.filename, ended_bytes, ended_bytes)
 
     def _brought(self, wheel: LockedWheel) -> bool:
         """Return false if another process brought the wheel meanwhile."""
-        with storing(self._wheelhouse.root):
-            target = self._wheelhouse.path(wheel)
+        with storing(self.wheelhouse.root):
+            target = self.wheelhouse.path(wheel)
             target.parent.mkdir(parents=True, exist_ok=True)
             aside = target.with_name(f"{target.name}.part")
             with _locked(aside, self._stop) as part:
                 if part is None:
                     return False
-                if self._wheelhouse.missing((wheel,)):
+                if self.wheelhouse.missing((wheel,)):
                     target.unlink(missing_ok=True)  # damaged: a link to it must not be taken for it
                     if not self._fill(wheel, part, target):
                         aside.chmod(0o444)
@@ -367,7 +356,7 @@ class _Fetching:
         local = local_path(url)
         if local is not None:
             return local.read_text("utf-8", errors="replace") if local.is_file() else None
-        answer = self._transport.read(url)
+        answer = self.transport.read(url)
         return None if isinstance(answer, NoAnswer) else answer[2]
 
     def _all_offers(self, wheel: LockedWheel, refused: list[str]) -> Iterator[tuple[str, Link]]:
@@ -382,8 +371,8 @@ class _Fetching:
         """Yield (source, link) for each source that offers the file, nearest first. Collect why
         others do not.
         """
-        sources = list(self._site.sources)
-        if index and not self._site.no_index and index not in self._site.indexes:
+        sources = list(self.site.sources)
+        if index and not self.site.no_index and index not in self.site.indexes:
             sources.append((index, False))
         for source, is_flat in sources:
             offered = self._asked(source, name, is_flat=is_flat)
@@ -396,7 +385,7 @@ class _Fetching:
             yield from ((source, link) for link in matching)
 
     def _asked(self, source: str, name: str, *, is_flat: bool) -> tuple[Link, ...] | NoAnswer:
-        ask = partial(links, source, name, self._transport, flat=is_flat)
+        ask = partial(links, source, name, self.transport, flat=is_flat)
         return _retried(ask, self._pause)
 
     def _bring(self, wheel: LockedWheel, link: Link, part: FileIO) -> NoAnswer | None:
@@ -435,7 +424,7 @@ class _Fetching:
 
     def _download(self, wheel: LockedWheel, link: Link, part: FileIO) -> NoAnswer | None:
         """Try again for as long as bytes keep coming; five times in a row without is enough."""
-        fruitless, until = 0, self._transport.deadline(wheel.size_bytes)
+        fruitless, until = 0, self.transport.deadline(wheel.size_bytes)
         while True:
             before = _size(part)
             failure = self._download_once(wheel, link, part, until)
@@ -456,7 +445,7 @@ class _Fetching:
             part.truncate(0)
             have = 0
         headers = {"Range": f"bytes={have}-"} if have else {}
-        answer = self._transport.open(link.url, headers)
+        answer = self.transport.open(link.url, headers)
         if isinstance(answer, NoAnswer):
             if answer.status == 416:
                 part.truncate(0)
@@ -467,10 +456,10 @@ class _Fetching:
             part.truncate(0)
         self._answers.add(answer)
         try:
-            for chunk in transport.received(answer, self._transport.stall_seconds):
+            for chunk in transport.received(answer, self.transport.stall_seconds):
                 self._take(wheel, chunk, part)
                 self._count(len(chunk))
-                if self._transport.is_over(until):
+                if self.transport.is_over(until):
                     return NoAnswer(url=link.url, reason=_TOO_SLOW, lasting=True)
         except transport.RequestException as error:
             return transport.no_answer(link.url, error)
@@ -488,13 +477,13 @@ class _Fetching:
         byte by byte. One that is made for targets needs no tools.
         """
         targets = wheel.targets
-        build = partial(rocm_wheel, targets=targets) if targets else self._build
+        build = partial(rocm_wheel, targets=targets) if targets else self.build
         if build is None:
             raise WheelError(
                 f"{wheel.filename}: is built from {wheel.sdist}, and nothing here builds it",
                 hint="warpfront lock",
             )
-        with tempfile.TemporaryDirectory(dir=self._wheelhouse.root) as folder:
+        with tempfile.TemporaryDirectory(dir=self.wheelhouse.root) as folder:
             sdist = self._fetched_sdist(wheel, Path(folder))
             built = build(sdist, Path(folder) / "built")
             self._copy(wheel, built, part)
@@ -502,12 +491,12 @@ class _Fetching:
 
     def _fetched_sdist(self, wheel: LockedWheel, folder: Path) -> Path:
         refused: list[str] = []
-        sdist = self._wheelhouse.archive(wheel)
+        sdist = self.wheelhouse.archive(wheel)
         if sdist.is_file():
             return sdist
         for _, link in self._offers(wheel.name, wheel.sdist, wheel.index, refused):
             path = folder / wheel.sdist
-            failure = save(link, path, self._transport)
+            failure = save(link, path, self.transport)
             if failure is None and sha256_of(path) == wheel.sdist_sha256:
                 return path
             refused.append(str(failure or f"{link.url}: other bytes than locked"))
@@ -527,7 +516,7 @@ class _Fetching:
                 hint="the source serves another file under this name",
             )
         if size < wheel.size_bytes:
-            self._on_progress(wheel.filename, size, wheel.size_bytes)
+            self.on_progress(wheel.filename, size, wheel.size_bytes)
 
     def _count(self, amount: int) -> None:
         with self._counting:
