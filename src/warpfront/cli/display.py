@@ -156,7 +156,8 @@ class Display:
             if done_bytes >= total_bytes:
                 self._transfers.pop(transfer_name, None)
                 self._show()
-                seconds = _taken(transfer, now)
+                rate = transfer.rate(now)
+                seconds = f" in {readable_seconds(now - transfer.since)}{rate}" if rate else ""
                 self._say_briefly(f"{readable_size(total_bytes)}{seconds}: {transfer_name}")
                 return
             self._transfers[transfer_name] = (transfer, total_bytes)
@@ -175,7 +176,9 @@ class Display:
             now = self._clock()
             self._steps[cell_id] = _ShownLine(text=line, since=now, said=now)
             self._show()
-            self._remind()
+            if not self._is_terminal and self._reminder is None:
+                self._reminder = threading.Thread(target=self._keep_reminding, daemon=True)
+                self._reminder.start()
             if not self._is_terminal and (cell_id, line) not in self._said:
                 self._said.add((cell_id, line))
                 self._say_briefly(f"{cell_id}: {line}")
@@ -187,17 +190,9 @@ class Display:
         if running is not None and previous:
             running.line = previous
 
-    def _remind(self) -> None:
-        """Print the running steps every 30 s if there are no live lines."""
-        if self._is_terminal or self._reminder is not None:
-            return
-
-        def remind() -> None:
-            while not self._ended.wait(_REMINDER_SECONDS):
-                self.remind()
-
-        self._reminder = threading.Thread(target=remind, daemon=True)
-        self._reminder.start()
+    def _keep_reminding(self) -> None:
+        while not self._ended.wait(_REMINDER_SECONDS):
+            self.remind()
 
     def remind(self) -> None:
         """Print the last line of each step that printed nothing for 30 s."""
@@ -268,11 +263,6 @@ class Display:
 def _share(transfer: _Transfer, total: int, now: float) -> str:
     part = f"{readable_size(transfer.done_bytes)} of {readable_size(total)}"
     return f"{100 * transfer.done_bytes // max(total, 1)} %, {part}{transfer.rate(now)}"
-
-
-def _taken(transfer: _Transfer, now: float) -> str:
-    rate = transfer.rate(now)
-    return f" in {readable_seconds(now - transfer.since)}{rate}" if rate else ""
 
 
 def _one_line(text: str) -> str:

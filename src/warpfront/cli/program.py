@@ -118,6 +118,12 @@ def _everywhere() -> list[click.Parameter]:
     ]
 
 
+def _show_version(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:  # noqa: FBT001
+    if value:
+        click.echo(f"warpfront {__version__}")
+        ctx.exit()
+
+
 def _files(_ctx: click.Context, _parameter: click.Parameter, word: str) -> list[CompletionItem]:
     return [CompletionItem(word, type="file")]
 
@@ -268,7 +274,16 @@ class Program(click.Group):
     def __init__(self) -> None:
         super().__init__(
             name="warpfront",
-            params=[*_everywhere(), _version()],
+            params=[
+                *_everywhere(),
+                click.Option(
+                    ["--version"],
+                    is_flag=True,
+                    expose_value=False,
+                    is_eager=True,
+                    callback=_show_version,
+                ),
+            ],
             context_settings={
                 "help_option_names": ["-h", "--help"],
                 "max_content_width": WIDTH,
@@ -340,17 +355,6 @@ def common_options() -> str:
 
 
 _FLAGS = {"json", "dry_run", "locked", "allow_undetermined"}
-
-
-def _version() -> click.Option:
-    def show(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:  # noqa: FBT001
-        if value:
-            click.echo(f"warpfront {__version__}")
-            ctx.exit()
-
-    return click.Option(
-        ["--version"], is_flag=True, expose_value=False, is_eager=True, callback=show
-    )
 
 
 def run(words: list[str]) -> int:

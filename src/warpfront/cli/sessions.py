@@ -8,6 +8,7 @@ Python 3.10 too, so at its top it imports the standard library, nox and `inside.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import sys
@@ -44,7 +45,7 @@ from warpfront_checks.results import write_json
 from warpfront_checks.selftest import FaultsMissingError, faults_folder
 
 if TYPE_CHECKING:
-    from warpfront.verify.results import Verification
+    pass
 
 HERE_FOLDER = Path("build") / "here"
 SOURCE = Path(__file__).resolve().parents[2]
@@ -72,17 +73,16 @@ def _verify(session: nox.Session) -> None:
     if "--here" not in session.posargs:
         _hand_over(session, "verify", *session.posargs)
         return
-    options = _read_options(session, _verify_parser())
+    parser = _parser_on_the_host("verify", "check", "verification")
+    add_options(parser, EFFORT_OPTIONS)
+    says = "also seed faults into every check, and catch them"
+    parser.add_argument("--selftest", action="store_true", help=says)
+    options = _read_options(session, parser)
     if options.vendor or options.image or options.only:
         _stop(
             session, "--here checks the current Python: --vendor, --image and --only do not apply"
         )
     _verify_here(session, options)
-
-
-def _run_task(name: str) -> Runs:
-    """A session that is the task of another name: there is one way to do it, not two."""
-    return lambda session: _hand_over(session, name, *session.posargs)
 
 
 def _hand_over(session: nox.Session, task: str, *arguments: str) -> None:
@@ -96,10 +96,6 @@ def _hand_over(session: nox.Session, task: str, *arguments: str) -> None:
         interrupt_timeout=PATIENCE_SECONDS,
         terminate_timeout=PATIENCE_SECONDS,
     )
-
-
-def _check(name: str) -> Runs:
-    return lambda session: _check_inside(session, name)
 
 
 def _golden(session: nox.Session) -> None:
@@ -129,7 +125,9 @@ def _models(session: nox.Session) -> None:
         claims, folder = Path(options.claims).resolve(), Path(options.results).resolve()
         _try_library(session, claims, folder, library)
     elif options.image or options.only or options.vendor:
-        _hand_over(session, "models", *_chosen(options), *library.arguments())
+        chosen = {name: getattr(options, name) for name in _SELECTING}
+        words = [f"--{name}={value}" for name, value in chosen.items() if value]
+        _hand_over(session, "models", *words, *library.arguments())
     else:
         target = options.target or _detected_target(session)
         folder, claims = _folder_here(session, target, f"models-{target}", ["models.json"])
@@ -160,18 +158,12 @@ def _folder_here(
     return folder, folder / "claims.json"
 
 
-def _chosen(options: argparse.Namespace) -> list[str]:
-    """Return the options that select cells, as a task takes them."""
-    chosen = {name: getattr(options, name) for name in _SELECTING}
-    return [f"--{name}={value}" for name, value in chosen.items() if value]
-
-
-_SELECTING = ("target", "vendor", "image", "only")
-
-
 def _bench(session: nox.Session) -> None:
     """Inside an image with claims, in this Python with `--here`, else by the task."""
-    parser = _bench_parser()
+    parser = _parser_on_the_host("bench", "time", "record")
+    for name in ("claims", "results"):
+        parser.add_argument(f"--{name}", type=Path, help=argparse.SUPPRESS)
+    add_options(parser, BENCH_OPTIONS)
     options = _read_options(session, parser)
     effort = parsed_bench_effort(options)
     if options.claims and options.results:
@@ -209,52 +201,6 @@ def _time(session: nox.Session, claims: Path, results: Path, effort: BenchEffort
     ending = _run_checks(session, ["bench"], claims, results, effort)
     if ending:
         _stop(session, f"bench: {ending}")
-
-
-# Every session: its line in `nox --list`, and its function. Those of the checks run inside
-# images, and have their rows in `CHECK_SESSIONS`; the others run on the host.
-SESSION_TABLE: Mapping[str, tuple[str, Runs]] = {
-    **{
-        name: (f"Inside an image: {session.says}.", _check(name))
-        for name, session in CHECK_SESSIONS.items()
-    },
-    "golden": (f"Inside an image: {CHECK_SESSIONS['golden'].says}.", _golden),
-    "models": (
-        f"Inside an image: {CHECK_SESSIONS['models'].says}; `-- --library transformers`.",
-        _models,
-    ),
-    "bench": (
-        "Time operations in images, or with --here in this Python: `nox -s bench -- --help`.",
-        _bench,
-    ),
-    "static": (
-        "What in a source tree will break on a target: `-- PATH --target gfx942`; no image.",
-        _run_task("port scan"),
-    ),
-    "compile": (
-        "A source tree's kernels through the vendor's compiler: `-- PATH --target gfx942`.",
-        _run_task("port compile"),
-    ),
-    "verify": (
-        "Verify images, or with --here the current Python; options: `nox -s verify -- --help`.",
-        _verify,
-    ),
-}
-
-
-def _add_session(name: str, says: str, run: Runs) -> None:
-    """nox reads the sentence from the function's docstring."""
-
-    def session_of_table(session: nox.Session) -> None:
-        with visible_output():
-            run(session)
-
-    session_of_table.__doc__ = says
-    nox.session(name=name, venv_backend="none", default=name == "verify")(session_of_table)
-
-
-for _name, (_says, _runs) in SESSION_TABLE.items():
-    _add_session(_name, _says, _runs)
 
 
 def _verify_here(session: nox.Session, options: argparse.Namespace) -> None:
@@ -334,17 +280,13 @@ def _conclude(
     write_json(folder / "verify.json", verification_document(verification))
     (folder / "junit.xml").write_text(junit_xml([verification]), encoding="utf-8")
     outcome = outcome_of(verification).value
-    return outcome, f"{_table(verification, outcome)}\n{profiles_text(verification)}"
-
-
-def _table(verification: Verification, outcome: str) -> str:
     rows = [
         f"{check.session:<9} {check.name:<22} {check.outcome.value:<11} {check.seconds:>7.2f} s"
         + (f"  {check.reason}" if check.reason else "")
         for check in verification.checks
     ]
-    head = f"\nverify --here on {verification.target}: {outcome} in {verification.seconds:.1f} s"
-    return "\n".join([head, *rows]) + "\n"
+    head = f"\nverify --here on {target}: {outcome} in {verification.seconds:.1f} s"
+    return outcome, "\n".join([head, *rows, "", profiles_text(verification)])
 
 
 def _read_results(path: Path) -> object | None:
@@ -361,13 +303,20 @@ def _read_results(path: Path) -> object | None:
 
 
 def _check_inside(session: nox.Session, name: str) -> None:
-    options = _read_options(session, _inside_parser(name))
+    says = "Runs inside images. On the host: nox -s verify"
+    parser = _Parser(prog=f"nox -s {name} --", add_help=False, description=says)
+    parser.add_argument("--claims", type=Path, required=True)
+    parser.add_argument("--results", type=Path, required=True)
+    parser.add_argument("--together", default="", help="sessions to run side by side, by commas")
+    add_options(parser, EFFORT_OPTIONS)
+    options = _read_options(session, parser)
     claims, results = options.claims.resolve(), options.results.resolve()
     together = options.together.split(",")
     endings = _endings(results)
     if name == together[0] and len(together) > 1 and not endings:
         # The first of them starts all; the others tell how theirs ended.
-        endings = _run_all(session, together, claims, results, parsed_effort(options))
+        _run_checks(session, together, claims, results, parsed_effort(options))
+        endings = _endings(results)
     ending = endings.get(name)
     if ending is None:
         ending = _run_checks(session, [name], claims, results, parsed_effort(options))
@@ -380,20 +329,14 @@ def _run_together(
 ) -> dict[str, str]:
     """Sessions side by side; one that none of them answers for is run again, alone."""
     (results / ENDINGS).unlink(missing_ok=True)
-    endings = _run_all(session, names, claims, results, effort)
+    _run_checks(session, names, claims, results, effort)
+    endings = _endings(results)
     return {
         name: endings[name]
         if name in endings
         else _run_checks(session, [name], claims, results, effort)
         for name in names
     }
-
-
-def _run_all(
-    session: nox.Session, names: Sequence[str], claims: Path, results: Path, effort: CheckOptions
-) -> dict[str, str]:
-    _run_checks(session, names, claims, results, effort)
-    return _endings(results)
 
 
 def _endings(results: Path) -> dict[str, str]:
@@ -442,27 +385,40 @@ def _detected_target(session: nox.Session) -> str:
 
 
 def _run(session: nox.Session, *argv: str, silent: bool = False) -> str:
-    """Run a child of this Python; what it printed, where silent. Raises nox's `CommandFailed`."""
+    """Run a child of this Python; what it printed, where silent. Raises nox's `CommandFailed`.
+    PYTHONPATH begins with the folder of our packages, unless they are installed.
+    """
+    already = os.environ.get("PYTHONPATH", "")
+    ours = "" if SOURCE.name in {"site-packages", "dist-packages"} else str(SOURCE)
     printed = session.run(
         sys.executable,
         *argv,
         external=True,
         silent=silent,
-        env={"PYTHONPATH": _python_path(), **_WAITING},
+        env={"PYTHONPATH": os.pathsep.join(filter(None, (ours, already))), **_WAITING},
         interrupt_timeout=PATIENCE_SECONDS,
         terminate_timeout=PATIENCE_SECONDS,
     )
     return str(printed)
 
 
-def _python_path() -> str:
-    """Return PYTHONPATH with the folder of our packages in front; unchanged if
-    they are installed.
-    """
-    already = os.environ.get("PYTHONPATH", "")
-    if SOURCE.name in {"site-packages", "dist-packages"}:
-        return already
-    return os.pathsep.join(part for part in (str(SOURCE), already) if part)
+_SELECTING = {
+    "target": "sm_90, gfx942, gaudi3 or cpu; with --here: default detected",
+    "vendor": "only cells of this vendor",
+    "image": "only cells of this image",
+    "only": "only cells whose id matches",
+}
+
+
+def _parser_on_the_host(name: str, does: str, printed: str) -> argparse.ArgumentParser:
+    parser = _Parser(prog=f"nox -s {name} --")
+    for option, says in _SELECTING.items():
+        metavar = "GLOB" if option == "only" else None
+        parser.add_argument(f"--{option}", default="", metavar=metavar, help=says)
+    says = f"{does} the current Python, without Docker"
+    parser.add_argument("--here", action="store_true", help=says)
+    parser.add_argument("--json", action="store_true", help=f"print the {printed} as JSON")
+    return parser
 
 
 class _Parser(argparse.ArgumentParser):
@@ -483,50 +439,49 @@ def _read_options(session: nox.Session, parser: argparse.ArgumentParser) -> argp
         _stop(session, str(error))
 
 
-def _inside_parser(name: str) -> argparse.ArgumentParser:
-    parser = _Parser(
-        prog=f"nox -s {name} --",
-        add_help=False,
-        description="Runs inside images. On the host: nox -s verify",
+# Every session: its line in `nox --list`, and its function. Those of the checks run inside
+# images, and have their rows in `CHECK_SESSIONS`; the others run on the host.
+SESSION_TABLE: Mapping[str, tuple[str, Runs]] = {
+    **{
+        name: (f"Inside an image: {row.says}.", functools.partial(_check_inside, name=name))
+        for name, row in CHECK_SESSIONS.items()
+    },
+    "golden": (f"Inside an image: {CHECK_SESSIONS['golden'].says}.", _golden),
+    "models": (
+        f"Inside an image: {CHECK_SESSIONS['models'].says}; `-- --library transformers`.",
+        _models,
+    ),
+    "bench": (
+        "Time operations in images, or with --here in this Python: `nox -s bench -- --help`.",
+        _bench,
+    ),
+    "static": (
+        "What in a source tree will break on a target: `-- PATH --target gfx942`; no image.",
+        lambda session: _hand_over(session, "port scan", *session.posargs),
+    ),
+    "compile": (
+        "A source tree's kernels through the vendor's compiler: `-- PATH --target gfx942`.",
+        lambda session: _hand_over(session, "port compile", *session.posargs),
+    ),
+    "verify": (
+        "Verify images, or with --here the current Python; options: `nox -s verify -- --help`.",
+        _verify,
+    ),
+}
+
+
+def _visible(run: Runs, says: str) -> Runs:
+    """nox reads the sentence from the function's docstring."""
+
+    def session_of_table(session: nox.Session) -> None:
+        with visible_output():
+            run(session)
+
+    session_of_table.__doc__ = says
+    return session_of_table
+
+
+for _name, (_says, _run_it) in SESSION_TABLE.items():
+    nox.session(name=_name, venv_backend="none", default=_name == "verify")(
+        _visible(_run_it, _says)
     )
-    parser.add_argument("--claims", type=Path, required=True)
-    parser.add_argument("--results", type=Path, required=True)
-    parser.add_argument("--together", default="", help="sessions to run side by side, by commas")
-    add_options(parser, EFFORT_OPTIONS)
-    return parser
-
-
-def _bench_parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="nox -s bench --")
-    _add_selection(parser)
-    parser.add_argument(
-        "--here", action="store_true", help="time the current Python, without Docker"
-    )
-    parser.add_argument("--json", action="store_true", help="print the record as JSON")
-    parser.add_argument("--claims", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--results", type=Path, help=argparse.SUPPRESS)
-    add_options(parser, BENCH_OPTIONS)
-    return parser
-
-
-def _add_selection(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--target", default="", help="sm_90, gfx942, gaudi3 or cpu; with --here: default detected"
-    )
-    parser.add_argument("--vendor", default="", help="only cells of this vendor")
-    parser.add_argument("--image", default="", help="only cells of this image")
-    parser.add_argument("--only", default="", metavar="GLOB", help="only cells whose id matches")
-
-
-def _verify_parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="nox -s verify --")
-    _add_selection(parser)
-    parser.add_argument(
-        "--here", action="store_true", help="check the current Python, without Docker"
-    )
-    parser.add_argument("--json", action="store_true", help="print the verification as JSON")
-    add_options(parser, EFFORT_OPTIONS)
-    parser.add_argument(
-        "--selftest", action="store_true", help="also seed faults into every check, and catch them"
-    )
-    return parser

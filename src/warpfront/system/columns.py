@@ -16,7 +16,11 @@ def fitted(
     columns = [place for place in range(len(head)) if any(row[place] for row in rows)]
     widths = {place: max(len(row[place]) for row in (head, *rows)) for place in columns}
     if sum(widths.values()) + 2 * (len(columns) - 1) > width:
-        return ((), *(_stacked(head, row, columns, width) for row in rows))
+        blocks: list[tuple[str, ...]] = [()]
+        for row in rows:
+            facts = ", ".join(f"{head[place]} {row[place]}" for place in columns[1:] if row[place])
+            blocks.append((row[columns[0]], *wrapped(facts, width, 4)))
+        return tuple(blocks)
 
     def line(row: Sequence[str]) -> str:
         texts = (
@@ -26,13 +30,6 @@ def fitted(
         return "  ".join(texts).rstrip()
 
     return tuple((line(row),) for row in (head, *rows))
-
-
-def _stacked(
-    head: Sequence[str], row: Sequence[str], columns: Sequence[int], width: int
-) -> tuple[str, ...]:
-    facts = ", ".join(f"{head[place]} {row[place]}" for place in columns[1:] if row[place])
-    return (row[columns[0]], *wrapped(facts, width, 4))
 
 
 def wrapped(text: str, width: int, indent: int = 0) -> tuple[str, ...]:

@@ -114,7 +114,11 @@ def _syntax(text: str, line: int, problem: str) -> tuple[str, str]:  # noqa: PLR
     if "unexpected end of stream" in problem or "quoted scalar" in problem:
         return "a quote is not closed", "close it on the line where it opens"
     if "mapping values are not allowed" in problem:
-        return "a second `: ` in one line, or a line that is indented too far", _quoted_value(bad)
+        key, _, value = bad.strip().partition(": ")
+        quoted = (
+            f'quote the value: {key}: "{value}"' if ": " in value else "give it less indentation"
+        )
+        return "a second `: ` in one line, or a line that is indented too far", quoted
     if "another document" in problem:
         return "a second document begins after `---`", "keep one document in the file"
     if "undefined alias" in problem:
@@ -122,22 +126,14 @@ def _syntax(text: str, line: int, problem: str) -> tuple[str, str]:  # noqa: PLR
     if line > len(lines) or "node content" in problem or "flow" in problem:
         return "a bracket is not closed, or an item is missing", "close every `[` and `{`"
     if "expected" in problem or "block" in problem:
-        hint = f"indent the keys of one mapping alike: `{_aligned(lines, line)}`"
+        # The indentation that the one above it asks for.
+        before = (text for text in reversed(lines[: line - 1]) if text.split("#")[0].strip())
+        above = next(before, "")
+        spaces = len(above) - len(above.lstrip()) + 2 * above.rstrip().endswith(":")
+        aligned = " " * spaces + lines[line - 1].strip()
+        hint = f"indent the keys of one mapping alike: `{aligned}`"
         return f"the indentation of `{bad.strip()}` fits no line above", hint
     return "this line is no YAML", "quote a value that begins with a special character"
-
-
-def _aligned(lines: list[str], line: int) -> str:
-    """Return a line with the indentation that the one above it asks for."""
-    before = (text for text in reversed(lines[: line - 1]) if text.split("#")[0].strip())
-    above = next(before, "")
-    spaces = len(above) - len(above.lstrip()) + 2 * above.rstrip().endswith(":")
-    return " " * spaces + lines[line - 1].strip()
-
-
-def _quoted_value(line: str) -> str:
-    key, _, value = line.strip().partition(": ")
-    return f'quote the value: {key}: "{value}"' if ": " in value else "give it less indentation"
 
 
 def _refused(path: str, line: int, message: str, hint: str) -> MatrixError:
@@ -271,10 +267,17 @@ def checked(document: Document, into: type[T]) -> T:
     try:
         value: T = _reader(into).validate_python(document.value)  # type: ignore[arg-type]
     except ValidationError as error:
-        details = [detail for detail in error.errors() if not _is_echo(detail)]
-        # Each arm of a choice has a finding of its own: the first is enough.
-        first = {_in_file(detail, document): detail for detail in reversed(details)}
-        problems = [_translated(document, detail, into) for detail in first.values()]
+        # A list that is too short only because its entries are wrong is an echo of those; of the
+        # findings that each arm of a choice has, the first is enough.
+        first = {
+            _in_file(detail, document): detail
+            for detail in reversed(error.errors())
+            if detail["type"] != "too_short" or not detail.get("input")
+        }
+        problems = [
+            document.problem(where, *_words_of(detail, where, into))
+            for where, detail in first.items()
+        ]
         raise MatrixError(_ordered((*document.problems, *problems))) from None
     if document.problems:
         raise MatrixError(_ordered(document.problems))
@@ -289,17 +292,6 @@ def _reader(into: type[T]) -> TypeAdapter[T]:
 
 def _ordered(problems: tuple[Problem, ...]) -> tuple[Problem, ...]:
     return tuple(sorted(set(problems)))
-
-
-def _is_echo(detail: ErrorDetails) -> bool:
-    """Return true if pydantic calls a list too short only because its entries are wrong."""
-    return detail["type"] == "too_short" and bool(detail.get("input"))
-
-
-def _translated(document: Document, detail: ErrorDetails, into: type) -> Problem:
-    """pydantic's finding in the file's own words."""
-    where = _in_file(detail, document)
-    return document.problem(where, *_words_of(detail, where, into))
 
 
 def _words_of(detail: ErrorDetails, where: Where, into: type) -> tuple[str, str]:

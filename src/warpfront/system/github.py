@@ -54,27 +54,19 @@ def read_forge(environment: Mapping[str, str], *, label: str) -> Forge:
     summary, outputs = environment.get("GITHUB_STEP_SUMMARY"), environment.get("GITHUB_OUTPUT")
     name = environment.get("GITHUB_EVENT_NAME", "")
     scope, since = _of_event(name, event, environment.get("GITHUB_REPOSITORY", ""), label)
+    names = ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY", "GITHUB_RUN_ID")
+    server, repository, run = (environment.get(name, "") for name in names)
     return Forge(
         scope=scope,
         since=since,
         planned=environment.get("PLANNED", ""),
         ended=tuple(part for part in environment.get("ENDED", "").split(",") if part),
         plan_digest=digest,
-        url=_run_page(environment),
-        head=_head(event),
+        url=f"{server}/{repository}/actions/runs/{run}",
+        head=str(event.get("pull_request", {}).get("head", {}).get("sha", "")),
         summary=Path(summary) if summary else None,
         outputs=Path(outputs) if outputs else None,
     )
-
-
-def _head(event: Any) -> str:
-    return str(event.get("pull_request", {}).get("head", {}).get("sha", ""))
-
-
-def _run_page(environment: Mapping[str, str]) -> str:
-    names = ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY", "GITHUB_RUN_ID")
-    server, repository, run = (environment.get(name, "") for name in names)
-    return f"{server}/{repository}/actions/runs/{run}"
 
 
 def read_event(path: str) -> Any:

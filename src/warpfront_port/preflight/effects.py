@@ -139,7 +139,10 @@ def _of_companion(requirement: Requirement, name: str, stack: CellStack) -> Brea
     if paired is None:
         return None
     if requirement.specifier.contains(paired, prereleases=True):
-        return _of_absent(name, paired, stack)
+        # PyPI's build of a companion is CUDA's: it is right where torch is PyPI's own, without a
+        # label.
+        why = f"the image lacks {name}, and PyPI's {paired} is another build than this torch's"
+        return Breach(rule=rule_texts.COMPANION, why=why) if Version(stack.torch).local else None
     if Version(stack.torch) >= _FLOATS_FROM[name]:
         return None
     why = (
@@ -149,29 +152,19 @@ def _of_companion(requirement: Requirement, name: str, stack: CellStack) -> Brea
     return Breach(rule=rule_texts.MOVED, why=why)
 
 
-def _of_absent(name: str, paired: str, stack: CellStack) -> Breach | None:
-    """Return the breach of an absent companion.
-
-    PyPI's build of a companion is CUDA's: it is right where torch is PyPI's own, without a label.
-    """
-    if Version(stack.torch).local is None:
-        return None
-    why = f"the image lacks {name}, and PyPI's {paired} is another build than this torch's"
-    return Breach(rule=rule_texts.COMPANION, why=why)
-
-
 def _of_build(requirement: Requirement) -> Breach | None:
-    name = canonicalize_name(requirement.name)
-    if name != "torch":
+    if canonicalize_name(requirement.name) != "torch":
         return None
-    return Breach(
-        rule=rule_texts.ISOLATED, why="the build sees the newest torch that fits, not this one"
-    )
+    why = "the build sees the newest torch that fits, not this one"
+    return Breach(rule=rule_texts.ISOLATED, why=why)
 
 
 def _of_url(requirement: Requirement, stack: CellStack) -> Breach | None:
     name = canonicalize_name(requirement.name)
-    version, label = _build_in(str(requirement.url))
+    # The version and the variant's label of a wheel's URL; "" of anything else.
+    plain, label = split_label(unquote(urlsplit(str(requirement.url)).path.rpartition("/")[2]))
+    wheel = read_wheel_name(plain)
+    version, label = (str(wheel.version), label) if wheel else ("", "")
     torch_version = stack.stack.held.get(name)
     if torch_version is not None:
         ours = stack.variants.get(name, "")
@@ -185,23 +178,14 @@ def _of_url(requirement: Requirement, stack: CellStack) -> Breach | None:
     return _of_other_abi(str(requirement.url), stack)
 
 
-def _build_in(url: str) -> tuple[str, str]:
-    """Return the version and the variant's label that a wheel's URL names; "" for anything else."""
-    plain, label = split_label(unquote(urlsplit(url).path.rpartition("/")[2]))
-    wheel = read_wheel_name(plain)
-    return (str(wheel.version), label) if wheel else ("", "")
-
-
 def _build(version: str, label: str) -> str:
     return f"{version} (variant {label})" if label else version
 
 
 def _of_other_abi(url: str, stack: CellStack) -> Breach | None:
     match = _BUILT_FOR.search(unquote(url))
-    if match is None:
-        return None
-    built_for = f"{match[1]}.{match[2]}"
     ours = ".".join(str(part) for part in Version(stack.torch).release[:2])
+    built_for = f"{match[1]}.{match[2]}" if match else ours
     if built_for == ours:
         return None
     return Breach(rule=rule_texts.OTHER_ABI, why=f"built for torch {built_for}")

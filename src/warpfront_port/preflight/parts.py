@@ -39,7 +39,7 @@ def chosen(files: Iterable[FileRequirements], parts: Parts) -> tuple[FileRequire
     }
     groups |= {place[:2] for file in files for place in file.nested}
     for part, name in parts.named:
-        if not any(_same(place, (part, name)) for place in groups):
+        if _key((part, name)) not in map(_key, groups):
             names = ", ".join(sorted(name for of, name in groups if of is part)) or "none"
             raise InputError(
                 f"{part} {name}: the project has none of this name", hint=f"it has: {names}"
@@ -68,7 +68,3 @@ def _with(file: FileRequirements, parts: Parts) -> FileRequirements:
 
 def _key(place: tuple[Part, str]) -> tuple[Part, str]:
     return place[0], str(canonicalize_name(place[1]))
-
-
-def _same(first: tuple[Part, str], second: tuple[Part, str]) -> bool:
-    return _key(first) == _key(second)

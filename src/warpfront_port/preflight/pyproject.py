@@ -74,9 +74,17 @@ class _PyprojectReader:
         build = self._table("build-system")
         self._list(build.get("requires"), "build-system.requires", kind=Kind.BUILD)
         self._read_poetry()
-        self._read_pipfile()
+        self._poetry_table(self._table("packages"), "packages", "")
+        self._poetry_table(self._table("dev-packages"), "dev-packages", "dev-packages")
+        for source in _items(self._document.values.get("source")):
+            self._index(source, "source")
         self._read_pylock()
-        self._read_pdm()
+        pdm = self._table("tool", "pdm")
+        for group, texts in self._tables(pdm, "dev-dependencies"):
+            plain = [text for text in _items(texts) if isinstance(text, str) and text[:2] != "-e"]
+            self._list(plain, "tool.pdm.dev-dependencies", group=group, part=Part.GROUP)
+        for source in _items(pdm.get("source")):
+            self._index(source, "tool.pdm.source")
         self._read_uv()
         self._read_files_of_dynamic()
         if not _TABLES & self._document.values.keys():
@@ -131,23 +139,19 @@ class _PyprojectReader:
         requirers = {
             (declared.part, declared.group): None
             for declared in self._asked
-            if _names(declared, name)
+            if declared.kind is Kind.REQUIREMENT
+            and canonicalize_name(Requirement(declared.text).name) == canonicalize_name(name)
         }
         for part, group in _narrowed(requirers, source):
             place = self._document.key(name, table="tool.uv.sources")
             if isinstance(source.get("path"), str):
-                self._local.add(canonicalize_name(name))
-                self._includes.append(
-                    Include(
-                        path=source["path"], line=place.line, project=True, group=group, part=part
-                    )
-                )
+                self._folder(name, source["path"], place, group, part)
             if source.get("workspace"):
                 self._local.add(canonicalize_name(name))
                 if not group:
                     where = self._where(place)
                     self._unknown.append(f"{where}: {name} is of the workspace: name its folder")
-            url = source.get("url") or (f"git+{source['git']}" if source.get("git") else "")
+            url = _address(source)
             if isinstance(url, str) and url:
                 marker = f" ; {source['marker']}" if source.get("marker") else ""
                 self._add(f"{name} @ {url}{marker}", place, group=group, part=part)
@@ -185,32 +189,25 @@ class _PyprojectReader:
         part = Part.GROUP if group else Part.EXTRA
         group = group or (_optional(name) if form.get("optional") else "")
         if isinstance(form.get("path"), str):
-            self._local.add(canonicalize_name(name))
-            self._includes.append(
-                Include(path=form["path"], line=place.line, project=True, group=group, part=part)
-            )
+            self._folder(name, form["path"], place, group, part)
             return
-        url = form.get("url") or (f"git+{form['git']}" if form.get("git") else "")
-        version = form.get("version", "*")
+        url, version = _address(form), form.get("version", "*")
         if not url and (not isinstance(version, str) or "||" in version):
             if not group:
                 self._unknown.append(
                     f"{self._where(place)}: {name}: versions joined by || are unread"
                 )
             return
+        # https://python-poetry.org/docs/dependency-specification/
+        clauses = (clause.strip() for clause in str(version).replace(" ", ",").split(","))
         try:
-            suffix = f" @ {url}" if url else _from_poetry(version)
+            suffix = f" @ {url}" if url else ""
+            suffix = suffix or ",".join(p for c in clauses if c for p in _from_clause(c))
         except InvalidVersion as error:
             raise InputError(f"{self._where(place)}: not a version of poetry's") from error
         extras = f"[{','.join(form['extras'])}]" if form.get("extras") else ""
         markers = f" ; {form['markers']}" if form.get("markers") else ""
         self._add(f"{name}{extras}{suffix}{markers}", place, group=group, part=part)
-
-    def _read_pipfile(self) -> None:
-        self._poetry_table(self._table("packages"), "packages", "")
-        self._poetry_table(self._table("dev-packages"), "dev-packages", "dev-packages")
-        for source in _items(self._document.values.get("source")):
-            self._index(source, "source")
 
     def _read_pylock(self) -> None:
         packages = _items(self._document.values.get("packages"))
@@ -228,14 +225,6 @@ class _PyprojectReader:
                 self._add(f"{package['name']}{source}{marker}", place)
             else:
                 self._unknown.append(f"{self._where(place)}: {package['name']} is in a folder")
-
-    def _read_pdm(self) -> None:
-        pdm = self._table("tool", "pdm")
-        for group, texts in self._tables(pdm, "dev-dependencies"):
-            plain = [text for text in _items(texts) if isinstance(text, str) and text[:2] != "-e"]
-            self._list(plain, "tool.pdm.dev-dependencies", group=group, part=Part.GROUP)
-        for source in _items(pdm.get("source")):
-            self._index(source, "tool.pdm.source")
 
     def _read_files_of_dynamic(self) -> None:
         """Read the requirements that setuptools and a hatch plugin take from files."""
@@ -257,6 +246,13 @@ class _PyprojectReader:
             backend = self._table("build-system").get("build-backend", "setuptools")
             where = self._where(place)
             self._computed.append(f"{where}: dependencies are computed, by {backend}")
+
+    def _folder(self, name: str, path: str, place: TomlPlace, group: str, part: Part) -> None:
+        """Include a project of a folder, which no index serves."""
+        self._local.add(canonicalize_name(name))
+        self._includes.append(
+            Include(path=path, line=place.line, project=True, group=group, part=part)
+        )
 
     def _files(self, form: object, key: str, group: str = "") -> None:
         for name in _items(form.get(key)) if isinstance(form, Mapping) else ():
@@ -294,8 +290,7 @@ class _PyprojectReader:
     def _index(self, form: object, table: str) -> None:
         url = form.get("url") if isinstance(form, Mapping) else None
         if isinstance(url, str):
-            place = self._document.string(url, table=table)
-            self._append(url, place, Kind.INDEX, "", Part.EXTRA)
+            self._add(url, self._document.string(url, table=table), kind=Kind.INDEX)
 
     def _add(
         self,
@@ -306,10 +301,8 @@ class _PyprojectReader:
         group: str = "",
         part: Part = Part.EXTRA,
     ) -> None:
-        read_requirement(text, where=self._where(place))
-        self._append(text, place, kind, group, part)
-
-    def _append(self, text: str, place: TomlPlace, kind: Kind, group: str, part: Part) -> None:
+        if kind is not Kind.INDEX:
+            read_requirement(text, where=self._where(place))
         self._asked.append(
             DeclaredRequirement(
                 path=self._document.path,
@@ -334,16 +327,14 @@ def _items(value: object) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, list) else (value,)
 
 
+def _address(form: Mapping[str, Any]) -> Any:
+    """Return the URL of a source, or of its repository; "" for none."""
+    return form.get("url") or (f"git+{form['git']}" if form.get("git") else "")
+
+
 def _optional(name: str) -> str:
     """Return the group of an optional dependency of poetry, which its extras name."""
     return f"optional {canonicalize_name(name)}"
-
-
-def _names(declared_requirement: DeclaredRequirement, name: str) -> bool:
-    """Return whether a requirement is about the distribution `name`."""
-    if declared_requirement.kind is not Kind.REQUIREMENT:
-        return False
-    return canonicalize_name(Requirement(declared_requirement.text).name) == canonicalize_name(name)
 
 
 def _narrowed(
@@ -356,14 +347,6 @@ def _narrowed(
         if isinstance(source.get(key), str):
             return [(part, source[key])]
     return sorted(requirers, key=lambda requirer: bool(requirer[1]))[:1]
-
-
-def _from_poetry(version: str) -> str:
-    """Return poetry's version text as PEP 440
-    (https://python-poetry.org/docs/dependency-specification/). Raise `InvalidVersion`.
-    """
-    clauses = (clause.strip() for clause in version.replace(" ", ",").split(","))
-    return ",".join(part for clause in clauses if clause for part in _from_clause(clause))
 
 
 def _from_clause(clause: str) -> Iterator[str]:

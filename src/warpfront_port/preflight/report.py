@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from warpfront.report.sarif import Replacement, SourceFinding, sarif_text
 from warpfront.system.sizes import counted
@@ -102,6 +102,7 @@ def preflight_sarif(preflight: Preflight, *, version: str) -> str:
 
 
 def _source_finding(finding: LineBreach) -> SourceFinding:
+    reasons = (f"{title}: {' '.join(why.split())}" for title, why in finding.why.items())
     fix = None
     if finding.write is not None and finding.end_line:
         action = f"write `{finding.write.strip()}`" if finding.write.strip() else "drop this line"
@@ -111,7 +112,7 @@ def _source_finding(finding: LineBreach) -> SourceFinding:
     return SourceFinding(
         rule_id=finding.rule,
         level=finding.level,
-        message=f"{finding.text}: {_reasons(finding.why.items())}",
+        message=f"{finding.text}: {'; '.join(reasons)}",
         path=finding.path,
         line=finding.line,
         end_line=finding.end_line,
@@ -119,7 +120,3 @@ def _source_finding(finding: LineBreach) -> SourceFinding:
         fix=fix,
         properties={"cells": list(finding.cells), "group": finding.group},
     )
-
-
-def _reasons(why: Iterable[tuple[str, str]]) -> str:
-    return "; ".join(f"{title}: {' '.join(reason.split())}" for title, reason in why)

@@ -43,7 +43,15 @@ def read_setup_cfg(text: str, *, path: str) -> FileRequirements:
     lines = text.splitlines()
     declared_requirements: list[DeclaredRequirement] = []
     includes: list[Include] = []
-    for group, kind, values in _setup_cfg_values(parser):
+    options = [
+        ("", kind, parser.get("options", name, fallback=""))
+        for name, kind in _SETUP_ARGUMENTS.items()
+        if kind is Kind.BUILD or name == "install_requires"
+    ]
+    if parser.has_section("options.extras_require"):
+        extras = parser.items("options.extras_require")
+        options += [(extra, Kind.REQUIREMENT, values) for extra, values in extras]
+    for group, kind, values in options:
         if values.strip().startswith("file:"):
             names = values.strip().removeprefix("file:").split(",")
             includes += [Include(path=name.strip(), line=1, group=group) for name in names]
@@ -63,15 +71,6 @@ def read_setup_cfg(text: str, *, path: str) -> FileRequirements:
         includes=tuple(includes),
         is_project=is_project,
     )
-
-
-def _setup_cfg_values(parser: configparser.RawConfigParser) -> Iterator[tuple[str, Kind, str]]:
-    if parser.has_section("options"):
-        yield "", Kind.REQUIREMENT, parser.get("options", "install_requires", fallback="")
-        yield "", Kind.BUILD, parser.get("options", "setup_requires", fallback="")
-    if parser.has_section("options.extras_require"):
-        for extra, values in parser.items("options.extras_require"):
-            yield extra, Kind.REQUIREMENT, values
 
 
 def _line_of(needle: str, lines: list[str]) -> int:
@@ -101,10 +100,11 @@ def read_setup_py(text: str, *, path: str, read: ReadFile = lambda _: None) -> F
                 if argument == "install_requires" and any(item is UNKNOWN for _, item in texts):
                     message = f"{argument} is computed, and setup.py is not run"
                     unknown.append(f"{path}:{line}: {message}")
+                kind = _SETUP_ARGUMENTS[argument]
                 declared_requirements += (
-                    _of_setup(item, _SETUP_ARGUMENTS[argument], group, path=path, line=line)
+                    declared
                     for group, item in texts
-                    if isinstance(item, Placed) and _is_wanted(item)
+                    if (declared := _of_setup(item, kind, group, path=path, line=line))
                 )
     if not setup_interpreter.calls:
         unknown.append(f"{path}: no call of setup() was found")
@@ -121,7 +121,9 @@ def _texts(value: object) -> Iterator[tuple[str, object]]:
     """Yield each requirement of an argument with its extra; `UNKNOWN` for one that is not known."""
     groups = value.items() if isinstance(value, Mapping) else [("", value)]
     for group, listed in groups:
-        texts = _placed_lines(listed) if isinstance(listed, str) else listed
+        texts = listed
+        if isinstance(listed, str):
+            texts = [Placed.at(line, listed) for line in listed.splitlines()]
         if not isinstance(texts, list | tuple | set | None):
             yield "", UNKNOWN
             continue
@@ -134,23 +136,19 @@ def _texts(value: object) -> Iterator[tuple[str, object]]:
                 yield "", UNKNOWN
 
 
-def _placed_lines(text: str) -> list[str]:
-    return [Placed.at(line, text) for line in text.splitlines()]
-
-
-def _of_setup(text: Placed, kind: Kind, group: str, *, path: str, line: int) -> DeclaredRequirement:
-    file = posixpath.join(posixpath.dirname(path), text.path) if text.path else path
-    declared = _asked(file, text.line or line, text.source, str(text), kind=kind, group=group)
-    return replace(declared, condition=f"{path}:{text.condition}" if text.condition else "")
-
-
-def _is_wanted(text: object) -> bool:
-    """Return whether a literal is a requirement: file names may end up in the same list."""
+def _of_setup(
+    item: object, kind: Kind, group: str, *, path: str, line: int
+) -> DeclaredRequirement | None:
+    """Return a literal as a requirement; None for a file name, which may be in the same list."""
     try:
-        read_requirement(str(text), where="")
+        read_requirement(str(item), where="")
     except InputError:
-        return False
-    return True
+        return None
+    if not isinstance(item, Placed):
+        return None
+    file = posixpath.join(posixpath.dirname(path), item.path) if item.path else path
+    declared = _asked(file, item.line or line, item.source, str(item), kind=kind, group=group)
+    return replace(declared, condition=f"{path}:{item.condition}" if item.condition else "")
 
 
 def read_environment_yml(text: str, *, path: str) -> FileRequirements:

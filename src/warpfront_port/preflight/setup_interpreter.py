@@ -31,14 +31,8 @@ or lies outside of the project.
 """
 
 
-class _Unknown:
-    """A value that only running setup.py would tell."""
-
-    def __repr__(self) -> str:
-        return "UNKNOWN"
-
-
-UNKNOWN = _Unknown()
+UNKNOWN: Any = object()
+"""A value that only running setup.py would tell."""
 
 
 class Placed(str):
@@ -269,13 +263,11 @@ class SetupInterpreter:
                 elif isinstance(of, dict | list):
                     _poison(of)
 
-    def _do_return(self, node: ast.Return) -> None:
-        raise _End(node, self._of(node.value) if node.value else None)
+    def _do_return(self, node: ast.stmt) -> None:
+        value = node.value if isinstance(node, ast.Return) else None
+        raise _End(node, self._of(value) if value else None)
 
-    def _do_raise(self, node: ast.stmt) -> None:
-        raise _End(node)
-
-    _do_break = _do_continue = _do_raise
+    _do_raise = _do_break = _do_continue = _do_return
 
     def _do_if(self, node: ast.If) -> None:
         test = self._of(node.test)
@@ -336,7 +328,11 @@ class SetupInterpreter:
         finally:
             self._conditions = outside
         names = {name: [end.get(name, UNKNOWN) for end in ends] for end in ends for name in end}
-        joined = {name: values[0] for name, values in names.items() if _are_equal(values)}
+        joined = {
+            name: first
+            for name, (first, *others) in names.items()
+            if all(other is first or other == first for other in others)
+        }
         self._names.maps[0].clear()
         self._names.maps[0].update({**dict.fromkeys(names, UNKNOWN), **joined})
 
@@ -664,10 +660,6 @@ def _poison(value: Any) -> None:
     elif isinstance(value, dict):
         value.clear()
         value[UNKNOWN] = UNKNOWN
-
-
-def _are_equal(values: list[Any]) -> bool:
-    return all(other is values[0] or other == values[0] for other in values[1:])
 
 
 def _plain(value: Any) -> Any:

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from warpfront.ci.judging import Judgement
-    from warpfront.ci.schedule import RunScope
     from warpfront.commands.ci_job import Act, JobRequest
     from warpfront.matrix.runners import Runner
     from warpfront.pipeline.workspace import Workspace
@@ -93,7 +92,7 @@ def plan(
     """List the jobs of a run, and pass them to the CI service."""
     from warpfront.ci.flow import HANDOVER, LEFT, unable_to_pull
     from warpfront.ci.gitlab import CHILD, child_pipeline
-    from warpfront.ci.schedule import outputs
+    from warpfront.ci.schedule import SCOPES, outputs
     from warpfront.ci.summaries import plan_summary
     from warpfront.commands.dispatching import dispatch
     from warpfront.commands.gathering import keep_plan
@@ -104,9 +103,10 @@ def plan(
     workspace, forge = workspace_here(), _forge()
     root = workspace.folders.root
     flow = flow_of(workspace.matrix, root)
-    planned = dispatch(
-        workspace, cells, display, scope=_scope(scope or forge.scope), since=since or forge.since
-    )
+    name = scope or forge.scope or "pull_request"
+    if name not in SCOPES:
+        raise InputError(f"scope {name!r} is not known", hint=f"known: {', '.join(SCOPES)}")
+    planned = dispatch(workspace, cells, display, scope=SCOPES[name], since=since or forge.since)
     note = unable_to_pull(flow, environment().get("HAS_READ_TOKEN", ""))
     if planned.channel and note:
         planned = dataclasses.replace(planned, notes=(*planned.notes, note))
@@ -207,14 +207,6 @@ def _forge() -> Forge:
     if forge.scope and Path(MATCHERS).is_file():
         print(matcher_command(MATCHERS), file=terminal_of(sys.stderr))
     return forge
-
-
-def _scope(name: str) -> RunScope:
-    from warpfront.ci.schedule import SCOPES
-
-    if (name or "pull_request") not in SCOPES:
-        raise InputError(f"scope {name!r} is not known", hint=f"known: {', '.join(SCOPES)}")
-    return SCOPES[name or "pull_request"]
 
 
 def _judgement(workspace: Workspace, forge: Forge) -> tuple[Judgement, tuple[str, ...]]:

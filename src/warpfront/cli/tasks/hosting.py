@@ -60,12 +60,18 @@ def serve(
     """Take jobs of CI, each with a registration of its own."""
     from warpfront.commands import serving
     from warpfront.system.process import stream
+    from warpfront.system.store import read_text
 
     if (runner := _named(row, display, dry_run=dry_run)) is None:
         return
+    # Never as an argument: every user of the machine can read those.
+    if token == "-":  # noqa: S105 - stdin's name
+        token = sys.stdin.readline()
+    elif token:
+        token = read_text(Path(token)) or ""
     serving.serve(
         runner,
-        serving.JobSource(api=forge.rstrip("/"), agent=Path(agent), token=_token(token)),
+        serving.JobSource(api=forge.rstrip("/"), agent=Path(agent), token=token.strip()),
         display,
         lambda agent_command: stream(agent_command, display.say),
         jobs=jobs,
@@ -83,12 +89,3 @@ def _named(row: str, display: Display, *, dry_run: bool) -> Runner | None:
         display.result({"runner": runner.name, "labels": runner.labels, "dry_run": True})
         return None
     return runner
-
-
-def _token(path: str) -> str:
-    """Never as an argument: every user of the machine can read those."""
-    from warpfront.system.store import read_text
-
-    if path == "-":
-        return sys.stdin.readline().strip()
-    return (read_text(Path(path)) or "").strip() if path else ""

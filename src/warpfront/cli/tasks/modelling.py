@@ -29,16 +29,15 @@ from warpfront_checks.architectures.library_options import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-
-def _asked(**said: str) -> Library | None:
-    return read_library(**said) if said["library"] else None
+    pass
 
 
 DeclaredRequirement = Annotated[
     Library | None,
-    Options({option.attribute: ("", Option(option.help)) for option in LIBRARY_OPTIONS}, _asked),
+    Options(
+        {option.attribute: ("", Option(option.help)) for option in LIBRARY_OPTIONS},
+        lambda **said: read_library(**said) if said["library"] else None,
+    ),
 ]
 
 
@@ -64,8 +63,19 @@ def models(
 
     if asked is not None:
         results = pipeline.verify(workspace_here(display), cells, display, library=asked)
-        lines = (_lines(result) for result in results if isinstance(result, Verification))
-        display.result(results, "".join(f"{line}\n" for part in lines for line in part))
+        lines: list[str] = []
+        for result in results:
+            if isinstance(result, Verification):
+                lines.append(f"{result.cell_id} on {result.target}, {result.seconds:.0f} s")
+                passed = [check for check in result.checks if check.outcome is Outcome.PASSED]
+                lines += (
+                    f"  {check.name}: {check.outcome.value}: {check.reason}"
+                    for check in result.checks
+                    if check not in passed
+                )
+                counts = (check for check in passed if check.name.startswith("count of "))
+                lines += (f"  {check.name}: {check.reason}" for check in counts)
+        display.result(results, "".join(f"{line}\n" for line in lines))
         print_unfinished(results)
         raise_failure(results)
         return
@@ -77,14 +87,3 @@ def models(
     path = write_model_test(architecture, Path(write), allow_undetermined=allow_undetermined)
     display.say(f"wrote {path}")
     display.result({"written": path})
-
-
-def _lines(verification: Verification) -> Iterator[str]:
-    """Return checks that did not pass, with reasons, and then counts by outcome."""
-    yield f"{verification.cell_id} on {verification.target}, {verification.seconds:.0f} s"
-    for check in verification.checks:
-        if check.outcome is not Outcome.PASSED:
-            yield f"  {check.name}: {check.outcome.value}: {check.reason}"
-    for check in verification.checks:
-        if check.name.startswith("count of ") and check.outcome is Outcome.PASSED:
-            yield f"  {check.name}: {check.reason}"

@@ -201,8 +201,12 @@ def _print_verified(
     allowed: bool,
 ) -> None:
     display.result(results, lambda: draw_report(rows()))
+    from warpfront.report.profiles import profiles_text
+
     print_unfinished(results)
-    _print_profiles(results)
+    for result in results:  # the verdict of each requested tolerance profile
+        if isinstance(result, Verification) and (text := profiles_text(result)):
+            print(f"\n{result.cell_id} on {result.target}\n{text}", end="")
     raise_failure(results, allow_undetermined=allowed)
 
 
@@ -230,15 +234,6 @@ def explain(
             f"{result}: {error}",
             hint="name a SESSION.json below build/<cell>/verify-<target>/results",
         ) from None
-
-
-def _print_profiles(results: Iterable[Verified]) -> None:
-    """Print the verdict of each requested tolerance profile."""
-    from warpfront.report.profiles import profiles_text
-
-    for result in results:
-        if isinstance(result, Verification) and (text := profiles_text(result)):
-            print(f"\n{result.cell_id} on {result.target}\n{text}", end="")
 
 
 def _write_page(

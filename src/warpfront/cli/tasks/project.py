@@ -36,8 +36,9 @@ def init(
     here = Path.cwd()
     if not vendors and not from_:
         vendors = _answer("rows: cpu, nvidia:13.0, amd, ...", "cpu==2.13.0")
+    plain = "".join(c if c.isalnum() else "-" for c in here.name.lower()).strip("-")
     facts = {
-        "name": name or _project_name(here),
+        "name": name or (plain if plain.isascii() and plain else "my-images"),
         "vendors": vendors,
         "base": base or _answer("base: debian-12 (Python 3.11), debian-13 (3.13)", "debian-12"),
         "registry": registry or _answer("registry of published images", "ghcr.io/my"),
@@ -45,11 +46,6 @@ def init(
     edit = project_from(here, Path(from_), **facts) if from_ else new_project(here, **facts)
     _write(display, edit, here, dry_run=dry_run)
     display.say("next: `warpfront plan`, then `warpfront build`")
-
-
-def _project_name(folder: Path) -> str:
-    name = "".join(c if c.isalnum() else "-" for c in folder.name.lower()).strip("-")
-    return name if name.isascii() and name else "my-images"
 
 
 def _answer(question: str, default: str) -> str:

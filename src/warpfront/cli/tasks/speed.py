@@ -29,10 +29,8 @@ from warpfront_checks.bench.options import BENCH_OPTIONS, BenchEffort, read_benc
 from warpfront_checks.bench.timed_cases import SUITES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from warpfront.bench.compare import ComparisonTerms
-    from warpfront.bench.records import Bench, Comparison, Run
+    from warpfront.bench.records import Comparison
 
 _NO_NUMBER = "none"
 
@@ -248,6 +246,7 @@ def compare(
 
     Refuses unlike work, unless --allow names what differs. Never a winner.
     """
+    from warpfront.bench.charts import charts_of
     from warpfront.commands import measurements
     from warpfront.system.store import write_text
 
@@ -255,7 +254,12 @@ def compare(
     side, other = (measurements.read_side(name, display) for name in (a, b))
     comparison = measurements.compare_sides((a, side), (b, other), terms)
     display.result(*_written(comparison, shown))
-    charts = _charts(comparison, [side, other], display) if shown.charts or shown.page else None
+    charts = None
+    if shown.charts or shown.page:
+        try:
+            charts = charts_of(comparison, [side, other])
+        except ImportError as error:
+            display.say(f"warning: no charts: {error.name or error} is not installed")
     for name, picture in (charts or {}).items() if shown.charts else ():
         write_text(Path(shown.charts) / name, picture)
     if shown.page:
@@ -324,19 +328,6 @@ def compare_stacks(
     for comparison in every:
         _raise(comparison, allow_undetermined=allow_undetermined)
     require_determined(unpaired, allow_undetermined=allow_undetermined, hint="run it on both")
-
-
-def _charts(
-    comparison: Comparison, sides: list[list[Run] | Bench], display: Display
-) -> Mapping[str, str] | None:
-    """Return the charts by file name; None, with a warning, where the extra is not installed."""
-    from warpfront.bench.charts import charts_of
-
-    try:
-        return charts_of(comparison, sides)
-    except ImportError as error:
-        display.say(f"warning: no charts: {error.name or error} is not installed")
-        return None
 
 
 def _written(comparison: Comparison, comparison_forms: ComparisonForms) -> tuple[object, str]:
