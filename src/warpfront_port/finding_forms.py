@@ -27,6 +27,7 @@ class Scan:
     read; `evidence` shows by path which files run on AMD already. `compiled` are the units that a
     compiler for the target accepted or refused, `uncompiled` maps the others to the reason.
     `unconfigured` is why CMake did not configure the project, "" where it did or was not run.
+    `doubt` is why a branch for AMD is no proof that its sources build, "" where it is one.
     """
 
     target: str
@@ -41,6 +42,7 @@ class Scan:
     uncompiled: Mapping[str, str] = field(default_factory=dict)
     compiler: str = ""
     unconfigured: str = ""
+    doubt: str = ""
 
 
 FILES_SHOWN = 5

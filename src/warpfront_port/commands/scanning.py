@@ -25,7 +25,7 @@ from warpfront_port.scan.baseline import baseline_text, beyond, read_baseline
 from warpfront_port.scan.catalogue import catalogue
 from warpfront_port.scan.cuda import headers
 from warpfront_port.scan.engines import BINARIES, Scope, is_read, scan_source
-from warpfront_port.scan.evidence import evidence_of
+from warpfront_port.scan.evidence import doubt_of_branch, evidence_of
 from warpfront_port.scan.findings import Context, ScanFinding, SourceText
 from warpfront_port.scan.project import Project, read_project
 from warpfront_port.scan.reach import read_commands
@@ -101,6 +101,7 @@ def scan_tree(
         project=project,
         evidence=context.evidence if target.is_rocm else {},
         uncompiled=dict.fromkeys(project.units, NO_TOOLCHAIN),
+        doubt=doubt_of_branch(texts, target.release) if project.of_cuda else "",
     )
 
 
@@ -354,8 +355,11 @@ def _undetermined(scanned: Scan) -> Iterator[str]:
     """Yield reasons for parts of a tree without verdict: sources not compiled, files not read."""
     by_reason: dict[str, list[str]] = {}
     for unit, reason in scanned.uncompiled.items():
-        if unit not in scanned.evidence:
+        evidence = scanned.evidence.get(unit)
+        if evidence is None:
             by_reason.setdefault(reason, []).append(unit)
+        elif evidence.kind != "optional" and scanned.doubt and not scanned.compiler:
+            by_reason.setdefault(f"{reason}, and {scanned.doubt}", []).append(unit)
     for reason, units in by_reason.items():
         first = ", ".join(units[:3]) + (", ..." if len(units) > 3 else "")
         yield f"{counted(len(units), 'CUDA source')} not compiled: {first}: {reason}"

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 
 from warpfront_port.scan.findings import Evidence, Side
-from warpfront_port.scan.python.builds import PythonBuild, read_build
+from warpfront_port.scan.python.builds import PythonBuild, imports_with_options, read_build
 from warpfront_port.scan.reach import (
     EXTENSIONS,
     SOURCE,
@@ -23,6 +23,7 @@ from warpfront_port.scan.reach import (
 )
 from warpfront_port.scan.structured import kind_of
 from warpfront_port.scan.structured.cmake import hip_arm, read_cmake
+from warpfront_port.scan.words import is_aside, is_automation
 
 _OWN_ARM = re.compile(
     r"(?m)^[ \t]*#[ \t]*(?:(?:el)?if(?:n?def)?\b[^\n]*?(?<![A-Za-z])"
@@ -62,7 +63,8 @@ def evidence_of(texts: Mapping[str, str]) -> Mapping[str, Evidence]:
             by_path[path] = evidence
     _follow_includes(texts, by_path)
     branches = dict(_branches(texts, builds))
-    for path, evidence in (*_spared(texts, builds), *_built(texts, branches)):
+    off = _off_by_default(texts, builds)
+    for path, evidence in (*_spared(texts, builds, off), *_built(texts, branches)):
         by_path.setdefault(path, evidence)
     return by_path
 
@@ -193,17 +195,82 @@ _SAYING = frozenset({"message", "return", "option"})
 
 
 def _spared(
-    texts: Mapping[str, str], builds: Mapping[str, PythonBuild]
+    texts: Mapping[str, str], builds: Mapping[str, PythonBuild], off: Mapping[str, Evidence]
 ) -> Iterator[tuple[str, Evidence]]:
-    """Yield the sources that a project's builds go on without."""
+    """Yield the sources that a project's builds go on without, or that no default path builds."""
     sources = sources_of(texts)
     for path, build in builds.items():
         reason = "its build goes on without it"
         for item in build.sources:
             evidence = Evidence(kind="optional", path=path, line=item.line, reason=reason)
             for source in named(item.name, PurePosixPath(path).parent, sources):
-                if item.optional:
-                    yield source, evidence
+                if item.optional or path in off:
+                    yield source, off.get(path, evidence)
+
+
+def _off_by_default(
+    texts: Mapping[str, str], builds: Mapping[str, PythonBuild]
+) -> Mapping[str, Evidence]:
+    """Return the builds at run time that are imported only by an option that is off by default."""
+    loaders = {path for path in builds if _LOADS.search(texts[path])}
+    modules = {path: text for path, text in texts.items() if path.endswith(".py")}
+    names = {_module_name(path): path for path in modules}
+    always: dict[str, set[str]] = {}
+    options: list[tuple[str, str, int]] = []
+    for path, text in modules.items() if loaders else ():
+        for target, line in imports_with_options(path, text, names):
+            if line:
+                options.append((path, target, line))
+            else:
+                always.setdefault(path, set()).add(target)
+    starts = {path for path in modules if not is_aside(PurePosixPath(path))}
+    imported = followed((), always).union(*always.values(), (target for _, target, _ in options))
+    begun = followed((path for path in starts if path not in imported), always)
+    reason = "only an option that is off by default imports its build"
+    return {
+        loader: Evidence(kind="optional", path=path, line=line, reason=reason)
+        for path, target, line in options
+        if path in begun
+        for loader in loaders & followed((target,), always) - begun
+    }
+
+
+def _module_name(path: str) -> str:
+    plain = path.removeprefix("src/").removesuffix(".py").removesuffix("/__init__")
+    return plain.replace("/", ".")
+
+
+_LOADS = re.compile(r"cpp_extension\.load\w*|import[^\n]*\bload(?:_inline)?\b")
+
+
+def doubt_of_branch(texts: Mapping[str, str], release: str) -> str:
+    """Return why a branch for AMD beside a build for CUDA is no proof, "" where it is one.
+
+    Such a branch states that its sources build. The project's own CI shows it, for the releases of
+    ROCm that it names.
+    """
+    places: dict[str, str] = {}
+    for path, text in texts.items():
+        arm = _ROCM.search(text) if is_automation(path) else None
+        if arm:
+            place = f"{path}:{text.count(chr(10), 0, arm.end()) + 1}"
+            versions = [
+                version[1]
+                for word in re.finditer("(?i)rocm", text)
+                for version in _VERSION.finditer(text, word.end(), word.end() + _NEAR)
+            ]
+            places |= {f"rocm{max(versions)}" if versions else "": place}
+    if not places:
+        return "no CI of the project's builds them for ROCm"
+    newest = max(places)
+    if not newest or newest >= release:
+        return ""
+    return f"the project's CI builds them for {newest} at most ({places[newest]})"
+
+
+_ROCM = re.compile(r"(?im)^[^#\n]*(?:rocm|hipcc)")
+_VERSION = re.compile(r"(?<![\d.])([5-9])\.\d")
+_NEAR = 100
 
 
 def _words_of(text: str) -> Iterator[str]:
@@ -214,11 +281,24 @@ def _words_of(text: str) -> Iterator[str]:
 
 
 def _of_cmake(text: str) -> Iterator[tuple[str, int, frozenset[Side]]]:
-    for command in read_cmake(text):
+    """Yield the sources that commands name; those of a list count where its variable is used."""
+    commands = tuple(read_cmake(text))
+    used: dict[str, frozenset[Side]] = {}
+    for command in commands:
+        for word in command.arguments:
+            for name in _VARIABLE.findall(word.text):
+                used[name] = used.get(name, frozenset()) | command.sides
+    for command in commands:
+        sides = command.sides
+        if command.name == "set" and command.arguments:
+            sides &= used.get(command.arguments[0].text, sides)
         for word in command.arguments:
             for name in word.text.split(";"):
                 if SOURCE.search(name):
-                    yield name, text.count("\n", 0, word.start) + 1, command.sides
+                    yield name, text.count("\n", 0, word.start) + 1, sides
+
+
+_VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 
 def _copies(texts: Mapping[str, str]) -> Iterator[tuple[str, Evidence]]:
@@ -226,13 +306,14 @@ def _copies(texts: Mapping[str, str]) -> Iterator[tuple[str, Evidence]]:
     kinds = {path: kind_of(PurePosixPath(path)) for path in texts}
     amds: dict[str, str] = {}
     for path, kind in kinds.items():
-        if (part := _PART_OF_AMD.sub(_PART, path)) != path:
-            amds.setdefault(_key(part), path)
+        if path.endswith(".hip") or (part := _PART_OF_AMD.sub(_PART, path)) != path:
+            amds.setdefault(_key(path if path.endswith(".hip") else part), path)
         if _OF_AMD.search(path) and kind in _BY_KIND:
             amds.setdefault(f"{kind} {_plain(path) if kind in _BESIDE else ''}", path)
     for path, kind in kinds.items():
         amd = ""
-        if SOURCE.search(path) and (part := _PART_OF_NVIDIA.sub(_PART, path)) != path:
+        part = _PART_OF_NVIDIA.sub(_PART, path)
+        if SOURCE.search(path) and (part != path or path.endswith(".cu")):
             amd = amds.get(_key(part), "")
         elif kind in _BY_KIND and not _OF_AMD.search(path):
             images = kind != "yaml" or "compose" in path

@@ -12,7 +12,7 @@ from warpfront_port.scan.hipify_names import hipify_names
 from warpfront_port.scan.reach import Product, read_product
 from warpfront_port.scan.structured import kind_of
 
-_UNIT = frozenset({".cu", ".c", ".cc", ".cpp", ".cxx"})
+_UNIT = frozenset({".cu", ".hip", ".c", ".cc", ".cpp", ".cxx"})
 _DEVICE = re.compile(r"\b__(?:global|device)__\b|<<<")
 _TOOLKIT = re.compile(
     r"(?m)^[ \t]*#[ \t]*include[ \t]*[<\"](?:cuda(?:_runtime|_runtime_api)?\.h|cublas|cufft|curand"
@@ -37,6 +37,7 @@ _CMAKE_CUDA = re.compile(
 _HIP = re.compile(
     r"(?im)^[^#\n]*(?:enable_language\s*\(\s*HIP|LANGUAGES[^)]*\bHIP\b|find_package\s*\(\s*hip\b)"
 )
+_NVCC = re.compile(r"(?m)^[^#\n]*\bnvcc\b")
 _ADD_HIP = "add HIP, or a header that maps names"
 _MAPS_CUDA = re.compile(r"(?m)^[ \t]*#[ \t]*define[ \t]+cuda[A-Z]\w+[ \t]+hip[A-Z]\w+")
 
@@ -47,8 +48,9 @@ _WAYS = (
     ("a torch extension, which torch hipifies", "python", _EXTENSION),
     ("a makefile with hipcc", "make", re.compile(r"(?m)^[^#\n]*\bhipcc\b")),
     (f"CMake for CUDA alone: {_ADD_HIP}", "cmake", _CMAKE_CUDA),
-    (f"a makefile for nvcc alone: {_ADD_HIP}", "make", re.compile(r"(?m)^[^#\n]*\bnvcc\b")),
+    (f"a makefile for nvcc alone: {_ADD_HIP}", "make", _NVCC),
 )
+_OF_CUDA = (("cmake", _CMAKE_CUDA), ("make", _NVCC), ("python", _EXTENSION))
 _WITHOUT_SOURCES = tuple(way for way in _WAYS if way[1] == "python")
 
 
@@ -65,14 +67,16 @@ class Renames:
 class Project:
     """A tree as far as its build is concerned.
 
-    `units` are the sources that CUDA's compiler or headers are needed for; tests and examples count
-    only if there is nothing else. `way` describes how the tree can be built for AMD, with its
-    place. `unknown` are names of CUDA's form that are called, that hipify's tables lack, and that
-    the tree does not define. `product` is what the root's build reaches.
+    `units` are the sources that a GPU compiler or its headers are needed for; tests and examples
+    count only if there is nothing else. `way` describes how the tree can be built for AMD, with its
+    place; `of_cuda` is the place of a build for CUDA. `unknown` are names of CUDA's form that are
+    called, that hipify's tables lack, and that the tree does not define. `product` is what the
+    root's build reaches.
     """
 
     units: tuple[str, ...] = ()
     way: str = "pure Python"
+    of_cuda: str = ""
     renames: tuple[Renames, ...] = ()
     unknown: frozenset[str] = frozenset()
     product: Product = field(default_factory=Product)
@@ -96,6 +100,7 @@ def read_project(
     return Project(
         units=tuple(sorted(counted)),
         way=_way(texts, counted),
+        of_cuda=next(filter(None, (_place(texts, *way) for way in _OF_CUDA)), ""),
         renames=tuple(renames for renames in named if renames is not None),
         unknown=frozenset(_unknown(codes)),
         product=reached,
@@ -103,7 +108,7 @@ def read_project(
 
 
 def _is_unit(path: str, text: str) -> bool:
-    if path.endswith(".cu"):
+    if path.endswith((".cu", ".hip")):
         return True
     code = _COMMENTS.sub(" ", text) if "__" in text or "<<<" in text else text
     return _TOOLKIT.search(text) is not None or (
@@ -145,12 +150,19 @@ def _way(texts: Mapping[str, str], units: Iterable[str]) -> str:
     """Return the way to AMD that the build itself shows, with its place."""
     has_units = any(True for _ in units)
     for words, kind, pattern in _WAYS if has_units else _WITHOUT_SOURCES:
-        for path, text in sorted(texts.items(), key=lambda item: (item[0].count("/"), item[0])):
-            if _kind(path) == kind and (match := pattern.search(text)):
-                return f"{words} ({path}:{text.count(chr(10), 0, match.end()) + 1})"
+        if place := _place(texts, kind, pattern):
+            return f"{words} ({place})"
     if has_units:
         return "CUDA sources without a build that was recognized"
     return "pure Python" if any(path.endswith(".py") for path in texts) else "no CUDA sources"
+
+
+def _place(texts: Mapping[str, str], kind: str, pattern: re.Pattern[str]) -> str:
+    """Return the first place of a pattern in files of a kind, the shallow ones first."""
+    for path, text in sorted(texts.items(), key=lambda item: (item[0].count("/"), item[0])):
+        if _kind(path) == kind and (match := pattern.search(text)):
+            return f"{path}:{text.count(chr(10), 0, match.end()) + 1}"
+    return ""
 
 
 def _kind(path: str) -> str:

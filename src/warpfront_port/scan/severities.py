@@ -20,15 +20,11 @@ from warpfront_port.scan.findings import (
     SourceText,
 )
 from warpfront_port.scan.targets import ScanTarget
-from warpfront_port.scan.words import line_starts
+from warpfront_port.scan.words import is_automation, line_starts
 
 _SUPPRESSION = re.compile(
     r"(?:\#|//|/\*|--|;|<!--|\brem\b)[^\S\n]*"
     r"(?P<all>warpfront:[^\S\n]*ignore\[(?P<rules>[A-Z0-9, ]{1,200})\])(?P<reason>[^\n]*)"
-)
-_AUTOMATION = re.compile(
-    r"(?:.*/)?\.[^/]+(?:/|\.ya?ml\Z)|(?:azure-pipelines|appveyor)[\w-]*\.ya?ml\Z|(?:ci|cicd|buildkite)/"
-    r"|(?:[\w.-]+/)*host-configs/"
 )
 _NVIDIAS = re.compile(
     r"(?i:(?:[/._-]|\A)(?:cuda|cublas|cudnn|nvidia|tensorrt|jetson|cu(?=\d\d))[\d.]*(?:[._/-]|\Z))"
@@ -203,7 +199,7 @@ _COMMON = frozenset(
 
 def _of_path(path: str, rule: Rule, target: ScanTarget) -> Gate | None:
     """Return the gate that the name of a file implies, if any. Code overrides the name."""
-    if _AUTOMATION.match(path):
+    if is_automation(path):
         return Gate.AUTOMATION
     if _DOCUMENTATION.search(path):
         return Gate.TEST

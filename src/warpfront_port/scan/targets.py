@@ -29,6 +29,11 @@ class ScanTarget:
     def is_rocm(self) -> bool:
         return "rocm" in self.classes
 
+    @property
+    def release(self) -> str:
+        """Return the release of ROCm that was asked for, or the newest with rules: `rocm7`."""
+        return next((name for name in self.classes if name in _RELEASES), _RELEASES[-1])
+
 
 def read_target(name: str, toolkit: str = "") -> ScanTarget:
     """Return the target that `name` means: `gfx942`, `gaudi3`, `hpu`, `cpu`.

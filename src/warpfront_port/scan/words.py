@@ -77,6 +77,17 @@ def line_starts(text: str) -> list[int]:
 _LINE_END = re.compile(r"\r\n|\n|\r")
 
 
+def is_automation(path: str) -> bool:
+    """Return true if a file is of the project's own CI."""
+    return _AUTOMATION.match(path) is not None
+
+
+_AUTOMATION = re.compile(
+    r"(?:.*/)?\.[^/]+(?:/|\.ya?ml\Z)|(?:azure-pipelines|appveyor)[\w-]*\.ya?ml\Z|(?:ci|cicd|buildkite)/"
+    r"|(?:[\w.-]+/)*host-configs/"
+)
+
+
 def is_aside(path: PurePosixPath) -> bool:
     """Return true if a file lies among examples, benchmarks, tests and the like."""
     return not _ASIDE.isdisjoint(part.lower() for part in path.parts[:-1])

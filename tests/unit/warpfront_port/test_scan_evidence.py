@@ -176,3 +176,13 @@ def test_a_branch_for_amd_is_one_beside_a_variable_that_forces_it() -> None:
     texts = {"setup.py": asked.replace("ARM", "hip"), "k.cu": KERNEL}
     assert shown(texts)["k.cu"] == ("built", "setup.py:4")
     assert "k.cu" not in shown(texts | {"setup.py": asked.replace("ARM", "cuda")})
+
+
+def test_a_list_of_sources_counts_where_its_variable_is_used() -> None:
+    build = (
+        "find_package(hip)\nset(CUDAS k.cu)\nset(HIPS h.cpp)\n"
+        "if(USE_HIP)\n  add_library(k ${HIPS})\nelse()\n  add_library(k ${CUDAS})\nendif()\n"
+    )
+    found = shown({"CMakeLists.txt": build, "k.cu": KERNEL, "h.cpp": KERNEL})
+    assert found["k.cu"] == ("left-out", "CMakeLists.txt:2")
+    assert found["h.cpp"] == ("amd", "CMakeLists.txt:3")

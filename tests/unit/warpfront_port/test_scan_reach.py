@@ -40,7 +40,8 @@ def line(root: Path, files: dict[str, str]) -> str:
     ],
 )
 def test_what_the_root_lists_decides(tmp_path: Path, files: dict[str, str], begins: str) -> None:
-    assert line(tmp_path, {"setup.py": SETUP, **files}).startswith(begins)
+    shown = {"setup.py": SETUP, ".github/workflows/ci.yml": "image: rocm/dev\n"}
+    assert line(tmp_path, {**shown, **files}).startswith(begins)
 
 
 def test_a_build_without_a_branch_for_amd_is_not_determined(tmp_path: Path) -> None:

@@ -113,6 +113,57 @@ def test_a_word_for_rocm_in_a_build_script_makes_no_kernel_run(tmp_path: Path) -
     assert judged(tmp_path, {})[0].answer == "not determined"
 
 
+TWO = (
+    "if(USE_HIP)\n  enable_language(HIP)\n  add_library(p k.hip)\nelse()\n"
+    "  enable_language(CUDA)\n  add_library(p k.cu)\nendif()\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("automation", "line"),
+    [
+        ("", ("not determined: 2 CUDA sources not compiled: k.cu, k.hip: no HIP toolchain, "
+         "and no CI of the project's builds them for ROCm")),
+        ("image: 'rocm/dev-ubuntu-22.04:6.2'\n", ("not determined: 2 CUDA sources not compiled: "
+         "k.cu, k.hip: no HIP toolchain, and the project's CI builds them for rocm6 at most "
+         "(.github/workflows/a.yml:1)")),
+        ("rocm:\n  [6.2, 7.1]\n", "runs as it is, nothing to check"),
+        ("image: rocm/pytorch\n", "runs as it is, nothing to check"),
+    ],
+)  # fmt: skip
+def test_a_branch_for_amd_beside_cuda_s_needs_a_compiler_or_the_project_s_ci(
+    tmp_path: Path, automation: str, line: str
+) -> None:
+    files = {"CMakeLists.txt": TWO, "k.cu": KERNEL, "k.hip": KERNEL}
+    verdict, _ = judged(tmp_path, {**files, ".github/workflows/a.yml": automation})
+    assert verdict.line == f"gfx942: {line}"
+
+
+LOADER = (
+    "from pathlib import Path\nfrom torch.utils import cpp_extension\n"
+    "def load():\n    return cpp_extension.load('k', [Path(__file__).parent / 'k.cu'])\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("script", "answer"),
+    [
+        ("def f(h):\n    if h.get('fast', False):\n        from fast.load import load\n",
+         "runs as it is"),
+        ("def f(h):\n    if h.get('fast', True):\n        from fast.load import load\n",
+         "not determined"),
+        ("def f(h):\n    from fast.load import load\n", "not determined"),
+        ("from fast.load import load\n", "not determined"),
+        ("", "not determined"),
+    ],
+)  # fmt: skip
+def test_a_kernel_behind_an_option_that_is_off_decides_nothing(
+    tmp_path: Path, script: str, answer: str
+) -> None:
+    files = {"run.py": script, "fast/__init__.py": "", "fast/load.py": LOADER, "fast/k.cu": KERNEL}
+    assert judged(tmp_path, files)[0].answer == answer
+
+
 def test_another_device_s_layer_beside_cuda_silences_nothing(tmp_path: Path) -> None:
     alone = {"CMakeLists.txt": CUDA, "src/k.cu": PTX}
     verdict, _ = judged(tmp_path, alone)
