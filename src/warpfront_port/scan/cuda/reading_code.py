@@ -18,7 +18,7 @@ from warpfront_port.scan.cuda.device import (
     memory_rule_matches,
 )
 from warpfront_port.scan.cuda.guards import guard_rule_matches
-from warpfront_port.scan.cuda.headers import HeaderFacts, declared_names, facts_of
+from warpfront_port.scan.cuda.headers import HeaderFacts, facts_of
 from warpfront_port.scan.cuda.lexer import Span
 from warpfront_port.scan.cuda.name_rows import NameRow, rows_including, rows_naming
 from warpfront_port.scan.cuda.preprocessor import Reach
@@ -115,9 +115,7 @@ def _named(view: View, reported: Seen) -> Iterator[Match]:
     if not interesting:
         return
     places = [match for match in NAME.finditer(view.code) if match[0] in interesting]
-    declared = {place[0] for place in places if is_function(view, place.span())} | declared_names(
-        view
-    )
+    declared = {place[0] for place in places if is_function(view, place.span())}
     looked_at = 0
     for place in places:
         if place[0] not in declared:

@@ -265,7 +265,7 @@ def portable_names(view: View) -> frozenset[str]:
         for name, defined in view.macros.items()
         if any(_is_amds(view.region(d.start)) or _GIVEN_TO_HIP.match(d.body) for d in defined)
     }
-    wrapper = view.is_hip and view.source.path.suffix in _HEADERS
+    wrapper = view.is_hip and view.source.path.suffix in HEADERS
     functions = {
         view.syntax.function_name(match.start())
         for match in _FUNCTION.finditer(view.code)
@@ -294,7 +294,7 @@ def _is_amds(region: Region) -> bool:
 
 AMD_NAME = re.compile(r"(?:^|_)(?:HIP|ROC)(?:M|CC|BLAS|FFT|SOLVER)?(?:_|$)")
 """A macro that is for AMD, by its name."""
-_HEADERS = frozenset({".h", ".hh", ".hpp", ".hxx", ".cuh"})
+HEADERS = frozenset({".h", ".hh", ".hpp", ".hxx", ".cuh", ".inl"})
 _OF_AMD = re.compile(r"HIP|ROCM|AMD|HCC|hip[A-Z]")
 _GIVEN_TO_HIP = re.compile(r"cu\w+\s+hip[A-Z]\w+\s*(?://|/\*|\Z)")
 _INTRINSIC = re.compile(
