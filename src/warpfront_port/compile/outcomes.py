@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Literal
 
+from warpfront.system.sizes import counted
 from warpfront.verify.results import CheckResult, Outcome, Verification
-from warpfront_port.compile.diagnostics import Diagnostic, Place, read_diagnostics
+from warpfront_port.compile.diagnostics import Diagnostic, read_diagnostics
 from warpfront_port.compile.job_document import COPY, SOURCE
 from warpfront_port.compile.ptx import place_of_function, place_of_line
 from warpfront_port.scan.findings import ScanFinding
@@ -68,28 +69,22 @@ def judged(
     output = check.details.get("output")
     if not isinstance(output, str):
         return check, ()
-    names = _strings(check.details.get("kept"))
-    ptx = [files[name] for name in names if name in files]
+    kept = check.details.get("kept")
+    ptx = [files[name] for name in (kept if isinstance(kept, list) else ()) if name in files]
     tree = _Tree(unit=check.name, files=files, texts=texts, renamed=renamed or {})
     messages = tuple(
-        _message(_with_source(diagnostic, ptx), tree) for diagnostic in read_diagnostics(output)
+        tree.message(_with_source(diagnostic, ptx)) for diagnostic in read_diagnostics(output)
     )
-    return _with_messages(check, messages), messages
-
-
-def _with_messages(check: CheckResult, messages: tuple[Message, ...]) -> CheckResult:
     errors = [message for message in messages if message.severity == "error"]
     reason = check.reason
     if check.outcome is Outcome.FAILED and errors:
-        more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-        reason = f"{errors[0]}{more}"
+        reason = f"{errors[0]}{f' (and {len(errors) - 1} more)' if len(errors) > 1 else ''}"
     elif check.outcome is Outcome.PASSED and messages:
-        reason = f"{len(messages)} warning{'s' if len(messages) > 1 else ''}"
-    details = {name: value for name, value in check.details.items() if name != "kept"}
-    if messages:
-        details.pop("output", None)
+        reason = counted(len(messages), "warning")
+    dropped = {"kept", "output"} if messages else {"kept"}
+    details = {name: value for name, value in check.details.items() if name not in dropped}
     details["messages"] = [dataclasses.asdict(message) for message in messages]
-    return dataclasses.replace(check, reason=reason, details=details)
+    return dataclasses.replace(check, reason=reason, details=details), messages
 
 
 def _with_source(diagnostic: Diagnostic, ptx: Iterable[str]) -> Diagnostic:
@@ -99,15 +94,11 @@ def _with_source(diagnostic: Diagnostic, ptx: Iterable[str]) -> Diagnostic:
     place = diagnostic.place
     if place is not None and not place.path.endswith(".ptx"):
         return diagnostic
-    for text in ptx:
-        position = (
-            place_of_function(text, diagnostic.message)
-            if place is None
-            else place_of_line(text, place.line)
-        )
-        if position is not None:
-            return dataclasses.replace(diagnostic, place=position)
-    return diagnostic
+    places = (
+        place_of_line(text, place.line) if place else place_of_function(text, diagnostic.message)
+        for text in ptx
+    )
+    return dataclasses.replace(diagnostic, place=next(filter(None, places), place))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,42 +110,39 @@ class _Tree:
     texts: Mapping[str, str]
     renamed: Mapping[str, str]
 
-    def path_of(self, path: str) -> str | None:
-        """Return a path in the container as one of the tree; None for one outside it."""
-        inside = tree_path(path, self.unit)
-        return None if inside is None else self.renamed.get(inside, inside)
+    def message(self, diagnostic: Diagnostic) -> Message:
+        """Return the message at its first place in the tree; else at the unit as a whole."""
+        places = filter(None, (diagnostic.place, *diagnostic.via, *diagnostic.included))
+        inside = ((self._path_of(place.path), place) for place in places)
+        path, place = next(((path, place) for path, place in inside if path), (self.unit, None))
+        text = diagnostic.message
+        if diagnostic.place is not None and place is not diagnostic.place:
+            text += f" (in {diagnostic.place.path}:{diagnostic.place.line})"
+        return Message(
+            path=path,
+            line=self._line_of(place.line, path) if place else 0,
+            column=place.column if place else 0,
+            severity=diagnostic.severity,
+            text=text,
+            unit=self.unit,
+        )
 
-    def line_of(self, place: Place | None, path: str) -> int:
+    def _path_of(self, path: str) -> str:
+        """Return a path in the container as one of the tree; "" for one outside it."""
+        inside = tree_path(path, self.unit)
+        return self.renamed.get(inside, inside)
+
+    def _line_of(self, line: int, path: str) -> int:
         """Return the source's line. Both hipify tools add lines at the top of a file only."""
-        if place is None:
-            return 0
         translated, written = self.files.get(f"{HIPIFIED}{path}"), self.texts.get(path)
         if translated is None or written is None:
-            return place.line
+            return line
         added = len(translated.splitlines()) - len(written.splitlines())
-        return max(1, place.line - max(0, added))
+        return max(1, line - max(0, added))
 
 
-def _message(diagnostic: Diagnostic, tree: _Tree) -> Message:
-    """Return the message at its first place in the tree; else at the unit as a whole."""
-    places = (diagnostic.place, *diagnostic.via, *diagnostic.included)
-    inside = [(tree.path_of(place.path), place) for place in places if place is not None]
-    path, place = next(((path, position) for path, position in inside if path), (tree.unit, None))
-    text = diagnostic.message
-    if diagnostic.place is not None and place is not diagnostic.place:
-        text += f" (in {diagnostic.place.path}:{diagnostic.place.line})"
-    return Message(
-        path=path,
-        line=tree.line_of(place, path),
-        column=place.column if place else 0,
-        severity=diagnostic.severity,
-        text=text,
-        unit=tree.unit,
-    )
-
-
-def tree_path(path: str, unit: str = "") -> str | None:
-    """Return a path in the container as one of the tree; None for one outside it.
+def tree_path(path: str, unit: str) -> str:
+    """Return a path in the container as one of the tree; "" for one outside it.
 
     The copy of a setup.py's own has a folder for every unit.
     """
@@ -167,8 +155,4 @@ def tree_path(path: str, unit: str = "") -> str | None:
     if unit.endswith(".py") and not path.startswith(("/", "<")):
         # A setup.py is run in its own folder, and names its sources from there.
         return str(PurePosixPath(unit).parent / path)
-    return None
-
-
-def _strings(value: object) -> tuple[str, ...]:
-    return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()
+    return ""

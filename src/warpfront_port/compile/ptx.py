@@ -7,6 +7,7 @@ PTX that nvcc writes with `-lineinfo` names files (`.file 1 "a.cu"`) and positio
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from warpfront_port.compile.diagnostics import Place
 
@@ -17,7 +18,7 @@ _FUNCTION = re.compile(r"(?:Entry f|F)unction '(\w+)'")
 
 def place_of_line(ptx: str, line: int) -> Place | None:
     """Return the source position of line `line` (1-based) of `ptx`: the last one before it."""
-    return _last_place(ptx, ptx.splitlines()[:line])
+    return _place(ptx, reversed(ptx.splitlines()[:line]))
 
 
 def place_of_function(ptx: str, message: str) -> Place | None:
@@ -25,23 +26,14 @@ def place_of_function(ptx: str, message: str) -> Place | None:
     uses too much shared data`).
     """
     named = _FUNCTION.search(message)
-    if named is None:
-        return None
-    begin = re.compile(rf"\.(?:entry|func)\b.*\b{re.escape(named[1])}\b")
-    lines = ptx.splitlines()
-    start = next((index for index, line in enumerate(lines) if begin.search(line)), len(lines))
-    first = next((line for line in lines[start:] if _LOC.match(line)), None)
-    return None if first is None else _last_place(ptx, [first])
+    begin = named and re.search(rf"(?m)^.*\.(?:entry|func)\b.*\b{re.escape(named[1])}\b", ptx)
+    return _place(ptx, ptx[begin.start() :].splitlines()) if begin else None
 
 
-def _last_place(ptx: str, lines: list[str]) -> Place | None:
-    location = next(
-        (match for match in map(_LOC.match, reversed(lines)) if match is not None), None
-    )
-    if location is None:
-        return None
-    files = dict(_FILE.findall(ptx))
-    path = files.get(location[1])
-    if path is None:
+def _place(ptx: str, lines: Iterable[str]) -> Place | None:
+    """Return the first position in `lines`, by the files that `ptx` names."""
+    location = next(filter(None, map(_LOC.match, lines)), None)
+    path = dict(_FILE.findall(ptx)).get(location[1]) if location else None
+    if location is None or path is None:
         return None
     return Place(path=path, line=int(location[2]), column=int(location[3]))

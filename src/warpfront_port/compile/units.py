@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 from typing import Literal
 
 from warpfront.errors import InputError
+from warpfront_port.scan.reach import followed, include_graph
 
 Kind = Literal["kernel", "plain", "extension"]
 """Device code, C or C++, or a setup.py that builds through `torch.utils.cpp_extension`."""
@@ -19,8 +20,8 @@ PLAIN = frozenset({".c", ".cc", ".cpp", ".cxx"})
 HEADERS = frozenset({".h", ".hh", ".hpp", ".hxx", ".inl", ".cuh"})
 READ = KERNELS | PLAIN | HEADERS
 SETUP = "setup.py"
-_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^<>"\n]+)[>"]', re.MULTILINE)
-_TORCH = re.compile(r"(?:torch|ATen|c10|caffe2|pybind11)/")
+_COMPILED = (*KERNELS, *PLAIN, SETUP)
+_TORCH = re.compile(r"(?m)^[ \t]*#[ \t]*include[ \t]*[<\"](?:torch|ATen|c10|caffe2|pybind11)/")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,16 +42,18 @@ def units_of(texts: Mapping[str, str], patterns: Iterable[str] = ()) -> tuple[So
     A .cuh counts where no file of the tree includes it. Raise `InputError` for a pattern that
     matches nothing that could be compiled.
     """
-    patterns = tuple(patterns)
-    includes = {path: tuple(_INCLUDE.findall(text)) for path, text in texts.items()}
-    chosen = _declared(texts, patterns) if patterns else _found(includes)
-    near_torch = _near_torch(includes)
+    patterns, (_, users) = tuple(patterns), include_graph(texts)
+    near_torch = followed((path for path, text in texts.items() if _TORCH.search(text)), users)
+    kernels = {path for path in texts if _kind(path) == "kernel" and not _is_header(path, users)}
     return tuple(
-        SourceUnit(
-            path=path, kind=_kind(path), torch=path in near_torch or _kind(path) == "extension"
-        )
-        for path in sorted(chosen)
+        SourceUnit(path=path, kind=kind, torch=path in near_torch or kind == "extension")
+        for path in sorted(_declared(texts, patterns) if patterns else kernels)
+        for kind in (_kind(path),)
     )
+
+
+def _is_header(path: str, users: Mapping[str, set[str]]) -> bool:
+    return path.lower().endswith(".cuh") and path in users
 
 
 def include_folders(paths: Iterable[str]) -> tuple[str, ...]:
@@ -67,7 +70,7 @@ def include_folders(paths: Iterable[str]) -> tuple[str, ...]:
 
 
 def _declared(texts: Iterable[str], patterns: Iterable[str]) -> set[str]:
-    paths = [path for path in texts if _is_compiled(path)]
+    paths = [path for path in texts if path.lower().endswith(_COMPILED)]
     chosen: set[str] = set()
     for pattern in patterns:
         matching = {path for path in paths if fnmatchcase(path, pattern)}
@@ -78,49 +81,6 @@ def _declared(texts: Iterable[str], patterns: Iterable[str]) -> set[str]:
             )
         chosen |= matching
     return chosen
-
-
-def _is_compiled(path: str) -> bool:
-    name = PurePosixPath(path)
-    return name.suffix.lower() in KERNELS | PLAIN or name.name == SETUP
-
-
-def _found(includes: Mapping[str, tuple[str, ...]]) -> set[str]:
-    included = {PurePosixPath(name).name for names in includes.values() for name in names}
-    kernels = {path for path in includes if PurePosixPath(path).suffix.lower() in KERNELS}
-    return {
-        path
-        for path in kernels
-        if not path.lower().endswith(".cuh") or PurePosixPath(path).name not in included
-    }
-
-
-def _near_torch(includes: Mapping[str, tuple[str, ...]]) -> frozenset[str]:
-    """Return the files that reach a header of torch, through any number of headers of the tree."""
-    by_name: dict[str, list[str]] = {}
-    for path in includes:
-        by_name.setdefault(PurePosixPath(path).name, []).append(path)
-    near = {path for path, names in includes.items() if any(map(_TORCH.match, names))}
-    includers: dict[str, set[str]] = {}
-    for path, names in includes.items():
-        for included in _resolved(names, by_name):
-            includers.setdefault(included, set()).add(path)
-    pending = list(near)
-    while pending:
-        for path in includers.get(pending.pop(), ()):
-            if path not in near:
-                near.add(path)
-                pending.append(path)
-    return frozenset(near)
-
-
-def _resolved(names: Iterable[str], by_name: Mapping[str, list[str]]) -> Iterator[str]:
-    """Yield the files of the tree that an include may mean: those whose path ends the same way."""
-    for name in names:
-        parts = [part for part in PurePosixPath(name).parts if part not in {"..", "."}]
-        for path in by_name.get(parts[-1] if parts else "", ()):
-            if list(PurePosixPath(path).parts[-len(parts) :]) == parts:
-                yield path
 
 
 def _kind(path: str) -> Kind:
