@@ -125,15 +125,20 @@ def compile_tree(
     place = compiler_place(
         matrix, selection, target, folders, engine=engine, site=site, watch=watch
     )
-    compiling = _compiling(request, place, folders.store)
-    if compiling is None:
+    compilation = _compiled(request, place, folders.store, engine, watch)
+    if compilation is None:
         raise InputError(
             f"{request.repo}: no kernel was found",
             hint="--sources names what else is to be compiled: 'csrc/*.cpp,setup.py'",
         )
-    compilation = compiling.run(engine, watch)
-    doubt = _toolkit_doubt(place, target, matrix.cells)
-    return dataclasses.replace(compilation, notes=(*compilation.notes, *doubt))
+    serving = (cell for cell in matrix.cells if target in cell.targets and cell.toolkit is not None)
+    toolkits = {str(cell.toolkit) for cell in serving}
+    if place.cell is not None or not toolkits or place.toolkit in toolkits:
+        return compilation
+    # The compiler without torch is of another toolkit than the images.
+    doubt = f"this compiler is of {place.toolkit}; images of the matrix for {target} hold "
+    doubt += ", ".join(sorted(toolkits))
+    return dataclasses.replace(compilation, notes=(*compilation.notes, doubt))
 
 
 def compile_in_cell(
@@ -148,41 +153,23 @@ def compile_in_cell(
     """Compile the sources of the tree in the image of one `devel` cell; None where the tree has
     nothing to compile.
     """
-    compiling = _compiling(request, _of_cell(cell, built), store)
-    return None if compiling is None else compiling.run(engine, watch)
+    return _compiled(request, _of_cell(cell, built), store, engine, watch)
 
 
-def _toolkit_doubt(place: CompilerPlace, target: str, cells: Iterable[Cell]) -> tuple[str, ...]:
-    """Return a note where a compiler without torch is of another toolkit than the images."""
-    other_toolkits = {
-        str(cell.toolkit) for cell in cells if target in cell.targets and cell.toolkit is not None
-    }
-    if place.cell is not None or not other_toolkits or place.toolkit in other_toolkits:
-        return ()
-    listing = ", ".join(sorted(other_toolkits))
-    return (
-        f"this compiler is of {place.toolkit}; images of the matrix for {target} hold {listing}",
-    )
-
-
-def _compiling(request: CompileRequest, place: CompilerPlace, store: Store) -> _Compiling | None:
-    _, vendor = read_compile_target(request.target)
-    call = vendor.compiler_call(request.target)
+def _compiled(
+    request: CompileRequest, place: CompilerPlace, store: Store, engine: Engine, watch: Watch
+) -> Compilation | None:
+    call = read_compile_target(request.target)[1].compiler_call(request.target)
     assert call is not None, "the caller asked"
     tree = list_tree(request.repo, exclude=request.exclude)
     texts = _texts(tree)
     units = units_of(texts, request.sources)
     if not units:
         return None
-    return _Compiling(
-        store=store,
-        request=request,
-        call=call,
-        units=units,
-        tree=tree,
-        texts=texts,
-        place=place,
+    compiling = _Compiling(
+        store=store, request=request, call=call, units=units, tree=tree, texts=texts, place=place
     )
+    return compiling.run(engine, watch)
 
 
 def read_units(request: CompileRequest) -> tuple[SourceUnit, ...]:
@@ -203,14 +190,12 @@ def read_compile_target(name: str) -> tuple[str, Vendor]:
 
 def _texts(tree: Tree) -> dict[str, str]:
     """Return the readable texts of the files that compilers and `units_of` read, by path."""
-    texts = {}
-    for file in tree.files:
-        path = PurePosixPath(file.path)
-        if path.suffix.lower() in READ or path.name == SETUP:
-            text = read_source(tree.root, file)
-            if isinstance(text, str):
-                texts[file.path] = text
-    return texts
+    read = (
+        (file.path, read_source(tree.root, file))
+        for file in tree.files
+        if PurePosixPath(file.path).suffix.lower() in READ or file.path.endswith(SETUP)
+    )
+    return {path: text for path, text in read if isinstance(text, str)}
 
 
 def compiler_place(
@@ -238,8 +223,8 @@ def compiler_place(
     # A selection that names cells with a compiler means those: no other may replace them.
     named = bool(cells and (selection.only or selection.image))
     cells = cells or _with_compiler(matrix.cells, target)
-    built = [(cell, built_image(folders.store, cell, engine)) for cell in cells]
-    for cell, image in reversed(built):
+    for cell in reversed(cells):
+        image = built_image(folders.store, cell, engine)
         if isinstance(image, BuiltImage):
             return _of_cell(cell, image)
     if named or not bases:
@@ -418,20 +403,19 @@ class _Compiling:
     def _judged(
         self, checks: tuple[CheckResult, ...], files: Mapping[str, str]
     ) -> tuple[tuple[CheckResult, ...], tuple[Message, ...]]:
+        """Return the checks with their compilers' messages. hipify may have renamed sources."""
         paths = {unit.path for unit in self.units}
-        renamed = _renamed(checks)
-        results: list[CheckResult] = []
-        messages: list[Message] = []
-        for check in checks:
-            if check.name in paths:
-                better, unit_messages = judged(
-                    check, files=files, texts=self.texts, renamed=renamed
-                )
-                results.append(better)
-                messages += unit_messages
-            else:
-                results.append(check)
-        return tuple(results), tuple(messages)
+        renames = [check.details.get("renamed") for check in checks if check.name == "hipify"]
+        mappings = (mapping for mapping in renames if isinstance(mapping, Mapping))
+        renamed = {str(new): source for mapping in mappings for source, new in mapping.items()}
+        results = [
+            judged(check, files=files, texts=self.texts, renamed=renamed)
+            if check.name in paths
+            else (check, ())
+            for check in checks
+        ]
+        messages = tuple(message for _, messages in results for message in messages)
+        return tuple(check for check, _ in results), messages
 
     def _left_by_hipify(self) -> tuple[ScanFinding, ...]:
         """Return the scanner's findings in files that hipify read, beyond what it translates."""
@@ -440,35 +424,19 @@ class _Compiling:
         scan = scan_tree(
             self.request.repo, read_target(self.request.target), exclude=self.request.exclude
         )
-        read = set(self.hipified)
-        return tuple(
-            finding
-            for finding in scan.findings
-            if finding.path in read and finding.severity in {Severity.ERROR, Severity.WARNING}
-        )
+        loud, read = {Severity.ERROR, Severity.WARNING}, set(self.hipified)
+        return tuple(one for one in scan.findings if one.path in read and one.severity in loud)
 
     def _notes(self, verification: Verification) -> Iterable[str]:
         """Yield the versions that the results depend on: of the compiler and of torch."""
         environment = verification.environment
-        compiler = str(environment.get("compiler", "")).splitlines()
-        yield f"compiler: {_version_line(compiler)}"
+        lines = str(environment.get("compiler", "")).splitlines()
+        telling = [line.strip() for line in lines if re.search(r"version|release", line)]
+        version = "; ".join(telling[:2] or lines[:1])
+        yield f"compiler: {version or 'it did not say what it is'}"
         torch = environment.get("torch")
         if isinstance(torch, Mapping):
             yield f"torch: {torch.get('version')}"
-
-
-def _renamed(checks: Iterable[CheckResult]) -> dict[str, str]:
-    """Return the source of each file that hipify wrote under another name."""
-    renames = [check.details.get("renamed") for check in checks if check.name == "hipify"]
-    pairs = (
-        pair for mapping in renames if isinstance(mapping, Mapping) for pair in mapping.items()
-    )
-    return {new_name: source for source, new_name in pairs if isinstance(new_name, str)}
-
-
-def _version_line(lines: list[str]) -> str:
-    telling = [line.strip() for line in lines if re.search(r"version|release", line)]
-    return "; ".join(telling[:2] or lines[:1]) or "it did not say what it is"
 
 
 def _left_check(scan_findings: tuple[ScanFinding, ...]) -> CheckResult:
@@ -477,39 +445,30 @@ def _left_check(scan_findings: tuple[ScanFinding, ...]) -> CheckResult:
     An error of the scanner in a file that compiles after hipify is wrong on the device.
     """
     errors = [finding for finding in scan_findings if finding.severity is Severity.ERROR]
-    first = f": {errors[0].path}:{errors[0].line}: {errors[0].message}" if errors else ""
+    reason = counted(len(scan_findings), "warning")
+    if errors:
+        first = errors[0]
+        place = f"{first.path}:{first.line}: {first.message}"
+        reason = f"{counted(len(errors), 'error')}: {place}"
+    keys = ("rule", "path", "line", "severity")
     return CheckResult(
         session="static",
         name=LEFT,
         outcome=Outcome.FAILED if errors else Outcome.PASSED,
-        reason=f"{counted(len(errors), 'error')}{first}"
-        if errors
-        else counted(len(scan_findings), "warning"),
+        reason=reason,
         seconds=0.0,
-        details={
-            "findings": [
-                {
-                    "rule": finding.rule,
-                    "path": finding.path,
-                    "line": finding.line,
-                    "severity": finding.severity,
-                }
-                for finding in scan_findings
-            ]
-        },
+        details={"findings": [{key: getattr(one, key) for key in keys} for one in scan_findings]},
     )
 
 
 def left_files(folder: Path) -> dict[str, str]:
     """Return the readable files of a container's results, as texts by path below `folder`."""
-    files, remaining = {}, _LEFT_LIMIT_BYTES
+    files, remaining = dict[str, str](), _LEFT_LIMIT_BYTES
     for path in regular_files(folder):
         name = path.relative_to(folder).as_posix()
         if name.startswith((_KEPT, HIPIFIED)):
             with contextlib.suppress(StoreError):
                 content = read_regular(path, remaining)
-                files[name], remaining = (
-                    content.decode("utf-8", "replace"),
-                    remaining - len(content),
-                )
+                files[name] = content.decode("utf-8", "replace")
+                remaining -= len(content)
     return files
