@@ -119,9 +119,7 @@ def record(session: str, claims: Claims, recorder: Recorder, effort: CheckOption
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m warpfront_checks", description=__doc__)
     parser.add_argument("sessions", nargs="+", choices=tuple(CHECK_SESSIONS), metavar="SESSION")
-    parser.add_argument(
-        "--claims", type=Path, required=True, help="what the image is said to hold (JSON)"
-    )
+    parser.add_argument("--claims", type=Path, required=True, help="what the image holds (JSON)")
     parser.add_argument("--results", type=Path, required=True, help="folder for SESSION.json")
     add_options(parser, EFFORT_OPTIONS)
     return parser

@@ -142,6 +142,9 @@ class CheckOptions:
         }
 
 
+USUAL = CheckOptions()
+
+
 def stored_options(environment: Mapping[str, object]) -> Mapping[str, object] | None:
     """Return the options in a result's environment, if any. Version 0.1 calls them `effort`."""
     options = environment.get(OPTIONS_KEY, environment.get("effort"))

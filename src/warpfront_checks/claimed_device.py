@@ -56,9 +56,8 @@ def judge_presence(claims: Claims, facts: TorchFacts, hardware: Hardware) -> Che
     # sm_90a and sm_100f name the features of code, not other hardware.
     if first.arch not in {claims.target, claims.target.rstrip("af")}:
         arch = first.arch or "of unknown arch"
-        return unavailable(
-            f"the device here is {arch} ({first.name}), not {claims.target}", **details
-        )
+        reason = f"the device here is {arch} ({first.name}), not {claims.target}"
+        return unavailable(reason, **details)
     return None
 
 
@@ -158,9 +157,8 @@ def find_device(claims: Claims, recorder: Recorder, torch: Any, hardware: Hardwa
     check_finding = judge_device(claims, facts, hardware)
     if check_finding is None:
         first = f"{facts.devices[0].name} ({facts.devices[0].arch})" if facts.devices else ""
-        check_finding = passed(
-            first if BUILDS.get(claims.vendor) else "the CPU", **facts.evidence()
-        )
+        name = first if BUILDS.get(claims.vendor) else "the CPU"
+        check_finding = passed(name, **facts.evidence())
     recorder.run([Check(name="device", find=lambda: check_finding)])
     return computes(check_finding)
 

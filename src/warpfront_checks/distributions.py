@@ -16,11 +16,8 @@ from warpfront_checks.guard.policy import normalized
 
 # Who brings which import package: all of these own the directory `triton/`.
 TRITON_NAMES = ("triton", "pytorch-triton", "pytorch-triton-rocm", "triton-rocm", "triton-xpu")
-IMPORT_NAMES = {
-    "torchvision": "torchvision",
-    "torchaudio": "torchaudio",
-    **dict.fromkeys(TRITON_NAMES, "triton"),
-}
+IMPORT_NAMES = {name: name for name in ("torchvision", "torchaudio")}
+IMPORT_NAMES |= dict.fromkeys(TRITON_NAMES, "triton")
 _NVIDIA_PREFIXES = (
     "nvidia-cu",
     "nvidia-nccl",

@@ -30,7 +30,7 @@ class Reader:
     def record(self, kind: type[_T], value: object, where: str) -> _T:
         """Return the dataclass whose fields an object has; those with a default may be missing."""
         record = self._object(value, where)
-        hints: dict[str, Any] = _hints(kind)
+        hints: dict[str, Any] = _hints(kind)  # type: ignore[arg-type]
         unknown = [] if self.lenient else [name for name in record if name not in hints]
         if unknown:
             raise self.error(f"unknown field {unknown[0][:80]!r}")

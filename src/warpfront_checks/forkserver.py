@@ -46,7 +46,7 @@ class Nursery:
     def begin(self, module: str, environment: Mapping[str, str], job: Path, log: Any) -> Any:
         request = {
             "module": module,
-            "environment": dict(environment),
+            "environment": {**environment},
             "job": str(job),
             "said": log.name,
         }

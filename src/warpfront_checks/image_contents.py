@@ -227,7 +227,7 @@ def contents_from(document: object) -> Contents:
         raise ContentsError(f"contents: schema is not {SCHEMA}")
     fields = {name: value for name, value in document.items() if name != "schema"}
     contents = _READER.record(Contents, fields, "contents")
-    named = [*contents.packages, *contents.distributions]
+    named: list[Any] = [*contents.packages, *contents.distributions]
     named += [each for found in contents.distributions for each in found.carried]
     if not all(each.name and each.version for each in named):
         raise ContentsError("contents: something is without name or version")

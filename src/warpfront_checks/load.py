@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from warpfront_checks.check_options import CheckOptions
+from warpfront_checks import kpack
+from warpfront_checks.check_options import USUAL, CheckOptions
 from warpfront_checks.claims import Claims
 from warpfront_checks.distributions import (
     IMPORT_NAMES,
@@ -31,14 +32,6 @@ from warpfront_checks.guard.places import places_of_this_python
 from warpfront_checks.guard.policy import Policy, normalized, read_policy
 from warpfront_checks.guarded import check_guard
 from warpfront_checks.image_contents import read_contents
-from warpfront_checks.kpack import (
-    KpackError,
-    find_archives,
-    incomplete_variants,
-    missing_code,
-    missing_device_packages,
-    read_archive,
-)
 from warpfront_checks.results import Check, CheckFinding, Recorder, failed, judged, passed
 from warpfront_checks.stack.device_code import DeviceCode, read_device_code
 from warpfront_checks.stack.installed_code import (
@@ -58,7 +51,7 @@ _OTHER_NUMBERS = (7, 15)
 """From this HIP on, ROCm's own number is another: HIP 7.15 is ROCm 10.0's."""
 
 
-def record_load(claims: Claims, recorder: Recorder, _effort: CheckOptions | None = None) -> None:
+def record_load(claims: Claims, recorder: Recorder, _effort: CheckOptions = USUAL) -> None:
     """Check the current Python against the claims. Needs no device."""
     installed = read_installed()
     recorder.environment.update(python=platform.python_version(), executable=sys.executable)
@@ -118,9 +111,8 @@ def record_contents(environment: dict[str, object]) -> CheckFinding:
     environment["contents"] = contents.document()
     if not contents.distributions:
         return failed("no distribution is found here")
-    return passed(
-        f"{len(contents.distributions)} distributions, {len(contents.packages)} Debian packages"
-    )
+    counts = len(contents.distributions), len(contents.packages)
+    return passed("{} distributions, {} Debian packages".format(*counts))
 
 
 def _claimed_checks(
@@ -161,9 +153,8 @@ def match_policies(claims: Claims) -> CheckFinding:
     for policy in claims.policies:
         value = os.environ.get(policy["name"])
         if policy["level"] == "set" and value != policy["value"]:
-            wrong.append(
-                f"{policy['name']} is {value!r}, claimed is {policy['value']!r}: {policy['effect']}"
-            )
+            claimed = f"claimed is {policy['value']!r}: {policy['effect']}"
+            wrong.append(f"{policy['name']} is {value!r}, {claimed}")
         if policy["level"] == "forbid" and value is not None and re.search(policy["value"], value):
             wrong.append(f"{policy['name']} is {value!r}: {policy['effect']} ({policy['source']})")
     advice = [f"{p['name']}: {p['value']}" for p in claims.policies if p["level"] == "advise"]
@@ -320,9 +311,8 @@ def cover_target(claims: Claims) -> CheckFinding:
     serving = [arch for arch in claims.archs if arch in listed]
     details = {"listed": list(listed), "would_serve": list(claims.archs)}
     if not serving:
-        reason = (
-            f"torch's arch list ({' '.join(listed) or 'empty'}) has nothing for {claims.target}"
-        )
+        there = " ".join(listed) or "empty"
+        reason = f"torch's arch list ({there}) has nothing for {claims.target}"
         return failed(reason, **details)
     return passed(f"{serving[0]} serves {claims.target}", **details)
 
@@ -332,15 +322,15 @@ def find_device_code(claims: Claims, installed: Installed) -> CheckFinding:
     itself reports their absence by `hipErrorInvalidImage` at the first kernel, with a device alone.
     """
     torch: Any = importlib.import_module("torch")
-    paths = find_archives(Path(torch.__file__).resolve().parents[1])
+    paths = kpack.find_archives(Path(torch.__file__).resolve().parents[1])
     try:
-        archives = tuple(map(read_archive, paths))
-    except KpackError as error:
+        archives = tuple(map(kpack.read_archive, paths))
+    except kpack.KpackError as error:
         return failed(f"an archive of device code cannot be read: {error}")
-    variants = incomplete_variants(archives, claims.target)
+    variants = kpack.incomplete_variants(archives, claims.target)
     wrong = [
-        *missing_device_packages(installed, claims.target),
-        *missing_code(archives, claims.archs or (claims.target,)),
+        *kpack.missing_device_packages(installed, claims.target),
+        *kpack.missing_code(archives, claims.archs or (claims.target,)),
         *(variants if _numbers(rocm_release(torch)) < _ALL_CANDIDATES else ()),
     ]
     details: dict[str, object] = {

@@ -14,7 +14,7 @@ from typing import Any
 
 from warpfront_checks.check_options import CheckOptions
 from warpfront_checks.children import DONE, Returned, begin_beside, serve
-from warpfront_checks.results import ERROR, Check, CheckFinding
+from warpfront_checks.results import Check, CheckFinding, errored
 
 CHILD = "warpfront_checks.parallel_checks"
 SECONDS = 300.0
@@ -64,9 +64,7 @@ def begin_parts(
     ]
     futures = iter(begin_beside(CHILD, items, lanes=lanes, seconds=SECONDS).answers)
     answers = {name: [next(futures) for _ in parts] for name, parts in calls.items()}
-    return [
-        Check(name=name, find=partial(_all_awaited, mine, joined)) for name, mine in answers.items()
-    ]
+    return [Check(name=n, find=partial(_all_awaited, each, joined)) for n, each in answers.items()]
 
 
 def _all_awaited(
@@ -78,7 +76,7 @@ def _all_awaited(
 def _awaited(answer: Future[Returned]) -> CheckFinding:
     returned = answer.result()
     if returned.how != DONE:
-        return CheckFinding(outcome=ERROR, reason=f"{returned.how}: {returned.reason}")
+        return errored(f"{returned.how}: {returned.reason}")
     return CheckFinding(**returned.document)
 
 

@@ -64,9 +64,7 @@ def precision_settings() -> dict[str, object]:
         "allow_fp16_reduced_precision_reduction",
         "allow_bf16_reduced_precision_reduction",
     )
-    settings = {
-        f"matmul.{name}": str(getattr(matmul, name)) for name in names if hasattr(matmul, name)
-    }
+    settings = {f"matmul.{n}": str(getattr(matmul, n)) for n in names if hasattr(matmul, n)}
     if hasattr(cudnn, "conv"):
         settings["cudnn.conv.fp32_precision"] = str(cudnn.conv.fp32_precision)
     else:

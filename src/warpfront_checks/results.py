@@ -94,6 +94,14 @@ def judged(faults: Sequence[str], reason: str = "", /, **details: object) -> Che
     return failed(f"{faults[0]}{more}", **details)
 
 
+def errored(reason: str, /, **details: object) -> CheckFinding:
+    return CheckFinding(outcome=ERROR, reason=reason, details=details)
+
+
+def undetermined(reason: str, /, **details: object) -> CheckFinding:
+    return CheckFinding(outcome=UNDETERMINED, reason=reason, details=details)
+
+
 def unavailable(reason: str, /, **details: object) -> CheckFinding:
     return CheckFinding(outcome=UNAVAILABLE, reason=reason, details=details)
 

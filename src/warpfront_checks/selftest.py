@@ -13,7 +13,7 @@ from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
-from warpfront_checks.check_options import CheckOptions
+from warpfront_checks.check_options import USUAL, CheckOptions
 from warpfront_checks.claims import Claims
 from warpfront_checks.results import Recorder
 
@@ -40,10 +40,10 @@ def faults_folder(environment: Mapping[str, str] = os.environ) -> Path:
     return folder
 
 
-def record_selftest(claims: Claims, recorder: Recorder, effort: CheckOptions | None = None) -> None:
+def record_selftest(claims: Claims, recorder: Recorder, effort: CheckOptions = USUAL) -> None:
     """Load the faults, and record one check for each group of them."""
     session = f"{load_faults(faults_folder())}.seeding.session"
-    import_module(session).record(claims, recorder, effort or CheckOptions())
+    import_module(session).record(claims, recorder, effort)
 
 
 def load_faults(folder: Path) -> str:

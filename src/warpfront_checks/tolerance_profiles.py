@@ -49,9 +49,8 @@ def opinions(
     name = str(dtype).removeprefix("torch.")
     if tensor.shape != reference.shape or torch.equal(tensor, reference):
         accepted = tensor.shape == reference.shape
-        return accepted_by | {
-            p: accepted if name in table else None for p, table in tolerances().items()
-        }
+        tables = tolerances().items()
+        return accepted_by | {p: accepted if name in table else None for p, table in tables}
     # The distances once for all of them; what is infinite or NaN is close to its like alone.
     alike = (tensor == reference) | (tensor.isnan() & reference.isnan())
     apart = (tensor - reference).abs().masked_fill(alike, 0.0)

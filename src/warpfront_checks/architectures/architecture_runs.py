@@ -67,10 +67,7 @@ def prepare(architecture: Architecture, seed: int, patience: float = 60.0) -> Fe
                 return _tried(built, feed)
             except Exception as error:  # noqa: BLE001 - any refusal; the next inputs are tried
                 indices[_first_line(error)] = len(indices)
-    last = (
-        "; ".join(list(indices)[:_REASONS])
-        or "the library's class takes nothing that is known here"
-    )
+    last = "; ".join(list(indices)[:_REASONS]) or "the class takes nothing that is known here"
     raise NotBuiltError(last)
 
 

@@ -66,10 +66,7 @@ def _shapes(names: tuple[str, ...], main: str, config: Any) -> Iterator[Mapping[
 
 
 def _pictures(names: tuple[str, ...], config: Any) -> Iterator[Mapping[str, Size]]:
-    name = next(
-        (candidate for candidate in ("pixel_values", "pixel_values_videos") if candidate in names),
-        "",
-    )
+    name = next((n for n in ("pixel_values", "pixel_values_videos") if n in names), "")
     if not name:
         return
     channels = _value(config, "num_channels", _value(config, "in_channels", 3))

@@ -32,16 +32,16 @@ from warpfront_checks.architectures.roster import (
 )
 from warpfront_checks.architectures.small_models import exceptions
 from warpfront_checks.architectures.worker import QUIET
-from warpfront_checks.check_options import CheckOptions, add_options
+from warpfront_checks.check_options import USUAL, CheckOptions, add_options
 from warpfront_checks.children import DONE, Begun, Returned, begin_beside
 from warpfront_checks.claims import Claims, ClaimsError, read_claims
 from warpfront_checks.precision import REQUIRED
 from warpfront_checks.results import (
-    ERROR,
     PASSED,
     Check,
     CheckFinding,
     Recorder,
+    errored,
     failed,
     passed,
     unavailable,
@@ -86,7 +86,7 @@ def _is_here(claims: Claims, recorder: Recorder) -> bool:
 
 
 def begin_usual(
-    claims: Claims, recorder: Recorder, effort: CheckOptions | None = None
+    claims: Claims, recorder: Recorder, effort: CheckOptions = USUAL
 ) -> tuple[list[Check], Callable[[], None]]:
     """Start the most used types in `verify`, if the image has the library. Children run
     them from now on; each check waits for its own. Return a function that waits for the
@@ -95,11 +95,11 @@ def begin_usual(
     if find_spec("transformers") is None:
         return [], lambda: None
     usual = tuple(exceptions()["usual"])
-    names = usual[:2] if effort and effort.quick else usual
+    names = usual[:2] if effort.quick else usual
     dtypes = REQUIRED[claims.device]
-    modes = dtypes[:1] if effort and effort.quick else (*dtypes, "training", "generate")
+    modes = dtypes[:1] if effort.quick else (*dtypes, "training", "generate")
     library = Library(library="transformers", architectures=names, modes=modes)
-    checks, begun = _begin(claims, recorder, library, seed=effort.seeds[0] if effort else 0)
+    checks, begun = _begin(claims, recorder, library, seed=effort.seeds[0])
     return checks, begun.wait
 
 
@@ -122,9 +122,7 @@ def _begin(
     left_out = _excluded(architectures_chosen) if library.architectures == ("all",) else {}
     for title, reason in left_out.items():
         recorder.note_unclaimed(title, reason)
-    run = [
-        architecture for architecture in architectures_chosen if architecture.title not in left_out
-    ]
+    run = [each for each in architectures_chosen if each.title not in left_out]
     begun = begin_beside(
         WORKER,
         [_item(architecture, claims, library, seed) for architecture in run],
@@ -180,7 +178,7 @@ def finding_of_child(returned: Returned) -> CheckFinding:
     """A type's outcome is its worst mode's; a child that died is an error of its type."""
     if returned.how != DONE:
         reason = f"{returned.how}: {returned.reason}"
-        return CheckFinding(outcome=ERROR, reason=reason, details={"ended": returned.how})
+        return errored(reason, ended=returned.how)
     document = dict(returned.document)
     outcome, reason = str(document.pop("outcome")), str(document.pop("reason"))
     text = reason if outcome != PASSED else _praise(document)
@@ -202,9 +200,7 @@ def _missing(name: str, library: str) -> Check:
 
 
 def _counted(kind: str, run: Sequence[Architecture], recorder: Recorder) -> Check:
-    names = {
-        f"architecture {architecture.title}" for architecture in run if architecture.kind == kind
-    }
+    names = {f"architecture {each.title}" for each in run if each.kind == kind}
 
     def find() -> CheckFinding:
         counts = Counter(outcome for name, outcome in recorder.found if name in names)
@@ -226,9 +222,8 @@ def floor_of(kind: str, version: str) -> tuple[int, str]:
         (_release(entry["version"]), int(entry["counts"].get(kind, 0)), str(entry["version"]))
         for entry in exceptions()["floors"]
     ]
-    _, least, since = max(
-        (floor for floor in floors if floor[0] <= release), default=((), 0, "no release")
-    )
+    reached = [floor for floor in floors if floor[0] <= release]
+    _, least, since = max(reached, default=((), 0, "no release"))
     return least, since
 
 

@@ -74,10 +74,8 @@ def _assigned(path: str, suffix: str) -> Mapping[str, Any]:
     if spec is None or spec.origin is None:
         raise LibraryError("transformers is not installed")
     source = Path(spec.origin).parent / path
-    namespace: dict[str, Any] = {
-        "__builtins__": {"list": list, "str": str},
-        "OrderedDict": OrderedDict,
-    }
+    builtin = {"list": list, "str": str}
+    namespace: dict[str, Any] = {"__builtins__": builtin, "OrderedDict": OrderedDict}
     try:
         tree = ast.parse(source.read_bytes())
         tree.body = [node for node in tree.body if _target(node).endswith(suffix)]
@@ -100,15 +98,12 @@ def chosen(
     candidates: tuple[Architecture, ...], names: tuple[str, ...], kinds: tuple[str, ...]
 ) -> tuple[tuple[Architecture, ...], tuple[str, ...]]:
     """Return the requested types, `all` for all, and names that the library lacks."""
-    of_kind = tuple(
-        architecture for architecture in candidates if architecture.kind in (kinds or KINDS)
-    )
+    of_kind = tuple(each for each in candidates if each.kind in (kinds or KINDS))
     if names == ("all",):
         return of_kind, ()
     matching = tuple(architecture for architecture in of_kind if architecture.name in names)
-    return matching, tuple(
-        name for name in names if name not in {architecture.name for architecture in matching}
-    )
+    present = {each.name for each in matching}
+    return matching, tuple(name for name in names if name not in present)
 
 
 def _of_kind(tables: Mapping[str, Any], kind: str) -> Mapping[str, str]:

@@ -224,9 +224,7 @@ def attend(fed_model: FedModel, device: str) -> ModeOutcome:
         exact, same = fed_model.specimen.exact, fed_model.specimen.same_dtype
     for name in IMPLEMENTATIONS:
         if name == "flex_attention" and device == "cpu":
-            problems[name] = (
-                "not tried: it has no backward pass on the CPU, and a minute's compiling"
-            )
+            problems[name] = "not tried: no backward pass on the CPU, and a minute's compiling"
             continue
         model, inputs = fed_model.specimen.sent(device)
         try:

@@ -138,9 +138,8 @@ class _Observer(TorchDispatchMode):
             _, state = self._inside.pop()
             first = output[0] if type(output) is tuple and output else output
             if not isinstance(first, Tensor) or first.is_complex():
-                output_type = (
-                    type(output).__name__ if first is output else "no tensor of real numbers"
-                )
+                is_other = first is output
+                output_type = type(output).__name__ if is_other else "no tensor of real numbers"
                 self.layers.refused.setdefault(name, f"gives {output_type}")
             elif not torch.equal(state, torch.get_rng_state()):
                 self.layers.refused.setdefault(name, "draws random numbers")

@@ -17,7 +17,7 @@ import torch
 
 from warpfront_checks.attention.backend_worker import ANOTHER, COMPUTED, REFUSED, WRONG
 from warpfront_checks.attention.backends import MASKS, TIERS, Tier
-from warpfront_checks.check_options import CheckOptions
+from warpfront_checks.check_options import USUAL, CheckOptions
 from warpfront_checks.children import DONE, Returned, begin_beside, each_in_a_child
 from warpfront_checks.claims import Claims
 from warpfront_checks.parallel_checks import lanes_for
@@ -72,16 +72,12 @@ class Ran:
     def title(self) -> str:
         heads = "grouped" if self.case["grouped"] != self.case["heads"] else "equal heads"
         way = "backward" if self.case["backward"] else "forward"
-        return (
-            f"{self.case['dtype']} width {self.case['width']}, {self.case['mask']}, {heads}, {way}"
-        )
+        case = self.case
+        return f"{case['dtype']} width {case['width']}, {case['mask']}, {heads}, {way}"
 
 
-def record_attention(
-    claims: Claims, recorder: Recorder, effort: CheckOptions | None = None
-) -> None:
+def record_attention(claims: Claims, recorder: Recorder, effort: CheckOptions = USUAL) -> None:
     """Record one check for each backend that is present, and one for the order of their speed."""
-    effort = effort or CheckOptions()
     record_tiers(claims, recorder, effort, tuple(TIERS.values()))
 
 
@@ -237,9 +233,8 @@ def _find_order(
 ) -> CheckFinding:
     """Return the time of each backend that was always right; write the example from it."""
     correct = [tier for tier in present if _is_right(runs_by_tier.get(tier.name, ()))]
-    took = {
-        tier.name: float(returned.document.get("seconds", 0)) for tier, returned in timings(correct)
-    }
+    timed = timings(correct)
+    took = {tier.name: float(each.document.get("seconds", 0)) for tier, each in timed}
     measured = [(tier.name, took[tier.name]) for tier in correct if took[tier.name]]
     if not measured:
         return failed("no way to compute attention was right here")
@@ -271,7 +266,7 @@ def _registered() -> list[str]:
 
 
 # By name, the parts of the example that is written.
-_PARTS = dict(
+_PARTS: Mapping[str, str] = dict(
     re.findall(
         r"^=== (.+)\n((?:(?!=== ).*\n)*)",
         Path(__file__).with_name("fallback.txt").read_text(encoding="utf-8"),

@@ -44,10 +44,8 @@ def do_item(item: Mapping[str, Any]) -> Mapping[str, Any]:
         torch._dynamo.reset()  # noqa: SLF001 - the way that torch documents
     try:
         if item["timed"]:
-            return {
-                "outcome": COMPUTED,
-                "seconds": _timed(compute, case_inputs, item["repetitions"]),
-            }
+            seconds = _timed(compute, case_inputs, item["repetitions"])
+            return {"outcome": COMPUTED, "seconds": seconds}
         return _judged(compute, case_inputs, item["tier"])
     except _REFUSALS as error:
         if _FATAL.search(str(error)):
@@ -61,9 +59,8 @@ class _CaseInputs:
     def __init__(self, item: Mapping[str, Any]) -> None:
         self.device, self.kind, self.backward = item["device"], item["mask"], item["backward"]
         self.dtype = DTYPES[item["dtype"]]
-        batch, length, heads, grouped = (
-            item[name] for name in ("batch", "length", "heads", "grouped")
-        )
+        names = ("batch", "length", "heads", "grouped", "width")
+        batch, length, heads, grouped, width = (item[name] for name in names)
         generator = torch.Generator().manual_seed(item["seed"])
         width = item["width"]
         shapes = [(batch, count, length, width) for count in (heads, grouped, grouped, heads)]

@@ -10,17 +10,8 @@ from itertools import chain
 from statistics import median
 from typing import Any, Protocol
 
+from warpfront_checks.bench import timer
 from warpfront_checks.bench.timed_cases import TimedCase
-from warpfront_checks.bench.timer import (
-    BLOCKS,
-    RECALLED,
-    Budget,
-    Clock,
-    Work,
-    repetitions_of_a_block,
-    rotated,
-    warm_up,
-)
 
 TIMED, UNAVAILABLE, ERROR = "timed", "unavailable", "error"
 Peak = Mapping[str, object]
@@ -29,9 +20,9 @@ Peak = Mapping[str, object]
 class TimedDevice(Protocol):
     """A device, as far as timing needs it."""
 
-    clock: Clock
+    clock: timer.Clock
 
-    def make(self, case: TimedCase) -> Work:
+    def make(self, case: TimedCase) -> timer.Work:
         """Make the work of a case. Raise torch's own errors; `LookupError` if it is impossible."""
         ...
 
@@ -43,7 +34,7 @@ class TimedDevice(Protocol):
 
     def memory_peak(self) -> int | None: ...
 
-    def kernel(self, work: Work) -> str | None:
+    def kernel(self, work: timer.Work) -> str | None:
         """Return the kernel that takes most of one repetition's time."""
         ...
 
@@ -61,7 +52,7 @@ class Timing:
     kernel: str | None = None
     notes: list[str] = field(default_factory=list)
 
-    def add_block(self, bench: TimedDevice, budget: Budget) -> None:
+    def add_block(self, bench: TimedDevice, budget: timer.Budget) -> None:
         """Time one block more. An error ends this case, and no other."""
         try:
             self._add_block(bench, budget)
@@ -73,20 +64,20 @@ class Timing:
             message = str(error).strip().splitlines() or [""]
             self.notes.append(f"{type(error).__name__}: {message[0]}"[:500])
 
-    def _add_block(self, bench: TimedDevice, budget: Budget) -> None:
+    def _add_block(self, bench: TimedDevice, budget: timer.Budget) -> None:
         work = bench.make(self.case)
         if not self.blocks:
             self._warm_up(bench, work, budget)
         else:
-            bench.clock.times(work, RECALLED)
-        count = repetitions_of_a_block(budget, self.warm_seconds)
+            bench.clock.times(work, timer.RECALLED)
+        count = timer.repetitions_of_a_block(budget, self.warm_seconds)
         self.blocks.append(list(bench.clock.times(work, count)))
-        if len(self.blocks) == BLOCKS:
+        if len(self.blocks) == timer.BLOCKS:
             self.kernel = bench.kernel(work)
 
-    def _warm_up(self, bench: TimedDevice, work: Work, budget: Budget) -> None:
+    def _warm_up(self, bench: TimedDevice, work: timer.Work, budget: timer.Budget) -> None:
         bench.memory_from_here()
-        warmed = warm_up(bench.clock, work, budget)
+        warmed = timer.warm_up(bench.clock, work, budget)
         self.memory_peak_bytes = bench.memory_peak()
         self.first_seconds, self.warm_seconds = warmed.first_seconds, warmed.seconds
         if not warmed.settled:
@@ -121,16 +112,16 @@ class Timing:
 
 
 def time_cases(
-    cases: Sequence[TimedCase], bench: TimedDevice, budget: Budget, say: Callable[[str], None]
+    cases: Sequence[TimedCase], bench: TimedDevice, budget: timer.Budget, say: Callable[[str], None]
 ) -> list[dict[str, Any]]:
     """Time every case in every block; return documents in the order of the table."""
     timings = {case.id: Timing(case) for case in cases}
-    for block in range(BLOCKS):
-        for case in rotated(cases, block):
+    for block in range(timer.BLOCKS):
+        for case in timer.rotated(cases, block):
             timing = timings[case.id]
             if timing.outcome == TIMED:
                 timing.add_block(bench, budget)
-                if timing.outcome != TIMED or block == BLOCKS - 1:
+                if timing.outcome != TIMED or block == timer.BLOCKS - 1:
                     say(timing.line())
     return [
         timing.document(None if timing.case.suite == "memory" else bench.peak(timing.case.dtype))

@@ -120,9 +120,8 @@ def _memory_below_floor(device: Device | None) -> tuple[str, ...]:
     if device is None or device.memory_bytes >= MEMORY_FLOOR_BYTES:
         return ()
     memory = f"{device.memory_bytes / 2**30:.1f} GiB"
-    return (
-        f"memory: the device has {memory}; cases may fail below {MEMORY_FLOOR_BYTES / 1e9:g} GB",
-    )
+    floor = f"{MEMORY_FLOOR_BYTES / 1e9:g} GB"
+    return (f"memory: the device has {memory}; cases may fail below {floor}",)
 
 
 def _add_reference(

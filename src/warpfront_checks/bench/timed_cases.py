@@ -159,9 +159,8 @@ def _convolutions(preset: Preset, dtype: str) -> Iterator[TimedCase]:
         )
         moved = convolution.elements * ITEM_BYTES[dtype]
         yield TimedCase("conv", "conv2d", sizes, dtype, flops=convolution.flops, bytes=moved)
-        yield TimedCase(
-            "conv", "conv2d", sizes, dtype, BOTH, flops=(1 + BACKWARD) * convolution.flops
-        )
+        both = (1 + BACKWARD) * convolution.flops
+        yield TimedCase("conv", "conv2d", sizes, dtype, BOTH, flops=both)
 
 
 def _passes(preset: Preset, dtype: str) -> Iterator[TimedCase]:
@@ -213,6 +212,5 @@ def _copies(preset: Preset) -> Iterator[TimedCase]:
     for mebibytes in preset.copies:
         for op in ("h2d", "d2h"):
             for memory in ("pageable", "pinned"):
-                yield TimedCase(
-                    "memory", f"{op}_{memory}", (mebibytes,), "uint8", COPY, bytes=mebibytes * MI
-                )
+                name, size = f"{op}_{memory}", (mebibytes,)
+                yield TimedCase("memory", name, size, "uint8", COPY, bytes=mebibytes * MI)

@@ -79,10 +79,8 @@ def warm_up(clock: Clock, work: Work, budget: Budget) -> Warmed:
 def _is_still(durations: Sequence[float]) -> bool:
     if len(durations) < 2 * WARM_WINDOW:
         return False
-    before, last = (
-        median(durations[-2 * WARM_WINDOW : -WARM_WINDOW]),
-        median(durations[-WARM_WINDOW:]),
-    )
+    before = median(durations[-2 * WARM_WINDOW : -WARM_WINDOW])
+    last = median(durations[-WARM_WINDOW:])
     return abs(last - before) < WARM_MOVE * before
 
 

@@ -60,9 +60,8 @@ class _Inputs:
         return [self._one(shape, needs_gradient=needs_gradient) for shape in shapes]
 
     def _one(self, shape: tuple[int, ...], *, needs_gradient: bool) -> Any:
-        tensor = torch.randn(
-            shape, generator=self._generator, device=self._device, dtype=self._dtype
-        ).div_(8)
+        options = {"generator": self._generator, "device": self._device, "dtype": self._dtype}
+        tensor = torch.randn(shape, **options).div_(8)
         return tensor.requires_grad_(self._needs_gradient and needs_gradient)
 
 

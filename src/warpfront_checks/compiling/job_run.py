@@ -14,11 +14,11 @@ from warpfront_checks.compiling.hipify import CopyError, Hipified, copy_tree, hi
 from warpfront_checks.compiling.job import CompileJob, JobUnit, filled
 from warpfront_checks.compiling.programs import Ended, ran
 from warpfront_checks.results import (
-    ERROR,
     Check,
     CheckFinding,
     Recorder,
-    failed,
+    errored,
+    judged,
     passed,
     unavailable,
 )
@@ -72,9 +72,7 @@ class CompileJobRun:
         recorder.environment.update(self.facts)
         recorder.run([Check(name=name, find=self._find_hipified) for name in hipify])
         with ThreadPoolExecutor(self.job.jobs) as pool:
-            futures = [
-                pool.submit(self._find_compiled, index, unit) for index, unit in enumerate(units)
-            ]
+            futures = [pool.submit(self._find_compiled, i, unit) for i, unit in enumerate(units)]
             recorder.run(
                 [
                     Check(name=unit.path, find=future.result)
@@ -84,9 +82,8 @@ class CompileJobRun:
 
     def _read_torch(self) -> None:
         needs_torch = self.job.hipified or any(unit.torch for unit in self.job.units)
-        completed = (
-            self._ran((sys.executable, "-c", _TORCH_FACTS), "torch") if needs_torch else None
-        )
+        argv = (sys.executable, "-c", _TORCH_FACTS)
+        completed = self._ran(argv, "torch") if needs_torch else None
         lines = completed.output.splitlines() if completed and completed.returncode == 0 else []
         line = next((line for line in lines if line.startswith("facts=")), "")
         if not line:
@@ -132,7 +129,7 @@ class CompileJobRun:
         if hipified.said:
             name, why = min(hipified.said.items())
             reason = f"{len(hipified.said)} of {count} files as they were: {name}: {why}"
-            return CheckFinding(outcome=ERROR, reason=reason, details=details)
+            return errored(reason, **details)
         return passed(f"{hipified.tool} over {count} files", **details)
 
     def _find_compiled(self, index: int, unit: JobUnit) -> CheckFinding:
@@ -160,7 +157,7 @@ class CompileJobRun:
             own_job = dataclasses.replace(self.job, source=self.job.root, copy=tree)
             copy_tree(own_job, self.job.copied)
         except CopyError as error:
-            return CheckFinding(outcome=ERROR, reason=str(error))
+            return errored(str(error))
         built = self.job.scratch / name / "built"
         argv = (
             sys.executable,
@@ -194,15 +191,12 @@ class CompileJobRun:
             return unavailable(f"no {completed.argv[0]} in this image")
         if completed.returncode is None:
             reason = f"stopped after {self.job.seconds:g} s"
-            return CheckFinding(outcome=ERROR, reason=reason, details=details)
+            return errored(reason, **details)
         if completed.out_of_memory:
             reason = f"the compiler ran out of its {self.job.memory_bytes / 2**30:g} GiB"
-            return CheckFinding(outcome=ERROR, reason=reason, details=details)
-        return (
-            failed(_first_line(completed), **details)
-            if completed.returncode
-            else passed("", **details)
-        )
+            return errored(reason, **details)
+        faults = [_first_line(completed)] if completed.returncode else []
+        return judged(faults, **details)
 
     def _kept(self, name: str) -> list[str]:
         """Return intermediate files that say where an error is, copied to the results."""

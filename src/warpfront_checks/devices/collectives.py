@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from warpfront_checks.children import DONE, Returned, each_in_a_child
-from warpfront_checks.results import ERROR, CheckFinding, failed, passed
+from warpfront_checks.results import CheckFinding, errored, failed, passed
 
 CHILD = "warpfront_checks.devices.worker"
 # NCCL answers for RCCL as well; gloo on the CPU only tests this code.
@@ -32,7 +32,7 @@ class Told:
         for rank, (answer, ending) in enumerate(zip(replies, self.endings, strict=True)):
             if answer is None:
                 reason = f"rank {rank} left no answer: {ending or 'it ended early'}"
-                return CheckFinding(outcome=ERROR, reason=reason, details=details)
+                return errored(reason, **details)
         faults = [f"rank {n}: {a['fault']}" for n, a in enumerate(replies) if a and a["fault"]]
         unsupported = [a["unsupported"] for a in replies if a and a["unsupported"]]
         if faults or unsupported:

@@ -7,7 +7,7 @@ import functools
 import torch
 
 from warpfront_checks.cases.bounds import Bound, judge
-from warpfront_checks.check_options import CheckOptions
+from warpfront_checks.check_options import USUAL, CheckOptions
 from warpfront_checks.claims import Claims
 from warpfront_checks.computed_dtypes import probe_dtypes
 from warpfront_checks.detection import disagreements
@@ -24,7 +24,7 @@ CPU_RANKS = 2
 SEED = 4
 
 
-def record_devices(claims: Claims, recorder: Recorder, effort: CheckOptions | None = None) -> None:
+def record_devices(claims: Claims, recorder: Recorder, effort: CheckOptions = USUAL) -> None:
     """Check every visible device, and where there are two or more what passes between them. A quick
     run leaves out the stand-in for that on the CPU.
     """
@@ -51,7 +51,7 @@ def record_devices(claims: Claims, recorder: Recorder, effort: CheckOptions | No
         ),
     ]
     recorder.run(checks)
-    if effort and effort.quick and claims.device == "cpu":
+    if effort.quick and claims.device == "cpu":
         recorder.note_unclaimed("collectives", "a quick run leaves out gloo on the CPU")
     elif claims.device != "hpu":
         _record_collectives(claims, recorder, len(places))

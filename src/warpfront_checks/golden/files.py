@@ -117,9 +117,8 @@ def read_golden(path: Path) -> Golden:
         raise GoldenError(f"{path}: {error.strerror}") from error
     digest = hashlib.sha256(data).hexdigest()
     if digest != manifest["sha256"]:
-        raise GoldenError(
-            f"{path}: wrong hash: sha256 is {digest}, its manifest says {manifest['sha256']}"
-        )
+        what = f"sha256 is {digest}, its manifest says {manifest['sha256']}"
+        raise GoldenError(f"{path}: wrong hash: {what}")
     try:
         tensors = from_bytes(data)
     except TensorsError as error:

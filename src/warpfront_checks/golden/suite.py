@@ -49,9 +49,8 @@ class GoldenCase:
     ) -> dict[str, Budgeted]:
         """Return float64 and the budget of a device type, for `out` and `grad/N`."""
         arithmetic = Arithmetic(dtype=cotangent.dtype, device=device)
-        judgement = self.operation.judge(
-            [x.double() for x in inputs], cotangent.double(), arithmetic
-        )
+        sources = [x.double() for x in inputs]
+        judgement = self.operation.judge(sources, cotangent.double(), arithmetic)
         gradients = {f"grad/{n}": budget for n, budget in enumerate(judgement.gradients)}
         return {"out": judgement.output, **gradients}
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from warpfront_checks.check_options import CheckOptions
+from warpfront_checks.check_options import USUAL, CheckOptions
 from warpfront_checks.claimed_device import computes, judge_device
 from warpfront_checks.claims import Claims
 from warpfront_checks.golden.checking import check_case, table
@@ -47,7 +47,7 @@ _VENDORS = {"sm_": ("nvidia", "cuda"), "gfx": ("amd", "cuda"), "gau": ("gaudi", 
 def record_golden(
     claims: Claims,
     recorder: Recorder,
-    _effort: CheckOptions | None = None,
+    _effort: CheckOptions = USUAL,
     *,
     files: Sequence[Path] | None = None,
     run: Compute = compute,
@@ -97,9 +97,7 @@ def complete(golden: Golden, device: str) -> CheckFinding:
         "missing": missing,
     }
     torch_version = golden.provenance.get("torch")
-    summary = (
-        f"{len(entries)} cases made on {golden.vendor} {golden.arch} with torch {torch_version}"
-    )
+    summary = f"{len(entries)} cases made on {details['maker']} with torch {torch_version}"
     return judged(faults, summary, **details)
 
 

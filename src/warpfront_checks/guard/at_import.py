@@ -134,8 +134,5 @@ def _modules(manifest: Manifest) -> dict[str, str]:
             twice.add(name)
         found[name] = tail
     above = {name[:end] for name in found for end, one in enumerate(name) if one == "."}
-    return {
-        name: tail
-        for name, tail in {**dict.fromkeys(above, ""), **found}.items()
-        if name not in twice
-    }
+    tails = {**dict.fromkeys(above, ""), **found}
+    return {name: tail for name, tail in tails.items() if name not in twice}

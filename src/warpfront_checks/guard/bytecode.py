@@ -99,9 +99,8 @@ def _below_prefix(manifest: Manifest, location: str) -> Iterator[tuple[str, str,
     for files in manifest.files.values() if sys.pycache_prefix else ():
         for path in files:
             for level in (0, 1, 2) if path.endswith(".py") else ():
-                file = _EXTERNAL.cache_from_source(
-                    f"{location}/{path}", optimization=str(level or "")
-                )
+                optimization, source = str(level or ""), f"{location}/{path}"
+                file = _EXTERNAL.cache_from_source(source, optimization=optimization)
                 if os.path.lexists(file):
                     yield file, path, level
 
@@ -146,10 +145,8 @@ def _is_taken(data: bytes, text: bytes, source: str) -> bool:
     if data[:4] != _EXTERNAL.MAGIC_NUMBER or flags & ~(_HASHED | _CHECKED):
         return False
     if not flags & _HASHED:
-        mtime = int(os.stat(source).st_mtime) & 0xFFFFFFFF  # noqa: PTH116
-        return data[8:16] == mtime.to_bytes(4, "little") + (len(text) & 0xFFFFFFFF).to_bytes(
-            4, "little"
-        )
+        facts = int(os.stat(source).st_mtime), len(text)  # noqa: PTH116
+        return data[8:16] == b"".join((n & 0xFFFFFFFF).to_bytes(4, "little") for n in facts)
     if not flags & _CHECKED or _imp.check_hash_based_pycs == "never":
         return True
     return data[8:16] == _imp.source_hash(int.from_bytes(_EXTERNAL.MAGIC_NUMBER, "little"), text)

@@ -25,9 +25,8 @@ def relax(reasons: Mapping[str, str], places: Places) -> list[str]:
     for name, reason in reasons.items():
         name, reason = normalized(name.strip()), " ".join(reason.split())  # noqa: PLW2901 - the same, cleaned
         if not reason:
-            raise GuardError(
-                f"{name}: a reason is needed: warpfront-guard relax {name} --reason TEXT"
-            )
+            command = f"warpfront-guard relax {name} --reason TEXT"
+            raise GuardError(f"{name}: a reason is needed: {command}")
         policy = policy_from(policy.relax(name, reason).document())
         told += _told(name, before, policy, places)
     write_files({**policy_files(policy, places), **channel_files(policy, places)})

@@ -128,9 +128,8 @@ def _meets(version: str, operator: str, wanted: str) -> bool:
     if wanted.endswith(".*"):
         return _starts_with(version, wanted[:-2]) is (operator == "==")
     if operator == "~=":
-        return sort_key(version) >= sort_key(wanted) and _starts_with(
-            version, wanted.rpartition(".")[0]
-        )
+        prefix = wanted.rpartition(".")[0]
+        return sort_key(version) >= sort_key(wanted) and _starts_with(version, prefix)
     if operator in {"==", "!="} and "+" in wanted:
         same = sort_key(version) == sort_key(wanted) and _local(version) == _local(wanted)
         return same is (operator == "==")

@@ -196,9 +196,8 @@ def _as_installed(
     if dict(manifest.versions) != dict(policy.protected):
         raise GuardError("the manifest is of other distributions than the policy protects")
     manifest = replace(manifest, location=places.site_packages)
-    wrong = [
-        f"{path}: {text}" for path, text in differences(manifest, manifest.files, doubted=_is_small)
-    ]
+    found = differences(manifest, manifest.files, doubted=_is_small)
+    wrong = [f"{path}: {text}" for path, text in found]
     for name, files in manifest.files.items():
         recorded = recorded_paths(there[name][0], places.site_packages)
         wrong += [f"{path}: not in the wheel of {name}" for path in recorded if path not in files]
@@ -235,10 +234,7 @@ def program_files(places: Places, python: str) -> dict[Path, str]:
     modules = {"warpfront-guard": "__main__"}
     if shutil.which("uv") is not None:
         modules["uv"] = "launcher"
-    return {
-        places.programs / name: program_text(places, python, module)
-        for name, module in modules.items()
-    }
+    return {places.programs / n: program_text(places, python, m) for n, m in modules.items()}
 
 
 def program_text(places: Places, python: str, module: str) -> str:
@@ -247,9 +243,8 @@ def program_text(places: Places, python: str, module: str) -> str:
 
 def _compile(library: Path) -> None:
     """Compile byte code that is valid at any file time: the guard runs at every start."""
-    compileall.compile_dir(
-        library, quiet=2, invalidation_mode=py_compile.PycInvalidationMode.CHECKED_HASH
-    )
+    mode = py_compile.PycInvalidationMode.CHECKED_HASH
+    compileall.compile_dir(library, quiet=2, invalidation_mode=mode)
 
 
 _READABLE = 0o644

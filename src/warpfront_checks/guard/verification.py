@@ -121,9 +121,8 @@ def _distribution_findings(
         if name not in manifest.versions:
             for distribution in there.get(name, []):
                 if distribution.version != version:
-                    text = (
-                        f"{distribution.version} is installed; with {policy.holds()} goes {version}"
-                    )
+                    goes = f"with {policy.holds()} goes {version}"
+                    text = f"{distribution.version} is installed; {goes}"
                     yield Finding(part="distribution", subject=name, text=text)
 
 

@@ -285,9 +285,8 @@ def _tell_of_needs(stack: Stack) -> None:
     """Report needs that the stack cannot work with; most of torch runs without sympy."""
     policy, needed = stack.policy, stack.policy.needed()
     there = _versions_beside(stack.manifest)
-    changed = [
-        one for one in there if one[0] in needed and stack.document["met"].get(one[0]) != one[1]
-    ]
+    met = stack.document["met"]
+    changed = [one for one in there if one[0] in needed and met.get(one[0]) != one[1]]
     if not changed:
         return
     from .requires_dist import UnreadableError, read_requirement  # noqa: PLC0415 - slow to load

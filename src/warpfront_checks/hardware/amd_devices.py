@@ -89,9 +89,8 @@ def _bank_bytes(reader: Machine, node: str) -> int:
 
 def _locked_out(reader: Machine) -> str:
     if reader.access("/dev/kfd") is None:
-        return (
-            "the kernel has AMD GPUs, but there is no /dev/kfd here: the container was given none"
-        )
+        why = "there is no /dev/kfd here: the container was given none"
+        return f"the kernel has AMD GPUs, but {why}"
     if not reader.access("/dev/kfd"):
         return "/dev/kfd may not be opened by this user: add its owning group"
     return "a render node below /dev/dri is missing or may not be opened by this user"

@@ -60,10 +60,8 @@ def _read_query(text: str) -> list[tuple[str, str, int | None]]:
 def _nodes(reader: Machine) -> list[str]:
     """/dev/accel/accelN of Habana's: other vendors' accelerators live there too."""
     names = [name for name in reader.names("/dev/accel") if re.fullmatch(r"accel[0-9]+", name)]
-    vendors = {
-        name: (reader.text(f"/sys/class/accel/{name}/device/vendor") or "").strip()
-        for name in names
-    }
+    files = {name: f"/sys/class/accel/{name}/device/vendor" for name in names}
+    vendors = {name: (reader.text(file) or "").strip() for name, file in files.items()}
     return [f"/dev/accel/{name}" for name in names if vendors[name] == _PCI_VENDOR]
 
 

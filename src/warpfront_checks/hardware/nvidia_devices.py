@@ -23,18 +23,16 @@ _NODE = re.compile(r"nvidia[0-9]+\Z")
 def read_nvidia(reader: Machine) -> Detected:
     """Return devices from nvidia-smi, else from /proc. NVML adds cores and CUDA."""
     kernel = _kernel_module(reader.text(f"{NVIDIA_PROC}/version") or "")
-    boards = [
-        {"index": index, "name": name} for index, (_, name) in enumerate(nvidia_boards(reader))
-    ]
+    names = [name for _, name in nvidia_boards(reader)]
+    boards = [{"index": index, "name": name} for index, name in enumerate(names)]
     answer = reader.run(_QUERY)
     smi = _read_query(answer.text)
     if not (kernel or boards or smi or answer.status is not None):
         return Detected(toolkits=_toolkits(reader))
     nvml = _read_nvml(reader.run(("warpfront-nvml",)).text)
     usable = all(reader.access(node) for node in _nodes(reader))
-    devices = tuple(
-        _accelerator(row, nvml, usable=usable) for row in (smi or nvml.get("devices") or boards)
-    )
+    rows = smi or nvml.get("devices") or boards
+    devices = tuple(_accelerator(row, nvml, usable=usable) for row in rows)
     problems = []
     if answer.status != 0 and (kernel or boards):
         lines = (answer.complaint or answer.output).strip().splitlines()

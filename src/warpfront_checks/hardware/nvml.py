@@ -70,12 +70,8 @@ def _device(library: Any, index: int) -> dict[str, object]:
     major, minor, cores = ctypes.c_int(), ctypes.c_int(), ctypes.c_uint()
     memory = _Memory()
     _call(library.nvmlDeviceGetName, handle, name, _NAME_BYTES)
-    _call(
-        library.nvmlDeviceGetCudaComputeCapability,
-        handle,
-        ctypes.byref(major),
-        ctypes.byref(minor),
-    )
+    capability = library.nvmlDeviceGetCudaComputeCapability
+    _call(capability, handle, ctypes.byref(major), ctypes.byref(minor))
     _call(library.nvmlDeviceGetMemoryInfo, handle, ctypes.byref(memory))
     _call(library.nvmlDeviceGetNumGpuCores, handle, ctypes.byref(cores))
     return {

@@ -12,21 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from warpfront_checks.models.layers import (
-    Add,
-    Attend,
-    Gather,
-    Loss,
-    Mean,
-    Multiply,
-    Pick,
-    Positions,
-    Return,
-    RootMeanSquareNorm,
-    Rotate,
-    Sequence,
-    Weighted,
-)
+from warpfront_checks.models import layers
 
 WIDTH, HEADS, VOCABULARY, CLASSES = 64, 4, 97, 11
 BATCH, LENGTH, OTHER_LENGTH = 2, 33, 17  # no multiples of a warp, a wavefront or a tile
@@ -49,7 +35,7 @@ class Model(nn.Module):
 
     def __init__(self, body: nn.Module, loss: nn.Module | None = None) -> None:
         super().__init__()
-        self.body, self.loss = body, loss or Loss()
+        self.body, self.loss = body, loss or layers.Loss()
 
     def predict(self, *inputs: Tensor) -> Tensor:
         return self.body(*inputs)
@@ -78,7 +64,7 @@ class ConvolutionBlock(nn.Module):
         self.conv1 = nn.Conv2d(entering, leaving, 3, stride, 1, bias=False)
         self.norm1, self.active = nn.BatchNorm2d(leaving), nn.SiLU()
         self.conv2 = nn.Conv2d(leaving, leaving, 3, 1, 1, bias=False)
-        self.norm2, self.add, self.last = nn.BatchNorm2d(leaving), Add(), nn.SiLU()
+        self.norm2, self.add, self.last = nn.BatchNorm2d(leaving), layers.Add(), nn.SiLU()
         self.short = nn.Conv2d(entering, leaving, 1, stride, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -91,7 +77,7 @@ class ResNet(nn.Module):
         super().__init__()
         self.stem = nn.Conv2d(3, 16, 3, 1, 1, bias=False)
         self.block1, self.block2 = ConvolutionBlock(16, 16, 1), ConvolutionBlock(16, 32, 2)
-        self.pool, self.head = Mean(2, 3), nn.Linear(32, CLASSES)
+        self.pool, self.head = layers.Mean(2, 3), nn.Linear(32, CLASSES)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.head(self.pool(self.block2(self.block1(self.stem(x)))))
@@ -115,9 +101,9 @@ class ProjectedAttention(nn.Module):
         self.q = nn.Linear(width, width, bias=bias)
         self.k = nn.Linear(width, width, bias=False)
         self.v = nn.Linear(width, width, bias=bias)
-        self.rotate_q = Rotate(HEADS) if rotary else nn.Identity()
-        self.rotate_k = Rotate(HEADS) if rotary else nn.Identity()
-        self.attend = Attend(HEADS, causal=causal, distances=distances)
+        self.rotate_q = layers.Rotate(HEADS) if rotary else nn.Identity()
+        self.rotate_k = layers.Rotate(HEADS) if rotary else nn.Identity()
+        self.attend = layers.Attend(HEADS, causal=causal, distances=distances)
         self.out = nn.Linear(width, width, bias=bias)
 
     def forward(self, x: Tensor, context: Tensor) -> Tensor:
@@ -132,7 +118,7 @@ class FeedForward(nn.Module):
         super().__init__()
         self.up, self.active = nn.Linear(WIDTH, 2 * WIDTH, bias=bias), activation
         self.gate = nn.Linear(WIDTH, 2 * WIDTH, bias=bias) if gated else None
-        self.multiply = Multiply() if gated else None
+        self.multiply = layers.Multiply() if gated else None
         self.down = nn.Linear(2 * WIDTH, WIDTH, bias=bias)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -156,10 +142,10 @@ class TransformerBlock(nn.Module):
         crossed: nn.Module | None = None,
     ) -> None:
         super().__init__()
-        self.norm1, self.attention, self.add1 = norm(WIDTH), attention, Add()
+        self.norm1, self.attention, self.add1 = norm(WIDTH), attention, layers.Add()
         self.norm3 = norm(WIDTH) if crossed is not None else None
-        self.crossed, self.add3 = crossed, Add() if crossed is not None else None
-        self.norm2, self.feed, self.add2 = norm(WIDTH), feed, Add()
+        self.crossed, self.add3 = crossed, layers.Add() if crossed is not None else None
+        self.norm2, self.feed, self.add2 = norm(WIDTH), feed, layers.Add()
 
     def forward(self, x: Tensor, context: Tensor | None = None) -> Tensor:
         normal = self.norm1(x)
@@ -175,7 +161,7 @@ class Language(nn.Module):
     def __init__(self, blocks: list[TransformerBlock], norm: MakeNorm, *, positions: bool) -> None:
         super().__init__()
         self.embed = nn.Embedding(VOCABULARY, WIDTH)
-        self.positions = Positions(LENGTH, WIDTH) if positions else nn.Identity()
+        self.positions = layers.Positions(LENGTH, WIDTH) if positions else nn.Identity()
         self.blocks, self.norm = nn.ModuleList(blocks), norm(WIDTH)
         self.head = nn.Linear(WIDTH, VOCABULARY, bias=False)
 
@@ -191,15 +177,19 @@ class Vision(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.patches, self.sequence = nn.Conv2d(3, WIDTH, 5, 5), Sequence()
-        self.positions = Positions(25, WIDTH)
+        self.patches, self.sequence = nn.Conv2d(3, WIDTH, 5, 5), layers.Sequence()
+        self.positions = layers.Positions(25, WIDTH)
         self.blocks = nn.Sequential(
             *(
                 TransformerBlock(ProjectedAttention(), FeedForward(nn.GELU()), nn.LayerNorm)
                 for _ in range(2)
             )
         )
-        self.norm, self.pool, self.head = nn.LayerNorm(WIDTH), Mean(1), nn.Linear(WIDTH, CLASSES)
+        self.norm, self.pool, self.head = (
+            nn.LayerNorm(WIDTH),
+            layers.Mean(1),
+            nn.Linear(WIDTH, CLASSES),
+        )
 
     def forward(self, image: Tensor) -> Tensor:
         x = self.blocks(self.positions(self.sequence(self.patches(image))))
@@ -214,11 +204,8 @@ class Translation(nn.Module):
     ) -> None:
         super().__init__()
         self.front, self.encoder, self.middle = front, make(decoder=False), norm(WIDTH)
-        self.embed, self.decoder, self.norm = (
-            nn.Embedding(VOCABULARY, WIDTH),
-            make(decoder=True),
-            norm(WIDTH),
-        )
+        self.embed = nn.Embedding(VOCABULARY, WIDTH)
+        self.decoder, self.norm = make(decoder=True), norm(WIDTH)
         self.head = nn.Linear(WIDTH, VOCABULARY, bias=False)
 
     def forward(self, source: Tensor, tokens: Tensor) -> Tensor:
@@ -233,13 +220,13 @@ class Experts(nn.Module):
         super().__init__()
         self.router, self.pick = (
             nn.Linear(WIDTH, EXPERTS, bias=False),
-            Pick(BATCH * EXPERTS_LENGTH // EXPERTS),
+            layers.Pick(BATCH * EXPERTS_LENGTH // EXPERTS),
         )
-        self.gathers = nn.ModuleList(Gather(expert) for expert in range(EXPERTS))
+        self.gathers = nn.ModuleList(layers.Gather(expert) for expert in range(EXPERTS))
         self.experts = nn.ModuleList(
             FeedForward(nn.SiLU(), gated=True, bias=False) for _ in range(EXPERTS)
         )
-        self.returns = nn.ModuleList(Return(expert) for expert in range(EXPERTS))
+        self.returns = nn.ModuleList(layers.Return(expert) for expert in range(EXPERTS))
 
     def forward(self, x: Tensor) -> Tensor:
         rows = x.flatten(0, 1)
@@ -271,28 +258,28 @@ def _bert() -> nn.Module:
 
 def _llama_block(feed: nn.Module) -> TransformerBlock:
     return TransformerBlock(
-        ProjectedAttention(causal=True, rotary=True, bias=False), feed, RootMeanSquareNorm
+        ProjectedAttention(causal=True, rotary=True, bias=False), feed, layers.RootMeanSquareNorm
     )
 
 
 def _llama() -> nn.Module:
     blocks = [_llama_block(FeedForward(nn.SiLU(), gated=True, bias=False)) for _ in range(2)]
-    return Model(Language(blocks, RootMeanSquareNorm, positions=False))
+    return Model(Language(blocks, layers.RootMeanSquareNorm, positions=False))
 
 
 def _moe() -> nn.Module:
-    return Model(Language([_llama_block(Experts())], RootMeanSquareNorm, positions=False))
+    return Model(Language([_llama_block(Experts())], layers.RootMeanSquareNorm, positions=False))
 
 
 def _t5_block(*, decoder: bool) -> TransformerBlock:
     inner = ProjectedAttention(causal=decoder, bias=False, distances=0 if decoder else 8)
     crossed = ProjectedAttention(bias=False) if decoder else None
     feed = FeedForward(nn.GELU("tanh"), gated=True, bias=False)
-    return TransformerBlock(inner, feed, RootMeanSquareNorm, crossed)
+    return TransformerBlock(inner, feed, layers.RootMeanSquareNorm, crossed)
 
 
 def _t5() -> nn.Module:
-    return Model(Translation(nn.Embedding(VOCABULARY, WIDTH), _t5_block, RootMeanSquareNorm))
+    return Model(Translation(nn.Embedding(VOCABULARY, WIDTH), _t5_block, layers.RootMeanSquareNorm))
 
 
 def _whisper_block(*, decoder: bool) -> TransformerBlock:
@@ -308,8 +295,8 @@ def _whisper() -> nn.Module:
         nn.GELU(),
         nn.Conv1d(WIDTH, WIDTH, 3, 2, 1),
         nn.GELU(),
-        Sequence(),
-        Positions(LENGTH, WIDTH),
+        layers.Sequence(),
+        layers.Positions(LENGTH, WIDTH),
     )
     return Model(Translation(front, _whisper_block, nn.LayerNorm))
 
@@ -401,7 +388,7 @@ def _network(name: str, make: Callable[[], nn.Module], *shapes: tuple[int, ...])
                 nn.init.normal_(parameter, 0.0, parameter[0].numel() ** -0.5)
             else:
                 nn.init.normal_(parameter, 1.0 if kind.endswith("weight") else 0.0, 0.2)
-        return Model(body, Weighted())
+        return Model(body, layers.Weighted())
 
     return Family(name=name, build=build, inputs=inputs)
 

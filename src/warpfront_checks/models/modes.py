@@ -13,7 +13,7 @@ from torch import nn
 
 from warpfront_checks.architectures.registered import begin_usual
 from warpfront_checks.cases.bounds import Verdict
-from warpfront_checks.check_options import STRICT, CheckOptions
+from warpfront_checks.check_options import STRICT, USUAL, CheckOptions
 from warpfront_checks.claims import Claims
 from warpfront_checks.models.families import FAMILIES, NETWORKS, Family
 from warpfront_checks.models.replaying import (
@@ -79,12 +79,12 @@ class Proving:
 def record_numerics(
     claims: Claims,
     recorder: Recorder,
-    effort: CheckOptions | None = None,
+    effort: CheckOptions = USUAL,
     *,
     tamper: Tamper = leave_alone,
 ) -> None:
     """Judge the networks in every dtype that the device must compute, or does."""
-    effort, required = effort or CheckOptions(), REQUIRED[claims.device]
+    required = REQUIRED[claims.device]
     recorder.plan(["dtypes", *(f"{n.name} {dtype}" for dtype in required for n in NETWORKS)])
     obstacles = _obstacles(claims, recorder)
     benches = _benches(claims, effort, tamper)
@@ -97,13 +97,12 @@ def record_numerics(
 def record_models(
     claims: Claims,
     recorder: Recorder,
-    effort: CheckOptions | None = None,
+    effort: CheckOptions = USUAL,
     *,
     tamper: Tamper = leave_alone,
     begun: Sequence[Check] = (),
 ) -> None:
     """Judge every family in every mode that the device computes. `begun` are the compiled ones."""
-    effort = effort or CheckOptions()
     quick = effort.quick
     planned = _planned(REQUIRED[claims.device], quick=quick)
     recorder.plan([f"{family} {mode}" for family, modes in planned.items() for mode in modes])
@@ -197,7 +196,7 @@ def _planned(dtypes: Iterable[str], *, quick: bool) -> dict[str, tuple[str, ...]
 
 
 def _checks(
-    planned: dict[str, tuple[str, ...]], benches: Sequence[Proving], profile: str
+    planned: Mapping[str, tuple[str, ...]], benches: Sequence[Proving], profile: str
 ) -> Iterable[Check]:
     for name, modes in planned.items():
         for mode in modes:
@@ -212,9 +211,8 @@ def _record_compiled(recorder: Recorder, benches: Sequence[Proving], profile: st
         for name in COMPILED[device]:
             recorder.note_unclaimed(f"{name} compiled", f"torch.compile cannot work: {obstacle}")
         return
-    recorder.run(
-        [_check(_BY_NAME[name], "compiled", benches[:1], profile) for name in COMPILED[device]]
-    )
+    planned = dict.fromkeys(COMPILED[device], ("compiled",))
+    recorder.run(list(_checks(planned, benches[:1], profile)))
 
 
 def begin_compiled(claims: Claims, effort: CheckOptions) -> list[Check]:
@@ -223,9 +221,8 @@ def begin_compiled(claims: Claims, effort: CheckOptions) -> list[Check]:
     if effort.quick or not lanes or missing_compiler(device):
         return []
     calls = {f"{name} compiled": {"name": name, "device": device} for name in COMPILED[device]}
-    return begin_checks(
-        "models.modes:find_compiled", calls, effort, lanes=min(lanes, _COMPILING_LANES)
-    )
+    lanes = min(lanes, _COMPILING_LANES)
+    return begin_checks("models.modes:find_compiled", calls, effort, lanes=lanes)
 
 
 def find_compiled(*, name: str, device: str, effort: CheckOptions) -> CheckFinding:
@@ -285,9 +282,7 @@ def _unchanged(model: nn.Module, reference: nn.Module) -> list[Verdict]:
     ]
 
 
-def record_model_session(
-    claims: Claims, recorder: Recorder, effort: CheckOptions | None = None
-) -> None:
+def record_model_session(claims: Claims, recorder: Recorder, effort: CheckOptions = USUAL) -> None:
     """A child imports the library for longer than a family takes. A Gaudi belongs to the process
     that used it first, until that ends: there the children come before.
     """
@@ -295,7 +290,7 @@ def record_model_session(
     recorder.plan([check.name for check in checks])
     first = claims.device == "hpu"
     if not first:
-        compiled_checks = begin_compiled(claims, effort or CheckOptions())
+        compiled_checks = begin_compiled(claims, effort)
         record_models(claims, recorder, effort, begun=compiled_checks)
     recorder.run(checks)
     wait()

@@ -80,16 +80,14 @@ def judge_layers(
     or the tested dtype.
     """
     forward, backward = [], []
-    owners = Counter(
-        id(p) for layer in reference_layers.values() for p in layer.parameters(recurse=False)
-    )
+    layers = reference_layers.values()
+    owners = Counter(id(p) for layer in layers for p in layer.parameters(recurse=False))
     for call in calls:
         layer = reference_layers[call.layer]
         # What several layers share has one gradient for all of them: the whole model's business.
         shared = {f"gradient of {n}" for n, p in layer.named_parameters() if owners[id(p)] > 1}
-        rows = [
-            row for row in _judge_call(call, layer, passed, precision) if row.name not in shared
-        ]
+        judged = _judge_call(call, layer, passed, precision)
+        rows = [row for row in judged if row.name not in shared]
         forward += rows[:1]
         backward.append(rows[1:])
     return forward + [row for rows in reversed(backward) for row in rows]
@@ -102,9 +100,7 @@ def judge_whole(passed: Pass, exact: Pass, same_dtype: Pass, precision: Precisio
         for name, tensors in _ends(passed, exact, same_dtype)
     ]
     missing = sorted(set(exact.gradients) - set(passed.gradients))
-    rows += [
-        Verdict.failed(f"gradient of {name}", "missing", layer="whole model") for name in missing
-    ]
+    rows += [Verdict.failed(f"gradient of {n}", "missing", layer="whole model") for n in missing]
     return [*rows, judge_loss(passed.loss, exact.loss, precision, step=1)]
 
 
@@ -298,9 +294,8 @@ def _bound(of: _Tensors, precision: Precision) -> Bound:
     if of.bound is not None:
         return Bound(slack=of.bound.bound)
     # In a mixed pass float32 gradients come out of products of rounded numbers.
-    dtype = (
-        precision.dtype if precision.mixed else max(of.found.dtype, of.cpu.dtype, key=rounding_unit)
-    )
+    dtypes = [precision.dtype] if precision.mixed else [of.found.dtype, of.cpu.dtype]
+    dtype = max(dtypes, key=rounding_unit)
     good = of.exact.isfinite()
     exact = of.exact[good]
     off, unit = (of.cpu.double() - of.exact)[good].abs(), rounding_unit(dtype)

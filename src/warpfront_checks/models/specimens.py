@@ -127,10 +127,8 @@ def judge_ends(
     rows = judge_whole(passed, exact, specimen.same_dtype, specimen.how)
     for draw in range(ROUNDED_DRAWS if any(row.fault for row in rows) else 0):
         judged_tensors = judge_whole(passed, exact, _rounded(specimen, draw, wide), specimen.how)
-        rows = [
-            mine if not mine.fault else second
-            for mine, second in zip(rows, judged_tensors, strict=True)
-        ]
+        pairs = zip(rows, judged_tensors, strict=True)
+        rows = [second if mine.fault else mine for mine, second in pairs]
     return rows
 
 

@@ -121,12 +121,10 @@ def _hooks(name: str, layer: nn.Module, calls: list[Call]) -> list[Any]:
     def before(_: nn.Module, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         views = tuple(map(_own_view, args)), {key: _own_view(x) for key, x in options.items()}
         tensors = tensors_of(*views)
-        needing_gradients = tuple(key for key, x in tensors.items() if whole and x.requires_grad)
+        wanted = tuple(key for key, x in tensors.items() if whole and x.requires_grad)
         copies = converted(views, _copied)
-        calls.append(
-            Call(layer=name, arguments=copies[0], options=copies[1], wanted=needing_gradients)
-        )
-        for key in needing_gradients:
+        calls.append(Call(layer=name, arguments=copies[0], options=copies[1], wanted=wanted))
+        for key in wanted:
             tensors[key].register_hook(functools.partial(_keep_input, calls[-1], key))
         return views
 

@@ -79,9 +79,8 @@ def description(name: str, *, vendor: str, version: str) -> Description:
     if it is not): the first entry whose pattern of versions matches, else the last.
     """
     entries = table()[name]
-    entry = next(
-        (entry for entry in entries if re.match(entry.get("versions", ""), version)), entries[-1]
-    )
+    matching = (entry for entry in entries if re.match(entry.get("versions", ""), version))
+    entry = next(matching, entries[-1])
     vendors = entry.get("vendors", {})
     return Description(
         name=name,

@@ -68,9 +68,7 @@ def lacking(path: Path, demangle: Callable[[str], str] = str) -> MissingLibrarie
         needed, undefined = read_elf(path.read_bytes())
         gone = tuple(name for name in needed if not _opens(name))
         handles = [ctypes.CDLL(None), *(ctypes.CDLL(_place(n)) for n in needed if n not in gone)]
-        symbols = sorted(
-            {name for name in undefined if not any(hasattr(handle, name) for handle in handles)}
-        )
+        symbols = sorted({n for n in undefined if not any(hasattr(h, n) for h in handles)})
         # What a missing library would bring is not missing for itself.
         return MissingLibraries(
             said=str(error),

@@ -160,9 +160,7 @@ def _extensions(request: Mapping[str, Any], say: Callable[[str], None]) -> dict[
     mapped = _symbols().loaded_files()
     loaded = {path for path in files if str(path) in mapped}
     missing_files = [path for path in files if path not in loaded and path.name.endswith(suffixes)]
-    named = [
-        path for path in missing_files if path.name.count(".") > 1 or path.name.startswith("_")
-    ]
+    named = [path for path in missing_files if path.name.count(".") > 1 or path.name[0] == "_"]
     named = [path for path in named if not any(path.match(pattern) for pattern in optional)]
     return {
         "loaded": sorted(map(str, loaded)),
@@ -173,9 +171,8 @@ def _extensions(request: Mapping[str, Any], say: Callable[[str], None]) -> dict[
 
 
 def _unserved(files: list[Path], request: Mapping[str, Any]) -> dict[str, list[str]]:
-    every = (
-        file for owner in importlib.metadata.distributions() for file in _shared_objects(owner)
-    )
+    owners = importlib.metadata.distributions()
+    every = (file for owner in owners for file in _shared_objects(owner))
     paths = _symbols().loader_paths(every, request["vendor"])
     unserved = _symbols().lacking_libraries(files, paths, request["optional"])
     return {str(path): list(names) for path, names in unserved.items()}

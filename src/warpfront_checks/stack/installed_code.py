@@ -24,7 +24,13 @@ from typing import Any
 
 from warpfront_checks.compiling.programs import ran
 from warpfront_checks.guard.policy import normalized
-from warpfront_checks.results import UNDETERMINED, CheckFinding, failed, judged, passed
+from warpfront_checks.results import (
+    CheckFinding,
+    failed,
+    judged,
+    passed,
+    undetermined,
+)
 from warpfront_checks.stack.descriptions import optional_files
 from warpfront_checks.stack.elf_symbols import (
     UNREADABLE,
@@ -116,7 +122,7 @@ def find_lacking_libraries(
     damaged = [path.name for path in files if dynamic_of(path).machine == UNREADABLE]
     doubts += [f"no loader could read {_listed(damaged)}"] if damaged else []
     if doubts and not wrong:
-        return CheckFinding(outcome=UNDETERMINED, reason=f"not known: {'; '.join(doubts)}")
+        return undetermined(f"not known: {'; '.join(doubts)}")
     summary = f"{len(files)} compiled files" if files else "nothing to look at: no compiled files"
     return judged(wrong, summary, **details)
 
@@ -140,7 +146,7 @@ def find_other_numpy(names: Collection[str]) -> CheckFinding:
     if wrong:
         return failed("; ".join(wrong), numpy=numpy, imports={t.name: t.wrong for t in trials})
     if unknown:
-        return CheckFinding(outcome=UNDETERMINED, reason="not known: " + "; ".join(unknown))
+        return undetermined("not known: " + "; ".join(unknown))
     if not trials:
         return passed("nothing to try: no distribution beyond torch's has code that names numpy")
     return passed(f"{len(trials)} distributions beside numpy {numpy}")
@@ -174,9 +180,8 @@ def _try_imports(distribution: Distribution, modules: tuple[str, ...]) -> _Impor
         return _ImportedDistribution(name=name, wrong=wrong)
     if completed.returncode is None:
         return _ImportedDistribution(name=name, unknown=f"stopped after {SECONDS:g} s of importing")
-    return _ImportedDistribution(
-        name=name, unknown=f"its import ended the process with {completed.returncode}"
-    )
+    unknown = f"its import ended the process with {completed.returncode}"
+    return _ImportedDistribution(name=name, unknown=unknown)
 
 
 def _told(output: str) -> Iterator[tuple[str, str, str]]:

@@ -23,18 +23,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from warpfront_checks.check_options import CheckOptions
+from warpfront_checks.check_options import USUAL, CheckOptions
 from warpfront_checks.claims import Claims
 from warpfront_checks.compiling.programs import Ended, ran
 from warpfront_checks.guard.channels import pth_text
 from warpfront_checks.guard.places import places_of_this_python
 from warpfront_checks.guarded import check_guard
 from warpfront_checks.results import (
-    ERROR,
     PASSED,
     Check,
     CheckFinding,
     Recorder,
+    errored,
     failed,
     judged,
     passed,
@@ -81,12 +81,9 @@ class ImportReport:
         return f"the process ended with {self.ended.returncode}{doing}: {tail(self.ended.output)}"
 
 
-def record_stack(claims: Claims, recorder: Recorder, _effort: CheckOptions | None = None) -> None:
+def record_stack(claims: Claims, recorder: Recorder, _effort: CheckOptions = USUAL) -> None:
     """Record every entry of `smoke:`, then their effects on torch and on this session."""
-    before, folder = (
-        _others(recorder),
-        [Path(getsitepackage) for getsitepackage in site.getsitepackages()],
-    )
+    before, folder = _others(recorder), [Path(path) for path in site.getsitepackages()]
     meant = tuple(str(name) for entry in claims.smoke for name in entry.get("starts", ()))
     reports: list[tuple[str, ImportReport]] = []
     checks: list[Check] = []
@@ -267,13 +264,12 @@ def all_imported(import_report: ImportReport, package: Description | None = None
         name, error = next(iter(wrong.items()))
         more = f"; {import_report.ending}" if import_report.ending else ""
         advice = told_of_numpy(error, import_report.imports[name])
-        return failed(
-            f"import {name}: {advice}{more}", output=tail(import_report.ended.output), **details
-        )
+        output = tail(import_report.ended.output)
+        return failed(f"import {name}: {advice}{more}", output=output, **details)
     if import_report.ended.left:
         return failed(outlived(import_report.ended), **details)
     if import_report.ending and not import_report.said.get("imported"):
-        return CheckFinding(outcome=ERROR, reason=import_report.ending, details=details)
+        return errored(import_report.ending, **details)
     parts = (
         f"{name} {facts['version'] or '(no wheel)'}"
         for name, facts in import_report.imports.items()
@@ -330,9 +326,8 @@ def extensions_load(import_report: ImportReport) -> CheckFinding:
     ]
     if wrong:
         return failed(f"a fallback is taken: {'; '.join(wrong)}", extensions=extensions)
-    return passed(
-        f"{len(extensions['loaded'])} compiled files in the process", extensions=extensions
-    )
+    count = len(extensions["loaded"])
+    return passed(f"{count} compiled files in the process", extensions=extensions)
 
 
 def no_fallback(import_report: ImportReport, package: Description) -> CheckFinding:
@@ -432,9 +427,8 @@ def same_torch(claims: Claims, reports: list[tuple[str, ImportReport]]) -> Check
             torch_facts = report.said.get(moment, {})
             version = claims.versions.get("torch", torch_facts.get("version"))
             if torch_facts and torch_facts["version"] != version:
-                wrong.append(
-                    f"{name}: torch is {torch_facts['version']} from {torch_facts['file']}"
-                )
+                where = f"{torch_facts['version']} from {torch_facts['file']}"
+                wrong.append(f"{name}: torch is {where}")
             if torch_facts.get("swapped"):
                 wrong.append(f"{name}: another module is in the place of torch")
     if wrong:
