@@ -117,11 +117,28 @@ def foreign_entry_points(
     vendor: str, definers: Mapping[str, str], preloaded: Iterable[str]
 ) -> Iterator[str]:
     """Yield entry points that a file without the vendor's own name for it defines."""
-    pattern = re.compile(rf"({ENTRY_POINTS[vendor][1]})\Z")
+    for sentence, is_own, is_first in _answers(vendor, definers, preloaded):
+        if not is_own:
+            yield f"{sentence} (preloaded)" if is_first else sentence
+
+
+def _preloaded_drivers(
+    vendor: str, definers: Mapping[str, str], preloaded: Iterable[str]
+) -> Iterator[str]:
+    """A file with the driver's own name that is put before the driver's: it may be the driver's."""
+    for sentence, is_own, is_first in _answers(vendor, definers, preloaded):
+        if is_own and is_first:
+            yield f"{sentence}, which is preloaded"
+
+
+def _answers(
+    vendor: str, definers: Mapping[str, str], preloaded: Iterable[str]
+) -> Iterator[tuple[str, bool, bool]]:
+    """Yield who answers for an entry point, whether by the vendor's name, and whether preloaded."""
+    first = {os.path.realpath(file) for file in preloaded}
     for file, symbol in definers.items():
-        if not pattern.match(Path(file).name):
-            first = " (preloaded)" if os.path.realpath(file) in _real(preloaded) else ""
-            yield f"{symbol} is answered by {file}{first}"
+        is_own = re.fullmatch(ENTRY_POINTS[vendor][1], Path(file).name) is not None
+        yield f"{symbol} is answered by {file}", is_own, os.path.realpath(file) in first
 
 
 def kernel_apart(
@@ -171,10 +188,6 @@ def known_to_kernel(path: str) -> bool:
     return True
 
 
-def _real(files: Iterable[str]) -> set[str]:
-    return {os.path.realpath(file) for file in files}
-
-
 def _mapped() -> tuple[str, ...] | None:
     """Return the shared objects of this process; None where that cannot be read."""
     try:
@@ -211,16 +224,6 @@ def _foreign_calls() -> Iterator[str]:
 def _is_this_program(file: str) -> bool:
     """A static Python answers for the C library; dladdr(3) may name it by its first argument."""
     return os.path.realpath(shutil.which(file) or file) == os.path.realpath(sys.executable)
-
-
-def _preloaded_drivers(
-    vendor: str, definers: Mapping[str, str], preloaded: Iterable[str]
-) -> Iterator[str]:
-    """A file with the driver's own name that is put before the driver's: it may be the driver's."""
-    pattern, first = re.compile(rf"({ENTRY_POINTS[vendor][1]})\Z"), _real(preloaded)
-    for file, symbol in definers.items():
-        if pattern.match(Path(file).name) and os.path.realpath(file) in first:
-            yield f"{symbol} is answered by {file}, which is preloaded"
 
 
 def _file_of(handle: ctypes.CDLL, symbol: str) -> str:

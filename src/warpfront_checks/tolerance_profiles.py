@@ -7,34 +7,17 @@ dtype, whatever the operation and its size (`profiles.json`, with sources).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from warpfront_checks.check_options import STRICT, profile_names, tolerances
 
-
-@dataclass(frozen=True, kw_only=True)
-class Tally:
-    """The number of tensors that a profile accepted, refused, and had no tolerance for."""
-
-    accepted: int = 0
-    refused: int = 0
-    silent: int = 0
-
-    def __add__(self, other: Tally) -> Tally:
-        return Tally(
-            accepted=self.accepted + other.accepted,
-            refused=self.refused + other.refused,
-            silent=self.silent + other.silent,
-        )
-
-    def document(self) -> dict[str, int]:
-        return {"accepted": self.accepted, "refused": self.refused, "silent": self.silent}
-
-
+# The number of tensors that a profile accepted, refused, and had no tolerance for.
+Tally = Counter[str]
+_ANSWERS = {True: "accepted", False: "refused", None: "silent"}
 Tallies = Mapping[str, Tally]
 
 
@@ -65,14 +48,7 @@ def opinions(
 
 
 def tally(accepted_by: Mapping[str, bool | None]) -> dict[str, Tally]:
-    return {
-        name: Tally(
-            accepted=int(accepted is True),
-            refused=int(accepted is False),
-            silent=int(accepted is None),
-        )
-        for name, accepted in accepted_by.items()
-    }
+    return {name: Counter([_ANSWERS[accepted]]) for name, accepted in accepted_by.items()}
 
 
 def total(tallies: Iterable[Tallies]) -> dict[str, Tally]:
@@ -80,9 +56,12 @@ def total(tallies: Iterable[Tallies]) -> dict[str, Tally]:
     sums = {name: Tally() for name in profile_names()}
     for profile_tallies in tallies:
         for name, count in profile_tallies.items():
-            sums[name] = sums[name] + count
+            sums[name] += count
     return sums
 
 
 def document(tallies: Tallies) -> dict[str, dict[str, int]]:
-    return {name: count.document() for name, count in tallies.items()}
+    return {
+        name: {answer: count[answer] for answer in _ANSWERS.values()}
+        for name, count in tallies.items()
+    }

@@ -8,7 +8,6 @@ import copy
 import math
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from warpfront_checks.models.specimens import Specimen
 from warpfront_checks.models.training import judge_training
 from warpfront_checks.models.watching import run_plainly
 from warpfront_checks.operations import R, rounding_unit
-from warpfront_checks.results import FAILED, PASSED, UNAVAILABLE
+from warpfront_checks.results import CheckFinding, failed, passed, unavailable
 
 NEW_TOKENS = 4
 _BOTH = (torch.float64, torch.float32)
@@ -33,36 +32,20 @@ IMPLEMENTATIONS = ("eager", "sdpa", "flash_attention_2", "flex_attention")
 _OTHER_ORDER = 4.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class ModeOutcome:
-    """The outcome of one mode: passed, failed or unavailable, with a reason and small values."""
-
-    outcome: str
-    reason: str = ""
-    details: Mapping[str, Any]
-
-    def document(self) -> dict[str, Any]:
-        return {"outcome": self.outcome, "reason": self.reason, **self.details}
-
-
-def _no(reason: str, **details: Any) -> ModeOutcome:
-    return ModeOutcome(outcome=UNAVAILABLE, reason=reason, details=details)
-
-
-def _of_rows(rows: list[Verdict], **details: Any) -> ModeOutcome:
+def _of_rows(rows: list[Verdict], **details: Any) -> CheckFinding:
     first = first_over(rows)
     details["largest_share"] = float(f"{max((row.used for row in rows), default=0.0):.3g}")
     if first is None:
-        return ModeOutcome(outcome=PASSED, details=details)
+        return passed(**details)
     fault = first.fault_by().replace("body.", "")
-    return ModeOutcome(outcome=FAILED, reason=fault, details={**details, "first_over": first.layer})
+    return failed(fault, first_over=first.layer, **details)
 
 
-def train(fed_model: FedModel, device: str) -> ModeOutcome:
+def train(fed_model: FedModel, device: str) -> CheckFinding:
     """Steps of AdamW, in the model's own training mode where that draws no numbers."""
     specimen_fed = fed_model.specimen
     if fed_model.layers.random:
-        return _no("the model draws random numbers")
+        return unavailable("the model draws random numbers")
     model = copy.deepcopy(specimen_fed.model).train()
     before = torch.get_rng_state()
     model(*specimen_fed.inputs)
@@ -78,11 +61,11 @@ def train(fed_model: FedModel, device: str) -> ModeOutcome:
     return _of_rows(rows, mode="evaluation" if is_random else "training")
 
 
-def generate(fed_model: FedModel, device: str) -> ModeOutcome:
+def generate(fed_model: FedModel, device: str) -> CheckFinding:
     """Greedy tokens with a cache, against one pass over the whole text without."""
     body: Any = fed_model.specimen.model.body
     if not _generates(body):
-        return _no("the class does not generate")
+        return unavailable("the class does not generate")
     feed = dict(zip(fed_model.specimen.model.names, fed_model.specimen.inputs, strict=True))
     feed.pop("decoder_input_ids", None)
     model: Any = copy.deepcopy(body).to(device).eval()
@@ -134,10 +117,10 @@ def _read_at_once(
 
 def _compared(
     tokens: Tensor, steps: Tensor, exact: Tensor, same: Tensor, dtype: torch.dtype
-) -> ModeOutcome:
+) -> CheckFinding:
     if steps.shape != exact.shape:
         reason = f"logits of shape {tuple(steps.shape)}, by one pass {tuple(exact.shape)}"
-        return ModeOutcome(outcome=FAILED, reason=reason, details={})
+        return failed(reason)
     unit = rounding_unit(dtype)
     base = max(_rms(same - exact), unit * _rms(exact))
     share = _rms(steps - exact) / (base * R[dtype] * _OTHER_ORDER)
@@ -146,21 +129,21 @@ def _compared(
     details = {"largest_share": float(f"{share:.3g}"), "tokens": tokens.tolist()}
     if not share <= 1:
         reason = f"logits of cached steps are {share:.3g} of what rounding allows"
-        return ModeOutcome(outcome=FAILED, reason=reason, details=details)
+        return failed(reason, **details)
     if float(gaps.max()) > allowed:
         reason = f"a token whose logit is {float(gaps.max()):.3g} below the largest"
-        return ModeOutcome(outcome=FAILED, reason=reason, details=details)
-    return ModeOutcome(outcome=PASSED, details=details)
+        return failed(reason, **details)
+    return passed(**details)
 
 
 def _rms(values: Tensor) -> float:
     return float(values.square().mean().sqrt())
 
 
-def spread(fed_model: FedModel, device: str) -> ModeOutcome:
+def spread(fed_model: FedModel, device: str) -> CheckFinding:
     """Saved, and loaded with `device_map="auto"`: in one place, and then in two."""
     if find_spec("accelerate") is None:
-        return _no("accelerate is not installed")
+        return unavailable("accelerate is not installed")
     reference = _answer(fed_model, copy.deepcopy(fed_model.specimen.model.body).to(device), device)
     details: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as name:
@@ -174,8 +157,8 @@ def spread(fed_model: FedModel, device: str) -> ModeOutcome:
                 details[f"places {count}"] = f"the library keeps it in one: {', '.join(places)}"
             row = _same_answer(_answer(fed_model, model, device), reference, count)
             if row:
-                return ModeOutcome(outcome=FAILED, reason=row, details=details)
-    return ModeOutcome(outcome=PASSED, details=details)
+                return failed(row, **details)
+    return passed(**details)
 
 
 def _two_places(fed_model: FedModel, device: str) -> dict[int | str, int]:
@@ -216,7 +199,7 @@ def _same_answer(answer: Tensor, reference: Tensor, count: int) -> str:
     return ""
 
 
-def attend(fed_model: FedModel, device: str) -> ModeOutcome:
+def attend(fed_model: FedModel, device: str) -> CheckFinding:
     """Run each implementation of attention: computed, refused with a reason, or wrong."""
     problems: dict[str, str] = {}
     wrong = ""
@@ -229,21 +212,21 @@ def attend(fed_model: FedModel, device: str) -> ModeOutcome:
         model, inputs = fed_model.specimen.sent(device)
         try:
             model.body.set_attn_implementation(name)
-            passed = run_plainly(model, model, inputs)
+            run = run_plainly(model, model, inputs)
         except Exception as error:  # noqa: BLE001 - a refusal is an answer here, by its own words
             problems[name] = f"refused: {' '.join(str(error).split())[:160]}"
             continue
-        row = first_over(judge_whole(passed, exact, same, fed_model.specimen.how))
+        row = first_over(judge_whole(run, exact, same, fed_model.specimen.how))
         problems[name] = row.fault_by() if row else "computed"
         wrong = wrong or (f"{name}: {row.fault_by()}" if row else "")
     if wrong:
-        return ModeOutcome(outcome=FAILED, reason=wrong, details={"attention": problems})
+        return failed(wrong, attention=problems)
     if "computed" not in problems.values():
-        return _no("no implementation is taken", attention=problems)
-    return ModeOutcome(outcome=PASSED, details={"attention": problems})
+        return unavailable("no implementation is taken", attention=problems)
+    return passed(attention=problems)
 
 
-def compiled(fed_model: FedModel, device: str) -> ModeOutcome:
+def compiled(fed_model: FedModel, device: str) -> CheckFinding:
     """Run with `torch.compile`, with any graph breaks of the library's code."""
     from warpfront_checks.models.wrapped import (  # noqa: PLC0415
         missing_compiler,
@@ -251,15 +234,15 @@ def compiled(fed_model: FedModel, device: str) -> ModeOutcome:
     )
 
     if obstacle := missing_compiler(device):
-        return _no(f"torch.compile cannot work: {obstacle}")
+        return unavailable(f"torch.compile cannot work: {obstacle}")
     model, inputs = fed_model.specimen.sent(device)
-    passed = run_plainly(run_compiled(model, device, whole=False), model, inputs)
+    run = run_plainly(run_compiled(model, device, whole=False), model, inputs)
     with PreserveFloat64():
         exact, same = fed_model.specimen.exact, fed_model.specimen.same_dtype
-    return _of_rows(judge_whole(passed, exact, same, fed_model.specimen.how))
+    return _of_rows(judge_whole(run, exact, same, fed_model.specimen.how))
 
 
-USES: Mapping[str, Callable[[FedModel, str], ModeOutcome]] = {
+USES: Mapping[str, Callable[[FedModel, str], CheckFinding]] = {
     "training": train,
     "generate": generate,
     "device_map": spread,

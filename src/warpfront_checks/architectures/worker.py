@@ -61,7 +61,8 @@ def _mode(fed_model: FedModel, mode: str, device: str) -> dict[str, Any]:
 
 def _judged(fed_model: FedModel, mode: str, device: str) -> dict[str, Any]:
     if mode not in DTYPES:
-        return USES[mode](fed_model, device).document()
+        finding = USES[mode](fed_model, device)
+        return {"outcome": finding.outcome, "reason": finding.reason, **finding.details}
     judged = judge_pass(fed_model, device, DTYPES[mode])
     document = document_of(fed_model, judged)
     outcome = FAILED if document["fault"] else PASSED

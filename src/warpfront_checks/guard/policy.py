@@ -145,7 +145,7 @@ def policy_from(document: object) -> Policy:
         protected=_versions(document, "protected"),
         companions=_versions(document, "companions"),
         sentinels=_versions(document, "sentinels"),
-        needs=_specifiers(document, "needs"),
+        needs=_texts(document, "needs", _SPECIFIERS, "version specifier"),
         adopt=tuple(adopt),
         shims=tuple(_shim(item) for item in shims),
         relaxed=_texts(document, "relaxed"),
@@ -171,31 +171,25 @@ def _list(fields: Mapping[str, Any], name: str) -> list[Any]:
     return value
 
 
-def _texts(fields: Mapping[str, Any], name: str) -> dict[str, str]:
+def _texts(
+    fields: Mapping[str, Any], name: str, form: re.Pattern[str] | None = None, what: str = ""
+) -> dict[str, str]:
+    """Return names with lines of text, all of a form if that is given: those end up in files that
+    pip and uv parse line by line.
+    """
     value = fields.get(name, {})
     if not isinstance(value, dict) or not all(_is_line(text) for text in value.values()):
         raise GuardError(f"{name} must map names to lines of text")
-    for key in value:
+    for key, text in value.items():
         if not isinstance(key, str) or not _NAME.match(key):
             raise GuardError(f"{name}: {key!r} is no normalized distribution name")
+        if form is not None and not form.match(text):
+            raise GuardError(f"{name}: {key}: {text!r} is no {what}")
     return value
 
 
 def _versions(fields: Mapping[str, Any], name: str) -> dict[str, str]:
-    """Names to versions or labels; both end up in files that pip and uv parse line by line."""
-    value = _texts(fields, name)
-    for key, text in value.items():
-        if not _VERSION.match(text):
-            raise GuardError(f"{name}: {key}: {text!r} is no version")
-    return value
-
-
-def _specifiers(fields: Mapping[str, Any], name: str) -> dict[str, str]:
-    value = _texts(fields, name)
-    for key, text in value.items():
-        if not _SPECIFIERS.match(text):
-            raise GuardError(f"{name}: {key}: {text!r} is no version specifier")
-    return value
+    return _texts(fields, name, _VERSION, "version")
 
 
 def _shim(value: object) -> Shim:

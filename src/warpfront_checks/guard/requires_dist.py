@@ -7,6 +7,7 @@ Grammar: PEP 508 (the part that wheels' `Requires-Dist` uses), versions and spec
 
 from __future__ import annotations
 
+import ast
 import os
 import platform
 import re
@@ -29,7 +30,18 @@ _VERSION = re.compile(
     r"(?:\+(?P<local>[a-z0-9]+(?:[-_.][a-z0-9]+)*))?$",
     re.IGNORECASE,
 )
-_TOKEN = re.compile(r"\s*(\(|\)|===|==|!=|<=|>=|~=|<|>|'[^']*'|\"[^\"]*\"|[A-Za-z_][A-Za-z0-9_.]*)")
+_OPERATORS: Mapping[type[ast.cmpop], str] = {
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
+    ast.Is: "===",
+    ast.IsNot: "~=",
+    ast.In: "in",
+    ast.NotIn: "not in",
+}
 _LONGEST_VERSION = 256
 _PRE = {"alpha": "a", "beta": "b", "c": "rc", "pre": "rc", "preview": "rc"}
 _VERSION_VARIABLES = {"python_version", "python_full_version", "implementation_version"}
@@ -53,13 +65,7 @@ class Requirement:
         if not self.marker:
             return True
         environment = marker_environment()
-        try:
-            return any(
-                _Marker(self.marker, {**environment, "extra": extra}).holds()
-                for extra in ("", *extras)
-            )
-        except RecursionError:
-            raise UnreadableError(self.marker) from None
+        return any(_holds(self.marker, {**environment, "extra": e}) for e in ("", *extras))
 
     def accepts(self, version: str) -> bool:
         return all(_meets(version, operator, wanted) for operator, wanted in self.specifiers)
@@ -174,78 +180,45 @@ def _local(version: str) -> str:
     return re.sub(r"[-_.]", ".", version.partition("+")[2].lower())
 
 
-class _Marker:
-    """`or` of `and` of comparisons, with parentheses."""
+def _holds(marker: str, environment: Mapping[str, str]) -> bool:
+    """Return whether a marker is true. `===` and `~=` are no operators of Python, and stand as two
+    that a marker may not have.
+    """
+    if re.search(r"\bis\b|[#\\\n]", marker):
+        raise UnreadableError(marker)
+    try:
+        parsed = ast.parse(marker.replace("===", " is ").replace("~=", " is not "), mode="eval")
+        return _truth(parsed.body, environment)
+    except (SyntaxError, ValueError, KeyError, RecursionError, MemoryError) as error:
+        raise UnreadableError(marker) from error
 
-    def __init__(self, text: str, environment: Mapping[str, str]) -> None:
-        self._text = text
-        self._environment = environment
-        self._tokens = self._read_tokens(text)
 
-    def holds(self) -> bool:
-        value = self._any_of()
-        if self._tokens:
-            raise UnreadableError(self._text)
-        return value
+def _text(node: ast.expr, environment: Mapping[str, str]) -> str:
+    if isinstance(node, ast.Name):
+        return environment[node.id]
+    if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
+        raise UnreadableError(ast.dump(node))
+    return node.value
 
-    def _read_tokens(self, text: str) -> list[str]:
-        tokens, position = [], 0
-        text = text.rstrip()
-        while position < len(text):
-            match = _TOKEN.match(text, position)
-            if not match:
-                raise UnreadableError(text)
-            tokens.append(match[1])
-            position = match.end()
-        return tokens
 
-    def _take(self, *expected: str) -> str:
-        if not self._tokens or (expected and self._tokens[0] not in expected):
-            raise UnreadableError(self._text)
-        return self._tokens.pop(0)
-
-    def _any_of(self) -> bool:
-        value = self._all_of()
-        while self._tokens[:1] == ["or"]:
-            self._take()
-            value = self._all_of() or value
-        return value
-
-    def _all_of(self) -> bool:
-        value = self._one()
-        while self._tokens[:1] == ["and"]:
-            self._take()
-            value = self._one() and value
-        return value
-
-    def _one(self) -> bool:
-        if self._tokens[:1] == ["("]:
-            self._take()
-            value = self._any_of()
-            self._take(")")
-            return value
-        left, operator = self._take(), self._take()
-        if operator == "not":
-            operator = f"not {self._take('in')}"
-        return self._compare(left, operator, self._take())
-
-    def _compare(self, left: str, operator: str, right: str) -> bool:
-        values = [self._value(left), self._value(right)]
-        if operator in {"in", "not in"}:
-            return (values[0] in values[1]) is (operator == "in")
-        if {left, right} & _VERSION_VARIABLES:
-            if right in _VERSION_VARIABLES:
-                raise UnreadableError(self._text)
-            return _meets(values[0], operator, values[1])
-        if "extra" in {left, right}:
-            values = [normalized(value) for value in values]
-        if operator not in {"==", "!="}:
-            raise UnreadableError(self._text)
-        return (values[0] == values[1]) is (operator == "==")
-
-    def _value(self, token: str) -> str:
-        if token[0] in "'\"":
-            return token[1:-1]
-        if token not in self._environment:
-            raise UnreadableError(self._text)
-        return self._environment[token]
+def _truth(node: ast.expr, environment: Mapping[str, str]) -> bool:
+    if isinstance(node, ast.BoolOp):
+        truths = [_truth(value, environment) for value in node.values]
+        return any(truths) if isinstance(node.op, ast.Or) else all(truths)
+    if not isinstance(node, ast.Compare) or len(node.ops) != 1:
+        raise ValueError(ast.dump(node))
+    sides = (node.left, node.comparators[0])
+    names = [side.id if isinstance(side, ast.Name) else "" for side in sides]
+    left, right = (_text(side, environment) for side in sides)
+    operator = _OPERATORS[type(node.ops[0])]
+    if operator in {"in", "not in"}:
+        return (left in right) is (operator == "in")
+    if _VERSION_VARIABLES & {*names}:
+        if names[1] in _VERSION_VARIABLES:
+            raise ValueError(operator)
+        return _meets(left, operator, right)
+    if "extra" in names:
+        left, right = normalized(left), normalized(right)
+    if operator not in {"==", "!="}:
+        raise ValueError(operator)
+    return (left == right) is (operator == "==")

@@ -245,10 +245,10 @@ class MutationTally:
         """
         ours = said.get(STRICT, Tally())
         # A fault in whole numbers, or in the shape, is no question of tolerance.
-        for profile, counts in said.items() if ours.refused or not caught else ():
+        for profile, counts in said.items() if ours["refused"] or not caught else ():
             key = (seed.mutation, profile)
-            self.asked[key] += bool(counts.refused or counts.accepted)
-            self.overlooked[key] += not counts.refused and bool(counts.accepted)
+            self.asked[key] += bool(counts["refused"] or counts["accepted"])
+            self.overlooked[key] += not counts["refused"] and bool(counts["accepted"])
         reason = "" if caught else exemption_of(seed)
         if caught:
             self.caught[seed.mutation] += 1
