@@ -49,11 +49,7 @@ def lock_cells(
     """
     folders = tools.folders
     locking = _CellLocking(tools=tools, watch=watch, step="lock")
-    for cell, parent in _with_complete_parents(cells, locking.results):
-        inputs = inputs_of(cell, parent, requirements, folders)
-        if isinstance(inputs, Blocked | Failed):
-            locking.results[cell.id] = inputs
-            continue
+    for cell, inputs in _with_inputs(cells, requirements, folders, locking.results):
         state = attempt(cell.id, "lock", read_state, inputs, folders)
         if isinstance(state, Blocked | Failed):
             if not refresh:
@@ -123,11 +119,7 @@ def locked_before(
 ) -> Mapping[str, Locked]:
     """Return the locks of cells of an earlier run of `lock`."""
     results: dict[str, Locked] = {}
-    for cell, parent in _with_complete_parents(cells, results):
-        inputs = inputs_of(cell, parent, requirements, folders)
-        if isinstance(inputs, Blocked | Failed):
-            results[cell.id] = inputs
-            continue
+    for cell, inputs in _with_inputs(cells, requirements, folders, results):
         state = attempt(cell.id, "lock", read_state, inputs, folders)
         if not isinstance(state, LockState):
             results[cell.id] = state
@@ -138,11 +130,14 @@ def locked_before(
     return results
 
 
-def _with_complete_parents(
-    cells: Iterable[Cell], results: dict[str, Locked]
-) -> Iterator[tuple[Cell, WheelLock | None]]:
-    """Yield cells with the lock of their parent. A cell whose parent has no complete lock gets
-    its result here.
+def _with_inputs(
+    cells: Iterable[Cell],
+    requirements: Mapping[str, RequirementList],
+    folders: Folders,
+    results: dict[str, Locked],
+) -> Iterator[tuple[Cell, LockInputs]]:
+    """Yield cells with the inputs of their lock. A cell whose parent has no complete lock, or whose
+    files are wrong, gets its result here.
     """
     for cell in cells:
         parent = results[cell.parent] if cell.parent else None
@@ -151,8 +146,10 @@ def _with_complete_parents(
         elif parent is not None and parent.unbuilt:
             reason = f"its parent {cell.parent} is not complete: {waits_for(parent)}"
             results[cell.id] = _failed(cell.id, reason, f"warpfront build-wheels --only {cell.id}")
+        elif isinstance(inputs := inputs_of(cell, parent, requirements, folders), LockInputs):
+            yield cell, inputs
         else:
-            yield cell, parent
+            results[cell.id] = inputs
 
 
 def split_locks(

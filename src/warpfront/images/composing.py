@@ -89,7 +89,7 @@ class Composer:
             say=self.watch.say,
         )
         base = self._environment(item, stages)
-        sizes = [sum(self._sources(item, wheels).values()) for wheels in sets]
+        sizes = [sum(self.layers.sources(wheels, slim=cell.slim).values()) for wheels in sets]
         compiled = self._byte_code(item, base, layers, bytecode_sets(sets, sizes))
         return self._standing_on(self._joined(base, [*layers, *compiled]))
 
@@ -143,7 +143,9 @@ class Composer:
         stored = {wheels: self.layers.kept(key) for wheels, key in keys.items()}
         absent = [wheels for wheels in sets if stored[wheels] is None]
         if absent:
-            texts = byte_code_context([self._sources(item, wheels) for wheels in absent])
+            texts = byte_code_context(
+                [self.layers.sources(wheels, slim=item.cell.slim) for wheels in absent]
+            )
             files = {name: ImageFile(content=text.encode()) for name, text in texts.items()}
             lower = self._joined(base, layers)
             contexts = {WHEELS_STAGE: self._standing_on(lower)}
@@ -159,9 +161,6 @@ class Composer:
                 )
                 stored[wheels] = self.layers.keep(keys[wheels], layer)
         return [layer for layer in stored.values() if layer]
-
-    def _sources(self, item: Prepared, wheels: Sequence[LockedWheel]) -> dict[str, int]:
-        return self.layers.sources(wheels, slim=item.cell.slim)
 
     def _built(
         self,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TypeVar
 
 from warpfront.errors import BlockedError, RenderError
@@ -167,7 +166,7 @@ def prepare_build(
     engine, cache = tools.engine, tools.folders.cache
     results: dict[str, Prepared | Blocked | Failed] = dict(unrunnable(inputs.cells, engine))
     runnable = tuple(cell for cell in inputs.cells if cell.id not in results)
-    bases = _bases(runnable, resolve_base, engine, cache, on_line=watch.say)
+    bases = _bases(runnable, resolve_base, engine, cache=cache, on_line=watch.say)
     usable = []
     for cell in runnable:
         base = bases[cell.base.name] if cell.parent is None else results.get(cell.parent)
@@ -182,14 +181,14 @@ def prepare_build(
 
 
 def find_bases(
-    cells: Iterable[Cell], engine: Engine, cache: Path
+    cells: Iterable[Cell], engine: Engine
 ) -> Mapping[str, ResolvedBase | Blocked | Failed | None]:
     """Each base as it would be used, without pulling or making one; None: to be bootstrapped."""
-    return _bases(cells, find_base, engine, cache)
+    return _bases(cells, find_base, engine)
 
 
 def _bases(
-    cells: Iterable[Cell], act: Callable[..., T], engine: Engine, cache: Path, **options: object
+    cells: Iterable[Cell], act: Callable[..., T], engine: Engine, **options: object
 ) -> Mapping[str, T | Blocked | Failed]:
     """Return each base by name, as `act` finds it or makes it."""
     first = {cell.base.name: cell for cell in cells if cell.parent is None}
@@ -201,7 +200,6 @@ def _bases(
             cell.base,
             engine,
             registry_reachable=registry_reachable,
-            cache=cache,
             **options,
         )
         for name, cell in first.items()

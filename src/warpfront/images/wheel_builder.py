@@ -11,7 +11,7 @@ import json
 import os
 import tempfile
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -31,7 +31,7 @@ from warpfront.wheels.resolve.choice import wheel_of
 from warpfront.wheels.resolve.resolution import Sdist
 from warpfront.wheels.sources import Site
 from warpfront.wheels.store.archives import archive_commit, archive_folder, unpack
-from warpfront.wheels.store.rebuilding import Patching, patched_wheel, relabelled_wheel
+from warpfront.wheels.store.rebuilding import Patching, patched_wheel
 from warpfront.wheels.store.sdists import pure_builder
 from warpfront.wheels.store.source_metadata import metadata_wheel
 from warpfront.wheels.store.tools import install_tools, installed_in
@@ -76,16 +76,16 @@ class WheelBuilder:
     def from_sdist(self, sdist: Sdist, recipe: Recipe) -> tuple[LockedWheel, Recipe | UnbuiltWheel]:
         key = ["container", sdist.sha256, *self._where, recipe.package]
         key += [list(recipe.tools), list(recipe.apt), list(recipe.environment)]
-        key += self._patched_by(recipe.package)
-        record = self.cache / "crafted" / f"{digest_of(key)}.json"
-        recorded = self._known(record, sdist)
-        if recorded is None and self.builder is None:
+        made = self._made(
+            key,
+            sdist,
+            recipe.package,
+            lambda: self.container_build(recipe, self._tools(recipe.tools)),
+        )
+        if made is None:
             return self._unbuilt(sdist, recipe.package)
-        tools = self._tools(recipe.tools)
-        if recorded is None:
-            build = self._patching(self.container_build(recipe, tools), recipe.package)
-            recorded = self._kept(record, sdist, build)
-        return recorded, replace(recipe, package=recorded.name, tools=installed_in(tools))
+        tools = installed_in(self._tools(recipe.tools))
+        return made, replace(recipe, package=made.name, tools=tools)
 
     def container_build(self, recipe: Recipe, tools: Path) -> Build:
         """Builds sources in the cell's own container with a folder of tools."""
@@ -204,13 +204,9 @@ class WheelBuilder:
         )
 
     def _pure(self, sdist: Sdist, name: str) -> tuple[LockedWheel, UnbuiltWheel | None]:
-        key = digest_of(["pure", sdist.sha256, *self._patched_by(name)])
-        record = self.cache / "crafted" / f"{key}.json"
-        recorded = self._known(record, sdist)
-        if recorded is None and self.builder is None:
-            return self._unbuilt(sdist, name)
-        build = self._patching(pure_builder(self.site, run), name)
-        return recorded or self._kept(record, sdist, build), None
+        key = ["pure", sdist.sha256]
+        made = self._made(key, sdist, name, lambda: pure_builder(self.site, run))
+        return (made, None) if made is not None else self._unbuilt(sdist, name)
 
     def _patches(self, name: str) -> tuple[Patch, ...]:
         return tuple(
@@ -235,26 +231,30 @@ class WheelBuilder:
                 patching.apply(tree)
                 archive = archive_folder(tree, Path(work) / f"{sdist.name}.tar")
                 built = build(archive, folder / "as-built")
-                origin = sha256_of(sdist)
                 _refuse_ended(patches[0], built.name.split("-")[1])
-                return relabelled_wheel(built, patching, folder, origin=origin)
+                return patched_wheel(built, patching, folder, sources=sha256_of(sdist))
 
         return patched
 
-    def _known(self, record: Path, sdist: Sdist) -> LockedWheel | None:
-        """Return the wheel that was built of the same before, if the wheelhouse still has it."""
+    def _made(
+        self, key: Iterable[object], sdist: Sdist, name: str, build: Callable[[], Build]
+    ) -> LockedWheel | None:
+        """Return the wheel that was built of the same before, if the wheelhouse still has it, else
+        one that is built now; None where nothing is built.
+        """
+        digest = digest_of([*key, *self._patched_by(name)])
+        record = self.cache / "crafted" / f"{digest}.json"
         text = read_text(record, missing_ok=True)
-        if text is None:
+        if text is not None:
+            facts = json.loads(text)
+            path = self.wheelhouse.root / facts["path"]
+            if path.is_file():
+                return wheel_of(path, facts["sha256"], sdist=sdist)
+        if self.builder is None:
             return None
-        facts = json.loads(text)
-        path = self.wheelhouse.root / facts["path"]
-        if not path.is_file():
-            return None
-        return wheel_of(path, facts["sha256"], sdist=sdist)
-
-    def _kept(self, record: Path, sdist: Sdist, build: Build) -> LockedWheel:
+        make = self._patching(build(), name)
         with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
-            stored, sha256 = self.wheelhouse.keep(build(sdist.path, Path(folder) / "built"))
+            stored, sha256 = self.wheelhouse.keep(make(sdist.path, Path(folder) / "built"))
         path = stored.relative_to(self.wheelhouse.root)
         write_json(record, {"path": str(path), "sha256": sha256})
         return wheel_of(stored, sha256, sdist=sdist)

@@ -62,13 +62,9 @@ def base_notes(
     notes = []
     for name, (base, created) in sorted(bases.items()):
         age = _days(created, today)
-        if age is None:
-            notes += (
-                [f"{name}: its age is not determined: no image of it is here"]
-                if is_explicit
-                else []
-            )
-        elif age > max_age_days:
+        if age is None and is_explicit:
+            notes.append(f"{name}: its age is not determined: no image of it is here")
+        elif age is not None and age > max_age_days:
             notes.append(
                 f"{name}: {base.reference} is {age} days old, more than {max_age_days}: "
                 "pin a newer digest"

@@ -26,7 +26,8 @@ from warpfront.matrix.cell import (
     Toolkit,
     WheelIndex,
 )
-from warpfront.matrix.compat import Combination, Compat, Contradicted, Unknown
+from warpfront.matrix.compat import Compat, Contradicted, Unknown
+from warpfront.matrix.compat_table import Combination
 from warpfront.matrix.device_variables import device_fault
 from warpfront.matrix.expansion import CELL_LIMIT, Point
 from warpfront.matrix.language import (
@@ -388,9 +389,7 @@ class CellMaker:
             return index
         index = self.compat.index_for(point.vendor, point.toolkit, point.torch)
         if index is None:
-            contradicted = self.compat.contradiction_of_no_index(
-                point.vendor, point.toolkit, point.torch
-            )
+            contradicted = self.compat.contradiction_of_no_index(point)
             self._tell(point, contradicted.reason, f"what fits: {contradicted.fits}")
         return index
 

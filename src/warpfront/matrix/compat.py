@@ -18,6 +18,7 @@ from packaging.version import Version
 from warpfront.matrix.cell import Pin, WheelIndex
 from warpfront.matrix.compat_table import (
     PYPI,
+    Combination,
     Confidence,
     Driver,
     End,
@@ -31,23 +32,6 @@ from warpfront.matrix.vendors import VENDORS
 
 ROWS = "compat.yaml"
 CONTENTS = "index-contents.json"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Combination:
-    """A combination to judge. `toolkit` is a version (`13.0`), `glibc` that of the base; `index`
-    is "" where torch comes with the base. `variants` are names that are taken as wheel variants."""
-
-    vendor: str
-    toolkit: str = ""
-    targets: tuple[str, ...]
-    machine: str
-    python: str
-    torch: str
-    index: str = ""
-    companions: tuple[str, ...] = ()
-    glibc: str = ""
-    variants: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,13 +141,12 @@ class Compat:
                 return WheelIndex(name=name, url=index.url)
         return None
 
-    def contradiction_of_no_index(self, vendor: str, toolkit: str, torch: str) -> Contradicted:
+    def contradiction_of_no_index(self, combination: Combination) -> Contradicted:
         """Return the contradiction for a row for which `index_for` gives None."""
-        toolkit_name = f"{VENDORS[vendor].toolkit or vendor} {toolkit}".strip()
-        return Contradicted(
-            reason=f"torch {torch} has no wheels for {toolkit_name}",
-            fits=self._fits(vendor, toolkit, torch),
-        )
+        vendor = VENDORS[combination.vendor]
+        name = f"{vendor.toolkit or vendor.name} {combination.toolkit}".strip()
+        reason = f"torch {combination.torch} has no wheels for {name}"
+        return Contradicted(reason=reason, fits=self._fits(combination))
 
     def stack(self, combination: Combination) -> tuple[Pin, ...]:
         """torch, its companions and its triton at their full versions; empty where torch comes
@@ -287,7 +270,7 @@ class Compat:
                 reason=f"index {combination.index} holds torch {release.torch} for "
                 f"{index.vendor} {holds}".rstrip()
                 + f", not for {combination.vendor} {combination.toolkit}".rstrip(),
-                fits=self._fits(combination.vendor, combination.toolkit, combination.torch),
+                fits=self._fits(combination),
             )
         if combination.index == PYPI or combination.index in release.indexes.names:
             return Supported()
@@ -295,13 +278,13 @@ class Compat:
         if combination.index in release.indexes.absent or (
             sure and combination.index not in release.indexes.seen
         ):
-            return self.contradiction_of_no_index(
-                combination.vendor, combination.toolkit, combination.torch
-            )
+            return self.contradiction_of_no_index(combination)
         return _unknown(f"torch {release.torch} on index {combination.index} is not evidenced")
 
-    def _fits(self, vendor: str, toolkit: str, torch: str) -> str:
+    def _fits(self, combination: Combination) -> str:
         """Return the releases that have this toolkit, and the indexes that have this release."""
+        vendor, toolkit = combination.vendor, combination.toolkit
+        torch = combination.torch
         parts = []
         names = {
             name
@@ -389,12 +372,7 @@ class Compat:
 
     def _judge_usable(self, combination: Combination, target: str) -> Contradicted | None:
         for row in self.table.unusable:
-            if row.vendor == combination.vendor and row.covers(
-                target=target,
-                toolkit=combination.toolkit,
-                torch=combination.torch,
-                index=combination.index,
-            ):
+            if row.covers(target, combination):
                 prefix = f"torch {combination.torch}: " if row.torch else ""
                 after = f", or {row.toolkit_before} and later" if row.toolkit_before else ""
                 other = "another release of torch, or " if row.torch else ""

@@ -7,7 +7,7 @@ The contents of an index are not written here but read: `warpfront.matrix.index_
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Literal
 
 from packaging.version import Version
@@ -20,6 +20,23 @@ from warpfront.system.strict_values import strict_dataclass
 Confidence = Literal["verified", "high", "medium", "low"]
 COMPANIONS = ("torchvision", "torchaudio")
 PYPI = "pypi"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Combination:
+    """A combination to judge. `toolkit` is a version (`13.0`), `glibc` that of the base; `index`
+    is "" where torch comes with the base. `variants` are names that are taken as wheel variants."""
+
+    vendor: str
+    toolkit: str = ""
+    targets: tuple[str, ...]
+    machine: str
+    python: str
+    torch: str
+    index: str = ""
+    companions: tuple[str, ...] = ()
+    glibc: str = ""
+    variants: tuple[str, ...] = ()
 
 
 @strict_dataclass
@@ -65,15 +82,15 @@ class Unusable:
     torch: tuple[str, ...] = ()
     indexes: tuple[str, ...] = ()
 
-    def covers(self, *, target: str, toolkit: str, torch: str, index: str) -> bool:
+    def covers(self, target: str, combination: Combination) -> bool:
         """Return true if the row is about `target` in this torch."""
-        version = Version(toolkit or "0")
+        version = Version(combination.toolkit or "0")
         return (
-            target == self.arch
+            (self.vendor, self.arch) == (combination.vendor, target)
             and version >= Version(self.toolkit_from)
             and (not self.toolkit_before or version < Version(self.toolkit_before))
-            and (not self.torch or torch in self.torch)
-            and (not self.indexes or index in self.indexes)
+            and (not self.torch or combination.torch in self.torch)
+            and (not self.indexes or combination.index in self.indexes)
         )
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 
 import yaml
 
-from warpfront.matrix.compat import Combination, Compat, Supported
+from warpfront.matrix.compat import Compat, Supported
+from warpfront.matrix.compat_table import Combination
 from warpfront.matrix.language import MatrixText
 from warpfront.matrix.vendors import VENDORS
 from warpfront.system.document import Where, fields_at, read_document

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from warpfront.errors import Problem
-from warpfront.matrix.compat import Combination
+from warpfront.matrix.compat_table import Combination
 from warpfront.matrix.language import (
     DEFAULT_MACHINE,
     Axes,

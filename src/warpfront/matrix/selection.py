@@ -16,23 +16,18 @@ def select(cells: tuple[Cell, ...], selection: Selection) -> tuple[Cell, ...]:
     Raise `NothingSelectedError` naming the option that matches nothing.
     """
     matching = cells
-    for option, choice in _given(selection):
-        chosen = tuple(cell for cell in matching if _matches(cell, option, choice))
+    for option in ("target", "vendor", "image", "only"):
+        choice = getattr(selection, option)
+        matches = fnmatchcase if option == "only" else str.__eq__
+        chosen = tuple(
+            cell
+            for cell in matching
+            if not choice or any(matches(value, choice) for value in values_of(cell, option))
+        )
         if not chosen:
             raise _nothing(cells, matching, option, choice)
         matching = chosen
     return matching
-
-
-def _given(selection: Selection) -> list[tuple[str, str]]:
-    options = ("target", "vendor", "image", "only")
-    return [(option, choice) for option in options if (choice := getattr(selection, option))]
-
-
-def _matches(cell: Cell, option: str, choice: str) -> bool:
-    if option == "only":
-        return fnmatchcase(cell.id, choice)
-    return choice in values_of(cell, option)
 
 
 def values_of(cell: Cell, option: str) -> tuple[str, ...]:

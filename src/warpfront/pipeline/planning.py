@@ -53,7 +53,7 @@ def plan(workspace: Workspace, selection: Selection, watch: Watch) -> tuple[Plan
     locked = [cell for cell in cells if cell.id not in blocked and not states[cell.id].reason]
     prepared: _Items = {}
     if engine is not None:
-        bases = find_bases(locked, engine, folders.cache)
+        bases = find_bases(locked, engine)
         images = images_by_content(matrix.repositories, engine, created=fixed_moment())
         unusable, prepared = _prepared(locked, usable_locks(states), bases, images, material)
         blocked |= unusable

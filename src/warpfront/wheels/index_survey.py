@@ -16,19 +16,20 @@ from functools import partial
 from html import unescape
 from typing import Final
 
-from packaging.markers import UndefinedComparison, UndefinedEnvironmentName
-from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.tags import Tag
-from packaging.utils import (
-    canonicalize_name,
-)
+from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from warpfront.errors import without_secrets
 from warpfront.matrix.index_contents import IndexedRelease, Releases
 from warpfront.wheels.core_metadata import WheelMetadata, parse_metadata
 from warpfront.wheels.metadata import read_small_members
+from warpfront.wheels.requirement_lines import (
+    marker_environment,
+    marker_holds,
+    readable_requirement,
+)
 from warpfront.wheels.sources import ABSENT, Link, NoAnswer, Site, links
 from warpfront.wheels.transport import Transport
 from warpfront.wheels.wheel_names import read_file_name
@@ -38,7 +39,6 @@ _CPYTHON = re.compile(r"cp3(\d{1,2})\Z")
 _PLATFORM = re.compile(r"(manylinux(?:1|2010|2014|_\d+_\d+)|linux)_(x86_64|aarch64)\Z")
 _METADATA_HASH = re.compile(r"sha256=([0-9a-f]{64})\Z")
 _DEVICE = "device-"
-_LINUX = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix", "extra": ""}
 # The demands of a torch stack's own parts on each other, which decide what belongs together.
 _RELEVANT = re.compile(
     r"torch|torchvision|rocm|rocm-sdk-.*|amd-.*-device-.*|cuda-toolkit|nvidia-cuda-runtime.*"
@@ -273,23 +273,11 @@ def _telling(requires: Iterable[str], pythons: Iterable[str], machine: str) -> t
     """Return the demands on parts of a torch stack that apply to one of these Pythons without an
     extra, without their markers.
     """
-    environments = [
-        {
-            **_LINUX,
-            "platform_machine": machine,
-            "python_version": python,
-            "python_full_version": f"{python}.0",
-        }
-        for python in pythons
-    ]
+    environments = [{**marker_environment(python, machine), "extra": ""} for python in pythons]
     demands = set()
-    for line in requires:
-        try:
-            demand = Requirement(line)
-            marker = demand.marker
-            applies = marker is None or any(map(marker.evaluate, environments))
-        except (InvalidRequirement, UndefinedComparison, UndefinedEnvironmentName):
-            continue
+    for demand in filter(None, map(readable_requirement, requires)):
+        marker = demand.marker
+        applies = marker is None or any(marker_holds(marker, each) for each in environments)
         if applies and _RELEVANT.fullmatch(canonicalize_name(demand.name)):
             demand.marker = None
             demands.add(str(demand))

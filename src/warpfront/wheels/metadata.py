@@ -8,8 +8,9 @@ from __future__ import annotations
 import io
 import zipfile
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from warpfront.wheels.core_metadata import requires_of
 from warpfront.wheels.sources import NoAnswer
@@ -77,66 +78,55 @@ def _is_of_info(member: str, names: Collection[str]) -> bool:
     return folder.endswith(".dist-info") and name in names
 
 
-class _Remote(io.RawIOBase):
+@dataclass
+class _Remote:
     """A file over HTTP, read by ranges, with one piece cached. `OSError` is a failed request."""
 
-    def __init__(self, url: str, size_bytes: int, transport: Transport) -> None:
-        super().__init__()
-        self._url = url
-        self._size = size_bytes
-        self._transport = transport
-        self._at = 0
-        self._start = 0
-        self._piece = b""
-
-    def readable(self) -> bool:
-        return True
+    url: str
+    size_bytes: int
+    transport: Transport
+    at: int = 0
+    start: int = 0
+    piece: bytes = b""
 
     def seekable(self) -> bool:
         return True
 
     def tell(self) -> int:
-        return self._at
+        return self.at
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
-        self._at = base + offset
-        return self._at
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self.at, io.SEEK_END: self.size_bytes}[whence]
+        self.at = base + offset
+        return self.at
 
     def read(self, size: int = -1, /) -> bytes:
         """Read at most the size of a zip file's directory, whatever its end record claims."""
-        remaining = self._size - self._at
-        if (remaining if size < 0 else min(size, remaining)) > LONGEST_METADATA_BYTES:
-            raise OSError(f"{self._url}: its directory is too long")
-        return super().read(size) or b""
-
-    def readinto(self, buffer: Any) -> int:
-        view = memoryview(buffer)
-        count = min(len(view), self._size - self._at)
-        if count <= 0:
-            return 0
-        data = self._range(self._at, count)[:count]
-        view[: len(data)] = data
-        self._at += len(data)
-        return len(data)
+        remaining = self.size_bytes - self.at
+        count = remaining if size < 0 else min(size, remaining)
+        if count > LONGEST_METADATA_BYTES:
+            raise OSError(f"{self.url}: its directory is too long")
+        data = self._range(self.at, count)[:count] if count > 0 else b""
+        self.at += len(data)
+        return data
 
     def _range(self, start: int, count: int) -> bytes:
         """Return at least `count` bytes from `start`, from the cached piece or a new one."""
-        offset = start - self._start
-        if offset < 0 or offset + count > len(self._piece):
-            first = max(0, min(start, self._size - _BUFFER_BYTES))
-            last = min(self._size, max(start + count, first + _BUFFER_BYTES)) - 1
-            self._piece, self._start = self._fetched(first, last), first
+        offset = start - self.start
+        if offset < 0 or offset + count > len(self.piece):
+            first = max(0, min(start, self.size_bytes - _BUFFER_BYTES))
+            last = min(self.size_bytes, max(start + count, first + _BUFFER_BYTES)) - 1
+            self.piece, self.start = self._fetched(first, last), first
             offset = start - first
-        return self._piece[offset:]
+        return self.piece[offset:]
 
     def _fetched(self, first: int, last: int) -> bytes:
-        answer = self._transport.open(self._url, {"Range": f"bytes={first}-{last}"})
+        answer = self.transport.open(self.url, {"Range": f"bytes={first}-{last}"})
         if isinstance(answer, NoAnswer):
             raise OSError(str(answer))
         try:
             if answer.status_code != 206:
-                raise OSError(f"{self._url}: no ranges")
+                raise OSError(f"{self.url}: no ranges")
             return self._whole(answer, last - first + 1)
         finally:
             answer.close()
@@ -145,9 +135,9 @@ class _Remote(io.RawIOBase):
         """Return a range: no longer than requested, and within a time limit."""
         from warpfront.wheels.transport import received  # noqa: PLC0415 - see `Site.transport`
 
-        body, until = bytearray(), self._transport.deadline(size_bytes)
-        for chunk in received(answer, self._transport.stall_seconds):
+        body, until = bytearray(), self.transport.deadline(size_bytes)
+        for chunk in received(answer, self.transport.stall_seconds):
             body += chunk
-            if len(body) > size_bytes or self._transport.is_over(until):
-                raise OSError(f"{self._url}: another range than was asked for, or too slowly")
+            if len(body) > size_bytes or self.transport.is_over(until):
+                raise OSError(f"{self.url}: another range than was asked for, or too slowly")
         return bytes(body)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from packaging.markers import Marker, UndefinedComparison
+from packaging.markers import Marker, UndefinedComparison, UndefinedEnvironmentName
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
@@ -86,11 +86,28 @@ def requirement_name(text: str) -> str:
     return str(canonicalize_name(match[0])) if match else ""
 
 
+def marker_environment(python: str, machine: str) -> Mapping[str, str]:
+    """Return the environment of markers: CPython `python` (X.Y) on Linux."""
+    return {
+        "implementation_name": "cpython",
+        "implementation_version": f"{python}.0",
+        "os_name": "posix",
+        "platform_machine": machine,
+        "platform_python_implementation": "CPython",
+        "platform_release": "",
+        "platform_system": "Linux",
+        "platform_version": "",
+        "python_full_version": f"{python}.0",
+        "python_version": python,
+        "sys_platform": "linux",
+    }
+
+
 def marker_holds(marker: Marker, environment: Mapping[str, str]) -> bool:
     """Return true if a foreign marker is true. As in uv, one with incomparable values is not."""
     try:
         return marker.evaluate(dict(environment))
-    except UndefinedComparison:
+    except (UndefinedComparison, UndefinedEnvironmentName):
         return False
 
 

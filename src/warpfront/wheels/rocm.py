@@ -19,12 +19,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from packaging.markers import UndefinedComparison
 from packaging.metadata import InvalidMetadata, Metadata
 from packaging.requirements import Requirement
 
 from warpfront.errors import LockError
 from warpfront.wheels.core_metadata import metadata_text
+from warpfront.wheels.requirement_lines import marker_holds
 from warpfront.wheels.store.archives import unpack
 from warpfront.wheels.store.wheel_files import write_wheel
 
@@ -98,9 +98,8 @@ def _narrowed(metadata: Metadata, targets: tuple[str, ...], name: str) -> str:
 def _is_for(demand: Requirement, extra: str) -> bool:
     """Return true if only `extra` demands it, on Linux."""
     marker = demand.marker
-    try:
-        if marker is None or marker.evaluate({**_LINUX, "extra": ""}):
-            return False
-        return marker.evaluate({**_LINUX, "extra": extra})
-    except UndefinedComparison:  # of a system's name and a number: it is false everywhere
-        return False
+    return (
+        marker is not None
+        and not marker_holds(marker, {**_LINUX, "extra": ""})
+        and marker_holds(marker, {**_LINUX, "extra": extra})
+    )

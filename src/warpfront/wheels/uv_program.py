@@ -55,8 +55,7 @@ def uv_command(
     """
     if shelf is not None:
         shelf.write(folder / "shelf", answered)
-    indexes_given = _given(site, indexes)
-    sources = _sources(indexes_given[::-1] if public_first else indexes_given, shelf, folder)
+    sources = _sources(site, indexes, shelf, folder, public_first=public_first)
     document: dict[str, object] = {"index": sources} if sources else {"no-index": True}
     if unread:
         document["dependency-metadata"] = [{"name": name, "requires-dist": []} for name in unread]
@@ -79,22 +78,26 @@ def uv_command(
     )
 
 
-def _given(site: Site, indexes: tuple[str, ...]) -> list[dict[str, object]]:
-    """Return pip's configuration as uv's `[[index]]` tables."""
-    index_tables: list[dict[str, object]] = [
-        {"name": f"find-{number}", "url": _as_url(url), "format": "flat"}
-        for number, url in enumerate(site.find_links)
-    ]
-    index_tables += [{"name": f"site-{number}", "url": url} for number, url in enumerate(indexes)]
-    return index_tables
-
-
 def _sources(
-    index_tables: list[dict[str, object]], shelf: OverlayIndex | None, folder: Path
+    site: Site,
+    indexes: tuple[str, ...],
+    shelf: OverlayIndex | None,
+    folder: Path,
+    *,
+    public_first: bool,
 ) -> list[dict[str, object]]:
-    """Return the tables in uv's order, shelf first. The last is its default, or PyPI would be."""
-    if not index_tables:
+    """Return uv's `[[index]]` tables in its order: the shelf, then pip's configuration. The last is
+    its default, or PyPI would be.
+    """
+    tables: list[dict[str, object]] = []
+    for number, url in enumerate(site.find_links):
+        path = local_path(url)
+        address = url if path is None else path.absolute().as_uri()
+        tables.append({"name": f"find-{number}", "url": address, "format": "flat"})
+    tables += [{"name": f"site-{number}", "url": url} for number, url in enumerate(indexes)]
+    if not tables:
         return []
+    *first, last = tables[::-1] if public_first else tables
     ours: list[dict[str, object]] = []
     if shelf is not None:
         ours.append({"name": "shelf", "url": (folder / "shelf").as_uri()})
@@ -103,12 +106,7 @@ def _sources(
             {"name": f"own-{number}", "url": url, "explicit": True}
             for number, url in enumerate(shelf.indexes)
         ]
-    return [*ours, *index_tables[:-1], {**index_tables[-1], "default": True}]
-
-
-def _as_url(source: str) -> str:
-    local = local_path(source)
-    return source if local is None else local.absolute().as_uri()
+    return [*ours, *first, {**last, "default": True}]
 
 
 def _credentials(site: Site, sources: list[dict[str, object]]) -> Mapping[str, str]:

@@ -115,7 +115,7 @@ def try_project(
     engine.reap()
     cell = only_cell(matrix.cells, selection)
     locks = fresh_locks((cell,), matrix.cells, requirements, folders)
-    planned = _planned_image(cell, matrix, locks, material, engine=engine, cache=folders.cache)
+    planned = _planned_image(cell, matrix, locks, material, engine=engine)
     return try_in(
         cell,
         locks,
@@ -135,11 +135,10 @@ def _planned_image(
     material: Material,
     *,
     engine: Engine,
-    cache: Path,
 ) -> str:
     """Return the image that `plan` would reuse for this cell; "" where it would build one."""
     every = with_parents((cell,), matrix.cells)
-    bases = find_bases(every, engine, cache)
+    bases = find_bases(every, engine)
     resolved = {name: base for name, base in bases.items() if isinstance(base, ResolvedBase)}
     if len(resolved) < len(bases) or not all(base.id in locks for base in every):
         return ""

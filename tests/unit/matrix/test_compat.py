@@ -10,7 +10,6 @@ from packaging.version import Version
 
 from warpfront.errors import MatrixError
 from warpfront.matrix.compat import (
-    Combination,
     Compat,
     Contradicted,
     Supported,
@@ -19,7 +18,7 @@ from warpfront.matrix.compat import (
     packaged_contents,
     packaged_rows,
 )
-from warpfront.matrix.compat_table import COMPANIONS
+from warpfront.matrix.compat_table import COMPANIONS, Combination
 from warpfront.matrix.vendors import VENDORS
 
 CUDA13 = Combination(

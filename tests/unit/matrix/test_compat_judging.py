@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from warpfront.errors import MatrixError
 from warpfront.matrix.cell import WheelIndex
-from warpfront.matrix.compat import Combination, Compat, Contradicted, Supported, Unknown
+from warpfront.matrix.compat import Compat, Contradicted, Supported, Unknown
+from warpfront.matrix.compat_table import Combination
 
 TEXT = (Path(__file__).parents[2] / "compat" / "small.yaml").read_text(encoding="utf-8")
 SMALL = Compat.read(TEXT, path="small.yaml")
@@ -144,7 +145,8 @@ def test_where_an_index_holds_something_else_those_that_fit_are_named() -> None:
 def test_a_release_that_only_pypi_has_for_a_toolkit_fits_too() -> None:
     document = yaml.load(TEXT, yaml.CSafeLoader)
     document["releases"][1]["pypi"]["toolkit"] = "13.0"
-    assert changed(document).contradiction_of_no_index("nvidia", "13.0", "2.2.0") == Contradicted(
+    wanted = replace(CUDA, toolkit="13.0", torch="2.2.0")
+    assert changed(document).contradiction_of_no_index(wanted) == Contradicted(
         reason="torch 2.2.0 has no wheels for cuda 13.0", fits="torch 2.1.0 for nvidia 13.0"
     )
 
@@ -182,9 +184,8 @@ def test_several_releases_that_would_do_are_listed() -> None:
 def test_where_no_index_is_there_is_something_that_fits(
     vendor: str, toolkit: str, torch: str, reason: str, fits: str
 ) -> None:
-    assert SMALL.contradiction_of_no_index(vendor, toolkit, torch) == Contradicted(
-        reason=reason, fits=fits
-    )
+    wanted = replace(CUDA, vendor=vendor, toolkit=toolkit, torch=torch)
+    assert SMALL.contradiction_of_no_index(wanted) == Contradicted(reason=reason, fits=fits)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from packaging.version import Version
 
 from warpfront.errors import MatrixError
 from warpfront.matrix.compat import (
-    Combination,
     Compat,
     Contradicted,
     Supported,
@@ -18,7 +17,7 @@ from warpfront.matrix.compat import (
     packaged_contents,
     packaged_rows,
 )
-from warpfront.matrix.compat_table import PYPI, read_table
+from warpfront.matrix.compat_table import PYPI, Combination, read_table
 from warpfront.matrix.index_contents import Contents, IndexContents, IndexedRelease
 from warpfront.matrix.index_evidence import (
     QUIET_DAYS,

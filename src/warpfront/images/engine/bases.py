@@ -64,7 +64,6 @@ def find_base(
     engine: Engine,
     *,
     registry_reachable: RegistryReachable,
-    cache: Path,  # noqa: ARG001 - one signature with resolve_base
 ) -> ResolvedBase | None:
     """Return the base as it would be used, without pulling or making anything; None = by a
     bootstrap that was not made yet. Raise `BlockedError` as `resolve_base` does.
@@ -107,7 +106,7 @@ def resolve_base(
 
     Raise `BlockedError`, naming the registry and the reason, where neither is possible.
     """
-    resolved_base = find_base(base, engine, registry_reachable=registry_reachable, cache=cache)
+    resolved_base = find_base(base, engine, registry_reachable=registry_reachable)
     if resolved_base is not None:
         return resolved_base
     assert base.bootstrap is not None

@@ -354,7 +354,7 @@ def _unmount(place: EnginePlace) -> None:
 
 def _free_subnet(tree: PackageTree) -> ipaddress.IPv4Network:
     """Return the first of our subnets that overlaps no address or route of this host."""
-    listed = _ip(tree, "-json", "-4", "route", "show", "table", "all").check().stdout
+    listed = _tool(tree, "ip", "-json", "-4", "route", "show", "table", "all").check().stdout
     networks = [_network(route["dst"]) for route in json.loads(listed or "[]")]
     for subnet in map(ipaddress.IPv4Network, _SUBNETS):
         if not any(network is not None and network.overlaps(subnet) for network in networks):
@@ -371,9 +371,9 @@ def _network(destination: str) -> ipaddress.IPv4Network | None:
 
 def _make_bridge(place: EnginePlace, tree: PackageTree, subnet: ipaddress.IPv4Network) -> None:
     address = f"{next(subnet.hosts())}/{subnet.prefixlen}"
-    _ip(tree, "link", "add", "name", place.bridge, "type", "bridge").check()
-    _ip(tree, "address", "add", address, "dev", place.bridge).check()
-    _ip(tree, "link", "set", place.bridge, "up").check()
+    _tool(tree, "ip", "link", "add", "name", place.bridge, "type", "bridge").check()
+    _tool(tree, "ip", "address", "add", address, "dev", place.bridge).check()
+    _tool(tree, "ip", "link", "set", place.bridge, "up").check()
     rules = (
         f"table ip {place.table} {{\n"
         "  chain postrouting {\n"
@@ -382,19 +382,21 @@ def _make_bridge(place: EnginePlace, tree: PackageTree, subnet: ipaddress.IPv4Ne
         "  }\n"
         "}\n"
     )
-    _nft(tree, "-f", "-", stdin=rules).check()
+    _tool(tree, "nft", "-f", "-", stdin=rules).check()
 
 
 def _remove_network(tree: PackageTree, *, bridge: str, table: str) -> None:
     if table in _tables(tree):
-        _nft(tree, "delete", "table", "ip", table).check()
+        _tool(tree, "nft", "delete", "table", "ip", table).check()
     if Path(f"/sys/class/net/{bridge}").exists():
-        _ip(tree, "link", "delete", bridge).check()
+        _tool(tree, "ip", "link", "delete", bridge).check()
 
 
 def _tables(tree: PackageTree) -> tuple[str, ...]:
     return tuple(
-        line.split()[-1] for line in _nft(tree, "list", "tables").stdout.splitlines() if line
+        line.split()[-1]
+        for line in _tool(tree, "nft", "list", "tables").stdout.splitlines()
+        if line
     )
 
 
@@ -410,13 +412,10 @@ def _forward() -> bool:
     return True
 
 
-def _ip(tree: PackageTree, *arguments: str) -> process.Completed:
-    argv = (str(tree.program("ip")), *arguments)
-    return process.run(Command(argv=argv, environment=tree.environment))
-
-
-def _nft(tree: PackageTree, *arguments: str, stdin: str | None = None) -> process.Completed:
-    argv = (str(tree.program("nft")), *arguments)
+def _tool(
+    tree: PackageTree, name: str, *arguments: str, stdin: str | None = None
+) -> process.Completed:
+    argv = (str(tree.program(name)), *arguments)
     return process.run(Command(argv=argv, environment=tree.environment, stdin=stdin))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Literal
 
 from packaging.version import Version
 from rocm_bootstrap.package_metadata import package_owner
@@ -41,8 +40,8 @@ class Amd(Vendor):
     """`warpfront.matrix.vendors.Vendor` for AMD."""
 
     name = "amd"
-    toolkit: Literal["rocm"] = "rocm"
-    torch_from: Literal["index"] = "index"
+    toolkit = "rocm"
+    torch_from = "index"
     device = "cuda"
     kubernetes_resource = "amd.com/gpu"
     known_targets = (*(target.name for target in ALL_TARGETS), *_GENERIC)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from warpfront.matrix.cell import Compiler, Toolkit
 from warpfront.matrix.devices import CompilerCall, DeviceAccess, HostDevices
 from warpfront.matrix.vendors.vendor import Vendor
@@ -14,7 +12,7 @@ class Cpu(Vendor):
 
     name = "cpu"
     toolkit = None
-    torch_from: Literal["index"] = "index"
+    torch_from = "index"
     device = "cpu"
     kubernetes_resource = ""
     known_targets = ("x86_64", "aarch64")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from warpfront.matrix.cell import Toolkit
 from warpfront.matrix.devices import DeviceAccess, HostDevices
 from warpfront.matrix.vendors.vendor import Vendor, cdi_access
@@ -24,8 +22,8 @@ class Gaudi(Vendor):
     """
 
     name = "gaudi"
-    toolkit: Literal["synapseai"] = "synapseai"
-    torch_from: Literal["base"] = "base"
+    toolkit = "synapseai"
+    torch_from = "base"
     device = "hpu"
     kubernetes_resource = "habana.ai/gaudi"
     known_targets = ("gaudi2", "gaudi3")

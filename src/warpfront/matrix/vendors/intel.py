@@ -5,7 +5,6 @@ CDI or the render nodes. Pure.
 from __future__ import annotations
 
 import re
-from typing import Literal
 
 from warpfront.matrix.cell import Toolkit
 from warpfront.matrix.devices import DeviceAccess, HostDevices
@@ -24,8 +23,8 @@ class Intel(Vendor):
 
     name = "intel"
     # The wheels bring the runtime of oneAPI; the release decides which one, not a row.
-    toolkit: Literal["cuda", "rocm", "synapseai"] | None = None
-    torch_from: Literal["index"] = "index"
+    toolkit = None
+    torch_from = "index"
     device = "xpu"
     # Of Intel's device plugin for the kernel driver `xe`; i915's is another name.
     kubernetes_resource = "gpu.intel.com/xe"

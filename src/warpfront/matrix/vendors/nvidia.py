@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Literal
 
 from warpfront.matrix.cell import Compiler, Properties, Toolkit
 from warpfront.matrix.devices import CompilerCall, DeviceAccess, HostDevices
@@ -26,8 +25,8 @@ class Nvidia(Vendor):
     """`warpfront.matrix.vendors.Vendor` for NVIDIA."""
 
     name = "nvidia"
-    toolkit: Literal["cuda"] = "cuda"
-    torch_from: Literal["index"] = "index"
+    toolkit = "cuda"
+    torch_from = "index"
     device = "cuda"
     kubernetes_resource = "nvidia.com/gpu"
     known_targets = tuple(f"sm_{capability}" for capability in _KNOWN)

@@ -13,44 +13,28 @@ class Vendor(Protocol):
     that most vendors share are here.
     """
 
-    # How matrix.yaml, ids and `--vendor` call it.
-    @property
-    def name(self) -> str: ...
-
-    # The toolkit whose version a row gives; None where there is none to choose.
-    @property
-    def toolkit(self) -> Literal["cuda", "rocm", "synapseai"] | None: ...
-
-    # Whether torch is installed from a wheel index, or is already in the base image.
-    @property
-    def torch_from(self) -> Literal["index", "base"]: ...
-
-    # What torch calls the device: `torch.device("cuda")` on AMD too.
-    @property
-    def device(self) -> str: ...
-
-    # Targets whose hardware we know; others of the right form are warned about.
-    @property
-    def known_targets(self) -> tuple[str, ...]: ...
-
-    # What a pod of Kubernetes asks for to get one device; "" for no device.
-    @property
-    def kubernetes_resource(self) -> str: ...
-
-    # How a target is written, for messages: "sm_90".
-    @property
-    def target_form(self) -> str: ...
-
-    # Distributions that belong to torch on this vendor, as fnmatch patterns of normalized names:
-    # a lock takes them from the cell's own index only, and a guard keeps them.
-    @property
-    def protected(self) -> tuple[str, ...]: ...
-
-    # Libraries that torch loads, as fnmatch patterns: where torch brings them, their versions go
-    # with it.
-    @property
-    def libraries(self) -> tuple[str, ...]:
-        return ()
+    name: str
+    """How matrix.yaml, ids and `--vendor` call it."""
+    toolkit: Literal["cuda", "rocm", "synapseai"] | None
+    """The toolkit whose version a row gives; None where there is none to choose."""
+    torch_from: Literal["index", "base"]
+    """Whether torch is installed from a wheel index, or is already in the base image."""
+    device: str
+    """What torch calls the device: `torch.device("cuda")` on AMD too."""
+    known_targets: tuple[str, ...]
+    """Targets whose hardware we know; others of the right form are warned about."""
+    kubernetes_resource: str
+    """What a pod of Kubernetes asks for to get one device; "" for no device."""
+    target_form: str
+    """How a target is written, for messages: "sm_90"."""
+    protected: tuple[str, ...]
+    """Distributions that belong to torch on this vendor, as fnmatch patterns of normalized names: a
+    lock takes them from the cell's own index only, and a guard keeps them.
+    """
+    libraries: tuple[str, ...] = ()
+    """Libraries that torch loads, as fnmatch patterns: where torch brings them, their versions go
+    with it.
+    """
 
     def accepts_target(self, target: str) -> bool:
         """Return true if `target` has this vendor's form (known hardware or not)."""

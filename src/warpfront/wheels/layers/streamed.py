@@ -33,7 +33,7 @@ from isal import isal_zlib
 
 from warpfront.errors import WheelError
 from warpfront.matrix.cell import ENVIRONMENT_PYTHON
-from warpfront.wheels.core_metadata import recorded_hash
+from warpfront.wheels.core_metadata import installed_path, recorded_hash
 from warpfront.wheels.store.unpacked import stays
 from warpfront_checks.guard.manifest import Measured
 
@@ -68,7 +68,6 @@ class Streamed:
 
     diff_id: str
     digest: str
-    unpacked_bytes: int
     size_bytes: int
     measured: Mapping[str, Mapping[str, Measured]]
 
@@ -101,7 +100,6 @@ def stream_wheels(
     return Streamed(
         diff_id=packed.raw.hexdigest(),
         digest=packed.packed.hexdigest(),
-        unpacked_bytes=packed.raw_bytes,
         size_bytes=packed.packed_bytes,
         measured=measured,
     )
@@ -128,7 +126,7 @@ def sources(wheel: Path) -> dict[str, int]:
     sizes = {}
     with _opened(wheel) as archive:
         for member in archive.infolist():
-            place = _placed(member.filename)
+            place = installed_path(member.filename)
             if place.endswith(".py"):
                 sizes[place] = member.file_size
     return sizes
@@ -172,14 +170,6 @@ def _through_links(place: str) -> str:
 def _scheme_of(member: str) -> str:
     top, _, rest = member.partition("/")
     return rest.partition("/")[0] if top.endswith(".data") else ""
-
-
-def _placed(member: str) -> str:
-    """Return a member's place below site-packages; "" for another place."""
-    scheme = _scheme_of(member)
-    if not scheme:
-        return member
-    return _inside(member) if scheme in {"purelib", "platlib"} else ""
 
 
 def _inside(member: str) -> str:
@@ -350,7 +340,7 @@ class _Members(WheelFile):
                     raise ValueError(f"{member.filename} is a file, and has to be a folder")
                 mode = member.external_attr >> 16
                 record = recorded.get(member.filename, (member.filename, "", ""))
-                if self._stays(_placed(member.filename)):
+                if self._stays(installed_path(member.filename)):
                     yield record, cast("BinaryIO", stream), bool(mode & 0o111)
                 while stream.read(_CHUNK_BYTES):  # what the installer did not want to know
                     pass

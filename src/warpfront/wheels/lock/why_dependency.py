@@ -12,8 +12,9 @@ from packaging.requirements import Requirement
 
 from warpfront.matrix.cell import Cell
 from warpfront.wheels.lock.values import LockedWheel
+from warpfront.wheels.requirement_lines import marker_environment
 from warpfront.wheels.requirements import RequirementList
-from warpfront.wheels.resolve.demands import asked, marker_environment
+from warpfront.wheels.resolve.demands import asked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

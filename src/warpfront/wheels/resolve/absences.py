@@ -70,7 +70,7 @@ def explain_absences(
     absent = [next(filter(None, match.groups())) for match in _ABSENT.finditer(text)]
     names = dict.fromkeys(map(canonicalize_name, absent))
     usable = frozenset(tags)
-    left_out = tuple(f"{url} ({why})" for url, why in (reach.silent or {}).items())
+    left_out = tuple(f"{url} ({why})" for url, why in reach.silent.items())
     reasons = [
         (line, _ROW if is_of_the_stack(name, inputs) else hint)
         for name in names

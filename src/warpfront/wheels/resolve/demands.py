@@ -19,7 +19,11 @@ from packaging.version import Version
 
 from warpfront.matrix.cell import Pin
 from warpfront.wheels.lock.values import Distribution, LockInputs, RelaxedPackage, UnmetDemand
-from warpfront.wheels.requirement_lines import marker_holds, readable_requirement
+from warpfront.wheels.requirement_lines import (
+    marker_environment,
+    marker_holds,
+    readable_requirement,
+)
 from warpfront_checks.guard.constraints import sentinel
 from warpfront_checks.guard.names import sentinels, stack_patterns, triton_shims
 
@@ -276,20 +280,3 @@ def _applies(demand: Requirement, environment: Mapping[str, str], extra: str) ->
     if not extra:
         return plain
     return not plain and marker_holds(demand.marker, {**environment, "extra": extra})
-
-
-def marker_environment(python: str, machine: str) -> Mapping[str, str]:
-    """Return the environment of markers: CPython `python` (X.Y) on Linux."""
-    return {
-        "implementation_name": "cpython",
-        "implementation_version": f"{python}.0",
-        "os_name": "posix",
-        "platform_machine": machine,
-        "platform_python_implementation": "CPython",
-        "platform_release": "",
-        "platform_system": "Linux",
-        "platform_version": "",
-        "python_full_version": f"{python}.0",
-        "python_version": python,
-        "sys_platform": "linux",
-    }

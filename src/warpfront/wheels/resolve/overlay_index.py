@@ -198,7 +198,7 @@ class OverlayIndex:
         flat. An index is read if it is in reach.
         """
         if where is not None:
-            reached = not self._site.no_index and where.url not in (self._reach.silent or {})
+            reached = not self._site.no_index and where.url not in (self._reach.silent)
             return ((where.url, False),) if reached else (), self._mirrors(where)
         return (
             *(((link, True),) for link in self._site.find_links),

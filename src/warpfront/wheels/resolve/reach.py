@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from packaging.requirements import Requirement
 
@@ -22,7 +22,7 @@ class Reach:
 
     site: tuple[str, ...]
     stack: str | None
-    silent: Mapping[str, str] | None = None
+    silent: Mapping[str, str] = field(default_factory=dict)
 
 
 def reach_of(inputs: LockInputs, site: Site, on_line: Line) -> Reach:

@@ -84,8 +84,8 @@ class UvResolver:
         self._on_line = on_line
         self._wheelhouse = wheelhouse or Wheelhouse()
         self._reach = reach_of(inputs, site, on_line)
-        tags = supported_tags(inputs.python, inputs.machine, inputs.glibc)
-        variants = VariantPages(inputs, tags, self._wheelhouse)
+        self._tags = supported_tags(inputs.python, inputs.machine, inputs.glibc)
+        variants = VariantPages(inputs, self._tags, self._wheelhouse)
         self._shelf = OverlayIndex(inputs, site, self._reach, variants, held)
         self._given: dict[str, LockedWheel] = {}
 
@@ -131,7 +131,7 @@ class UvResolver:
         resolution = self._compiled(requirements, terms)
         if isinstance(resolution, Resolution):
             return resolution
-        silent = reach.silent or {}
+        silent = reach.silent
         if inputs.index is not None and silent.get(inputs.index.url) == FLAT_PAGE:
             raise LockError(f"{inputs.cell_id}: {inputs.index.url}: {FLAT_PAGE}", hint=FLAT_WAY_OUT)
         stack_is_silent = inputs.index is not None and inputs.index.url in silent
@@ -160,9 +160,9 @@ class UvResolver:
 
     def absences(self, contradiction: Contradiction) -> Absences:
         """Return names of a contradiction that no source has, or only one that another hides."""
-        inputs = self._inputs
-        tags = supported_tags(inputs.python, inputs.machine, inputs.glibc)
-        return explain_absences(contradiction.explanation, inputs, self._site, self._reach, tags)
+        return explain_absences(
+            contradiction.explanation, self._inputs, self._site, self._reach, self._tags
+        )
 
     def wheels(self, resolution: Resolution) -> tuple[LockedWheel, ...]:
         """Return one wheel per distribution, the best for the base's Python and C library."""
@@ -311,10 +311,9 @@ class UvResolver:
             return Resolution(pylock=_read_pylock(text, inputs.cell_id))
 
     def _choice(self, transport: Transport) -> WheelChoice:
-        inputs = self._inputs
         return WheelChoice(
-            inputs=inputs,
-            tags=supported_tags(inputs.python, inputs.machine, inputs.glibc),
+            inputs=self._inputs,
+            tags=self._tags,
             transport=transport,
             wheelhouse=self._wheelhouse,
             given=self._given,

@@ -7,7 +7,6 @@ shows whether the files are the same.
 from __future__ import annotations
 
 import hashlib
-import io
 import os
 import stat
 import tarfile
@@ -15,7 +14,8 @@ import tempfile
 from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import IO
+from types import SimpleNamespace
+from typing import Any
 
 from warpfront.errors import CommandFailedError, LockError, StoreError
 from warpfront.system.process import Command, Run
@@ -45,9 +45,9 @@ _GIT_SECONDS = 600
 
 def folder_sha256(folder: Path) -> str:
     """Return the sha256 of the archive of a folder."""
-    counted = _Hashing()
-    _write_archive(folder, counted)
-    return counted.hexdigest()
+    digest = hashlib.sha256()
+    _write_archive(folder, SimpleNamespace(write=digest.update))
+    return digest.hexdigest()
 
 
 def archive_folder(folder: Path, target: Path) -> Path:
@@ -91,25 +91,7 @@ def unpack(archive: Path, folder: Path) -> Path:
         return paths[0] if len(paths) == 1 and paths[0].is_dir() else folder
 
 
-class _Hashing(io.RawIOBase):
-    """A file that keeps the hash of what is written to it."""
-
-    def __init__(self) -> None:
-        self._hash = hashlib.sha256()
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: object, /) -> int:
-        assert isinstance(data, bytes | bytearray | memoryview)
-        self._hash.update(data)
-        return len(data)
-
-    def hexdigest(self) -> str:
-        return self._hash.hexdigest()
-
-
-def _write_archive(folder: Path, stream: IO[bytes] | _Hashing) -> None:
+def _write_archive(folder: Path, stream: Any) -> None:
     if not folder.is_dir():
         raise StoreError(f"{folder}: no such folder", hint="a requirements file names it")
     with tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT) as archive:

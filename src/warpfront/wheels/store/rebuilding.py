@@ -90,21 +90,12 @@ def stale(patch: Patch, version: str) -> LockError:
     )
 
 
-def patched_wheel(wheel: Path, patching: Patching, folder: Path) -> Path:
-    """Write the patched wheel to `folder`. Raise `LockError`, and `WheelError` for a wheel
-    that contradicts its RECORD.
+def patched_wheel(wheel: Path, patching: Patching, folder: Path, *, sources: str = "") -> Path:
+    """Write the patched wheel to `folder`, under a version that names the patches. `sources` is the
+    sha256 of patched sources, of which the wheel was built. Raise `LockError`, and `WheelError` for
+    a wheel that contradicts its RECORD.
     """
-    return _rebuilt(wheel, patching, folder, origin=sha256_of(wheel), patched=False)
-
-
-def relabelled_wheel(wheel: Path, patching: Patching, folder: Path, *, origin: str) -> Path:
-    """Return a wheel built of patched sources, whose sha256 is `origin`, under a version that
-    names the patches.
-    """
-    return _rebuilt(wheel, patching, folder, origin=origin, patched=True)
-
-
-def _rebuilt(wheel: Path, patching: Patching, folder: Path, *, origin: str, patched: bool) -> Path:
+    origin = sources or sha256_of(wheel)
     parts = wheel.name.split("-")
     version = parts[1]
     patching.check_version(version)
@@ -113,7 +104,7 @@ def _rebuilt(wheel: Path, patching: Patching, folder: Path, *, origin: str, patc
     with storing(folder), tempfile.TemporaryDirectory(prefix="warpfront-") as name:
         tree = Path(name) / "wheel"
         _unpack(wheel, tree)
-        if not patched:
+        if not sources:
             patching.apply(tree)
         info = _relabel(tree, version, parts[1])
         (info / NOTE).write_text(patching.note(origin), "utf-8")

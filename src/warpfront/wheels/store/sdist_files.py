@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-import shutil
 import tarfile
 import zipfile
 import zlib
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import IO
 
 LONGEST_ARCHIVE_BYTES = 32 * 2**20
 _LONGEST_FILE_BYTES = 2**20
@@ -33,32 +35,30 @@ def unpack_project_files(archive: Path, folder: Path) -> Path | None:
     """
     try:
         if zipfile.is_zipfile(archive):
-            _unpack_zip(archive, folder)
-            return next((path for path in sorted(folder.iterdir()) if path.is_dir()), None)
-        with tarfile.open(archive, "r:gz") as opened:
-            for member in opened:
-                if member.offset_data > _LONGEST_UNPACKED_BYTES:
-                    return None
-                if not (member.isreg() and _WANTED.match(member.name)) or ".." in member.name:
-                    continue
-                content = opened.extractfile(member)
-                if member.size <= _LONGEST_FILE_BYTES and content is not None:
-                    path = folder / member.name
-                    path.parent.mkdir(parents=True, exist_ok=True)
-                    with path.open("wb") as file:
-                        shutil.copyfileobj(content, file)
+            with zipfile.ZipFile(archive) as packed:
+                for entry in packed.infolist():
+                    _write(folder, entry.filename, entry.file_size, partial(packed.open, entry))
+        else:
+            with tarfile.open(archive, "r:gz") as opened:
+                for member in opened:
+                    if member.offset_data > _LONGEST_UNPACKED_BYTES:
+                        return None
+                    if member.isreg():
+                        content = partial(opened.extractfile, member)
+                        _write(folder, member.name, member.size, content)
     except _UNREADABLE:
         return None
     return next((path for path in sorted(folder.iterdir()) if path.is_dir()), None)
 
 
-def _unpack_zip(archive: Path, folder: Path) -> None:
-    with zipfile.ZipFile(archive) as opened:
-        for member in opened.infolist():
-            is_wanted = _WANTED.match(member.filename) and ".." not in member.filename
-            if is_wanted and member.file_size <= _LONGEST_FILE_BYTES:
-                with opened.open(member) as content:
-                    data = content.read(_LONGEST_FILE_BYTES)
-                path = folder / member.filename
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(data)
+def _write(
+    folder: Path, name: str, size_bytes: int, content: Callable[[], IO[bytes] | None]
+) -> None:
+    if not _WANTED.match(name) or ".." in name or size_bytes > _LONGEST_FILE_BYTES:
+        return
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    stream = content()
+    if stream is not None:
+        with stream:
+            path.write_bytes(stream.read(_LONGEST_FILE_BYTES))

@@ -69,17 +69,6 @@ Build = Callable[[Path, Path], Path]
 """Builds an sdist (first path) into a folder (second) and returns the wheel's path."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchReport:
-    """The result of a fetch: wheels that were present, wheels that were fetched, and the bytes
-    over the network.
-    """
-
-    present: int
-    fetched: int
-    downloaded_bytes: int
-
-
 class Wheelhouse:
     """A folder of verified wheels. Safe for several processes at once; may be read-only when
     it is complete.
@@ -108,15 +97,15 @@ class Wheelhouse:
         *,
         on_progress: Progress,
         build: Build | None = None,
-    ) -> FetchReport:
-        """Bring every wheel here, verified; four at a time, resumed after a cut.
+    ) -> tuple[LockedWheel, ...]:
+        """Bring every wheel here, verified; four at a time, resumed after a cut. Return those that
+        were not here.
 
         Raise `WheelError` for a wheel that is nowhere intact and `StoreError` if it cannot be
         stored. `build` makes the wheels that their lock names an sdist for. After Ctrl-C only
         `.part` files remain.
         """
-        every = tuple(dict.fromkeys(wheels))
-        absent = self.missing(every)
+        absent = self.missing(dict.fromkeys(wheels))
         with site.transport(stall_seconds=self._stall_seconds) as transport:
             fetching = _Fetching(
                 wheelhouse=self,
@@ -132,17 +121,13 @@ class Wheelhouse:
                 stop=fetching.interrupt,
                 stopped=_Interrupted,
             )
-        return FetchReport(
-            present=len(every) - len(absent),
-            fetched=len(absent),
-            downloaded_bytes=fetching.downloaded_bytes,
-        )
+        return absent
 
-    def keep(self, source: Path, *, filename: str = "") -> tuple[Path, str]:
+    def keep(self, source: Path) -> tuple[Path, str]:
         """Take a file in under its own hash; its path here and its sha256."""
         with storing(self.root):
             sha256 = sha256_of(source)
-            target = self._folder(sha256) / (filename or source.name)
+            target = self._folder(sha256) / source.name
             if not target.exists():
                 target.parent.mkdir(parents=True, exist_ok=True)
                 _place(source, target)
@@ -266,9 +251,7 @@ class _Fetching:
     transport: Transport
     on_progress: Progress
     build: Build | None
-    downloaded_bytes: int = 0
     _stop: threading.Event = field(default_factory=threading.Event)
-    _counting: threading.Lock = field(default_factory=threading.Lock)
     _answers: set[requests.Response] = field(default_factory=set)
 
     def fetch(self, wheel: LockedWheel) -> None:
@@ -458,7 +441,6 @@ class _Fetching:
         try:
             for chunk in transport.received(answer, self.transport.stall_seconds):
                 self._take(wheel, chunk, part)
-                self._count(len(chunk))
                 if self.transport.is_over(until):
                     return NoAnswer(url=link.url, reason=_TOO_SLOW, lasting=True)
         except transport.RequestException as error:
@@ -517,10 +499,6 @@ class _Fetching:
             )
         if size < wheel.size_bytes:
             self.on_progress(wheel.filename, size, wheel.size_bytes)
-
-    def _count(self, amount: int) -> None:
-        with self._counting:
-            self.downloaded_bytes += amount
 
     def _pause(self, seconds: float) -> None:
         if self._stop.wait(min(seconds, LONGEST_PAUSE_SECONDS)):
