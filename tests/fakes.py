@@ -19,7 +19,6 @@ from warpfront.errors import EngineError, RegistryError, RegistryFault
 from warpfront.images.engine import Features, Progress, RunRequest, RunResult, StoredImage
 from warpfront.matrix.devices import HostDevices
 from warpfront.release.registry import manifests
-from warpfront.release.registry.attaching import attach
 from warpfront.release.registry.contract import (
     IMAGE_MANIFEST,
     Artifact,
@@ -31,6 +30,7 @@ from warpfront.release.registry.contract import (
     TransferKind,
     digest_of_bytes,
 )
+from warpfront.release.registry.manifests import attach
 from warpfront.system.progress import Line
 
 _IMAGES = "images.json"

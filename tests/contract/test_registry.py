@@ -20,7 +20,6 @@ from registries import PASSWORD, USER, RealRegistry, real_registry
 from stub_registry import client_of, serve_registry
 
 from warpfront.errors import RegistryError, RegistryFault
-from warpfront.release.registry.attaching import attach
 from warpfront.release.registry.client import HttpRegistry, connect
 from warpfront.release.registry.contract import (
     IMAGE_INDEX,
@@ -36,7 +35,7 @@ from warpfront.release.registry.credentials import read_credentials
 from warpfront.release.registry.deleting import deleter_for
 from warpfront.release.registry.http import Exchange, read_trust
 from warpfront.release.registry.layout import LayoutRegistry
-from warpfront.release.registry.manifests import as_object, index_body
+from warpfront.release.registry.manifests import as_object, attach, index_body
 from warpfront.release.registry.patience import Pace, Patience
 from warpfront.release.registry.uploads import PieceSizes
 from warpfront.system import process

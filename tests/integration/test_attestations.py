@@ -25,12 +25,16 @@ from stub_registry import Fault, serve_registry
 from warpfront.errors import SignatureError
 from warpfront.release.predicate import Predicate
 from warpfront.release.publication import Referrer
-from warpfront.release.registry.attaching import attach
 from warpfront.release.registry.client import connect
 from warpfront.release.registry.contract import IMAGE_MANIFEST, BytesBlob, digest_of_bytes
+from warpfront.release.registry.manifests import attach
 from warpfront.release.signing import Cosign, Signer, verify_attestation_command
-from warpfront.release.statements.predicates import predicate_of
-from warpfront.release.statements.statement import MEDIA_TYPE, Statement, statement_text
+from warpfront.release.statements.statement import (
+    MEDIA_TYPE,
+    Statement,
+    predicate_of,
+    statement_text,
+)
 from warpfront.system.process import run
 from warpfront.system.references import fallback_tag
 

@@ -21,8 +21,8 @@ from selenium.webdriver.support.wait import WebDriverWait
 
 from warpfront.commands.paging import _files
 from warpfront.matrix.cell import Toolkit
+from warpfront.report.history import Trend
 from warpfront.report.page import STATES, page_html
-from warpfront.report.trends import Trend
 
 pytestmark = [
     pytest.mark.process,

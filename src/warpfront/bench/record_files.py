@@ -1,4 +1,5 @@
-"""Records at rest: a run, a bench or a comparison as JSON, and read again. Pure.
+"""Records at rest: a run, a bench or a comparison as JSON, and read again; the foreign
+results of a `bench` session as a record that belongs to an image. Pure.
 
 One schema number for all; a document of another is refused, not guessed at.
 """
@@ -17,6 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from warpfront.bench.logs.fields import refuse_constant
 from warpfront.bench.records import SCHEMA, Bench, Comparison, Run, Summary
+from warpfront_checks.bench.options import SCHEMA as TIMINGS_SCHEMA
 
 _DERIVED = "summary"
 _LARGEST_INTEGER = 2**63
@@ -131,3 +133,31 @@ def _has_sound_times(record: Run | Bench) -> bool:
         ]
         times += [seconds for case in record.training for seconds in case.step_seconds]
     return all(time is None or (math.isfinite(time) and time > 0) for time in times)
+
+
+KIND = "Timings"
+
+
+class NoTimingsError(ValueError):
+    """Results of a session that cannot be used; the message has the reason."""
+
+
+def bench_of(document: object, whose: Mapping[str, Any]) -> Bench:
+    """Return the bench of a session's timings.
+
+    `whose` are the fields of a record that the session cannot know: cell, image, time, verified or
+    not. Raise `NoTimingsError`.
+    """
+    if not isinstance(document, dict) or document.get("kind") != KIND:
+        raise NoTimingsError("no timings were left")
+    if document.get("schema") != TIMINGS_SCHEMA:
+        raise NoTimingsError(
+            f"timings of schema {document.get('schema')!r}, expected {TIMINGS_SCHEMA}"
+        )
+    if document.get("target") != whose["target"]:
+        raise NoTimingsError(f"timings of {document.get('target')!r}, not of {whose['target']!r}")
+    fields = {name: value for name, value in document.items() if name not in {"schema", "kind"}}
+    try:
+        return TypeAdapter(Bench).validate_python({**fields, **whose})
+    except ValidationError as error:
+        raise NoTimingsError(first_wrong(error)) from None

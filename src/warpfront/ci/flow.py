@@ -1,13 +1,14 @@
 """The jobs of CI and what each needs, leaves and may do: one value, which the renderer of each CI
-service writes in its own form. Pure.
+service writes in its own form; and the limits of the services. Pure.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import re
+import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 import yaml
@@ -380,3 +381,25 @@ def machine_scripts(source: str, templates: Mapping[str, str]) -> dict[str, str]
         **{f"ci/runner/{name}.sh": f"{_MACHINE}{call}\n" for name, call in calls.items()},
         f"ci/runner/{_UNIT}": filled(templates[_UNIT], forge=api),
     }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The limits of GitHub and GitLab that are checked here: data/limits.toml has the sources."""
+
+    called_workflows: int
+    jobs_per_matrix: int
+    output_bytes: int
+    needs_per_job: int
+    child_bytes: int
+    jobs_per_pipeline: int
+
+
+def read_limits(text: str) -> Limits:
+    """Return the limits in the text of data/limits.toml."""
+    rows = {
+        name: row["value"]
+        for service in tomllib.loads(text).values()
+        for name, row in service.items()
+    }
+    return Limits(**{field.name: rows[field.name] for field in fields(Limits)})

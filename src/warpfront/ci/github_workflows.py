@@ -21,9 +21,9 @@ from warpfront.ci.flow import (
     SITE,
     Flow,
     Job,
+    Limits,
     yaml_text,
 )
-from warpfront.ci.limits import Limits
 from warpfront.errors import InputError
 from warpfront.matrix.runners import Runner
 

@@ -8,8 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from warpfront.ci.flow import HEADER, IMAGES, LABEL, LEFT, Flow, Job, yaml_text
-from warpfront.ci.limits import Limits
+from warpfront.ci.flow import HEADER, IMAGES, LABEL, LEFT, Flow, Job, Limits, yaml_text
 from warpfront.ci.schedule import Schedule, Work, works_of
 from warpfront.errors import InputError
 from warpfront.matrix.runners import Runner

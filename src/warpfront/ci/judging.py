@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from warpfront.bench.night_standing import NightStanding
+from warpfront.bench.nights import NightStanding
 from warpfront.ci.schedule import Omitted, Schedule
 from warpfront.errors import (
     BuildFailedError,

@@ -7,8 +7,7 @@ import json
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from warpfront.ci.flow import Job, builder_of
-from warpfront.ci.limits import Limits
+from warpfront.ci.flow import Job, Limits, builder_of
 from warpfront.errors import InputError, StaleError
 from warpfront.matrix.cell import Cell
 from warpfront.matrix.naming import verifying_job

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
-from warpfront.bench.night_standing import NightStanding
+from warpfront.bench.nights import NightStanding
 from warpfront.ci.judging import Judgement
 from warpfront.ci.schedule import Omitted, Schedule
 from warpfront.report.described import describe

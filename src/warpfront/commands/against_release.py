@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Sequence
 
 from warpfront.bench.compare import ComparisonTerms, compare_benches
-from warpfront.bench.night_standing import NightStanding, standing_of
+from warpfront.bench.nights import NightStanding, standing_of
 from warpfront.bench.records import Bench, Comparison
 from warpfront.commands.adopting import as_labelled, pull
 from warpfront.commands.benching import ImageTiming, Timeable

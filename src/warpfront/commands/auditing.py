@@ -79,50 +79,32 @@ def audit_bill(bill: Bill, run: Run, variables: Mapping[str, str]) -> Audit:
     """Return what the scanner on this machine knows of an image. A scanner or database that is not
     to be had is a reason in `undetermined`.
     """
-    path = variables.get("PATH", "")
-    with tempfile.TemporaryDirectory(prefix="warpfront-audit-") as name:
-        folder = Path(name)
-        if which("grype", path=path):
-            return _by_grype(bill, folder, run)
-        if which("pip-audit", path=path):
-            return _by_pip_audit(bill, folder, run)
-    return Audit(cell_id=bill.cell_id, scanner="", found=(), undetermined=(_GET,))
-
-
-def _by_grype(bill: Bill, folder: Path, run: Run) -> Audit:
-    sbom = folder / "sbom.cdx.json"
-    sbom.write_text(cyclonedx_text(bill), encoding="utf-8")
-    completed = _scan(run, ("grype", f"sbom:{sbom}", "-o", "json", "--quiet"))
-    try:
-        matches, unmatched = read_grype(completed.stdout)
+    path, cell_id = variables.get("PATH", ""), bill.cell_id
+    scanner = next((name for name in ("grype", "pip-audit") if which(name, path=path)), "")
+    if not scanner:
+        return Audit(cell_id=cell_id, scanner="", found=(), undetermined=(_GET,))
+    with tempfile.TemporaryDirectory(prefix="warpfront-audit-") as folder:
+        words: tuple[str, ...]
+        unknown: tuple[str, ...] = ()
+        if scanner == "grype":
+            file, text, read = Path(folder, "sbom.cdx.json"), cyclonedx_text(bill), read_grype
+            words = (f"sbom:{file}", "-o", "json", "--quiet")
+        else:
+            file, text = Path(folder, "requirements.txt"), audited_requirements(bill.parts)
+            options = ("--no-deps", "--disable-pip", "--format", "json", "--progress-spinner")
+            words, read = ("--requirement", str(file), *options, "off"), read_pip_audit
+            unknown = (_WHEELS_ONLY,)
+        file.write_text(text, encoding="utf-8")
+        command = Command(argv=(scanner, *words), timeout_seconds=_LIMIT_SECONDS)
+        try:
+            completed = run(command)
+        except CommandFailedError as error:
+            completed = Completed(command=command, returncode=1, stdout="", stderr=error.message)
+    try:  # pip-audit exits 1 both for findings and for failures
+        found, unmatched = read(completed.stdout)
     except StatementError:
-        return _failed(bill, "grype", completed)
-    return Audit(cell_id=bill.cell_id, scanner="grype", found=matches, undetermined=unmatched)
-
-
-def _by_pip_audit(bill: Bill, folder: Path, run: Run) -> Audit:
-    """Read the output: pip-audit exits 1 both for findings and for failures."""
-    requirements = folder / "requirements.txt"
-    requirements.write_text(audited_requirements(bill.parts), encoding="utf-8")
-    words = ("--no-deps", "--disable-pip", "--format", "json", "--progress-spinner", "off")
-    completed = _scan(run, ("pip-audit", "--requirement", str(requirements), *words))
-    try:
-        audit, skipped = read_pip_audit(completed.stdout)
-    except StatementError:
-        return _failed(bill, "pip-audit", completed)
-    unknown = (*skipped, _WHEELS_ONLY)
-    return Audit(cell_id=bill.cell_id, scanner="pip-audit", found=audit, undetermined=unknown)
-
-
-def _scan(run: Run, argv: tuple[str, ...]) -> Completed:
-    command = Command(argv=argv, timeout_seconds=_LIMIT_SECONDS)
-    try:
-        return run(command)
-    except CommandFailedError as error:
-        return Completed(command=command, returncode=1, stdout="", stderr=error.message)
-
-
-def _failed(bill: Bill, scanner: str, completed: Completed) -> Audit:
-    lines = completed.stderr.strip().splitlines() or ["it printed nothing"]
-    reason = f"{scanner} ended with {completed.returncode}: {lines[-1][:300]}"
-    return Audit(cell_id=bill.cell_id, scanner="", found=(), undetermined=(reason,))
+        lines = completed.stderr.strip().splitlines() or ["it printed nothing"]
+        reason = f"{scanner} ended with {completed.returncode}: {lines[-1][:300]}"
+        return Audit(cell_id=cell_id, scanner="", found=(), undetermined=(reason,))
+    undetermined = (*unmatched, *unknown)
+    return Audit(cell_id=cell_id, scanner=scanner, found=found, undetermined=undetermined)

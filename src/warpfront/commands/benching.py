@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import warpfront
-from warpfront.bench.record_files import bench_document
+from warpfront.bench.record_files import NoTimingsError, bench_document, bench_of
 from warpfront.bench.records import Bench
-from warpfront.bench.timings import NoTimingsError, bench_of
 from warpfront.errors import CommandFailedError, EngineError, StoreError, WarpfrontError
 from warpfront.images.built import BuiltImage
 from warpfront.images.engine import Engine, connect

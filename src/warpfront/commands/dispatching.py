@@ -12,8 +12,7 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 import warpfront_checks
-from warpfront.ci.changes import CellState, changed_cells
-from warpfront.ci.fingerprints import fingerprints
+from warpfront.ci.changes import CellState, changed_cells, fingerprints
 from warpfront.ci.schedule import RunScope, Schedule, schedule
 from warpfront.errors import CommandFailedError, InputError, UnavailableError
 from warpfront.images.built import RenderedImage

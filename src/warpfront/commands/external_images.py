@@ -24,8 +24,8 @@ from warpfront.pipeline.verifying import (
     verify_images,
 )
 from warpfront.pipeline.workspace import Workspace
-from warpfront.release.registry.attaching import attached_payload
 from warpfront.release.registry.contract import Registry
+from warpfront.release.registry.manifests import attached_payload
 from warpfront.release.statements.provenance_statement import BuildRecord, read_provenance_statement
 from warpfront.release.statements.statement import StatementError
 from warpfront.report.rows import CellFacts, ReportRow, report_rows

@@ -13,10 +13,9 @@ from warpfront.errors import StoreError
 from warpfront.matrix.cell import Cell
 from warpfront.release.tag_contents import TagPage
 from warpfront.release.tag_contents_of import PAGE
-from warpfront.report.history import history_line, read_history
+from warpfront.report.history import Trend, history_line, read_history
 from warpfront.report.page import PageFiles, page_html, state_of
 from warpfront.report.rows import NOT_RUN, ReportRow
-from warpfront.report.trends import Trend
 from warpfront.system.progress import Watch
 from warpfront.system.revision import Provenance
 from warpfront.system.sizes import counted

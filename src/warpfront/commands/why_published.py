@@ -1,5 +1,6 @@
 """why: explain a published image from its own bytes and its attached documents, and check that
-they agree. If this project has the image's lock, name the requirer of each wheel.
+they agree. If this project has the image's lock, name the requirer of each wheel; also
+without an image.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from collections.abc import Iterable, Mapping
 
 from packaging.utils import canonicalize_name
 
-from warpfront.errors import InputError
+from warpfront.errors import BlockedError, InputError
 from warpfront.images.labels import CELL, LOCK
-from warpfront.matrix.selection import with_parents
+from warpfront.matrix.cell import Cell, Selection
+from warpfront.matrix.selection import select, with_parents
 from warpfront.pipeline.workspace import Workspace
 from warpfront.release.evidence import (
     DOCUMENT,
@@ -22,23 +24,27 @@ from warpfront.release.evidence import (
 from warpfront.release.history import is_yanked
 from warpfront.release.publication import RegistryImage, held_image
 from warpfront.release.registry.architectures import part_for
-from warpfront.release.registry.attaching import attached_payload
 from warpfront.release.registry.contract import Descriptor, Registry
 from warpfront.release.registry.copying import ATTESTATIONS
+from warpfront.release.registry.manifests import attached_payload
 from warpfront.release.signing import Signer, trusting
-from warpfront.release.statements.predicates import is_attested_kind, predicate_of
 from warpfront.release.statements.provenance_statement import BuildRecord, read_provenance_statement
-from warpfront.release.statements.statement import StatementError
+from warpfront.release.statements.statement import StatementError, is_attested_kind, predicate_of
 from warpfront.release.statements.verification_statement import Proof, read_proof
 from warpfront.release.tag_contents import TagDifference, difference
 from warpfront.release.tag_contents_of import read_tag_contents
 from warpfront.release.why import Why
+from warpfront.step_results import Blocked, Failed
+from warpfront.system.attempt import attempt
 from warpfront.system.process import environment, run
 from warpfront.system.references import Reference, fallback_tag, read_reference
 from warpfront.verify.results import Verification
 from warpfront.verify.verdict import is_sealed
-from warpfront.wheels.lock.reading import read_locks
+from warpfront.wheels.lock.reading import fresh_locks, read_locks
+from warpfront.wheels.lock.values import WheelLock
 from warpfront.wheels.lock.why_dependency import DependencyGraph, asked_for, roots_of
+from warpfront.wheels.requirements import RequirementList
+from warpfront.wheels.store.wheelhouse import Wheelhouse, read_wheel_metadata
 from warpfront_checks.image_contents import ContentsError, contents_from
 
 _SIGNATURE_TYPES = ("application/vnd.dev.sigstore.bundle", "application/vnd.dev.cosign")
@@ -224,3 +230,48 @@ def _requires(verifications: Iterable[Verification]) -> Mapping[str, tuple[str, 
             for distribution in contents.distributions
         }
     return {}
+
+
+DeclaredRequirement = tuple[tuple[str, str, str], ...]
+
+
+def who_asked(
+    workspace: Workspace, selection: Selection
+) -> Mapping[str, DeclaredRequirement | Blocked | Failed]:
+    """Return by cell (dependent or "" for the image, name, requirement), from locks and
+    metadata of wheels.
+    """
+    matrix, requirements, folders = workspace.matrix, workspace.requirements, workspace.folders
+    cells = select(matrix.cells, selection)
+    locks = fresh_locks(cells, matrix.cells, requirements, folders)
+    house = folders.wheelhouse
+    answers: dict[str, DeclaredRequirement | Blocked | Failed] = {}
+    for cell in cells:
+        chain, lock = with_parents([cell], matrix.cells), locks.get(cell.id)
+        answers[cell.id] = attempt(cell.id, "lock", _asked, chain, lock, requirements, house)
+    return answers
+
+
+def _asked(
+    chain: tuple[Cell, ...],
+    lock: WheelLock | None,
+    requirements: Mapping[str, RequirementList],
+    house: Wheelhouse,
+) -> DeclaredRequirement:
+    cell = chain[-1]
+    if lock is None:
+        raise BlockedError("it has no fresh lock", hint=f"warpfront lock --only {cell.id}")
+    paths = {wheel.name: house.path(wheel) for wheel in lock.wheels}
+    absent = [name for name, path in sorted(paths.items()) if not path.is_file()]
+    if absent:
+        raise BlockedError(
+            f"what its wheels demand is not known: {', '.join(absent)} not here",
+            hint=f"warpfront build --only {cell.id}",
+        )
+    asking = DependencyGraph(
+        requires={name: read_wheel_metadata(path).requires for name, path in paths.items()},
+        roots=roots_of(chain, requirements, lock.wheels),
+        python=cell.python,
+        machine=cell.machine,
+    )
+    return tuple(dependent for dependent in asked_for(asking) if dependent[1] in paths)

@@ -16,11 +16,18 @@ from warpfront.ci.actions import (
     pinned_images,
     templates,
 )
-from warpfront.ci.flow import Flow, PublishingRefs, machine_scripts, make_flow, scripts
+from warpfront.ci.flow import (
+    Flow,
+    Limits,
+    PublishingRefs,
+    machine_scripts,
+    make_flow,
+    read_limits,
+    scripts,
+)
 from warpfront.ci.github_workflows import FOLDER, MAIN, workflows
 from warpfront.ci.gitlab import gitlab_files
 from warpfront.ci.kubernetes import kubernetes_files
-from warpfront.ci.limits import Limits, read_limits
 from warpfront.ci.robots import robot_files
 from warpfront.ci.schedule import SCOPES
 from warpfront.errors import InputError, LockError

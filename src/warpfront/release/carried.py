@@ -12,10 +12,10 @@ from warpfront.release.admission import Evidence
 from warpfront.release.evidence import DOCUMENT, VERIFICATION_TYPE, Publishable, attached_evidence
 from warpfront.release.ledger import NOT_PUBLIC, Publication
 from warpfront.release.publication import Referrer, RegistryImage, held_image
-from warpfront.release.registry.attaching import attached_payload
 from warpfront.release.registry.contract import INDEX_TYPES, Registry
 from warpfront.release.registry.copying import Repository, copy_attached, copy_image
-from warpfront.release.statements.predicates import predicate_of
+from warpfront.release.registry.manifests import attached_payload
+from warpfront.release.statements.statement import predicate_of
 from warpfront.release.tags import expected_words, names_of
 from warpfront.step_results import Blocked
 

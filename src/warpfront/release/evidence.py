@@ -18,8 +18,8 @@ from warpfront.matrix.project_values import Channel
 from warpfront.release.admission import Admission, Evidence
 from warpfront.release.ledger import CHANNEL_ANNOTATION
 from warpfront.release.publication import Referrer, RegistryImage
-from warpfront.release.registry.attaching import attached_payload
 from warpfront.release.registry.contract import Registry
+from warpfront.release.registry.manifests import attached_payload
 from warpfront.step_results import Blocked, Failed
 from warpfront.system.foreign import clean_json
 from warpfront.system.references import read_reference

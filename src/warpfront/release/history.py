@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from warpfront.errors import TagConflictError
 from warpfront.release.ledger import Yank
 from warpfront.release.publication import MOVES_TYPE, YANK_TYPE, digest_on, held_image, move_tag
-from warpfront.release.registry.attaching import attach, attached_payload
 from warpfront.release.registry.contract import Artifact, Descriptor, Registry
-from warpfront.release.registry.manifests import read_object
+from warpfront.release.registry.manifests import attach, attached_payload, read_object
 from warpfront.system.references import is_digest, is_tag
 
 _LIMIT_BYTES = 1 << 20

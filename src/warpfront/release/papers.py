@@ -14,8 +14,7 @@ from warpfront.release.admission import Evidence
 from warpfront.release.evidence import DOCUMENT
 from warpfront.release.ledger import Publication
 from warpfront.release.publication import Referrer
-from warpfront.release.statements.predicates import is_attested_kind, predicate_of
-from warpfront.release.statements.statement import MEDIA_TYPE
+from warpfront.release.statements.statement import MEDIA_TYPE, is_attested_kind, predicate_of
 from warpfront.system.store import Store
 from warpfront.wheels.lock.values import WheelLock
 from warpfront.wheels.requirements import RequirementList
@@ -46,7 +45,6 @@ class ImagePapers:
     _made: dict[tuple[object, ...], tuple[Referrer, ...]] = field(default_factory=dict)
 
     def __call__(self, publication: Publication, evidence: Evidence) -> tuple[Referrer, ...]:
-        """See `Papers`."""
         cell = evidence.cell
         lock = self.locks.get(cell.id)
         if lock is None or lock.digest != evidence.labels.get(LOCK):

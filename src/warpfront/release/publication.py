@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from warpfront.errors import RegistryError, RegistryFault, TagConflictError
 from warpfront.release.ledger import CHANNEL_ANNOTATION, Attachment, Publication
 from warpfront.release.predicate import Predicate
-from warpfront.release.registry.attaching import body_of
 from warpfront.release.registry.contract import (
     Artifact,
     Descriptor,
@@ -20,6 +19,7 @@ from warpfront.release.registry.contract import (
 from warpfront.release.registry.manifests import (
     CONFIG_LIMIT_BYTES,
     ImageManifest,
+    body_of,
     read_document,
     read_object,
 )

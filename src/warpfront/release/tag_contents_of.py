@@ -10,11 +10,10 @@ from warpfront.release.evidence import DOCUMENT
 from warpfront.release.history import target_before
 from warpfront.release.ledger import Publication
 from warpfront.release.publication import held_image
-from warpfront.release.registry.attaching import attached_payload
 from warpfront.release.registry.contract import Registry
+from warpfront.release.registry.manifests import attached_payload
 from warpfront.release.signing import Signer
-from warpfront.release.tag_contents import TagContents, TagPage, contents_by_sbom
-from warpfront.release.tag_page import tag_page
+from warpfront.release.tag_contents import TagContents, TagPage, contents_by_sbom, tag_page
 from warpfront.system.attempt import attempt
 from warpfront.system.progress import Watch
 from warpfront.system.store import Store, write_text

@@ -14,9 +14,8 @@ import jinja2
 
 from warpfront.matrix.cell import Cell
 from warpfront.release.tag_contents import TagPage, difference
-from warpfront.report.history import PastRun, flips
+from warpfront.report.history import HEIGHT, WIDTH, PastRun, Trend, flips
 from warpfront.report.rows import NOT_RUN, ReportRow
-from warpfront.report.trends import HEIGHT, WIDTH, Trend
 from warpfront.system.sizes import readable_size
 
 MOST_LISTED = 200

@@ -28,10 +28,9 @@ from training_logs import (
 
 from warpfront.bench.logs import FORMATS
 from warpfront.bench.logs import assembling as gathering_module
-from warpfront.bench.logs.assembling import RunAssembler
+from warpfront.bench.logs.assembling import Reading, RunAssembler
 from warpfront.bench.logs.declared import read_declaration
 from warpfront.bench.logs.facts import LoggedStep
-from warpfront.bench.logs.log_reading import Reading
 from warpfront.bench.records import Run, Step
 from warpfront.bench.settling import summary_of
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from warpfront.bench.night_standing import NightStanding, standing_of
+from warpfront.bench.nights import NightStanding, standing_of
 from warpfront.bench.records import CaseRatio, Comparison, ComparisonOutcome, Interval, Remark, Side
 
 SIDE = Side(name="x", sources=(), runs=1, samples=9, median=None)

@@ -22,7 +22,7 @@ from warpfront.bench.nights import (
     trends_of,
 )
 from warpfront.bench.records import Bench, Measurement, Training
-from warpfront.report.trends import HEIGHT, WIDTH
+from warpfront.report.history import HEIGHT, WIDTH
 
 MEASURED = Measurement(
     id="mm/512/float32",

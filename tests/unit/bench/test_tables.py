@@ -14,8 +14,8 @@ from training_logs import SOURCE, read, read_one
 from warpfront.bench.compare import ComparisonTerms, compare_runs
 from warpfront.bench.forms import run_text
 from warpfront.bench.logs import FORMATS
+from warpfront.bench.logs.assembling import Reading
 from warpfront.bench.logs.declared import read_declaration
-from warpfront.bench.logs.log_reading import Reading
 from warpfront.bench.records import ComparisonOutcome
 from warpfront.bench.settling import summary_of
 from warpfront.cli.display import Display

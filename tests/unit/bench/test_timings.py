@@ -9,6 +9,7 @@ import pytest
 from series import noisy
 
 from warpfront.bench.compare import ComparisonTerms, compare_benches
+from warpfront.bench.record_files import NoTimingsError, bench_of
 from warpfront.bench.records import (
     Bench,
     Comparison,
@@ -25,7 +26,6 @@ from warpfront.bench.sheet import (
     share_of_peak,
     tokens_per_second,
 )
-from warpfront.bench.timings import NoTimingsError, bench_of
 
 WHOSE = {
     "cell_id": "torch-cpu",

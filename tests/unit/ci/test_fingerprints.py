@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from builders import a_cell, a_child
 
-from warpfront.ci.fingerprints import fingerprints
+from warpfront.ci.changes import fingerprints
 from warpfront.images.built import RenderedImage
 from warpfront.matrix.language import Bootstrap
 

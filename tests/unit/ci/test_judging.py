@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from builders import a_built_image, a_cell, a_channel, a_check, a_report_row, some_evidence
 
-from warpfront.bench.night_standing import NightStanding
+from warpfront.bench.nights import NightStanding
 from warpfront.ci.judging import Judgement, RunEnd, demands_of, judge
 from warpfront.ci.schedule import Omitted, Schedule, Work
 from warpfront.errors import (

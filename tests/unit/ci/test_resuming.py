@@ -9,7 +9,7 @@ from builders import a_built_image, a_cell, a_check, a_report_row, a_verificatio
 from invoke.exceptions import Exit
 
 from warpfront import pipeline
-from warpfront.ci.resuming import remaining
+from warpfront.ci.retrying import remaining
 from warpfront.cli.tasks import namespace
 from warpfront.errors import NotVerifiedError
 from warpfront.images.built import BuiltImage

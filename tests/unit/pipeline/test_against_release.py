@@ -14,7 +14,7 @@ from builders import a_built_image, a_lock
 from fakes import FakeEngine, FakeRegistry
 from series import noisy
 
-from warpfront.bench.night_standing import NightStanding
+from warpfront.bench.nights import NightStanding
 from warpfront.bench.record_files import read_records
 from warpfront.bench.records import Bench
 from warpfront.cli.display import Display

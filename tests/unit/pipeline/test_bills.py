@@ -15,7 +15,7 @@ from standins import stand_in_wheel
 
 from warpfront.cli.tasks import namespace
 from warpfront.commands.bills import Billed, bills
-from warpfront.commands.why_dependency import who_asked
+from warpfront.commands.why_published import who_asked
 from warpfront.errors import BlockedError, InputError
 from warpfront.images.labels import CELL, LOCK
 from warpfront.images.labels import CREATED as CREATED_LABEL

@@ -50,13 +50,12 @@ from warpfront.release.evidence import (
 from warpfront.release.ledger import LEDGER_FOLDER, Publication, Stage, Stock
 from warpfront.release.publication import Referrer
 from warpfront.release.publish_context import Published, publish_cells
-from warpfront.release.registry.attaching import attach
 from warpfront.release.registry.contract import IMAGE_INDEX, IMAGE_MANIFEST, Artifact
 from warpfront.release.registry.copying import Repository
 from warpfront.release.registry.layout import LayoutRegistry
-from warpfront.release.registry.manifests import index_body
+from warpfront.release.registry.manifests import attach, index_body
 from warpfront.release.retention import newest_first, not_needed
-from warpfront.release.statements.predicates import predicate_of
+from warpfront.release.statements.statement import predicate_of
 from warpfront.release.why import why_text
 from warpfront.report.releases import pruning_text, stock_text, yank_text
 from warpfront.step_results import Blocked, Failed

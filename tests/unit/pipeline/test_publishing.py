@@ -50,8 +50,8 @@ from warpfront.release.predicate import Predicate
 from warpfront.release.publication import YANK_TYPE, Referrer, held_image
 from warpfront.release.publish_context import PublishContext, publish_cells
 from warpfront.release.publishing import AHEAD
-from warpfront.release.registry.attaching import attach
 from warpfront.release.registry.contract import IMAGE_MANIFEST, Artifact, digest_of_bytes
+from warpfront.release.registry.manifests import attach
 from warpfront.release.signing import Cosign, Signer
 from warpfront.release.tag_contents import TagPage
 from warpfront.release.tag_contents_of import PAGE, read_tag_contents

@@ -19,7 +19,7 @@ from warpfront.images.built import BuiltImage
 from warpfront.images.labels import LOCK
 from warpfront.images.tools import Tools
 from warpfront.pipeline.verifying import CheckPlan, RunOptions
-from warpfront.release.registry import attaching
+from warpfront.release.registry import manifests
 from warpfront.release.registry.contract import Artifact
 from warpfront.release.statements.provenance_statement import (
     BuildRecord,
@@ -74,7 +74,7 @@ def a_making(created: str) -> BuildRecord:
 def attach(world: World, named: Reference, payload: bytes) -> None:
     subject = world.registry.head(REPOSITORY, named.digest)
     assert subject is not None
-    attaching.attach(
+    manifests.attach(
         world.registry,
         REPOSITORY,
         subject,

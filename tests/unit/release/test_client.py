@@ -12,7 +12,6 @@ import pytest
 from stub_registry import PASSWORD, Fault, StubRegistry, client_of, digest_of, serve_registry
 
 from warpfront.errors import InputError, RegistryError, RegistryFault
-from warpfront.release.registry.attaching import attach
 from warpfront.release.registry.client import HttpRegistry
 from warpfront.release.registry.contract import (
     EMPTY_BODY,
@@ -23,7 +22,7 @@ from warpfront.release.registry.contract import (
     Descriptor,
     TransferKind,
 )
-from warpfront.release.registry.manifests import index_body
+from warpfront.release.registry.manifests import attach, index_body
 from warpfront.release.registry.uploads import PieceSizes
 
 CONFIG = b'{"architecture":"amd64","os":"linux"}'

@@ -14,7 +14,7 @@ import pytest
 from stub_registry import Fault, StubRegistry, client_of, digest_of, serve_registry
 
 from warpfront.errors import InputError, RegistryError, StoreError
-from warpfront.release.registry import attaching
+from warpfront.release.registry import manifests
 from warpfront.release.registry.client import HttpRegistry
 from warpfront.release.registry.contract import (
     IMAGE_INDEX,
@@ -85,7 +85,7 @@ def put_image(client: HttpRegistry, machine: str) -> Descriptor:
 
 
 def attach(client: HttpRegistry, subject: Descriptor, kind: str) -> Descriptor:
-    return attaching.attach(
+    return manifests.attach(
         client,
         "a/b",
         subject,

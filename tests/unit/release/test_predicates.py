@@ -6,8 +6,12 @@ import json
 
 import pytest
 
-from warpfront.release.statements.predicates import predicate_of
-from warpfront.release.statements.statement import MEDIA_TYPE, Statement, statement_text
+from warpfront.release.statements.statement import (
+    MEDIA_TYPE,
+    Statement,
+    predicate_of,
+    statement_text,
+)
 
 STATEMENT = Statement(
     name="x", digest=f"sha256:{'1' * 64}", predicate_type="https://a.test/p", predicate={"a": 1}

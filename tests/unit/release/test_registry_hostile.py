@@ -23,7 +23,6 @@ from warpfront.errors import RegistryError, RegistryFault
 from warpfront.release.evidence import VERIFICATION_TYPE, read_attached
 from warpfront.release.history import aliases_before
 from warpfront.release.publication import MOVES_TYPE
-from warpfront.release.registry.attaching import attached_payload
 from warpfront.release.registry.client import HttpRegistry
 from warpfront.release.registry.contract import (
     DOCKER_MANIFEST,
@@ -35,7 +34,12 @@ from warpfront.release.registry.contract import (
 )
 from warpfront.release.registry.credentials import Credentials
 from warpfront.release.registry.http import Exchange, Trust
-from warpfront.release.registry.manifests import MANIFEST_LIMIT_BYTES, index_body, read_body
+from warpfront.release.registry.manifests import (
+    MANIFEST_LIMIT_BYTES,
+    attached_payload,
+    index_body,
+    read_body,
+)
 from warpfront.release.registry.patience import Pace, Patience
 from warpfront.system.process import Command, Completed
 

@@ -15,8 +15,9 @@ from warpfront.release.tag_contents import (
     TagPage,
     contents_by_sbom,
     difference,
+    difference_text,
+    tag_page,
 )
-from warpfront.release.tag_page import difference_text, tag_page
 from warpfront_checks.image_contents import Package
 
 FOLDERS = {"/usr/lib": 300, "/usr/lib/python3/dist-packages/torch_x": 200}

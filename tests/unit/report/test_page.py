@@ -18,10 +18,9 @@ from warpfront.commands.paging import _files, write_page
 from warpfront.matrix.cell import Cell
 from warpfront.release.tag_contents import TagContents, TagPage
 from warpfront.release.tag_contents_of import PAGE
-from warpfront.report.history import RUNS_READ, flips, history_line, read_history
+from warpfront.report.history import RUNS_READ, Trend, flips, history_line, read_history
 from warpfront.report.page import MOST_LISTED, MOST_TRENDS, STATES, page_html, state_of
 from warpfront.report.rows import ReportRow
-from warpfront.report.trends import Trend
 from warpfront.system.revision import Provenance
 from warpfront.system.store import Store
 from warpfront.verify.results import Outcome

@@ -1,4 +1,5 @@
-"""Gather the facts of a log's lines to a run: duplicates, restarts, ranks, mixed runs. Pure.
+"""Read a log line by line, and gather its facts to runs: duplicates, restarts, ranks, mixed
+runs. Pure.
 
 Memory stays bounded: beyond `MOST_STEPS` lines, neighbours become their mean.
 """
@@ -14,7 +15,7 @@ from operator import attrgetter
 from statistics import median
 from typing import Any, NamedTuple
 
-from warpfront.bench.logs.facts import SERVING, Fact, LoggedStep, NextRun, Setting, Unused
+from warpfront.bench.logs.facts import SERVING, Fact, Format, LoggedStep, NextRun, Setting, Unused
 from warpfront.bench.logs.fields import cleaned, vendor_of
 from warpfront.bench.records import (
     Evaluation,
@@ -509,3 +510,29 @@ def _solved(run: Run, name: str, *, within: float = _WHOLE) -> int | None:
     middle = median(numbers) if numbers else 0.0
     near = round(middle)
     return near if near and abs(middle / near - 1) < within else None
+
+
+class Reading:
+    """A reading of one log into its runs, line by line. A document comes as one text."""
+
+    def __init__(self, chosen: Format, path: str) -> None:
+        self._format = chosen
+        self._reader = chosen.reader(path)
+        self._runs = [RunAssembler(averages=chosen.averages)]
+        self.lines = 0
+
+    def feed(self, number: int, text: str, *, whole: bool = True) -> None:
+        """Read a line. The last word of an unfinished line may be half a word."""
+        self.lines = number
+        if not whole and not self._format.closes and not self._format.is_document:
+            text = text.rstrip().rpartition(" ")[0]
+            self._runs[-1].add(Remark(level="note", message="a line without an end"), number)
+        for fact in self._reader.read(text if self._format.is_document else cleaned(text)):
+            if isinstance(fact, NextRun) and self._runs[-1].has_steps:
+                self._runs.append(RunAssembler(averages=self._format.averages))
+            self._runs[-1].add(fact, number)
+
+    def runs(self, source: RecordSource, given: Mapping[str, object]) -> tuple[Run, ...]:
+        """Return the runs that have steps, or at least a duration."""
+        runs = (run for run in self._runs if run.has_steps)
+        return tuple(run.run(source, lines=self.lines, given=given) for run in runs)

@@ -26,7 +26,7 @@ def sbom(
     CycloneDX 1.6, SPDX 2.3, Markdown and JSON, in build/<cell>/bill/.
     """
     from warpfront.commands.bills import bills
-    from warpfront.commands.why_dependency import who_asked
+    from warpfront.commands.why_published import who_asked
     from warpfront.wheels.lock.why_dependency import asking_line
 
     workspace = workspace_here(display)

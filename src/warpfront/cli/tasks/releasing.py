@@ -204,7 +204,7 @@ def why(
         _explain(display, reference, trust)
         return
     from warpfront.commands.why_published import compare_tags
-    from warpfront.release.tag_page import difference_text
+    from warpfront.release.tag_contents import difference_text
 
     tag_difference = compare_tags(reference, since, trust=trust)
     display.result(tag_difference, difference_text(tag_difference))

@@ -18,8 +18,7 @@ import requests
 
 from warpfront.errors import InputError, RegistryError, RegistryFault
 from warpfront.release.registry import manifests
-from warpfront.release.registry.attaching import body_of
-from warpfront.release.registry.authorization import Scopes, delete, pull, push
+from warpfront.release.registry.authorization import delete, pull, push
 from warpfront.release.registry.contract import (
     EMPTY_BODY,
     IMAGE_INDEX,
@@ -36,17 +35,15 @@ from warpfront.release.registry.contract import (
     digest_of_bytes,
 )
 from warpfront.release.registry.credentials import read_credentials
-from warpfront.release.registry.http import Exchange, Request, read_trust
-from warpfront.release.registry.manifests import MANIFEST_LIMIT_BYTES, Document, ImageIndex
+from warpfront.release.registry.http import ACCEPT, Exchange, Request, read_trust
+from warpfront.release.registry.manifests import MANIFEST_LIMIT_BYTES, Document, ImageIndex, body_of
 from warpfront.release.registry.patience import Pace, Patience
-from warpfront.release.registry.saving import Saving
-from warpfront.release.registry.uploads import OnBytes, PieceSizes, Upload
+from warpfront.release.registry.uploads import OnBytes, PieceSizes, Saving, Upload
 from warpfront.system.process import Run
 from warpfront.system.references import fallback_tag, is_digest, is_tag, wrong_repository
 from warpfront.system.registry_errors import TransientError, refused, wrong
 from warpfront.system.whole_heads import read_count
 
-_ACCEPT = {"Accept": ", ".join((*MANIFEST_TYPES, *INDEX_TYPES))}
 _DIGEST_HEADER = "Docker-Content-Digest"
 # Requests under way at once: below the connections that requests keeps of a host.
 _AT_ONCE = 4
@@ -84,11 +81,9 @@ class HttpRegistry:
         return self._exchange.host
 
     def manifest(self, repository: str, reference: str) -> RegistryManifest | None:
-        """See `Registry`."""
         step = f"manifest {_named(repository, reference)}"
-        ask = self._ask(
-            "GET", _manifest_path(repository, reference), step, {200, 404}, (pull(repository),)
-        )
+        url = f"/v2/{repository}/manifests/{reference}"
+        ask = Request("GET", url, step, (pull(repository),), {200, 404})
         answer, body = self._exchange.read(ask, MANIFEST_LIMIT_BYTES)
         if answer.status_code == 404:
             return None
@@ -102,11 +97,9 @@ class HttpRegistry:
         return RegistryManifest(descriptor=descriptor, body=body)
 
     def head(self, repository: str, reference: str) -> Descriptor | None:
-        """See `Registry`."""
         step = f"manifest {_named(repository, reference)}"
-        ask = self._ask(
-            "HEAD", _manifest_path(repository, reference), step, {200, 404}, (pull(repository),)
-        )
+        url = f"/v2/{repository}/manifests/{reference}"
+        ask = Request("HEAD", url, step, (pull(repository),), {200, 404})
         answer, _ = self._exchange.read(ask, 0)
         if answer.status_code == 404:
             return None
@@ -140,7 +133,6 @@ class HttpRegistry:
         return descriptor
 
     def blob(self, repository: str, digest: str, limit_bytes: int) -> bytes:
-        """See `Registry`."""
         ask = self._blob_ask(repository, digest, {200})
         _, body = self._exchange.read(ask, limit_bytes)
         if digest_of_bytes(body) != digest:
@@ -149,7 +141,6 @@ class HttpRegistry:
 
     @contextlib.contextmanager
     def open_blob(self, repository: str, digest: str) -> Iterator[BinaryIO]:
-        """See `Registry`."""
         ask = self._blob_ask(repository, digest, {200})
         answer = self._exchange.ask(ask)
         try:
@@ -160,18 +151,16 @@ class HttpRegistry:
     def save_blob(
         self, repository: str, digest: str, destination: Path, size_bytes: int | None = None
     ) -> None:
-        """See `Registry`."""
         ask = self._blob_ask(repository, digest, {200, 206, 416})
         Saving(self._exchange, ask, digest, size_bytes, self._on_bytes).into(destination)
 
     def put_blob(
         self, repository: str, source: BlobSource, mount_from: Sequence[str] = ()
     ) -> BlobTransfer:
-        """See `Registry`."""
         step = f"blob {_named(repository, source.digest)}"
-        path = _blob_path(repository, source.digest)
+        url = f"/v2/{repository}/blobs/{source.digest}"
         answer, _ = self._exchange.read(
-            self._ask("HEAD", path, step, {200, 404}, (push(repository),)), 0
+            Request("HEAD", url, step, (push(repository),), {200, 404}), 0
         )
         if answer.status_code == 200:
             if _length(answer) not in {None, source.size_bytes}:
@@ -201,7 +190,6 @@ class HttpRegistry:
         return _transferred(source, TransferKind.SENT, upload.sent_bytes)
 
     def referrers(self, repository: str, digest: str) -> tuple[Descriptor, ...]:
-        """See `Registry`."""
         step = f"referrers of {_named(repository, digest)}"
         url = f"/v2/{repository}/referrers/{digest}"
         descriptors: list[Descriptor] = []
@@ -241,7 +229,6 @@ class HttpRegistry:
             self._list(repository, subject.digest, missing)
 
     def tags(self, repository: str) -> tuple[str, ...]:
-        """See `Registry`."""
         _require_repository(repository)
         step = f"tags of {repository}"
         names: list[str] = []
@@ -262,11 +249,9 @@ class HttpRegistry:
         return tuple(dict.fromkeys(names))
 
     def deletes(self, repository: str) -> bool:
-        """See `Registry`."""
         return self._delete(repository, _NO_MANIFEST) != _NOT_ALLOWED
 
     def delete(self, repository: str, digest: str) -> None:
-        """See `Registry`."""
         if not is_digest(digest):
             raise InputError(f"{digest}: only digests are deleted, with every tag on them")
         if self._delete(repository, digest) == _NOT_ALLOWED:
@@ -279,27 +264,17 @@ class HttpRegistry:
 
     def _delete(self, repository: str, digest: str) -> int:
         """Return the status of the answer."""
-        ask = self._ask(
-            "DELETE",
-            _manifest_path(repository, digest),
-            f"delete {_named(repository, digest)}",
-            {200, 202, 204, 404, _NOT_ALLOWED},
-            (delete(repository),),
-        )
+        url, step = f"/v2/{repository}/manifests/{digest}", f"delete {_named(repository, digest)}"
+        accepted = {200, 202, 204, 404, _NOT_ALLOWED}
+        ask = Request("DELETE", url, step, (delete(repository),), accepted)
         answer, _ = self._exchange.read(ask, MANIFEST_LIMIT_BYTES)
         return answer.status_code
 
     def _put(self, repository: str, reference: str, body: bytes, media_type: str, step: str) -> str:
         """Return the subject under which the registry has listed this; "" for none."""
-        ask = self._ask(
-            "PUT",
-            _manifest_path(repository, reference),
-            step,
-            {200, 201},
-            (push(repository),),
-            headers={"Content-Type": media_type},
-            body=body,
-        )
+        url, headers = f"/v2/{repository}/manifests/{reference}", {"Content-Type": media_type}
+        scopes = (push(repository),)
+        ask = Request("PUT", url, step, scopes, {200, 201}, {**ACCEPT, **headers}, body)
         answer, _ = self._exchange.read(ask, MANIFEST_LIMIT_BYTES)
         digest, declared = digest_of_bytes(body), answer.headers.get(_DIGEST_HEADER)
         if declared is None:  # then it has to show it
@@ -343,14 +318,9 @@ class HttpRegistry:
         """Return whether it was mounted; if not, the upload that the registry began."""
         _require_repository(origin)
         step = f"mount of {source.digest} from {origin}"
-        ask = self._ask(
-            "POST",
-            f"/v2/{repository}/blobs/uploads/?mount={source.digest}&from={origin}",
-            step,
-            {201, *_NOT_MOUNTED},
-            (push(repository), pull(origin)),
-            body=b"",
-        )
+        url = f"/v2/{repository}/blobs/uploads/?mount={source.digest}&from={origin}"
+        scopes = (push(repository), pull(origin))
+        ask = Request("POST", url, step, scopes, {201, *_NOT_MOUNTED}, body=b"")
         try:
             answer, _ = self._exchange.read(ask, MANIFEST_LIMIT_BYTES)
         except RegistryError as error:
@@ -365,7 +335,7 @@ class HttpRegistry:
     def _forget(self, repository: str, location: str) -> None:
         """Cancel an abandoned upload at the registry; it is no harm if that fails."""
         if location:
-            ask = self._ask("DELETE", location, "end of an upload", {204}, (push(repository),))
+            ask = Request("DELETE", location, "end of an upload", (push(repository),), {204})
             with contextlib.suppress(RegistryError, TransientError):
                 self._exchange.finish(self._exchange.once(ask))
 
@@ -374,7 +344,7 @@ class HttpRegistry:
     ) -> Iterator[tuple[requests.Response, bytes]]:
         remaining_bytes = _MOST_PAGES_BYTES
         for _ in range(_MOST_PAGES):
-            ask = self._ask("GET", url, step, accepted, (pull(repository),))
+            ask = Request("GET", url, step, (pull(repository),), accepted)
             answer, body = self._exchange.read(ask, min(MANIFEST_LIMIT_BYTES, remaining_bytes))
             remaining_bytes -= len(body)
             yield answer, body
@@ -396,30 +366,9 @@ class HttpRegistry:
         if f"sha256:{hashed.hexdigest()}" != digest:
             raise self._wrong(step, f"it sent sha256:{hashed.hexdigest()}")
 
-    def _ask(
-        self,
-        method: str,
-        url: str,
-        step: str,
-        accepted: set[int],
-        scopes: Scopes,
-        *,
-        headers: Mapping[str, str] | None = None,
-        body: bytes | None = None,
-    ) -> Request:
-        return Request(
-            method=method,
-            url=url,
-            step=step,
-            scopes=scopes,
-            accepted=frozenset(accepted),
-            headers={**_ACCEPT, **(headers or {})},
-            body=(lambda: body) if body is not None else None,
-        )
-
     def _blob_ask(self, repository: str, digest: str, accepted: set[int]) -> Request:
-        step, path = f"blob {_named(repository, digest)}", _blob_path(repository, digest)
-        return self._ask("GET", path, step, accepted, (pull(repository),))
+        step, url = f"blob {_named(repository, digest)}", f"/v2/{repository}/blobs/{digest}"
+        return Request("GET", url, step, (pull(repository),), accepted)
 
     def _document(self, body: bytes, media_type: str, step: str) -> Document:
         try:
@@ -482,14 +431,6 @@ def _transferred(source: BlobSource, transfer: TransferKind, sent_bytes: int = 0
         transfer=transfer,
         sent_bytes=sent_bytes,
     )
-
-
-def _manifest_path(repository: str, reference: str) -> str:
-    return f"/v2/{repository}/manifests/{reference}"
-
-
-def _blob_path(repository: str, digest: str) -> str:
-    return f"/v2/{repository}/blobs/{digest}"
 
 
 def _named(repository: str, reference: str) -> str:

@@ -10,7 +10,7 @@ API: https://docs.docker.com/reference/api/hub/latest/ (`POST /v2/auth/token`) a
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 from urllib.parse import quote
 
@@ -102,7 +102,6 @@ class _ByRegistry:
         """See `Deleter`: `deleter_for` has checked it."""
 
     def delete(self, repository: str, digest: str, tags: Iterable[str]) -> None:
-        """See `Deleter`."""
         del tags
         self._registry.delete(repository, digest)
 
@@ -120,7 +119,6 @@ class GitHubPackages:
         self._numbers(repository)
 
     def delete(self, repository: str, digest: str, tags: Iterable[str]) -> None:
-        """See `Deleter`."""
         del tags
         number = self._numbers(repository).pop(digest, None)
         if number is not None:
@@ -214,10 +212,9 @@ class _Api:
         token: str = "",
         trust: str | None = None,
         pace: Pace | None = None,
-        patience: Patience | None = None,
     ) -> None:
         self._address, self._name, self.token = address.rstrip("/"), name, token
-        self._trust, self._pace, self._patience = trust, pace or Pace(), patience or Patience()
+        self._trust, self._pace = trust, pace or Pace()
 
     def wrong(self, message: str) -> RegistryError:
         return refused(self._name, _STEP, message, "try again later, or delete on its page")
@@ -229,40 +226,39 @@ class _Api:
         accepted: set[int],
         *,
         body: object = None,
-        renew: Any = None,
+        renew: Callable[[], None] | None = None,
         refusals: Mapping[str, str] | None = None,
     ) -> Any:
         """Return the answer's JSON, None where it has none. `renew` gets another token where one
         has expired; `refusals` are words of an answer with what to do. Raises `RegistryError`.
         """
-        attempts = Attempts(self._patience, self._pace)
-        while True:
-            try:
-                return self._once(method, path, accepted, body, refusals or {})
-            except TransientError as passing:
-                if not attempts.again(passing.after_seconds, passing.cost):
-                    raise passing.error from None
-            except _ExpiredError as expired:
-                if renew is None:
-                    raise expired.error from None
-                renew()
-                renew = None
+        attempts = Attempts(Patience(), self._pace)
+        answer, failure = attempts.run(lambda: self._once(method, path, accepted, body))
+        if answer.status_code == 401 and renew is not None:
+            renew()
+            answer, failure = attempts.run(lambda: self._once(method, path, accepted, body))
+        content = _json(answer.content)
+        if failure is None:
+            return content
+        message = str(content.get("message", ""))[:300] if isinstance(content, dict) else ""
+        hints = (do for words, do in (refusals or {}).items() if words in message.lower())
+        text = f"HTTP {answer.status_code} ({message})"
+        raise refused(self._name, _STEP, text, next(hints, failure.hint))
 
     def _once(
-        self,
-        method: str,
-        path: str,
-        accepted: set[int],
-        body: object,
-        refusals: Mapping[str, str],
-    ) -> Any:
+        self, method: str, path: str, accepted: set[int], body: object
+    ) -> tuple[requests.Response, RegistryError | None]:
+        """Return an answer, and the error of one that is not accepted."""
+        headers = {"Accept": "application/json"}
+        if self.token:
+            headers["Authorization"] = f"Bearer {self.token}"
         try:
             answer = requests.request(
                 method,
                 f"{self._address}{path}",
                 json=body,
-                headers={"Accept": "application/json"},
-                auth=self._authorize,
+                headers=headers,
+                auth=lambda request: request,  # so that no ~/.netrc takes its place
                 timeout=_TIMEOUTS,
                 allow_redirects=False,
                 verify=self._trust or True,
@@ -270,29 +266,11 @@ class _Api:
         except (requests.RequestException, OSError) as error:
             raise by_exception(self._name, _STEP, error) from None
         if answer.status_code in accepted:
-            return _json(answer.content)
-        content = _json(answer.content)
-        message = str(content.get("message", ""))[:300] if isinstance(content, dict) else ""
+            return answer, None
         failure = by_status(self._name, _STEP, answer.status_code, answer.headers, answer.content)
         if isinstance(failure, TransientError):
             raise failure
-        hint = next(
-            (do for words, do in refusals.items() if words in message.lower()), failure.hint
-        )
-        denied = refused(self._name, _STEP, f"HTTP {answer.status_code} ({message})", hint)
-        raise _ExpiredError(denied) if answer.status_code == 401 else denied
-
-    def _authorize(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        """Authorize the request as an `auth`, so that no ~/.netrc takes its place."""
-        if self.token:
-            request.headers["Authorization"] = f"Bearer {self.token}"
-        return request
-
-
-class _ExpiredError(Exception):
-    def __init__(self, error: RegistryError) -> None:
-        super().__init__(str(error))
-        self.error = error
+        return answer, failure
 
 
 def _json(content: bytes) -> Any:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import ssl
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from http.cookiejar import DefaultCookiePolicy
 from pathlib import Path
@@ -18,9 +18,9 @@ import requests
 
 from warpfront.errors import RegistryError
 from warpfront.release.registry.authorization import Authorization, Scopes, TokenRequest
+from warpfront.release.registry.contract import INDEX_TYPES, MANIFEST_TYPES
 from warpfront.release.registry.credentials import Credentials
-from warpfront.release.registry.deadlines import Adapter, received
-from warpfront.release.registry.patience import Attempts, Pace, Patience
+from warpfront.release.registry.patience import Adapter, Attempts, Pace, Patience, received
 from warpfront.system.references import address_of, is_loopback
 from warpfront.system.registry_errors import TransientError, by_exception, by_status, refused, wrong
 
@@ -33,23 +33,23 @@ _CERTIFICATES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE")
 # No proxy leads to this machine, so the environment's proxy is ignored.
 _NO_PROXIES = {"http": "", "https": ""}
 
-Body = Callable[[], BinaryIO | bytes]
+ACCEPT = {"Accept": ", ".join((*MANIFEST_TYPES, *INDEX_TYPES))}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Request:
     """One request. `url` may begin with its path; `step` is its purpose, in words; `accepted`
-    are the statuses that are an answer. `body` is made anew for each try; `more_seconds` are added
-    to the time limit of an answer.
+    are the statuses that are an answer. A `body` that is no bytes is made anew for each try;
+    `more_seconds` are added to the time limit of an answer.
     """
 
     method: str
     url: str
     step: str
     scopes: Scopes
-    accepted: frozenset[int]
-    headers: Mapping[str, str] = field(default_factory=dict)
-    body: Body | None = None
+    accepted: Collection[int]
+    headers: Mapping[str, str] = field(default_factory=lambda: ACCEPT)
+    body: Callable[[], BinaryIO | bytes] | bytes | None = None
     more_seconds: float = 0.0
 
 
@@ -197,7 +197,7 @@ class Exchange:
         if self._is_own(url) and (authorization := self._authorization.header(ask.scopes)):
             headers["Authorization"] = authorization
         with contextlib.ExitStack() as opened:
-            body = ask.body() if ask.body is not None else None
+            body = ask.body() if callable(ask.body) else ask.body
             if body is not None and not isinstance(body, bytes):
                 opened.enter_context(contextlib.closing(body))
             return self._request(

@@ -4,6 +4,7 @@ Its content is untrusted: regular files only, read to a limit, and checked again
 layout is one repository, for any requested name. `index.json` names the tagged manifests
 (`org.opencontainers.image.ref.name`), the attached ones, and those without another reference.
 """
+# ruff: noqa: ARG002 - it is one repository, whatever the name
 
 from __future__ import annotations
 
@@ -18,7 +19,6 @@ from typing import BinaryIO
 
 from warpfront.errors import RegistryError, RegistryFault, StoreError
 from warpfront.release.registry import manifests
-from warpfront.release.registry.attaching import attach
 from warpfront.release.registry.contract import (
     IMAGE_INDEX,
     INDEX_TYPES,
@@ -37,6 +37,7 @@ from warpfront.release.registry.manifests import (
     Document,
     ImageIndex,
     ImageManifest,
+    attach,
 )
 from warpfront.system.foreign import kind_of, read_regular
 from warpfront.system.references import is_digest
@@ -74,7 +75,6 @@ class LayoutRegistry:
         return str(self.folder)
 
     def manifest(self, repository: str, reference: str) -> RegistryManifest | None:
-        """See `Registry`."""
         names = () if is_digest(reference) else self.listed()
         tagged = next((entry.digest for entry in names if _name(entry) == reference), None)
         digest = reference if is_digest(reference) else tagged
@@ -92,7 +92,6 @@ class LayoutRegistry:
         return RegistryManifest(descriptor=descriptor, body=body)
 
     def head(self, repository: str, reference: str) -> Descriptor | None:
-        """See `Registry`."""
         manifest = self.manifest(repository, reference)
         return manifest.descriptor if manifest is not None else None
 
@@ -114,8 +113,6 @@ class LayoutRegistry:
         return descriptor
 
     def blob(self, repository: str, digest: str, limit_bytes: int) -> bytes:
-        """See `Registry`."""
-        del repository
         path = self.blob_path(digest)
         try:
             content = read_regular(path, limit_bytes)
@@ -129,8 +126,6 @@ class LayoutRegistry:
 
     @contextlib.contextmanager
     def open_blob(self, repository: str, digest: str) -> Iterator[BinaryIO]:
-        """See `Registry`."""
-        del repository
         self._require_regular(digest)
         with self.blob_path(digest).open("rb") as file:
             yield file
@@ -138,8 +133,6 @@ class LayoutRegistry:
     def save_blob(
         self, repository: str, digest: str, destination: Path, size_bytes: int | None = None
     ) -> None:
-        """See `Registry`."""
-        del repository
         size = self._require_regular(digest)
         if size_bytes is not None and size != size_bytes:
             raise self._wrong(f"{digest} has {size} of {size_bytes} bytes")
@@ -149,7 +142,6 @@ class LayoutRegistry:
         self, repository: str, source: BlobSource, mount_from: Sequence[str] = ()
     ) -> BlobTransfer:
         """See `Registry`. A file of the same file system becomes a hard link."""
-        del repository, mount_from
         present = self._has(source.digest, source.size_bytes)
         if not present:
             with source.open() as stream:
@@ -162,7 +154,6 @@ class LayoutRegistry:
         )
 
     def referrers(self, repository: str, digest: str) -> tuple[Descriptor, ...]:
-        """See `Registry`."""
         descriptors = []
         for entry in self.listed():
             manifest = self.manifest(repository, entry.digest)
@@ -174,23 +165,17 @@ class LayoutRegistry:
     def attach_all(
         self, repository: str, subject: Descriptor, artifacts: Sequence[Artifact]
     ) -> None:
-        """See `Registry`."""
         for artifact in artifacts:
             attach(self, repository, subject, artifact)
 
     def tags(self, repository: str) -> tuple[str, ...]:
-        """See `Registry`."""
-        del repository
         return tuple(sorted({entry.annotations[NAME] for entry in self.listed() if _name(entry)}))
 
     def deletes(self, repository: str) -> bool:
-        """See `Registry`."""
-        del repository
         return True
 
     def delete(self, repository: str, digest: str) -> None:
         """See `Registry`. Its bytes stay, unnamed."""
-        del repository
         self._write_list([entry for entry in self.listed() if entry.digest != digest])
 
     def listed(self) -> tuple[Descriptor, ...]:

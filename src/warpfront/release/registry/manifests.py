@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from warpfront.release.registry.contract import (
@@ -20,8 +20,11 @@ from warpfront.release.registry.contract import (
     IMAGE_MANIFEST,
     INDEX_TYPES,
     MANIFEST_TYPES,
+    Artifact,
+    BytesBlob,
     Descriptor,
     Platform,
+    Registry,
     RegistryManifest,
     digest_of_bytes,
 )
@@ -90,37 +93,6 @@ def read_object(body: bytes) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ValueError("it is no JSON object")
     return value
-
-
-def artifact_body(
-    subject: Descriptor,
-    *,
-    artifact_type: str,
-    payload: Descriptor,
-    annotations: Mapping[str, str],
-) -> bytes:
-    """Return the manifest of a document that is attached to `subject`."""
-    empty = Descriptor(
-        media_type=EMPTY_TYPE, digest=digest_of_bytes(EMPTY_BODY), size_bytes=len(EMPTY_BODY)
-    )
-    fields = {"annotations": dict(sorted(annotations.items()))} if annotations else {}
-    return _written(
-        {
-            "schemaVersion": 2,
-            "mediaType": IMAGE_MANIFEST,
-            "artifactType": artifact_type,
-            "config": as_object(empty),
-            "layers": [as_object(payload)],
-            "subject": as_object(
-                Descriptor(
-                    media_type=subject.media_type,
-                    digest=subject.digest,
-                    size_bytes=subject.size_bytes,
-                )
-            ),
-            **fields,
-        }
-    )
 
 
 def index_body(
@@ -254,3 +226,57 @@ def _annotations(value: dict[str, Any]) -> Mapping[str, str]:
     if not isinstance(texts, dict) or not all(isinstance(text, str) for text in texts.values()):
         raise ValueError("its annotations are not all texts")
     return texts
+
+
+LIMIT_BYTES = 32 * 2**20
+TITLE = "org.opencontainers.image.title"
+"""The annotation of a layer that `oras pull` takes a file's name from; without it, no file."""
+
+
+def attach(
+    registry: Registry, repository: str, subject: Descriptor, artifact: Artifact
+) -> Descriptor:
+    """Put the payload, then the manifest with its subject. The same document twice is the same
+    digest, once. Raises the errors of `registry`.
+    """
+    for content in (artifact.payload, EMPTY_BODY):
+        registry.put_blob(repository, BytesBlob(content))
+    body = body_of(subject, artifact)
+    put = registry.put_manifest(repository, digest_of_bytes(body), body, IMAGE_MANIFEST)
+    return referrer_of(RegistryManifest(descriptor=put, body=body))
+
+
+def attached_payload(
+    registry: Registry, repository: str, digest: str, limit_bytes: int = LIMIT_BYTES
+) -> bytes:
+    """Return the document of an attached manifest; empty where it has none."""
+    manifest = registry.manifest(repository, digest)
+    try:
+        layer = read_object(manifest.body)["layers"][0]["digest"] if manifest else ""
+    except (ValueError, KeyError, TypeError, IndexError):
+        return b""
+    return registry.blob(repository, str(layer), limit_bytes) if layer else b""
+
+
+def body_of(subject: Descriptor, artifact: Artifact) -> bytes:
+    """Return the manifest of a document: the same for the same document, in every registry."""
+    content = artifact.payload
+    payload = Descriptor(
+        media_type=artifact.payload_type,
+        digest=digest_of_bytes(content),
+        size_bytes=len(content),
+        annotations={TITLE: artifact.title} if artifact.title else {},
+    )
+    empty = Descriptor(
+        media_type=EMPTY_TYPE, digest=digest_of_bytes(EMPTY_BODY), size_bytes=len(EMPTY_BODY)
+    )
+    value = {
+        "schemaVersion": 2,
+        "mediaType": IMAGE_MANIFEST,
+        "artifactType": artifact.artifact_type,
+        "config": as_object(empty),
+        "layers": [as_object(payload)],
+        "subject": as_object(replace(subject, artifact_type=None, annotations={}, platform=None)),
+    }
+    annotations = dict(sorted(artifact.annotations.items()))
+    return _written(value | ({"annotations": annotations} if annotations else {}))

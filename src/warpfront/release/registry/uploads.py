@@ -1,5 +1,5 @@
 """Upload of a blob into a repository: whole or in pieces, resumed after a cut, begun anew where
-that cannot be. Edge.
+that cannot be; and the way of one into a file, there only when its digest is right. Edge.
 
 A registry without chunked uploads gets the blob at once; a piece that is too large makes later
 ones smaller. After a failure the registry's own count of bytes is read; the number of sent
@@ -8,11 +8,14 @@ bytes proves nothing.
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, BinaryIO
 from urllib.parse import urlsplit, urlunsplit
 
 import requests
@@ -22,6 +25,7 @@ from warpfront.release.registry.authorization import Scopes
 from warpfront.release.registry.contract import BlobSource
 from warpfront.release.registry.http import Exchange, Request
 from warpfront.system.registry_errors import TransientError, by_status, wrong
+from warpfront.system.store import file_aside
 from warpfront.system.whole_heads import read_count
 
 # In one request without asking how far it came: what is sent again after a cut costs little.
@@ -205,19 +209,10 @@ class Upload:
         *,
         last: bool = False,
     ) -> requests.Response:
-        patience = self._exchange.patience
-        return self._exchange.once(
-            Request(
-                method=method,
-                url=url,
-                step=self._step,
-                scopes=self._scopes,
-                accepted=frozenset(accepted),
-                headers={**(_OCTETS if headers is not None else {}), **(headers or {})},
-                body=(lambda: body) if isinstance(body, bytes) else body,
-                more_seconds=self._source.size_bytes / patience.settled_bytes if last else 0.0,
-            )
-        )
+        headers = {} if headers is None else {**_OCTETS, **headers}
+        more = self._source.size_bytes / self._exchange.patience.settled_bytes if last else 0.0
+        ask = Request(method, url, self._step, self._scopes, accepted, headers, body, more)
+        return self._exchange.once(ask)
 
     def _follow(self, answer: requests.Response) -> None:
         self._location = self._exchange.next_address(
@@ -266,3 +261,78 @@ def _has(answer: requests.Response) -> int | None:
         return None
     last = int(match.group(1))
     return last + 1 if last else 0
+
+
+_FROM = re.compile(r"bytes (\d{1,18})-\d+/(?:\d+|\*)")
+
+
+class Saving:
+    """A download to a file. `ask` is the request for all of it. `size_bytes` is its
+    descriptor's size, if one is known: no more than that is read.
+    """
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        ask: Request,
+        digest: str,
+        size_bytes: int | None,
+        on_bytes: OnBytes,
+    ) -> None:
+        self._exchange, self._ask, self._digest = exchange, ask, digest
+        self._limit_bytes, self._on_bytes = size_bytes, on_bytes
+        self._have = 0
+        self._found = sha256()
+
+    def into(self, destination: Path) -> None:
+        """Raises `RegistryError`, and `StoreError` where the file cannot be written."""
+        with file_aside(destination) as aside:
+            with aside.open("wb") as file:
+                self._fill(file)
+            if f"sha256:{self._found.hexdigest()}" != self._digest:
+                raise wrong(
+                    self._exchange.host, self._ask.step, f"it sent sha256:{self._found.hexdigest()}"
+                )
+
+    def _fill(self, file: BinaryIO) -> None:
+        attempts = self._exchange.attempts()
+        furthest = 0
+        while True:
+            try:
+                self._take(file)
+            except TransientError as passing:
+                if self._have > furthest:
+                    furthest = self._have
+                    attempts.got_on()
+                if not attempts.again(passing.after_seconds, passing.cost):
+                    raise passing.error from None
+            else:
+                return
+
+    def _take(self, file: BinaryIO) -> None:
+        """Read one request's bytes, from where the last one broke off."""
+        span = {"Range": f"bytes={self._have}-"} if self._have else {}
+        ask = dataclasses.replace(self._ask, headers={**self._ask.headers, **span})
+        answer = self._exchange.once(ask)
+        start = _FROM.fullmatch(answer.headers.get("Content-Range", ""))
+        continues = start is not None and int(start.group(1)) == self._have
+        if answer.status_code == 416 or (answer.status_code == 206 and not continues):
+            self._exchange.finish(answer)
+            ask = self._ask
+            answer = self._exchange.once(ask)
+        if answer.status_code != 206:
+            file.seek(0)
+            file.truncate()
+            self._have, self._found = 0, sha256()
+            if self._limit_bytes is None:
+                self._limit_bytes = read_count(answer.headers.get("Content-Length", ""))
+        for piece in self._exchange.pieces(answer, self._ask.step):
+            self._have += len(piece)
+            if self._limit_bytes is None or self._have > self._limit_bytes:
+                answer.close()
+                raise wrong(
+                    self._exchange.host, self._ask.step, "it sends more than it said it would"
+                )
+            self._found.update(piece)
+            file.write(piece)
+            self._on_bytes(len(piece))

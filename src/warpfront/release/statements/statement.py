@@ -1,5 +1,5 @@
 """An in-toto statement (https://in-toto.io/Statement/v1) about one image by digest: the same value,
-the same bytes; read as foreign input. Pure.
+the same bytes; read as foreign input; and which documents are signed as attestations. Pure.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
+
+from warpfront.release.predicate import Predicate
 
 MEDIA_TYPE = "application/vnd.in-toto+json"
 LIMIT_BYTES = 8 * 2**20
@@ -150,3 +152,35 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _refused(word: str) -> NoReturn:
     raise ValueError(f"{word} is no number")
+
+
+# What `cosign verify-attestation --type slsaprovenance1|spdxjson|cyclonedx` looks for
+# (https://github.com/sigstore/cosign, `PredicateTypeMap` in `cmd/cosign/cli/options`).
+_OF_MEDIA_TYPES = {
+    "application/spdx+json": "https://spdx.dev/Document",
+    "application/vnd.cyclonedx+json": "https://cyclonedx.org/bom",
+}
+
+
+def is_attested_kind(artifact_type: str) -> bool:
+    """Return whether documents of this type are attested."""
+    return artifact_type == MEDIA_TYPE or artifact_type in _OF_MEDIA_TYPES
+
+
+def predicate_of(name: str, artifact_type: str, payload: bytes) -> Predicate | None:
+    """Return what an attached document states, or None if it is of a kind that is not attested, or
+    cannot be read.
+    """
+    try:
+        if artifact_type == MEDIA_TYPE:
+            statement = read_any_statement(payload)
+            return Predicate(
+                name=name, type=statement.predicate_type, content=dict(statement.predicate)
+            )
+        if artifact_type in _OF_MEDIA_TYPES:
+            content = read_json(payload)
+            if isinstance(content, dict):
+                return Predicate(name=name, type=_OF_MEDIA_TYPES[artifact_type], content=content)
+    except StatementError:
+        pass
+    return None
