@@ -31,7 +31,7 @@ ONLY = """
 import sys
 from invoke.main import program
 from warpfront.pipeline import verifying
-from warpfront.commands import external_images as strangers
+from warpfront.commands import adopting as strangers
 verifying.SESSIONS = strangers.SESSIONS = {sessions!r}
 program.run(["invoke", *sys.argv[1:]])
 """

@@ -34,7 +34,7 @@ from warpfront.wheels.site import read_site
 from warpfront.wheels.uv_program import uv_binary
 from warpfront_port.commands.preflighting import examine, knowing_themselves
 from warpfront_port.commands.project_files import read_files
-from warpfront_port.preflight.parts import Parts, chosen
+from warpfront_port.preflight.declared import Parts, chosen
 from warpfront_port.preflight.stacks import CellStack
 
 TORCHES = ("2.13.0+cpu", "2.9.1+rocm6.4")

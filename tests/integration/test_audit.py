@@ -20,7 +20,7 @@ import pytest
 from bills import a_bill
 from loopback import running
 
-from warpfront.commands.auditing import audit_bill
+from warpfront.commands.bills import audit_bill
 from warpfront.pipeline.workspace import cache_folder
 from warpfront.system.process import run
 from warpfront.system.store import exclusive

@@ -29,8 +29,7 @@ from real_releases import CELL, KEY_PASSWORD, Release, digest_in, real_release
 from registries import PASSWORD, USER, cosign_3, strangers_program
 from releases import Quiet
 
-from warpfront.commands.adopting import part_here
-from warpfront.commands.external_images import attached_making, verify_claimed
+from warpfront.commands.adopting import attached_making, part_here, verify_claimed
 from warpfront.errors import NotPublishableError, RegistryError, RegistryFault, SignatureError
 from warpfront.images.engine import Engine, connect, embedded
 from warpfront.images.engine import docker as docker_engine

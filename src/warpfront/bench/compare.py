@@ -300,11 +300,11 @@ def _measured_cases(
         random = Random(_SEED)  # noqa: S311 - resampling
         a, b = ([sorted(block) for block in side] for side in both)  # sorted runs merge at once
         draws = statistics.resamplings_for(sum(map(len, (*a, *b))))
-        drawn = (
+        pairs = (
             [_flat_median(random.choices(side, k=len(side))) for side in (b, a)]
             for _ in range(draws)
         )
-        resampled[name] = [new / old for new, old in drawn]
+        resampled[name] = [new / old for new, old in pairs]
     values = {name: _flat_median(b) / _flat_median(a) for name, (a, b) in cases.items()}
     p_values = {
         # Resampling draws blocks, and each side's own level is known from them.

@@ -41,8 +41,8 @@ def run_text(run: Run, summary: Summary) -> str:
     facts = []
     for name in _SAID:
         if (value := getattr(run, name)) is not None:
-            given = " (given)" if name in run.given else ""
-            note = " (solved from other figures)" if name in run.solved else given
+            option = " (given)" if name in run.given else ""
+            note = " (solved from other figures)" if name in run.solved else option
             facts.append(f"  {name.replace('_', ' '):<13} {value}{note}")
     parallel = str(run.parallel)
     lines = [
@@ -230,8 +230,8 @@ def _tables(comparison: Comparison) -> Iterable[tuple[str, tuple[str, ...], Rows
         ordered = sorted(comparison.cases, key=lambda case: case.ratio.value, reverse=True)
         for case in ordered[:_MOST_CASES]:
             ratio, changed = f"{case.ratio.value:.3f}", "changed" if case.changed else ""
-            known = (f"{case.ratio.low:.3f}..{case.ratio.high:.3f}", f"{case.p_value:.3g}")
-            bounds = known if case.ratio.is_known else ("-", "-")
+            figures = (f"{case.ratio.low:.3f}..{case.ratio.high:.3f}", f"{case.p_value:.3g}")
+            bounds = figures if case.ratio.is_known else ("-", "-")
             cases.append((case.id, ratio, *bounds, changed))
         yield "By operation", CASES_HEAD, cases
 

@@ -75,7 +75,7 @@ def read_records(text: str) -> tuple[Run | Bench, ...]:
     except (ValueError, RecursionError):
         return ()
     several = document if isinstance(document, list) else [document]
-    kinds = [one.get("kind") if isinstance(one, dict) else None for one in several]
+    kinds = [record.get("kind") if isinstance(record, dict) else None for record in several]
     if not kinds or any(kind not in ("Run", "Bench") for kind in kinds):
         return ()
     return tuple(map(_read, several))

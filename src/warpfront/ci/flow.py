@@ -226,9 +226,9 @@ def _of_vendor(
     builders = tuple(dict.fromkeys(builder for builder in builder_rows if builder))
 
     def spread(kind: str, rows: tuple[Runner, ...], **facts: Any) -> Job:
-        own = "-own" if rows[0].trust == "self-hosted" and kind != "publish" else ""
+        suffix = "-own" if rows[0].trust == "self-hosted" and kind != "publish" else ""
         return Job(
-            name=f"{kind}-{vendor}{own}",
+            name=f"{kind}-{vendor}{suffix}",
             kind=kind,
             vendor=vendor,
             runners=rows,

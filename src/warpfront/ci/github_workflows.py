@@ -458,20 +458,20 @@ class _Steps:
             if job.takes == "work":
                 images = f",{IMAGES}-${{{{ matrix.after }}}}" if job.kind != "publish" else ""
                 names = f"${{{{ matrix.after }}}},${{{{ matrix.name }}}}{images}"
-            taken = {"pattern": f"{{{names}}}", "path": HANDOVER, "merge-multiple": True}
-            steps.append(self._uses("take", "download-artifact", taken))
+            inputs = {"pattern": f"{{{names}}}", "path": HANDOVER, "merge-multiple": True}
+            steps.append(self._uses("take", "download-artifact", inputs))
         steps.append(self._call())
         if job.leaves:
             name = "${{ matrix.name }}" if job.spread else job.name
-            left = {"name": name, "path": LEFT, "if-no-files-found": "error", "overwrite": True}
-            left |= {"retention-days": 14}
-            steps.append(self._uses("leave", "upload-artifact", left, "${{ always() }}"))
+            upload = {"name": name, "path": LEFT, "if-no-files-found": "error", "overwrite": True}
+            upload |= {"retention-days": 14}
+            steps.append(self._uses("leave", "upload-artifact", upload, "${{ always() }}"))
         if "images" in job.tells:
             # For a day: other machines verify them, and no registry gets them.
-            left = {"name": f"{IMAGES}-${{{{ matrix.name }}}}", "path": IMAGES, "overwrite": True}
-            left |= {"compression-level": 0, "retention-days": 1}
+            upload = {"name": f"{IMAGES}-${{{{ matrix.name }}}}", "path": IMAGES, "overwrite": True}
+            upload |= {"compression-level": 0, "retention-days": 1}
             only = "${{ !cancelled() && matrix.images }}"
-            steps.append(self._uses("leave images", "upload-artifact", left, only))
+            steps.append(self._uses("leave images", "upload-artifact", upload, only))
         if "pages" in job.powers:
             # deploy-pages refuses two artifacts of one name, which a second attempt would make.
             name = f"{_PAGES}-${{{{ github.run_attempt }}}}"

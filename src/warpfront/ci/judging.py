@@ -207,7 +207,7 @@ def _admitted(
         alone = dataclasses.replace(
             evidence,
             cell=dataclasses.replace(evidence.cell, targets=(target,)),
-            verifications={n: one for n, one in evidence.verifications.items() if n == target},
+            verifications={n: v for n, v in evidence.verifications.items() if n == target},
         )
         verdict = admission(alone, demands, now=end.now)
         noted += [f"{cell}: {text}" for text in verdict.noted]

@@ -252,8 +252,8 @@ def _conclude(
     and a table.
     """
     # Imported here: these need Python 3.11, and inside images nothing but the checks is wanted.
+    from warpfront.report.described import profiles_text  # noqa: PLC0415
     from warpfront.report.junit import junit_xml  # noqa: PLC0415
-    from warpfront.report.profiles import profiles_text  # noqa: PLC0415
     from warpfront.verify.verdict import (  # noqa: PLC0415
         outcome_of,
         read_verification,

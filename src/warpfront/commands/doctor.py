@@ -68,8 +68,8 @@ def examine(workspace: Workspace, watch: Watch) -> tuple[Observation, ...]:
         access = VENDORS[name].device_access(host)
         text = ", ".join((*access.cdi, *access.nodes)) or "needs none" if access else ""
         hint = "images build and load here; their checks on the device say unavailable"
-        here = text or "none on this machine"
-        devices.append(_available(f"devices of {name}", here, hint, is_here=bool(text)))
+        state = text or "none on this machine"
+        devices.append(_available(f"devices of {name}", state, hint, is_here=bool(text)))
     return (
         *_examine_engine(engine),
         *machines,

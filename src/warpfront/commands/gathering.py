@@ -11,7 +11,7 @@ from warpfront.ci.flow import HANDOVER, LEFT
 from warpfront.ci.handover import handed_over, merge
 from warpfront.ci.judging import Judgement, RunEnd, demands_of, judge
 from warpfront.ci.schedule import Schedule
-from warpfront.commands.against_release import kept_standing
+from warpfront.commands.benching import kept_standing
 from warpfront.commands.candidates import kept_candidate
 from warpfront.commands.image_handover import kept_image_file
 from warpfront.errors import HandoverError, StoreError

@@ -25,7 +25,7 @@ from warpfront.matrix.selection import selected_with_parents
 from warpfront.pipeline.workspace import Workspace
 from warpfront.step_results import Blocked, Failed
 from warpfront.system.digests import digest_of
-from warpfront.system.process import Command, Run, environment, run, stop_all
+from warpfront.system.process import Command, Completed, Run, environment, run, stop_all
 from warpfront.system.progress import Watch
 from warpfront.system.store import Store
 from warpfront.wheels.project_folders import IMAGES_FOLDER, Folders
@@ -45,16 +45,6 @@ class Placed:
     cell_id: str
     builder: str
     fingerprint: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _ChildEnd:
-    """A child's end: which load, where, how."""
-
-    load: Load
-    node: BuildNode
-    code: int
-    said: str
 
 
 def spread(
@@ -128,16 +118,15 @@ class _Spreading:
         results: dict[str, BuiltImage | Blocked | Failed] = {}
         slots = sum(node.slots for node in pool.nodes)
         with ThreadPoolExecutor(slots, thread_name_prefix="builder") as threads:
-            going: set[Future[_ChildEnd]] = set()
+            going: dict[Future[Completed], tuple[Load, BuildNode]] = {}
             try:
                 while True:
                     pool, started = pool.begin()
-                    going |= {threads.submit(self._child, load, node) for load, node in started}
+                    going |= {threads.submit(self._child, *placed): placed for placed in started}
                     if not going:
                         break
-                    finished, going = wait(going, return_when=FIRST_COMPLETED)
-                    for future in finished:
-                        pool = self._after(future.result(), pool, results)
+                    for future in wait(going, return_when=FIRST_COMPLETED).done:
+                        pool = self._after(future.result(), *going.pop(future), pool, results)
             except BaseException:
                 threads.shutdown(wait=False, cancel_futures=True)
                 stop_all()
@@ -149,21 +138,26 @@ class _Spreading:
         return results
 
     def _after(
-        self, end: _ChildEnd, pool: Pool, results: dict[str, BuiltImage | Blocked | Failed]
+        self,
+        end: Completed,
+        load: Load,
+        node: BuildNode,
+        pool: Pool,
+        results: dict[str, BuiltImage | Blocked | Failed],
     ) -> Pool:
         """Process the end of a child. The load of a lost engine is returned; any other end is
         the load's own result.
         """
-        load, node = end.load, end.node
         if node.name in pool.lost:
             return pool
         # Whatever the child made of it: what an engine's end looks like to a client is a race.
-        if end.code != 0 and not self.answers(node):
+        if end.returncode != 0 and not self.answers(node):
             self.watch.say(f"builder {node.name} is gone: its images are built by the others")
             return pool.lose(node)
         store, folder = self.folders.store, self._folder(load, node) / LEFT / load.name
         if not folder.is_dir():
-            results |= _failed(load, end.said.strip() or "it said nothing", end.code)
+            reason = end.stderr[-2000:].strip() or "it said nothing"
+            results |= _failed(load, reason, end.returncode)
             return pool.end(load)
         for cell in load.cells:
             store.drop(cell, "build")
@@ -174,7 +168,7 @@ class _Spreading:
             store.save(cell, PLACED, where)
         return pool.end(load)
 
-    def _child(self, load: Load, node: BuildNode) -> _ChildEnd:
+    def _child(self, load: Load, node: BuildNode) -> Completed:
         """Run the same job as a CI machine, in a copy of the project without results of builds."""
         self.watch.say(f"{load.name}: on {node.name}")
         root, folder = self.folders.root, self._folder(load, node)
@@ -186,15 +180,12 @@ class _Spreading:
             if (root / name).exists():
                 (folder / name).symlink_to(root / name)
         words = ("job", "--step", "build", "--name", load.name, "--cells", " ".join(load.cells))
-        completed = self.run(
+        return self.run(
             Command(
                 argv=(sys.executable, "-m", "invoke", *words, "--retries", "0"),
                 cwd=folder,
                 environment=dict(node.environment),
             )
-        )
-        return _ChildEnd(
-            load=load, node=node, code=completed.returncode, said=completed.stderr[-2000:]
         )
 
     def _folder(self, load: Load, node: BuildNode) -> Path:

@@ -5,6 +5,7 @@ without an image.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import platform
 from collections.abc import Iterable, Mapping
@@ -116,8 +117,8 @@ def explained(
             hint="`warpfront release list` lists what there is",
         )
     attached = registry.referrers(path, image.digest)
-    making, proof, unread = _statements(registry, path, image, attached)
     verifications: list[Verification] = []
+    making, proof, unread = _statements(registry, path, image.digest, attached)
     for document in attached:
         if document.artifact_type == VERIFICATION_TYPE:
             verifications_read = read_attached(registry, path, document.digest)
@@ -140,26 +141,32 @@ def explained(
         unread=tuple(unread),
         identities=image.identities,
     )
-    return why, _requires(verifications)
+    for verification in verifications:
+        with contextlib.suppress(ContentsError):  # as the session `load` read them
+            contents = contents_from(verification.environment.get("contents"))
+            return why, {
+                canonicalize_name(distribution.name): distribution.requires
+                for distribution in contents.distributions
+            }
+    return why, {}
 
 
 def _statements(
-    registry: Registry, path: str, registry_image: RegistryImage, attached: Iterable[Descriptor]
+    registry: Registry, path: str, digest: str, attached: Iterable[Descriptor]
 ) -> tuple[BuildRecord | None, Proof | None, list[str]]:
     """Return the last valid statement of each kind, and the reasons why others are invalid."""
-    making, proof, unread = None, None, []
-    for descriptor in attached:
-        kind = descriptor.annotations.get("dev.warpfront.statement")
-        payload = attached_payload(registry, path, descriptor.digest) if kind else b""
+    making, proof, unread = None, None, list[str]()
+    for document in attached:
+        kind = document.annotations.get("dev.warpfront.statement")
+        payload = attached_payload(registry, path, document.digest) if kind else b""
         try:
             if kind == "provenance":
-                making = read_provenance_statement(payload, digest=registry_image.digest)
+                making = read_provenance_statement(payload, digest=digest)
             elif kind:
-                proof = read_proof(payload, digest=registry_image.digest)
+                proof = read_proof(payload, digest=digest)
         except StatementError as error:
-            unread.append(
-                f"{descriptor.annotations.get(DOCUMENT, kind)} {descriptor.digest}: {error}"
-            )
+            name = document.annotations.get(DOCUMENT, kind)
+            unread.append(f"{name} {document.digest}: {error}")
     return making, proof, unread
 
 
@@ -214,22 +221,6 @@ def _attestations(
         if predicate is not None and signer.is_attested(reference, predicate):
             hold.append(name)
     return ", ".join(sorted(set(hold))) or "nothing, by this key"
-
-
-def _requires(verifications: Iterable[Verification]) -> Mapping[str, tuple[str, ...]]:
-    """Return the requirements of each distribution in the image, as the session
-    `load` read them.
-    """
-    for verification in verifications:
-        try:
-            contents = contents_from(verification.environment.get("contents"))
-        except ContentsError:
-            continue
-        return {
-            canonicalize_name(distribution.name): distribution.requires
-            for distribution in contents.distributions
-        }
-    return {}
 
 
 DeclaredRequirement = tuple[tuple[str, str, str], ...]

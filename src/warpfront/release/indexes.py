@@ -24,8 +24,8 @@ from warpfront.release.publication import (
     moves_document,
     taken,
 )
-from warpfront.release.registry.architectures import ARCHITECTURES, IndexChild, put_index
-from warpfront.release.registry.contract import Platform, Registry, RegistryManifest
+from warpfront.release.registry.architectures import ARCHITECTURES, put_index
+from warpfront.release.registry.contract import Descriptor, Platform, Registry, RegistryManifest
 from warpfront.release.signing import Signer
 
 
@@ -77,7 +77,7 @@ class IndexWriter:
         self, publication: Publication, name: IndexTagMove, registry_image: RegistryImage
     ) -> IndexTagMove:
         path = publication.path
-        parts, waits = [], []
+        parts, waits = dict[str, Descriptor](), list[str]()
         for machine in name.machines:
             image = held_image(self.registry, path, staged_tag(name.tag, machine))
             reasons = (
@@ -89,18 +89,17 @@ class IndexWriter:
                 waits.append(f"{machine}, which {', '.join(reasons)}")
                 continue
             platform = Platform(os="linux", architecture=ARCHITECTURES[machine])
-            parts.append(IndexChild(image=image.manifest.descriptor, platform=platform))
+            described = image.manifest.descriptor
+            parts[platform.architecture] = dataclasses.replace(described, platform=platform)
         before = digest_on(self.registry, path, name.tag)
         if waits:
             return dataclasses.replace(name, waits=tuple(waits), before=before, digest="")
-        index = put_index(self.registry, path, parts)
+        index = put_index(self.registry, path, [*parts.values()])
         digest = index.descriptor.digest
         if before not in {"", digest} and not name.moves:
             raise taken(dataclasses.replace(publication, digest=digest), name.tag, before)
         if self.signer is not None:
-            annotations = {
-                f"dev.warpfront.{part.platform.architecture}": part.image.digest for part in parts
-            }
+            annotations = {f"dev.warpfront.{name}": part.digest for name, part in parts.items()}
             annotations[CHANNEL_ANNOTATION] = publication.channel
             self.signer.sign(f"{publication.repository}@{digest}", annotations)
         if before != digest:

@@ -29,7 +29,6 @@ from warpfront.release.indexes import IndexWriter
 from warpfront.release.ledger import (
     CANDIDATE_PREFIX,
     LEDGER_FOLDER,
-    IndexTagMove,
     Ledger,
     Publication,
     TagMove,
@@ -278,10 +277,7 @@ def _publication(plan: _Planned, channel: Channel, context: PublishContext) -> P
         targets=plan.verdict.targets,
         noted=plan.verdict.noted,
         tags=tuple(tags),
-        indexes=tuple(
-            IndexTagMove(tag=index_name.tag, moves=index_name.moves, machines=index_name.machines)
-            for index_name in plan.names.shared
-        ),
+        indexes=plan.names.shared,
         candidate=f"{CANDIDATE_PREFIX}{context.run}-{plan.publishable.content_hash[:12]}",
         present_bytes=plan.publishable.size_bytes,
         digest=plan.publishable.digest,

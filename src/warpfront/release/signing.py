@@ -168,8 +168,10 @@ class Signer:
                 )
                 for option in _FORM
             }
-            taken = (o for o, asking in commands.items() if not _run(self.run, asking).returncode)
-            self._forms.append(tuple(taken))
+            accepted = (
+                o for o, asking in commands.items() if not _run(self.run, asking).returncode
+            )
+            self._forms.append(tuple(accepted))
         return self._forms[0]
 
     @property

@@ -19,7 +19,7 @@ from warpfront.matrix.naming import is_tag, joined_targets
 from warpfront.matrix.project_values import Channel
 from warpfront.matrix.release_channels import words_of
 from warpfront.matrix.vendors import VENDORS
-from warpfront.release.ledger import NOT_PUBLIC, staged_tag
+from warpfront.release.ledger import NOT_PUBLIC, IndexTagMove, staged_tag
 
 _DIGITS = 12
 _SHOWN = 3
@@ -28,18 +28,6 @@ _SHOWN = 3
 SharedTemplates = Mapping[str, tuple[str, ...]]
 """The templates of a cell that its twins for other machines fill in the same way, and all of those
 machines."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SharedName:
-    """A name of one image for several machines."""
-
-    tag: str
-    moves: bool
-    machines: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return f"an index of {' and '.join(self.machines)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,14 +41,17 @@ class Names:
     repository: str
     tags: tuple[str, ...]
     aliases: tuple[str, ...]
-    shared: tuple[SharedName, ...] = ()
+    shared: tuple[IndexTagMove, ...] = ()
     wrong: tuple[str, ...] = ()
 
     @property
     def claims(self) -> Mapping[str, str]:
         """Return each reference, and the image or index that it would be on."""
         names = {f"{self.repository}:{tag}": self.cell_id for tag in (*self.tags, *self.aliases)}
-        return names | {f"{self.repository}:{name.tag}": str(name) for name in self.shared}
+        return names | {
+            f"{self.repository}:{name.tag}": f"an index of {' and '.join(name.machines)}"
+            for name in self.shared
+        }
 
 
 def tag_words(
@@ -123,7 +114,7 @@ def names_of(
     fixed, moves = ({filled[template] for template in some} for some in (channel.tags, aliases))
     wrong += [f"{name} is a tag that never moves and an alias" for name in fixed & moves]
     indexes = [
-        SharedName(tag=filled[tag], moves=tag not in channel.tags, machines=shared[tag])
+        IndexTagMove(tag=filled[tag], moves=tag not in channel.tags, machines=shared[tag])
         for tag in (*channel.tags, *aliases)
         if tag in shared
     ]

@@ -1,11 +1,18 @@
-"""A line about the result of a step for a cell. Pure."""
+"""A line about the result of a step for a cell; tables of a channel's repositories, and verdicts of
+each tolerance profile. Pure.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
 from warpfront.images.built import BuiltImage, RenderedImage
-from warpfront.release.ledger import Publication, Stage
+from warpfront.release.ledger import CANDIDATE_PREFIX, Publication, Removed, Stage, Stock, Yank
 from warpfront.system.sizes import counted, readable_size
+from warpfront.verify.results import Verification
 from warpfront.wheels.lock.values import WheelLock
+from warpfront_checks.check_options import current_profile, stored_options
 
 
 def describe(result: object) -> str:
@@ -62,3 +69,73 @@ def _foreseen(planned: Publication) -> str:
         now = f"is on {index.before}" if index.before else "new"
         lines.append(f"    index {index.tag} of {', '.join(index.machines)}: {now}")
     return "\n".join(lines)
+
+
+def stock_text(stocks: Iterable[Stock]) -> str:
+    """Return a paragraph a digest: its tags, what it was proven for, and what was let pass."""
+    lines = []
+    for stock in stocks:
+        lines.append(f"{stock.repository}@{stock.digest}")
+        shown_tags = [tag for tag in stock.tags if not tag.startswith(CANDIDATE_PREFIX)]
+        tags = [f"{tag} (alias)" if tag in stock.aliases else tag for tag in shown_tags]
+        lines.append(f"    tags: {', '.join(tags) or 'none, it is a candidate'}")
+        lines += [f"    part of: {', '.join(stock.listed_in)}"] if stock.listed_in else []
+        lines.append(f"    proven for: {', '.join(stock.channels) or 'nothing'}")
+        lines += [f"    noted: {text}" for text in stock.noted]
+        lines += ["    yanked"] if stock.yanked else []
+    return "\n".join([*lines, ""]) if lines else "nothing is published\n"
+
+
+def yank_text(yank: Yank, *, dry_run: bool) -> str:
+    would = "would take back" if dry_run else "took back"
+    lines = [f"{would} {yank.repository}@{yank.digest}: {yank.reason or 'no reason given'}"]
+    lines += [f"    {alias} -> {before}" for alias, before in yank.moved.items()]
+    lines += [f"    {alias} stays: {why}" for alias, why in yank.kept.items()]
+    if not yank.moved and not yank.kept:
+        lines.append("    no alias was on it")
+    return "\n".join([*lines, ""])
+
+
+def pruning_text(removed: Iterable[Removed], *, dry_run: bool) -> str:
+    would = "would remove" if dry_run else "removed"
+    lines = [
+        f"{would} {image.repository}@{image.digest} ({', '.join(image.tags)}): {image.reason}"
+        for image in removed
+    ]
+    lines += ["--yes removes them"] if lines and dry_run else []
+    return "\n".join([*lines, ""]) if lines else "there is nothing to remove\n"
+
+
+ANSWERS = ("accepted", "refused", "silent")
+
+
+def profile_counts(verification: Verification) -> dict[str, Counter[str]]:
+    """Per profile how many tensors it accepted, refused, and has no tolerance for; empty where
+    nothing was compared.
+    """
+    counts: dict[str, Counter[str]] = {}
+    for check in verification.checks:
+        profiles = check.details.get("profiles")
+        for profile, answers in profiles.items() if isinstance(profiles, Mapping) else ():
+            counts.setdefault(current_profile(profile), Counter()).update(_counted(answers))
+    return counts
+
+
+def _counted(answers: object) -> dict[str, int]:
+    """Return the number of tensors per verdict; values that are no numbers are not counted."""
+    verdicts = answers if isinstance(answers, Mapping) else {}
+    return {answer: verdicts[answer] for answer in ANSWERS if isinstance(verdicts.get(answer), int)}
+
+
+def profiles_text(verification: Verification) -> str:
+    """Return a table in plain text; nothing where nothing was compared."""
+    counts = profile_counts(verification)
+    if not sum(answers.total() for answers in counts.values()):
+        return ""
+    options = stored_options(verification.environment)
+    decided = current_profile(str(options.get("profile"))) if options is not None else None
+    lines = [f"{'tensors by tolerance':<22}{'accepted':>9}{'refused':>9}{'silent':>9}"]
+    for profile in sorted(counts, key=lambda count: (count != decided, count)):
+        numbers = "".join(f"{counts[profile][answer]:>9}" for answer in ANSWERS)
+        lines.append(f"{profile:<22}{numbers}{'  decides' if profile == decided else ''}")
+    return "\n".join(lines) + "\n"

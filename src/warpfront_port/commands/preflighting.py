@@ -30,11 +30,10 @@ from warpfront_port.commands.project_files import read_files
 from warpfront_port.commands.source_archives import read_source
 from warpfront_port.preflight import rule_texts
 from warpfront_port.preflight.breaches import BreachCollector, LineBreach, Preflight
-from warpfront_port.preflight.declared import DeclaredRequirement, FileRequirements
+from warpfront_port.preflight.declared import DeclaredRequirement, FileRequirements, Parts, chosen
 from warpfront_port.preflight.effects import breach_of, joint_breaches, line_to_write
 from warpfront_port.preflight.following import StackBreaches
 from warpfront_port.preflight.metadata_index import MetadataIndex
-from warpfront_port.preflight.parts import Parts, chosen
 from warpfront_port.preflight.stacks import CellStack, stacks_of
 
 _WHOLE = Parts()

@@ -102,7 +102,7 @@ def preflight(
     """
     from warpfront.system.store import write_text
     from warpfront_port.commands.preflighting import preflight as examine_project
-    from warpfront_port.preflight.parts import Parts
+    from warpfront_port.preflight.declared import Parts
     from warpfront_port.preflight.report import (
         counted_breaches,
         preflight_sarif,

@@ -31,7 +31,7 @@ from training_logs import (
 
 from warpfront.bench.logs.assembling import completed, solved_sequence
 from warpfront.bench.logs.fields import number, positive, size_bytes, vendor_of, whole
-from warpfront.bench.logs.madengine import csv_value, perf_csv
+from warpfront.bench.logs.tensorprimat import csv_value, perf_csv
 from warpfront.bench.records import MemoryKind, Parallel, Run, Step
 from warpfront.bench.settling import summary_of
 

@@ -23,9 +23,8 @@ from loopback import running
 from warpfront.ci import device_processes as holders
 from warpfront.ci.device_processes import device_holders, end_left_behind
 from warpfront.ci.readiness import ROOM_BYTES, SPARE_FOLDERS
-from warpfront.commands import readying, serving
-from warpfront.commands.readying import _make_room, tidy
-from warpfront.commands.serving import JIT_VARIABLE, JobSource, prepare, serve
+from warpfront.commands import serving
+from warpfront.commands.serving import JIT_VARIABLE, JobSource, _make_room, prepare, serve, tidy
 from warpfront.errors import CommandFailedError, InputError, UnavailableError
 from warpfront.images.engine.protocol import Features, StoredImage
 from warpfront.images.labels import CELL
@@ -39,11 +38,9 @@ OWN = dataclasses.replace(BUILDER, labels=("self-hosted", "builder"))
 @pytest.fixture(autouse=True)
 def _nothing_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither its devices nor who holds them."""
-    monkeypatch.setattr(readying, "device_holders", dict)
-    monkeypatch.setattr(readying, "end_left_behind", dict)
-    monkeypatch.setattr(
-        readying, "read_hardware", lambda _machine: SimpleNamespace(accelerators=())
-    )
+    monkeypatch.setattr(serving, "device_holders", dict)
+    monkeypatch.setattr(serving, "end_left_behind", dict)
+    monkeypatch.setattr(serving, "read_hardware", lambda _machine: SimpleNamespace(accelerators=()))
 
 
 # --- what is left behind ---
@@ -273,7 +270,7 @@ def test_a_machine_that_is_not_ready_registers_nowhere_and_is_looked_at_again(
     github: Github, agent: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     busy = iter([["no"], ["no"], [], []])
-    monkeypatch.setattr(readying, "unready", lambda *_a, **_k: iter(next(busy)))
+    monkeypatch.setattr(serving, "unready", lambda *_a, **_k: iter(next(busy)))
     taken, log, pauses, watch = serving_with(github, agent, FakeEngine())
     assert (taken, pauses, len(log)) == (2, [10.0, 60.0], 2)
     assert "looked at again in 10 s" in watch.said[0]

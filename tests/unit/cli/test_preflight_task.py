@@ -14,7 +14,7 @@ from warpfront.errors import FindingsError, InputError, UndeterminedError
 from warpfront_port.commands import preflighting
 from warpfront_port.preflight import rule_texts
 from warpfront_port.preflight.breaches import LineBreach, Preflight
-from warpfront_port.preflight.parts import Parts
+from warpfront_port.preflight.declared import Parts
 
 ROOT = Path(__file__).parents[3]
 

@@ -120,7 +120,7 @@ import sys
 for name in "click docker invoke jinja2 pydantic requests rich uv yaml".split():
     sys.modules[name] = None
 from warpfront.cli import sessions
-import warpfront.report.junit, warpfront.report.profiles, warpfront.verify.verdict
+import warpfront.report.junit, warpfront.report.described, warpfront.verify.verdict
 print(*(sessions.claims_for_target(target).vendor for target in sys.argv[1:]))
 """
 

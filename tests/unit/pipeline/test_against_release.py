@@ -18,8 +18,8 @@ from warpfront.bench.nights import NightStanding
 from warpfront.bench.record_files import read_records
 from warpfront.bench.records import Bench
 from warpfront.cli.display import Display
-from warpfront.commands import against_release, benching
-from warpfront.commands.against_release import (
+from warpfront.commands import benching
+from warpfront.commands.benching import (
     hold_against_release,
     kept_standing,
     last_release,
@@ -72,12 +72,12 @@ class Night:
         self.workspace.folders.store.save(self.cell.id, "build", made)
         lock = {self.cell.id: a_lock(self.cell)}
         set_to = self.monkeypatch.setattr
-        for module in (benching, against_release):
+        for module in (benching,):
             set_to(module, "connect", lambda _: self.engine)
         set_to(benching, "usable_locks", lambda _: lock)
         set_to(benching, "tool_here", lambda _: {})
         set_to("warpfront.pipeline.verifying.install_toolbox", lambda cache, *_, **__: cache)
-        set_to(against_release, "_published", lambda *_: tuple(self.stocks))
+        set_to(benching, "_published", lambda *_: tuple(self.stocks))
 
     def build(self, content: str, name: str) -> str:
         labels = {CELL: self.cell.id, CONTENT_HASH: content, CREATED: "2026-11-01T00:00:00+00:00"}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from warpfront.commands.run_history import NIGHTS, RUNS, branch_history
+from warpfront.commands.paging import NIGHTS, RUNS, branch_history
 from warpfront.errors import UnavailableError
 from warpfront.system.process import Command, Completed, run
 

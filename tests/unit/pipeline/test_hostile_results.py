@@ -27,8 +27,8 @@ from warpfront.matrix.cell import Cell, Selection
 from warpfront.matrix.scaffold import make_project
 from warpfront.pipeline.verifying import CheckPlan, Verified, verify_cells
 from warpfront.pipeline.workspace import Workspace, open_workspace
+from warpfront.report.described import profiles_text
 from warpfront.report.junit import junit_xml
-from warpfront.report.profiles import profiles_text
 from warpfront.step_results import Blocked, Failed
 from warpfront.system.foreign import RESULT_LIMIT_BYTES
 from warpfront.verify.containers import OUTPUT_LIMIT_CHARACTERS, Output

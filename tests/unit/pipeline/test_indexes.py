@@ -23,8 +23,8 @@ from releases import (
     a_world,
 )
 
-from warpfront.commands.exporting import export_image
 from warpfront.commands.keeping import House
+from warpfront.commands.promoting import export_image
 from warpfront.errors import InputError
 from warpfront.images.labels import CELL, REVISION
 from warpfront.matrix.cell import Cell

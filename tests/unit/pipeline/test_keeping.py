@@ -25,9 +25,8 @@ from releases import (
 )
 
 from warpfront.commands.adopting import adopt_image
-from warpfront.commands.exporting import export_image
 from warpfront.commands.keeping import House
-from warpfront.commands.promoting import without_absent
+from warpfront.commands.promoting import export_image, without_absent
 from warpfront.commands.why_published import explained
 from warpfront.errors import (
     InputError,
@@ -57,7 +56,7 @@ from warpfront.release.registry.manifests import attach, index_body
 from warpfront.release.retention import newest_first, not_needed
 from warpfront.release.statements.statement import predicate_of
 from warpfront.release.why import why_text
-from warpfront.report.releases import pruning_text, stock_text, yank_text
+from warpfront.report.described import pruning_text, stock_text, yank_text
 from warpfront.step_results import Blocked, Failed
 from warpfront.system.references import fallback_tag, read_reference
 from warpfront.system.store import as_json

@@ -12,8 +12,7 @@ from builders import a_cell, a_lock
 from fakes import FakeEngine
 from releases import CPU, PROJECT, REPOSITORY, Quiet, World, a_world
 
-from warpfront.commands.adopting import is_locked_by, read_digest
-from warpfront.commands.external_images import attached_making, verify_claimed
+from warpfront.commands.adopting import attached_making, is_locked_by, read_digest, verify_claimed
 from warpfront.errors import InputError
 from warpfront.images.built import BuiltImage
 from warpfront.images.labels import LOCK

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import json
 from collections.abc import Iterator
@@ -15,7 +16,6 @@ from stub_registry import StubRegistry, client_of, serve_registry
 
 from warpfront.errors import InputError, RegistryError
 from warpfront.release.registry.architectures import (
-    IndexChild,
     architecture_found,
     part_for,
     put_index,
@@ -128,8 +128,9 @@ def test_a_layer_that_cannot_be_read_is_said(client: HttpRegistry, content: byte
         found_in(client, put(client, "any", content))
 
 
-def child(image: Descriptor, machine: str) -> IndexChild:
-    return IndexChild(image=image, platform=Platform(os="linux", architecture=machine))
+def child(image: Descriptor, machine: str) -> Descriptor:
+    platform = Platform(os="linux", architecture=machine)
+    return dataclasses.replace(image, platform=platform)
 
 
 def test_an_index_is_put_last_and_says_what_its_children_are(

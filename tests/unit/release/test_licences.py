@@ -118,8 +118,8 @@ def test_an_image_on_a_bootstrapped_base_leaves_only_wheels_to_decide_on() -> No
         distributions=A_CONTENTS.distributions, packages=(BASH, bare), system="debian"
     )
     bill = a_bill(contents=contents, base=BOOTSTRAPPED)
-    assert [row.package for row in licence_rows(bill) if row.asks.decision] == ["numpy"]
-    pulled = [row.package for row in licence_rows(a_bill(contents=contents)) if row.asks.decision]
+    assert [part.name for part, asks in licence_rows(bill) if asks.decision] == ["numpy"]
+    pulled = [part.name for part, asks in licence_rows(a_bill(contents=contents)) if asks.decision]
     assert pulled == ["bash", "libc6", "numpy"]
 
 

@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 from bills import a_bill
 
-from warpfront.commands.auditing import audit_bill, require_current
+from warpfront.commands.bills import audit_bill, require_current
 from warpfront.errors import CommandFailedError, MatrixError
 from warpfront.matrix import compat
 from warpfront.matrix.project_values import AllowedVulnerability

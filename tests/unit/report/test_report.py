@@ -18,7 +18,7 @@ from rich.console import Console
 from warpfront.images.built import BuiltImage
 from warpfront.images.plan import Action, PlannedCell
 from warpfront.matrix.cell import Cell
-from warpfront.report.profiles import profiles_text
+from warpfront.report.described import profiles_text
 from warpfront.report.rows import CellFacts, ReportRow, report_rows
 from warpfront.report.text import ReportLines, Visible, plain_console, plan_lines, report_markdown
 from warpfront.step_results import Blocked, Failed

@@ -17,10 +17,15 @@ from warpfront_port.commands.preflighting import examine
 from warpfront_port.commands.project_files import read_file, read_files
 from warpfront_port.preflight import rule_texts
 from warpfront_port.preflight.breaches import LineBreach, Preflight
-from warpfront_port.preflight.declared import DeclaredRequirement, FileRequirements, Kind
+from warpfront_port.preflight.declared import (
+    DeclaredRequirement,
+    FileRequirements,
+    Kind,
+    Parts,
+    chosen,
+)
 from warpfront_port.preflight.effects import breach_of, torch_index
 from warpfront_port.preflight.following import chain_of, unmet, wanted_lines
-from warpfront_port.preflight.parts import Parts, chosen
 from warpfront_port.preflight.pyproject import read_pyproject
 from warpfront_port.preflight.report import preflight_sarif, preflight_text
 from warpfront_port.preflight.requirements_txt import read_requirements

@@ -307,7 +307,7 @@ def job(
     """
     from warpfront.ci.summaries import error_commands, job_summary
     from warpfront.commands.ci_job import JobRequest, work
-    from warpfront.commands.readying import named_runner, ready
+    from warpfront.commands.serving import named_runner, ready
 
     forge = _forge()
     workspace = workspace_here()
@@ -362,7 +362,7 @@ def _act(
 ) -> Act:
     """Run the job's step for one cell: on the image that was built, and on no other."""
     from warpfront.ci.flow import HANDOVER, IMAGES
-    from warpfront.commands.against_release import hold_against_release
+    from warpfront.commands.benching import hold_against_release
     from warpfront.commands.candidates import send_candidates, take_candidate
     from warpfront.commands.image_handover import take_image
     from warpfront.images.engine import connect
@@ -496,8 +496,8 @@ def setup(display: Display, row: Row = "", *, dry_run: DryRun = False) -> None:
 @command("runner tidy", example="runner tidy gpu-1")
 def tidy(display: Display, row: Row = "", *, dry_run: DryRun = False) -> None:
     """Remove what jobs of this project left on this machine, and nothing else."""
-    from warpfront.commands.readying import engine_of
-    from warpfront.commands.readying import tidy as tidy_up
+    from warpfront.commands.serving import engine_of
+    from warpfront.commands.serving import tidy as tidy_up
 
     if (runner := _named(row, display, dry_run=dry_run)) is not None:
         tidy_up(runner, display, engine_of(runner, display))
@@ -540,7 +540,7 @@ def serve(
 
 def _named(row: str, display: Display, *, dry_run: bool) -> Runner | None:
     """Return the row of this name; None, with a line on stderr, for a dry run."""
-    from warpfront.commands.readying import named_runner
+    from warpfront.commands.serving import named_runner
 
     runner = named_runner(workspace_here().matrix.runners, row)
     if dry_run:

@@ -60,7 +60,7 @@ def audit(
 
     By grype or pip-audit. Without --gate, the exit code is 0.
     """
-    from warpfront.commands.auditing import audits
+    from warpfront.commands.bills import audits
     from warpfront.release.vulnerabilities import Audit
 
     results = audits(workspace_here(display), cells)

@@ -29,7 +29,7 @@ def doctor(
     Each finding says what to do about it.
     """
     if runner:
-        from warpfront.commands.readying import named_runner, ready
+        from warpfront.commands.serving import named_runner, ready
 
         ready(named_runner(workspace_here().matrix.runners, runner), display)
         print_ready(display, runner)

@@ -36,7 +36,7 @@ DeclaredRequirement = Annotated[
     Library | None,
     Options(
         {option.attribute: ("", Option(option.help)) for option in LIBRARY_OPTIONS},
-        lambda **said: read_library(**said) if said["library"] else None,
+        lambda **values: read_library(**values) if values["library"] else None,
     ),
 ]
 

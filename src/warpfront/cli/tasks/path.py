@@ -175,7 +175,7 @@ def verify(
 
         adopted = adopt(workspace, digest, display)
         if adopted is None:
-            from warpfront.commands.external_images import verify_external_image
+            from warpfront.commands.adopting import verify_external_image
 
             external, rows = verify_external_image(
                 workspace, cells, display, digest, effort=effort, selftest=selftest, options=options
@@ -201,7 +201,7 @@ def _print_verified(
     allowed: bool,
 ) -> None:
     display.result(results, lambda: draw_report(rows()))
-    from warpfront.report.profiles import profiles_text
+    from warpfront.report.described import profiles_text
 
     print_unfinished(results)
     for result in results:  # the verdict of each requested tolerance profile
@@ -248,8 +248,7 @@ def _write_page(
 ) -> None:
     import contextlib
 
-    from warpfront.commands.paging import write_page
-    from warpfront.commands.run_history import NIGHTS, RUNS, branch_history
+    from warpfront.commands.paging import NIGHTS, RUNS, branch_history, write_page
     from warpfront.system.process import environment, run
     from warpfront.system.provenance import read_provenance
 

@@ -58,7 +58,7 @@ release_group = Group(
 def list_(display: Display, cells: Chosen, *, channel: Channel = "release", to: To = "") -> None:
     """List the images of a channel with their tags, newest first."""
     from warpfront.commands.keeping import open_house
-    from warpfront.report.releases import stock_text
+    from warpfront.report.described import stock_text
 
     with open_house(workspace_here(), cells, channel=channel, to=to) as house:
         stock = house.stock()
@@ -117,7 +117,7 @@ def yank(
 ) -> None:
     """Withdraw an image, and move its tags back to the previous one."""
     from warpfront.commands.keeping import open_house
-    from warpfront.report.releases import yank_text
+    from warpfront.report.described import yank_text
 
     with open_house(workspace_here(), cells, channel=channel, to=to) as house:
         yanked = house.yank(reference, reason, dry_run=dry_run)
@@ -140,7 +140,7 @@ def prune(
 ) -> None:
     """Remove old images of a channel and old candidates."""
     from warpfront.commands.keeping import open_house
-    from warpfront.report.releases import pruning_text
+    from warpfront.report.described import pruning_text
 
     only_candidates = old == "candidates"
     tag = channel if only_candidates else old
@@ -160,7 +160,7 @@ def export_(
     to: To = "",
 ) -> None:
     """Write published images into a folder as OCI layouts."""
-    from warpfront.commands.exporting import export
+    from warpfront.commands.promoting import export
 
     written = export(workspace_here(), cells, display, folder=Path(folder), channel=channel, to=to)
     finish(display, written)

@@ -157,9 +157,9 @@ def read_log(
     if out:
         write_json(Path(out), document)
     if perf_csv:
-        from warpfront.bench.logs import madengine
+        from warpfront.bench.logs import tensorprimat
 
-        write_text(Path(perf_csv), madengine.perf_csv(summaries))
+        write_text(Path(perf_csv), tensorprimat.perf_csv(summaries))
     if seed_layout:
         for path in measurements.write_layout(runs, Path(seed_layout)):
             display.say(f"wrote {path}")

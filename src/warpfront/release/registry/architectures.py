@@ -128,25 +128,23 @@ def part_for(registry: Registry, repository: str, reference: str, machine: str) 
     return parts[architecture]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IndexChild:
-    """An image that is in the repository, and what the index will say that it runs on."""
-
-    image: Descriptor
-    platform: Platform
-
-
 def put_index(
-    registry: Registry, repository: str, children: Sequence[IndexChild]
+    registry: Registry, repository: str, children: Sequence[Descriptor]
 ) -> RegistryManifest:
-    """Put an index of these images, without any tag, when each is there and is what it is called.
+    """Put an index of these images, without any tag, when each is there and is for its `platform`.
     Raises `InputError` with all that are not; then nothing is put.
     """
-    problems = [
-        f"{repository}@{child.image.digest} as {child.platform.architecture}: {reason}"
-        for child in children
-        if (reason := _wrong_child(registry, repository, child))
-    ]
+    problems = []
+    for child in children:
+        assert child.platform is not None, "the index says what each is for"
+        manifest, reason = registry.manifest(repository, child.digest), "it is not there"
+        if manifest is not None and manifest.descriptor.media_type != child.media_type:
+            reason = f"it is {manifest.descriptor.media_type}"
+        elif manifest is not None:
+            reason = architecture_found(registry, repository, manifest).differs_from(child.platform)
+        if reason:
+            name = f"{repository}@{child.digest} as {child.platform.architecture}"
+            problems.append(f"{name}: {reason}")
     platforms = [child.platform for child in children]
     problems += ["two images for one platform"] if len(set(platforms)) < len(platforms) else []
     if problems or not children:
@@ -154,20 +152,9 @@ def put_index(
             f"no index in {repository}: " + ("; ".join(problems) or "it would be empty"),
             hint="build the image on, or with a base for, the machine that it is for",
         )
-    body = manifests.index_body(
-        [replace(child.image, platform=child.platform, annotations={}) for child in children]
-    )
+    body = manifests.index_body([replace(child, annotations={}) for child in children])
     put = registry.put_manifest(repository, digest_of_bytes(body), body, IMAGE_INDEX)
     return RegistryManifest(descriptor=put, body=body)
-
-
-def _wrong_child(registry: Registry, repository: str, child: IndexChild) -> str:
-    manifest = registry.manifest(repository, child.image.digest)
-    if manifest is None:
-        return "it is not there"
-    if manifest.descriptor.media_type != child.image.media_type:
-        return f"it is {manifest.descriptor.media_type}"
-    return architecture_found(registry, repository, manifest).differs_from(child.platform)
 
 
 def _program_in(unpacked: _Limited) -> tuple[str, str]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 from urllib.request import parse_http_list, parse_keqv_list
@@ -32,22 +31,10 @@ _MARGIN_SECONDS = 5.0
 Scopes = tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TokenRequest:
-    """GET, or POST with a form. `authorization` is a header's value, "" for none."""
-
-    url: str
-    form: Mapping[str, str] | None
-    authorization: str
-
-
-Fetch = Callable[[TokenRequest], bytes]
-
-
-@dataclass(frozen=True, slots=True)
-class _Bearer:
-    realm: str
-    service: str
+Fetch = Callable[[str, Mapping[str, str] | None, str], bytes]
+"""Returns the answer of an address, to GET, or to POST with a form; the last is the value of an
+Authorization header, "" for none.
+"""
 
 
 class Authorization:
@@ -56,7 +43,7 @@ class Authorization:
     def __init__(self, host: str, credentials: Credentials, fetch: Fetch, pace: Pace) -> None:
         self._host, self._credentials, self._fetch, self._pace = host, credentials, fetch, pace
         self._lock = threading.RLock()
-        self._bearer: _Bearer | None = None
+        self._bearer: tuple[str, str] | None = None  # realm and service
         self._basic = ""
         self._asked = False
         self._login: Login | None = None
@@ -86,7 +73,7 @@ class Authorization:
             self._tokens.pop(scopes, None)
             bearer = _bearer_of(offers)
             if bearer is not None:
-                _require_safe(bearer.realm, self._host)
+                _require_safe(bearer[0], self._host)
                 self._bearer = bearer
                 return True
             login = self._known_login()
@@ -106,9 +93,9 @@ class Authorization:
             self._login, self._asked = self._credentials.login_for(self._host), True
         return self._login
 
-    def _fetched(self, bearer: _Bearer, scopes: Scopes) -> tuple[str, float]:
-        login = self._known_login()
-        fields = {"service": bearer.service} if bearer.service else {}
+    def _fetched(self, bearer: tuple[str, str], scopes: Scopes) -> tuple[str, float]:
+        login, (realm, service) = self._known_login(), bearer
+        fields = {"service": service} if service else {}
         if login is not None and login.identity_token:
             form = {
                 **fields,
@@ -117,16 +104,10 @@ class Authorization:
                 "scope": " ".join(scopes),
                 "refresh_token": login.identity_token,
             }
-            request = TokenRequest(url=bearer.realm, form=form, authorization="")
-        else:
-            query = urlencode([*fields.items(), *(("scope", scope) for scope in scopes)])
-            joint = "&" if urlsplit(bearer.realm).query else "?"
-            request = TokenRequest(
-                url=f"{bearer.realm}{joint}{query}",
-                form=None,
-                authorization=login.basic if login is not None else "",
-            )
-        return self._read(self._fetch(request))
+            return self._read(self._fetch(realm, form, ""))
+        query = urlencode([*fields.items(), *(("scope", scope) for scope in scopes)])
+        joint = "&" if urlsplit(realm).query else "?"
+        return self._read(self._fetch(f"{realm}{joint}{query}", None, login.basic if login else ""))
 
     def _read(self, body: bytes) -> tuple[str, float]:
         try:
@@ -154,7 +135,7 @@ def delete(repository: str) -> str:
     return f"repository:{repository}:delete,pull"
 
 
-def _bearer_of(offers: Sequence[str]) -> _Bearer | None:
+def _bearer_of(offers: Sequence[str]) -> tuple[str, str] | None:
     for offer in offers:
         scheme, _, rest = offer.strip().partition(" ")
         if scheme.lower() != "bearer":
@@ -164,7 +145,7 @@ def _bearer_of(offers: Sequence[str]) -> _Bearer | None:
         except ValueError:
             continue
         if parameters.get("realm"):
-            return _Bearer(parameters["realm"], parameters.get("service", ""))
+            return parameters["realm"], parameters.get("service", "")
     return None
 
 

@@ -17,7 +17,7 @@ from urllib.parse import urljoin, urlsplit
 import requests
 
 from warpfront.errors import RegistryError
-from warpfront.release.registry.authorization import Authorization, Scopes, TokenRequest
+from warpfront.release.registry.authorization import Authorization, Scopes
 from warpfront.release.registry.contract import INDEX_TYPES, MANIFEST_TYPES
 from warpfront.release.registry.credentials import Credentials
 from warpfront.release.registry.patience import Adapter, Attempts, Pace, Patience, received
@@ -236,11 +236,10 @@ class Exchange:
             words = "it leads to an address that is none"
             raise wrong(self.host, step, words) from error
 
-    def _fetch_token(self, request: TokenRequest) -> bytes:
-        step = "login"
-        headers = {"Authorization": request.authorization} if request.authorization else {}
-        method = "POST" if request.form is not None else "GET"
-        answer = self._request(method, request.url, step, headers, body=request.form)
+    def _fetch_token(self, url: str, form: Mapping[str, str] | None, authorization: str) -> bytes:
+        step, headers = "login", {"Authorization": authorization} if authorization else {}
+        method = "POST" if form is not None else "GET"
+        answer = self._request(method, url, step, headers, body=form)
         if answer.status_code in {400, 401, 403}:
             self.finish(answer)
             raise self._authorization.refusal(step)

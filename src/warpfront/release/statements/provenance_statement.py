@@ -142,9 +142,9 @@ def _making(predicate: Mapping[str, Any]) -> BuildRecord:
         content_hash=str(internal["contentHash"]),
         asked=tuple((key, tuple(map(str, value))) for key, value in sorted(fields.items())),
         dependencies=tuple(
-            Dependency(uri=str(one["uri"]), algorithm=str(algorithm), digest=str(digest))
-            for one in built["resolvedDependencies"]
-            for ((algorithm, digest),) in [one.get("digest", {"": ""}).items()]
+            Dependency(uri=str(entry["uri"]), algorithm=str(algorithm), digest=str(digest))
+            for entry in built["resolvedDependencies"]
+            for ((algorithm, digest),) in [entry.get("digest", {"": ""}).items()]
         ),
         invocation=invocation,
     )
