@@ -6,11 +6,13 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import PurePosixPath
 
 from warpfront_port.scan.hipify_names import hipify_names
 from warpfront_port.scan.reach import Product, read_product
 from warpfront_port.scan.structured import kind_of
+from warpfront_port.scan.words import line_of, uncommented
 
 _UNIT = frozenset({".cu", ".hip", ".c", ".cc", ".cpp", ".cxx"})
 _DEVICE = re.compile(r"\b__(?:global|device)__\b|<<<")
@@ -27,17 +29,13 @@ _CALLED = re.compile(
 )
 _CODE = _UNIT | {".cuh", ".h", ".hpp", ".hh", ".hxx", ".inl"}
 _COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-_EXTENSION = re.compile(
-    r"(?m)^[^#\n]*\b(?:CUDAExtension\b|(?:cpp_extension\.load\w*|load_inline)\s*\()"
-)
+_EXTENSION = re.compile(r"CUDAExtension\b|(?:cpp_extension\.load\w*|load_inline)\s*\(")
 _CMAKE_CUDA = re.compile(
-    r"(?im)^[^#\n]*(?:enable_language\s*\(\s*CUDA|project\s*\([^)]*\bCUDA\b|find_package\s*\(\s*CUDA"
-    r"|cuda_add_(?:library|executable))"
+    r"(?i)enable_language\s*\(\s*CUDA|project\s*\([^)]*\bCUDA\b|find_package\s*\(\s*CUDA"
+    r"|cuda_add_(?:library|executable)"
 )
-_HIP = re.compile(
-    r"(?im)^[^#\n]*(?:enable_language\s*\(\s*HIP|LANGUAGES[^)]*\bHIP\b|find_package\s*\(\s*hip\b)"
-)
-_NVCC = re.compile(r"(?m)^[^#\n]*\bnvcc\b")
+_HIP = re.compile(r"(?i)enable_language\s*\(\s*HIP|LANGUAGES[^)]*\bHIP\b|find_package\s*\(\s*hip\b")
+_NVCC = re.compile(r"\bnvcc\b")
 _ADD_HIP = "add HIP, or a header that maps names"
 _MAPS_CUDA = re.compile(r"(?m)^[ \t]*#[ \t]*define[ \t]+cuda[A-Z]\w+[ \t]+hip[A-Z]\w+")
 
@@ -46,7 +44,7 @@ _WAYS = (
     ("CMake with HIP", "cmake", _HIP),
     ("a header that gives CUDA's names HIP's meaning", "code", _MAPS_CUDA),
     ("a torch extension, which torch hipifies", "python", _EXTENSION),
-    ("a makefile with hipcc", "make", re.compile(r"(?m)^[^#\n]*\bhipcc\b")),
+    ("a makefile with hipcc", "make", re.compile(r"\bhipcc\b")),
     (f"CMake for CUDA alone: {_ADD_HIP}", "cmake", _CMAKE_CUDA),
     (f"a makefile for nvcc alone: {_ADD_HIP}", "make", _NVCC),
 )
@@ -160,8 +158,9 @@ def _way(texts: Mapping[str, str], units: Iterable[str]) -> str:
 def _place(texts: Mapping[str, str], kind: str, pattern: re.Pattern[str]) -> str:
     """Return the first place of a pattern in files of a kind, the shallow ones first."""
     for path, text in sorted(texts.items(), key=lambda item: (item[0].count("/"), item[0])):
-        if _kind(path) == kind and (match := pattern.search(text)):
-            return f"{path}:{text.count(chr(10), 0, match.end()) + 1}"
+        search = pattern.search if kind == "code" else partial(uncommented, pattern)
+        if _kind(path) == kind and (match := search(text)):
+            return f"{path}:{line_of(text, match.end())}"
     return ""
 
 

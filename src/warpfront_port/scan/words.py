@@ -77,6 +77,19 @@ def line_starts(text: str) -> list[int]:
 _LINE_END = re.compile(r"\r\n|\n|\r")
 
 
+def line_of(text: str, offset: int) -> int:
+    """Return the 1-based line of an offset."""
+    return text.count("\n", 0, offset) + 1
+
+
+def uncommented(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
+    """Return the first match that no `#` precedes in its line."""
+    for match in pattern.finditer(text):
+        if "#" not in text[text.rfind("\n", 0, match.start()) + 1 : match.start()]:
+            return match
+    return None
+
+
 def is_automation(path: str) -> bool:
     """Return true if a file is of the project's own CI."""
     return _AUTOMATION.match(path) is not None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -129,38 +129,3 @@ def _is_spared(module: Module, node: ast.AST) -> bool:
                          if isinstance(p, ast.Try) and child in p.body)  # fmt: skip
                 return any(forgiving(h, module) for tried in tries for h in tried.handlers)
     return False
-
-
-def imports_with_options(
-    path: str, text: str, names: Mapping[str, str]
-) -> Iterator[tuple[str, int]]:
-    """Yield the modules among `names` (by module) that one imports, by their paths.
-
-    Each comes with the line of the option around it that is off by default, 0 for none.
-    """
-    try:
-        module = Module(PurePosixPath(path), text)
-    except (SyntaxError, ValueError, RecursionError):
-        return
-    package = path.removeprefix("src/").rpartition("/")[0].replace("/", ".")
-    for node in module.nodes:
-        if isinstance(node, ast.Import):
-            imported = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            above = package.rsplit(".", node.level - 1)[0] if node.level else ""
-            base = ".".join(filter(None, (above, node.module)))
-            imported = [base, *(f"{base}.{alias.name}" for alias in node.names)]
-        else:
-            continue
-        tests = (p for p, child in module.ancestors(node) if isinstance(p, ast.If)
-                 and child in p.body)  # fmt: skip
-        line = next((test.lineno for test in tests if _is_off(test.test)), 0)
-        yield from ((names[name], line) for name in imported if name in names)
-
-
-def _is_off(test: ast.expr) -> bool:
-    """Return true for `options.get("name", False)`, and for `getattr` in its place."""
-    if not isinstance(test, ast.Call) or last_name(test.func) not in {"get", "getattr"}:
-        return False
-    default = test.args[-1] if len(test.args) > 1 else None
-    return isinstance(default, ast.Constant) and not default.value
