@@ -8,12 +8,12 @@ from dataclasses import asdict, dataclass, field
 
 from warpfront.report import sarif
 from warpfront.system.markdown import markdown_text
+from warpfront.system.sizes import counted as plural
 from warpfront.system.tree_files import UnreadFile
 from warpfront_port.scan.catalogue import Rule
 from warpfront_port.scan.findings import Consequence, Evidence, Gate, ScanFinding, Severity
 from warpfront_port.scan.project import Project
 from warpfront_port.scan.verdict import Cause, Taken, Verdict, VerdictAnswer, consequence_of
-from warpfront_port.scan.verdict import counted as plural
 
 UNPARSED = "SC003"
 """The rule that reports a file whose text cannot be parsed."""

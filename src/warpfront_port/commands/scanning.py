@@ -15,6 +15,7 @@ from types import FrameType
 
 from warpfront.errors import StoreError
 from warpfront.system.progress import Watch
+from warpfront.system.sizes import counted
 from warpfront.system.store import read_text as read_file
 from warpfront.system.store import write_text
 from warpfront.system.tree_files import UnreadFile
@@ -31,7 +32,7 @@ from warpfront_port.scan.project import Project, read_project
 from warpfront_port.scan.reach import read_commands
 from warpfront_port.scan.severities import Judged
 from warpfront_port.scan.targets import ScanTarget
-from warpfront_port.scan.verdict import Verdict, counted, judge_project
+from warpfront_port.scan.verdict import Verdict, judge_project
 from warpfront_port.scan.words import is_aside
 
 SECONDS_PER_FILE = 20.0

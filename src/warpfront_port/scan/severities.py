@@ -62,6 +62,11 @@ class Suppression:
     rules: frozenset[str]
     reason: str
 
+    def match(self, text: str) -> Match:
+        """Return the match of a comment that suppresses nothing."""
+        rule = "SC002" if self.reason else "SC001"
+        return Match(rule=rule, start=self.start, end=self.end, what=text[self.start : self.end])
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
@@ -85,33 +90,35 @@ def judge(
     level lower; code that AMD's build excludes is a note.
     """
     lines = _Lines(source.text)
-    suppressions = tuple(read_suppressions(source.text, lines))
+    shown = evidence if target.is_rocm and evidence and evidence.kind != "built" else None
     by_place: dict[tuple[str, int, int], ScanFinding] = {}
     uses: dict[tuple[str, int, int], set[int]] = {}
-    for rule_match in sorted(rule_matches, key=_WORST_LAST):
+
+    def add(rule_match: Match, evidence: Evidence | None) -> None:
         rule = rules[rule_match.rule]
         finding = _finding(source, rule_match, target, rule, lines)
-        if finding is None:
-            continue
-        if evidence is not None and evidence.kind != "built" and target.is_rocm:
-            finding = _with_evidence(finding, rule, evidence, target)
-        key = (finding.rule, finding.line, finding.column if finding.rule[:2] != "DP" else 0)
-        by_place[key] = finding
-        if rule_match.use >= 0:
-            uses.setdefault(key, set()).add(lines.place(rule_match.use)[0])
-    scan_findings: list[ScanFinding] = []
-    used: set[Suppression] = set()
-    for key, finding in by_place.items():
-        suppression = _suppressing(finding, suppressions)
-        if suppression is None:
-            scan_findings.append(replace(finding, uses=tuple(sorted(uses.get(key, ())))))
-        else:
-            used.add(suppression)
-    suppressed = len(by_place) - len(scan_findings)
-    for rule_match in _about_suppressions(suppressions, used, source.text):
-        finding_here = _finding(source, rule_match, target, rules[rule_match.rule], lines)
-        scan_findings += [finding_here] if finding_here is not None else []
-    return Judged(findings=tuple(sorted(scan_findings)), suppressed=suppressed)
+        if finding is not None:
+            finding = _with_evidence(finding, rule, evidence, target) if evidence else finding
+            key = (finding.rule, finding.line, finding.column if finding.rule[:2] != "DP" else 0)
+            by_place[key] = finding
+            if rule_match.use >= 0:
+                uses.setdefault(key, set()).add(lines.place(rule_match.use)[0])
+
+    for rule_match in sorted(rule_matches, key=_WORST_LAST):
+        add(rule_match, shown)
+    suppressions = tuple(read_suppressions(source.text, lines))
+    suppressed = {
+        key: suppression
+        for key, finding in by_place.items()
+        if (suppression := _suppressing(finding, suppressions)) is not None
+    }
+    for key in suppressed:
+        del by_place[key]
+    for suppression in suppressions:
+        if suppression not in suppressed.values():
+            add(suppression.match(source.text), None)
+    findings = (replace(f, uses=tuple(sorted(uses.get(key, ())))) for key, f in by_place.items())
+    return Judged(findings=tuple(sorted(findings)), suppressed=len(suppressed))
 
 
 def _with_evidence(
@@ -142,24 +149,21 @@ class _Lines:
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._starts = line_starts(text)
+        self._starts = (*line_starts(text), len(text))
 
     def place(self, offset: int) -> tuple[int, int]:
-        line = bisect_right(self._starts, offset)
+        line = bisect_right(self._starts, offset, hi=len(self._starts) - 1)
         return line, offset - self._starts[line - 1] + 1
 
     def text(self, line: int) -> str:
-        start = self._starts[line - 1]
-        end = self._starts[line] if line < len(self._starts) else len(self._text)
-        return " ".join(self._text[start:end].split())[:_EXCERPT]
+        return " ".join(self._text[slice(*self._starts[line - 1 : line + 1])].split())[:_EXCERPT]
 
 
 def _finding(
     source: SourceText, rule_match: Match, target: ScanTarget, rule: Rule, lines: _Lines
 ) -> ScanFinding | None:
     severity, gate = _weighed(rule_match, target, rule)
-    named = rule.unless_named and target.name in source.text
-    if severity is Severity.NONE or named:
+    if severity is Severity.NONE or (rule.unless_named and target.name in source.text):
         return None
     softer = _of_path(str(source.path), rule, target)
     if softer is not None:
@@ -167,7 +171,6 @@ def _finding(
     line, column = lines.place(rule_match.start)
     end_line, end_column = lines.place(max(rule_match.end, rule_match.start))
     snippet = " ".join((rule_match.what or lines.text(line)).split())[:_EXCERPT]
-    excerpt = lines.text(line) if rule_match.end > rule_match.start else snippet
     return ScanFinding(
         path=str(source.path),
         line=line,
@@ -179,7 +182,7 @@ def _finding(
         message=rule.message.replace("{what}", snippet),
         gate=gate,
         gate_line=rule_match.gate_line if gate is not Gate.OPEN else 0,
-        excerpt=excerpt,
+        excerpt=lines.text(line) if rule_match.end > rule_match.start else snippet,
         cause=rule_match.key or (_cause(snippet) if rule.cause_by_name else ""),
     )
 
@@ -207,9 +210,7 @@ def _of_path(path: str, rule: Rule, target: ScanTarget) -> Gate | None:
         return None
     if _NVIDIAS.search(path) or (target.is_rocm and _OTHERS.search(path)):
         return Gate.NVIDIAS
-    if _OF_USE.search(path) or _TESTS.search(path):
-        return Gate.TEST
-    return None
+    return Gate.TEST if _OF_USE.search(path) or _TESTS.search(path) else None
 
 
 def _weighed(rule_match: Match, target: ScanTarget, rule: Rule) -> tuple[Severity, Gate]:
@@ -223,15 +224,14 @@ def _weighed(rule_match: Match, target: ScanTarget, rule: Rule) -> tuple[Severit
         of_devices = rule.severities.get("rocm") is Severity.NONE
         return (Severity.NOTE if beside and of_devices else Severity.NONE), Gate.UNREACHED
     own_arm = rule_match.sides == {side} and target.is_rocm and not rule.of_amd
+    # The author of an arm for AMD wrote it for AMD: code that only may be wrong was a decision.
+    decided = own_arm and severity is Severity.WARNING
     if rule_match.gate in _SOFTENED:
-        order = tuple(Severity)
-        decided = own_arm and severity is Severity.WARNING
         forgiven = decided or (rule_match.gate is Gate.AVAILABILITY and rule.of_a_package)
         limit = Severity.NOTE if forgiven else _SOFTENED[rule_match.gate]
-        return min(severity, limit, key=order.index), rule_match.gate
+        return min(severity, limit, key=tuple(Severity).index), rule_match.gate
     if own_arm and severity is not Severity.NOTE:
-        # The author of this arm wrote it for AMD: code that only may be wrong was a decision.
-        return severity if severity is Severity.ERROR else Severity.NOTE, Gate.OWN_ARM
+        return Severity.NOTE if decided else severity, Gate.OWN_ARM
     return severity, rule_match.gate if rule_match.gate is Gate.CALLED else Gate.OPEN
 
 
@@ -259,13 +259,3 @@ def _suppressing(finding: ScanFinding, suppressions: Iterable[Suppression]) -> S
         if speaks and not places.isdisjoint(suppression.lines):
             return suppression
     return None
-
-
-def _about_suppressions(
-    suppressions: Iterable[Suppression], used: set[Suppression], text: str
-) -> Iterator[Match]:
-    for suppression in suppressions:
-        if suppression not in used:
-            rule = "SC002" if suppression.reason else "SC001"
-            comment = text[suppression.start : suppression.end]
-            yield Match(rule=rule, start=suppression.start, end=suppression.end, what=comment)

@@ -8,6 +8,7 @@ from enum import StrEnum
 from pathlib import PurePosixPath
 from typing import Final
 
+from warpfront.system.sizes import counted
 from warpfront_port.scan.catalogue import Rule
 from warpfront_port.scan.findings import Consequence, Gate, ScanFinding, Severity
 from warpfront_port.scan.project import Project
@@ -115,11 +116,6 @@ class Verdict:
         return bool(self.of(Consequence(gate)))
 
 
-def counted(count: int, noun: str) -> str:
-    """Return `1 cause` or `3 causes`."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
-
-
 def judge_project(
     target: str,
     findings: Iterable[ScanFinding],
@@ -135,26 +131,20 @@ def judge_project(
     Errors outside of tests and examples decide; other findings above a note are things to check.
     `undetermined` are reasons why some part of the project has no verdict.
     """
-    listed = [
-        finding for finding in findings if finding.severity in (Severity.ERROR, Severity.WARNING)
-    ]
+    listed = [finding for finding in findings if _LEVELS[finding.severity] < 2]
     causes = tuple(_causes(listed, rules, project))
     if any(cause.consequence in _ANSWERS and not _is_packaging(cause.rule) for cause in causes):
         # What an image or a list installs is seen after what the code does.
         causes = tuple(_causes(listed, rules, project, packaging=False))
-    deciding = (
-        answer
-        for consequence, answer in _ANSWERS.items()
-        if any(cause.consequence is consequence for cause in causes)
-    )
+    caused = {cause.consequence for cause in causes}
     otherwise = VerdictAnswer.UNDETERMINED if undetermined else VerdictAnswer.RUNS
     return Verdict(
         target=target,
-        answer=next(deciding, otherwise),
+        answer=next((answer for key, answer in _ANSWERS.items() if key in caused), otherwise),
         causes=causes,
         reasons=tuple(undetermined),
         project=project,
-        size=_size(causes, {listed_finding.path for listed_finding in listed}),
+        size=_size(causes, {finding.path for finding in listed}),
         taken=tuple(taken),
         compiler=compiler,
     )
@@ -196,27 +186,26 @@ def _causes(
     *,
     packaging: bool = True,
 ) -> Iterable[Cause]:
-    groups: dict[tuple[Consequence, str, str], list[ScanFinding]] = {}
+    """Return the causes in order. Without `packaging`, that of a machine is only to check."""
+    consequences = [consequence_of(finding, rules[finding.rule], project) for finding in findings]
     called = {
         finding.path
-        for finding in findings
-        if finding.gate is Gate.CALLED
-        and consequence_of(finding, rules[finding.rule], project) is Consequence.RUNTIME
+        for finding, consequence in zip(findings, consequences, strict=True)
+        if finding.gate is Gate.CALLED and consequence is Consequence.RUNTIME
     }
     most = project.product.is_most(called)
-    for finding in findings:
-        consequence = consequence_of(finding, rules[finding.rule], project)
+    groups: dict[tuple[Consequence, str, str], list[ScanFinding]] = {}
+    for finding, consequence in zip(findings, consequences, strict=True):
         aside = _is_packaging(finding.rule) and not packaging
         on_call = finding.gate is Gate.CALLED and consequence is not Consequence.WRONG
-        if aside or (on_call and not most):
-            consequence = Consequence.CHECK
-        groups.setdefault((consequence, finding.rule, finding.cause), []).append(finding)
-    causes = [
-        _cause(consequence, rules[rule], group) for (consequence, rule, _), group in groups.items()
-    ]
+        deciding = Consequence.CHECK if aside or (on_call and not most) else consequence
+        groups.setdefault((deciding, finding.rule, finding.cause), []).append(finding)
     order = list(Consequence)
     return sorted(
-        causes,
+        (
+            _cause(consequence, rules[rule], group)
+            for (consequence, rule, _), group in groups.items()
+        ),
         key=lambda cause: (
             order.index(cause.consequence),
             _LEVELS[cause.severity],
@@ -229,21 +218,10 @@ def _causes(
 
 
 def _cause(consequence: Consequence, rule: Rule, group: Sequence[ScanFinding]) -> Cause:
-    first = min(
-        group,
-        key=lambda scan_finding: (
-            _LEVELS[scan_finding.severity],
-            scan_finding.path,
-            scan_finding.line,
-        ),
-    )
-    places = [
-        f"{finding.path}:{finding.line}"
-        for finding in (first, *(g for g in group if g is not first))
-    ]
-    uses = sum(max(len(scan_finding.uses), 1) for scan_finding in group)
+    first = min(group, key=lambda one: (_LEVELS[one.severity], one.path, one.line))
+    places = [f"{finding.path}:{finding.line}" for finding in (first, *group)]
     if len(group) == 1:
-        places += [f"{first.path}:{line}" for line in first.uses if line != first.line]
+        places += [f"{first.path}:{line}" for line in first.uses]
     return Cause(
         rule=rule.id,
         consequence=consequence,
@@ -251,16 +229,13 @@ def _cause(consequence: Consequence, rule: Rule, group: Sequence[ScanFinding]) -
         message=first.message,
         fix=rule.fix,
         places=tuple(dict.fromkeys(places)),
-        uses=uses,
-        taken=tuple(
-            dict.fromkeys(scan_finding.taken for scan_finding in group if scan_finding.taken)
-        ),
+        uses=sum(max(len(finding.uses), 1) for finding in group),
+        taken=tuple(dict.fromkeys(finding.taken for finding in group if finding.taken)),
     )
 
 
 def _size(causes: Sequence[Cause], paths: Collection[str]) -> Size:
-    low = sum(_HOURS[cause.consequence][0] for cause in causes)
-    high = sum(_HOURS[cause.consequence][1] for cause in causes)
+    low, high = (sum(_HOURS[cause.consequence][end] for cause in causes) for end in (0, 1))
     basis = "rule of thumb, without tests of results"
     return Size(
         files=len(paths), causes=len(causes), hours=(round(low, 1), round(high, 1)), basis=basis

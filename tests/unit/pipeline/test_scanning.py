@@ -324,7 +324,7 @@ def test_progress_is_said_in_tenths_of_a_large_tree_only() -> None:
         progress(done, 1000)
     for done in range(1, 11):
         make(listener)(done, 10)
-    assert listener.said[0] == "scan: 100 of 1000 files"
+    assert listener.said[0] == "scan: 100 of 1,000 files"
     assert len(listener.said) == 10
 
 
