@@ -9,6 +9,7 @@ from warpfront.report import sarif
 from warpfront.verify.results import Outcome, Verification
 from warpfront.verify.verdict import outcome_of
 from warpfront_port.compile.outcomes import Compilation, Message
+from warpfront_port.finding_forms import sarif_finding
 from warpfront_port.scan.catalogue import Rule
 from warpfront_port.scan.findings import ScanFinding
 
@@ -78,7 +79,7 @@ def compilation_sarif(
         for message in compilation.messages
     ]
     sarif_findings = [
-        _sarif_left(finding) for compilation in compilations for finding in compilation.left
+        sarif_finding(finding) for compilation in compilations for finding in compilation.left
     ]
     compilers = {
         name: sarif.SarifRule(id=name, summary=f"The compiler's {word} for {target}", help=_HELP)
@@ -117,16 +118,4 @@ def _sarif_message(message: Message, target: str) -> sarif.SourceFinding:
         line=message.line,
         column=message.column,
         level=message.severity,
-    )
-
-
-def _sarif_left(finding: ScanFinding) -> sarif.SourceFinding:
-    return sarif.SourceFinding(
-        rule_id=finding.rule,
-        message=finding.message,
-        path=finding.path,
-        line=finding.line,
-        column=finding.column,
-        level="error" if finding.severity == "error" else "warning",
-        source=finding.excerpt,
     )

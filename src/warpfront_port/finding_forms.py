@@ -52,7 +52,6 @@ CAUSES_SHOWN = 12
 ANNOTATIONS_SHOWN = 50
 """Code hosts show few annotations for a step; the rest is in the other forms."""
 
-_ORDER = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.NOTE: 2, Severity.NONE: 3}
 _GATES: Mapping[Gate, str] = {
     Gate.OWN_ARM: "in the branch for this vendor itself, line {line}",
     Gate.UNREACHED: "where CUDA's device was asked for, line {line}",
@@ -77,13 +76,16 @@ _TITLES: Mapping[Consequence, str] = {
 
 def counted(findings: Iterable[ScanFinding]) -> str:
     """Return `3 errors, 1 warning`, or `no findings` for none."""
-    counts = Counter(finding.severity for finding in findings)
-    words = [
-        f"{counts[severity]} {severity.value}{'' if counts[severity] == 1 else 's'}"
-        for severity in (Severity.ERROR, Severity.WARNING, Severity.NOTE)
-        if counts[severity]
-    ]
+    counts = totals(findings)
+    words = [plural(count, name.removesuffix("s")) for name, count in counts.items() if count]
     return ", ".join(words) or "no findings"
+
+
+def totals(findings: Iterable[ScanFinding]) -> dict[str, int]:
+    """Return how many findings of each severity there are."""
+    counts = Counter(finding.severity for finding in findings)
+    kinds = (Severity.ERROR, Severity.WARNING, Severity.NOTE)
+    return {f"{kind.value}s": counts[kind] for kind in kinds}
 
 
 def verdict_text(verdict: Verdict, scan: Scan, *, everything: bool = False) -> str:
@@ -162,24 +164,15 @@ def _rename_lines(project: Project, *, everything: bool) -> Iterator[str]:
 
 def verdict_json(verdict: Verdict) -> dict[str, object]:
     """Return the verdict as JSON values."""
-    causes = [
-        {**asdict(cause), "places": list(cause.places), "taken": list(cause.taken)}
-        for cause in verdict.causes
-    ]
-    counts = {consequence.value: len(verdict.of(consequence)) for consequence in Consequence}
+    facts = asdict(verdict)
+    project = facts.pop("project")
     return {
+        **facts,
         "line": verdict.line,
-        "answer": verdict.answer.value,
-        "target": verdict.target,
-        "counts": counts,
-        "way": verdict.project.way,
-        "size": asdict(verdict.size),
-        "reasons": list(verdict.reasons),
-        "taken": [asdict(source) for source in verdict.taken],
-        "compiler": verdict.compiler,
-        "units": list(verdict.project.units),
-        "renames": [asdict(rename) for rename in verdict.project.renames],
-        "causes": causes,
+        "counts": {key.value: len(verdict.of(key)) for key in Consequence},
+        "way": project["way"],
+        "units": project["units"],
+        "renames": project["renames"],
     }
 
 
@@ -194,17 +187,12 @@ def taken_of(evidence: Mapping[str, Evidence]) -> tuple[Taken, ...]:
 
 def undetermined_files(scan: Scan) -> tuple[str, ...]:
     """Return `path: reason` for each file and folder that the scan could not read or parse."""
-    unread = (
-        f"{file.path}: {file.reason}"
-        for file in scan.unread
-        if not file.left_out and not file.path.endswith(_DATA)
+    unread = [file for file in scan.unread if not file.left_out and not file.path.endswith(_DATA)]
+    unparsed = [finding for finding in scan.findings if finding.rule == UNPARSED]
+    return (
+        *(f"{file.path}: {file.reason}" for file in unread),
+        *(f"{finding.path}: {finding.message}" for finding in unparsed),
     )
-    unparsed = (
-        f"{finding.path}: {finding.message}"
-        for finding in scan.findings
-        if finding.rule == UNPARSED
-    )
-    return (*unread, *unparsed)
 
 
 _DATA = (".json", ".yaml", ".yml", ".ipynb")
@@ -224,13 +212,6 @@ def scan_summary(scan: Scan, fresh: Sequence[ScanFinding]) -> str:
         f"{plural(left_out, 'folder')} left out (--json lists them)" if left_out else "",
     ]
     return "; ".join(fact for fact in facts if fact) + "\n"
-
-
-def _said(finding: ScanFinding) -> str:
-    gate = _GATES.get(finding.gate)
-    words = gate.format(line=finding.gate_line, taken=finding.taken) if gate is not None else ""
-    where = f" ({words})" if words else ""
-    return f"{finding.message}{where}"
 
 
 def verdict_markdown(verdict: Verdict) -> str:
@@ -261,13 +242,12 @@ def verdict_markdown(verdict: Verdict) -> str:
 
 
 def annotation_lines(findings: Iterable[ScanFinding], rules: Mapping[str, Rule]) -> str:
-    """Return GitHub's workflow
-    commands, errors first, as
-    many as it shows
+    """Return GitHub's workflow commands, errors first, as many as it shows
     (https://docs.github.com/en/actions/reference/workflows-and-actions/workflow-commands).
     """
-    ordered = sorted(findings, key=lambda finding: (_ORDER[finding.severity], finding))
     kinds = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}
+    order = tuple(kinds)
+    ordered = sorted(findings, key=lambda finding: (order.index(finding.severity), finding))
     lines = []
     for finding in ordered[:ANNOTATIONS_SHOWN]:
         place = {
@@ -279,8 +259,8 @@ def annotation_lines(findings: Iterable[ScanFinding], rules: Mapping[str, Rule])
         }
         properties = ",".join(f"{name}={_property(value)}" for name, value in place.items())
         text = _command_text(f"{finding.message}\nfix: {rules[finding.rule].fix}")
-        lines.append(f"::{kinds[finding.severity]} {properties}::{text}")
-    return "\n".join(lines) + ("\n" if lines else "")
+        lines.append(f"::{kinds[finding.severity]} {properties}::{text}\n")
+    return "".join(lines)
 
 
 def _command_text(text: str) -> str:
@@ -291,38 +271,21 @@ def _property(text: str) -> str:
     return _command_text(text).replace(":", "%3A").replace(",", "%2C")
 
 
-def totals(findings: Iterable[ScanFinding]) -> dict[str, int]:
-    """Return how many findings of each severity there are."""
-    counts = Counter(finding.severity for finding in findings)
-    kinds = (Severity.ERROR, Severity.WARNING, Severity.NOTE)
-    return {f"{kind.value}s": counts[kind] for kind in kinds}
-
-
 def findings_json(
     findings: Iterable[ScanFinding], rules: Mapping[str, Rule], project: Project
 ) -> list[dict[str, object]]:
     """Return one object per finding, in their order."""
     return [
         {
-            "rule": finding.rule,
-            "severity": finding.severity.value,
-            "path": finding.path,
-            "line": finding.line,
-            "column": finding.column,
-            "end_line": finding.end_line,
-            "end_column": finding.end_column,
-            "message": finding.message,
-            "gate": finding.gate.value,
-            "gate_line": finding.gate_line,
-            "consequence": consequence_of(finding, rules[finding.rule], project).value,
+            **asdict(finding),
+            "consequence": consequence_of(finding, rule, project).value,
             "uses": list(finding.uses),
-            "taken": finding.taken,
-            "excerpt": finding.excerpt,
             "fingerprint": finding.fingerprint,
-            "phase": rules[finding.rule].phase,
-            "fix": rules[finding.rule].fix,
+            "phase": rule.phase,
+            "fix": rule.fix,
         }
         for finding in findings
+        for rule in (rules[finding.rule],)
     ]
 
 
@@ -338,7 +301,7 @@ def verdict_sarif(
     listed = tuple(findings)
     named = sorted({finding.rule for finding in listed})
     return sarif.sarif_text(
-        (_sarif_finding(finding) for finding in listed),
+        map(sarif_finding, listed),
         rules=[_sarif_rule(rules[name]) for name in named],
         tool="warpfront-scan",
         version=version,
@@ -355,19 +318,22 @@ def _sarif_rule(rule: Rule) -> sarif.SarifRule:
     )
 
 
-def _sarif_finding(finding: ScanFinding) -> sarif.SourceFinding:
-    level: sarif.Level = "note"
-    if finding.severity in {Severity.ERROR, Severity.WARNING}:
-        level = "error" if finding.severity is Severity.ERROR else "warning"
+def sarif_finding(finding: ScanFinding) -> sarif.SourceFinding:
+    """Return one finding for SARIF, with its gate in words."""
+    gate = _GATES.get(finding.gate, "")
+    words = gate.format(line=finding.gate_line, taken=finding.taken)
     return sarif.SourceFinding(
         rule_id=finding.rule,
-        message=_said(finding),
+        message=f"{finding.message} ({words})" if words else finding.message,
         path=finding.path,
         line=finding.line,
         column=finding.column,
         end_line=finding.end_line,
         end_column=finding.end_column,
-        level=level,
+        level=_LEVELS.get(finding.severity, "note"),
         source=finding.excerpt,
         properties={"gate": finding.gate.value},
     )
+
+
+_LEVELS: Mapping[Severity, sarif.Level] = {Severity.ERROR: "error", Severity.WARNING: "warning"}

@@ -92,6 +92,8 @@ def read_rule(text: str, name: str) -> Rule:
     record = tomllib.loads(text.partition(_FOR_TESTS)[0])
     severities = {target: Severity(word) for target, word in record.pop("severity").items()}
     consequence = Consequence(record.pop("consequence"))
-    fields = {key: tuple(v) if isinstance(v, list) else v for key, v in record.items()}
+    fields: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in record.items()
+    }
     rule = name.removesuffix(".toml")
     return Rule(id=rule, severities=severities, consequence=consequence, **fields)
