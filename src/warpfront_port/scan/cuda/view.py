@@ -211,11 +211,6 @@ def is_typed(code: str, start: int) -> bool:
     return typed is not None and not _NO_TYPE.fullmatch(typed[1] or "")
 
 
-def defines(view: View, name: str) -> bool:
-    """Return true if the file defines a function of this name."""
-    return any(is_function(view, (start, start + len(name))) for start in view.syntax.places(name))
-
-
 _DEFINE_BEFORE = re.compile(r"(?:\#|%:)\s*define\s+\Z")
 _TYPE_BEFORE = re.compile(r"(?:\b([A-Za-z_]\w*)|<[^<>;()]{0,80}>)(?:\s+[*&]{0,2}|[*&]{1,2}\s+)\Z")
 _NO_TYPE = re.compile(
@@ -237,15 +232,10 @@ def number_of(view: View, text: str, depth: int = 4) -> int | None:
     return value if isinstance(value, int) else None
 
 
-def _macro_body(directive: Directive) -> str:
-    name = NAME.match(directive.body)
-    return directive.body[name.end() :].strip() if name else ""
-
-
 def macro_bodies(view: View, name: str, side: Side | None = None) -> tuple[str, ...]:
     """Return the bodies of the file's `#define`s of a name: on every side, or on one."""
     return tuple(
-        _macro_body(directive)
+        directive.body[len(name) :].strip()
         for directive in view.macros.get(name, ())
         if side is None or side in view.region(directive.start).reach
     )
@@ -271,18 +261,12 @@ def portable_names(view: View) -> frozenset[str]:
         for match in _FUNCTION.finditer(view.code)
         if wrapper or view.region(match.start()).reach == {"amd"}
     }
-    # NVIDIA's compiler has these: a definition is for another compiler.
-    intrinsics = {
-        name
-        for name in view.names
-        if _INTRINSIC.fullmatch(name) and (name in view.macros or defines(view, name))
-    }
     aliases = {
         match[match.lastindex or 0]
         for match in _ALIAS.finditer(view.code)
         if view.is_hip or view.region(match.start()).reach == {"amd"}
     }
-    return frozenset(macros | functions | aliases | intrinsics | own) - {""}
+    return frozenset(macros | functions | aliases | own) - {""}
 
 
 def _is_amds(region: Region) -> bool:
@@ -297,18 +281,16 @@ AMD_NAME = re.compile(r"(?:^|_)(?:HIP|ROC)(?:M|CC|BLAS|FFT|SOLVER)?(?:_|$)")
 HEADERS = frozenset({".h", ".hh", ".hpp", ".hxx", ".cuh", ".inl"})
 _OF_AMD = re.compile(r"HIP|ROCM|AMD|HCC|hip[A-Z]")
 _GIVEN_TO_HIP = re.compile(r"cu\w+\s+hip[A-Z]\w+\s*(?://|/\*|\Z)")
-_INTRINSIC = re.compile(
-    r"__(?:shfl(?:_up|_down|_xor)?|ballot|any|all|match_any|match_all|reduce_\w+)_sync|__syncwarp"
-)
 _ALIAS = re.compile(
     r"\bnamespace\s+(\w+)\s*[={]|\busing\s+(\w+)\s*=|\btypedef\s[^;{}]{1,120}?\b(\w+)\s*;"
 )
 
 
 _STUB = re.compile(
-    r"\btypedef\s[^;{}]{1,120}?\b(cu[A-Z]\w*|cu\w+_t|CU\w+)\s*;|\}\s*(CU\w+|cu[A-Z]\w*|cu\w+_t)\s*;"
-    r"|\bextern\s+\w+\s*\*\s*(cu[A-Z]\w*)\s*;|\bconst\s+cu\w+_t\s+(CU\w+)\s*="
+    r"typedef\s[^;{}]{1,120}?\b(cu[A-Z]\w*|cu\w+_t|CU\w+)\s*;|\}\s*(CU\w+|cu[A-Z]\w*|cu\w+_t)\s*;"
+    r"|extern\s+\w+\s*\*\s*(cu[A-Z]\w*)\s*;|const\s+cu\w+_t\s+(CU\w+)\s*="
 )
+"""Without a border of words in front: the search is then for first letters alone."""
 
 
 def path_of(text: str) -> PurePosixPath | None:
