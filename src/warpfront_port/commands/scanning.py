@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import multiprocessing
 import os
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from types import FrameType
@@ -91,14 +91,13 @@ def scan_tree(
     )
     results = sorted(_results(root, files, scope, processes, progress), key=lambda r: r.path)
     judged = [result.judged for result in results if result.judged is not None]
-    unread = [result.unread for result in results if result.unread is not None]
     return Scan(
         target=target.name,
-        findings=tuple(finding for file_result in judged for finding in file_result.findings),
-        unread=tuple(sorted((*tree.unread, *unread))),
+        findings=tuple(finding for result in judged for finding in result.findings),
+        unread=tuple(sorted((*tree.unread, *(r.unread for r in results if r.unread is not None)))),
         files=len(judged),
         lines=sum(result.lines for result in results),
-        suppressed=sum(file_result.suppressed for file_result in judged),
+        suppressed=sum(result.suppressed for result in judged),
         project=project,
         evidence=context.evidence if target.is_rocm else {},
         uncompiled=dict.fromkeys(project.units, NO_TOOLCHAIN),
@@ -174,13 +173,13 @@ def _results(
 ) -> Iterator[_FileResult]:
     process_count = processes or os.cpu_count() or 1
     count = 0
-    if process_count == 1 or sum(file.size_bytes for file in files) < _ALONE_BYTES:
-        for file in files:
-            yield _scan_file(root, file, scope)
-            count += 1
-            progress(count, len(files))
-        return
-    for results in _over_processes(root, files, scope, process_count):
+    alone = process_count == 1 or sum(file.size_bytes for file in files) < _ALONE_BYTES
+    chunks = (
+        ([_scan_file(root, file, scope)] for file in files)
+        if alone
+        else _over_processes(root, files, scope, process_count)
+    )
+    for results in chunks:
         yield from results
         count += len(results)
         progress(count, len(files))
@@ -192,49 +191,41 @@ def _over_processes(
     """Yield results chunk by chunk, as they finish. A file that ends its process costs
     that file only.
     """
-    tree_files: list[TreeFile] = []
+    unfinished: list[TreeFile] = []
     with _pool(processes, scope) as pool:
         chunks = {pool.submit(_scan_chunk, root, chunk): chunk for chunk in _chunks(files)}
         for future in as_completed(chunks):
-            results = _result_of(future)
-            if results is None:
-                tree_files += chunks[future]
-            else:
-                yield results
-    for file in sorted(tree_files):
+            try:
+                yield future.result()
+            except BrokenProcessPool:
+                unfinished += chunks[future]
+    for file in sorted(unfinished):
         with _pool(1, scope) as pool:
-            results = _result_of(pool.submit(_scan_chunk, root, [file]))
-        reason = "its scan ended the process that did it"
-        yield results or [_unread_result(UnreadFile(path=file.path, reason=reason))]
+            try:
+                yield pool.submit(_scan_chunk, root, [file]).result()
+            except BrokenProcessPool:
+                reason = "its scan ended the process that did it"
+                yield [_unread_result(UnreadFile(path=file.path, reason=reason))]
 
 
 def _pool(processes: int, scope: Scope) -> ProcessPoolExecutor:
     """Return a pool of spawned processes, not forked ones: the display has threads, and a fork
     copies only one of them.
     """
-    plain = (scope.target, scope.context, scope.before)
     return ProcessPoolExecutor(
         max_workers=processes,
         mp_context=multiprocessing.get_context("spawn"),
         initializer=_begin_worker,
-        initargs=plain,
+        initargs=(replace(scope, rules={}),),
     )
 
 
 _worker_scope: list[Scope] = []
 
 
-def _begin_worker(target: ScanTarget, context: Context, before: str) -> None:
+def _begin_worker(scope: Scope) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    scope = Scope(target=target, rules=catalogue(), context=context, before=before)
-    _worker_scope[:] = [scope]
-
-
-def _result_of(future: Future[list[_FileResult]]) -> list[_FileResult] | None:
-    try:
-        return future.result()
-    except BrokenProcessPool:
-        return None
+    _worker_scope[:] = [replace(scope, rules=catalogue())]
 
 
 def _chunks(files: Sequence[TreeFile]) -> Iterator[list[TreeFile]]:
@@ -264,7 +255,8 @@ def _scan_file(root: Path, file: TreeFile, scope: Scope) -> _FileResult:
     source = SourceText(path=PurePosixPath(file.path), text=text)
     before = _before(file, scope)
     try:
-        judged = _within(SECONDS_PER_FILE, functools.partial(scan_source, source, scope, before))
+        with _limited(SECONDS_PER_FILE):
+            judged = scan_source(source, scope, before)
     except _TookTooLongError:
         reason = f"its scan took longer than {SECONDS_PER_FILE:.0f} s"
         return _unread_result(UnreadFile(path=file.path, reason=reason))
@@ -283,8 +275,9 @@ def _unread_result(unread: UnreadFile) -> _FileResult:
     return _FileResult(path=unread.path, lines=0, judged=None, unread=unread)
 
 
-def _within(seconds: float, act: Callable[[], Judged]) -> Judged:
-    """Return the result of `act`, or raise `_TookTooLongError`.
+@contextmanager
+def _limited(seconds: float) -> Iterator[None]:
+    """Raise `_TookTooLongError` in the block once the time is over.
 
     Python checks for signals inside long matches too, so that no expression can block a scan.
     """
@@ -295,7 +288,7 @@ def _within(seconds: float, act: Callable[[], Judged]) -> Judged:
     before = signal.signal(signal.SIGALRM, stop)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
-        return act()
+        yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)

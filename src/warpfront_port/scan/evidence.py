@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import PurePosixPath
 
-from warpfront_port.scan.findings import Evidence, Side
+from warpfront_port.scan.findings import Evidence, EvidenceKind, Side
 from warpfront_port.scan.python.builds import PythonBuild, read_build
 from warpfront_port.scan.reach import (
     EXTENSIONS,
@@ -108,10 +108,10 @@ class _Tree:
         amds = any(_OF_AMD.search(text) for text in cmakes.values())
         return {path: tuple(read_cmake(text)) for path, text in cmakes.items() if amds}
 
-    def at(self, path: str, offset: int, reason: str, kind: str = "amd") -> Evidence:
+    def at(self, path: str, offset: int, reason: str, kind: EvidenceKind = "amd") -> Evidence:
         """Return the evidence at an offset of a file."""
         line = line_of(self.texts[path], offset)
-        return Evidence(kind=kind, path=path, line=line, reason=reason)  # type: ignore[arg-type]
+        return Evidence(kind=kind, path=path, line=line, reason=reason)
 
     def own(self, path: str) -> Evidence | None:
         """Return the evidence in a file itself."""
@@ -145,7 +145,7 @@ class _Tree:
                 reason = (
                     "its build for HIP lists it" if amd else "its build lists it for CUDA alone"
                 )
-                kind = "amd" if amd else "left-out"
+                kind: EvidenceKind = "amd" if amd else "left-out"
                 evidence = Evidence(kind=kind, path=path, line=line, reason=reason)
                 yield from ((source, evidence) for source in named(name, folder, self.sources))
 

@@ -81,6 +81,9 @@ MacroValue = Literal["set", "unset", "open"] | int | None
 SIDES: Final[tuple[Side, ...]] = get_args(Side)
 
 
+EvidenceKind = Literal["amd", "built", "left-out", "optional"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """Why one file counts as AMD's ("amd"), as one that its build compiles for AMD ("built",
@@ -90,7 +93,7 @@ class Evidence:
     `path` and `line` (1-based) are the place that shows it, `reason` a noun phrase.
     """
 
-    kind: Literal["amd", "built", "left-out", "optional"]
+    kind: EvidenceKind
     path: str
     line: int
     reason: str
