@@ -226,6 +226,9 @@ def contents_from(document: object) -> Contents:
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         raise ContentsError(f"contents: schema is not {SCHEMA}")
     fields = {name: value for name, value in document.items() if name != "schema"}
+    for name in ("distributions", "packages"):
+        if not isinstance(fields.get(name), list):
+            raise ContentsError(f"contents: {name} is not a list")
     contents = _READER.record(Contents, fields, "contents")
     named: list[Any] = [*contents.packages, *contents.distributions]
     named += [each for found in contents.distributions for each in found.carried]
