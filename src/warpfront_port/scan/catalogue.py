@@ -35,8 +35,10 @@ class Rule:
     modules, as they are imported) and `dotted` names. A dotted name is matched after imports are
     followed, and covers the names below it. `environment` and `environment_prefixes` match
     variables that are written. `distributions` match requirements (normalised; a final `*` matches
-    any ending). In C++ and CUDA they are whole `names`, expressions over one name (`families`) or
-    the path in an `#include` (`headers`). The other fields there are those of `NameRow`.
+    any ending). `calls` are functions, by their last or dotted name, with an `argument` whose whole
+    text fits this expression; `shown` is the message's `{what}`. In C++ and CUDA they are whole
+    `names`, expressions over one name (`families`) or the path in an `#include` (`headers`). The
+    other fields there are those of `NameRow`.
     `detectors` are the modules, below this package, with code that matches. A rule has at least one
     of names and code.
     """

@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from warpfront_port.scan import cuda, python
 from warpfront_port.scan.cuda.view import View
 from warpfront_port.scan.findings import Context, Gate, Match, SourceText
+from warpfront_port.scan.python.conditions import Conditions, Truth
 from warpfront_port.scan.python.gates import is_test
 from warpfront_port.scan.python.module import Module
-from warpfront_port.scan.python.vendor_conditions import Conditions, Truth
 
 RULE = "PY058"
 _SHOWN = 80
@@ -109,7 +109,7 @@ def _python_steps(source: SourceText, names: frozenset[str] | None) -> list[_Ste
     Definitions outside `names` (None: all are in it) are omitted, since only steps call them.
     """
     module = Module(source.path, source.text)
-    reader = _NvidiaReader(Conditions(module))
+    reader = _NvidiaReader(module.conditions)
     return list(_steps(reader.visit(module.tree).body, reader, names))
 
 

@@ -18,8 +18,9 @@ from warpfront_port.scan.findings import Context, Gate, Match, SourceText
 from warpfront_port.scan.fix import Fix
 from warpfront_port.scan.isolation import isolation_rule_matches
 from warpfront_port.scan.python import rule_matches
-from warpfront_port.scan.python.module import Module, text_of
-from warpfront_port.scan.python.vendor_conditions import Conditions
+from warpfront_port.scan.python.conditions import AMD
+from warpfront_port.scan.python.module import Module
+from warpfront_port.scan.python.nodes import text_of
 
 _TEXTS = {
     "PY001": {"reduce-overhead": "default"},
@@ -35,7 +36,6 @@ FIXED_IN_PYTHON = frozenset({*_TEXTS, *_SWITCHES, *_OF_BUILDS, "PY010", "PY014",
 _MET_TOO = frozenset({"BL204", "BL211", "BL212", "BL214", "BL216", "PY047"})
 """Rules about builds that never ask for ROCm: an edit that asks for it answers them as well."""
 _FLASH_ARGUMENTS = frozenset({"dropout_p", "softmax_scale", "causal"})
-_AMD = {"nvidia": False, "amd": True, "other": False}
 _THREE_TIERS = """\
 if {gate}:
     try:
@@ -198,7 +198,7 @@ def _gate(module: Module, offset: int) -> str:
             break
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                if Conditions.of(module).truths(value) == _AMD:
+                if module.conditions.truths(value) == AMD:
                     return name
             case _:
                 continue

@@ -9,20 +9,12 @@ from pathlib import PurePosixPath
 
 from warpfront_port.scan.findings import Gate, Side
 from warpfront_port.scan.python.gates import Gates, forgiving
-from warpfront_port.scan.python.module import (
-    FUNCTIONS,
-    Module,
-    is_true,
-    keyword,
-    last_name,
-    text_of,
-)
+from warpfront_port.scan.python.module import Module
+from warpfront_port.scan.python.nodes import is_true, keyword, last_name, text_of
 from warpfront_port.scan.reach import SOURCE
 
 _DEPTH = 3
 _LONGEST = 200
-_STEPS = frozenset({"run", "build_extension", "build_extensions"})
-_LOADS = frozenset({"load", "load_inline"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,38 +53,36 @@ def read_build(path: str, text: str) -> PythonBuild | None:
 
 
 def _sources(module: Module, gates: Gates) -> Iterator[ListedSource]:
-    forgiven = _forgives_failures(module)
-    for node in module.nodes:
-        name = text_of(node) if isinstance(node, ast.Constant) else None
+    # The build's own command may catch what the compiler says, and go on.
+    steps = (module.functions.get(name) for name in ("run", "build_extension", "build_extensions"))
+    forgiven = any(_catches(module, node) for step in steps if step for node in ast.walk(step))
+    for node in module.of(ast.Constant):
+        name = text_of(node)
         if name and len(name) < _LONGEST and SOURCE.search(name):
             effects = list(_effects(module, node, 0))
             standings = [gates.standing(effect) for effect in effects]
             sides = frozenset[Side]().union(*(standing.sides for standing in standings))
-            optional = (
-                forgiven
-                or any(_is_spared(module, place) for place in (node, *effects))
-                or all(standing.gate is Gate.OPTION for standing in standings)
-            )
             yield ListedSource(
                 name=name,
-                line=getattr(node, "lineno", 1),
+                line=node.lineno,
                 sides=sides & gates.standing(node).sides,
-                optional=optional,
+                optional=forgiven
+                or any(_is_spared(module, place) for place in (node, *effects))
+                or all(standing.gate is Gate.OPTION for standing in standings),
             )
+
+
+def _catches(module: Module, node: ast.AST) -> bool:
+    return isinstance(node, ast.Try) and any(forgiving(h, module) for h in node.handlers)
 
 
 def _effects(module: Module, node: ast.AST, depth: int) -> Iterator[ast.AST]:
     """Yield the places where a value takes effect: the last uses of the names that it is given."""
-    statement = next((p for p, _ in module.ancestors(node) if isinstance(p, ast.stmt)), node)
-    targets = statement.targets if isinstance(statement, ast.Assign) else []
-    names = {target.id for target in targets if isinstance(target, ast.Name)}
+    names = _given(module, node)
     uses = [
         use
-        for use in (module.nodes if names and depth < _DEPTH else ())
-        if isinstance(use, ast.Name)
-        and use.id in names
-        and isinstance(use.ctx, ast.Load)
-        and use.id not in _given(module, use)
+        for use in (module.of(ast.Name) if names and depth < _DEPTH else ())
+        if use.id in names and isinstance(use.ctx, ast.Load) and use.id not in _given(module, use)
     ]
     if not uses:
         yield node
@@ -102,30 +92,18 @@ def _effects(module: Module, node: ast.AST, depth: int) -> Iterator[ast.AST]:
 
 def _given(module: Module, node: ast.AST) -> set[str]:
     """Return the names that the statement around `node` assigns."""
-    statement = next((p for p, _ in module.ancestors(node) if isinstance(p, ast.Assign)), None)
-    targets = statement.targets if statement is not None else []
+    statement = next((p for p, _ in module.ancestors(node) if isinstance(p, ast.stmt)), node)
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
     return {target.id for target in targets if isinstance(target, ast.Name)}
-
-
-def _forgives_failures(module: Module) -> bool:
-    """Return true if the build's own command catches what the compiler says, and goes on."""
-    return any(
-        forgiving(handler, module)
-        for step in module.nodes
-        if isinstance(step, FUNCTIONS) and step.name in _STEPS
-        for node in ast.walk(step)
-        for handler in (node.handlers if isinstance(node, ast.Try) else ())
-    )
 
 
 def _is_spared(module: Module, node: ast.AST) -> bool:
     """Return true in `Extension(..., optional=True)`, and in a `load` whose failure is caught."""
-    for call, _ in module.ancestors(node):
-        if isinstance(call, ast.Call):
-            if is_true(keyword(call, "optional")):
-                return True
-            if last_name(call.func) in _LOADS:
-                tries = (p for p, child in module.ancestors(call)
-                         if isinstance(p, ast.Try) and child in p.body)  # fmt: skip
-                return any(forgiving(h, module) for tried in tries for h in tried.handlers)
-    return False
+    calls = [parent for parent, _ in module.ancestors(node) if isinstance(parent, ast.Call)]
+    if any(is_true(keyword(call, "optional")) for call in calls):
+        return True
+    load = next((call for call in calls if last_name(call.func) in {"load", "load_inline"}), None)
+    return load is not None and any(
+        isinstance(parent, ast.Try) and child in parent.body and _catches(module, parent)
+        for parent, child in module.ancestors(load)
+    )

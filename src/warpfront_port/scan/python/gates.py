@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from warpfront_port.scan.findings import SIDES, Gate, Side
-from warpfront_port.scan.python.module import FUNCTIONS, Module
+from warpfront_port.scan.python.conditions import VendorTruths, negated
+from warpfront_port.scan.python.module import Module
+from warpfront_port.scan.python.nodes import FUNCTIONS, last_name
 from warpfront_port.scan.python.tables import imports_nvidia
-from warpfront_port.scan.python.vendor_conditions import Conditions, VendorTruths, negated
 
 _CAUGHT = frozenset(
     {"ImportError", "ModuleNotFoundError", "Exception", "BaseException", "OSError"}
@@ -20,7 +21,7 @@ _CAUGHT = frozenset(
 )
 _AVAILABILITY = re.compile(
     r"(?:.*_)?(?:has|have|is|with|enable)?_*\w*(?:available|installed|exists|find_spec|importable)"
-    r"|(?:_*)(?:has|have|enable|use)_\w+",
+    r"|(?:_*)(?:has|have|enable|use)_\w+|hasattr|CUDA_HOME|CUDA_PATH",
     re.IGNORECASE,
 )
 _TEST_FILE = re.compile(r"(?:test_.*|.*_test|tests?)\.py\Z")
@@ -34,16 +35,13 @@ _NVIDIA_STEM = re.compile(
     r"(?:^|_)(?:cuda|nvidia|nvml|nvrtc|nvshmem|nvtx|cupy|cuvs|cutlass|tensorrt|trtllm|flashinfer"
     r"|transformer_engine|sm\d{2,3}a?|hopper|blackwell)(?:_|\Z)"
 )
-_TOOLKITS = frozenset({"CUDA_HOME", "CUDA_PATH"})
 _OTHERS = frozenset({"hpu", "gaudi", "xpu", "npu", "mlu", "mps", "metal", "tpu", "musa", "sdaa"})
 _AMDS = frozenset({"amd", "hip", "rocm"})
 _EXITS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
-_BLOCKS = ("body", "orelse", "finalbody", "handlers")
 _OF_CUDA = re.compile(r"(?i)(?<![a-z])(?:cuda|nvidia|nv)(?![a-z])")
-_SKIP = re.compile(r"(?:.*\.)?skip_?if\Z", re.IGNORECASE)
-_SKIP_AMD = re.compile(
-    r"(?:.*\.)?(?:skip_?if_?(?:rocm|hip|amd)\w*|require_?nvidia\w*)\Z", re.IGNORECASE
-)
+_SKIP = re.compile(r"(?i)(?:.*\.)?skip_?if\Z")
+_SKIP_AMD = re.compile(r"(?i)(?:.*\.)?(?:skip_?if_?(?:rocm|hip|amd)\w*|require_?nvidia\w*)\Z")
+_NOT_AMD: VendorTruths = {"nvidia": None, "amd": False, "other": None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,132 +59,122 @@ class Gates:
     def __init__(self, module: Module, started: frozenset[str] = frozenset()) -> None:
         self._module = module
         self._started = started
-        self._conditions = Conditions.of(module)
-        self._is_test = is_test(module.path)
+        self._conditions = module.conditions
+        self._file_gate = Gate.OPEN
+        if is_test(module.path):
+            self._file_gate = Gate.TEST
+        elif _is_nvidia_file(module.path):
+            self._file_gate = Gate.AVAILABILITY
 
     def standing(self, node: ast.AST, depth: int = 0) -> Standing:
         """Return the sides that reach `node`, with the gate in front of it."""
         sides, line = self._called_sides(node, depth)
-        gate, gate_line = self._file_gate(), 0
-        for truths, where in self._demands(node):
-            lost = {side for side in sides if truths[side] is False}
-            if lost and not line:
-                line = where
-            sides -= lost
-        soft = self._availability(node)
-        if soft and gate is Gate.OPEN:
-            gate, gate_line = Gate.AVAILABILITY, soft
-        optional = self._option(node) if gate is Gate.OPEN else 0
-        if optional:
-            gate, gate_line = Gate.OPTION, optional
-        if gate is Gate.OPEN and not self._module.builds_extensions:
-            owner = self._module.owner(node)
-            if owner and owner not in self._module.started | self._started:
+        soft = option = 0
+        for parent, child in self._module.ancestors(node):
+            for truths, where in (
+                *self._of_parent(parent, child),
+                *self._of_earlier(parent, child),
+            ):
+                lost = {side for side in sides if truths[side] is False}
+                line = line or (where if lost else 0)
+                sides -= lost
+            if not soft and self._is_soft(parent, child):
+                soft = getattr(parent, "lineno", 0)
+            if not option and self._is_option(parent, child):
+                option = getattr(parent, "lineno", 0)
+        gate, gate_line = self._file_gate, 0
+        if gate is Gate.OPEN:
+            owner = "" if self._module.builds_extensions else self._module.owner(node)
+            if soft or option:
+                gate, gate_line = (Gate.OPTION, option) if not soft else (Gate.AVAILABILITY, soft)
+            elif owner and owner not in self._module.started | self._started:
                 gate = Gate.CALLED
-        return Standing(sides=frozenset(sides), gate=gate, line=line or gate_line)
+        return Standing(sides=sides, gate=gate, line=line or gate_line)
 
-    def _called_sides(self, node: ast.AST, depth: int) -> tuple[set[Side], int]:
+    def _called_sides(self, node: ast.AST, depth: int) -> tuple[frozenset[Side], int]:
         """Return the sides that reach the calls of the function around `node`.
 
         All its calls must be in this module: it is private, or the module is a setup.py.
         """
         folders = {part.lower() for part in self._module.path.parts[:-1]}
         if folders & _OTHERS:
-            return {"other"}, 0
+            return frozenset({"other"}), 0
         if folders & _AMDS:
-            return {"amd"}, 0
+            return frozenset({"amd"}), 0
         scope = self._module.scope(node)
-        if not isinstance(scope, FUNCTIONS) or depth > _CALLERS_DEPTH:
-            return set(SIDES), 0
-        private = scope.name.startswith("_") and not scope.name.startswith("__")
-        calls = self._module.called.get(scope.name, ())
-        if not calls or not (private or self._module.path.name == "setup.py"):
-            return set(SIDES), 0
-        callers = [self.standing(call, depth + 1) for call in calls[:_MAX_CALLERS]]
-        if len(calls) > _MAX_CALLERS:
-            return set(SIDES), 0
-        return set().union(*(caller.sides for caller in callers)), callers[0].line
-
-    def _file_gate(self) -> Gate:
-        if self._is_test:
-            return Gate.TEST
-        return Gate.AVAILABILITY if _is_nvidia_file(self._module.path) else Gate.OPEN
-
-    def _demands(self, node: ast.AST) -> Iterator[tuple[VendorTruths, int]]:
-        """Yield conditions that have to be true for `node` to run, from the inside out."""
-        for parent, child in self._module.ancestors(node):
-            yield from self._of_parent(parent, child)
-            yield from self._of_earlier(parent, child)
+        if isinstance(scope, FUNCTIONS) and depth <= _CALLERS_DEPTH:
+            private = scope.name.startswith("_") and not scope.name.startswith("__")
+            calls = self._module.called.get(scope.name, ())
+            known = private or self._module.path.name == "setup.py"
+            if known and 0 < len(calls) <= _MAX_CALLERS:
+                callers = [self.standing(call, depth + 1) for call in calls]
+                sides = frozenset[Side]().union(*(caller.sides for caller in callers))
+                return sides, callers[0].line
+        return frozenset(SIDES), 0
 
     def _of_parent(self, parent: ast.AST, child: ast.AST) -> Iterator[tuple[VendorTruths, int]]:
+        """Yield what has to be true for `child` to run inside `parent`, with the line of each."""
+        truths = self._conditions.truths
         match parent:
-            case ast.If(test=test) | ast.While(test=test) if child is not test:
-                truths = self._conditions.truths(test)
-                yield (truths if child in parent.body else negated(truths)), parent.lineno
-                yield from self._of_cudas_arm(parent, child)
-            case ast.IfExp(test=test, body=body) if child is not test:
-                truths = self._conditions.truths(test)
-                yield (truths if child is body else negated(truths)), parent.lineno
-            case ast.BoolOp(op=operator, values=values):
-                for value in values[: values.index(child)] if child in values else ():
-                    truths = self._conditions.truths(value)
-                    both = isinstance(operator, ast.And)
-                    yield (truths if both else negated(truths)), parent.lineno
+            case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test) if (
+                child is not test
+            ):
+                inside = _is_body(parent, child)
+                yield truths(test) if inside else negated(truths(test)), parent.lineno
+                if inside and isinstance(parent, ast.If):
+                    yield from self._of_cudas_arm(parent)
+            case ast.BoolOp(op=operator, values=values) if child in values:
+                both = isinstance(operator, ast.And)
+                before = map(truths, values[: values.index(child)])
+                yield from ((one if both else negated(one), parent.lineno) for one in before)
             case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
-                for generator in parent.generators:
-                    for test in generator.ifs if child is not generator else ():
-                        yield self._conditions.truths(test), parent.lineno
-            case ast.Match(subject=subject, cases=cases) if isinstance(child, ast.match_case):
-                yield from self._of_cases(subject, cases[: cases.index(child) + 1])
+                tests = (t for g in parent.generators if child is not g for t in g.ifs)
+                yield from ((truths(test), parent.lineno) for test in tests)
+            case ast.Match() if isinstance(child, ast.match_case):
+                yield from self._of_cases(parent, child)
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                if child not in parent.decorator_list:
+                    yield from self._of_decorators(parent.decorator_list)
             case _:
-                yield from self._of_decorators(parent, child)
+                pass
 
-    def _of_cudas_arm(
-        self, parent: ast.If | ast.While, child: ast.AST
+    def _of_cases(
+        self, parent: ast.Match, entered: ast.match_case
     ) -> Iterator[tuple[VendorTruths, int]]:
+        """Yield the conditions of `match torch.version.hip: case None: ... case _: ...`."""
+        for case in parent.cases[: parent.cases.index(entered) + 1]:
+            truths = self._conditions.truths(_as_test(parent.subject, case.pattern))
+            if case is entered:
+                yield truths, case.pattern.lineno
+            elif case.guard is None:
+                yield negated(truths), case.pattern.lineno
+        if entered.guard is not None:
+            yield self._conditions.truths(entered.guard), entered.pattern.lineno
+
+    def _of_decorators(self, decorators: list[ast.expr]) -> Iterator[tuple[VendorTruths, int]]:
+        for decorator in decorators:
+            call = decorator.func if isinstance(decorator, ast.Call) else decorator
+            name = self._module.dotted(call)
+            if _SKIP_AMD.match(name):
+                yield _NOT_AMD, decorator.lineno
+            elif _SKIP.match(name) and isinstance(decorator, ast.Call) and decorator.args:
+                yield negated(self._conditions.truths(decorator.args[0])), decorator.lineno
+
+    def _of_cudas_arm(self, parent: ast.If) -> Iterator[tuple[VendorTruths, int]]:
         """Yield the sides of CUDA's arm in `if CUDA_AVAILABLE: ... elif HIP_AVAILABLE: ...`.
 
         The test names CUDA, and a later arm is AMD's.
         """
-        if child not in parent.body or not parent.orelse:
-            return
-        later = parent.orelse
-        names_cuda = _OF_CUDA.search(ast.unparse(parent.test)) is not None
-        while names_cuda and len(later) == 1 and isinstance(later[0], ast.If):
+        later = parent.orelse if _OF_CUDA.search(ast.unparse(parent.test)) else []
+        while len(later) == 1 and isinstance(later[0], ast.If):
             truths = self._conditions.truths(later[0].test)
             if truths["nvidia"] is False and truths["amd"] is not False:
-                yield {"nvidia": None, "amd": False, "other": None}, parent.lineno
+                yield _NOT_AMD, parent.lineno
             later = later[0].orelse
-
-    def _of_cases(
-        self, subject: ast.expr, cases: list[ast.match_case]
-    ) -> Iterator[tuple[VendorTruths, int]]:
-        """Yield the conditions of `match torch.version.hip: case None: ... case _: ...`.
-
-        The last of `cases` is entered, and the ones before it did not match.
-        """
-        *before, entered = cases
-        for case in before:
-            if case.guard is None:
-                yield negated(self._conditions.matched(subject, case.pattern)), case.pattern.lineno
-        yield self._conditions.matched(subject, entered.pattern), entered.pattern.lineno
-        if entered.guard is not None:
-            yield self._conditions.truths(entered.guard), entered.pattern.lineno
-
-    def _of_decorators(self, owner: ast.AST, child: ast.AST) -> Iterator[tuple[VendorTruths, int]]:
-        if not isinstance(owner, (*FUNCTIONS, ast.ClassDef)):
-            return
-        for decorator in owner.decorator_list if child not in owner.decorator_list else ():
-            call = decorator.func if isinstance(decorator, ast.Call) else decorator
-            name = self._module.dotted(call)
-            if _SKIP_AMD.match(name):
-                yield {"nvidia": None, "amd": False, "other": None}, decorator.lineno
-            elif _SKIP.match(name) and isinstance(decorator, ast.Call) and decorator.args:
-                yield negated(self._conditions.truths(decorator.args[0])), decorator.lineno
 
     def _of_earlier(self, parent: ast.AST, child: ast.AST) -> Iterator[tuple[VendorTruths, int]]:
         """Yield `if is_rocm: return` and `assert` earlier in the same block."""
-        for name in _BLOCKS:
+        for name in ("body", "orelse", "finalbody", "handlers"):
             block = getattr(parent, name, None)
             if not isinstance(block, list) or child not in block:
                 continue
@@ -205,50 +193,78 @@ class Gates:
         elif _leaves(statement.orelse):
             yield self._conditions.truths(statement.test), statement.lineno
 
-    def _availability(self, node: ast.AST) -> int:
-        """Return the line of the try or test that makes `node` optional; 0 for none."""
-        for parent, child in self._module.ancestors(node):
-            if isinstance(parent, ast.Try):
-                soft = self._tries(parent, child)
-            elif isinstance(parent, ast.If | ast.IfExp):
-                soft = self._asks(parent, child)
-            else:
-                soft = isinstance(parent, ast.With) and _suppresses(parent, self._module)
-            if soft:
-                return int(getattr(parent, "lineno", 0))
-        return 0
+    def _is_soft(self, parent: ast.AST, child: ast.AST) -> bool:
+        """Return true if a try or a test makes `child` optional."""
+        match parent:
+            case ast.Try(body=body, handlers=handlers, orelse=orelse):
+                if child in handlers:
+                    return _is_portable(body)
+                forgiven = any(forgiving(handler, self._module) for handler in handlers)
+                return forgiven and child in (*body, *orelse)
+            case ast.If(test=test) | ast.IfExp(test=test) if _is_body(parent, child):
+                return self._asks_availability(test)
+            case ast.If(test=test) | ast.IfExp(test=test) if child is not test:
+                missing = isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Is)
+                asked = self._module.dotted(test.left) if isinstance(test, ast.Compare) else ""
+                return missing and asked.split(".")[-1] in {"CUDA_HOME", "CUDA_PATH"}
+            case ast.With(items=items):
+                calls = [i.context_expr for i in items if isinstance(i.context_expr, ast.Call)]
+                return any(
+                    self._module.dotted(call.func).endswith("suppress")
+                    and any(self._module.dotted(argument) in _CAUGHT for argument in call.args)
+                    for call in calls
+                )
+            case _:
+                pass
+        return False
 
-    def _option(self, node: ast.AST) -> int:
-        """Return the line of a test that is false until somebody sets an environment variable."""
-        for parent, child in self._module.ancestors(node):
-            if isinstance(parent, ast.If | ast.IfExp) and child is not parent.test:
-                value = self._conditions.by_default(parent.test, "amd")
-                body = parent.body if isinstance(parent.body, list) else [parent.body]
-                if value is not None and value != (child in body):
-                    return parent.lineno
-        return 0
+    def _asks_availability(self, test: ast.expr) -> bool:
+        if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+            return any(map(self._asks_availability, test.values))
+        if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.IsNot):
+            test = test.left
+        name = self._module.dotted(test.func if isinstance(test, ast.Call) else test)
+        return _AVAILABILITY.fullmatch(name.split(".")[-1]) is not None
+
+    def _is_option(self, parent: ast.AST, child: ast.AST) -> bool:
+        """Return true if AMD comes to `child` only where an environment variable is set."""
+        if not isinstance(parent, ast.If | ast.IfExp) or child is parent.test:
+            return False
+        open_, default = (
+            self._conditions.truth(parent.test, "amd", unset=u) for u in (False, True)
+        )
+        return open_ is None and default not in (None, _is_body(parent, child))
 
     def is_amds(self, node: ast.AST) -> bool:
         """Return true if AMD alone reaches `node` while no environment variable is set."""
+        truth = self._conditions.truth
         return self.standing(node).sides == {"amd"} or any(
             isinstance(parent, ast.If)
             and child in parent.body
-            and self._conditions.by_default(parent.test, "nvidia") is False
-            and self._conditions.by_default(parent.test, "amd") is not False
+            and truth(parent.test, "nvidia", unset=True) is False
+            and truth(parent.test, "amd", unset=True) is not False
             for parent, child in self._module.ancestors(node)
         )
 
-    def _tries(self, statement: ast.Try, child: ast.AST) -> bool:
-        if child in statement.handlers:
-            return _is_portable(statement.body)
-        in_try = child in (*statement.body, *statement.orelse)
-        return in_try and any(forgiving(handler, self._module) for handler in statement.handlers)
 
-    def _asks(self, parent: ast.If | ast.IfExp, child: ast.AST) -> bool:
-        body = parent.body if isinstance(parent.body, list) else [parent.body]
-        if child in body:
-            return _asks_availability(parent.test, self._module)
-        return child is not parent.test and _misses_toolkit(parent.test, self._module)
+def _is_body(parent: ast.If | ast.While | ast.IfExp, child: ast.AST) -> bool:
+    return child in parent.body if isinstance(parent.body, list) else child is parent.body
+
+
+def _as_test(subject: ast.expr, pattern: ast.pattern) -> ast.expr:
+    """Return the test that a `case` makes: a constant, one of several, or anything."""
+    match pattern:
+        case ast.MatchSingleton(value=value):
+            return ast.Compare(subject, [ast.Is()], [ast.Constant(value)])
+        case ast.MatchValue(value=expression):
+            return ast.Compare(subject, [ast.Eq()], [expression])
+        case ast.MatchOr(patterns=patterns):
+            return ast.BoolOp(ast.Or(), [_as_test(subject, one) for one in patterns])
+        case ast.MatchAs(pattern=None):
+            return ast.Constant(value=True)
+        case _:
+            pass
+    return ast.Tuple([], ast.Load())  # nothing is known of its truth
 
 
 def is_test(path: PurePosixPath) -> bool:
@@ -256,10 +272,9 @@ def is_test(path: PurePosixPath) -> bool:
 
     conftest.py is no test code, since it decides what tests run.
     """
-    if path.name == "conftest.py":
-        return False
     folders = {part.lower() for part in path.parts[:-1]}
-    return bool(_TEST_FILE.match(path.name)) or not folders.isdisjoint({"tests", "test", "testing"})
+    named = _TEST_FILE.match(path.name) or not folders.isdisjoint({"tests", "test", "testing"})
+    return bool(named) and path.name != "conftest.py"
 
 
 def _is_nvidia_file(path: PurePosixPath) -> bool:
@@ -268,14 +283,12 @@ def _is_nvidia_file(path: PurePosixPath) -> bool:
 
 
 def _leaves(block: list[ast.stmt]) -> bool:
-    if not block:
-        return False
-    last = block[-1]
-    if isinstance(last, ast.Expr) and isinstance(last.value, ast.Call):
-        function = last.value.func
-        name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-        return name in {"exit", "_exit", "skip", "skipTest", "quit"}
-    return isinstance(last, _EXITS)
+    match block:
+        case [*_, ast.Expr(value=ast.Call(func=function))]:
+            return last_name(function) in {"exit", "_exit", "skip", "skipTest", "quit"}
+        case _:
+            pass
+    return bool(block) and isinstance(block[-1], _EXITS)
 
 
 def forgiving(handler: ast.ExceptHandler, module: Module) -> bool:
@@ -283,23 +296,19 @@ def forgiving(handler: ast.ExceptHandler, module: Module) -> bool:
 
     A handler that raises, or imports another package of NVIDIA's, does not continue.
     """
-    caught = _caught_names(handler.type, module)
-    if handler.type is not None and caught.isdisjoint(_CAUGHT):
+    kinds = () if handler.type is None else ast.walk(handler.type)
+    if kinds and _CAUGHT.isdisjoint(module.dotted(kind).split(".")[-1] for kind in kinds):
         return False
     if any(isinstance(node, ast.Raise) for node in _direct(handler.body)):
         return False
     if _leaves(handler.body) and not isinstance(handler.body[-1], _EXITS):
         return False  # sys.exit("it is needed")
-    handlers = [(node, getattr(node, "handlers", ())) for node in handler.body]
-    sure = (node for node, body in handlers if not any(forgiving(inner, module) for inner in body))
+    sure = (
+        node
+        for node in handler.body
+        if not any(forgiving(inner, module) for inner in getattr(node, "handlers", ()))
+    )
     return not any(imports_nvidia(node) for node in _direct(sure))
-
-
-def _caught_names(kind: ast.expr | None, module: Module) -> set[str]:
-    if isinstance(kind, ast.BinOp):  # `except A, B` of a newer Python
-        return _caught_names(kind.left, module) | _caught_names(kind.right, module)
-    kinds = kind.elts if isinstance(kind, ast.Tuple) else [kind] if kind is not None else []
-    return {module.dotted(node).split(".")[-1] for node in kinds}
 
 
 def _direct(body: Iterable[ast.stmt]) -> Iterator[ast.AST]:
@@ -312,16 +321,6 @@ def _direct(body: Iterable[ast.stmt]) -> Iterator[ast.AST]:
             pending.extend(ast.iter_child_nodes(node))
 
 
-def _asks_availability(test: ast.expr, module: Module) -> bool:
-    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
-        return any(_asks_availability(value, module) for value in test.values)
-    if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.IsNot):
-        test = test.left
-    name = test.func if isinstance(test, ast.Call) else test
-    last = module.dotted(name).split(".")[-1]
-    return last in _TOOLKITS | {"hasattr"} or _AVAILABILITY.fullmatch(last) is not None
-
-
 def _is_portable(body: Iterable[ast.stmt]) -> bool:
     """Return true if a try imports, but nothing of NVIDIA's.
 
@@ -330,18 +329,3 @@ def _is_portable(body: Iterable[ast.stmt]) -> bool:
     nodes = list(_direct(body))
     imports = any(isinstance(node, ast.Import | ast.ImportFrom) for node in nodes)
     return imports and not any(imports_nvidia(node) for node in nodes)
-
-
-def _misses_toolkit(test: ast.expr, module: Module) -> bool:
-    """Return true for `CUDA_HOME is None`."""
-    if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.Is):
-        return False
-    return module.dotted(test.left).split(".")[-1] in _TOOLKITS
-
-
-def _suppresses(statement: ast.With, module: Module) -> bool:
-    for item in statement.items:
-        call = item.context_expr
-        if isinstance(call, ast.Call) and module.dotted(call.func).endswith("suppress"):
-            return any(module.dotted(argument) in _CAUGHT for argument in call.args)
-    return False

@@ -6,70 +6,72 @@ import ast
 import re
 from collections.abc import Iterator
 
-from warpfront_port.scan.python.module import Module, Seen, keyword, text_of
+from warpfront_port.scan.python.module import Module, Seen
+from warpfront_port.scan.python.nodes import elements, keyword, last_name, text_of
 
 _CUDA_TEXT = re.compile(
     r"__global__|__device__|__shfl|__ballot|__syncthreads|#include\s*[<\"](?:cuda|cub|cutlass)"
 )
 _PREFIX = re.compile(r"[a-zA-Z]*(?:\"\"\"|'''|\"|')")
 _TRITON_WARP = re.compile(r"\b32\s*\*\s*num_warps\b|\bnum_warps\s*\*\s*32\b")
+_WARP_NAME = re.compile(r"(?i)_*(?:WARP_?SIZE|THREADS_PER_WARP|WARP_THREADS|NUM_LANES)_*\Z")
+_LAUNCHES = re.compile(r"(?i)triton|cuda|kernel|warp|launch|RawKernel|load_inline")
 
 
 def launches(module: Module, node: ast.Call) -> Iterator[Seen]:
-    """Yield `num_warps=32`, `num_ctas=2`: of a launch or a `triton.Config`."""
-    if not module.names("triton"):
+    """Yield `num_warps=32`, `num_ctas=2`: of a launch or a `triton.Config`.
+
+    Triton's autotuner leaves out a configuration that lacks resources, so `for num_warps in
+    [8, 32]` is less than 32 alone.
+    """
+    warps, clusters = keyword(node, "num_warps"), keyword(node, "num_ctas")
+    if "triton" not in module.text or not (warps or clusters):
         return
-    warps = keyword(node, "num_warps")
-    if count := _too_many(warps):
-        yield Seen(rule="PY038", node=warps or node, what=f"num_warps={count}")
-    elif isinstance(warps, ast.Name):
-        yield from _warps_tried(module, node, warps.id)
-    clusters = keyword(node, "num_ctas")
-    ctas = clusters.value if isinstance(clusters, ast.Constant) else None
-    if clusters is not None and isinstance(ctas, int) and ctas > 1:
-        yield Seen(rule="PY039", node=clusters, what=f"num_ctas={ctas}")
+    tried = [warps]
+    if isinstance(warps, ast.Name):
+        bound = [value for value in module.scopes.bound(warps) if value is not None]
+        tried = [value for value in bound if elements(module.parents.get(value))]
+    for value in tried:
+        if _number(value) >= 32:
+            shift = 0 if all(_number(other) >= 32 for other in tried) else -1
+            what = f"num_warps={_number(value)}"
+            yield Seen(rule="PY038", node=value or node, what=what, shift=shift)
+    if clusters is not None and _number(clusters) > 1:
+        yield Seen(rule="PY039", node=clusters, what=f"num_ctas={_number(clusters)}")
 
 
-def _warps_tried(module: Module, node: ast.AST, name: str) -> Iterator[Seen]:
-    """Yield `for num_warps in [8, 16, 32]` of the comprehension or loop around a configuration."""
-    for around, _ in module.ancestors(node):
-        for loop in [around] if isinstance(around, ast.For) else getattr(around, "generators", ()):
-            if isinstance(loop.target, ast.Name) and loop.target.id == name:
-                elements = getattr(loop.iter, "elts", ())
-                # The autotuner of Triton leaves out a configuration that lacks resources.
-                shift = 0 if all(map(_too_many, elements)) else -1
-                for element in elements:
-                    if count := _too_many(element):
-                        what = f"{name}={count}"
-                        yield Seen(rule="PY038", node=element, what=what, shift=shift)
-
-
-def _too_many(node: ast.expr | None) -> int:
-    """Return the number of warps that a block of AMD's cannot have; 0 for another, or for none."""
+def _number(node: ast.expr | None) -> int:
+    """Return the whole number that a node is; 0 for another one."""
     value = node.value if isinstance(node, ast.Constant) else None
-    return value if isinstance(value, int) and value >= 32 else 0
+    return value if isinstance(value, int) else 0
 
 
 def warps_assigned(module: Module, node: ast.Assign) -> Iterator[Seen]:
-    """Yield `num_warps = 32`."""
-    named = any(
-        isinstance(target, ast.Name) and target.id == "num_warps" for target in node.targets
-    )
-    if named and module.names("triton") and (count := _too_many(node.value)):
-        yield Seen(rule="PY038", node=node, what=f"num_warps = {count}")
+    """Yield `num_warps = 32`, and `WARP_SIZE = 32` in a module that launches kernels."""
+    number = _number(node.value)
+    for name in map(last_name, node.targets) if number >= 32 else ():
+        if name == "num_warps" and "triton" in module.text:
+            yield Seen(rule="PY038", node=node, what=f"num_warps = {number}")
+        elif number == 32 and _WARP_NAME.match(name) and _LAUNCHES.search(module.text):
+            yield Seen(rule="PY055", node=node, what=f"{name} = 32")
 
 
 def warp_products(module: Module, node: ast.BinOp) -> Iterator[Seen]:
-    """Yield `32 * num_warps`: the lanes of a warp written down."""
-    if isinstance(node.op, ast.Mult) and _TRITON_WARP.fullmatch(module.source_of(node)):
+    """Yield `32 * num_warps`, the lanes of a warp written down, and `multi_processor_count * 128`:
+    cores or threads of an SM that a CU does not have.
+    """
+    if not isinstance(node.op, ast.Mult):
+        return
+    if _TRITON_WARP.fullmatch(module.source_of(node)):
         yield Seen(rule="PY039", node=node, what=module.source_of(node))
+    for side, other in ((node.left, node.right), (node.right, node.left)):
+        if last_name(side) == "multi_processor_count" and _number(other) in {32, 64, 128, 192}:
+            yield Seen(rule="PY054", node=node, what=module.shown(node))
 
 
 def cuda_texts(module: Module) -> Iterator[tuple[int, int, ast.AST]]:
     """Yield (start, end, node) of the insides of string literals that contain CUDA."""
-    if _CUDA_TEXT.search(module.text) is None:
-        return
-    for node in module.nodes:
+    for node in module.of(ast.Constant) if _CUDA_TEXT.search(module.text) else ():
         text = text_of(node)
         if text is None or "\n" not in text or _CUDA_TEXT.search(text) is None:
             continue

@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePosixPath
+from typing import TypeVar, cast
 
 from warpfront_port.scan.findings import SIDES, Side
+from warpfront_port.scan.python.conditions import Conditions
 from warpfront_port.scan.python.lowering import parsed
+from warpfront_port.scan.python.nodes import (
+    FUNCTIONS,
+    called_name,
+    children_of,
+    last_name,
+    text_of,
+)
 from warpfront_port.scan.python.scopes import Scopes
 from warpfront_port.scan.reach import followed
 from warpfront_port.scan.setting_rules import WORDS as SETTING_WORDS
 from warpfront_port.scan.words import line_starts
 
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_VALUES = frozenset(
-    {"ctx", "op", "ops", "id", "attr", "kind", "lineno", "name", "arg", "type_params"}
-)
 _SCOPES = (*FUNCTIONS, ast.Lambda, ast.Module)
+_Node = TypeVar("_Node", bound=ast.AST)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,40 +56,39 @@ class Module:
         self.path = path
         self.text = text
         self.tree = parsed(text)
-        self.memo: dict[str, object] = {}
         self._dotted: dict[ast.AST, str] = {}
-        self._named: dict[tuple[str, ...], bool] = {}
         self.parents: dict[ast.AST, ast.AST] = {}
-        self.nodes = self._ordered_nodes()
-        self.imported = self._imported_names()
-        self._import_roots = {name.split(".")[0] for name in self.imported.values()} - {""}
-        self._line_starts = line_starts(text)
-
-    def _ordered_nodes(self) -> list[ast.AST]:
-        nodes: list[ast.AST] = []
+        self.nodes: list[ast.AST] = []
+        self._by_type: dict[type[ast.AST], list[ast.AST]] = defaultdict(list)
         pending: list[ast.AST] = [self.tree]
         while pending:
             node = pending.pop()
-            nodes.append(node)
-            children = _children(node)
+            self.nodes.append(node)
+            self._by_type[type(node)].append(node)
+            children = children_of(node)
             for child in children:
                 self.parents[child] = node
             children.reverse()
             pending += children
-        return nodes
+        self.imported = self._imported_names()
+        self._import_roots = {name.split(".")[0] for name in self.imported.values()} - {""}
+        self._line_starts = line_starts(text)
+
+    def of(self, kind: type[_Node]) -> Sequence[_Node]:
+        """Return the nodes of this exact type, in source order."""
+        return cast("Sequence[_Node]", self._by_type[kind])
 
     def _imported_names(self) -> dict[str, str]:
         """Return local name to dotted name, over all scopes: `nvtx` -> `torch.cuda.nvtx`."""
         names: dict[str, str] = {}
-        for node in self.nodes:
-            if isinstance(node, ast.Import):
-                for alias in node.names:
-                    top = alias.name.split(".")[0]
-                    names[alias.asname or top] = alias.name if alias.asname else top
-            elif isinstance(node, ast.ImportFrom):
-                prefix = "." * node.level + (node.module or "")
-                for alias in node.names:
-                    names[alias.asname or alias.name] = f"{prefix}.{alias.name}"
+        for node in self.of(ast.Import):
+            for alias in node.names:
+                top = alias.name.split(".")[0]
+                names[alias.asname or top] = alias.name if alias.asname else top
+        for node_from in self.of(ast.ImportFrom):
+            prefix = "." * node_from.level + (node_from.module or "")
+            for alias in node_from.names:
+                names[alias.asname or alias.name] = f"{prefix}.{alias.name}"
         return names
 
     def dotted(self, node: ast.AST) -> str:
@@ -154,10 +160,8 @@ class Module:
         start = self._line_starts[min(line, len(self._line_starts)) - 1]
         if self._is_ascii or column_bytes == 0:
             return start + column_bytes
-        stretch = self.text[start : start + column_bytes]
-        return start + len(
-            stretch.encode("utf-8", "replace")[:column_bytes].decode(errors="ignore")
-        )
+        stretch = self.text[start : start + column_bytes].encode("utf-8", "replace")
+        return start + len(stretch[:column_bytes].decode(errors="ignore"))
 
     @cached_property
     def _is_ascii(self) -> bool:
@@ -174,11 +178,7 @@ class Module:
     @cached_property
     def docstrings(self) -> frozenset[ast.AST]:
         """Return strings that are whole statements, and so no values."""
-        return frozenset(
-            node.value
-            for node in self.nodes
-            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-        )
+        return frozenset(node.value for node in self.of(ast.Expr))
 
     @cached_property
     def scopes(self) -> Scopes:
@@ -186,50 +186,44 @@ class Module:
         return Scopes(self)
 
     @cached_property
+    def conditions(self) -> Conditions:
+        """Return the values of the module's tests, side by side."""
+        return Conditions(self)
+
+    @cached_property
     def classes(self) -> dict[str, ast.ClassDef]:
         """Return the classes that the module defines, by name."""
-        return {node.name: node for node in self.nodes if isinstance(node, ast.ClassDef)}
+        return {node.name: node for node in self.of(ast.ClassDef)}
 
     @cached_property
     def functions(self) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef]:
         """Return the functions and methods that the module defines, by name."""
         return {node.name: node for node in self.nodes if isinstance(node, FUNCTIONS)}
 
-    def block_of(self, statement: ast.AST) -> list[ast.AST]:
-        """Return the list of statements that contains `statement`."""
-        fields = ast.iter_fields(self.parents.get(statement, self.tree))
-        lists = (value for _, value in fields if isinstance(value, list))
-        return next((value for value in lists if statement in value), [])
-
     @cached_property
-    def returned(self) -> dict[str, tuple[ast.expr, ...]]:
+    def returned(self) -> Mapping[str, Sequence[ast.expr]]:
         """Return the values that each function returns, in source order."""
-        by_function: dict[str, tuple[ast.expr, ...]] = {}
-        for node in self.nodes:
-            if isinstance(node, ast.Return) and node.value is not None:
-                scope = self.scope(node)
-                if isinstance(scope, FUNCTIONS):
-                    by_function[scope.name] = (*by_function.get(scope.name, ()), node.value)
+        by_function: dict[str, list[ast.expr]] = {}
+        for node in self.of(ast.Return):
+            scope = self.scope(node)
+            if node.value is not None and isinstance(scope, FUNCTIONS):
+                by_function.setdefault(scope.name, []).append(node.value)
         return by_function
 
     @cached_property
-    def called(self) -> dict[str, tuple[ast.Call, ...]]:
+    def called(self) -> Mapping[str, Sequence[ast.Call]]:
         """Return the calls of each name in this module, as a function or a method of self."""
-        by_function: dict[str, tuple[ast.Call, ...]] = {}
-        for node in self.nodes:
-            if isinstance(node, ast.Call):
-                name = called_name(node.func)
-                if name:
-                    by_function[name] = (*by_function.get(name, ()), node)
+        by_function: dict[str, list[ast.Call]] = {}
+        for node in self.of(ast.Call):
+            by_function.setdefault(called_name(node.func), []).append(node)
         return by_function
 
     @cached_property
     def started(self) -> set[str]:
         """Return the functions and classes that the module's own statements start, by name."""
         calls: dict[str, set[str]] = {}
-        for node in self.nodes:
-            if isinstance(node, ast.Call):
-                calls.setdefault(self.owner(node), set()).add(last_name(node.func))
+        for node in self.of(ast.Call):
+            calls.setdefault(self.owner(node), set()).add(last_name(node.func))
         return followed({""}, calls)
 
     def owner(self, node: ast.AST) -> str:
@@ -240,12 +234,6 @@ class Module:
         named = (*FUNCTIONS, ast.ClassDef)
         return next(parent.name for parent in reversed(around) if isinstance(parent, named))
 
-    def names(self, *words: str) -> bool:
-        """Return true if the text has any of these words. The search is cached."""
-        if words not in self._named:
-            self._named[words] = any(word in self.text for word in words)
-        return self._named[words]
-
     @cached_property
     def has_settings(self) -> bool:
         """Return true if the module can assign any of the settings that rules are about."""
@@ -253,76 +241,23 @@ class Module:
         return any(word in lower for word in SETTING_WORDS)
 
     @cached_property
-    def knows_gaudi(self) -> bool:
-        """Return true if the module names Gaudi's device, or uses any available accelerator."""
-        return re.search(r"\bhpu\b|habana|torch\.accelerator", self.text) is not None
-
-    @cached_property
     def builds_extensions(self) -> bool:
         """Return true if the module builds extensions."""
         return (
-            not self.modules.isdisjoint({"setuptools", "distutils", "skbuild"})
+            not self.packages.isdisjoint({"setuptools", "distutils", "skbuild"})
             or "cpp_extension" in self.text
             or self.path.name == "setup.py"
         )
 
     @cached_property
-    def modules(self) -> frozenset[str]:
+    def knows_hip(self) -> bool:
+        """Return true if the module tests for ROCm anywhere."""
+        known = re.search(r"version\.hip|IS_HIP|ROCM|rocm|HIP_HOME|is_hip|hipcc", self.text)
+        return known is not None
+
+    @cached_property
+    def packages(self) -> frozenset[str]:
         """Return top-level packages that the module imports anywhere."""
-        names: set[str] = set()
-        for node in self.nodes:
-            if isinstance(node, ast.Import):
-                names.update(alias.name.split(".")[0] for alias in node.names)
-            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                names.add(node.module.split(".")[0])
-        return frozenset(names)
-
-
-def _children(node: ast.AST) -> list[ast.AST]:
-    """Return the children in source order, without operators and contexts: those are values of
-    their parent, shared between nodes.
-    """
-    children: list[ast.AST] = []
-    for name in node._fields:
-        if name in _VALUES:
-            continue
-        value = getattr(node, name, None)
-        if isinstance(value, list):
-            children += [child for child in value if isinstance(child, ast.AST)]
-        elif isinstance(value, ast.AST):
-            children.append(value)
-    return children
-
-
-def called_name(function: ast.expr) -> str:
-    """Return the name of a function, or of a method of self; "" for other calls."""
-    if isinstance(function, ast.Name):
-        return function.id
-    if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):
-        return function.attr if function.value.id in {"self", "cls"} else ""
-    return ""
-
-
-def last_name(node: ast.AST) -> str:
-    """Return a dotted expression's last part, or an item's key: `c` of `a.b.c` and `a["c"]`."""
-    if isinstance(node, ast.Attribute):
-        return node.attr
-    if isinstance(node, ast.Subscript):
-        return text_of(node.slice) or ""
-    return node.id if isinstance(node, ast.Name) else ""
-
-
-def text_of(node: ast.AST | None) -> str | None:
-    """Return the string that a constant is."""
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        return node.value
-    return None
-
-
-def is_true(node: ast.AST | None) -> bool:
-    return isinstance(node, ast.Constant) and node.value in (True, "1", "true", "True")
-
-
-def keyword(call: ast.Call, name: str) -> ast.expr | None:
-    """Return the value of the keyword argument `name`."""
-    return next((item.value for item in call.keywords if item.arg == name), None)
+        names = [alias.name for node in self.of(ast.Import) for alias in node.names]
+        names += [node.module or "" for node in self.of(ast.ImportFrom) if not node.level]
+        return frozenset(name.split(".")[0] for name in names if name)

@@ -14,6 +14,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from warpfront_port.scan.python.nodes import (
+    FUNCTIONS,
+    bindings,
+    elements,
+    is_self,
+    last_name,
+    parameters,
+)
+
 if TYPE_CHECKING:
     from warpfront_port.scan.python.module import Module
 
@@ -24,8 +33,10 @@ _BINDING = (
     ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.For, ast.AsyncFor, ast.comprehension,
     ast.AugAssign, ast.withitem,
 )  # fmt: skip
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_SCOPES = (*_FUNCTIONS, ast.Lambda, ast.ClassDef, ast.Module)
+_SCOPES = (
+    *FUNCTIONS, ast.Lambda, ast.ClassDef, ast.Module, ast.ListComp, ast.SetComp, ast.DictComp,
+    ast.GeneratorExp,
+)  # fmt: skip
 _SAME = frozenset({"lower", "upper", "strip", "casefold", "rstrip", "lstrip"})
 # Calls that take a default: the index of its positional argument.
 _DEFAULTS = {
@@ -38,7 +49,7 @@ _BRACES = re.compile(r"\{[^{}]*\}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Text:
-    """A string that an expression may be, and the node that it is written at."""
+    """A string that a value may be, and the node that it is written at."""
 
     text: str
     node: ast.AST
@@ -54,16 +65,20 @@ class Scopes:
         self._parameters: dict[ast.AST, list[str]] = {}
         self._owners: dict[ast.AST, tuple[ast.AST, ...]] = {}
         self._texts: dict[tuple[ast.AST, int], tuple[Text, ...]] = {}
-        self._outer: set[tuple[ast.AST, str]] = set()
-        for node in module.nodes:
-            if isinstance(node, ast.Global | ast.Nonlocal):
-                self._outer |= {(self._chain(node)[0], name) for name in node.names}
+        self._outer = {
+            (self._chain(node)[0], name)
+            for node in module.nodes
+            if isinstance(node, ast.Global | ast.Nonlocal)
+            for name in node.names
+        }
         for node in module.nodes:
             if isinstance(node, _BINDING):
                 for target, value in bindings(node):
                     self._bind(node, target, value)
-            elif isinstance(node, (*_FUNCTIONS, ast.Lambda)):
-                self._bind_parameters(node)
+            elif isinstance(node, (*FUNCTIONS, ast.Lambda)):
+                for argument, default in parameters(node.args):
+                    self._names.setdefault((node, argument), []).append(default)
+                    self._parameters.setdefault(node, []).append(argument)
         self._bound = frozenset(name for _, name in self._names)
         self.aliases = frozenset(
             name
@@ -88,27 +103,18 @@ class Scopes:
         inner, *outer = self._chain(node)
         if (inner, name) not in self._outer:
             return inner
-        functions = (scope for scope in outer if isinstance(scope, _FUNCTIONS))
+        functions = (scope for scope in outer if isinstance(scope, FUNCTIONS))
         holders = (scope for scope in functions if (scope, name) in self._names)
         return next(holders, outer[-1] if outer else inner)
 
-    def _bind_parameters(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> None:
-        for argument, default in parameters(node.args):
-            self._names.setdefault((node, argument), []).append(default)
-            self._parameters.setdefault(node, []).append(argument)
-
     def _chain(self, node: ast.AST) -> tuple[ast.AST, ...]:
         """Return the scopes around `node`, from the innermost out."""
-        inner = node
-        parents = self._module.parents
-        while inner in parents:
-            inner = parents[inner]
+        for inner, _ in self._module.ancestors(node):
             if isinstance(inner, _SCOPES):
-                chain = self._owners.get(inner)
-                if chain is None:
-                    chain = self._owners[inner] = (inner, *self._chain(inner))
-                return chain
-        return (inner,) if isinstance(node, ast.expr | ast.stmt) and inner is node else ()
+                if inner not in self._owners:
+                    self._owners[inner] = (inner, *self._chain(inner))
+                return self._owners[inner]
+        return ()
 
     def _scope_of(self, name: ast.Name) -> ast.AST | None:
         """Return the scope that defines `name` here. A class's names are its own body's only."""
@@ -129,9 +135,38 @@ class Scopes:
         values: Sequence[ast.expr | None] = ()
         if isinstance(node, ast.Name):
             values = () if self.is_parameter(node) else self.bound(node)
-        elif isinstance(node, ast.Attribute) and _is_self(node.value):
+        elif isinstance(node, ast.Attribute) and is_self(node.value):
             values = self._attributes.get(node.attr, ())
         return values[0] if len(values) == 1 and values[0] is not None else node
+
+    def made_of(self, node: ast.AST, depth: int = 0) -> frozenset[str]:
+        """Return the dotted names that a value is computed from, `torch.cuda.f().major` too."""
+        if depth > _DEPTH:
+            return frozenset()
+        if (value := self.one(node)) is not node:
+            return self.made_of(value, depth + 1)
+        parts: list[ast.AST] = [*elements(node)]
+        ending = ""
+        match node:
+            case ast.BinOp(left=left, right=right):
+                parts = [left, right]
+            case ast.Call(func=ast.Attribute(attr=name, value=value)) if name in _SAME:
+                parts = [value]
+            case (
+                ast.Subscript(value=value)
+                | ast.Call(func=ast.Name(id="int" | "float" | "str"), args=[value])
+            ):
+                parts = [value]
+            case ast.Call(func=function):
+                parts, ending = [function], "()"
+            case ast.Attribute(attr=name, value=value):
+                parts, ending = [value], f".{name}"
+            case ast.Name():
+                return frozenset({self._module.dotted(node)})
+            case _:
+                pass
+        names = frozenset[str]().union(*(self.made_of(part, depth + 1) for part in parts))
+        return frozenset(f"{name}{ending}" for name in names)
 
     def values(self, node: ast.AST | None, depth: int = 0) -> tuple[ast.expr, ...]:
         """Return the possible expressions of `node`, names and choices followed."""
@@ -159,8 +194,11 @@ class Scopes:
         match node:
             case ast.Name():
                 further = (*self.bound(node), *self._handed_over(node)) or None
-            case ast.Attribute():
-                further = self._attribute(node)
+            case ast.Attribute(attr="value", value=ast.Attribute() as member):
+                further = self._further(member, depth)
+            case ast.Attribute(attr=name, value=ast.Name(id=owner) as value):
+                owned = is_self(value) or owner in self._module.classes
+                further = self._attributes.get(name) if owned else None
             case ast.IfExp(body=body, orelse=orelse):
                 further = (body, orelse)
             case ast.BoolOp(values=values):
@@ -174,14 +212,6 @@ class Scopes:
             case _:
                 pass
         return further
-
-    def _attribute(self, node: ast.Attribute) -> Iterable[ast.expr | None] | None:
-        if node.attr == "value" and isinstance(node.value, ast.Attribute):
-            return self._attribute(node.value)
-        owned = isinstance(node.value, ast.Name) and (
-            _is_self(node.value) or node.value.id in self._module.classes
-        )
-        return self._attributes.get(node.attr) if owned else None
 
     def _items(self, table: ast.expr, key: ast.expr, depth: int) -> list[ast.expr] | None:
         items: list[ast.expr] = []
@@ -198,8 +228,7 @@ class Scopes:
         return items or None
 
     def _called(self, call: ast.Call) -> Iterable[ast.expr | None] | None:
-        name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
-        name = call.func.id if isinstance(call.func, ast.Name) else name
+        name = last_name(call.func)
         if name in _SAME and isinstance(call.func, ast.Attribute):
             return (call.func.value,)
         if name in _DEFAULTS:
@@ -217,9 +246,13 @@ class Scopes:
         """Yield the arguments of this module's calls for the parameter `name`."""
         scope = self._scope_of(name)
         names = self._parameters.get(scope, []) if scope is not None else []
-        if name.id in names and isinstance(scope, _FUNCTIONS):
-            for call in self._module.called.get(scope.name, ())[:_MOST]:
-                yield from _argument(call, name.id, names.index(name.id))
+        if name.id not in names or not isinstance(scope, FUNCTIONS):
+            return
+        place = names.index(name.id)
+        for call in self._module.called.get(scope.name, ())[:_MOST]:
+            if not any(isinstance(argument, ast.Starred) for argument in call.args):
+                yield from call.args[place : place + 1]
+            yield from (item.value for item in call.keywords if item.arg == name.id)
 
     def texts(self, node: ast.AST | None, depth: int = 0) -> tuple[Text, ...]:
         """Return the strings that `node` may be.
@@ -229,21 +262,17 @@ class Scopes:
         if node is None:
             return ()
         if (node, depth) not in self._texts:
-            self._texts[node, depth] = self._read_texts(node, depth)
+            found: list[Text] = []
+            for value in self.values(node, depth):
+                composed = self._composed(value, depth + 1) if depth <= _DEPTH else ()
+                found += (Text(text=text, node=value) for text in composed)
+            self._texts[node, depth] = tuple(found[:_MOST])
         return self._texts[node, depth]
-
-    def _read_texts(self, node: ast.AST, depth: int) -> tuple[Text, ...]:
-        texts: list[Text] = []
-        for value in self.values(node, depth):
-            if isinstance(value, ast.Constant):
-                if isinstance(value.value, str):
-                    texts.append(Text(text=value.value, node=value))
-            elif depth <= _DEPTH:
-                texts += (Text(text=text, node=value) for text in self._composed(value, depth + 1))
-        return tuple(texts[:_MOST])
 
     def _composed(self, node: ast.expr, depth: int) -> Iterator[str]:
         match node:
+            case ast.Constant(value=str() as text):
+                yield text
             case ast.JoinedStr(values=parts):
                 yield from self._product(parts, depth)
             case ast.FormattedValue(value=value):
@@ -257,83 +286,26 @@ class Scopes:
             case ast.Call(func=ast.Attribute(attr="format", value=base), args=pieces):
                 yield from self._filled(base, _BRACES, pieces, depth)
             case ast.Call(func=ast.Attribute(attr="join", value=base), args=[listed]):
-                for value in self.values(listed, depth):
-                    if isinstance(value, ast.List | ast.Tuple):
-                        glue = next(self._pieces(base, depth))
-                        yield glue.join(next(self._pieces(e, depth)) for e in value.elts)
+                lists = [value.elts for value in self.values(listed, depth)
+                         if isinstance(value, ast.List | ast.Tuple)]  # fmt: skip
+                glue = self._pieces(base, depth)[0]
+                yield from (glue.join(self._pieces(e, depth)[0] for e in elts) for elts in lists)
             case _:
-                return
+                pass
 
-    def _pieces(self, node: ast.expr, depth: int) -> Iterator[str]:
+    def _pieces(self, node: ast.expr, depth: int) -> Sequence[str]:
         texts = self.texts(node, depth) if depth <= _DEPTH else ()
-        yield from (text.text for text in texts)
-        if not texts:
-            yield HOLE
+        return [text.text for text in texts] or [HOLE]
 
     def _product(self, parts: Sequence[ast.expr], depth: int) -> Iterator[str]:
-        pieces = [tuple(self._pieces(part, depth)) for part in parts]
-        combinations = itertools.product(*pieces)
+        combinations = itertools.product(*(self._pieces(part, depth) for part in parts))
         yield from ("".join(combination) for combination in itertools.islice(combinations, _MOST))
 
     def _filled(
         self, template: ast.expr, hole: re.Pattern[str], pieces: Sequence[ast.expr], depth: int
     ) -> Iterator[str]:
+        filling = [self._pieces(piece, depth)[0] for piece in pieces]
         for text in self.texts(template, depth):
-            filling = [next(self._pieces(piece, depth)) for piece in pieces]
             holes = hole.split(text.text)
-            filling += [HOLE] * len(holes)
-            yield "".join(itertools.chain(*zip(holes, filling, strict=False)))[: -len(HOLE)]
-
-
-def _is_self(node: ast.AST) -> bool:
-    return isinstance(node, ast.Name) and node.id in {"self", "cls"}
-
-
-def parameters(arguments: ast.arguments) -> Iterator[tuple[str, ast.expr | None]]:
-    """Yield every parameter with its default, in order, without `self`."""
-    positional = [*arguments.posonlyargs, *arguments.args]
-    missing = len(positional) - len(arguments.defaults)
-    defaults: list[ast.expr | None] = [None] * missing + list(arguments.defaults)
-    named = [*zip(positional, defaults, strict=True)]
-    if named and named[0][0].arg in {"self", "cls"}:
-        named = named[1:]
-    named += zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
-    yield from ((argument.arg, default) for argument, default in named)
-
-
-def _argument(call: ast.Call, name: str, place: int) -> Iterator[ast.expr]:
-    if place < len(call.args) and not any(isinstance(a, ast.Starred) for a in call.args):
-        yield call.args[place]
-    yield from (item.value for item in call.keywords if item.arg == name)
-
-
-def bindings(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr | None]]:
-    """Yield (target, value) for every name or attribute that a statement binds.
-
-    The value is None where the statement does not contain it.
-    """
-    if isinstance(node, ast.Assign):
-        for target in node.targets:
-            yield from _unpacked(target, node.value)
-    elif isinstance(node, ast.AnnAssign | ast.NamedExpr) and node.value is not None:
-        yield from _unpacked(node.target, node.value)
-    elif isinstance(node, ast.For | ast.AsyncFor | ast.comprehension):
-        literal = node.iter.elts if isinstance(node.iter, ast.List | ast.Tuple | ast.Set) else ()
-        for value in literal or (None,):
-            yield from _unpacked(node.target, value)
-    elif isinstance(node, ast.AugAssign):
-        yield node.target, None
-    elif isinstance(node, ast.withitem) and node.optional_vars is not None:
-        yield from _unpacked(node.optional_vars, None)
-
-
-def _unpacked(
-    target: ast.expr, value: ast.expr | None
-) -> Iterator[tuple[ast.expr, ast.expr | None]]:
-    """Yield each unpacked name and its value: both names of `major, minor = f()` have the call."""
-    if isinstance(target, ast.Tuple | ast.List):
-        pairs = value.elts if isinstance(value, ast.Tuple | ast.List) else ()
-        for index, element in enumerate(target.elts):
-            yield from _unpacked(element, pairs[index] if index < len(pairs) else value)
-    else:
-        yield target, value
+            between = itertools.chain(filling, itertools.repeat(HOLE))
+            yield "".join(itertools.chain(*zip(holes[:-1], between, strict=False), holes[-1:]))

@@ -1,126 +1,188 @@
-"""Rules about environment variables, allocator settings and programs that are started. Pure."""
+"""Settings and environment variables in Python in any form: assignments, arguments, defaults, items
+of dictionaries, `setattr`, `config.patch`, options of a command line. Pure.
+"""
 
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
-from itertools import islice, starmap
+from dataclasses import dataclass, replace
 
-from warpfront_port.scan.python.module import Module, Seen, last_name, text_of
+from warpfront_port.scan.python.module import Module, Seen
+from warpfront_port.scan.python.nodes import last_name, parameters, text_of
 from warpfront_port.scan.python.scopes import HOLE
 from warpfront_port.scan.python.tables import ENVIRONMENT, ENVIRONMENT_PREFIXES
-from warpfront_port.scan.setting_rules import read_setting
+from warpfront_port.scan.setting_rules import MODES, may_be_setting, read_setting
 from warpfront_port.scan.words import ALLOCATOR, allocator_rules
 
-_PROGRAMS = {"nvidia-smi": "PY016", "nsys": "PY016", "ncu": "PY016", "nvprof": "PY016"}
-_STARTED = re.compile(r"\s*(?:\S*/)?(nvidia-smi|nsys|ncu|nvprof)(?:\s|\Z)")
-STARTERS = frozenset(
-    {"run", "call", "check_call", "check_output", "Popen", "popen", "system", "which"}
-    | {"getoutput", "getstatusoutput", "create_subprocess_exec", "create_subprocess_shell"}
-    | {"execute"}
-)
-_COMPILER_FLAG = re.compile(
-    r"--gpu-architecture(?:=(?:sm|compute)_\d|\Z)|-arch=(?:sm|compute)_(?:\d|\Z)|--use_fast_math\Z"
-)
-_AMDS_PROGRAMS = re.compile(r"\b(?:rocm[-_]?smi|amd[-_]?smi|rocminfo|rocprof)")
-_NVRTC = re.compile(r"nvrtc(?:CompileProgram|CreateProgram|GetPTX)\w*")
+_TORCH_COMPILES = frozenset({"torch.compile", "torch.jit.compile", "torch._dynamo.optimize"})
+_OPTIONS = frozenset({"add_argument", "option", "add_option", "DEFINE_string", "DEFINE_enum"})
+_ENUMS = frozenset({"Enum", "StrEnum", "IntEnum", "Flag"})
+_OF_A_MODEL = frozenset({"architectures", "transformers_version"})
 _HIDING = frozenset({"ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"})
-_ALLOCATES = frozenset({"cuda", "empty_cache", "memory_allocated", "set_device", "init"})
+_ALLOCATES = frozenset({"empty_cache", "memory_allocated", "set_device", "init"})
 
 
-def strings(module: Module, node: ast.Constant) -> Iterator[Seen]:
-    """Yield allocator settings, programs and flags in string constants that are used as values."""
-    text = node.value
-    if not isinstance(text, str) or len(text) < 3 or node in module.docstrings:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    """An assignment of `value` to `name` at `node`.
+
+    `own` is true for a name of the program's own that no library is known to read, `variable` for a
+    variable of the environment.
+    """
+
+    name: str
+    value: ast.expr
+    node: ast.AST
+    own: bool = False
+    variable: bool = False
+
+
+def settings_given(module: Module, node: ast.AST) -> Iterator[Seen]:
+    """Yield every setting and environment variable of a rule that this node assigns."""
+    if not module.has_settings and "env" not in module.text:
         return
-    if ":" in text and ALLOCATOR.search(text):
-        for rule, snippet, shift in allocator_rules(text):
+    for assignment in _assignments(module, node):
+        if may_be_setting(assignment.name):
+            yield from _judged(module, assignment)
+        if assignment.variable:
+            yield from _of_variable(module, assignment)
+
+
+def _judged(module: Module, assignment: Assignment) -> Iterator[Seen]:
+    name, value = assignment.name, assignment.value
+    for text in module.scopes.texts(value):
+        via = None if text.node is value else assignment.node
+        for use in read_setting(name, text.text, own=assignment.own):
+            yield Seen(rule=use.rule, node=text.node, what=use.what, via=via)
+    # A number is no yes: the rate in `{"tf32": 156e12}`.
+    amount = isinstance(value, ast.Constant) and value.value not in (0, 1)
+    for use in () if amount else read_setting(name, "true", own=assignment.own):
+        sides = module.conditions.true_for(value)
+        if sides:
+            what = module.shown(assignment.node)
+            yield Seen(rule=use.rule, node=assignment.node, what=what, sides=sides)
+
+
+def _of_variable(module: Module, assignment: Assignment) -> Iterator[Seen]:
+    name, node = assignment.name, assignment.node
+    for text in module.scopes.texts(assignment.value):
+        for rule, snippet, shift in allocator_rules(text.text.replace(HOLE, "0")):
+            yield Seen(rule=rule, node=text.node, what=snippet, shift=shift, via=node)
+    prefixes = (rule for prefix, rule in ENVIRONMENT_PREFIXES.items() if name.startswith(prefix))
+    if rule := ENVIRONMENT.get(name) or next(prefixes, ""):
+        yield Seen(rule=rule, node=node, what=name)
+    scope = module.scope(node)
+    if name.endswith("_ALLOC_CONF") and any(
+        call.lineno < getattr(node, "lineno", 0)
+        and module.scope(call) is scope
+        and _allocates(module, call)
+        for call in module.of(ast.Call)
+    ):
+        yield Seen(rule="PY010", node=node, what=name)
+    keys = {text_of(s.slice) for s in module.of(ast.Subscript) if isinstance(s.ctx, ast.Store)}
+    if name == "ROCR_VISIBLE_DEVICES" and keys >= _HIDING:
+        yield Seen(rule="PY045", node=node, what=" and ".join(sorted(_HIDING)))
+
+
+def _allocates(module: Module, call: ast.Call) -> bool:
+    name = last_name(call.func)
+    method = name == "cuda" and isinstance(call.func, ast.Attribute)
+    return method or (name in _ALLOCATES and module.dotted(call.func).startswith("torch.cuda."))
+
+
+def allocator_texts(module: Module, node: ast.Constant) -> Iterator[Seen]:
+    """Yield allocator settings in string constants that are used as values."""
+    text = text_of(node)
+    if text is not None and ":" in text and ALLOCATOR.search(text):
+        for rule, snippet, shift in allocator_rules(text) if node not in module.docstrings else ():
             yield Seen(rule=rule, node=node, what=snippet, shift=shift)
-    started = _STARTED.match(text)
-    if started is not None and _is_command(module, node):
-        shift = -2 if _AMDS_PROGRAMS.search(module.text) else 0
-        yield Seen(rule=_PROGRAMS[started[1]], node=node, what=started[1], shift=shift)
-    is_flag = _COMPILER_FLAG.match(text) and not (
-        module.builds_extensions or _is_sought(module, node)
-    )
-    if is_flag or _NVRTC.fullmatch(text):
-        yield Seen(rule="BL201", node=node, what=text[:60])
 
 
-def _is_sought(module: Module, node: ast.Constant) -> bool:
-    """Return true if a text is searched for, or removed."""
-    match module.parents.get(node):
-        case ast.Compare(left=operand, ops=[ast.In() | ast.NotIn()]):
-            return operand is node
-        case ast.Call(func=ast.Attribute(attr=name), args=[first, *_]):
-            return first is node and name in _SEEKING
+def _assignments(module: Module, node: ast.AST) -> Iterator[Assignment]:
+    match node:
+        case ast.Assign(targets=targets, value=value):
+            for target in targets:
+                yield from _assigned(module, target, value, node)
+        case (
+            ast.AnnAssign(target=target, value=ast.expr() as value)
+            | ast.NamedExpr(target=target, value=value)
+        ):
+            yield from _assigned(module, target, value, node)
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
+            for name, default in parameters(node.args):
+                if default is not None:
+                    yield Assignment(name=name, value=default, node=default, own=True)
+        case ast.Dict():
+            yield from _items(module, node)
+        case ast.Call():
+            yield from _called(module, node)
         case _:
-            return False
+            pass
 
 
-_SEEKING = frozenset(
-    {"replace", "remove", "removeprefix", "removesuffix", "index", "count", "find"}
-)
+def _assigned(
+    module: Module, target: ast.expr, value: ast.expr, node: ast.AST
+) -> Iterator[Assignment]:
+    match target, value:
+        case (
+            ast.Tuple(elts=targets) | ast.List(elts=targets),
+            ast.Tuple(elts=items) | ast.List(elts=items),
+        ):
+            for element, item in zip(targets, items, strict=False):
+                yield from _assigned(module, element, item, node)
+        case ast.Name(id=name), _:
+            parent = module.parents.get(node)
+            bases = parent.bases if isinstance(parent, ast.ClassDef) else []
+            # A constant of an enumeration names a choice, and makes none.
+            if _ENUMS.isdisjoint(module.dotted(base).split(".")[-1] for base in bases):
+                yield Assignment(name=name, value=value, node=node, own=True)
+        case ast.Attribute(value=owner, attr=name), _:
+            yield _attribute(module, owner, name, value, node)
+        case ast.Subscript(value=table, slice=ast.Constant(value=str() as name)), _:
+            variable = _is_environment(module, table)
+            yield Assignment(name=name, value=value, node=node, variable=variable)
+        case _:
+            pass
 
 
-def _is_command(module: Module, node: ast.Constant) -> bool:
-    """Return true if the string is (the head of) a call's command, directly or through one name."""
-    for parent, child in module.ancestors(node):
-        if isinstance(parent, ast.List | ast.Tuple):
-            if parent.elts and parent.elts[0] is child:
-                continue
-            return False
-        if isinstance(parent, ast.Call):
-            return child in parent.args and last_name(parent.func) in STARTERS
-        if isinstance(parent, ast.Assign):
-            named = {last_name(target) for target in parent.targets}
-            return any(re.search(r"cmd|command|args", name, re.IGNORECASE) for name in named)
-        if not isinstance(parent, ast.BinOp | ast.JoinedStr):
-            return False
-    return False
+def _attribute(
+    module: Module, owner: ast.expr, name: str, value: ast.expr, node: ast.AST
+) -> Assignment:
+    """Return an attribute of the first possible value of `owner` that has such a setting."""
+    owners = {module.dotted(base) for base in (owner, *module.scopes.values(owner))} - {""}
+    full = [f"{dotted}.{name}" for dotted in sorted(owners, key=len, reverse=True)]
+    known = (n for n in full if any(read_setting(n, text) for text in ("true", "tf32")))
+    chosen = next(known, name) if len(full) > 1 else (*full, name)[0]
+    return Assignment(name=chosen, value=value, node=node, own=True)
 
 
-def environment_assignments(module: Module, node: ast.Assign) -> Iterator[Seen]:
-    """Yield `os.environ["CUDA_VISIBLE_DEVICES"] = ...`, `env["..."] = ...`."""
-    for target in node.targets:
-        if isinstance(target, ast.Subscript) and _is_environment(module, target.value):
-            yield from _written(module, node, text_of(target.slice), node.value)
+def _items(module: Module, node: ast.Dict) -> Iterator[Assignment]:
+    """Yield the items of a dictionary; none of one that repeats a model's config.json."""
+    parent = module.parents[node]
+    around, environment = module.parents.get(parent), False
+    prefix = "torch._inductor.config." if _is_inductors(module, parent) else ""
+    match parent:
+        case ast.keyword(arg="options"):
+            prefix = "compile." if _compiles(module, around) else ""
+        case ast.keyword(arg=name):
+            environment = name in {"env", "environment", "env_vars", "envs"}
+        case ast.Assign(targets=targets):
+            environment = any("env" in last_name(t).lower().split("_") for t in targets)
+        case ast.Call(func=ast.Attribute(attr="update", value=owner)):
+            environment = "env" in ast.unparse(owner).lower()
+        case _:
+            pass
+    if _OF_A_MODEL.isdisjoint(map(text_of, node.keys)):
+        for key, value in zip(node.keys, node.values, strict=True):
+            if key is not None and (item := text_of(key)) is not None:
+                yield Assignment(
+                    name=f"{prefix}{item}", value=value, node=key, variable=environment
+                )
 
 
-def environment_calls(module: Module, node: ast.Call) -> Iterator[Seen]:
-    """Yield `os.environ.setdefault("X", ...)`, `os.putenv("X", ...)`, `monkeypatch.setenv`."""
-    if not isinstance(node.func, ast.Attribute):
-        return
-    method = node.func.attr
-    if method == "update" and _is_environment(module, node.func.value):
-        for item in node.keywords:
-            yield from _written(module, item, item.arg, item.value)
-    if not node.args:
-        return
-    setting = method in {"setdefault", "__setitem__"} and _is_environment(module, node.func.value)
-    if setting or method in {"putenv", "setenv"}:
-        value = node.args[1] if len(node.args) > 1 else None
-        yield from _written(module, node, text_of(node.args[0]), value)
-
-
-def environment_tables(module: Module, node: ast.Dict) -> Iterator[Seen]:
-    """Yield `env={"CUDA_VISIBLE_DEVICES": "0"}`, `env = {**os.environ, "X": ...}`."""
-    if not any(starmap(_is_about_environment, islice(module.ancestors(node), 2))):
-        return
-    for key, value in zip(node.keys, node.values, strict=True):
-        if key is not None:
-            yield from _written(module, key, text_of(key), value)
-
-
-def _is_about_environment(parent: ast.AST, child: ast.AST) -> bool:
-    if isinstance(parent, ast.keyword):
-        return parent.arg in {"env", "environment", "env_vars", "envs"}
-    if isinstance(parent, ast.Assign) and child is parent.value:
-        return any("env" in last_name(target).lower().split("_") for target in parent.targets)
-    if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute):
-        return parent.func.attr == "update" and "env" in ast.unparse(parent.func.value).lower()
-    return False
+def _is_inductors(module: Module, node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and "inductor" in module.dotted(node.func)
 
 
 def _is_environment(module: Module, node: ast.AST) -> bool:
@@ -129,47 +191,107 @@ def _is_environment(module: Module, node: ast.AST) -> bool:
     return dotted.startswith("os.environ") or "env" in last.split("_") or last == "environ"
 
 
-def _written(
-    module: Module, node: ast.AST, name: str | None, value: ast.AST | None
-) -> Iterator[Seen]:
-    if name is None:
+def _compiles(module: Module, call: ast.AST | None) -> bool:
+    """Return true if a call is torch's compile, of the function or of a module's method."""
+    if not isinstance(call, ast.Call):
+        return False
+    dotted = module.dotted(call.func)
+    if dotted in _TORCH_COMPILES or dotted.endswith("torch.compile"):
+        return True
+    if not isinstance(call.func, ast.Attribute) or call.func.attr != "compile":
+        return False
+    receiver = module.scopes.one(call.func.value)
+    makers = [inner.func for inner in ast.walk(receiver) if isinstance(inner, ast.Call)]
+    roots = {module.dotted(maker).split(".")[0] for maker in (*makers, call.func.value)}
+    foreign = {name.split(".")[0] for name in module.imported.values()} - {"torch"}
+    # A class of this module that is none of torch's modules has a `compile` of its own.
+    own = [module.classes[name].bases for name in roots if name in module.classes]
+    models = all(any("Mod" in module.dotted(base) for base in bases) for bases in own)
+    return "torch" in module.packages and roots.isdisjoint(foreign) and models
+
+
+def _keywords_given(module: Module, call: ast.Call) -> Iterator[Assignment]:
+    dotted = module.dotted(call.func)
+    last = last_name(call.func) or dotted.split(".")[-1]
+    if last in _OPTIONS:  # `add_argument("--compile-mode", default="reduce-overhead")`
+        for item in call.keywords:
+            for flag in map(text_of, call.args) if item.arg == "default" else ():
+                if flag is not None:
+                    yield Assignment(name=flag, value=item.value, node=item.value)
+    elif last != "dot" and (last != "compile" or _compiles(module, call)):
+        prefix = "torch._inductor.config." if _is_inductors(module, call) else ""
+        prefix = "torch.backends.cudnn." if dotted.endswith("cudnn.flags") else prefix
+        variable = last == "update" and _is_environment(module, getattr(call.func, "value", call))
+        for item in call.keywords:
+            if item.arg is not None:
+                name = f"{prefix}{item.arg}"
+                yield Assignment(name=name, value=item.value, node=item, variable=variable)
+
+
+def _called(module: Module, call: ast.Call) -> Iterator[Assignment]:
+    """Yield the settings among a call's keywords and arguments.
+
+    A keyword of a kernel's product is no setting of a process. In `get` and the like the second
+    argument is a default.
+    """
+    yield from _keywords_given(module, call)
+    owner = getattr(call.func, "value", call)
+    of_environment = owner is not call and _is_environment(module, owner)
+    match last_name(call.func), call.args:
+        case ("putenv" | "setenv", [ast.Constant(value=str() as name), value, *_]):
+            yield Assignment(name=name, value=value, node=call, variable=True)
+        case ("setdefault" | "__setitem__", [ast.Constant(value=str() as name), value]) if (
+            of_environment
+        ):
+            yield Assignment(name=name, value=value, node=call, variable=True)
+        case ("setattr" | "__setattr__", [named, value]) if owner is not call:
+            yield from _set_by_name(module, owner, named, value, call)
+        case ("setattr" | "__setattr__", [first, named, value]):
+            yield from _set_by_name(module, first, named, value, call)
+        case ("patch", [ast.Constant(value=str() as name), value]) if _is_inductors(module, call):
+            full = f"torch._inductor.config.{name}"
+            yield Assignment(name=full, value=value, node=call)
+        case ("getattr", [_, ast.Constant(value=str() as name), value]) | (
+            "get" | "getenv" | "setdefault" | "pop",
+            [ast.Constant(value=str() as name), value],
+        ):
+            yield Assignment(name=name, value=value, node=value)
+        case ("set_float32_matmul_precision", [value, *_]):
+            yield Assignment(name="matmul_precision", value=value, node=call)
+        case _:
+            pass
+
+
+def _set_by_name(
+    module: Module, owner: ast.expr, name: ast.expr, value: ast.expr, call: ast.Call
+) -> Iterator[Assignment]:
+    for text in module.scopes.texts(name):
+        yield _attribute(module, owner, text.text, value, call)
+
+
+def compile_arguments(module: Module, call: ast.Call) -> Iterator[Seen]:
+    """Yield arguments of torch's compile under any name: the mode, and the backend cudagraphs."""
+    chosen = any(item.arg in {"mode", "backend", None} for item in call.keywords)
+    if not chosen or not module.has_settings or not _compiles(module, call):
         return
-    for text in module.scopes.texts(value):
-        for rule_id, snippet, shift in allocator_rules(text.text.replace(HOLE, "0")):
-            yield Seen(rule=rule_id, node=text.node, what=snippet, shift=shift, via=node)
-        for setting_use in read_setting(name, text.text):
-            yield Seen(rule=setting_use.rule, node=node, what=setting_use.what)
-    rule = ENVIRONMENT.get(name) or next(
-        (rule for prefix, rule in ENVIRONMENT_PREFIXES.items() if name.startswith(prefix)), None
-    )
-    if rule is not None:
-        yield Seen(rule=rule, node=node, what=name)
-    if name.endswith("_ALLOC_CONF") and _is_after_allocation(module, node):
-        yield Seen(rule="PY010", node=node, what=name)
-    if name == "ROCR_VISIBLE_DEVICES" and _writes_both(module, node):
-        yield Seen(rule="PY045", node=node, what=" and ".join(sorted(_HIDING)))
+    for name, value in _keywords(module, call):
+        for text in module.scopes.texts(value):
+            found = Seen(rule="PY001", node=text.node, via=call if text.node is not value else None)
+            if name == "mode" and text.text in MODES:
+                yield replace(found, rule=MODES[text.text], what=f'"{text.text}"')
+            elif name == "backend" and text.text == "cudagraphs":
+                yield replace(found, what=f'backend="{text.text}"')
 
 
-def _is_after_allocation(module: Module, node: ast.AST) -> bool:
-    """Return true if the same function (or the module's top) allocated on the device above."""
-    scope = module.scope(node)
-    line = getattr(node, "lineno", 0)
-    for inner in ast.walk(scope):
-        if isinstance(inner, ast.Call) and inner.lineno < line and module.scope(inner) is scope:
-            dotted = module.dotted(inner.func)
-            method = inner.func.attr if isinstance(inner.func, ast.Attribute) else ""
-            if method == "cuda" or (
-                dotted.startswith("torch.cuda.") and dotted.split(".")[-1] in _ALLOCATES
-            ):
-                return True
-    return False
-
-
-def _writes_both(module: Module, node: ast.AST) -> bool:
-    scope = module.scope(node)
-    written = {
-        text_of(inner.slice)
-        for inner in ast.walk(scope)
-        if isinstance(inner, ast.Subscript) and isinstance(inner.ctx, ast.Store)
-    }
-    return written >= _HIDING
+def _keywords(module: Module, call: ast.Call) -> Iterator[tuple[str, ast.expr]]:
+    """Yield the keywords of a call, including those of unpacked dictionaries."""
+    for item in call.keywords:
+        if item.arg is not None:
+            yield item.arg, item.value
+            continue
+        for value in module.scopes.values(item.value):
+            if isinstance(value, ast.Dict):
+                for key, inner in zip(value.keys, value.values, strict=True):
+                    yield text_of(key) or "", inner
+            elif isinstance(value, ast.Call) and module.dotted(value.func) == "dict":
+                yield from _keywords(module, value)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 
 from warpfront_port.scan.catalogue import catalogue, rules_by_name
 
@@ -16,13 +17,28 @@ OF_PACKAGES = frozenset(rule.id for rule in catalogue().values() if rule.of_a_pa
 NVIDIA_PACKAGES = frozenset(name.split(".")[0] for name in IMPORTS)
 
 
+def _calls() -> Mapping[str, Sequence[tuple[str, re.Pattern[str], str]]]:
+    """Return (rule, argument, shown) by the name of what is called."""
+    rows: dict[str, list[tuple[str, re.Pattern[str], str]]] = {}
+    for rule in catalogue().values():
+        for row in rule.seen:
+            for name in row.get("calls", ()):
+                entry = (rule.id, re.compile(row["argument"]), row["shown"])
+                rows.setdefault(name, []).append(entry)
+    return rows
+
+
+CALLS = _calls()
+
+
 def imports_nvidia(node: ast.AST) -> bool:
     """Return true if a node imports a package of NVIDIA's."""
+    names: list[str] = []
     if isinstance(node, ast.Import):
-        return any(alias.name.split(".")[0] in NVIDIA_PACKAGES for alias in node.names)
-    if isinstance(node, ast.ImportFrom):
-        return (node.module or "").split(".")[0] in NVIDIA_PACKAGES
-    return False
+        names = [alias.name for alias in node.names]
+    elif isinstance(node, ast.ImportFrom):
+        names = [node.module or ""]
+    return any(name.split(".")[0] in NVIDIA_PACKAGES for name in names)
 
 
 def longest_known(dotted: str, table: Mapping[str, str]) -> str:

@@ -1,0 +1,351 @@
+"""The value of a Python condition on NVIDIA, on AMD and on neither, as far as known. Pure.
+
+A value is a constant, or only true or false, or unknown: then both arms are reached. A value that
+is the same for every vendor decides nothing where another module or a caller may change it. An
+environment variable has its default for `unset`.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import TYPE_CHECKING, Final, cast
+
+from warpfront_port.scan.findings import SIDES, Side
+from warpfront_port.scan.python.nodes import elements, last_name, text_of
+
+if TYPE_CHECKING:
+    from warpfront_port.scan.python.module import Module
+
+Truth = bool | None
+VendorTruths = Mapping[Side, Truth]
+World = tuple[Side, bool]
+"""A side, and true while no environment variable is set."""
+
+
+class _Vague(Enum):
+    """A value of which nothing but its truth is known, if that."""
+
+    UNKNOWN = None
+    TRUE = True
+    FALSE = False
+
+    def __bool__(self) -> bool:
+        return self is _Vague.TRUE
+
+
+def _on(marks: str) -> VendorTruths:
+    """Return the truth on NVIDIA, AMD and other devices: `+`, `-`, or `?` for unknown."""
+    truths = ({"+": True, "-": False}.get(mark) for mark in marks)
+    return dict(zip(SIDES, truths, strict=True))
+
+
+UNKNOWN: Final = _on("???")
+AMD: Final = _on("-+-")
+_MAYBE_AMD: Final = _on("-?-")
+_NVIDIA: Final = _on("+--")
+_MAYBE_NVIDIA: Final = _on("?--")
+_MAYBE_GPU: Final = _on("??-")
+_GPU: Final = _on("++-")
+
+# Values of dotted names. `torch.cuda` works on both vendors: ROCm reuses it
+# (https://docs.pytorch.org/docs/stable/notes/hip.html).
+_FACTS: Final[Mapping[str, VendorTruths]] = {
+    "torch.version.hip": AMD,
+    "torch.version.cuda": _NVIDIA,
+    "torch.version.rocm": AMD,
+    "torch.utils.cpp_extension.IS_HIP_EXTENSION": AMD,
+    "torch.cuda.is_available": _GPU,
+    "torch.backends.cuda.is_built": _GPU,
+    "typing.TYPE_CHECKING": _on("---"),
+}
+# Which attributes every build has, and which none has.
+_ATTRIBUTES: Final[Mapping[str, VendorTruths]] = {
+    "torch.version.hip": _on("+++"),
+    "torch.version.cuda": _on("+++"),
+    "torch.hip": _on("---"),
+}
+# For a build that tests for ROCm too: torch finds the home of its own vendor alone.
+_HOMES: Final[Mapping[str, VendorTruths]] = {
+    "torch.utils.cpp_extension.CUDA_HOME": _MAYBE_NVIDIA,
+    "torch.utils.cpp_extension.ROCM_HOME": _MAYBE_AMD,
+}
+_VARIABLES: Final = (
+    (re.compile(r"CUDA_(?:VERSION|HOME|PATH)\Z|CUDACXX\Z|NVCC"), _MAYBE_NVIDIA),
+    (re.compile(r"(?:ROCM|HIP)_(?:VERSION|HOME|PATH)\Z|HIPCC"), _MAYBE_AMD),
+)
+_AMD_FLAG = re.compile(
+    r"(?i)(?:.*_)?(?:rocm|hip|amd|amdgpu|hcu|mi300x?|mi350x?|gfx\d\w*|cdna\d?|rdna\d?|navi\d*)"
+    r"(?:_.*)?\Z"
+)
+# The conventional meanings of flags and functions, by name: the first that fits.
+_CONVENTIONS: Final = (
+    (
+        re.compile(
+            r"(?i)_*(?:is|on|running_on|torch_is|is_torch|use_torch)?_*(?:rocm|hip|amd|amdgpu)"
+            r"(?:_pytorch|_platform|_gpu|_build|_extension|_environment|_backend)?(?:_available)?_*\Z"
+        ),
+        AMD,
+    ),
+    (re.compile(r"(?i)_*(?:is|on)_+(?:nvidia|nv)(?:_gpu|_platform|_backend)?_*\Z"), _NVIDIA),
+    (
+        re.compile(r"(?i)(?:.*_)?is_+(?:hpu|gaudi|cpu|xpu|npu|tpu|mps|musa)\w*\Z"),
+        _on("--?"),
+    ),
+    (_AMD_FLAG, _MAYBE_AMD),
+    (
+        re.compile(
+            r"(?i)(?:.*_)?(?:is_)?(?:nvidia|hopper|blackwell|ampere|sm\d\d\w?|h100|h200|a100)"
+            r"(?:_.*)?\Z"
+        ),
+        _MAYBE_NVIDIA,
+    ),
+)
+_NVIDIA_CALL = re.compile(r"_*is_cuda(?:_alike_no_hip|_platform)?\Z")
+_AMD_TEXT = re.compile(r"(?i)(?:(?:hip|rocm|amd|amdgpu|radeon|instinct)(?:[-_]\w+)?|gfx\w*)\Z")
+_NVIDIA_TEXT = re.compile(r"(?i)(?:nvidia|nvptx)(?:[-_]\w+)?\Z")
+_BACKEND_NAME = re.compile(r"(?i)(?:.*_)?(?:backend|platform|vendor|gpu_type|target)\Z")
+_SEEKING = ("hasattr", "find_spec", "exists", "isdir", "isfile")
+_ENVIRONMENT = frozenset({"os.getenv", "os.environ.get"})
+_DEPTH = 40
+
+
+class Conditions:
+    """Evaluates tests of one module; definitions inside the module are followed."""
+
+    def __init__(self, module: Module) -> None:
+        self._module = module
+        self._values: dict[tuple[ast.AST, Side, bool], object] = {}
+        self._depth = 0
+        self._asks = re.search(r"version\.hip|(?i:rocm)|IS_HIP", module.text) is not None
+
+    def truths(self, test: ast.expr) -> VendorTruths:
+        """Return the truth of `test` on every side."""
+        return {side: self.truth(test, side) for side in SIDES}
+
+    def truth(self, test: ast.expr, side: Side, *, unset: bool = False) -> Truth:
+        """Return the truth of `test` on a side; for `unset`, while no environment variable is."""
+        return self._truth(test, (side, unset))
+
+    def _truth(self, test: ast.expr, world: World) -> Truth:
+        value = self._value(test, world)
+        return None if value is _Vague.UNKNOWN else bool(value)
+
+    def true_for(self, value: ast.expr) -> frozenset[Side]:
+        """Return the sides on which a possible value of `value` is certainly true."""
+        value = cast("ast.expr", self._module.scopes.one(value))
+        if isinstance(value, ast.IfExp):
+            yes, no = self.true_for(value.body), self.true_for(value.orelse)
+            test = self.truths(value.test)
+            return frozenset(
+                side
+                for side in SIDES
+                if (side in yes and test[side] is not False)
+                or (side in no and test[side] is not True)
+            )
+        values = [v for v in self._module.scopes.values(value) if text_of(v) is None]
+        return frozenset(side for side in SIDES if any(self.truth(v, side) for v in values))
+
+    def _value(self, node: ast.AST, world: World) -> object:
+        key = (node, *world)
+        if key not in self._values:
+            self._values[key] = _Vague.UNKNOWN  # of a name that is made of itself
+            if self._depth < _DEPTH:
+                self._depth += 1
+                self._values[key] = self._evaluated(node, world)
+                self._depth -= 1
+        return self._values[key]
+
+    def _evaluated(self, node: ast.AST, world: World) -> object:
+        result: object = _Vague.UNKNOWN
+        match node:
+            case ast.UnaryOp(op=ast.Not(), operand=inner):
+                result = _negated(self._value(inner, world))
+            case ast.BoolOp(op=operator, values=values):
+                parts = {self._truth(value, world) for value in values}
+                decides = isinstance(operator, ast.Or)
+                if decides in parts or None not in parts:
+                    result = decides if decides in parts else not decides
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                truth = self._truth(test, world)
+                if truth is not None:
+                    result = self._value(body if truth else orelse, world)
+            case ast.Compare(left=left, ops=[_]):
+                result = self._compared(self._value(left, world), node, world[0])
+            case _:
+                result = self._of_operand(node, world)
+        return result
+
+    def _of_operand(self, node: ast.AST, world: World) -> object:
+        result: object = _Vague.UNKNOWN
+        match node:
+            case ast.Constant(value=constant):
+                result = constant
+            case ast.NamedExpr(value=inner):
+                result = self._value(inner, world)
+            case ast.Subscript(value=ast.Name() | ast.Attribute() as table):
+                named = _AMD_FLAG.match(last_name(table))
+                result = self._value(table, world) if named else _Vague.UNKNOWN
+            case ast.Name() | ast.Attribute():
+                result = self._named(node, world)
+            case ast.Call(func=ast.Attribute(value=text, attr=name), args=[]) if name in _METHODS:
+                value = self._value(text, world)
+                result = getattr(value, name)() if isinstance(value, str) else value
+            case ast.Call():
+                result = self._called(node, world)
+            case _:
+                pass
+        return result
+
+    def _compared(self, value: object, test: ast.Compare, side: Side) -> object:
+        operator, right = test.ops[0], test.comparators[0]
+        positive = isinstance(operator, ast.Eq | ast.Is | ast.In)
+        if not positive and not isinstance(operator, ast.NotEq | ast.IsNot | ast.NotIn):
+            return _Vague.UNKNOWN
+        literal = _literal(right)
+        result: object = _Vague(_of_words(test.left, right)[side])
+        if not isinstance(value, _Vague) and not isinstance(literal, _Vague):
+            within = isinstance(operator, ast.In | ast.NotIn)
+            among = literal if within and isinstance(literal, tuple) else (literal,)
+            return (value in among) is positive
+        if isinstance(right, ast.Constant) and (
+            right.value is None or right.value in (True, False)
+        ):
+            # The values of names are truths of the name itself: a string, or None.
+            result = value if right.value else _negated(value)
+        return result if positive else _negated(result)
+
+    def _named(self, node: ast.Name | ast.Attribute, world: World) -> object:
+        dotted = self._module.dotted(node)
+        facts = _FACTS.get(dotted) or (_HOMES.get(dotted) if self._asks else None)
+        if facts is None and isinstance(node, ast.Attribute) and node.attr == "is_cuda":
+            facts = _MAYBE_GPU
+        if facts is not None:
+            return _Vague(facts[world[0]])
+        scopes = self._module.scopes
+        value = scopes.one(node)
+        if value is node and isinstance(node, ast.Name) and not scopes.is_parameter(node):
+            bound = [v for v in scopes.bound(node) if not _names(v, node.id)]
+            value = bound[0] if len(bound) == 1 and bound[0] is not None else node
+        defined: object = _Vague.UNKNOWN if value is node else self._defined(value, world)
+        if defined is _Vague.UNKNOWN:
+            return _Vague(_by_convention(last_name(node))[world[0]])
+        return defined
+
+    def _defined(self, value: ast.AST, world: World) -> object:
+        """Return the value of a definition where it tells vendors apart, or the environment has it.
+
+        Others decide nothing: callers and other modules may change a flag, subclasses a function.
+        """
+        truths = set(self.truths(cast("ast.expr", value)).values())
+        if len(truths) > 1 or (world[1] and truths == {None}):
+            return self._value(value, world)
+        return _Vague.UNKNOWN
+
+    def _called(self, call: ast.Call, world: World) -> object:
+        dotted, name = self._module.dotted(call.func), last_name(call.func)
+        if dotted == "getattr" and len(call.args) >= 2:
+            dotted = f"{self._module.dotted(call.args[0])}.{text_of(call.args[1])}"
+        facts: VendorTruths | None = _FACTS.get(dotted)
+        match call:
+            case ast.Call(args=[inner]) if dotted in _CASTS:
+                return _CASTS[dotted](self._value(inner, world))
+            case ast.Call(args=[ast.Constant(value=str() as variable), *rest]) if (
+                dotted in _ENVIRONMENT
+            ):
+                default = _literal(rest[0]) if rest else None
+                tables = _VARIABLES if self._asks and not default else ()
+                facts = next((f for pattern, f in tables if pattern.match(variable)), UNKNOWN)
+                return default if world[1] else _Vague(facts[world[0]])
+            case ast.Call(args=[owner, attribute]) if dotted == "hasattr":
+                known = f"{self._module.dotted(owner)}.{text_of(attribute)}"
+                facts = _ATTRIBUTES.get(known, UNKNOWN)
+            case ast.Call(func=ast.Attribute(value=owner), args=[prefix, *_]) if name in _BEGINS:
+                facts = {s: truth and None for s, truth in _of_words(owner, prefix).items()}
+            case _:
+                facts = UNKNOWN if dotted.endswith(_SEEKING) else facts
+        return self._returned(name, world) if facts is None else _Vague(facts[world[0]])
+
+    def _returned(self, name: str, world: World) -> object:
+        """Return the result of a function of the module, or of this name by convention."""
+        returned = self._module.returned.get(name, ())
+        if len(returned) == 1:
+            defined = self._defined(returned[0], world)
+            if defined is not _Vague.UNKNOWN:
+                return defined
+        facts = _MAYBE_NVIDIA if _NVIDIA_CALL.match(name) else _by_convention(name)
+        return _Vague(facts[world[0]])
+
+
+def _cast_to_number(value: object) -> object:
+    digits = isinstance(value, str) and re.fullmatch(r"-?\d{1,9}", value)
+    return int(cast("str", value)) if digits else value
+
+
+_CASTS: Final[Mapping[str, Callable[[object], object]]] = {
+    "bool": lambda value: value if isinstance(value, _Vague) else bool(value),
+    "any": lambda value: value,
+    "all": lambda value: value,
+    "int": _cast_to_number,
+    "str": lambda value: value if isinstance(value, _Vague) else str(value),
+}
+_BEGINS = frozenset({"startswith", "endswith"})
+_METHODS = frozenset({"lower", "upper", "strip"})
+
+
+def _literal(node: ast.expr) -> object:
+    """Return the constant, or the tuple of constants, that a node is; unknown for another one."""
+    if isinstance(node, ast.Constant):
+        return node.value
+    constants = [element.value for element in elements(node) if isinstance(element, ast.Constant)]
+    listed = bool(constants) and len(constants) == len(elements(node))
+    return tuple(constants) if listed else _Vague.UNKNOWN
+
+
+def _negated(value: object) -> object:
+    return _Vague.UNKNOWN if value is _Vague.UNKNOWN else not value
+
+
+def negated(truths: VendorTruths) -> VendorTruths:
+    return {side: None if truth is None else not truth for side, truth in truths.items()}
+
+
+def _of_words(subject: ast.expr, reference: ast.expr) -> VendorTruths:
+    """Return the value of `x == "hip"`, `"gfx942" in arch`, `backend in ("cuda", "hip")`."""
+    nodes = [n for side in (subject, reference) for n in (elements(side) or [side])]
+    words = [text for text in map(text_of, nodes) if text is not None]
+    if not words:
+        return UNKNOWN
+    if all(map(_AMD_TEXT.match, words)):
+        return _MAYBE_AMD if any(word.lower().startswith("gfx") for word in words) else AMD
+    if all(map(_NVIDIA_TEXT.match, words)):
+        return _NVIDIA
+    if words == ["cuda"] and _BACKEND_NAME.match(_name_of(subject)):
+        return _NVIDIA
+    if all(word.startswith("cuda") for word in words) and _is_device(subject):
+        return _MAYBE_GPU
+    return UNKNOWN
+
+
+def _by_convention(name: str) -> VendorTruths:
+    """Return the conventional meaning of a flag's name: `is_rocm`, `_is_hip`, `USE_ROCM`."""
+    return next((truths for pattern, truths in _CONVENTIONS if pattern.match(name)), UNKNOWN)
+
+
+def _name_of(node: ast.AST) -> str:
+    return last_name(node.func if isinstance(node, ast.Call) else node)
+
+
+def _is_device(node: ast.AST) -> bool:
+    """Return true for a device or its type, by its name: `x.device.type`, `dst_device`."""
+    name = _name_of(node)
+    owner = node.value if isinstance(node, ast.Attribute) else node
+    return "device" in name or (name == "type" and "device" in _name_of(owner))
+
+
+def _names(value: ast.expr | None, name: str) -> bool:
+    """Return true if a name is assigned a value made of itself: `X = X.strip()`."""
+    nodes = ast.walk(value) if value is not None else ()
+    return any(isinstance(node, ast.Name) and node.id == name for node in nodes)
