@@ -44,6 +44,7 @@ _FLAGS: Final = frozenset(
 _SEEN: Final = frozenset(
     {"imports", "dotted", "environment", "environment_prefixes", "distributions", "names"}
     | {"twinless", "families", "headers", "once", "once_a_file", "call", "scope", "shift"}
+    | {"calls", "argument", "shown"}
 )
 _ENGINES: Final = frozenset({"python", "cuda", "structured", "scanner"})
 _CLASSES: Final = frozenset(

@@ -177,7 +177,7 @@ class _Tree:
             for command in commands if path.endswith("CMakeLists.txt") else ():
                 if command.name == "add_subdirectory" and command.sides == {"nvidia"}:
                     reason = "its build adds it for CUDA alone"
-                    folder = PurePosixPath(path).parent / command.arguments[0].text
+                    folder = PurePosixPath(path).parent / command.words[0].text
                     yield folder, self.at(path, command.start, reason, "left-out")
 
     def built(self) -> Shown:
@@ -292,13 +292,13 @@ def _of_cmake(
     """Yield the sources that commands name; those of a list count where its variable is used."""
     used: dict[str, frozenset[Side]] = {}
     for command in commands:
-        for name in _VARIABLE.findall(" ".join(word.text for word in command.arguments)):
+        for name in _VARIABLE.findall(" ".join(word.text for word in command.words)):
             used[name] = used.get(name, frozenset()) | command.sides
     for command in commands:
         sides = command.sides
-        if command.name == "set" and command.arguments:
-            sides &= used.get(command.arguments[0].text, sides)
-        for word in command.arguments:
+        if command.name == "set" and command.words:
+            sides &= used.get(command.words[0].text, sides)
+        for word in command.words:
             for name in word.text.split(";"):
                 if SOURCE.search(name):
                     yield name, line_of(text, word.start), sides

@@ -12,7 +12,6 @@ from packaging.utils import canonicalize_name
 
 from warpfront.wheels.requirement_lines import foreign_requirement
 from warpfront_port.scan.catalogue import rules_by_name
-from warpfront_port.scan.findings import Match
 
 _VENDOR_EXTRA = re.compile(
     r"(?:.*[-_.])?(?:cuda|gpu|nv[a-z]+|cu\d{2,3}|tensorrt|trt"
@@ -28,10 +27,6 @@ class Required:
 
     rule: str
     shift: int
-
-    def at(self, start: int, end: int, text: str) -> Match:
-        """Return the match at a place."""
-        return Match(rule=self.rule, start=start, end=end, what=text, shift=self.shift)
 
 
 @cache

@@ -13,8 +13,8 @@ from warpfront_port.scan.python.module import Module, Seen
 from warpfront_port.scan.python.nodes import elements, keyword, last_name, text_of
 from warpfront_port.scan.python.scopes import HOLE
 from warpfront_port.scan.setting_rules import MODES
+from warpfront_port.scan.structured.command_rules import script_rule_matches
 from warpfront_port.scan.structured.dependencies import toml_rule_matches
-from warpfront_port.scan.structured.shell import script_rule_matches
 
 STARTERS = frozenset(
     {"run", "call", "check_call", "check_output", "Popen", "popen", "system", "which"}

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 
-from warpfront_port.scan.findings import Match, Side
-from warpfront_port.scan.structured.arms import Arms
-from warpfront_port.scan.structured.shell import Word
+from warpfront_port.scan.findings import Match
+from warpfront_port.scan.structured.commands import Arms, Command, Word
 from warpfront_port.scan.words import GFX, compiler_flag
 
 _TOKEN = re.compile(
@@ -19,35 +18,29 @@ _HIP_ARM = re.compile(
     r"(?i)enable_language\s*\(\s*HIP|LANGUAGES[^)]*\bHIP\b|find_package\s*\(\s*hip\b"
 )
 _LIBRARY = re.compile(r"CUDA::\w+|\$\{CUDA_\w*LIBRAR\w*\}|\$\{CUDA_CUBLAS\w*\}")
+_SAYING = frozenset({"message", "option", "string", "add_subdirectory", "include"})
+_EXPRESSION = re.compile(r"\$<|>(?!=)")
+_FOR_CUDA = re.compile(r"(?i)\$<COMPILE_LANG\w*:CUDA|\$(?:<BOOL:)?\$?\{?\w*CUDA\w*\}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CMakeCommand:
-    """A command, name in small letters, and the sides that reach it."""
-
-    name: str
-    start: int
-    arguments: tuple[Word, ...]
-    sides: frozenset[Side]
-
-
-def read_cmake(text: str) -> Iterator[CMakeCommand]:
-    """Yield the commands of CMake text in order, without `if` and its like."""
+def read_cmake(text: str) -> Iterator[Command]:
+    """Yield the commands of CMake text in order, in small letters, without `if` and its like."""
     arms = Arms()
-    for name, start, arguments in _raw_commands(text):
-        condition = " ".join(word.text for word in arguments)
+    for command in _raw_commands(text):
+        condition = " ".join(command.texts)
         negated = condition.startswith("NOT ")
-        if name == "if":
+        if command.name == "if":
             arms.open(condition, negated=negated)
-        elif name in {"elseif", "else"}:
-            arms.next(condition if name == "elseif" else "", negated=negated)
-        elif name == "endif":
+        elif command.name in {"elseif", "else"}:
+            arms.next(condition if command.name == "elseif" else "", negated=negated)
+        elif command.name == "endif":
             arms.close()
         else:
-            yield CMakeCommand(name=name, start=start, arguments=arguments, sides=arms.sides)
+            words = tuple(replace(word, sides=arms.sides) for word in command.words)
+            yield replace(command, words=words, sides=arms.sides)
 
 
-def _raw_commands(text: str) -> Iterator[tuple[str, int, tuple[Word, ...]]]:
+def _raw_commands(text: str) -> Iterator[Command]:
     name, start, depth = "", 0, 0
     arguments: list[Word] = []
     for token in _TOKEN.finditer(text):
@@ -63,7 +56,7 @@ def _raw_commands(text: str) -> Iterator[tuple[str, int, tuple[Word, ...]]]:
         elif kind == "close" and depth:
             depth -= 1
             if depth == 0:
-                yield name, start, tuple(arguments)
+                yield Command(name=name, start=start, words=tuple(arguments))
                 name, arguments = "", []
 
 
@@ -74,18 +67,15 @@ def hip_arm(text: str) -> re.Match[str] | None:
 
 def cmake_rule_matches(text: str) -> Iterator[Match]:
     """Yield the matches of every rule in CMake text."""
-    has_hip = hip_arm(text) is not None
+    better = -1 if hip_arm(text) is not None else 0
     for command in read_cmake(text):
-        for rule, snippet, shift in _of_command(command, has_hip=has_hip):
-            end = command.arguments[-1].end if command.arguments else command.start
-            yield _rule_match(rule, command, (command.start, end + 1), snippet, shift)
-        if command.name not in {"message", "option", "string", "add_subdirectory", "include"}:
-            cudas: list[bool] = []
-            for word in command.arguments:
-                if word.text == "CACHE":
-                    break  # its type and the text about it
-                if not _is_cudas(word.text, cudas):
-                    yield from _of_word(word, command)
+        yield from _of_command(command, better)
+        cudas: list[bool] = []
+        for word in command.words if command.name not in _SAYING else ():
+            if word.text == "CACHE":
+                break  # its type and the text about it
+            if not _is_cudas(word.text, cudas):
+                yield from _of_word(word, command)
 
 
 def _is_cudas(text: str, opened: list[bool]) -> bool:
@@ -103,52 +93,38 @@ def _is_cudas(text: str, opened: list[bool]) -> bool:
     return cudas
 
 
-_EXPRESSION = re.compile(r"\$<|>(?!=)")
-_FOR_CUDA = re.compile(r"(?i)\$<COMPILE_LANG\w*:CUDA|\$(?:<BOOL:)?\$?\{?\w*CUDA\w*\}")
-
-
-def _of_command(command: CMakeCommand, *, has_hip: bool) -> Iterator[tuple[str, str, int]]:
-    words = [word.text for word in command.arguments]
-    first = words[0] if words else ""
-    snippet = f"{command.name}({_words(command)[:60]})"
-    better = -1 if has_hip else 0
-    if command.name == "find_package" and first in {"CUDA", "CUDAToolkit", "CUDNN"}:
-        yield "BL205", snippet, better if "REQUIRED" in words else -1
-    elif (
-        (command.name == "enable_language" and "CUDA" in words)
-        or (command.name == "project" and "CUDA" in words[1:])
-        or command.name in {"cuda_add_library", "cuda_add_executable"}
-    ):
-        yield "BL205", snippet, better
-    elif command.name == "set" and first == "CMAKE_CUDA_ARCHITECTURES":
-        yield "BL205", snippet, -1
-
-
-def _words(command: CMakeCommand) -> str:
-    return " ".join(word.text for word in command.arguments)
-
-
-def _of_word(word: Word, command: CMakeCommand) -> Iterator[Match]:
-    flags = word.text if " " not in word.text or word.text.startswith(("-", "$")) else ""
-    for rule, flag in compiler_flag(flags):
-        yield _rule_match(rule, command, (word.start, word.end), flag)
-    if command.name == "target_link_libraries" and _LIBRARY.search(word.text):
-        yield _rule_match("BL207", command, (word.start, word.end), word.text)
-    if command.name == "set" and _names_devices(word.text):
-        yield _rule_match(
-            "BL203", command, (command.start, word.end), f"set({_words(command)[:60]})"
+def _of_command(command: Command, better: int) -> Iterator[Match]:
+    shift: int | None = None
+    match command.name, command.texts:
+        case "find_package", ("CUDA" | "CUDAToolkit" | "CUDNN", *options):
+            shift = better if "REQUIRED" in options else -1
+        case "enable_language", words if "CUDA" in words:
+            shift = better
+        case "project", (_, *words) if "CUDA" in words:
+            shift = better
+        case (("cuda_add_library" | "cuda_add_executable"), _):
+            shift = better
+        case "set", ("CMAKE_CUDA_ARCHITECTURES", *_):
+            shift = -1
+        case _:
+            pass
+    if shift is not None:
+        what = f"{command.name}({' '.join(command.texts)[:60]})"
+        end = command.words[-1].end if command.words else command.start
+        yield Word(text=what, start=command.start, end=end + 1, sides=command.sides).match(
+            "BL205", shift=shift
         )
 
 
-def _names_devices(text: str) -> bool:
-    """Return true for a list of devices or of flags for them. A sentence may name one too."""
-    named = GFX.search(text) is not None
-    return named and all(part.startswith("-") or GFX.search(part) for part in text.split())
-
-
-def _rule_match(
-    rule: str, command: CMakeCommand, span: tuple[int, int], snippet: str, shift: int = 0
-) -> Match:
-    return Match(
-        rule=rule, start=span[0], end=span[1], what=snippet, shift=shift, sides=command.sides
-    )
+def _of_word(word: Word, command: Command) -> Iterator[Match]:
+    flags = word.text if " " not in word.text or word.text.startswith(("-", "$")) else ""
+    for rule, flag in compiler_flag(flags):
+        yield word.match(rule, flag)
+    if command.name == "target_link_libraries" and _LIBRARY.search(word.text):
+        yield word.match("BL207")
+    # A list of devices or of flags for them: a sentence may name one too.
+    named = GFX.search(word.text) is not None
+    devices = all(part.startswith("-") or GFX.search(part) for part in word.text.split())
+    if command.name == "set" and named and devices:
+        what = f"set({' '.join(command.texts)[:60]})"
+        yield replace(word, start=command.start).match("BL203", what)

@@ -9,13 +9,13 @@ from typing import Any
 
 from warpfront.wheels.requirement_lines import (
     INDEXES,
-    RequirementLine,
     read_lines,
     without_options,
 )
 from warpfront_port.scan.findings import Match
-from warpfront_port.scan.package_rules import Required, read_poetry, read_requirement
+from warpfront_port.scan.package_rules import read_poetry, read_requirement
 from warpfront_port.scan.setting_rules import read_setting
+from warpfront_port.scan.structured.commands import Word
 from warpfront_port.scan.words import CUDA_INDEX, index_shift
 
 _SECTION = re.compile(r"\[([^\]]+)\]\s*\Z")
@@ -29,14 +29,14 @@ class _Finder:
         self._text = text
         self._after: dict[str, int] = {}
 
-    def place(self, value: str) -> tuple[int, int]:
+    def word(self, value: str) -> Word:
         for after in (self._after.get(value, 0), 0):
             for form in (f'"{value}"', f"'{value}'", value):
                 start = self._text.find(form, after)
                 if start >= 0:
-                    self._after[value] = start + len(form)
-                    return start, start + len(form)
-        return 0, 0
+                    self._after[value] = end = start + len(form)
+                    return Word(text=value, start=start, end=end)
+        return Word(text=value, start=0, end=0)
 
 
 def toml_rule_matches(text: str) -> Iterator[Match]:
@@ -47,24 +47,19 @@ def toml_rule_matches(text: str) -> Iterator[Match]:
         yield Match(rule="SC003", start=0, end=0, what=str(error)[:100])
         return
     finder = _Finder(text)
-    project = _table(document, "project")
-    for group, requirements in _groups(document, project):
-        for requirement in requirements:
-            yield from _of_requirement(finder, requirement, group)
-    poetry = _table(document, "tool", "poetry")
-    yield from _of_poetry(finder, text, poetry)
-    for group in ("packages", "dev-packages"):  # a Pipfile's
-        yield from _of_poetry(finder, text, {"dependencies": _table(document, group)})
+    for group, requirement in _requirements(document):
+        for required in read_requirement(requirement, extra=group):
+            yield finder.word(requirement).match(required.rule, shift=required.shift)
+    yield from _of_poetry(finder, text, document)
     for name, value in _settings(document):
         for setting_use in read_setting(name, value):
-            start, end = finder.place(value)
-            yield Match(rule=setting_use.rule, start=start, end=end, what=setting_use.what)
-    chosen = set(_strings(project.get("optional-dependencies"))) | set(_explicit(document))
+            yield finder.word(value).match(setting_use.rule, setting_use.what)
+    optional = _table(document, "project", "optional-dependencies")
+    chosen = {*_strings(optional), *_explicit(document)}
     for value in _strings(document):
         if CUDA_INDEX.search(value):
-            start, end = finder.place(value)
             shift = -2 if value in chosen else index_shift(text)
-            yield Match(rule="DP314", start=start, end=end, what=value[:80], shift=shift)
+            yield finder.word(value).match("DP314", value[:80], shift)
 
 
 def _explicit(document: Mapping[str, Any]) -> Iterator[str]:
@@ -82,41 +77,43 @@ def _table(document: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
     return document
 
 
-def _groups(
-    document: Mapping[str, Any], project: Mapping[str, Any]
-) -> Iterator[tuple[str, list[str]]]:
-    """Yield (name of the extra or "", requirement strings)."""
-    yield "", _texts(project.get("dependencies"))
-    yield "", _texts(_table(document, "build-system").get("requires"))
-    for name, value in _table(project, "optional-dependencies").items():
-        yield name, _texts(value)
-    for name, value in _table(document, "dependency-groups").items():
-        yield name, _texts(value)
-    for name, value in _table(document, "tool", "pdm", "dev-dependencies").items():
-        yield name, _texts(value)
-    for name, value in _table(document, "tool", "hatch", "envs").items():
-        inner = value if isinstance(value, dict) else {}
-        yield name, [*_texts(inner.get("dependencies")), *_texts(inner.get("extra-dependencies"))]
-    uv = _table(document, "tool", "uv")
-    for key in ("dev-dependencies", "override-dependencies", "constraint-dependencies"):
-        yield "", _texts(uv.get(key))
+def _requirements(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield (name of the extra or "", requirement)."""
+    for *names, last in _LISTS:
+        yield from (("", text) for text in _texts(_table(document, *names).get(last)))
+    for names in _TABLES_OF_LISTS:
+        for group, listed in _table(document, *names).items():
+            inner = listed if isinstance(listed, dict) else {"dependencies": listed}
+            for key in ("dependencies", "extra-dependencies"):
+                yield from ((group, text) for text in _texts(inner.get(key)))
+
+
+_LISTS = (
+    ("project", "dependencies"),
+    ("build-system", "requires"),
+    ("tool", "uv", "dev-dependencies"),
+    ("tool", "uv", "override-dependencies"),
+    ("tool", "uv", "constraint-dependencies"),
+)
+_TABLES_OF_LISTS = (
+    ("project", "optional-dependencies"),
+    ("dependency-groups",),
+    ("tool", "pdm", "dev-dependencies"),
+    ("tool", "hatch", "envs"),
+)
 
 
 def _texts(value: object) -> list[str]:
     return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
 
 
-def _of_requirement(finder: _Finder, requirement: str, group: str) -> Iterator[Match]:
-    for required in read_requirement(requirement, extra=group):
-        yield required.at(*finder.place(requirement), requirement)
-
-
-def _of_poetry(finder: _Finder, text: str, poetry: Mapping[str, Any]) -> Iterator[Match]:
+def _of_poetry(finder: _Finder, text: str, document: Mapping[str, Any]) -> Iterator[Match]:
+    """Yield the requirements in tables of Poetry and of a Pipfile."""
+    poetry = _table(document, "tool", "poetry")
     tables = [("", _table(poetry, "dependencies"))]
+    tables += [("", _table(document, name)) for name in ("packages", "dev-packages")]
     tables += [
-        (name, _table(group, "dependencies"))
-        for name, group in _table(poetry, "group").items()
-        if isinstance(group, dict)
+        (name, _table(poetry, "group", name, "dependencies")) for name in _table(poetry, "group")
     ]
     for group, table in tables:
         for name, value in table.items():
@@ -125,8 +122,8 @@ def _of_poetry(finder: _Finder, text: str, poetry: Mapping[str, Any]) -> Iterato
             extras = _texts(entry.get("extras"))
             for required in read_poetry(name, str(specifier), extra=group, extras=extras):
                 key = re.search(rf"^\s*[\"']?{re.escape(name)}[\"']?\s*=.*$", text, re.MULTILINE)
-                start, end = key.span() if key is not None else finder.place(name)
-                yield required.at(start, end, f"{name} {specifier}".strip())
+                word = Word(text="", start=key.start(), end=key.end()) if key else finder.word(name)
+                yield word.match(required.rule, f"{name} {specifier}".strip(), required.shift)
 
 
 def _settings(
@@ -158,20 +155,16 @@ def requirements_rule_matches(text: str, extra: str = "") -> Iterator[Match]:
     for line in read_lines(text):
         option, value = line.option
         requirement = without_options(value or line.text)
+        start = line.at + max(line.source.find(requirement), 0)
+        word = Word(text=requirement, start=start, end=start + len(requirement))
         if option in INDEXES and CUDA_INDEX.search(requirement):
-            yield Required(rule="DP314", shift=0).at(*_on_line(line, requirement), requirement)
-        elif not option:
-            for required in read_requirement(requirement, extra=extra):
-                if not (rocms and required.rule == "DP302"):
-                    yield required.at(*_on_line(line, requirement), requirement)
+            yield word.match("DP314")
+        for required in read_requirement(requirement, extra=extra) if not option else ():
+            if not (rocms and required.rule == "DP302"):
+                yield word.match(required.rule, shift=required.shift)
 
 
 _OF_ROCM = re.compile(r"(?m)^(?:-i|--index-url)[=\s]\S*/rocm")
-
-
-def _on_line(line: RequirementLine, snippet: str) -> tuple[int, int]:
-    start = line.at + max(line.source.find(snippet), 0)
-    return start, start + len(snippet)
 
 
 def cfg_rule_matches(text: str) -> Iterator[Match]:
@@ -190,5 +183,6 @@ def cfg_rule_matches(text: str) -> Iterator[Match]:
         if relevant and header is None:
             for required in read_requirement(bare, extra=extra):
                 start = offset + line.find(bare)
-                yield required.at(start, start + len(bare), bare)
+                word = Word(text=bare, start=start, end=start + len(bare))
+                yield word.match(required.rule, shift=required.shift)
         offset += len(line)

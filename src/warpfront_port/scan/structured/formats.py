@@ -10,6 +10,7 @@ from typing import Literal
 
 from warpfront_port.scan.findings import Context, Match, SourceText
 from warpfront_port.scan.structured.cmake import cmake_rule_matches
+from warpfront_port.scan.structured.command_rules import script_rule_matches
 from warpfront_port.scan.structured.dependencies import (
     cfg_rule_matches,
     requirements_rule_matches,
@@ -18,7 +19,6 @@ from warpfront_port.scan.structured.dependencies import (
 from warpfront_port.scan.structured.dockerfile import dockerfile_rule_matches
 from warpfront_port.scan.structured.makefile import make_rule_matches
 from warpfront_port.scan.structured.pairs import pair_rule_matches
-from warpfront_port.scan.structured.shell import script_rule_matches
 from warpfront_port.scan.structured.yaml_documents import yaml_rule_matches
 from warpfront_port.scan.words import is_aside
 

@@ -11,7 +11,8 @@ from typing import Literal
 
 from warpfront_port.scan.findings import Match
 from warpfront_port.scan.setting_rules import WORDS
-from warpfront_port.scan.structured.shell import Word, script_rule_matches, variable_rule_matches
+from warpfront_port.scan.structured.command_rules import script_rule_matches, variable_rule_matches
+from warpfront_port.scan.structured.commands import Word
 
 _JSON = re.compile(
     r"\"(?P<name>[\w.\-]{1,80})\"\s*:\s*(?:\"(?P<text>(?:[^\"\\\n]|\\.)*)\"|(?P<bare>[\w.+-]+))"

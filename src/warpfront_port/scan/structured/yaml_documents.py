@@ -12,13 +12,13 @@ from warpfront_port.scan.findings import Match
 from warpfront_port.scan.package_rules import read_requirement
 from warpfront_port.scan.setting_rules import WORDS as SETTING_WORDS
 from warpfront_port.scan.setting_rules import read_setting
-from warpfront_port.scan.structured.shell import (
+from warpfront_port.scan.structured.command_rules import (
     CONDA_CUDA,
-    Word,
     option_rule_matches,
     script_rule_matches,
     variable_rule_matches,
 )
+from warpfront_port.scan.structured.commands import Word
 from warpfront_port.scan.words import CUDA_INDEX, NVIDIA_IMAGE, index_shift
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -50,7 +50,7 @@ class _Document:
             for key, value in node.value:
                 name = key.value if isinstance(key, yaml.ScalarNode) else ""
                 if name == "nvidia.com/gpu" or name.startswith("nvidia.com/mig"):
-                    yield self._rule_match("CT404", key, name)
+                    yield self._word(key).match("CT404")
                 if isinstance(value, yaml.ScalarNode):
                     yield from self._scalar(name, value, path)
                 yield from self.walk(value, (*path, name))
@@ -63,21 +63,21 @@ class _Document:
                 yield from self.walk(item, (*path, "-"))
 
     def _scalar(self, name: str, value: yaml.ScalarNode, path: tuple[str, ...]) -> Iterator[Match]:
-        text = value.value
-        if name == "gpus" and "services" in path:
-            yield self._rule_match("CT402", value, f"gpus: {text}")
-        elif (name, text) in {("driver", "nvidia"), ("runtime", "nvidia")}:
-            yield self._rule_match("CT402", value, f"{name}: {text}")
+        word = self._word(value)
+        text = word.text
+        devices = name == "gpus" and "services" in path
+        if devices or (name, text) in {("driver", "nvidia"), ("runtime", "nvidia")}:
+            yield word.match("CT402", f"{name}: {text}")
         elif name in _IMAGES and NVIDIA_IMAGE.fullmatch(text):
-            yield self._rule_match("CT401", value, text)
+            yield word.match("CT401")
         elif name in _SCRIPTS:
             yield from self._script(value)
         elif name.isupper():
-            yield from variable_rule_matches(name, text, self._word(value))
-        elif setting_uses := read_setting(".".join((*path[-2:], name)), text):
-            yield self._rule_match(setting_uses[0].rule, value, setting_uses[0].what)
+            yield from variable_rule_matches(name, text, word)
+        elif uses := read_setting(".".join((*path[-2:], name)), text):
+            yield word.match(uses[0].rule, uses[0].what)
         elif CUDA_INDEX.search(text):
-            yield self._rule_match("DP314", value, text[:80], index_shift(self.text))
+            yield word.match("DP314", text[:80], index_shift(self.text))
 
     def _named_variable(self, node: yaml.MappingNode) -> Iterator[Match]:
         """Yield the matches in Kubernetes' `name: X` with `value: y`."""
@@ -87,22 +87,22 @@ class _Document:
             yield from variable_rule_matches(name.value, value.value, self._word(value))
 
     def _item(self, item: yaml.ScalarNode, path: tuple[str, ...]) -> Iterator[Match]:
-        text = item.value
+        word = self._word(item)
         last = next((name for name in reversed(path) if name != "-"), "")
         if last in _SCRIPTS:
             yield from self._script(item)
-        elif last in {"environment", "env"} and "=" in text:
-            name, _, value = text.partition("=")
-            yield from variable_rule_matches(name, value, self._word(item))
+        elif last in {"environment", "env"} and "=" in word.text:
+            name, _, value = word.text.partition("=")
+            yield from variable_rule_matches(name, value, word)
         elif last in {"dependencies", "channels"} and (
-            CONDA_CUDA.match(text) or (last == "channels" and text == "nvidia")
+            CONDA_CUDA.match(word.text) or (last == "channels" and word.text == "nvidia")
         ):
-            yield self._rule_match("DP317", item, text)
+            yield word.match("DP317")
         elif last == "pip" and "dependencies" in path:
-            for required in read_requirement(text):
-                yield self._rule_match(required.rule, item, text, required.shift)
-            if CUDA_INDEX.search(text):
-                yield self._rule_match("DP314", item, text[:80])
+            for required in read_requirement(word.text):
+                yield word.match(required.rule, shift=required.shift)
+            if CUDA_INDEX.search(word.text):
+                yield word.match("DP314", word.text[:80])
 
     def _script(self, node: yaml.ScalarNode) -> Iterator[Match]:
         start, end = node.start_mark.index, node.end_mark.index
@@ -116,10 +116,6 @@ class _Document:
 
     def _word(self, node: yaml.ScalarNode) -> Word:
         return Word(text=node.value, start=node.start_mark.index, end=node.end_mark.index)
-
-    def _rule_match(self, rule: str, node: yaml.Node, snippet: str, shift: int = 0) -> Match:
-        start, end = node.start_mark.index, node.end_mark.index
-        return Match(rule=rule, start=start, end=end, what=snippet, shift=shift)
 
 
 def yaml_rule_matches(text: str) -> Iterator[Match]:

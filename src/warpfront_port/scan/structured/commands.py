@@ -1,0 +1,122 @@
+"""Words, commands and conditions of shell, makefiles, CMake and lists of settings. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from warpfront_port.scan.findings import SIDES, Gate, Match, Side
+
+_AMD = re.compile(
+    r"(?i)(?:^|_|\b)(?:USE_|ENABLE_|WITH_|BUILD_|GPU_)?(?:ROCM|HIP|AMD(?!64)|HIPCC)|gfx\d|/dev/kfd"
+)
+_NVIDIA = re.compile(r"(?i)CUDA|NVIDIA|NVCC|CUDNN|\bcu\d")
+_HIP_ON_NVIDIA = re.compile(r"(?i)HIP_PLATFORM\W*\s+(?:STREQUAL|MATCHES)\s+\W*(?:nvcc|nvidia)")
+_FALSE = frozenset({"FALSE", "OFF", "NO", "N", "0"})
+_ASKS = re.compile(r"command\s+-v|\bwhich\b|\btype\b|\bhash\b|-[xfed]\s|nvidia-smi|>\s*/dev/null")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Word:
+    """A word or value. `text` is without quotes; offsets are into the whole text."""
+
+    text: str
+    start: int
+    end: int
+    sides: frozenset[Side] = frozenset(SIDES)
+    gate: Gate = Gate.OPEN
+
+    def match(self, rule: str, what: str = "", shift: int = 0) -> Match:
+        """Return the match of a rule here."""
+        return Match(
+            rule=rule,
+            start=self.start,
+            end=self.end,
+            what=what or self.text,
+            shift=shift,
+            sides=self.sides,
+            gate=self.gate,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """A simple command: its name, its words with the name's or without, and assignments before."""
+
+    name: str
+    words: tuple[Word, ...]
+    start: int
+    sides: frozenset[Side] = frozenset(SIDES)
+    assignments: tuple[Word, ...] = ()
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        return tuple(word.text for word in self.words)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Arm:
+    sides: frozenset[Side] = frozenset(SIDES)
+    left: frozenset[Side] = frozenset(SIDES)
+    gate: Gate = Gate.OPEN
+
+
+@dataclass(slots=True)
+class Arms:
+    """The open conditions at a place of a build or script, the outermost first."""
+
+    _open: list[_Arm] = field(default_factory=list)
+
+    @property
+    def sides(self) -> frozenset[Side]:
+        """Return the sides that reach this place."""
+        return frozenset(SIDES).intersection(*(arm.sides for arm in self._open))
+
+    @property
+    def gate(self) -> Gate:
+        """Return the gate of a condition that asks whether something is there."""
+        gates = (arm.gate for arm in self._open if arm.gate is not Gate.OPEN)
+        return next(gates, Gate.OPEN)
+
+    @property
+    def conditional(self) -> bool:
+        """Return true inside any condition."""
+        return bool(self._open)
+
+    def open(self, condition: str = "", *, negated: bool = False) -> None:
+        """Open a condition."""
+        self._open.append(_Arm())
+        self.next(condition, negated=negated)
+
+    def next(self, condition: str = "", *, negated: bool | None = False) -> None:
+        """Go to the next arm of the innermost condition; without a condition, to its last.
+
+        `negated` is None where it is not known which part of a condition is.
+        """
+        if not self._open:
+            return
+        arm = self._open[-1]
+        sides = _sides_of(condition) if negated is not None else None
+        asks = sides is None and _ASKS.search(condition) is not None
+        arm.gate = Gate.AVAILABILITY if asks else Gate.OPEN
+        if sides is None:
+            arm.sides = arm.left
+            return
+        reached = frozenset(SIDES) - sides if negated else sides
+        arm.sides = arm.left & reached
+        if " OR " not in condition and " AND " not in condition:
+            arm.left = arm.left - reached
+
+    def close(self) -> None:
+        """Close the innermost condition."""
+        self._open[-1:] = []
+
+
+def _sides_of(condition: str) -> frozenset[Side] | None:
+    """Return the sides on which a condition is true, None for one that tells none apart."""
+    amd, nvidia = _AMD.search(condition), _NVIDIA.search(condition)
+    if condition in _FALSE:
+        return frozenset()
+    if _HIP_ON_NVIDIA.search(condition) or (nvidia and not amd):
+        return frozenset({"nvidia"})
+    return frozenset({"amd"}) if amd and not nvidia else None
