@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from warpfront_port.scan.cuda.lexer import Directive, blank
+from warpfront_port.scan.cuda.lexer import Directive
 from warpfront_port.scan.cuda.view import View
 from warpfront_port.scan.findings import SIDES, Context, Gate, Match, SourceText
 
@@ -24,7 +24,6 @@ _ROCM = "defined(USE_ROCM) || defined(__HIP_PLATFORM_AMD__) || defined(__HIP__)"
 """torch's builds define the first, builds with CMake and HIP's headers the second: above those only
 the third is there, which clang defines for the language.
 """
-_END = "#endif\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,14 +69,20 @@ def _lines(text: str) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class _Gate:
-    """`before` goes above line `first` and `after` below line `last` (0-based, inclusive)."""
+class Edit:
+    """`text` between two offsets, for a rule; "" for what another edit needs."""
 
-    first: int
-    last: int
-    before: str
-    after: str
+    start: int
+    end: int
+    text: str
     rule: str
+
+
+def edited(text: str, edits: Iterable[Edit]) -> str:
+    """Return a text with edits that do not overlap."""
+    for edit in sorted(edits, reverse=True):
+        text = text[: edit.start] + edit.text + text[edit.end :]
+    return text
 
 
 def fix_source(source: SourceText, matches: Iterable[Match]) -> Fix | None:
@@ -88,100 +93,69 @@ def fix_source(source: SourceText, matches: Iterable[Match]) -> Fix | None:
     if "\r" in source.text:
         return None  # a patch with mixed line ends does not apply
     view = View(source=source, context=Context())
-    fixable = [match for match in matches if match.rule in FIXABLE and _is_open(match)]
-    gates = _apart(sorted({gate for finding in fixable for gate in _mask_gate(view, finding)}))
-    masks = [finding for finding in fixable if finding.use < 0 and _literal_mask(view, finding)]
-    after = _with_gates(_with_masks(view, masks), gates)
-    if masks:
-        after = _with_mask_macro(after, _spelling(view, masks[0]))
-    rules = (*(gate.rule for gate in gates), *("CU108" for _ in masks))
+    # Code in one side's arm was already reviewed.
+    fixable = [
+        match
+        for match in matches
+        if match.rule in FIXABLE
+        and {"amd", "nvidia"} <= match.sides
+        and match.gate is Gate.OPEN
+        and match.shift == 0
+    ]
+    edits = {edit for match in fixable for edit in _of_definition(view, match)}
+    edits.update(_of_literals(view, [match for match in fixable if match.use < 0]))
+    after = edited(source.text, edits)
+    rules = tuple(sorted(edit.rule for edit in edits if edit.rule))
     if after == source.text or for_nvidia(after) != for_nvidia(source.text):
         return None
-    return Fix(path=source.path, before=source.text, after=after, rules=tuple(sorted(rules)))
+    return Fix(path=source.path, before=source.text, after=after, rules=rules)
 
 
-def _is_open(match: Match) -> bool:
-    """Return true if both sides reach the match. Code in one side's arm was already reviewed."""
-    return {"amd", "nvidia"} <= match.sides and match.gate is Gate.OPEN and match.shift == 0
-
-
-def _mask_gate(view: View, match: Match) -> Iterator[_Gate]:
+def _of_definition(view: View, match: Match) -> Iterator[Edit]:
     """Yield the gate for the one `#define` of a mask that has 32 lanes on every side."""
     name = match.what if match.use >= 0 else ""
     defined = view.macros.get(name, ())
     if len(defined) != 1 or len(view.region(defined[0].start).reach) < len(SIDES):
         return
     if _FULL_MASK.fullmatch(defined[0].body[len(name) :].strip().strip("()")):
-        line = view.line(defined[0].start) - 1
-        wide = f"#if {_ROCM}\n#define {name} 0xffffffffffffffffull\n#else\n"
-        yield _Gate(first=line, last=line, before=wide, after=_END, rule=match.rule)
+        start = view.source.text.rfind("\n", 0, defined[0].start) + 1
+        end = view.source.text.find("\n", defined[0].end - 1)
+        line = view.source.text[start : end if end >= 0 else None]
+        wide = f"#if {_ROCM}\n#define {name} 0xffffffffffffffffull\n#else\n{line}\n#endif"
+        yield Edit(start=start, end=start + len(line), text=wide, rule=match.rule)
 
 
-def _apart(gates: list[_Gate]) -> list[_Gate]:
-    """Return gates that do not overlap. Those of neighbouring lines and one kind become one."""
-    gates_apart: list[_Gate] = []
-    for gate in gates:
-        previous = gates_apart[-1] if gates_apart else None
-        if previous is None or gate.first > previous.last + 1:
-            gates_apart.append(gate)
-        elif gate.first > previous.last and gate.after == previous.after:
-            gates_apart[-1] = _Gate(
-                first=previous.first, last=gate.last, before=previous.before,
-                after=previous.after, rule=previous.rule,
-            )  # fmt: skip
-        elif gate.first > previous.last:
-            gates_apart.append(gate)
-    return gates_apart
+def _of_literals(view: View, matches: Iterable[Match]) -> Iterator[Edit]:
+    """Yield a macro in place of each literal, outside of macros, that is spelled as the first."""
+    found = (_FULL_MASK.search(view.source.text, match.start, match.end) for match in matches)
+    literals = [
+        literal
+        for literal in found
+        if literal and not any(d.start <= literal.start() < d.end for d in view.directives)
+    ]
+    for literal in literals:
+        if literal[0] == literals[0][0]:
+            yield Edit(start=literal.start(), end=literal.end(), text=MASK, rule="CU108")
+    if literals:
+        place = _above_code(view)
+        macro = (
+            f"#if {_ROCM}\n#define {MASK} 0xffffffffffffffffull\n#else\n"
+            f"#define {MASK} {literals[0][0]}\n#endif\n"
+        )
+        yield Edit(start=place, end=place, text=macro, rule="")
 
 
-def _with_gates(text: str, gates: list[_Gate]) -> str:
-    lines = _lines(text)
-    if lines and not lines[-1].endswith("\n") and gates and gates[-1].last == len(lines) - 1:
-        lines[-1] += "\n"
-    for gate in reversed(gates):
-        lines[gate.last] += gate.after
-        lines[gate.first] = gate.before + lines[gate.first]
-    return "".join(lines)
-
-
-def _spelling(view: View, match: Match) -> str:
-    literal = _FULL_MASK.search(view.source.text, match.start, match.end)
-    return literal[0] if literal else ""
-
-
-def _literal_mask(view: View, match: Match) -> bool:
-    """Return true if the mask is the literal, outside a macro's body and spelled as the first."""
-    return bool(_spelling(view, match)) and not any(
-        directive.start <= match.start < directive.end for directive in view.directives
-    )
-
-
-def _with_masks(view: View, masks: list[Match]) -> str:
-    text = view.source.text
-    first = _spelling(view, masks[0]) if masks else ""
-    for mask in sorted(masks, key=lambda mask: mask.start, reverse=True):
-        match = _FULL_MASK.search(text, mask.start, mask.end)
-        if match is not None and match[0] == first:
-            text = text[: match.start()] + MASK + text[match.end() :]
-    return text
-
-
-def _with_mask_macro(text: str, spelling: str) -> str:
-    """Insert the macro above all code, below the last unconditional #include there."""
-    blanked = blank(text)
-    depth, insertion, end = 0, 0, 0
-    for directive in blanked.directives:
-        if blanked.code[end : directive.start].strip():
+def _above_code(view: View) -> int:
+    """Return the place above all code, below the last unconditional #include there."""
+    depth, place, end = 0, 0, 0
+    for directive in view.directives:
+        if view.code[end : directive.start].strip():
             break
         depth += {"if": 1, "ifdef": 1, "ifndef": 1, "endif": -1}.get(directive.name, 0)
         if depth == 0 and directive.name in ("include", "endif", "pragma"):
-            insertion = text.index("\n", directive.end) + 1
+            place = view.source.text.index("\n", directive.end) + 1
         end = directive.end
-    macro = (
-        f"#if {_ROCM}\n#define {MASK} 0xffffffffffffffffull\n#else\n"
-        f"#define {MASK} {spelling}\n#endif\n"
-    )
-    return text[:insertion] + macro + text[insertion:]
+    return place
 
 
 def for_nvidia(text: str) -> tuple[str, ...]:

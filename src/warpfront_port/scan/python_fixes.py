@@ -12,15 +12,14 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from warpfront_port.scan.findings import Context, Gate, Match, SourceText
-from warpfront_port.scan.fix import Fix
+from warpfront_port.scan.fix import Edit, Fix, edited
 from warpfront_port.scan.isolation import isolation_rule_matches
 from warpfront_port.scan.python import rule_matches
 from warpfront_port.scan.python.conditions import AMD
 from warpfront_port.scan.python.module import Module
-from warpfront_port.scan.python.nodes import text_of
+from warpfront_port.scan.python.nodes import FUNCTIONS, elements, text_of
 
 _TEXTS = {
     "PY001": {"reduce-overhead": "default"},
@@ -58,14 +57,6 @@ else:
     {line}"""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class _Change:
-    start: int
-    end: int
-    text: str
-    rule: str
-
-
 def fix_python(source: SourceText) -> Fix | None:
     """Return the module with its mechanical findings fixed.
 
@@ -78,7 +69,7 @@ def fix_python(source: SourceText) -> Fix | None:
     if "\r" in source.text or "\f" in source.text:
         return None
     matches = [match for match in rule_matches(source, Context()) if _is_open(match)]
-    edits = [set(_changes(module, match)) for match in matches]
+    edits = [set(_edits(module, match)) for match in matches]
     for subset in (set().union(*edits), *(edits if len(edits) > 1 else ())):
         fix = _fix(source, _apart(subset))
         if fix is not None:
@@ -86,31 +77,23 @@ def fix_python(source: SourceText) -> Fix | None:
     return None
 
 
-def _fix(source: SourceText, changes: Sequence[_Change]) -> Fix | None:
-    after = source.text
-    for change in sorted(changes, reverse=True):
-        after = after[: change.start] + change.text + after[change.end :]
-    edited = SourceText(path=source.path, text=after)
-    if after == source.text or isolation_rule_matches(source, edited):
+def _fix(source: SourceText, edits: Sequence[Edit]) -> Fix | None:
+    after = SourceText(path=source.path, text=edited(source.text, edits))
+    fixed = Counter(edit.rule for edit in edits if edit.rule)
+    if not fixed or isolation_rule_matches(source, after):
         return None
-    fixed = Counter(change.rule for change in changes if change.rule)
-    if not fixed:
-        return None
-    gone = _found(source) - _found(edited)
-    if not fixed <= gone or set(gone - fixed) - _MET_TOO or not _found(edited) <= _found(source):
+    before, left = _found(source), _found(after)
+    gone = before - left
+    if not fixed <= gone or set(gone - fixed) - _MET_TOO or not left <= before:
         return None
     rules = tuple(sorted(fixed.elements()))
-    return Fix(path=source.path, before=source.text, after=after, rules=rules)
+    return Fix(path=source.path, before=source.text, after=after.text, rules=rules)
 
 
 def _found(source: SourceText) -> Counter[str]:
     """Return the number of matches of each rule in code that AMD reaches, not optional code."""
     matches = rule_matches(source, Context())
-    places = {
-        (match.rule, match.start)
-        for match in matches
-        if "amd" in match.sides and not match.gate_line
-    }
+    places = {(m.rule, m.start) for m in matches if "amd" in m.sides and not m.gate_line}
     return Counter(rule for rule, _ in places)
 
 
@@ -120,65 +103,70 @@ def _is_open(match: Match) -> bool:
     return {"nvidia", "amd"} <= match.sides and open_ and match.rule in FIXED_IN_PYTHON
 
 
-def _apart(changes: Iterable[_Change]) -> list[_Change]:
-    disjoint: list[_Change] = []
-    for change in sorted(changes):
-        if change in disjoint:
-            continue
-        if not disjoint or change.start >= disjoint[-1].end:
-            disjoint.append(change)
+def _apart(edits: Iterable[Edit]) -> list[Edit]:
+    disjoint: list[Edit] = []
+    for edit in sorted(edits):
+        if not disjoint or edit.start >= disjoint[-1].end:
+            disjoint.append(edit)
     return disjoint
 
 
-def _changes(module: Module, match: Match) -> Iterator[_Change]:
+def _edits(module: Module, match: Match) -> Iterator[Edit]:
     node = next((n for n in module.nodes if module.span(n) == (match.start, match.end)), None)
-    if node is not None and match.rule == "PY047":
+    gate = _gate(module, match.start)
+    text = module.text[match.start : match.end]
+    if node is None:
+        return
+    if match.rule == "PY047":
         yield from _either_home(module, node)
-        return
-    gate = _gate(module, match.start) if node is not None else ""
-    if node is not None and match.rule in _OF_BUILDS:
+    elif match.rule in _OF_BUILDS:
         yield from _without_flag(module, node, gate, match.rule)
-        return
-    if node is None or not gate:
-        return
-    if match.rule == "PY025" and isinstance(node, ast.ImportFrom):
-        yield from _tiers(module, node, gate)
-        return
-    if match.rule == "PY014":
-        yield from _without_nvml(module, node, gate)
-        return
+    elif gate and match.rule == "PY025" and isinstance(node, ast.ImportFrom):
+        if _takes_tiers(module, node):
+            tiers = _THREE_TIERS.format(gate=gate, line=text)
+            yield Edit(start=match.start, end=match.end, text=tiers, rule="PY025")
+    elif gate and match.rule == "PY014":
+        bound = _imported_for_functions(module, node)
+        if bound:
+            line = f"if {gate}:\n    {bound} = None\nelse:\n    {text}"
+            yield Edit(start=match.start, end=match.end, text=line, rule="PY014")
+    elif gate:
+        yield from _with_choice(module, node, gate, match.rule)
+
+
+def _with_choice(module: Module, node: ast.AST, gate: str, rule: str) -> Iterator[Edit]:
+    """Yield an edit of a value to a choice by `gate`. Parts of composed text stay as they are."""
     value = _value(module, node)
-    other = _other(match.rule, value) if value is not None else None
-    if value is not None and other is not None and not _inside_text(module, value):
+    other = _other(rule, value) if value is not None else None
+    parent = module.parents.get(value) if value is not None else None
+    if value and other is not None and not isinstance(parent, ast.JoinedStr | ast.FormattedValue):
         start, end = module.span(value)
         chosen = f"({other} if {gate} else {module.text[start:end]})"
-        yield _Change(start=start, end=end, text=chosen, rule=match.rule)
+        yield Edit(start=start, end=end, text=chosen, rule=rule)
 
 
-def _without_flag(module: Module, node: ast.AST, gate: str, rule: str) -> Iterator[_Change]:
+def _without_flag(module: Module, node: ast.AST, gate: str, rule: str) -> Iterator[Edit]:
     """Yield edits that remove an option of nvcc from AMD's list. They need an import of torch."""
-    parent = module.parents.get(node)
-    if not isinstance(parent, ast.List | ast.Tuple) or node not in parent.elts:
+    if node not in elements(module.parents.get(node)):
         return
     if not gate:
         place = next((n for n in module.tree.body if _imports_of_torch(n)), None)
         if place is None:
             return
         start = module.span(place)[0]
-        yield _Change(start=start, end=start, text="import torch\n", rule="")
+        yield Edit(start=start, end=start, text="import torch\n", rule="")
     start, end = module.span(node)
-    flag = module.text[start:end]
-    chosen = f"*([] if {gate or 'torch.version.hip'} else [{flag}])"
-    yield _Change(start=start, end=end, text=chosen, rule=rule)
+    chosen = f"*([] if {gate or 'torch.version.hip'} else [{module.text[start:end]}])"
+    yield Edit(start=start, end=end, text=chosen, rule=rule)
 
 
-def _imports_of_torch(node: ast.stmt) -> bool:
+def _imports_of_torch(node: ast.AST) -> bool:
     return isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "torch"
 
 
-def _either_home(module: Module, node: ast.AST) -> Iterator[_Change]:
+def _either_home(module: Module, node: ast.AST) -> Iterator[Edit]:
     """Yield edits to `CUDA_HOME or ROCM_HOME` at a use, and to the import that it needs."""
-    imports = (n for n in module.nodes if isinstance(n, ast.ImportFrom) and _imports_of_torch(n))
+    imports = [n for n in module.of(ast.ImportFrom) if _imports_of_torch(n)]
     home = next((n for n in imports if any(alias.name == "CUDA_HOME" for alias in n.names)), None)
     if home is None or not isinstance(node, ast.Name):
         return
@@ -186,27 +174,25 @@ def _either_home(module: Module, node: ast.AST) -> Iterator[_Change]:
     text = module.text[start:end]
     if "ROCM_HOME" not in text:
         both = re.sub(r"\bCUDA_HOME\b", "CUDA_HOME, ROCM_HOME", text)
-        yield _Change(start=start, end=end, text=both, rule="")
+        yield Edit(start=start, end=end, text=both, rule="")
     start, end = module.span(node)
-    yield _Change(start=start, end=end, text="(CUDA_HOME or ROCM_HOME)", rule="PY047")
+    yield Edit(start=start, end=end, text="(CUDA_HOME or ROCM_HOME)", rule="PY047")
 
 
 def _gate(module: Module, offset: int) -> str:
     """Return the test for AMD at `offset`: a flag of the module, or of an imported torch."""
-    for node in module.tree.body:
-        if module.span(node)[0] >= offset:
-            break
+    above = [node for node in module.tree.body if module.span(node)[0] < offset]
+    for node in above:
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
                 if module.conditions.truths(value) == AMD:
                     return name
             case _:
                 continue
-    for node in module.tree.body:
-        if isinstance(node, ast.Import) and module.span(node)[0] < offset:
-            for alias in node.names:
-                if alias.name == "torch" or (alias.name.startswith("torch.") and not alias.asname):
-                    return f"{alias.asname or 'torch'}.version.hip"
+    aliases = [alias for node in above if isinstance(node, ast.Import) for alias in node.names]
+    for alias in aliases:
+        if alias.name == "torch" or (alias.name.startswith("torch.") and not alias.asname):
+            return f"{alias.asname or 'torch'}.version.hip"
     return ""
 
 
@@ -241,46 +227,40 @@ def _other(rule: str, value: ast.expr) -> str | None:
     return "False" if on and rule in _SWITCHES else None
 
 
-def _inside_text(module: Module, node: ast.AST) -> bool:
-    return isinstance(module.parents.get(node), ast.JoinedStr | ast.FormattedValue)
-
-
-def _tiers(module: Module, node: ast.ImportFrom, gate: str) -> Iterator[_Change]:
-    """Yield an edit that tries aiter, ROCm's flash-attn, and torch's own attention in that order.
+def _takes_tiers(module: Module, node: ast.ImportFrom) -> bool:
+    """Return true if aiter's attention, or torch's own, can be tried in place of an import.
 
     Calls may use no other arguments than these support.
     """
     names = [(alias.name, alias.asname) for alias in node.names]
-    plain = node in module.tree.body and names == [("flash_attn_func", None)]
     calls = module.called.get("flash_attn_func", ())
     keywords = {item.arg for call in calls for item in call.keywords}
-    if plain and calls and keywords <= _FLASH_ARGUMENTS and module.imported.get("torch") == "torch":
-        start, end = module.span(node)
-        if module.text[end : end + 1] in ("\n", ""):
-            text = _THREE_TIERS.format(gate=gate, line=module.text[start:end])
-            yield _Change(start=start, end=end, text=text, rule="PY025")
+    known = keywords <= _FLASH_ARGUMENTS and module.imported.get("torch") == "torch"
+    plain = _is_a_line(module, node) and names == [("flash_attn_func", None)]
+    return plain and bool(calls) and known
 
 
-def _without_nvml(module: Module, node: ast.AST, gate: str) -> Iterator[_Change]:
-    """Yield edits that make NVML None on AMD, if only functions use it. Queries stay findings."""
+def _imported_for_functions(module: Module, node: ast.AST) -> str:
+    """Return the name of an imported package that only functions use; "" for another one."""
     match node:
         case ast.Import(names=[ast.alias(name=name, asname=asname)]) if "." not in name:
             bound = asname or name
+            uses = [use for use in module.of(ast.Name) if use.id == bound]
+            inside = all(_runs_when_called(module, use) for use in uses)
+            return bound if inside and _is_a_line(module, node) else ""
         case _:
-            return
-    uses = (use for use in module.nodes if isinstance(use, ast.Name) and use.id == bound)
-    of_functions = all(_runs_when_called(module, use) for use in uses)
-    start, end = module.span(node)
-    if node in module.tree.body and of_functions and module.text[end : end + 1] in ("\n", ""):
-        line = module.text[start:end]
-        text = f"if {gate}:\n    {bound} = None\nelse:\n    {line}"
-        yield _Change(start=start, end=end, text=text, rule="PY014")
+            return ""
+
+
+def _is_a_line(module: Module, node: ast.AST) -> bool:
+    """Return true for a statement of the module that ends its line."""
+    end = module.span(node)[1]
+    return node in module.tree.body and module.text[end : end + 1] in ("\n", "")
 
 
 def _runs_when_called(module: Module, node: ast.AST) -> bool:
     """Return true if a node is in a function's body, which does not run at import."""
-    while (parent := module.parents.get(node)) is not None:
-        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef) and node in parent.body:
-            return True
-        node = parent
-    return False
+    return any(
+        isinstance(parent, FUNCTIONS) and child in parent.body
+        for parent, child in module.ancestors(node)
+    )

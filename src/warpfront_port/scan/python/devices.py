@@ -83,7 +83,7 @@ def calls(module: Module, node: ast.Call) -> Iterator[Seen]:
         yield Seen(rule="PY019", node=node, what=module.shown(node))
     if name in _OF_STRINGS and module.dotted(owner) != "torch.version.cuda":
         # `os.environ.get("X", torch.version.cuda).split(".")` is None unless X is set.
-        values = module.scopes.values(owner) if "version.cuda" in module.text else ()
+        values = module.scopes.values(owner) if module.names("version.cuda") else ()
         falls_back = isinstance(owner, ast.BoolOp) and len(values) > 1
         named = any(module.dotted(value) == "torch.version.cuda" for value in values)
         if named and not falls_back and not _asked_before(module, node):
@@ -209,7 +209,7 @@ _GIVES_UP = re.compile(
 
 def home_as_switch(module: Module, node: ast.Name | ast.Attribute) -> Iterator[Seen]:
     """Yield `if CUDA_HOME is not None:` and `if ROCM_HOME:` as the question which build this is."""
-    last = module.dotted(node).split(".")[-1] if "_HOME" in module.text else ""
+    last = module.dotted(node).split(".")[-1] if module.names("_HOME") else ""
     if last not in {"CUDA_HOME", "ROCM_HOME"} or not isinstance(node.ctx, ast.Load):
         return
     test = _enclosing_test(module, node)

@@ -25,7 +25,7 @@ def launches(module: Module, node: ast.Call) -> Iterator[Seen]:
     [8, 32]` is less than 32 alone.
     """
     warps, clusters = keyword(node, "num_warps"), keyword(node, "num_ctas")
-    if "triton" not in module.text or not (warps or clusters):
+    if not module.names("triton") or not (warps or clusters):
         return
     tried = [warps]
     if isinstance(warps, ast.Name):

@@ -57,6 +57,7 @@ class Module:
         self.text = text
         self.tree = parsed(text)
         self._dotted: dict[ast.AST, str] = {}
+        self._named: dict[str, bool] = {}
         self.parents: dict[ast.AST, ast.AST] = {}
         self.nodes: list[ast.AST] = []
         self._by_type: dict[type[ast.AST], list[ast.AST]] = defaultdict(list)
@@ -233,6 +234,12 @@ class Module:
             return ""
         named = (*FUNCTIONS, ast.ClassDef)
         return next(parent.name for parent in reversed(around) if isinstance(parent, named))
+
+    def names(self, word: str) -> bool:
+        """Return true if the text has a word. The search is cached."""
+        if word not in self._named:
+            self._named[word] = word in self.text
+        return self._named[word]
 
     @cached_property
     def has_settings(self) -> bool:

@@ -40,7 +40,7 @@ class Assignment:
 
 def settings_given(module: Module, node: ast.AST) -> Iterator[Seen]:
     """Yield every setting and environment variable of a rule that this node assigns."""
-    if not module.has_settings and "env" not in module.text:
+    if not module.has_settings and not module.names("env"):
         return
     for assignment in _assignments(module, node):
         if may_be_setting(assignment.name):

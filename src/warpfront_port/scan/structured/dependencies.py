@@ -81,8 +81,8 @@ def _requirements(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield (name of the extra or "", requirement)."""
     for *names, last in _LISTS:
         yield from (("", text) for text in _texts(_table(document, *names).get(last)))
-    for names in _TABLES_OF_LISTS:
-        for group, listed in _table(document, *names).items():
+    for place in _TABLES_OF_LISTS:
+        for group, listed in _table(document, *place).items():
             inner = listed if isinstance(listed, dict) else {"dependencies": listed}
             for key in ("dependencies", "extra-dependencies"):
                 yield from ((group, text) for text in _texts(inner.get(key)))
