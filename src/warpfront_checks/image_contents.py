@@ -99,7 +99,10 @@ class Contents:
 
 def read_contents(root: Path = Path("/")) -> Contents:
     """Read the distributions of this Python and the packages of the system below `root`."""
-    release = _assignments(_text(root / "etc" / "os-release", _COPYRIGHT_LIMIT_BYTES))
+    # os-release(5), as far as its plain names go.
+    lines = _text(root / "etc" / "os-release", _COPYRIGHT_LIMIT_BYTES).splitlines()
+    pairs = (line.partition("=") for line in lines if "=" in line)
+    release = {name.strip(): value.strip().strip("\"'") for name, _, value in pairs}
     dpkg = root / "var" / "lib" / "dpkg"
     status = _text(dpkg / "status", _FILE_LIMIT_BYTES)
     parts = sorted((dpkg / "status.d").glob("*")) if (dpkg / "status.d").is_dir() else []
@@ -286,12 +289,6 @@ def _copyright(root: Path, name: str) -> str:
     if not re.fullmatch(r"[a-z0-9][a-z0-9+.-]*", plain):
         return ""
     return _text(root / "usr" / "share" / "doc" / plain / "copyright", _COPYRIGHT_LIMIT_BYTES)
-
-
-def _assignments(text: str) -> dict[str, str]:
-    """os-release(5), as far as its plain names go."""
-    pairs = (line.partition("=") for line in text.splitlines() if "=" in line)
-    return {name.strip(): value.strip().strip("\"'") for name, _, value in pairs}
 
 
 def _all(read: Any, name: str, prefix: str = "") -> tuple[str, ...]:

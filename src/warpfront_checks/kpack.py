@@ -68,7 +68,7 @@ def read_archive(path: Path) -> Archive:
         raise KpackError(f"{path.name}: {type(error).__name__}: {error}") from error
     if not isinstance(table, dict) or not isinstance(table.get("gfx_arches"), list):
         raise KpackError(f"{path.name}: its table names no architectures")
-    kernels = dict.fromkeys(filter(_is_text, table["gfx_arches"]), 0)
+    kernels = {arch: 0 for arch in table["gfx_arches"] if isinstance(arch, str)}
     toc = table.get("toc")
     for binary in toc.values() if isinstance(toc, dict) else ():
         for arch in binary if isinstance(binary, dict) else ():
@@ -145,10 +145,6 @@ def incomplete_variants(archives: Iterable[Archive], target: str) -> list[str]:
         for (group, arch), count in sorted(variants.items())
         if count < plain.get(group, 0)
     ]
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
 
 
 class _Reader:

@@ -9,7 +9,6 @@ import importlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from functools import partial
 from typing import Any
 
 from warpfront_checks.check_options import CheckOptions
@@ -64,13 +63,10 @@ def begin_parts(
     ]
     futures = iter(begin_beside(CHILD, items, lanes=lanes, seconds=SECONDS).answers)
     answers = {name: [next(futures) for _ in parts] for name, parts in calls.items()}
-    return [Check(name=n, find=partial(_all_awaited, each, joined)) for n, each in answers.items()]
-
-
-def _all_awaited(
-    answers: Sequence[Future[Returned]], joined: Callable[[Sequence[CheckFinding]], CheckFinding]
-) -> CheckFinding:
-    return joined([_awaited(answer) for answer in answers])
+    return [
+        Check(name=name, find=lambda mine=mine: joined([_awaited(answer) for answer in mine]))  # type: ignore[misc]
+        for name, mine in answers.items()
+    ]
 
 
 def _awaited(answer: Future[Returned]) -> CheckFinding:

@@ -129,7 +129,9 @@ def _fork(
     name: str, run: Callable[[str], int], alone: Sequence[str], threads: int, *, raising: bool
 ) -> int:
     def session() -> int:
-        _die_with_parent()
+        # No session goes on writing when the one that answers for it is gone.
+        with contextlib.suppress(AttributeError, OSError):
+            ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, int(SIGKILL), 0, 0, 0)
         torch: Any = sys.modules.get("torch")
         if torch is not None and _unusable(torch):
             _begin_anew(name, alone)
@@ -151,12 +153,6 @@ def _unusable(torch: Any) -> bool:
 def _begin_anew(name: str, alone: Sequence[str]) -> NoReturn:
     argv = [sys.executable, "-m", "warpfront_checks", name, *alone]
     os.execv(sys.executable, argv)  # noqa: S606 - this Python, without a shell
-
-
-def _die_with_parent() -> None:
-    """No session goes on writing when the one that answers for it is gone."""
-    with contextlib.suppress(AttributeError, OSError):
-        ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, int(SIGKILL), 0, 0, 0)
 
 
 def _memory_bytes() -> int:

@@ -103,7 +103,9 @@ def judge_pass(
     specimen = in_dtype(fed_model, dtype)
     model, inputs = specimen.sent(device)
     modules = dict(model.named_modules())
-    names = [n for n in fed_model.layers.judged if _may_judge(n, fed_model.layers, dtype)]
+    # In 16 bits a choice by number may fall either way.
+    unclear = set() if dtype == torch.float32 else fed_model.layers.choosing
+    names = [name for name in fed_model.layers.judged if name not in unclear]
     passed = watch(model, inputs, {name: modules[name] for name in names}, specimen.scale)
     judged = PassJudgement(left_out=dict(fed_model.layers.refused))
     judged.rows += _placed(passed, device)
@@ -115,11 +117,6 @@ def judge_pass(
         if parameter.requires_grad and name not in passed.gradients
     )
     return judged
-
-
-def _may_judge(name: str, layers: Layers, dtype: torch.dtype) -> bool:
-    """Return whether a layer can be judged: in 16 bits a choice by number may fall either way."""
-    return dtype == torch.float32 or name not in layers.choosing
 
 
 def _layer_rows(

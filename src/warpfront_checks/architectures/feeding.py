@@ -84,7 +84,8 @@ def _pictures(names: tuple[str, ...], config: Any) -> Iterator[Mapping[str, Size
 
 def _sounds(names: tuple[str, ...], config: Any) -> Iterator[Mapping[str, Size]]:
     if "input_features" in names:
-        bands = _first_value(config, _BANDS, 16)
+        values = (_value(config, band, None) for band in _BANDS)
+        bands = next((value for value in values if value is not None), 16)
         frames = 2 * _value(config, "max_source_positions", FRAMES // 2)
         yield {"input_features": (BATCH, bands, frames)}
         yield {"input_features": (BATCH, FRAMES, bands)}
@@ -112,11 +113,6 @@ def _drawn(size: Size, config: Any, generator: torch.Generator) -> Tensor:
         most = min(LAST_TOKEN, int(_value(config, "vocab_size", LAST_TOKEN)))
         return torch.randint(min(FIRST_TOKEN, most - 1), most, size[1:], generator=generator)
     return torch.randn(size, generator=generator)
-
-
-def _first_value(config: Any, names: tuple[str, ...], default: Any) -> Any:
-    values = (_value(config, name, None) for name in names)
-    return next((value for value in values if value is not None), default)
 
 
 def _value(config: Any, name: str, default: Any) -> Any:

@@ -78,10 +78,6 @@ def _some(option: str, allowed: tuple[str, ...], text: str) -> tuple[str, ...]:
     return _listed(text)
 
 
-def _read_library(text: str) -> str:
-    return (_some("library", LIBRARIES, text) or LIBRARIES)[0]
-
-
 def _read_names(text: str) -> tuple[str, ...]:
     names = _listed(text) or ("all",)
     return ("all",) if "all" in names else names
@@ -90,10 +86,6 @@ def _read_names(text: str) -> tuple[str, ...]:
 def _read_modes(text: str) -> tuple[str, ...]:
     modes = _some("modes", (*MODES, "all"), text) or USUAL_MODES
     return MODES if "all" in modes else modes
-
-
-def _read_limit(text: str) -> float:
-    return _number("limit-seconds", text or "90")
 
 
 def _number(option: str, text: str) -> float:
@@ -109,13 +101,16 @@ def _number(option: str, text: str) -> float:
 _KINDS_HELP = f"only of these kinds: {', '.join(KINDS)}"
 _MODES_HELP = f"what is done with each: {', '.join(MODES)}, or all ({','.join(USUAL_MODES)})"
 _WORKERS_HELP = "how many at once (as many as processors, 4 at most)"
+_LIBRARY_HELP = "whose registry of architectures is run: transformers"
+_NAMES_HELP = "types by name, with commas between them, or all (all)"
+_LIMIT_HELP = "what one architecture may take (90)"
 LIBRARY_OPTIONS = (
-    RunOption("library", "", "whose registry of architectures is run: transformers", _read_library),
     RunOption(
-        "architectures", "", "types by name, with commas between them, or all (all)", _read_names
+        "library", "", _LIBRARY_HELP, lambda t: (_some("library", LIBRARIES, t) or LIBRARIES)[0]
     ),
+    RunOption("architectures", "", _NAMES_HELP, _read_names),
     RunOption("kinds", "", _KINDS_HELP, partial(_some, "kinds", KINDS)),
     RunOption("modes", "", _MODES_HELP, _read_modes),
-    RunOption("limit-seconds", "", "what one architecture may take (90)", _read_limit),
-    RunOption("workers", "", _WORKERS_HELP, lambda text: int(_number("workers", text or "0"))),
+    RunOption("limit-seconds", "", _LIMIT_HELP, lambda t: _number("limit-seconds", t or "90")),
+    RunOption("workers", "", _WORKERS_HELP, lambda t: int(_number("workers", t or "0"))),
 )

@@ -134,7 +134,11 @@ def _begin(
         Check(name=f"architecture {each.title}", find=partial(_found, answer))
         for each, answer in zip(run, begun.answers, strict=True)
     ]
-    checks += [_missing(name, library.library) for name in missing]
+    has_none = f"{library.library} {library_version()} has no architecture" if missing else ""
+    checks += [
+        Check(name=f"architecture {name}", find=partial(unavailable, f"{has_none} {name!r}"))
+        for name in missing
+    ]
     if library.architectures == ("all",):
         checks += [_counted(kind, run, recorder) for kind in dict.fromkeys(o.kind for o in run)]
     return checks, begun
@@ -192,11 +196,6 @@ def _praise(document: Mapping[str, Any]) -> str:
     unused = first.get("unused", [])
     more = f"; {len(unused)} parameters unused: {unused[0]} ..." if unused else ""
     return f"{first.get('layers', 0)} layers judged{more}"
-
-
-def _missing(name: str, library: str) -> Check:
-    reason = f"{library} {library_version()} has no architecture {name!r}"
-    return Check(name=f"architecture {name}", find=lambda: unavailable(reason))
 
 
 def _counted(kind: str, run: Sequence[Architecture], recorder: Recorder) -> Check:

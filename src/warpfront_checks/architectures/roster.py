@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import json
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -109,11 +109,6 @@ def chosen(
 def _of_kind(tables: Mapping[str, Any], kind: str) -> Mapping[str, str]:
     models: dict[str, str] = {}
     for table in TABLES[kind]:
-        for name, model in _entries(tables.get(table + _SUFFIX, {})):
-            models.setdefault(name, model)
+        for name, model in tables.get(table + _SUFFIX, {}).items():
+            models.setdefault(name, model if isinstance(model, str) else model[0])
     return models
-
-
-def _entries(table: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    for name, model in table.items():
-        yield name, model if isinstance(model, str) else model[0]

@@ -64,7 +64,8 @@ def train(fed_model: FedModel, device: str) -> CheckFinding:
 def generate(fed_model: FedModel, device: str) -> CheckFinding:
     """Greedy tokens with a cache, against one pass over the whole text without."""
     body: Any = fed_model.specimen.model.body
-    if not _generates(body):
+    can = getattr(body, "can_generate", None)
+    if not (can and can() and hasattr(body, "generate")):
         return unavailable("the class does not generate")
     feed = dict(zip(fed_model.specimen.model.names, fed_model.specimen.inputs, strict=True))
     feed.pop("decoder_input_ids", None)
@@ -74,11 +75,6 @@ def generate(fed_model: FedModel, device: str) -> CheckFinding:
     steps = torch.stack([step.detach().cpu().double() for step in generated.logits], dim=1)
     exact, same = (_read_at_once(body, feed, tokens, dtype) for dtype in _BOTH)
     return _compared(tokens[:, -steps.shape[1] :], steps, exact, same, generated.logits[0].dtype)
-
-
-def _generates(body: Any) -> bool:
-    can = getattr(body, "can_generate", None)
-    return bool(can and can()) and hasattr(body, "generate")
 
 
 def _generated(model: Any, feed: Mapping[str, Tensor]) -> Any:

@@ -74,7 +74,8 @@ def record_bench(claims: Claims, effort: BenchEffort, folder: Path) -> Path:
     if effort.tf32:
         _allow_tf32()
     bench = TorchBench(claims.device, device, cold=effort.cold, tf32=effort.tf32)
-    where = here(claims.device, _properties(claims.device))
+    is_cuda = claims.device == "cuda"
+    where = here(claims.device, torch.cuda.get_device_properties(0) if is_cuda else None)
     before = read_state(*where)
     preset = PRESETS[effort.preset]
     cases = chosen(cases_of(preset, effort.dtypes), effort.suites, effort.cases)
@@ -183,12 +184,8 @@ class TorchBench:
         return {
             str(average.key): _spent(average, on_device=on_device)
             for average in profile.key_averages()
-            if _is_on_device(average) == on_device
+            if ("CPU" not in str(getattr(average, "device_type", "CPU"))) == on_device
         }
-
-
-def _is_on_device(event: Any) -> bool:
-    return "CPU" not in str(getattr(event, "device_type", "CPU"))
 
 
 def _spent(event: Any, *, on_device: bool) -> float:
@@ -212,10 +209,6 @@ def _claimed(claims: Claims) -> Device | None:
         kind = first.arch or "of no known kind"
         raise NoDeviceError(f"the device is {kind}, not {claims.target}")
     return first
-
-
-def _properties(device: str) -> Any:
-    return torch.cuda.get_device_properties(0) if device == "cuda" else None
 
 
 def _allow_tf32() -> None:

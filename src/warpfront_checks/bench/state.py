@@ -26,7 +26,9 @@ State = Mapping[str, Any]
 
 def read_state(reader: Machine, device: str, address: str, uuid: str) -> dict[str, Any]:
     """Read the current state by PCI address (AMD) or UUID (NVIDIA), without unreadable fields."""
-    state: dict[str, Any] = {"load": _load(), "cores": len(os.sched_getaffinity(0))}
+    # The load of the last minute is the kernel's, so of all processes on this machine.
+    load, cores = os.getloadavg()[0], len(os.sched_getaffinity(0))
+    state: dict[str, Any] = {"load": load, "cores": cores}
     if device != "cuda":
         return state
     return {**state, **(_amd(reader, address) if address else _nvidia(reader, uuid))}
@@ -35,7 +37,9 @@ def read_state(reader: Machine, device: str, address: str, uuid: str) -> dict[st
 def here(device: str, properties: Any) -> tuple[Machine, str, str, str]:
     """Return this machine, and what `read_state` asks by, from torch's `properties` of a device."""
     is_amd = bool(getattr(properties, "gcnArchName", ""))
-    return Machine(), device, _address(properties) if is_amd else "", _uuid(properties)
+    uuid = str(getattr(properties, "uuid", ""))
+    uuid = f"GPU-{uuid.removeprefix('GPU-')}" if uuid else ""
+    return Machine(), device, _address(properties) if is_amd else "", uuid
 
 
 def noisy(before: State, after: State) -> list[str]:
@@ -51,11 +55,6 @@ def noisy(before: State, after: State) -> list[str]:
         bits = state.get("clocks_event_reasons") or 0
         reasons += [f"{why} {moment} it" for bit, why in _HELD_BACK.items() if bits & bit]
     return reasons
-
-
-def _load() -> float:
-    """Return the load of the last minute; the kernel's, so of all processes on this machine."""
-    return os.getloadavg()[0]
 
 
 def _nvidia(reader: Machine, uuid: str) -> dict[str, Any]:
@@ -89,8 +88,3 @@ def _address(properties: Any) -> str:
     domain = getattr(properties, "pci_domain_id", 0)
     bus, device = (getattr(properties, f"pci_{name}_id", None) for name in ("bus", "device"))
     return "" if bus is None else f"{domain:04x}:{bus:02x}:{device or 0:02x}.0"
-
-
-def _uuid(properties: Any) -> str:
-    uuid = str(getattr(properties, "uuid", ""))
-    return uuid if uuid.startswith("GPU-") or not uuid else f"GPU-{uuid}"

@@ -133,7 +133,9 @@ def chosen(
 def _typed(preset: Preset, dtype: str) -> Iterator[TimedCase]:
     yield from _products(preset, dtype)
     yield from _convolutions(preset, dtype)
-    yield from _passes(preset, dtype)
+    # What memory bounds, with the bytes that are read and written.
+    for suite, op, sizes, elements in (*_streams(preset), *_planes(preset)):
+        yield TimedCase(suite, op, sizes, dtype, bytes=elements * ITEM_BYTES[dtype])
     yield from _layers(preset, dtype)
 
 
@@ -161,12 +163,6 @@ def _convolutions(preset: Preset, dtype: str) -> Iterator[TimedCase]:
         yield TimedCase("conv", "conv2d", sizes, dtype, flops=convolution.flops, bytes=moved)
         both = (1 + BACKWARD) * convolution.flops
         yield TimedCase("conv", "conv2d", sizes, dtype, BOTH, flops=both)
-
-
-def _passes(preset: Preset, dtype: str) -> Iterator[TimedCase]:
-    """Yield the cases that memory bounds, with the bytes they read and write."""
-    for suite, op, sizes, elements in (*_streams(preset), *_planes(preset)):
-        yield TimedCase(suite, op, sizes, dtype, bytes=elements * ITEM_BYTES[dtype])
 
 
 def _streams(preset: Preset) -> Iterator[TransientError]:

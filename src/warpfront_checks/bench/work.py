@@ -45,7 +45,8 @@ def work_of(case: TimedCase, device: str) -> Work:
         paired = _PAIRS[case.op]
         return lambda: paired(first, other)
     forward, needing = _LAYERS[case.op](case.sizes, inputs)
-    return _both(forward, needing) if case.direction == BOTH else _without_gradient(forward)
+    without: Work = torch.no_grad()(forward)
+    return _both(forward, needing) if case.direction == BOTH else without
 
 
 class _Inputs:
@@ -63,11 +64,6 @@ class _Inputs:
         options = {"generator": self._generator, "device": self._device, "dtype": self._dtype}
         tensor = torch.randn(shape, **options).div_(8)
         return tensor.requires_grad_(self._needs_gradient and needs_gradient)
-
-
-def _without_gradient(forward: Work) -> Work:
-    without: Work = torch.no_grad()(forward)
-    return without
 
 
 def _both(forward: Callable[[], Any], needing: list[Any]) -> Work:

@@ -108,7 +108,9 @@ def main(arguments: list[str]) -> int:
     options = _parser().parse_args(arguments)
     require_full_precision()
     facts, hardware = read_facts(torch), read_hardware(Machine())
-    claims = _claims(options.target or (facts.devices[0].arch if facts.devices else "cpu"))
+    target = options.target or (facts.devices[0].arch if facts.devices else "cpu")
+    vendor, device = _VENDORS.get(target[:3], ("cpu", "cpu"))
+    claims = Claims(cell="here", target=target, vendor=vendor, device=device, image=False)
     doubtful = judge_device(claims, facts, hardware)
     if doubtful is not None:
         sys.stderr.write(f"{doubtful.outcome}: {doubtful.reason}\n")
@@ -155,11 +157,6 @@ def _found(golden: Golden, case: str, dtype: str, device: str) -> CheckFinding:
         return check_case(golden, case, dtype, device)
     except RuntimeError as error:
         return finding_from(error)
-
-
-def _claims(target: str) -> Claims:
-    vendor, device = _VENDORS.get(target[:3], ("cpu", "cpu"))
-    return Claims(cell="here", target=target, vendor=vendor, device=device, image=False)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -23,12 +23,8 @@ _HASHED, _CHECKED = 0b01, 0b10
 OTHER = "byte code of another source"
 
 
-def _tail(optimization: int) -> str:
-    level = f".opt-{optimization}" if optimization else ""
-    return f".{sys.implementation.cache_tag}{level}.pyc"
-
-
-_OURS = _tail(sys.flags.optimize)
+_OURS = f".opt-{sys.flags.optimize}" if sys.flags.optimize else ""
+_OURS = f".{sys.implementation.cache_tag}{_OURS}.pyc"
 _LEVEL = re.compile(rf"(.+)\.{re.escape(str(sys.implementation.cache_tag))}(?:\.opt-(\d+))?\.pyc\Z")
 
 

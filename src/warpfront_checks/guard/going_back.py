@@ -96,15 +96,12 @@ def goes_with(line: str, policy: Policy) -> bool:
 def _is_met(wanted: Requirement, policy: Policy) -> bool:
     if wanted.name in policy.forbidden():
         return False
-    held = policy.pinned().get(wanted.name) or _installed_need(wanted.name, policy)
+    is_need = wanted.name in policy.needed()
+    held = policy.pinned().get(wanted.name) or (_version(wanted.name) if is_need else None)
     if held is None:
         return True
     there = wanted.name not in policy.companions or _version(wanted.name) == held
     return there and wanted.accepts(held)
-
-
-def _installed_need(name: str, policy: Policy) -> str | None:
-    return _version(name) if name in policy.needed() else None
 
 
 def _version(name: str) -> str | None:

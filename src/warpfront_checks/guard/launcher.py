@@ -42,7 +42,7 @@ _BY_SIGNAL = 128  # and its number: a shell's status for a program that a signal
 
 def main(arguments: Sequence[str]) -> int:
     """Run the next uv on PATH. What the launcher has nothing to add to is replaced by it."""
-    home = _home()
+    home = Path(__file__).resolve().parents[2]  # of <home>/lib/warpfront_guard
     uv = real_uv(os.environ.get("PATH", ""), home)
     if uv is None:
         sys.stderr.write("uv: not found: this image's launcher of uv has none to start\n")
@@ -87,11 +87,6 @@ def command_of(arguments: Sequence[str]) -> tuple[str, ...]:
         if found and (found[0] not in ("pip", "tool") or len(found) > 1):
             break
     return tuple(found)
-
-
-def _home() -> Path:
-    """Return the folder that this guard is in: <home>/lib/warpfront_guard."""
-    return Path(__file__).resolve().parents[2]
 
 
 def _run(uv: str, arguments: Sequence[str], *, heard: bool) -> tuple[int, str]:

@@ -82,7 +82,8 @@ def read_demands(
             if not (name in guarded and wanted):
                 continue
             overridden = (overrides or {}).get(name)
-            who = "" if overridden else _who(match)
+            asker = (match.groupdict().get(part) for part in ("who", "version"))
+            who = "" if overridden else " ".join(filter(None, asker))
             found[Demand(who=who, name=name, text=overridden or wanted)] = None
     return list(found)
 
@@ -109,11 +110,6 @@ def _overlap(wanted: str, needed: str) -> bool:
     named = [version.rstrip(".*") for _, version in (*requirement.specifiers, *need.specifiers)]
     tried = [*named, *(f"{version}.1" for version in named), "0"]
     return any(requirement.accepts(one) and need.accepts(one) for one in tried)
-
-
-def _who(match: re.Match[str]) -> str:
-    groups = match.groupdict()
-    return " ".join(part for part in (groups.get("who"), groups.get("version")) if part)
 
 
 def explanation(text: str, policy: Policy, overrides: Mapping[str, str] | None = None) -> str:

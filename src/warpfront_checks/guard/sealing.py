@@ -90,7 +90,9 @@ def seal(
         },
         programs=programs,
     )
-    _compile(places.library)
+    # Byte code that is valid at any file time: the guard runs at every start.
+    mode = py_compile.PycInvalidationMode.CHECKED_HASH
+    compileall.compile_dir(places.library, quiet=2, invalidation_mode=mode)
     if in_place:
         _renew_tops(in_place, began)
     return policy
@@ -196,7 +198,9 @@ def _as_installed(
     if dict(manifest.versions) != dict(policy.protected):
         raise GuardError("the manifest is of other distributions than the policy protects")
     manifest = replace(manifest, location=places.site_packages)
-    found = differences(manifest, manifest.files, doubted=_is_small)
+    found = differences(
+        manifest, manifest.files, doubted=lambda status: status.st_size < _SMALL_BYTES
+    )
     wrong = [f"{path}: {text}" for path, text in found]
     for name, files in manifest.files.items():
         recorded = recorded_paths(there[name][0], places.site_packages)
@@ -205,10 +209,6 @@ def _as_installed(
         more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
         raise GuardError(f"{places.site_packages} is not what its wheels hold: {wrong[0]}{more}")
     return manifest
-
-
-def _is_small(status: os.stat_result) -> bool:
-    return status.st_size < _SMALL_BYTES
 
 
 def _with_shims(manifest: Manifest, policy: Policy) -> Manifest:
@@ -239,12 +239,6 @@ def program_files(places: Places, python: str) -> dict[Path, str]:
 
 def program_text(places: Places, python: str, module: str) -> str:
     return _PROGRAM.format(python=python, load=by_file(places.library, module), module=module)
-
-
-def _compile(library: Path) -> None:
-    """Compile byte code that is valid at any file time: the guard runs at every start."""
-    mode = py_compile.PycInvalidationMode.CHECKED_HASH
-    compileall.compile_dir(library, quiet=2, invalidation_mode=mode)
 
 
 _READABLE = 0o644
@@ -278,7 +272,8 @@ def write_files(texts: Mapping[Path, str | bytes], *, programs: Container[Path] 
         for aside in asides:
             aside.unlink(missing_ok=True)
         for folder in reversed(folders):
-            _remove_if_empty(folder)
+            if folder.is_dir() and not any(folder.iterdir()):
+                folder.rmdir()
 
 
 def _demand_right_to_write(path: Path) -> None:
@@ -300,8 +295,3 @@ def _make_folder(folder: Path) -> list[Path]:
 
 def _mode_of(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode) if path.exists() else _READABLE
-
-
-def _remove_if_empty(folder: Path) -> None:
-    if folder.is_dir() and not any(folder.iterdir()):
-        folder.rmdir()

@@ -73,15 +73,14 @@ class VisibleStream:
 def visible_output() -> Iterator[None]:
     """Within it, all that this process prints is `visible`."""
     before = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = map(_wrapped, before)
+    sys.stdout, sys.stderr = (  # type: ignore[assignment]
+        stream if stream is None or isinstance(stream, VisibleStream) else VisibleStream(stream)
+        for stream in before
+    )
     try:
         yield
     finally:
         sys.stdout, sys.stderr = before
-
-
-def _wrapped(stream: Any) -> Any:
-    return stream if stream is None or isinstance(stream, VisibleStream) else VisibleStream(stream)
 
 
 def terminal_of(stream: TextIO) -> TextIO:

@@ -222,7 +222,7 @@ def import_problems(name: str, spec: ModuleSpec | None, stack: Stack) -> Iterato
         yield f"{name} was removed from {manifest.location}"
         return
     problem = stack.module_problem(spec)
-    if spec.origin is None or not _same_file(spec.origin, str(expected)):
+    if spec.origin is None or os.path.realpath(spec.origin) != os.path.realpath(expected):
         won = spec.origin or next(iter(spec.submodule_search_locations or ()), "nowhere")
         if _in_isolated_build(won):
             yield from _isolated_build_problems(name, won, manifest.versions[packages[name]])
@@ -312,10 +312,6 @@ def _versions_beside(manifest: Manifest) -> list[tuple[str, str]]:
         return [name_and_version(one) for one in sorted(metadata_in(manifest.location))]
     except OSError:
         return []
-
-
-def _same_file(one: str, other: str) -> bool:
-    return one == other or os.path.realpath(one) == os.path.realpath(other)
 
 
 def _external_problems(name: str, policy: Policy) -> Iterator[str]:

@@ -130,7 +130,9 @@ def _read_rocm_smi(text: str) -> Iterator[_Row]:
     of the keys changed between releases.
     """
     document = _json(text)
-    for card in sorted(document if isinstance(document, dict) else {}, key=_trailing_number):
+    for card in sorted(
+        document if isinstance(document, dict) else {}, key=lambda card: _number(card[4:])
+    ):
         if not re.fullmatch(r"card[0-9]+", card):
             continue
         row = {str(key).lower(): value for key, value in _fields(document, card).items()}
@@ -199,7 +201,3 @@ def _fields(row: Any, name: str) -> dict[str, Any]:
 def _number(value: object) -> int:
     match = re.match(r"[0-9]+", str(value))
     return int(match[0]) if match else 0
-
-
-def _trailing_number(card: str) -> int:
-    return _number(card.removeprefix("card"))

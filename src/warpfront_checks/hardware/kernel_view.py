@@ -120,7 +120,7 @@ def read_kernel(reader: Machine, vendor: str) -> KernelView:
     return KernelView(
         nodes=tuple(node for node in nodes if reader.access(node) is not None),
         shared=tuple(path for path in ("/dev/dxg",) if reader.access(path) is not None),
-        drivers=tuple(driver for driver in places.drivers if _is_there(reader, driver)),
+        drivers=tuple(p for p in places.drivers if reader.names(p) or reader.text(p) is not None),
         boards=(*places.boards(reader), *_pci_boards(reader, places.pci)),
         unseen=tuple(path for path in ("/dev", "/sys/bus", "/proc") if not reader.names(path)),
         lists_pci=bool(reader.names(_PCI)),
@@ -131,10 +131,6 @@ def view_of(document: Mapping[str, Any]) -> KernelView:
     """Return the view that `document` describes."""
     texts = {name: tuple(value) for name, value in document.items() if isinstance(value, list)}
     return KernelView(**texts, lists_pci=document["lists_pci"] is True)
-
-
-def _is_there(reader: Machine, path: str) -> bool:
-    return bool(reader.names(path)) or reader.text(path) is not None
 
 
 def _pci_boards(reader: Machine, vendor: str) -> Iterator[str]:

@@ -30,7 +30,8 @@ def read_nvidia(reader: Machine) -> Detected:
     if not (kernel or boards or smi or answer.status is not None):
         return Detected(toolkits=_toolkits(reader))
     nvml = _read_nvml(reader.run(("warpfront-nvml",)).text)
-    usable = all(reader.access(node) for node in _nodes(reader))
+    nodes = [f"/dev/{name}" for name in reader.names("/dev") if _NODE.match(name)]
+    usable = all(reader.access(node) for node in ("/dev/nvidiactl", *nodes))
     rows = smi or nvml.get("devices") or boards
     devices = tuple(_accelerator(row, nvml, usable=usable) for row in rows)
     problems = []
@@ -80,11 +81,6 @@ def _read_nvml(text: str) -> dict[str, Any]:
     except ValueError:
         return {}
     return document if isinstance(document, dict) else {}
-
-
-def _nodes(reader: Machine) -> list[str]:
-    nodes = [f"/dev/{name}" for name in reader.names("/dev") if _NODE.match(name)]
-    return ["/dev/nvidiactl", *nodes]
 
 
 def _accelerator(row: dict[str, Any], nvml: dict[str, Any], *, usable: bool) -> Accelerator:

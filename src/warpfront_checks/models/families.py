@@ -19,6 +19,9 @@ BATCH, LENGTH, OTHER_LENGTH = 2, 33, 17  # no multiples of a warp, a wavefront o
 EXPERTS, EXPERTS_LENGTH = 4, 9
 
 
+MakeInputs = Callable[[torch.Generator], tuple[Tensor, ...]]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Family:
     """`build` makes the model with weights from torch's generator; `inputs` what it takes, target
@@ -27,7 +30,7 @@ class Family:
 
     name: str
     build: Callable[[], nn.Module]
-    inputs: Callable[[torch.Generator], tuple[Tensor, ...]]
+    inputs: MakeInputs
 
 
 class Model(nn.Module):
@@ -155,10 +158,13 @@ class TransformerBlock(nn.Module):
         return self.add2(x, self.feed(self.norm2(x)))
 
 
+Blocks = list[TransformerBlock]
+
+
 class Language(nn.Module):
     """Token numbers to logits: GPT-, BERT- and Llama-shaped by what it is given."""
 
-    def __init__(self, blocks: list[TransformerBlock], norm: MakeNorm, *, positions: bool) -> None:
+    def __init__(self, blocks: Blocks, norm: MakeNorm, *, positions: bool) -> None:
         super().__init__()
         self.embed = nn.Embedding(VOCABULARY, WIDTH)
         self.positions = layers.Positions(LENGTH, WIDTH) if positions else nn.Identity()
@@ -179,12 +185,7 @@ class Vision(nn.Module):
         super().__init__()
         self.patches, self.sequence = nn.Conv2d(3, WIDTH, 5, 5), layers.Sequence()
         self.positions = layers.Positions(25, WIDTH)
-        self.blocks = nn.Sequential(
-            *(
-                TransformerBlock(ProjectedAttention(), FeedForward(nn.GELU()), nn.LayerNorm)
-                for _ in range(2)
-            )
-        )
+        self.blocks = nn.Sequential(*_twice(ProjectedAttention, lambda: FeedForward(nn.GELU())))
         self.norm, self.pool, self.head = (
             nn.LayerNorm(WIDTH),
             layers.Mean(1),
@@ -238,21 +239,17 @@ class Experts(nn.Module):
         return y.unflatten(0, x.shape[:2])
 
 
+def _twice(attention: Callable[[], nn.Module], feed: Callable[[], nn.Module]) -> Blocks:
+    return [TransformerBlock(attention(), feed(), nn.LayerNorm) for _ in range(2)]
+
+
 def _gpt() -> nn.Module:
-    blocks = [
-        TransformerBlock(
-            ProjectedAttention(causal=True), FeedForward(nn.GELU("tanh")), nn.LayerNorm
-        )
-        for _ in range(2)
-    ]
+    blocks = _twice(lambda: ProjectedAttention(causal=True), lambda: FeedForward(nn.GELU("tanh")))
     return Model(Language(blocks, nn.LayerNorm, positions=True))
 
 
 def _bert() -> nn.Module:
-    blocks = [
-        TransformerBlock(ProjectedAttention(), FeedForward(nn.GELU()), nn.LayerNorm)
-        for _ in range(2)
-    ]
+    blocks = _twice(ProjectedAttention, lambda: FeedForward(nn.GELU()))
     return Model(Language(blocks, nn.LayerNorm, positions=True))
 
 
@@ -262,13 +259,14 @@ def _llama_block(feed: nn.Module) -> TransformerBlock:
     )
 
 
-def _llama() -> nn.Module:
-    blocks = [_llama_block(FeedForward(nn.SiLU(), gated=True, bias=False)) for _ in range(2)]
+def _llama_of(blocks: Blocks) -> nn.Module:
     return Model(Language(blocks, layers.RootMeanSquareNorm, positions=False))
 
 
-def _moe() -> nn.Module:
-    return Model(Language([_llama_block(Experts())], layers.RootMeanSquareNorm, positions=False))
+def _llama() -> nn.Module:
+    return _llama_of(
+        [_llama_block(FeedForward(nn.SiLU(), gated=True, bias=False)) for _ in range(2)]
+    )
 
 
 def _t5_block(*, decoder: bool) -> TransformerBlock:
@@ -279,7 +277,8 @@ def _t5_block(*, decoder: bool) -> TransformerBlock:
 
 
 def _t5() -> nn.Module:
-    return Model(Translation(nn.Embedding(VOCABULARY, WIDTH), _t5_block, layers.RootMeanSquareNorm))
+    embed = nn.Embedding(VOCABULARY, WIDTH)
+    return Model(Translation(embed, _t5_block, layers.RootMeanSquareNorm))
 
 
 def _whisper_block(*, decoder: bool) -> TransformerBlock:
@@ -305,12 +304,8 @@ def _tokens(generator: torch.Generator, length: int = LENGTH) -> Tensor:
     return torch.randint(0, VOCABULARY, (BATCH, length), generator=generator)
 
 
-def _language_inputs(generator: torch.Generator) -> tuple[Tensor, ...]:
-    return _tokens(generator), _tokens(generator)
-
-
-def _experts_inputs(generator: torch.Generator) -> tuple[Tensor, ...]:
-    return _tokens(generator, EXPERTS_LENGTH), _tokens(generator, EXPERTS_LENGTH)
+def _tokens_of(*lengths: int) -> MakeInputs:
+    return lambda generator: tuple(_tokens(generator, length) for length in lengths)
 
 
 def _classes(generator: torch.Generator, count: int) -> Tensor:
@@ -321,15 +316,11 @@ def _mlp_inputs(generator: torch.Generator) -> tuple[Tensor, ...]:
     return torch.randn(67, WIDTH, generator=generator), _classes(generator, 67)
 
 
-def _image_inputs(size: int) -> Callable[[torch.Generator], tuple[Tensor, ...]]:
-    def make(generator: torch.Generator) -> tuple[Tensor, ...]:
-        return torch.randn(3, 3, size, size, generator=generator), _classes(generator, 3)
-
-    return make
-
-
-def _translation_inputs(generator: torch.Generator) -> tuple[Tensor, ...]:
-    return tuple(_tokens(generator, n) for n in (LENGTH, OTHER_LENGTH, OTHER_LENGTH))
+def _image_inputs(size: int) -> MakeInputs:
+    return lambda generator: (
+        torch.randn(3, 3, size, size, generator=generator),
+        _classes(generator, 3),
+    )
 
 
 def _whisper_inputs(generator: torch.Generator) -> tuple[Tensor, ...]:
@@ -341,11 +332,15 @@ FAMILIES = (
     Family(name="mlp", build=lambda: Model(Mlp()), inputs=_mlp_inputs),
     Family(name="resnet", build=lambda: Model(ResNet()), inputs=_image_inputs(17)),
     Family(name="vit", build=lambda: Model(Vision()), inputs=_image_inputs(25)),
-    Family(name="bert", build=_bert, inputs=_language_inputs),
-    Family(name="gpt", build=_gpt, inputs=_language_inputs),
-    Family(name="llama", build=_llama, inputs=_language_inputs),
-    Family(name="moe", build=_moe, inputs=_experts_inputs),
-    Family(name="t5", build=_t5, inputs=_translation_inputs),
+    Family(name="bert", build=_bert, inputs=_tokens_of(LENGTH, LENGTH)),
+    Family(name="gpt", build=_gpt, inputs=_tokens_of(LENGTH, LENGTH)),
+    Family(name="llama", build=_llama, inputs=_tokens_of(LENGTH, LENGTH)),
+    Family(
+        name="moe",
+        build=lambda: _llama_of([_llama_block(Experts())]),
+        inputs=_tokens_of(EXPERTS_LENGTH, EXPERTS_LENGTH),
+    ),
+    Family(name="t5", build=_t5, inputs=_tokens_of(LENGTH, OTHER_LENGTH, OTHER_LENGTH)),
     Family(name="whisper", build=_whisper, inputs=_whisper_inputs),
 )
 
@@ -393,13 +388,13 @@ def _network(name: str, make: Callable[[], nn.Module], *shapes: tuple[int, ...])
     return Family(name=name, build=build, inputs=inputs)
 
 
-def _mlp() -> nn.Module:
+def _wide_mlp() -> nn.Module:
     return nn.Sequential(nn.Linear(256, 384), nn.GELU(), nn.Linear(384, 128))
 
 
 # What all else is made of, larger than above: the `numerics` session.
 NETWORKS = (
-    _network("mlp", _mlp, (67, 256), (67, 128)),
+    _network("mlp", _wide_mlp, (67, 256), (67, 128)),
     _network("convolution", _two_convolutions, (3, 16, 17, 17), (3, 40, 9, 9)),
     _network("attention", lambda: Attended(128), (2, 67, 128), (2, 67, 128)),
 )

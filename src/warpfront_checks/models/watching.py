@@ -125,7 +125,7 @@ def _hooks(name: str, layer: nn.Module, calls: list[Call]) -> list[Any]:
         copies = converted(views, _copied)
         calls.append(Call(layer=name, arguments=copies[0], options=copies[1], wanted=wanted))
         for key in wanted:
-            tensors[key].register_hook(functools.partial(_keep_input, calls[-1], key))
+            tensors[key].register_hook(functools.partial(_keep, calls[-1], key))
         return views
 
     def after(_: nn.Module, __: Any, output: Any) -> None:
@@ -137,7 +137,7 @@ def _hooks(name: str, layer: nn.Module, calls: list[Call]) -> list[Any]:
         calls.append(call)
         call.places.add(first.device.type)
         if first.requires_grad and whole:
-            first.register_hook(functools.partial(_keep_output, call))
+            first.register_hook(functools.partial(_keep, call, ""))
 
     return [
         layer.register_forward_pre_hook(before, with_kwargs=True),
@@ -149,14 +149,13 @@ def _own_view(value: Any) -> Any:
     return value.view_as(value) if isinstance(value, Tensor) and value.requires_grad else value
 
 
-def _keep_input(call: Call, name: str, gradient: Tensor) -> None:
-    call.gradients_in[name] = _copied(gradient)
+def _keep(call: Call, name: str, gradient: Tensor) -> None:
+    """Store the gradient of an input, or of the output, which has no name."""
     call.places.add(gradient.device.type)
-
-
-def _keep_output(call: Call, gradient: Tensor) -> None:
-    call.gradient_out = _copied(gradient)
-    call.places.add(gradient.device.type)
+    if name:
+        call.gradients_in[name] = _copied(gradient)
+    else:
+        call.gradient_out = _copied(gradient)
 
 
 def _copied(tensor: Tensor) -> Tensor:

@@ -310,7 +310,7 @@ def _wanted(data: bytes) -> Iterator[str]:
             continue
         texts = every[section.link].offset
         for name, info, _, index, _, _ in struct.iter_unpack(
-            "<IBBHQQ", _content(data, section, 24)
+            "<IBBHQQ", data[section.offset : section.offset + section.size // 24 * 24]
         ):
             if index == 0 and info >> 4 == _STB_GLOBAL:
                 yield _text(data, texts + name)
@@ -339,10 +339,6 @@ def _named(data: bytes | mmap.mmap, position: int) -> str:
         return _text(data, position)
     except ValueError:
         return ""
-
-
-def _content(data: bytes, section: Section, entry: int) -> bytes:
-    return data[section.offset : section.offset + section.size // entry * entry]
 
 
 def _text(data: bytes | mmap.mmap, position: int) -> str:

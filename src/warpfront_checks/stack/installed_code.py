@@ -208,7 +208,7 @@ def _to_import(distribution: Distribution) -> tuple[str, ...]:
     if (
         module_names
         or not _demands_numpy(distribution.requires or ())
-        or not _is_for_one_platform(distribution)
+        or "root-is-purelib: false" not in (distribution.read_text("WHEEL") or "").lower()
     ):
         return tuple(module_names)
     packages = (re.fullmatch(r"(\w+)(/__init__)?\.py", name) for name in named)
@@ -234,10 +234,6 @@ def _demands_numpy(requires: Iterable[str]) -> bool:
     return any(
         re.match(r"numpy\b(?![-.\w])", require) and "extra" not in require for require in requires
     )
-
-
-def _is_for_one_platform(distribution: Distribution) -> bool:
-    return "root-is-purelib: false" in (distribution.read_text("WHEEL") or "").lower()
 
 
 def _compiled_files(distribution: Distribution) -> Iterator[Path]:
