@@ -48,19 +48,11 @@ class Claims:
 
     def document(self) -> dict[str, object]:
         """Return the claims as JSON values; `read_claims` reads them back to an equal value."""
-        toolkit = self.toolkit
-        return {
-            "schema": SCHEMA,
-            **vars(self),
-            "toolkit": {"name": toolkit[0], "version": toolkit[1]} if toolkit else None,
-            "versions": dict(self.versions),
-            "stack": list(self.stack),
-            "archs": list(self.archs),
-            "guard": dict(self.guard) if self.guard is not None else None,
-            "extensions": list(self.extensions),
-            "smoke": [dict(entry) for entry in self.smoke],
-            "policies": [dict(policy) for policy in self.policies],
-        }
+        values: dict[str, object] = json.loads(json.dumps(vars(self), default=dict))
+        toolkit = (
+            dict(zip(("name", "version"), self.toolkit, strict=True)) if self.toolkit else None
+        )
+        return {"schema": SCHEMA, **values, "toolkit": toolkit}
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import importlib.metadata
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
@@ -18,21 +19,8 @@ from warpfront_checks.guard.policy import normalized
 TRITON_NAMES = ("triton", "pytorch-triton", "pytorch-triton-rocm", "triton-rocm", "triton-xpu")
 IMPORT_NAMES = {name: name for name in ("torchvision", "torchaudio")}
 IMPORT_NAMES |= dict.fromkeys(TRITON_NAMES, "triton")
-_NVIDIA_PREFIXES = (
-    "nvidia-cu",
-    "nvidia-nccl",
-    "nvidia-nvjitlink",
-    "nvidia-nvtx",
-    "nvidia-nvshmem",
-    "cuda-",
-)
-_ROCM_PREFIXES = (
-    "rocm-sdk",
-    "amd-torch-device",
-    "pytorch-triton-rocm",
-    "triton-rocm",
-    "hip-python",
-)
+_NVIDIA = re.compile(r"nvidia-(cu|nccl|nvjitlink|nvtx|nvshmem)|cuda-")
+_ROCM = re.compile(r"rocm\Z|rocm-sdk|amd-torch-device|pytorch-triton-rocm|triton-rocm|hip-python")
 PIP_SECONDS = 120.0
 # In an image it is mounted with the package; in a checkout nox brings `packaging`.
 TOOLBOX = Path(__file__).resolve().parents[2] / "toolbox"
@@ -105,9 +93,7 @@ def _stands_for(name: str, rivals: Iterable[str], installed: Installed) -> bool:
 
 def foreign_toolkit(installed: Installed, toolkit: str, version: str) -> list[str]:
     """Return distributions of another vendor's toolkit than `cuda`, `rocm`, `synapseai`, `cpu`."""
-    names = installed.versions
-    nvidia = [name for name in names if name.startswith(_NVIDIA_PREFIXES)]
-    rocm = [name for name in names if name == "rocm" or name.startswith(_ROCM_PREFIXES)]
+    nvidia, rocm = (list(filter(form.match, installed.versions)) for form in (_NVIDIA, _ROCM))
     wrong = []
     if toolkit != "cuda":
         wrong += [f"{name} belongs to CUDA" for name in nvidia]

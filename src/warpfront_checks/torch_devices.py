@@ -20,21 +20,8 @@ from typing import Any
 from warpfront_checks.hardware.gaudi_devices import gaudi_arch
 from warpfront_checks.hardware.intel_devices import intel_arch
 from warpfront_checks.hardware.values import device_table, gfx_family
+from warpfront_checks.hardware.visibility import EVERY_VARIABLE
 
-# These decide what torch sees; ROCR_ is applied first, HIP_ indexes into
-# the remaining devices.
-VISIBILITY_VARIABLES = (
-    "CUDA_VISIBLE_DEVICES",
-    "NVIDIA_VISIBLE_DEVICES",
-    "HIP_VISIBLE_DEVICES",
-    "ROCR_VISIBLE_DEVICES",
-    "GPU_DEVICE_ORDINAL",
-    "HSA_OVERRIDE_GFX_VERSION",
-    "HABANA_VISIBLE_DEVICES",
-    "HABANA_VISIBLE_MODULES",
-    "ZE_AFFINITY_MASK",
-    "ONEAPI_DEVICE_SELECTOR",
-)
 # What changes what torch and the libraries under it compute, and how fast, by its first letters.
 TELLING = re.compile(
     "AITER|CUBLAS|CUDA|ENABLE_|FLASH_ATTENTION|GPU_MAX_HW_QUEUES|HABANA|HIP|HL_|HSA|KMP_"
@@ -44,13 +31,8 @@ TELLING = re.compile(
 _ROCM_LABEL = re.compile(r"\+rocm(\d+\.\d+)")
 _SECRET = re.compile("AUTH|CREDENTIAL|KEY|PASSW|SECRET|TOKEN")
 _LOGIN = re.compile(r"(?<=://)[^/@\s]+@")
-DEVICE_NODES = (
-    "/dev/nvidiactl",
-    "/dev/nvidia0",
-    "/dev/kfd",
-    "/dev/dri/renderD128",
-    "/dev/accel/accel0",
-)
+_NODES = ("nvidiactl", "nvidia0", "kfd", "dri/renderD128", "accel/accel0")
+DEVICE_NODES = tuple(f"/dev/{node}" for node in _NODES)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +87,7 @@ def read_facts(torch: Any) -> TorchFacts:
         build=build,
         devices=devices,
         obstacle=obstacle,
-        visibility={name: os.environ[name] for name in VISIBILITY_VARIABLES if name in os.environ},
+        visibility={name: os.environ[name] for name in EVERY_VARIABLE if name in os.environ},
         nodes=tuple(node for node in DEVICE_NODES if Path(node).exists()),
         accelerator=_current_accelerator(torch),
     )

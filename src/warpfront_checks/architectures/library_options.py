@@ -9,16 +9,8 @@ from functools import partial
 from warpfront_checks.check_options import RunOption, command_line, option_values
 
 LIBRARIES = ("transformers",)
-MODES = (
-    "float32",
-    "bfloat16",
-    "float16",
-    "training",
-    "generate",
-    "device_map",
-    "attention",
-    "compiled",
-)
+_USES = ("training", "generate", "device_map", "attention", "compiled")
+MODES = ("float32", "bfloat16", "float16", *_USES)
 USUAL_MODES = ("float32", "training", "generate")
 KINDS = ("causal", "encoder-decoder", "vision", "audio", "multimodal", "encoder")
 

@@ -39,16 +39,9 @@ class BenchEffort:
 
     def document(self) -> dict[str, object]:
         """Return these values as the settings of a record."""
-        return {
-            "preset": self.preset,
-            "cases": self.cases,
-            "dtypes": list(self.dtypes or PRESETS[self.preset].dtypes),
-            "suites": list(self.suites),
-            **vars(self.budget),
-            "cold": self.cold,
-            "tf32": self.tf32,
-            "reference": self.reference,
-        }
+        values = {name: value for name, value in vars(self).items() if name != "budget"}
+        dtypes = list(self.dtypes or PRESETS[self.preset].dtypes)
+        return {**values, "dtypes": dtypes, "suites": list(self.suites), **vars(self.budget)}
 
 
 def read_bench_effort(**values: object) -> BenchEffort:

@@ -59,19 +59,12 @@ class Policy:
 
     def document(self) -> dict[str, object]:
         """Return the policy as JSON values; `policy_from` reads them back to an equal value."""
-        return {
-            "schema": SCHEMA,
-            "cell": self.cell,
-            "title": self.title,
-            "index": self.index,
-            "protected": dict(self.protected),
-            "companions": dict(self.companions),
-            "sentinels": dict(self.sentinels),
-            "needs": dict(self.needs),
-            "adopt": list(self.adopt),
-            "shims": [vars(shim) for shim in self.shims],
-            "relaxed": dict(self.relaxed),
+        shims = [vars(shim) for shim in self.shims]
+        values = {
+            name: dict(value) if isinstance(value, Mapping) else value
+            for name, value in vars(self).items()
         }
+        return {"schema": SCHEMA, **values, "adopt": list(self.adopt), "shims": shims}
 
     def pinned(self) -> dict[str, str]:
         """Return every name with the one version it may have, with shims, without relaxed ones."""

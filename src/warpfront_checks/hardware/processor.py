@@ -9,18 +9,8 @@ from warpfront_checks.hardware.values import Processor
 
 # Flags of /proc/cpuinfo that change what torch computes with (oneDNN dispatches on them).
 _FEATURES = (
-    "avx2",
-    "avx512f",
-    "avx512_bf16",
-    "avx512_fp16",
-    "avx_vnni",
-    "amx_bf16",
-    "amx_fp16",
-    "amx_int8",
-    "bf16",
-    "fphp",
-    "asimdhp",
-    "sve",
+    *("avx2", "avx512f", "avx512_bf16", "avx512_fp16", "avx_vnni", "amx_bf16", "amx_fp16"),
+    *("amx_int8", "bf16", "fphp", "asimdhp", "sve"),
 )
 
 

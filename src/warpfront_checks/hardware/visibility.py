@@ -10,62 +10,57 @@ docs.habana.ai, "HABANA_VISIBLE_MODULES". Intel: Level Zero's programming guide,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import chain
 
 from warpfront_checks.hardware.values import Visibility
 
-# The variable that decides, then what a container's runtime reads.
-_VARIABLES = {
-    "nvidia": ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"),
-    "gaudi": ("HABANA_VISIBLE_MODULES", "HABANA_VISIBLE_DEVICES"),
-    "intel": ("ZE_AFFINITY_MASK", "ONEAPI_DEVICE_SELECTOR"),
+# By vendor, the filters in their order: of each the first variable that is set decides.
+_FILTERS: Mapping[str, Sequence[Sequence[str]]] = {
+    "nvidia": (("CUDA_VISIBLE_DEVICES",),),
+    "amd": (("ROCR_VISIBLE_DEVICES",), ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")),
+    "gaudi": (("HABANA_VISIBLE_MODULES",),),
+    "intel": (("ZE_AFFINITY_MASK",),),
 }
+# What a container's runtime reads, and what else changes the devices of a process.
+_OTHERS: Mapping[str, Sequence[str]] = {
+    "nvidia": ("NVIDIA_VISIBLE_DEVICES",),
+    "amd": ("GPU_DEVICE_ORDINAL", "HSA_OVERRIDE_GFX_VERSION"),
+    "gaudi": ("HABANA_VISIBLE_DEVICES",),
+    "intel": ("ONEAPI_DEVICE_SELECTOR",),
+}
+
+
+def variables_of(vendor: str) -> tuple[str, ...]:
+    """Return the variables that decide which of a vendor's devices a process sees."""
+    return (*chain(*_FILTERS[vendor]), *_OTHERS[vendor])
+
+
+EVERY_VARIABLE = tuple(dict.fromkeys(chain(*map(variables_of, _FILTERS))))
 
 
 def resolve_visibility(vendor: str, environment: Mapping[str, str], count: int) -> Visibility:
     """Return the devices that a process with this environment sees among `count` of a vendor."""
-    if vendor == "amd":
-        return _of_amd(environment, count)
-    name, *runtime = _VARIABLES[vendor]
-    variables = _set_ones(environment, (name, *runtime))
-    if name not in variables:
-        return Visibility(vendor=vendor, variables=variables, visible=tuple(range(count)))
-    chosen = _chosen(variables[name], count)
+    names = variables_of(vendor)
+    variables = {name: environment[name] for name in names if name in environment}
+    problems = _amd_contradictions(variables) if vendor == "amd" else []
+    visible: tuple[int, ...] | None = tuple(range(count))
+    winners = []
+    for name in filter(
+        None, (next((name for name in f if name in variables), "") for f in _FILTERS[vendor])
+    ):
+        known = 0 if visible is None else len(visible)
+        chosen = _chosen(variables[name], count if visible is None else known)
+        problems += _hidden(name, variables[name], chosen, known)
+        both = visible is not None and chosen is not None
+        visible = tuple(visible[place] for place in chosen) if both else None  # type: ignore[index, union-attr]
+        winners.append(name)
     return Visibility(
         vendor=vendor,
         variables=variables,
-        winner=name,
-        visible=chosen,
-        problems=_hidden(name, variables[name], chosen, count),
-    )
-
-
-def _of_amd(environment: Mapping[str, str], count: int) -> Visibility:
-    names = (
-        "ROCR_VISIBLE_DEVICES",
-        "HIP_VISIBLE_DEVICES",
-        "CUDA_VISIBLE_DEVICES",
-        "GPU_DEVICE_ORDINAL",
-        "HSA_OVERRIDE_GFX_VERSION",
-    )
-    variables = _set_ones(environment, names)
-    problems = list(_amd_contradictions(variables))
-    visible: tuple[int, ...] | None = tuple(range(count))
-    winner = ""
-    if names[0] in variables:
-        winner, visible = names[0], _chosen(variables[names[0]], count)
-        problems += _hidden(winner, variables[winner], visible, count)
-    second = next((name for name in names[1:3] if name in variables), "")
-    if second:
-        before = None if visible is None else len(visible)
-        picked = _chosen(variables[second], count if before is None else before)
-        problems += _hidden(second, variables[second], picked, before or 0)
-        visible = (
-            None if visible is None or picked is None else tuple(visible[place] for place in picked)
-        )
-        winner = f"{winner}, then {second}" if winner else second
-    return Visibility(
-        vendor="amd", variables=variables, winner=winner, visible=visible, problems=tuple(problems)
+        winner=", then ".join(winners),
+        visible=visible,
+        problems=tuple(problems),
     )
 
 
@@ -112,7 +107,3 @@ def _hidden(name: str, value: str, chosen: tuple[int, ...] | None, count: int) -
     if chosen == () and count:
         return (f"{name}={value!r} hides all {count} devices",)
     return ()
-
-
-def _set_ones(environment: Mapping[str, str], names: tuple[str, ...]) -> dict[str, str]:
-    return {name: environment[name] for name in names if name in environment}
