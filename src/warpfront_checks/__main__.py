@@ -15,7 +15,6 @@ import os
 import sys
 from pathlib import Path
 
-from warpfront_checks.byte_code import shared_byte_code
 from warpfront_checks.check_options import (
     CHECK_SESSIONS,
     EFFORT_OPTIONS,
@@ -28,7 +27,7 @@ from warpfront_checks.claimed_device import find_device
 from warpfront_checks.claims import Claims, ClaimsError, read_claims
 from warpfront_checks.guard.visible import visible_output
 from warpfront_checks.hardware import Machine, read_hardware
-from warpfront_checks.parallel_sessions import ENDINGS, run_side_by_side
+from warpfront_checks.parallel_sessions import ENDINGS, run_side_by_side, shared_byte_code
 from warpfront_checks.results import Recorder, write_json
 from warpfront_checks.selftest import FaultsMissingError, faults_folder
 

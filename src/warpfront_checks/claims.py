@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import asdict, astuple, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -49,9 +49,7 @@ class Claims:
     def document(self) -> dict[str, object]:
         """Return the claims as JSON values; `read_claims` reads them back to an equal value."""
         values: dict[str, object] = json.loads(json.dumps(vars(self), default=dict))
-        toolkit = (
-            dict(zip(("name", "version"), self.toolkit, strict=True)) if self.toolkit else None
-        )
+        toolkit = asdict(_Toolkit(*self.toolkit)) if self.toolkit else None
         return {"schema": SCHEMA, **values, "toolkit": toolkit}
 
 

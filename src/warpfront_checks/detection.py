@@ -163,7 +163,7 @@ def main(arguments: list[str]) -> int:
 
 def _probe(facts: TorchFacts) -> dict[str, str]:
     # Imports torch at its top, which detection must do without.
-    from warpfront_checks.computed_dtypes import probe_dtypes  # noqa: PLC0415
+    from warpfront_checks.precision import probe_dtypes  # noqa: PLC0415
 
     return probe_dtypes(_DEVICE_TYPES[facts.build] if facts.devices else "cpu")
 

@@ -27,11 +27,11 @@ from warpfront_checks.children import begin_beside  # noqa: E402
 from warpfront_checks.claims import Claims  # noqa: E402
 from warpfront_checks.compiling.job import CompileJob, JobUnit, Probe  # noqa: E402
 from warpfront_checks.compiling.job_run import CompileJobRun  # noqa: E402
-from warpfront_checks.computed_dtypes import COMPUTED, probe_dtypes  # noqa: E402
 from warpfront_checks.forkserver import fork, open_nursery  # noqa: E402
 from warpfront_checks.hardware import read_hardware  # noqa: E402
 from warpfront_checks.hardware.recording import Recorded  # noqa: E402
 from warpfront_checks.models import modes  # noqa: E402
+from warpfront_checks.precision import COMPUTED, probe_dtypes  # noqa: E402
 from warpfront_checks.results import Check, Recorder, passed, write_json  # noqa: E402
 
 RECORDINGS = Path(__file__).parents[1] / "detect"

@@ -4,9 +4,12 @@ its own, and the others go on. No torch.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import chain
+from pathlib import Path
 from statistics import median
 from typing import Any, Protocol
 
@@ -127,3 +130,28 @@ def time_cases(
         timing.document(None if timing.case.suite == "memory" else bench.peak(timing.case.dtype))
         for timing in timings.values()
     ]
+
+
+PEAKS = Path(__file__).with_name("peaks.json")
+
+
+@cache
+def peak_table() -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(PEAKS.read_text(encoding="utf-8"))
+    return document
+
+
+def peak_of(arch: str, name: str, memory_bytes: int, dtype: str) -> dict[str, object] | None:
+    """Return the peak for a record. `dtype` is torch's name, or `tf32` for float32 by that
+    arithmetic; another, as of a copy's bytes, gives only the memory's rate.
+    """
+    for row in peak_table()["rows"]:
+        least, most = row["memory_gib"]
+        if row["arch"] == arch and name in row["names"] and least <= memory_bytes / 2**30 <= most:
+            return {
+                "flop_per_second": row["flop_per_second"].get(dtype),
+                "bytes_per_second": row["bytes_per_second"],
+                "dense": True,
+                "source": f"{row['source']} ({peak_table()['as_of']})",
+            }
+    return None

@@ -22,8 +22,7 @@ from warpfront_checks.bench.options import (
     BenchEffort,
     parsed_bench_effort,
 )
-from warpfront_checks.bench.peaks import peak_of
-from warpfront_checks.bench.rounds import TIMED, Peak, time_cases
+from warpfront_checks.bench.rounds import TIMED, Peak, peak_of, time_cases
 from warpfront_checks.bench.state import here, noisy, read_state
 from warpfront_checks.bench.timed_cases import PRESETS, TimedCase, cases_of, chosen
 from warpfront_checks.bench.timer import Work

@@ -9,13 +9,12 @@ import torch
 from warpfront_checks.cases.bounds import Bound, judge
 from warpfront_checks.check_options import USUAL, CheckOptions
 from warpfront_checks.claims import Claims
-from warpfront_checks.computed_dtypes import probe_dtypes
 from warpfront_checks.detection import disagreements
 from warpfront_checks.devices.collectives import BACKENDS, exchange
 from warpfront_checks.devices.worker import OPERATIONS
 from warpfront_checks.golden.suite import CASES, compute
 from warpfront_checks.hardware import Hardware, Machine, read_hardware
-from warpfront_checks.precision import DTYPES, probe, require_full_precision
+from warpfront_checks.precision import DTYPES, probe, probe_dtypes, require_full_precision
 from warpfront_checks.results import Check, CheckFinding, Recorder, failed, passed
 from warpfront_checks.torch_devices import TorchFacts, read_facts
 

@@ -201,6 +201,8 @@ except Exception as error:
 """
 
 
+# A virtual environment reads no .pth of the image's. It imports `sitecustomize` from the standard
+# library's folder, and after every .pth, so the watch is put in front of whatever those put there.
 def block(places: Places) -> str:
     return _BLOCK.format(
         begin=_BEGIN,

@@ -109,6 +109,8 @@ _WHEEL = (
 )
 
 
+# Packages ask for `triton`; what fits the image's torch may have another name, and both own the
+# folder `triton/`. Without a shim such packages could only be refused.
 def shim_files(shim: Shim) -> dict[str, str]:
     """Return path below site-packages -> text: what installing a wheel of the shim would leave,
     WHEEL and RECORD too, for without them uv calls it broken.

@@ -14,14 +14,23 @@ from importlib.metadata import Distribution
 from pathlib import Path
 from typing import Literal
 
-from .at_import import libraries, read_at_import
-from .bytecode import bytecode_findings
+from .at_import import libraries, made_again, read_at_import
+from .bytecode import bytecode_findings, is_foreign, level_of
 from .channels import channel_findings
-from .fast_path import mapped
+from .fast_path import NAME, mapped
 from .imports import Start, import_findings
 from .interpreter import interpreter_problems
 from .intruders import Shadow, plugin_problems, shadows
-from .manifest import Manifest, read_manifest, size_differences, strays, written_since
+from .loading import other_guards
+from .manifest import (
+    SUFFIXES,
+    Manifest,
+    packages_text,
+    read_manifest,
+    size_differences,
+    strays,
+    written_since,
+)
 from .measuring import (
     differences,
     installed,
@@ -30,9 +39,9 @@ from .measuring import (
     versions_of,
 )
 from .needs import need_problems
-from .own_files import own_problems
 from .places import Places
 from .policy import GuardError, Policy, read_policy
+from .sealing import program_text
 from .watch import sealed_names
 
 Depth = Literal["quick", "light", "full"]
@@ -211,6 +220,8 @@ class Finding:
         return f"{self.part}: {self.subject}: {self.text}"
 
 
+# The seal applies to what still has to be as it was: after `relax` that may be another torch, half
+# of one, or none.
 def sentence(policy: Policy, there: Mapping[str, list[Distribution]]) -> str:
     """Return the torch that is here, and whether it has to be the one that was sealed."""
     sealed = policy.protected.get("torch", "")
@@ -276,3 +287,60 @@ def _traced(loader: str, library: str, environment: Mapping[str, str]) -> list[s
     except (OSError, subprocess.TimeoutExpired):
         return []
     return [os.path.realpath(match["path"]) for match in _TRACED.finditer(done.stdout)]
+
+
+def own_problems(places: Places, policy: Policy, manifest: Manifest) -> Iterator[tuple[str, str]]:
+    """Yield (path, fault): another guard on the path, the part of the manifest for imports,
+    programs, and code that the guard would load next to its sources.
+    """
+    folder = places.library / NAME
+    for path in other_guards((os.getcwd(), *sys.path), str(folder)):  # noqa: PTH109 - as the path has it
+        yield path, f"another {NAME} on the path: {folder} is this image's"
+    for file, right in (
+        (places.at_import, _right_document(places, policy, manifest)),
+        (places.packages, packages_text(manifest).encode()),
+    ):
+        if _bytes(file) != right:
+            yield str(file), "not made of this manifest and policy"
+    for name, module in (("warpfront-guard", "__main__"), ("uv", "launcher")):
+        program = places.programs / name
+        found = _bytes(program)
+        if (found is None and name == "uv") or _is_program(places, found, module):
+            continue
+        yield str(program), "not the program that the seal wrote"
+    yield from _code_problems(folder)
+
+
+def _is_program(places: Places, found: bytes | None, module: str) -> bool:
+    first = (found or b"").partition(b"\n")[0].decode(errors="replace")
+    return found == program_text(places, first.removeprefix("#!"), module).encode()
+
+
+def _code_problems(folder: Path) -> Iterator[tuple[str, str]]:
+    """Return the files that Python could load and that are neither a source nor its byte code."""
+    for path in sorted(folder.rglob("*")):
+        cached = path.parent.name == "__pycache__"
+        source = path.parent.parent / f"{path.name.partition('.')[0]}.py"
+        level = level_of(path.name) if cached else None
+        if path.is_symlink() or (path.is_dir() and path != folder / "__pycache__"):
+            yield str(path), "added to the guard"
+        elif level is not None and source.is_file():
+            if is_foreign(str(path), str(source), "", level):
+                yield str(path), "byte code of another source"
+        elif path.name.endswith(SUFFIXES) and not path.name.endswith(".py") and not cached:
+            yield str(path), "added to the guard"
+
+
+def _right_document(places: Places, policy: Policy, manifest: Manifest) -> bytes:
+    texts = places.policy.read_text("utf-8"), places.manifest.read_text("utf-8")
+    try:
+        return made_again(places.at_import, policy, manifest, texts)
+    except GuardError:
+        return b""
+
+
+def _bytes(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return None

@@ -73,7 +73,7 @@ class VisibleStream:
 def visible_output() -> Iterator[None]:
     """Within it, all that this process prints is `visible`."""
     before = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = (  # type: ignore[assignment]
+    sys.stdout, sys.stderr = (
         stream if stream is None or isinstance(stream, VisibleStream) else VisibleStream(stream)
         for stream in before
     )

@@ -46,9 +46,10 @@ def resolve_visibility(vendor: str, environment: Mapping[str, str], count: int) 
     problems = _amd_contradictions(variables) if vendor == "amd" else []
     visible: tuple[int, ...] | None = tuple(range(count))
     winners = []
-    for name in filter(
-        None, (next((name for name in f if name in variables), "") for f in _FILTERS[vendor])
-    ):
+    for choice in _FILTERS[vendor]:
+        name = next((name for name in choice if name in variables), "")
+        if not name:
+            continue
         known = 0 if visible is None else len(visible)
         chosen = _chosen(variables[name], count if visible is None else known)
         problems += _hidden(name, variables[name], chosen, known)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from warpfront_checks.byte_code import shared_byte_code
+from warpfront_checks.parallel_sessions import shared_byte_code
 
 PACKAGE = "not_torch"
 WORD = f"import {PACKAGE}; print({PACKAGE}.part.WORD)"

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from warpfront_checks.bench import formulas, peaks, state
+from warpfront_checks.bench import formulas, rounds, state
 from warpfront_checks.bench import options as asking
 from warpfront_checks.bench.formulas import Convolution, Decoder
 from warpfront_checks.bench.rounds import time_cases
@@ -270,7 +270,7 @@ def test_an_option_that_cannot_be_used_is_named(name: str, text: str) -> None:
 def test_a_known_device_has_its_dense_peak(
     arch: str, name: str, memory: float, flops: float
 ) -> None:
-    peak = peaks.peak_of(arch, name, int(memory), "bfloat16")
+    peak = rounds.peak_of(arch, name, int(memory), "bfloat16")
     assert peak is not None
     assert (peak["flop_per_second"], peak["dense"]) == (flops, True)
 
@@ -287,18 +287,18 @@ def test_a_known_device_has_its_dense_peak(
     ],
 )
 def test_an_unknown_device_has_no_peak(arch: str, name: str, memory: int) -> None:
-    assert peaks.peak_of(arch, name, memory, "bfloat16") is None
+    assert rounds.peak_of(arch, name, memory, "bfloat16") is None
 
 
 def test_a_peak_is_of_one_dtype() -> None:
-    assert peaks.peak_of(*H100, "tf32") != peaks.peak_of(*H100, "float32")
-    eighth = peaks.peak_of(*H100, "float8_e4m3fn")
+    assert rounds.peak_of(*H100, "tf32") != rounds.peak_of(*H100, "float32")
+    eighth = rounds.peak_of(*H100, "float8_e4m3fn")
     assert eighth is not None
     assert eighth["flop_per_second"] is None
 
 
 def test_every_row_of_the_peaks_names_its_source() -> None:
-    rows = peaks.peak_table()["rows"]
+    rows = rounds.peak_table()["rows"]
     assert all(row["source"] and row["names"] for row in rows)
     seen = [(row["arch"], name, *row["memory_gib"]) for row in rows for name in row["names"]]
     assert len(set(seen)) == len(seen)
