@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import fnmatch
 import os
+import re
 import sys
 from dataclasses import replace
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 import warpfront_checks.guard
@@ -51,18 +52,14 @@ def policy_differences(policy: Policy, claimed: Policy) -> list[str]:
     """
     wrong = []
     if claimed.adopt:
-        strangers = [
-            name
-            for name in policy.protected
-            if not any(fnmatchcase(name, pattern) for pattern in claimed.adopt)
-        ]
+        adopted = re.compile("|".join(map(fnmatch.translate, claimed.adopt)))
+        strangers = [name for name in policy.protected if not adopted.match(name)]
         if strangers or "torch" not in policy.protected:
             wrong.append(f"the policy protects {', '.join(policy.protected) or 'nothing'}")
         lost = set(claimed.sentinels) - set(policy.sentinels) - set(policy.protected)
         wrong += [f"the policy lets {name} come" for name in sorted(lost)]
-        policy = replace(
-            policy, protected=claimed.protected, sentinels=claimed.sentinels, shims=claimed.shims
-        )
+        policy = replace(policy, protected=claimed.protected, sentinels=claimed.sentinels)
+        policy = replace(policy, shims=claimed.shims)
     policy = replace(policy, needs=claimed.needs)  # they are read where the stack is sealed
     ours, theirs = claimed.document(), policy.document()
     return wrong + [

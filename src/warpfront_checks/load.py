@@ -175,11 +175,8 @@ def import_torch(environment: dict[str, object]) -> CheckFinding:
     environment.update(environment_of(torch))
     where = Path(torch.__file__).resolve()
     owned = importlib.metadata.distribution("torch").locate_file("torch/__init__.py")
-    details = {
-        "import_seconds": round(seconds, 3),
-        "file": str(where),
-        "version": torch.__version__,
-    }
+    details = {"import_seconds": round(seconds, 3), "file": str(where)}
+    details["version"] = torch.__version__
     if where != Path(str(owned)).resolve():
         return failed(f"torch comes from {where}, but the installed one is at {owned}", **details)
     return passed(f"torch {torch.__version__} in {seconds:.1f} s", **details)

@@ -77,11 +77,8 @@ def _amd(reader: Machine, address: str) -> dict[str, Any]:
         "busy_percent": (f"{folder}/gpu_busy_percent", 1.0),
     }
     read = {name: reader.text(path) for name, (path, _) in scaled.items()}
-    return {
-        name: int(text) * scaled[name][1]
-        for name, text in read.items()
-        if text and text.strip().isdecimal()
-    }
+    known = {name: text for name, text in read.items() if text and text.strip().isdecimal()}
+    return {name: int(text) * scaled[name][1] for name, text in known.items()}
 
 
 def _address(properties: Any) -> str:

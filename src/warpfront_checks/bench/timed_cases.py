@@ -11,6 +11,7 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -113,21 +114,16 @@ TINY, SEED = PRESETS["tiny"], PRESETS["seed"]
 
 def cases_of(preset: Preset, dtypes: Iterable[str] = ()) -> tuple[TimedCase, ...]:
     """Return a preset's cases without training, each dtype in turn; copies have no dtype."""
-    return (
-        *(case for dtype in (dtypes or preset.dtypes) for case in _typed(preset, dtype)),
-        *_copies(preset),
-    )
+    typed = (case for dtype in (dtypes or preset.dtypes) for case in _typed(preset, dtype))
+    return (*typed, *_copies(preset))
 
 
 def chosen(
     cases: Iterable[TimedCase], suites: Iterable[str], pattern: str
 ) -> tuple[TimedCase, ...]:
     names = set(suites) or set(SUITES)
-    return tuple(
-        case
-        for case in cases
-        if case.suite in names and (not pattern or fnmatch.fnmatchcase(case.id, pattern))
-    )
+    matches = partial(fnmatch.fnmatchcase, pat=pattern or "*")
+    return tuple(case for case in cases if case.suite in names and matches(case.id))
 
 
 def _typed(preset: Preset, dtype: str) -> Iterator[TimedCase]:
@@ -151,14 +147,7 @@ def _products(preset: Preset, dtype: str) -> Iterator[TimedCase]:
 
 def _convolutions(preset: Preset, dtype: str) -> Iterator[TimedCase]:
     for convolution in preset.convolutions:
-        sizes = (
-            convolution.n,
-            convolution.cin,
-            convolution.size,
-            convolution.cout,
-            convolution.kernel,
-            convolution.stride,
-        )
+        sizes = tuple(vars(convolution).values())[:6]
         moved = convolution.elements * ITEM_BYTES[dtype]
         yield TimedCase("conv", "conv2d", sizes, dtype, flops=convolution.flops, bytes=moved)
         both = (1 + BACKWARD) * convolution.flops

@@ -73,12 +73,8 @@ class CompileJobRun:
         recorder.run([Check(name=name, find=self._find_hipified) for name in hipify])
         with ThreadPoolExecutor(self.job.jobs) as pool:
             futures = [pool.submit(self._find_compiled, i, unit) for i, unit in enumerate(units)]
-            recorder.run(
-                [
-                    Check(name=unit.path, find=future.result)
-                    for unit, future in zip(units, futures, strict=True)
-                ]
-            )
+            pairs = zip(units, futures, strict=True)
+            recorder.run([Check(name=unit.path, find=future.result) for unit, future in pairs])
 
     def _read_torch(self) -> None:
         needs_torch = self.job.hipified or any(unit.torch for unit in self.job.units)
@@ -120,12 +116,7 @@ class CompileJobRun:
         hipified = hipify_copy(self.job, self.results, torch=self.torch is not None)
         self.hipified = hipified
         count = len(self.job.hipified)
-        details = {
-            "tool": hipified.tool,
-            "files": count,
-            "renamed": hipified.renamed,
-            "said": hipified.said,
-        }
+        details = {**vars(hipified), "files": count}
         if hipified.said:
             name, why = min(hipified.said.items())
             reason = f"{len(hipified.said)} of {count} files as they were: {name}: {why}"

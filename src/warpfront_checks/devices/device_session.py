@@ -73,11 +73,7 @@ def _withheld(place: str, recorder: Recorder) -> bool:
 
 def places_of(device: str, facts: TorchFacts) -> list[str]:
     """Return `cuda:0`, `cuda:1`, ...; the CPU is one place."""
-    return (
-        ["cpu"]
-        if device == "cpu"
-        else [f"{device}:{device_facts.index}" for device_facts in facts.devices]
-    )
+    return ["cpu"] if device == "cpu" else [f"{device}:{each.index}" for each in facts.devices]
 
 
 def every_device(facts: TorchFacts, hardware: Hardware, places: list[str]) -> CheckFinding:
@@ -166,7 +162,6 @@ def _has_backend(backend: str) -> bool:
     if not torch.distributed.is_available():
         return False
     present = {
-        "nccl": torch.distributed.is_nccl_available,
-        "gloo": torch.distributed.is_gloo_available,
+        name: getattr(torch.distributed, f"is_{name}_available") for name in ("nccl", "gloo")
     }
     return present[backend]() if backend in present else True

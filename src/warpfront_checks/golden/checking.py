@@ -39,8 +39,7 @@ def check_case(
     ways = {name: _ways(ours[name], theirs[name], *pair) for name, pair in pairs.items()}
     faults += [fault for name, three in ways.items() for fault in _faults_of(name, three, golden)]
     shares = {
-        name: {way: float(f"{verdict.share:.4g}") for way, verdict in three.items()}
-        for name, three in ways.items()
+        n: {w: float(f"{v.share:.4g}") for w, v in three.items()} for n, three in ways.items()
     }
     details: dict[str, object] = {
         "maker": f"{golden.vendor} {golden.arch}",
@@ -79,10 +78,8 @@ def _reference_faults(ours: dict[str, Budgeted], stored: dict[str, Tensor]) -> I
     for name, budgeted in ours.items():
         slack = _REFERENCE_SLACK * (float(budgeted.reference.abs().max()) + 1)
         if fault := judge(stored[name], budgeted.reference, Bound(slack=slack)).fault:
-            yield (
-                f"{name}: the float64 references differ: this CPU or the maker's computes wrong:"
-                f" {fault}"
-            )
+            differ = "the float64 references differ: this CPU or the maker's computes wrong"
+            yield f"{name}: {differ}: {fault}"
 
 
 def _placement_faults(
@@ -95,10 +92,8 @@ def _placement_faults(
         elif value.device.type != device:
             yield f"{name}: computed on {value.device.type}, not on {device}"
         elif value.dtype != expected.dtype or value.shape != expected.shape:
-            yield (
-                f"{name}: {value.dtype} {tuple(value.shape)}, expected {expected.dtype}"
-                f" {tuple(expected.shape)}"
-            )
+            found, wanted = (f"{x.dtype} {tuple(x.shape)}" for x in (value, expected))
+            yield f"{name}: {found}, expected {wanted}"
 
 
 def _ways(ours: Budgeted, theirs: Budgeted, computed: Tensor, vector: Tensor) -> dict[str, Verdict]:
@@ -123,7 +118,5 @@ def _faults_of(name: str, three: Mapping[str, Verdict], golden: Golden) -> Itera
     if three["here"].fault:
         yield f"{name}: this device is off by {three['here'].share:.3g} times its budget"
     if three["maker"].fault:
-        yield (
-            f"{name}: the maker ({golden.vendor} {golden.arch}) is off by"
-            f" {three['maker'].share:.3g} times its budget"
-        )
+        maker, share = f"{golden.vendor} {golden.arch}", three["maker"].share
+        yield f"{name}: the maker ({maker}) is off by {share:.3g} times its budget"

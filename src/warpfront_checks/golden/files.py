@@ -67,11 +67,8 @@ class Golden:
     def part(self, case: str, dtype: str, kind: str) -> dict[str, Tensor]:
         """Return the tensors of `ref64` or `made`, by `out` and `grad/N`."""
         prefix = f"{case}/{dtype}/{kind}/"
-        return {
-            name.removeprefix(prefix): tensor
-            for name, tensor in self.tensors.items()
-            if name.startswith(prefix)
-        }
+        names = [name for name in self.tensors if name.startswith(prefix)]
+        return {name.removeprefix(prefix): self.tensors[name] for name in names}
 
 
 def make_golden(path: Path, claims: Claims, hardware: Hardware, dtypes: tuple[str, ...]) -> Path:

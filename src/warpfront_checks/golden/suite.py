@@ -37,10 +37,10 @@ class GoldenCase:
     def make(self, dtype: torch.dtype, seed: int) -> tuple[tuple[Tensor, ...], Tensor]:
         """Return inputs and the gradient for the output, rounded to the dtype, on the CPU."""
         generator = torch.Generator().manual_seed(seed)
-        inputs = tuple(
-            (torch.randn(shape, generator=generator) * scale + mean).to(dtype)
-            for shape, scale, mean in self.inputs
-        )
+        drawn = [
+            (torch.randn(s, generator=generator) * scale + mean) for s, scale, mean in self.inputs
+        ]
+        inputs = tuple(x.to(dtype) for x in drawn)
         output = self.operation(*(x.double() for x in inputs))
         return inputs, torch.randn(output.shape, generator=generator).to(dtype)
 

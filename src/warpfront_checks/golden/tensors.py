@@ -15,13 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-_DTYPES = {
-    "F64": torch.float64,
-    "F32": torch.float32,
-    "F16": torch.float16,
-    "BF16": torch.bfloat16,
-    "I64": torch.int64,
-}
+_DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16}
+_DTYPES |= {"BF16": torch.bfloat16, "I64": torch.int64}
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 _LENGTH_BYTES = 8
 # The library's own limit on headers.
@@ -72,10 +67,8 @@ def from_bytes(data: bytes) -> dict[str, Tensor]:
         end = stop
     if end != len(body):
         raise TensorsError(f"the header speaks of {end} bytes, the file has {len(body)}")
-    return {
-        name: _tensor(body[start:stop], dtype, shape)
-        for name, (dtype, shape, start, stop) in places.items()
-    }
+    entries = places.items()
+    return {name: _tensor(body[a:b], dtype, shape) for name, (dtype, shape, a, b) in entries}
 
 
 def _header(data: bytes) -> tuple[dict[str, Any], bytes]:

@@ -80,14 +80,8 @@ def made_again(path: Path, policy: Policy, manifest: Manifest, texts: tuple[str,
     Raise `GuardError` if it is damaged: it alone has what was there at the time of the seal.
     """
     found = read_at_import(path)
-    return at_import(
-        policy,
-        manifest,
-        texts,
-        met=found["met"],
-        interpreter=found["interpreter"],
-        entries=found["entries"],
-    )
+    facts = {name: found[name] for name in ("met", "interpreter", "entries")}
+    return at_import(policy, manifest, texts, **facts)
 
 
 def metadata_in(location: Path) -> list[str]:

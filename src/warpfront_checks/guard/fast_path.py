@@ -207,11 +207,8 @@ def is_unwritten(location: str, paths: "Iterable[str]", since: int) -> bool:
 def _has_harmless_entries(document: "Mapping[str, Any]", since: int) -> bool:
     location, sealed = document["location"], document["entries"]
     entries = [one for one in os.listdir(location) if one.endswith(METADATA)]  # noqa: PTH208 - names are all it takes
-    written = [
-        one
-        for one in entries
-        if one not in sealed or os.lstat(f"{location}/{one}").st_ctime_ns >= since
-    ]
+    times = {one: os.lstat(f"{location}/{one}").st_ctime_ns for one in entries}
+    written = [one for one in entries if one not in sealed or times[one] >= since]
     return len(harmless(written, document)) == len(written)
 
 

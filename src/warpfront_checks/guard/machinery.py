@@ -49,11 +49,8 @@ def machinery_problems() -> "Iterator[str]":
 
 def replaced_builtins() -> "list[str]":
     """Apart: a debugger replaces `builtins.__import__` in a running program."""
-    return [
-        f"builtins.{name}"
-        for name in _BUILTINS
-        if type(getattr(builtins, name, None)) is not BuiltinFunctionType
-    ]
+    kinds = {name: type(getattr(builtins, name, None)) for name in _BUILTINS}
+    return [f"builtins.{name}" for name in kinds if kinds[name] is not BuiltinFunctionType]
 
 
 def differences(living: "Mapping[str, Any]", fresh: "Mapping[str, Any]") -> "Iterator[str]":

@@ -54,13 +54,8 @@ def triton_shims(protected: Mapping[str, str]) -> tuple[Shim, ...]:
     name, version = real[0], protected[real[0]]
     public = version.partition("+")[0]
     operator = "==" if "+" in version else "==="
-    return (
-        Shim(
-            name="triton",
-            version=f"{public}+{name.replace('-', '.')}",
-            requires=f"{name}{operator}{version}",
-        ),
-    )
+    label, requires = name.replace("-", "."), f"{name}{operator}{version}"
+    return (Shim(name="triton", version=f"{public}+{label}", requires=requires),)
 
 
 def _other_tritons(held: Collection[str]) -> list[str]:

@@ -105,10 +105,8 @@ class Stack:
             return ""  # a folder without an __init__.py, such as triton/_C
         kind = type(spec.loader)
         where = origin or next(iter(folders), "nowhere")
-        return (
-            f"{name} would come from {where} by {kind.__module__}.{kind.__qualname__},"
-            f" not from {self.location}"
-        )
+        by = f"{kind.__module__}.{kind.__qualname__}"
+        return f"{name} would come from {where} by {by}, not from {self.location}"
 
     def _is_place(self, origin: str, path: str) -> bool:
         """Also by another spelling of the location: a venv has `lib64`, a link to `lib`."""
@@ -139,11 +137,8 @@ class Stack:
         known = self._bytecode.get(cached_beside(path), "")
         like = beside if file != beside and known and sha256_of(beside) == known else ""
         if is_foreign(file, origin, known if file == beside else "", like=like):
-            below = (
-                f" (below PYTHONPYCACHEPREFIX={sys.pycache_prefix}: give each image its own)"
-                if file != beside
-                else ""
-            )
+            below = f" (below PYTHONPYCACHEPREFIX={sys.pycache_prefix}: give each image its own)"
+            below = below if file != beside else ""
             return f"{path}: {file} is {OTHER}{below}"
         if file == beside and sha256_of(file) != known:
             self._judged[cached_beside(path)] = sha256_of(file)

@@ -52,10 +52,8 @@ def _settings(text: str) -> dict[str, dict[str, str]]:
 
 
 def _words(settings: dict[str, dict[str, str]]) -> dict[str, dict[str, list[str]]]:
-    return {
-        section: {name: (value or "").split() for name, value in one.items()}
-        for section, one in settings.items()
-    }
+    sections = settings.items()
+    return {s: {n: (value or "").split() for n, value in one.items()} for s, one in sections}
 
 
 def _with_setting(lines: list[str], section: str, files: list[str]) -> list[str]:

@@ -60,10 +60,8 @@ class Policy:
     def document(self) -> dict[str, object]:
         """Return the policy as JSON values; `policy_from` reads them back to an equal value."""
         shims = [vars(shim) for shim in self.shims]
-        values = {
-            name: dict(value) if isinstance(value, Mapping) else value
-            for name, value in vars(self).items()
-        }
+        fields = vars(self).items()
+        values = {n: dict(value) if isinstance(value, Mapping) else value for n, value in fields}
         return {"schema": SCHEMA, **values, "adopt": list(self.adopt), "shims": shims}
 
     def pinned(self) -> dict[str, str]:

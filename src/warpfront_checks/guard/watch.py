@@ -358,10 +358,8 @@ def _isolated_build_problems(name: str, won: str, version: str) -> Iterator[str]
     """
     found = _version_beside(name, won)
     if found != version:
-        yield (
-            f"this isolated build has {name} {found}, the image's is {version}:"
-            " build with --no-build-isolation"
-        )
+        has = f"this isolated build has {name} {found}, the image's is {version}"
+        yield f"{has}: build with --no-build-isolation"
 
 
 def _refusal(

@@ -23,10 +23,8 @@ _DEVICE_HEAPS = {1, 2}
 
 def read_amd(reader: Machine) -> Detected:
     """Return devices in the kernel's order, which is the runtime's; without KFD, the tools'."""
-    devices = tuple(
-        _kfd_device(reader, node, properties, index)
-        for index, (node, properties) in enumerate(kfd_nodes(reader))
-    )
+    nodes = enumerate(kfd_nodes(reader))
+    devices = tuple(_kfd_device(reader, *node, index) for index, node in nodes)
     source, named = _ask_tools(reader)
     problems = []
     if devices and named and len(devices) != len(named):

@@ -31,11 +31,8 @@ def read_gaudi(reader: Machine) -> Detected:
         problems.append("hl-smi lists devices, but their nodes below /dev/accel cannot be opened")
     module = (reader.text("/sys/module/habanalabs/version") or "").strip()
     driver = module or next((driver for _, driver, _ in rows), "")
-    return Detected(
-        accelerators=devices,
-        drivers={"habanalabs": driver} if driver else {},
-        problems=tuple(problems),
-    )
+    drivers = {"habanalabs": driver} if driver else {}
+    return Detected(accelerators=devices, drivers=drivers, problems=tuple(problems))
 
 
 def gaudi_arch(name: str) -> str:

@@ -19,11 +19,8 @@ _DRIVERS = ("xe", "i915")
 def read_intel(reader: Machine) -> Detected:
     """Return devices in the kernel's order of cards, each with its render node."""
     cards = [name for name in reader.names(_CARDS) if re.fullmatch(r"card[0-9]+", name)]
-    found = [
-        (card, arch)
-        for card in sorted(cards, key=lambda name: int(name[4:]))
-        if (arch := _arch(reader, card))
-    ]
+    cards.sort(key=lambda name: int(name[4:]))
+    found = [(card, arch) for card in cards if (arch := _arch(reader, card))]
     devices = tuple(
         Accelerator(
             vendor="intel", index=index, arch=arch, usable=bool(reader.access(_node(reader, card)))

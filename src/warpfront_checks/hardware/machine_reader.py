@@ -81,8 +81,7 @@ class Machine:
             return ProgramOutput(status=None, complaint=f"cannot be run: {error.strerror}")
         except subprocess.TimeoutExpired:
             return ProgramOutput(status=None, complaint=f"no answer in {PATIENCE_SECONDS:g} s")
+        complaint = completed.stderr.strip()[-500:]
         return ProgramOutput(
-            status=completed.returncode,
-            output=completed.stdout,
-            complaint=completed.stderr.strip()[-500:],
+            status=completed.returncode, output=completed.stdout, complaint=complaint
         )

@@ -12,11 +12,8 @@ from warpfront_checks.hardware.machine_reader import Machine
 from warpfront_checks.hardware.values import Accelerator, Detected, device_table
 
 # Query fields: `nvidia-smi --help-query-gpu`.
-_QUERY = (
-    "nvidia-smi",
-    "--query-gpu=index,name,compute_cap,driver_version,memory.total",
-    "--format=csv,noheader,nounits",
-)
+_FIELDS = "--query-gpu=index,name,compute_cap,driver_version,memory.total"
+_QUERY = ("nvidia-smi", _FIELDS, "--format=csv,noheader,nounits")
 _NODE = re.compile(r"nvidia[0-9]+\Z")
 
 

@@ -186,11 +186,8 @@ class Vision(nn.Module):
         self.patches, self.sequence = nn.Conv2d(3, WIDTH, 5, 5), layers.Sequence()
         self.positions = layers.Positions(25, WIDTH)
         self.blocks = nn.Sequential(*_twice(ProjectedAttention, lambda: FeedForward(nn.GELU())))
-        self.norm, self.pool, self.head = (
-            nn.LayerNorm(WIDTH),
-            layers.Mean(1),
-            nn.Linear(WIDTH, CLASSES),
-        )
+        self.norm, self.pool = nn.LayerNorm(WIDTH), layers.Mean(1)
+        self.head = nn.Linear(WIDTH, CLASSES)
 
     def forward(self, image: Tensor) -> Tensor:
         x = self.blocks(self.positions(self.sequence(self.patches(image))))
@@ -219,10 +216,8 @@ class Experts(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.router, self.pick = (
-            nn.Linear(WIDTH, EXPERTS, bias=False),
-            layers.Pick(BATCH * EXPERTS_LENGTH // EXPERTS),
-        )
+        self.router = nn.Linear(WIDTH, EXPERTS, bias=False)
+        self.pick = layers.Pick(BATCH * EXPERTS_LENGTH // EXPERTS)
         self.gathers = nn.ModuleList(layers.Gather(expert) for expert in range(EXPERTS))
         self.experts = nn.ModuleList(
             FeedForward(nn.SiLU(), gated=True, bias=False) for _ in range(EXPERTS)
@@ -254,9 +249,8 @@ def _bert() -> nn.Module:
 
 
 def _llama_block(feed: nn.Module) -> TransformerBlock:
-    return TransformerBlock(
-        ProjectedAttention(causal=True, rotary=True, bias=False), feed, layers.RootMeanSquareNorm
-    )
+    attention = ProjectedAttention(causal=True, rotary=True, bias=False)
+    return TransformerBlock(attention, feed, layers.RootMeanSquareNorm)
 
 
 def _llama_of(blocks: Blocks) -> nn.Module:
@@ -283,9 +277,8 @@ def _t5() -> nn.Module:
 
 def _whisper_block(*, decoder: bool) -> TransformerBlock:
     crossed = ProjectedAttention() if decoder else None
-    return TransformerBlock(
-        ProjectedAttention(causal=decoder), FeedForward(nn.GELU()), nn.LayerNorm, crossed
-    )
+    attention, feed = ProjectedAttention(causal=decoder), FeedForward(nn.GELU())
+    return TransformerBlock(attention, feed, nn.LayerNorm, crossed)
 
 
 def _whisper() -> nn.Module:

@@ -95,10 +95,8 @@ def judge_layers(
 
 def judge_whole(passed: Pass, exact: Pass, same_dtype: Pass, precision: Precision) -> list[Verdict]:
     """Logits and each parameter's gradient against float64 from the inputs on, and the loss."""
-    rows = [
-        _row("whole model", "", name, tensors, precision)
-        for name, tensors in _ends(passed, exact, same_dtype)
-    ]
+    ends = _ends(passed, exact, same_dtype)
+    rows = [_row("whole model", "", name, tensors, precision) for name, tensors in ends]
     missing = sorted(set(exact.gradients) - set(passed.gradients))
     rows += [Verdict.failed(f"gradient of {n}", "missing", layer="whole model") for n in missing]
     return [*rows, judge_loss(passed.loss, exact.loss, precision, step=1)]

@@ -154,10 +154,8 @@ def make_specimen(family: Family, precision: Precision, seed: int = 0) -> Specim
     model = model.to(precision.parameters)
     generator = torch.Generator().manual_seed(seed)
     for _ in range(_TRIES):
-        inputs = tuple(
-            x.to(precision.parameters) if x.is_floating_point() else x
-            for x in family.inputs(generator)
-        )
+        drawn, dtype = family.inputs(generator), precision.parameters
+        inputs = tuple(x.to(dtype) if x.is_floating_point() else x for x in drawn)
         specimen = Specimen(family=family.name, model=model, inputs=inputs, how=precision)
         if _decided(specimen):
             return specimen

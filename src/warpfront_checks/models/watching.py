@@ -139,10 +139,8 @@ def _hooks(name: str, layer: nn.Module, calls: list[Call]) -> list[Any]:
         if first.requires_grad and whole:
             first.register_hook(functools.partial(_keep, call, ""))
 
-    return [
-        layer.register_forward_pre_hook(before, with_kwargs=True),
-        layer.register_forward_hook(after),
-    ]
+    first = layer.register_forward_pre_hook(before, with_kwargs=True)
+    return [first, layer.register_forward_hook(after)]
 
 
 def _own_view(value: Any) -> Any:

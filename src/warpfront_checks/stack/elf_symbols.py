@@ -70,11 +70,8 @@ def lacking(path: Path, demangle: Callable[[str], str] = str) -> MissingLibrarie
         handles = [ctypes.CDLL(None), *(ctypes.CDLL(_place(n)) for n in needed if n not in gone)]
         symbols = sorted({n for n in undefined if not any(hasattr(h, n) for h in handles)})
         # What a missing library would bring is not missing for itself.
-        return MissingLibraries(
-            said=str(error),
-            libraries=gone,
-            symbols=() if gone else tuple(map(demangle, symbols)),
-        )
+        lacks = () if gone else tuple(map(demangle, symbols))
+        return MissingLibraries(said=str(error), libraries=gone, symbols=lacks)
     return MissingLibraries(said="")
 
 

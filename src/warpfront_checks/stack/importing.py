@@ -180,11 +180,8 @@ def _unserved(files: list[Path], request: Mapping[str, Any]) -> dict[str, list[s
 
 def _files(imports: list[str]) -> list[Path]:
     """Return the shared objects that the imported packages' distributions brought."""
-    owners = {
-        distribution.metadata["Name"]: distribution
-        for name in imports
-        if (distribution := _distribution(name))
-    }
+    found = filter(None, map(_distribution, imports))
+    owners = {distribution.metadata["Name"]: distribution for distribution in found}
     return [path for owner in owners.values() for path in _shared_objects(owner)]
 
 

@@ -137,11 +137,8 @@ def find_other_numpy(names: Collection[str]) -> CheckFinding:
     }
     with ThreadPoolExecutor(min(SIDE_BY_SIDE, os.cpu_count() or 1)) as pool:
         trials = list(pool.map(_try_imports, modules_by_name, modules_by_name.values()))
-    wrong = [
-        f"{trial.name}: {other_numpy(trial.wrong[0], trial.name, numpy)}"
-        for trial in trials
-        if trial.wrong
-    ]
+    bad = [trial for trial in trials if trial.wrong]
+    wrong = [f"{trial.name}: {other_numpy(trial.wrong[0], trial.name, numpy)}" for trial in bad]
     unknown = [f"{trial.name}: {trial.unknown}" for trial in trials if trial.unknown]
     if wrong:
         return failed("; ".join(wrong), numpy=numpy, imports={t.name: t.wrong for t in trials})

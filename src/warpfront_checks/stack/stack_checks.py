@@ -270,10 +270,8 @@ def all_imported(import_report: ImportReport, package: Description | None = None
         return failed(outlived(import_report.ended), **details)
     if import_report.ending and not import_report.said.get("imported"):
         return errored(import_report.ending, **details)
-    parts = (
-        f"{name} {facts['version'] or '(no wheel)'}"
-        for name, facts in import_report.imports.items()
-    )
+    imports = import_report.imports.items()
+    parts = (f"{name} {facts['version'] or '(no wheel)'}" for name, facts in imports)
     return passed(", ".join(parts), **details)
 
 
@@ -376,19 +374,13 @@ def command(entry: Mapping[str, Any]) -> CheckFinding:
     """Run a declared command, as a user would type it in the image."""
     seconds = float(entry.get("seconds", SECONDS))
     completed = _ran([str(word) for word in entry["run"]], seconds=seconds)
-    return _judged(
-        completed,
-        exit_code=int(entry.get("exit", 0)),
-        prints=entry.get("prints", ""),
-        seconds=seconds,
-    )
+    code, prints = int(entry.get("exit", 0)), entry.get("prints", "")
+    return _judged(completed, exit_code=code, prints=prints, seconds=seconds)
 
 
 def _judged(completed: Ended, *, exit_code: int, prints: str, seconds: float) -> CheckFinding:
-    details: dict[str, object] = {
-        "output": tail(completed.output),
-        "seconds": round(completed.seconds, 2),
-    }
+    details: dict[str, object] = {"output": tail(completed.output)}
+    details["seconds"] = round(completed.seconds, 2)
     if completed.missing:
         return failed(f"{completed.argv[0]}: not in the image", **details)
     if completed.returncode is None:
