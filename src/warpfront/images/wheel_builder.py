@@ -76,16 +76,16 @@ class WheelBuilder:
     def from_sdist(self, sdist: Sdist, recipe: Recipe) -> tuple[LockedWheel, Recipe | UnbuiltWheel]:
         key = ["container", sdist.sha256, *self._where, recipe.package]
         key += [list(recipe.tools), list(recipe.apt), list(recipe.environment)]
-        made = self._made(
+        wheel = self._made(
             key,
             sdist,
             recipe.package,
             lambda: self.container_build(recipe, self._tools(recipe.tools)),
         )
-        if made is None:
+        if wheel is None:
             return self._unbuilt(sdist, recipe.package)
         tools = installed_in(self._tools(recipe.tools))
-        return made, replace(recipe, package=made.name, tools=tools)
+        return wheel, replace(recipe, package=wheel.name, tools=tools)
 
     def container_build(self, recipe: Recipe, tools: Path) -> Build:
         """Builds sources in the cell's own container with a folder of tools."""
@@ -205,8 +205,8 @@ class WheelBuilder:
 
     def _pure(self, sdist: Sdist, name: str) -> tuple[LockedWheel, UnbuiltWheel | None]:
         key = ["pure", sdist.sha256]
-        made = self._made(key, sdist, name, lambda: pure_builder(self.site, run))
-        return (made, None) if made is not None else self._unbuilt(sdist, name)
+        wheel = self._made(key, sdist, name, lambda: pure_builder(self.site, run))
+        return (wheel, None) if wheel is not None else self._unbuilt(sdist, name)
 
     def _patches(self, name: str) -> tuple[Patch, ...]:
         return tuple(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
 
-from warpfront.matrix.language import Bootstrap, Patch, SourceTree
+from warpfront.matrix.language import Bootstrap, Patch, Smoke, SourceTree
 
 ENVIRONMENT_PYTHON = "/opt/venv/bin/python"
 """The interpreter of an image whose torch warpfront installed."""
@@ -138,27 +138,6 @@ class Recipe:
     apt: tuple[str, ...] = ()
     environment: tuple[tuple[str, str], ...] = ()
     extensions: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Smoke:
-    """A trial of a package in an image: a described one (`uses`), or modules and a command.
-    `needs` a device or none; `prints` is a pattern; `vendors` limits the images, none means
-    all; `starts` are .pth files that are meant to run code, `optional` patterns of compiled
-    files that need not load.
-    """
-
-    name: str
-    uses: str = ""
-    run: tuple[str, ...] = ()
-    imports: tuple[str, ...] = ()
-    needs: Literal["device", "none"] = "none"
-    exit_code: int = 0
-    prints: str = ""
-    seconds: float = 120.0
-    vendors: tuple[str, ...] = ()
-    starts: tuple[str, ...] = ()
-    optional: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

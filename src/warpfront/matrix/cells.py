@@ -22,7 +22,6 @@ from warpfront.matrix.cell import (
     Pin,
     Recipe,
     RuntimePolicy,
-    Smoke,
     Toolkit,
     WheelIndex,
 )
@@ -40,10 +39,10 @@ from warpfront.matrix.language import (
     ImageText,
     MatrixText,
     Patch,
-    SmokeText,
+    Smoke,
 )
 from warpfront.matrix.naming import cell_id, cell_tag, is_id, is_tag
-from warpfront.matrix.nearest import nearest
+from warpfront.matrix.nearest import nearest, target_fault
 from warpfront.matrix.runtime_policies import (
     environment_of,
     packaged_policies,
@@ -182,12 +181,12 @@ class CellMaker:
     def _compiles(self, name: str) -> bool:
         return self.text.images[name].compiler or bool(self.text.images[name].builds)
 
-    def _check_smoke(self, image: str, entries: tuple[SmokeText, ...]) -> None:
+    def _check_smoke(self, image: str, entries: tuple[Smoke, ...]) -> None:
         """Each entry has a name of its own and something to do, and names what is known."""
         names: set[str] = set()
         for place, entry in enumerate(entries):
             where = ("images", image, "smoke", place)
-            name = entry.name or entry.uses or ""
+            name = entry.name or entry.uses
             if not name or not (
                 entry.uses or entry.run or entry.imports or entry.starts or entry.optional
             ):
@@ -229,12 +228,12 @@ class CellMaker:
                 message = f"vendor `{text.vendor}` is not known"
                 self._problem((*where, "vendor"), message, nearest(text.vendor, VENDORS))
                 continue
-            strangers = [target for target in text.targets if not vendor.accepts_target(target)]
-            for target in strangers:
-                hint = f"its targets look like {vendor.target_form}"
-                message = f"`{target}` is no target of {vendor.name}"
-                self._problem((*where, "targets"), message, hint)
-            if not strangers:
+            before = len(self.problems)
+            for target in text.targets:
+                message, hint = target_fault(vendor, target, target, "compiler")
+                if message:
+                    self._problem((*where, "targets"), message, hint)
+            if len(self.problems) == before:
                 self._make_compiler(name, text, vendor)
 
     def _make_compiler(self, name: str, text: CompilerText, vendor: Vendor) -> None:
@@ -359,13 +358,9 @@ class CellMaker:
 
     def _check_targets(self, point: Point, vendor: Vendor) -> None:
         for target in point.targets:
-            if not vendor.accepts_target(target):
-                hint = nearest(target, vendor.known_targets)
-                message = f"`{target}` is no target of {vendor.name}"
-                self._tell(point, message, f"{hint}; its targets look like {vendor.target_form}")
-            elif vendor.machine_of(target) not in {None, point.machine}:
-                message = f"target `{target}` is a machine, and the row is for {point.machine}"
-                self._tell(point, message, f"give the row `machine: {target}`")
+            message, hint = target_fault(vendor, target, point.machine, "row")
+            if message:
+                self._tell(point, message, hint)
         if len(set(point.targets)) != len(point.targets):
             message = f"a target is listed twice: {', '.join(point.targets)}"
             self._tell(point, message, f"targets: [{', '.join(dict.fromkeys(point.targets))}]")
@@ -466,7 +461,7 @@ class CellMaker:
             relax=frozen(image.relax),
             builds=tuple(_recipe(*build) for build in sorted(image.builds.items())),
             patches=image.patches,
-            smoke=tuple(map(_smoke, image.smoke)),
+            smoke=image.smoke,
             tree=image.project,
             own_indexes=_own_indexes(text),
             allow_builds=tuple(sorted(text.allow_builds)),
@@ -639,22 +634,6 @@ def _recipe(package: str, text: BuildText) -> Recipe:
         apt=tuple(sorted(text.apt)),
         environment=tuple(sorted(text.environment.items())),
         extensions=tuple(sorted(text.extensions)),
-    )
-
-
-def _smoke(text: SmokeText) -> Smoke:
-    return Smoke(
-        name=text.name or text.uses or "",
-        uses=text.uses or "",
-        run=text.run,
-        imports=text.imports,
-        needs=text.needs,
-        exit_code=text.expect.exit,
-        prints=text.expect.prints,
-        seconds=float(text.timeout_seconds),
-        vendors=text.vendors,
-        starts=text.starts,
-        optional=text.optional,
     )
 
 

@@ -22,6 +22,7 @@ from warpfront.matrix.compat_table import (
     Confidence,
     Driver,
     End,
+    Index,
     Table,
     TorchRelease,
     read_table,
@@ -80,15 +81,8 @@ class Compat:
         """Return the lowest driver of a toolkit's major version, which serves each of its minor
         versions; None where the table names none.
         """
-        major = toolkit.partition(".")[0]
-        return next(
-            (
-                driver
-                for driver in self.table.drivers
-                if (driver.vendor, driver.major) == (vendor, major)
-            ),
-            None,
-        )
+        floors = {(driver.vendor, driver.major): driver for driver in self.table.drivers}
+        return floors.get((vendor, toolkit.partition(".")[0]))
 
     def end(self, kind: str, version: str) -> End | None:
         """Return the end of support of a version, if the table has it."""
@@ -103,10 +97,8 @@ class Compat:
         """
         names = {
             name
-            for name, index in self.table.indexes.items()
-            if (index.vendor, index.toolkit) == (vendor, toolkit)
-            and not index.nightly
-            and (not index.label or index.url in self.contents.indexes)
+            for name, index in self._indexes_of(vendor, toolkit).items()
+            if not index.nightly and (not index.label or index.url in self.contents.indexes)
         }
         having = [
             release.torch
@@ -129,17 +121,19 @@ class Compat:
         """Return the index with `torch` for this toolkit. Never `pypi`, whose wheels have no label
         that identifies them: a row has to name it."""
         release = self._releases.get(torch)
-        for name, index in self.table.indexes.items():
-            if index.nightly != Version(torch).is_devrelease:
-                continue
+        for name, index in self._indexes_of(vendor, toolkit).items():
             offered = release is None or name in (*release.indexes.names, *release.indexes.seen)
-            if (
-                offered
-                and name != PYPI
-                and (index.vendor, index.toolkit or "") == (vendor, toolkit)
-            ):
+            if offered and name != PYPI and index.nightly == Version(torch).is_devrelease:
                 return WheelIndex(name=name, url=index.url)
         return None
+
+    def _indexes_of(self, vendor: str, toolkit: str) -> dict[str, Index]:
+        """Return the indexes with wheels for a toolkit."""
+        return {
+            name: index
+            for name, index in self.table.indexes.items()
+            if (index.vendor, index.toolkit or "") == (vendor, toolkit)
+        }
 
     def contradiction_of_no_index(self, combination: Combination) -> Contradicted:
         """Return the contradiction for a row for which `index_for` gives None."""
@@ -286,11 +280,7 @@ class Compat:
         vendor, toolkit = combination.vendor, combination.toolkit
         torch = combination.torch
         parts = []
-        names = {
-            name
-            for name, index in self.table.indexes.items()
-            if (index.vendor, index.toolkit or "") == (vendor, toolkit)
-        }
+        names = {*self._indexes_of(vendor, toolkit)}
         releases = [
             release.torch
             for release in self.table.releases

@@ -204,29 +204,19 @@ def _section(table: Table, contents: Contents, index: str) -> Releases:
 
 
 def _evidenced(release: TorchRelease, table: Table, contents: Contents) -> TorchRelease:
-    builds = dict(release.builds)
-    names, absent = set(release.indexes.names), set(release.indexes.absent)
-    index_names = set(release.indexes.seen)
-    for name, index in table.indexes.items():
-        if index.url not in contents.indexes:
-            continue
-        build = _build(release, name, table, contents)
-        if build is not None:
-            builds[name] = build
-            names.add(name)
-            absent.discard(name)
-        else:
-            names.discard(name)
-            absent.add(name)
-        index_names.discard(name)
+    read = {name for name, index in table.indexes.items() if index.url in contents.indexes}
+    builds = ((name, _build(release, name, table, contents)) for name in table.indexes)
+    current = {name: build for name, build in builds if name in read and build is not None}
+    names = {*release.indexes.names} - read | {*current}
+    absent = {*release.indexes.absent} | read - {*current}
     order = list(table.indexes)
     indexes = dataclasses.replace(
         release.indexes,
         names=tuple(sorted(names - {PYPI}, key=order.index)),
-        seen=tuple(sorted(index_names, key=order.index)),
-        absent=tuple(sorted(absent - {PYPI}, key=order.index)),
+        seen=tuple(sorted({*release.indexes.seen} - read, key=order.index)),
+        absent=tuple(sorted(absent - {PYPI, *current}, key=order.index)),
     )
-    return dataclasses.replace(release, indexes=indexes, builds=builds)
+    return dataclasses.replace(release, indexes=indexes, builds={**release.builds, **current})
 
 
 def _build(release: TorchRelease, name: str, table: Table, contents: Contents) -> Build | None:

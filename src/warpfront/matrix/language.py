@@ -400,13 +400,15 @@ class ExpectText:
 
 
 @strict_dataclass
-class SmokeText:
-    """An entry of `images.*.smoke:`, a trial of packages by `verify`: a described package
-    (`uses`), or modules and a command.
+class Smoke:
+    """An entry of `images.*.smoke:`, a trial of packages by `verify`: a described one (`uses`), or
+    modules and a command. `needs` a device or none; `vendors` limits the images, none means all;
+    `starts` are .pth files that are meant to run code, `optional` patterns of compiled files that
+    need not load.
     """
 
-    name: Name | None = None
-    uses: PackageName | None = None
+    name: Name = ""
+    uses: PackageName = ""
     run: tuple[Annotated[str, *_word], ...] = ()
     imports: tuple[Annotated[str, *_module], ...] = ()
     needs: Literal["device", "none"] = "none"
@@ -434,7 +436,7 @@ class ImageText:
     relax: Mapping[PackageName, Reason] = field(default_factory=dict)
     builds: Mapping[PackageName, BuildText] = field(default_factory=dict)
     patches: tuple[Patch, ...] = ()
-    smoke: tuple[SmokeText, ...] = ()
+    smoke: tuple[Smoke, ...] = ()
     budget: Annotated[str, *_size] | None = None
     slim: tuple[Name, ...] = ()
     environment: Environment = field(default_factory=dict)

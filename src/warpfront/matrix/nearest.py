@@ -1,4 +1,4 @@
-"""The nearest known name to a misspelt one. Pure."""
+"""The nearest known name to a misspelt one, and targets that a vendor does not have. Pure."""
 
 from __future__ import annotations
 
@@ -6,8 +6,23 @@ import difflib
 from collections.abc import Iterable
 
 from warpfront.matrix.products import target_of_product
+from warpfront.matrix.vendors import Vendor
 
 _SHOWN = 12
+
+
+def target_fault(vendor: Vendor, target: str, machine: str, of: str) -> tuple[str, str]:
+    """Return what is wrong with a target of a row or runner (`of`) for `machine`, and what to do;
+    twice "" for nothing.
+    """
+    if not vendor.accepts_target(target):
+        near = nearest(target, vendor.known_targets)
+        message = f"`{target}` is no target of {vendor.name}"
+        return message, f"{near}; its targets look like {vendor.target_form}"
+    if vendor.machine_of(target) not in {None, machine}:
+        message = f"target `{target}` is a machine, and the {of} is for {machine}"
+        return message, f"give the {of} `machine: {target}`"
+    return "", ""
 
 
 def nearest(name: str, candidates: Iterable[str]) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from warpfront.errors import Problem
 from warpfront.matrix.language import MatrixText, RunnerEngine, RunnerText, Trust
-from warpfront.matrix.nearest import nearest
+from warpfront.matrix.nearest import nearest, target_fault
 from warpfront.matrix.vendors import VENDORS
 from warpfront.system.document import Document, Where
 
@@ -82,13 +82,9 @@ def _wrong_targets(name: str, runner_text: RunnerText) -> Iterator[tuple[Where, 
         yield ("vendor",), message, nearest(runner_text.vendor or "", VENDORS)
         return
     for target in runner_text.targets or ():
-        if not vendor.accepts_target(target):
-            hint = nearest(target, vendor.known_targets)
-            hint = f"{hint}; its targets look like {vendor.target_form}"
-            yield ("targets",), f"`{target}` is no target of {vendor.name}", hint
-        elif vendor.machine_of(target) not in {None, runner_text.machine}:
-            message = f"target `{target}` is a machine, and the runner is {runner_text.machine}"
-            yield ("targets",), message, f"give it `machine: {target}`"
+        message, hint = target_fault(vendor, target, runner_text.machine, "runner")
+        if message:
+            yield ("targets",), message, hint
 
 
 def _runner(name: str, runner_text: RunnerText) -> Runner:

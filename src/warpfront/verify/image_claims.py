@@ -9,7 +9,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from warpfront.matrix.cell import Cell, Smoke
+from warpfront.matrix.cell import Cell
+from warpfront.matrix.language import Smoke
 from warpfront.matrix.vendors import VENDORS
 from warpfront.wheels.lock.values import WheelLock
 from warpfront_checks.claims import Claims
@@ -57,7 +58,14 @@ def tried(cell: Cell) -> tuple[Smoke, ...]:
 
 def smoke_document(smoke: Smoke) -> dict[str, object]:
     """Return an entry of `smoke:` without empty fields."""
-    document = dataclasses.asdict(smoke)
-    document["exit"] = document.pop("exit_code")
-    del document["vendors"]
-    return {key: value for key, value in document.items() if value not in ("", ())}
+    expect = smoke.expect
+    document = dataclasses.asdict(smoke) | {"exit": expect.exit, "prints": expect.prints}
+    document["name"] = smoke.name or smoke.uses
+    document["seconds"] = float(smoke.timeout_seconds)
+    for name in ("expect", "timeout_seconds", "vendors"):
+        del document[name]
+    return {
+        key: list(value) if isinstance(value, tuple) else value
+        for key, value in document.items()
+        if value not in ("", ())
+    }

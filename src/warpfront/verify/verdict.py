@@ -182,8 +182,8 @@ def _contradictions(
     all_passed = worst_of(check.outcome for check in checks) is Outcome.PASSED
     if (verdict == "success") == all_passed:
         return ()
-    said = "that all passed" if all_passed else "that not all passed"
-    return (_error(session, "nox", f"nox says {verdict}, the results file says {said}"),)
+    result = "that all passed" if all_passed else "that not all passed"
+    return (_error(session, "nox", f"nox says {verdict}, the results file says {result}"),)
 
 
 def _nox_results(report: object) -> dict[str, str]:

@@ -986,11 +986,11 @@ def test_smoke_names_what_is_described_or_says_what_to_do() -> None:
         "expect: {exit: 3, prints: '^1$'}, timeout_seconds: 5}",
     )
     app = next(one for one in read(text).cells if one.image == "app")
-    assert [one.name for one in app.smoke] == ["lmcache", "aiter", "serve"]
+    assert [one.name or one.uses for one in app.smoke] == ["lmcache", "aiter", "serve"]
     assert app.smoke[1].starts == ("aiter-start.pth",)
     serve = app.smoke[2]
     assert serve.run == ("python", "-c", "print(1)")
-    assert (serve.exit_code, serve.prints, serve.seconds) == (3, "^1$", 5.0)
+    assert (serve.expect.exit, serve.expect.prints, serve.timeout_seconds) == (3, "^1$", 5.0)
     for entries, said in {
         ("{uses: lmcash}",): "lmcash is not described",
         ("{name: nothing}",): "says nothing to do",

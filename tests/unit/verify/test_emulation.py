@@ -33,7 +33,8 @@ from warpfront.images.built import BuiltImage
 from warpfront.images.engine import RunRequest
 from warpfront.images.labels import image_labels
 from warpfront.images.tools import CellInputs, Tools
-from warpfront.matrix.cell import Cell, Pin, Smoke, Toolkit
+from warpfront.matrix.cell import Cell, Pin, Toolkit
+from warpfront.matrix.language import Smoke
 from warpfront.matrix.project_values import Allowance
 from warpfront.pipeline.verifying import (
     CellVerification,

@@ -8,7 +8,8 @@ import json
 import pytest
 from builders import a_cell, a_lock, a_wheel
 
-from warpfront.matrix.cell import Recipe, Smoke, Toolkit
+from warpfront.matrix.cell import Recipe, Toolkit
+from warpfront.matrix.language import Smoke
 from warpfront.verify.image_claims import image_claims
 from warpfront_checks.claims import Claims, claims_from
 from warpfront_checks.guard.policy import Policy
@@ -37,7 +38,7 @@ def test_every_field_of_the_document_is_claimed_of_an_image() -> None:
     tried = image_claims(
         a_cell(smoke=(Smoke(name="a", imports=("b",)),)), lock, POLICY, target="x86_64"
     )
-    assert [one["imports"] for one in tried.smoke] == [("b",)]
+    assert [one["imports"] for one in tried.smoke] == [["b"]]
 
 
 def test_the_document_is_read_back_as_it_was_claimed() -> None:

@@ -26,7 +26,7 @@ from stacks_site import (
     outcomes,
 )
 
-from warpfront.matrix.cell import Smoke
+from warpfront.matrix.language import ExpectText, Smoke
 from warpfront.verify.image_claims import image_claims
 from warpfront_checks.claims import Claims, claims_from
 from warpfront_checks.compiling.programs import Ended
@@ -294,7 +294,12 @@ def test_claims_carry_what_is_tried_on_the_cell_s_vendor_and_are_read_back() -> 
     smoke = (
         Smoke(name="lmcache", uses="lmcache", starts=("lmcache.pth",)),
         Smoke(name="aiter", uses="aiter", vendors=("amd",)),
-        Smoke(name="serve", run=("python", "-c", "1"), exit_code=3, prints="x", seconds=5.0),
+        Smoke(
+            name="serve",
+            run=("python", "-c", "1"),
+            expect=ExpectText(exit=3, prints="x"),
+            timeout_seconds=5,
+        ),
     )
     cell = a_cell(smoke=smoke)
     policy = Policy(cell="c", title="t", protected={})

@@ -210,7 +210,7 @@ class LayerStore:
         """Largest first; the first failure, or Ctrl-C, ends the others where they are."""
         ordered = sorted(absent, key=lambda key: -sum(wheel.size_bytes for wheel in absent[key]))
         going = [True]
-        made = in_parallel(
+        layers = in_parallel(
             [
                 partial(self._make_one, key, absent[key], stream, on_progress, going)
                 for key in ordered
@@ -219,7 +219,7 @@ class LayerStore:
             stop=going.clear,
             stopped=_LayerStopped,
         )
-        return dict(zip(ordered, made, strict=True))
+        return dict(zip(ordered, layers, strict=True))
 
     def _make_one(
         self,

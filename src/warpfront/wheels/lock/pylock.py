@@ -275,14 +275,14 @@ def _patched_otherwise(lock: WheelLock, inputs: LockInputs) -> Iterator[str]:
 
 
 def _made_otherwise(lock: WheelLock, inputs: LockInputs) -> Iterator[str]:
-    """Yield wheels that were built or relaxed otherwise than the matrix asks for."""
+    """Yield wheels that were built or relaxed in another way than the matrix asks for."""
     for wheel in lock.wheels:
         if wheel.targets and set(wheel.targets) != set(inputs.targets):
             targets = " ".join(inputs.targets) or "none of its own"
             yield f"{wheel.name} is for {' '.join(wheel.targets)}, the matrix says {targets}"
-    made = {wheel.source: wheel for wheel in lock.wheels if wheel.source}
+    by_source = {wheel.source: wheel for wheel in lock.wheels if wheel.source}
     for source in inputs.sources:
-        if (built := made.get(str(source))) is None:
+        if (built := by_source.get(str(source))) is None:
             yield f"it has nothing from {source}, which is now required"
         elif source.kind == "folder" and built.sdist_sha256 != source.pin:
             yield f"{source} has changed since"

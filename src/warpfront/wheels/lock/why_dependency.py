@@ -14,7 +14,7 @@ from warpfront.matrix.cell import Cell
 from warpfront.wheels.lock.values import LockedWheel
 from warpfront.wheels.requirement_lines import marker_environment
 from warpfront.wheels.requirements import RequirementList
-from warpfront.wheels.resolve.demands import asked
+from warpfront.wheels.resolve.demands import demands_from
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ def asked_for(asking: DependencyGraph) -> tuple[tuple[str, str, str], ...]:
     environment = marker_environment(asking.python, asking.machine)
     edges = {
         (chain[-1][0] if chain else "", name, _plain(demand))
-        for chain, name, demand in asked(asking.roots, asking.requires, environment)
+        for chain, name, demand in demands_from(asking.roots, asking.requires, environment)
     }
     return tuple(sorted(edges))
 

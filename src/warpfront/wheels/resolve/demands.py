@@ -162,7 +162,7 @@ def unmet_demands(
         reasons = dict.fromkeys(stack.answered, "this torch has another build of it")
         stack = dataclasses.replace(stack, answered={}, foreign={**stack.foreign, **reasons})
     by_name = {distribution.name: distribution for distribution in distributions}
-    demands = asked(
+    demands = demands_from(
         sorted(requirements),
         {name: distribution.requires for name, distribution in by_name.items()},
         marker_environment(python, machine),
@@ -246,7 +246,7 @@ def relaxed_of(
     )
 
 
-def asked(
+def demands_from(
     roots: Iterable[str],
     requires: Mapping[str, Iterable[str]],
     environment: Mapping[str, str],
