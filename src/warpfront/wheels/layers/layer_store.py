@@ -21,7 +21,7 @@ from functools import partial
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import zstandard
 
@@ -53,7 +53,6 @@ _ASIDE = ".aside-"
 _RULES = "2"
 
 Progress = Callable[[str, int, int], None]
-_Stream = Callable[..., Streamed]  # `stream_wheels`, with its progress bound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,16 +93,26 @@ class LayerStore:
         `WheelError` and `StoreError`.
         """
         keys = [self._key(wheels, python, slim) for wheels in sets]
-        layers = {key: self._made(key) for key in keys}
+        layers = {key: self.kept(key) for key in keys}
         if None in layers.values():
             with exclusive(self.root, say, name=".making.lock"):
                 self._sweep()
-                layers = {
-                    key: self._made(key) for key in keys
-                }  # another may have made it meanwhile
+                # Another process may have made some of them meanwhile.
+                layers = {key: self.kept(key) for key in keys}
                 absent = {k: s for k, s in zip(keys, sets, strict=True) if layers[k] is None}
-                stream = partial(stream_wheels, python=python, slim=slim)
-                layers |= self._make(absent, stream, on_progress)
+                # Largest first.
+                ordered = sorted(absent, key=lambda k: -sum(w.size_bytes for w in absent[k]))
+                going = [True]
+                make = partial(
+                    self._make, python=python, slim=slim, on_progress=on_progress, going=going
+                )
+                new = in_parallel(
+                    [partial(make, key, absent[key]) for key in ordered],
+                    threads=os.cpu_count(),
+                    stop=going.clear,
+                    stopped=_LayerStopped,
+                )
+                layers |= zip(ordered, new, strict=True)
         return tuple(layer for key in keys if (layer := layers[key]))
 
     def refuse_clash(self, wheels: Iterable[LockedWheel]) -> None:
@@ -119,10 +128,6 @@ class LayerStore:
             sizes |= sources(self._wheelhouse.present(wheel))
         stays_in = stays(slim)
         return {path: size for path, size in sizes.items() if stays_in(path)}
-
-    def kept(self, key: str) -> Layer | None:
-        """Return the stored layer of a caller's key, if it is unchanged."""
-        return self._made(key)
 
     def keep(self, key: str, layer: Layer) -> Layer:
         """Remember which of the blobs here `key` came to."""
@@ -187,49 +192,38 @@ class LayerStore:
         facts = [[[wheel.filename, wheel.sha256] for wheel in wheels], where, maker]
         return digest_of([*facts, list(slim)] if slim else facts)
 
-    def _made(self, key: str) -> Layer | None:
-        """Return the existing layer, if its blob is unchanged."""
+    def kept(self, key: str) -> Layer | None:
+        """Return the stored layer of a key, if its blob is unchanged."""
         text = read_text(self._record(key), missing_ok=True)
         if text is None:
             return None
         with contextlib.suppress(ValueError, TypeError, KeyError):
             facts = json.loads(text)
             layer = Layer(**{**facts, "wheels": tuple(facts["wheels"])})
-            if self._is_whole(layer):
-                return layer
+            digest = layer.digest.removeprefix("sha256:")
+            with storing(self.root):
+                if is_intact(self.blob(digest), layer.size_bytes, digest):
+                    return layer
         return None
 
-    def _is_whole(self, layer: Layer) -> bool:
-        with storing(self.root):
-            digest = layer.digest.removeprefix("sha256:")
-            return is_intact(self.blob(digest), layer.size_bytes, digest)
-
     def _make(
-        self, absent: Mapping[str, Sequence[LockedWheel]], stream: _Stream, on_progress: Progress
-    ) -> dict[str, Layer | None]:
-        """Largest first; the first failure, or Ctrl-C, ends the others where they are."""
-        ordered = sorted(absent, key=lambda key: -sum(wheel.size_bytes for wheel in absent[key]))
-        going = [True]
-        layers = in_parallel(
-            [
-                partial(self._make_one, key, absent[key], stream, on_progress, going)
-                for key in ordered
-            ],
-            threads=os.cpu_count(),
-            stop=going.clear,
-            stopped=_LayerStopped,
-        )
-        return dict(zip(ordered, layers, strict=True))
-
-    def _make_one(
         self,
         key: str,
         wheels: Sequence[LockedWheel],
-        stream: _Stream,
+        *,
+        python: str,
+        slim: Sequence[str],
         on_progress: Progress,
         going: list[bool],
     ) -> Layer:
-        paths = self._read(wheels)
+        """Make a layer, as long as there is something in `going`. All bytes of the wheels are read:
+        no installer checks their hashes once there is a layer, and size and time do not show who
+        wrote a file.
+        """
+        paths = [self._wheelhouse.present(wheel) for wheel in wheels]
+        for wheel, path in zip(wheels, paths, strict=True):
+            if sha256_of(path) != wheel.sha256:
+                raise WheelError(f"{wheel.filename} is not what its lock says: its hash is another")
         label = wheels[0].filename if len(wheels) == 1 else f"{len(wheels)} wheels"
 
         def went_on(done_bytes: int) -> None:
@@ -237,35 +231,27 @@ class LayerStore:
                 raise _LayerStopped
             on_progress(f"layer of {label}", done_bytes, 0)
 
-        streamed = self._streamed(paths, stream, went_on)
+        stream = partial(stream_wheels, paths, python=python, slim=slim, on_bytes=went_on)
+        streamed = self._streamed(stream)
         for path in paths:
             keep_unpacked(path, streamed.measured[path.name])
         note_intact(self.blob(streamed.digest))
-        return self.keep(key, _layer(streamed, wheels))
+        layer = Layer(
+            digest=f"sha256:{streamed.digest}",
+            diff_id=f"sha256:{streamed.diff_id}",
+            size_bytes=streamed.size_bytes,
+            wheels=tuple(f"{wheel.name}=={wheel.version}" for wheel in wheels),
+        )
+        return self.keep(key, layer)
 
-    def _read(self, wheels: Sequence[LockedWheel]) -> list[Path]:
-        """Return the paths of wheels after all bytes were read: no installer checks their
-        hashes once there is a layer, and size and time do not show who wrote a file.
-        """
-        paths = [self._wheelhouse.present(wheel) for wheel in wheels]
-        for wheel, path in zip(wheels, paths, strict=True):
-            if sha256_of(path) != wheel.sha256:
-                raise WheelError(f"{wheel.filename} is not what its lock says: its hash is another")
-        return paths
-
-    def _streamed(
-        self,
-        paths: Sequence[Path],
-        stream: _Stream,
-        on_bytes: Callable[[int], None],
-    ) -> Streamed:
+    def _streamed(self, stream: Callable[[IO[bytes]], Streamed]) -> Streamed:
         """Written aside, hashed on the way, and moved under its name."""
         with storing(self.root):
             self.blob("").mkdir(parents=True, exist_ok=True)
             handle, aside = tempfile.mkstemp(prefix=_ASIDE, dir=self.root)
             try:
                 with os.fdopen(handle, "wb") as file:
-                    completed = stream(paths, file, on_bytes=on_bytes)
+                    completed = stream(file)
                 Path(aside).chmod(0o444)
                 Path(aside).replace(self.blob(completed.digest))
                 self._hashed.add(completed.digest)
@@ -284,12 +270,3 @@ class LayerStore:
             for path in self.root.glob(f"{_ASIDE}*"):
                 if not path.is_dir():
                     path.unlink(missing_ok=True)
-
-
-def _layer(streamed: Streamed, wheels: Iterable[LockedWheel]) -> Layer:
-    return Layer(
-        digest=f"sha256:{streamed.digest}",
-        diff_id=f"sha256:{streamed.diff_id}",
-        size_bytes=streamed.size_bytes,
-        wheels=tuple(f"{wheel.name}=={wheel.version}" for wheel in wheels),
-    )

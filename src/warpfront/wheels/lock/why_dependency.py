@@ -61,25 +61,16 @@ def asking_line(name: str, edges: tuple[tuple[str, str, str], ...]) -> str:
 
 
 def _chain(name: str, edges: tuple[tuple[str, str, str], ...]) -> tuple[str, ...]:
-    before = {name: ""}
-    pending = deque([name] if name else [])
+    """Return the shortest chain from the image to a package, the package last."""
+    pending, visited = deque([(name,)] if name else []), {name}
     while pending:
-        package = pending.popleft()
-        requirers = [asker for asker, required, _ in edges if required == package]
+        chain = pending.popleft()
+        requirers = [asker for asker, required, _ in edges if required == chain[0]]
         if "" in requirers:
-            return _followed(package, before)
-        for asker in requirers:
-            if asker not in before:
-                before[asker] = package
-                pending.append(asker)
+            return chain
+        pending.extend((asker, *chain) for asker in requirers if asker not in visited)
+        visited.update(requirers)
     return (name,) if name else ()
-
-
-def _followed(first: str, before: Mapping[str, str]) -> tuple[str, ...]:
-    chain = [first]
-    while before[chain[-1]]:
-        chain.append(before[chain[-1]])
-    return tuple(chain)
 
 
 def _plain(requirement: Requirement) -> str:

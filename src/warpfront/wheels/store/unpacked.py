@@ -76,9 +76,8 @@ def read_members(path: Path) -> dict[str, Measured]:
     try:
         with zipfile.ZipFile(path) as archive:
             members = [member for member in archive.infolist() if not member.is_dir()]
-            with (
-                ThreadPoolExecutor() as pool
-            ):  # unpacking and hashing release the interpreter's lock
+            # Unpacking and hashing release the interpreter's lock.
+            with ThreadPoolExecutor() as pool:
                 sums = pool.map(lambda member: _measured(archive, member), members)
                 return {
                     member.filename: digest for member, digest in zip(members, sums, strict=True)
@@ -92,7 +91,10 @@ def _placed(path: Path, measured: Mapping[str, Measured]) -> dict[str, Measured]
     try:
         with zipfile.ZipFile(path) as archive:
             members = [member for member in archive.infolist() if not member.is_dir()]
-            _refuse_twice(path, members)
+            # Installers differ on which of two members of one name they take.
+            twice, times = Counter(member.filename for member in members).most_common(1)[0]
+            if times > 1:
+                raise WheelError(f"{path.name}: holds {twice} {times} times", hint=_HINT)
             folders = {
                 member.filename.partition("/")[0]
                 for member in members
@@ -102,9 +104,13 @@ def _placed(path: Path, measured: Mapping[str, Measured]) -> dict[str, Measured]
                 raise WheelError(f"{path.name}: holds {len(folders)} RECORDs, not one", hint=_HINT)
             info = folders.pop()
             record = archive.read(f"{info}/RECORD").decode("utf-8")
+            rows = [row for row in csv.reader(io.StringIO(record), strict=True) if row]
+    except csv.Error as error:
+        raise WheelError(f"{path.name}: its RECORD cannot be read: {error}", hint=_HINT) from error
     except _UNREADABLE as error:
         raise WheelError(f"{path.name}: not a readable wheel: {error}") from error
-    for problem in _record_problems(info, _recorded(path, record), measured):
+    recorded = {row[0]: row[1] if len(row) > 1 else "" for row in rows}
+    for problem in _record_problems(info, recorded, measured):
         raise WheelError(f"{path.name}: {problem}", hint=_HINT)
     placed = ((installed_path(name), entry) for name, entry in sorted(measured.items()))
     return {name: entry for name, entry in placed if name and is_sealed(name)}
@@ -123,13 +129,6 @@ def _kept(path: Path) -> dict[str, Measured] | None:
     return dict(json.loads(text)) if _digest(text) == digest else None
 
 
-def _refuse_twice(path: Path, members: list[zipfile.ZipInfo]) -> None:
-    """Refuse two members of one name: installers differ on which they take."""
-    name, times = Counter(member.filename for member in members).most_common(1)[0]
-    if times > 1:
-        raise WheelError(f"{path.name}: holds {name} {times} times", hint=_HINT)
-
-
 def _measured(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Measured:
     digest, size = hashlib.sha256(), 0
     with archive.open(member) as stream:
@@ -137,15 +136,6 @@ def _measured(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Measured:
             digest.update(chunk)
             size += len(chunk)
     return [size, digest.hexdigest()]
-
-
-def _recorded(path: Path, record: str) -> dict[str, str]:
-    """Member -> its hash as RECORD has it (`sha256=...`)."""
-    try:
-        rows = [row for row in csv.reader(io.StringIO(record), strict=True) if row]
-    except csv.Error as error:
-        raise WheelError(f"{path.name}: its RECORD cannot be read: {error}", hint=_HINT) from error
-    return {row[0]: row[1] if len(row) > 1 else "" for row in rows}
 
 
 def _record_problems(
