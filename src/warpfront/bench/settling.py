@@ -152,7 +152,11 @@ def summary_of(run: Run) -> Summary:
     levels = levels_of(run, metric)
     total = sum(step.steps for step in run.steps)
     counted = sum(step.steps for step in settled)
-    slow = _slow(_values(settled, metric))
+    # Count the steps of profilers, checkpoints and evaluations: they stay, and are no part of a
+    # median.
+    values = _values(settled, metric)
+    limit = SLOW * median(values) if values else 0.0
+    slow = sum(value > limit for value in values)
     return Summary(
         settled_from=settled[0].step if settled else None,
         settled_steps=counted,
@@ -186,14 +190,6 @@ def _rate(steps: Sequence[Step], metric: Metric) -> float | None:
 def _middle(values: Iterable[float | None]) -> float | None:
     numbers = [value for value in values if value is not None]
     return median(numbers) if numbers else None
-
-
-def _slow(values: Sequence[float]) -> int:
-    """Count the steps of profilers, checkpoints and evaluations: they stay, and are no part
-    of a median.
-    """
-    limit = SLOW * median(values) if values else 0.0
-    return sum(value > limit for value in values)
 
 
 def _findings(

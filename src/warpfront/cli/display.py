@@ -216,27 +216,24 @@ class Display:
         """Live lines while something runs, on a terminal."""
         is_busy = bool(self._steps or self._transfers)
         if self._is_terminal and is_busy and self._live is None:
-            self._live = self._made_live()
+            from rich.live import Live  # noqa: PLC0415 - see the class
+
+            from warpfront.report.text import plain_console  # noqa: PLC0415 - see the class
+
+            self._live = Live(
+                get_renderable=self.panel,
+                # It draws; every text that comes here is visible.
+                console=plain_console(terminal_of(self._stream)),
+                refresh_per_second=4,
+                transient=True,
+                # What is printed to stdout belongs there, also while this terminal is watched.
+                redirect_stdout=False,
+                redirect_stderr=False,
+            )
             self._live.start()
         elif not is_busy and self._live is not None:
             live, self._live = self._live, None
             live.stop()
-
-    def _made_live(self) -> Live:
-        from rich.live import Live  # noqa: PLC0415 - see the class
-
-        from warpfront.report.text import plain_console  # noqa: PLC0415 - see the class
-
-        return Live(
-            get_renderable=self.panel,
-            # It draws; every text that comes here is visible.
-            console=plain_console(terminal_of(self._stream)),
-            refresh_per_second=4,
-            transient=True,
-            # What is printed to stdout belongs there, also while this terminal is watched.
-            redirect_stdout=False,
-            redirect_stderr=False,
-        )
 
     def panel(self) -> Group:
         """Return a line or three for each running step. rich's thread calls it with rich's lock:

@@ -181,9 +181,18 @@ class ImageTiming:
         result, output = run_told(engine, request, watch, self.cell.id)
         write_text(self.folder / "output.log", output.text)
         try:
-            bench = bench_of(
-                result_in(self.folder / "results" / f"{SESSION}.json"), whose=self._whose()
-            )
+            whose = {
+                "cell_id": self.cell.id,
+                "image_digest": self.built.image_id,
+                "content_hash": self.built.content_hash,
+                "verified": PUBLISHED
+                if self.released
+                else verified_as(self.folders.store, self.built, self.target),
+                "target": self.target,
+                "at": now(),
+                "tool": dict(self.tool),
+            }
+            bench = bench_of(result_in(self.folder / "results" / f"{SESSION}.json"), whose=whose)
         except NoTimingsError as error:
             ending = ending_of(result, limit_seconds=TIME_LIMIT_SECONDS)
             hint = f"what it said is in {self.folder / 'output.log'}"
@@ -191,19 +200,6 @@ class ImageTiming:
         write_json(record, bench_document(bench))
         watch.say(f"{self.cell.id} on {self.target}: {record}")
         return bench
-
-    def _whose(self) -> dict[str, object]:
-        return {
-            "cell_id": self.cell.id,
-            "image_digest": self.built.image_id,
-            "content_hash": self.built.content_hash,
-            "verified": PUBLISHED
-            if self.released
-            else verified_as(self.folders.store, self.built, self.target),
-            "target": self.target,
-            "at": now(),
-            "tool": dict(self.tool),
-        }
 
     def _failed(self, reason: str, hint: str, error: WarpfrontError | None = None) -> Failed:
         return Failed(

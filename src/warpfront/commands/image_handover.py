@@ -85,7 +85,12 @@ def take_image(
     names = file.identities if file else (handed.image_id,)
     images = _held(names, engine)
     if images is None and file is not None:
-        archive = _archive(file, folders)
+        # The archive, with or without a folder of the artifact's name around it.
+        place = f"{IMAGES}-{file.job}/{_ARCHIVE}"
+        places = (place, f"*/{place}")
+        archive = next(
+            (path for folder in folders for place in places for path in folder.glob(place)), None
+        )
         if archive is None:
             return _refused(cell, f"no artifact {IMAGES}-{file.job}, which has its image")
         if _sha256(archive) != file.sha256:
@@ -112,15 +117,6 @@ def _refused(cell: Cell, reason: str) -> Failed:
 def _held(names: Iterable[str], engine: Engine) -> StoredImage | None:
     images = (engine.image(name) for name in names)
     return next((image for image in images if image is not None), None)
-
-
-def _archive(file: ImageFile, folders: Iterable[Path]) -> Path | None:
-    """Return the archive, with or without a folder of the artifact's name around it."""
-    place = f"{IMAGES}-{file.job}/{_ARCHIVE}"
-    places = (place, f"*/{place}")
-    return next(
-        (path for folder in folders for place in places for path in folder.glob(place)), None
-    )
 
 
 def _sha256(path: Path) -> str:

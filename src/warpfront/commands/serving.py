@@ -102,7 +102,23 @@ def serve(
         try:
             chosen_engine = engine or engine_of(runner, watch)
             ready(runner, watch, chosen_engine)
-            _one_job(runner, place, watch, run)
+            from warpfront.ci.registration import (  # noqa: PLC0415 - its HTTP takes long to load
+                one_job_configuration,
+            )
+
+            name = f"{runner.name}-{platform.node()}-{secrets.token_hex(4)}"
+            configuration = one_job_configuration(
+                name, runner.labels, runner.group, api=place.api, token=place.token
+            )
+            watch.say(f"{name} waits for a job")
+            agent = Command(
+                argv=(str(place.agent / "run.sh"),),
+                cwd=place.agent,
+                environment={JIT_VARIABLE: configuration},
+                timeout_seconds=JOB_SECONDS,
+            )
+            completed = run(agent)
+            watch.say(f"{name} ended with {completed.returncode}")
         except UnavailableError as error:
             if refused >= len(_PAUSES_SECONDS) and jobs:
                 raise
@@ -114,26 +130,6 @@ def serve(
         count, refused = count + 1, 0
         tidy(runner, watch, chosen_engine)
     return count
-
-
-def _one_job(runner: Runner, place: JobSource, watch: Watch, run: Run) -> None:
-    from warpfront.ci.registration import (  # noqa: PLC0415 - its HTTP takes long to load
-        one_job_configuration,
-    )
-
-    name = f"{runner.name}-{platform.node()}-{secrets.token_hex(4)}"
-    configuration = one_job_configuration(
-        name, runner.labels, runner.group, api=place.api, token=place.token
-    )
-    watch.say(f"{name} waits for a job")
-    agent = Command(
-        argv=(str(place.agent / "run.sh"),),
-        cwd=place.agent,
-        environment={JIT_VARIABLE: configuration},
-        timeout_seconds=JOB_SECONDS,
-    )
-    completed = run(agent)
-    watch.say(f"{name} ended with {completed.returncode}")
 
 
 def named_runner(runners: tuple[Runner, ...], name: str) -> Runner:

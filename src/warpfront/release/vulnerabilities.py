@@ -101,20 +101,16 @@ def read_grype(text: str) -> tuple[tuple[Vulnerability, ...], tuple[str, ...]]:
                 severity=_text(about, "severity").lower(),
             )
         )
-    return _ordered(vulnerabilities), _unmatched(document)
-
-
-def _unmatched(document: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return grype's alerts, by their words: distributions past their end or without a database,
-    whose packages have no matches for that reason.
-    """
+    # Grype's alerts, by their words: distributions past their end or without a database, whose
+    # packages have no matches for that reason.
     listed = _objects(document, "alertsByPackage") if document.get("alertsByPackage") else []
     packages: dict[str, int] = {}
     for target in listed:
         for alert in _objects(target, "alerts"):
             message = _text(alert, "message") or _text(alert, "type")
             packages[message] = packages.get(message, 0) + 1
-    return tuple(f"{count} packages: {message}" for message, count in sorted(packages.items()))
+    unmatched = tuple(f"{count} packages: {message}" for message, count in sorted(packages.items()))
+    return _ordered(vulnerabilities), unmatched
 
 
 def read_pip_audit(text: str) -> tuple[tuple[Vulnerability, ...], tuple[str, ...]]:

@@ -256,6 +256,11 @@ def _vendors(entries: tuple[Tile, ...]) -> list[VendorGrid]:
 def _facts(entry: Tile, past: tuple[PastRun, ...], slower: list[str]) -> dict[str, object]:
     """Return what a click shows; the script sets it as text."""
     row, cell = entry.row, entry.cell
+    # Earlier runs of the same cell and target, the newest first.
+    key = (row.cell_id, row.target)
+    states = [(run.made, run.states[key]) for run in reversed(past) if key in run.states]
+    lines = [f"{moment} {STATES.get(state, '?')} {state}" for moment, state in states[:20]]
+    before = [*flips(past, key), *lines]
     facts = {
         "state": entry.state,
         "why": entry.why,
@@ -273,17 +278,9 @@ def _facts(entry: Tile, past: tuple[PastRun, ...], slower: list[str]) -> dict[st
         "checks": f"{row.checks_passed} of {row.checks} passed" if row.checks else "",
         "size": readable_size(row.size_bytes),
         "speed": "\n".join(slower[:20]),
-        "before": "\n".join(_before(row, past)),
+        "before": "\n".join(before),
     }
     return {"title": f"{row.cell_id} on {row.target}", "facts": facts, "link": entry.log}
-
-
-def _before(row: ReportRow, past: tuple[PastRun, ...]) -> list[str]:
-    """Earlier runs of the same cell and target, the newest first."""
-    key = (row.cell_id, row.target)
-    states = [(run.made, run.states[key]) for run in reversed(past) if key in run.states]
-    lines = [f"{moment} {STATES.get(state, '?')} {state}" for moment, state in states[:20]]
-    return [*flips(past, key), *lines]
 
 
 def _seconds(seconds: float | None) -> str:

@@ -193,19 +193,16 @@ class _Reader:
             raise _refused(self.path, line, "an alias (*name) contains itself", _WRITE_OUT)
         self.open_nodes.add(id(node))
         try:
-            return self._read_kind(node, where)
+            if isinstance(node, yaml.MappingNode) and node.tag == f"{_TAG}map":
+                return self._read_mapping(node, where)
+            if isinstance(node, yaml.SequenceNode) and node.tag == f"{_TAG}seq":
+                return [self.read(item, (*where, place)) for place, item in enumerate(node.value)]
+            if isinstance(node, yaml.ScalarNode) and node.tag.removeprefix(_TAG) in _SCALARS:
+                return _read_scalar(node)
+            self._problem(node, f"tag {node.tag.replace(_TAG, '!!')} is not read", "remove the tag")
+            return Unquoted(text="", kind="tag")
         finally:
             self.open_nodes.discard(id(node))
-
-    def _read_kind(self, node: yaml.Node, where: Where) -> object:
-        if isinstance(node, yaml.MappingNode) and node.tag == f"{_TAG}map":
-            return self._read_mapping(node, where)
-        if isinstance(node, yaml.SequenceNode) and node.tag == f"{_TAG}seq":
-            return [self.read(item, (*where, place)) for place, item in enumerate(node.value)]
-        if isinstance(node, yaml.ScalarNode) and node.tag.removeprefix(_TAG) in _SCALARS:
-            return _read_scalar(node)
-        self._problem(node, f"tag {node.tag.replace(_TAG, '!!')} is not read", "remove the tag")
-        return Unquoted(text="", kind="tag")
 
     def _read_mapping(self, node: yaml.MappingNode, where: Where) -> dict[str, object]:
         mapping: dict[str, object] = {}

@@ -117,7 +117,8 @@ def exclusive(
         descriptor = os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         if not try_lock(descriptor):
-            on_wait(f"waiting for another run on {folder} (process {_holder(descriptor)})")
+            holder = os.pread(descriptor, 32, 0).decode(errors="replace") or "unknown"
+            on_wait(f"waiting for another run on {folder} (process {holder})")
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, str(os.getpid()).encode(), 0)
@@ -314,13 +315,6 @@ def as_json(value: object) -> Any:
 _adapters: dict[Any, TypeAdapter[Any]] = {}
 
 
-def _adapter(kind: Any) -> TypeAdapter[Any]:
-    """Return pydantic's reader and writer of a type. Cached: making one takes milliseconds."""
-    if kind not in _adapters:
-        _adapters[kind] = TypeAdapter(kind)
-    return _adapters[kind]
-
-
 def _read_document(path: Path, text: str, kinds: Mapping[str, type]) -> Any:
     try:
         document = json.loads(text)
@@ -329,16 +323,16 @@ def _read_document(path: Path, text: str, kinds: Mapping[str, type]) -> Any:
                 f"{path}: schema {document['schema']}, expected {SCHEMA}", hint="run the step again"
             )
         kind = kinds[document["kind"]]
-        value = _adapter(kind).validate_python(document["value"])
+        # Pydantic's reader and writer of a type. Cached: making one takes milliseconds.
+        if kind not in _adapters:
+            _adapters[kind] = TypeAdapter(kind)
+        adapter = _adapters[kind]
+        value = adapter.validate_python(document["value"])
     except (RecursionError, ValueError, KeyError, TypeError) as error:
         raise StoreError(
             f"{path}: not a result of this version ({error})", hint="run the step again"
         ) from None
     return value
-
-
-def _holder(descriptor: int) -> str:
-    return os.pread(descriptor, 32, 0).decode(errors="replace") or "unknown"
 
 
 @contextlib.contextmanager

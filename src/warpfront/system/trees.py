@@ -96,7 +96,16 @@ class _TreeWalk:
         self._vendored = vendored
         self._submodules = _submodules(root)
         self._ignored = _ignored_folders(root)
-        self._built = _built_folders(root)
+        # Folders of third parties, each with `/` at its end, whose device code the root's own build
+        # compiles: that is the project's to port.
+        texts = (read_text(root, TreeFile(path=name, size_bytes=0)) for name in _BUILDS)
+        self._built = frozenset(
+            folder
+            for text in texts
+            if isinstance(text, str)
+            for folder in _DEVICE_SOURCE.findall(text)
+            if any(part.lower() in _VENDORED for part in folder.split("/"))
+        )
 
     def items(self) -> Iterator[TreeFile | UnreadFile]:
         pending = [(self._root, "", 0)]
@@ -144,20 +153,6 @@ class _TreeWalk:
 def _submodules(root: Path) -> frozenset[str]:
     text = read_text(root, TreeFile(path=".gitmodules", size_bytes=0))
     return frozenset(_SUBMODULE.findall(text)) if isinstance(text, str) else frozenset()
-
-
-def _built_folders(root: Path) -> frozenset[str]:
-    """Folders of third parties, each with `/` at its end, whose device code the root's own build
-    compiles: that is the project's to port.
-    """
-    texts = (read_text(root, TreeFile(path=name, size_bytes=0)) for name in _BUILDS)
-    return frozenset(
-        folder
-        for text in texts
-        if isinstance(text, str)
-        for folder in _DEVICE_SOURCE.findall(text)
-        if any(part.lower() in _VENDORED for part in folder.split("/"))
-    )
 
 
 _BUILDS = ("CMakeLists.txt", "setup.py", "Makefile")

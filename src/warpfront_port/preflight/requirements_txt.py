@@ -85,7 +85,17 @@ def _read_line(
     if _PATH.match(text) or (_is_folder(text) and not _URL.match(text)):
         return _read_path(text, line, path=path)
     if _URL.match(text):
-        return _read_url(text, line, path=path, kind=kind)
+        # Read a bare URL: a wheel's file name has the name, others may have `#egg=`.
+        bare = text.partition(";")[0].strip()
+        parts = urlsplit(bare)
+        egg = re.search(r"(?:^|&)egg=([A-Za-z0-9._-]+)", parts.fragment)
+        name = wheel_name(parts.path) or (egg[1] if egg else "") or _repository_name(bare)
+        if not name:
+            return "an address that does not say what it is was not followed"
+        marker = text.partition(";")[2].strip()
+        return _asked(
+            line, f"{name} @ {bare}" + (f" ; {marker}" if marker else ""), path=path, kind=kind
+        )
     read_requirement(text, where=f"{path}:{line.start}")
     return _asked(line, text, path=path, kind=kind)
 
@@ -108,22 +118,6 @@ def _read_path(
     extras = (match[2] or "").strip("[]") if match else ""
     names = tuple(canonicalize_name(extra.strip()) for extra in extras.split(",") if extra.strip())
     return Include(path=folder, line=line.start, project=True, extras=names)
-
-
-def _read_url(
-    text: str, line: RequirementLine, *, path: str, kind: Kind
-) -> DeclaredRequirement | str:
-    """Read a bare URL: a wheel's file name has the name, others may have `#egg=`."""
-    bare = text.partition(";")[0].strip()
-    parts = urlsplit(bare)
-    egg = re.search(r"(?:^|&)egg=([A-Za-z0-9._-]+)", parts.fragment)
-    name = wheel_name(parts.path) or (egg[1] if egg else "") or _repository_name(bare)
-    if not name:
-        return "an address that does not say what it is was not followed"
-    marker = text.partition(";")[2].strip()
-    return _asked(
-        line, f"{name} @ {bare}" + (f" ; {marker}" if marker else ""), path=path, kind=kind
-    )
 
 
 def _repository_name(url: str) -> str:

@@ -42,6 +42,20 @@ def layout_name(run: Run) -> str:
 def layout_text(run: Run) -> str:
     """Return a run in TensorPrimat's layout, without fields that the run does not know."""
     times = [step.seconds for step in run.steps if step.seconds is not None]
+    counted = times[1:] or times
+    mean = fmean(counted) if counted else None
+    tokens = run.global_batch * run.sequence if run.global_batch and run.sequence else None
+    rate = tokens / mean if tokens and mean else None
+    performance = {
+        "total_steps": len(times),
+        "total_time_seconds": sum(times),
+        "avg_step_time_seconds": mean,
+        "min_step_time_seconds": min(counted, default=None),
+        "max_step_time_seconds": max(counted, default=None),
+        "steps_per_second": 1 / mean if mean else None,
+        "tokens_per_second": rate,
+        "tokens_per_second_per_gpu": rate / run.devices if rate and run.devices else None,
+    }
     document: dict[str, Any] = {
         "platform": _PLATFORMS.get(run.vendor or "", run.vendor),
         "gpu_info": {
@@ -54,30 +68,13 @@ def layout_text(run: Run) -> str:
             "max_steps": len(times),
             **{key: getattr(run, name) for key, name in _CONFIG.items()},
         },
-        "performance_metrics": _performance(run, times),
+        "performance_metrics": performance,
         "raw_step_times": times,
         "loss_values": [step.loss for step in run.steps if step.loss is not None],
         "memory_metrics": _memory(run),
         "source": f"warpfront read-log, {run.source.format}",
     }
     return json.dumps(_known(document), indent=2) + "\n"
-
-
-def _performance(run: Run, times: list[float]) -> dict[str, Any]:
-    counted = times[1:] or times
-    mean = fmean(counted) if counted else None
-    tokens = run.global_batch * run.sequence if run.global_batch and run.sequence else None
-    rate = tokens / mean if tokens and mean else None
-    return {
-        "total_steps": len(times),
-        "total_time_seconds": sum(times),
-        "avg_step_time_seconds": mean,
-        "min_step_time_seconds": min(counted, default=None),
-        "max_step_time_seconds": max(counted, default=None),
-        "steps_per_second": 1 / mean if mean else None,
-        "tokens_per_second": rate,
-        "tokens_per_second_per_gpu": rate / run.devices if rate and run.devices else None,
-    }
 
 
 def _memory(run: Run) -> dict[str, Any]:

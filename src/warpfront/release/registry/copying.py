@@ -110,20 +110,8 @@ def _copy(
     ordered = sorted(parts.values(), key=lambda part: -part.size_bytes)
     if source.registry.host == target.registry.host:
         mount_from = (source.repository, *mount_from)
-    blobs = _copy_blobs(source, target, ordered, mount_from)
-    for reference, manifest in {**walk.manifests, **walk.tags}.items():
-        target.registry.put_manifest(
-            target.repository, reference, manifest.body, manifest.descriptor.media_type
-        )
-    return Copied(manifests=tuple(walk.manifests), blobs=blobs)
-
-
-def _copy_blobs(
-    source: Repository, target: Repository, blobs: Sequence[Descriptor], mount_from: Sequence[str]
-) -> tuple[BlobTransfer, ...]:
-    """Copy several blobs at once. If one fails, or the caller is stopped, the others
-    read no further.
-    """
+    # Copy several blobs at once. If one fails, or the caller is stopped, the others read no
+    # further.
     stop = threading.Event()
 
     def copied(blob: Descriptor) -> BlobTransfer:
@@ -133,14 +121,19 @@ def _copy_blobs(
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         try:
-            moving = [pool.submit(copied, blob) for blob in blobs]
+            moving = [pool.submit(copied, blob) for blob in ordered]
             for transfer in as_completed(moving):
                 transfer.result()
         except BaseException:
             stop.set()
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-    return tuple(transfer.result() for transfer in moving)
+    blobs = tuple(transfer.result() for transfer in moving)
+    for reference, manifest in {**walk.manifests, **walk.tags}.items():
+        target.registry.put_manifest(
+            target.repository, reference, manifest.body, manifest.descriptor.media_type
+        )
+    return Copied(manifests=tuple(walk.manifests), blobs=blobs)
 
 
 class _StoppedError(Exception):

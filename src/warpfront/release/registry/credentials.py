@@ -97,7 +97,17 @@ class Credentials:
                 return None
             output = (completed.stderr.strip() or completed.stdout.strip())[-300:]
             raise _unusable(host, f"{program} get: {output}", f"docker login {host}")
-        return _helper_login(completed.stdout, host, program)
+        try:
+            value = json.loads(completed.stdout)
+            user, secret = value["Username"], value["Secret"]
+        except (ValueError, KeyError, TypeError):
+            # Its output may contain the secret, so none of it is repeated.
+            raise _unusable(
+                host, f"{program} get printed no login", f"try `{program} get`, and docker login"
+            ) from None
+        if user == "<token>":
+            return Login(identity_token=_text(secret))
+        return Login(user=_text(user), password=_text(secret))
 
 
 def read_credentials(environment: Mapping[str, str], run: Run) -> Credentials:
@@ -105,20 +115,6 @@ def read_credentials(environment: Mapping[str, str], run: Run) -> Credentials:
     folder = environment.get("DOCKER_CONFIG")
     place = Path(folder) if folder else Path(environment.get("HOME", "/"), ".docker")
     return Credentials(place / "config.json", run)
-
-
-def _helper_login(text: str, host: str, program: str) -> Login:
-    try:
-        value = json.loads(text)
-        user, secret = value["Username"], value["Secret"]
-    except (ValueError, KeyError, TypeError):
-        # Its output may contain the secret, so none of it is repeated.
-        raise _unusable(
-            host, f"{program} get printed no login", f"try `{program} get`, and docker login"
-        ) from None
-    if user == "<token>":
-        return Login(identity_token=_text(secret))
-    return Login(user=_text(user), password=_text(secret))
 
 
 def _entry_login(entry: Mapping[str, Any], host: str) -> Login | None:

@@ -78,9 +78,28 @@ def read_body(body: bytes, media_type: str) -> Document:
     if declared != media_type:
         raise ValueError(f"it was sent as {media_type!r} and calls itself {declared!r}")
     if media_type in INDEX_TYPES:
-        return _index(value, media_type)
+        if "layers" in value or "config" in value:
+            raise ValueError("it is a manifest and an index at once")
+        artifact_type = value.get("artifactType")
+        return ImageIndex(
+            media_type=media_type,
+            manifests=_descriptors(value.get("manifests"), "manifests"),
+            artifact_type=_media_type(artifact_type, "artifactType") if artifact_type else "",
+            subject=_subject(value),
+            annotations=_annotations(value),
+        )
     if media_type in MANIFEST_TYPES:
-        return _image(value, media_type)
+        if "manifests" in value:
+            raise ValueError("it is a manifest and an index at once")
+        config = _descriptor(value.get("config"), "config")
+        return ImageManifest(
+            media_type=media_type,
+            config=config,
+            layers=_descriptors(value.get("layers"), "layers"),
+            artifact_type=_media_type(value.get("artifactType", config.media_type), "artifactType"),
+            subject=_subject(value),
+            annotations=_annotations(value),
+        )
     raise ValueError(f"{media_type!r} is no manifest that is known here")
 
 
@@ -151,33 +170,6 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(value) != len(pairs):
         raise ValueError("it says a key twice")
     return value
-
-
-def _image(value: dict[str, Any], media_type: str) -> ImageManifest:
-    if "manifests" in value:
-        raise ValueError("it is a manifest and an index at once")
-    config = _descriptor(value.get("config"), "config")
-    return ImageManifest(
-        media_type=media_type,
-        config=config,
-        layers=_descriptors(value.get("layers"), "layers"),
-        artifact_type=_media_type(value.get("artifactType", config.media_type), "artifactType"),
-        subject=_subject(value),
-        annotations=_annotations(value),
-    )
-
-
-def _index(value: dict[str, Any], media_type: str) -> ImageIndex:
-    if "layers" in value or "config" in value:
-        raise ValueError("it is a manifest and an index at once")
-    artifact_type = value.get("artifactType")
-    return ImageIndex(
-        media_type=media_type,
-        manifests=_descriptors(value.get("manifests"), "manifests"),
-        artifact_type=_media_type(artifact_type, "artifactType") if artifact_type else "",
-        subject=_subject(value),
-        annotations=_annotations(value),
-    )
 
 
 def _subject(value: dict[str, Any]) -> Descriptor | None:

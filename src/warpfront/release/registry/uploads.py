@@ -137,7 +137,21 @@ class Upload:
         )
         body = self._exchange.finish(answer)
         if answer.status_code >= 400:
-            self._send_otherwise(answer, body, count)
+            # Send a refused piece in smaller ones, all at once, or from the start.
+            error = self._failure(answer, body)
+            if answer.status_code == 413:
+                if count <= _SMALLEST_PIECE_BYTES:
+                    raise error
+                self._piece_bytes = max(count // 4, _SMALLEST_PIECE_BYTES)
+                self._ask_how_far()
+            elif not self._offset or self._stumbled:
+                self._whole = True
+            else:
+                self._stumbled = True  # it forgot, or takes one piece only: the next time tells
+                self._location = ""
+                raise TransientError(error)
+            if not self._location or self._whole:
+                self._begin()
             return
         self._follow(answer)
         has = _has(answer)
@@ -147,23 +161,6 @@ class Upload:
                 wrong(self._exchange.host, self._step, f"it says that it has {has} bytes")
             )
         self._offset = has if has is not None else self._offset + count
-
-    def _send_otherwise(self, answer: requests.Response, body: bytes, count: int) -> None:
-        """Send a refused piece in smaller ones, all at once, or from the start."""
-        error = self._failure(answer, body)
-        if answer.status_code == 413:
-            if count <= _SMALLEST_PIECE_BYTES:
-                raise error
-            self._piece_bytes = max(count // 4, _SMALLEST_PIECE_BYTES)
-            self._ask_how_far()
-        elif not self._offset or self._stumbled:
-            self._whole = True
-        else:
-            self._stumbled = True  # it forgot, or takes one piece only: the next time tells
-            self._location = ""
-            raise TransientError(error)
-        if not self._location or self._whole:
-            self._begin()
 
     def _close(self) -> None:
         """Send the last request: with the digest, and all bytes where they were not sent yet."""

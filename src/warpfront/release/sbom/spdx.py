@@ -59,7 +59,16 @@ def _document(bill: Bill) -> dict[str, Any]:
             for source, kind, other in _relationships(bill)
         ],
     }
-    extracted = _extracted(bill)
+    # An entry for each `LicenseRef-` with its author. The text itself is in the image, with the
+    # package.
+    texts: dict[str, str] = {}
+    for part in bill.parts:
+        for reference in references([part.licence.expression]):
+            texts.setdefault(reference, f"{part.licence.source} of {part.name} {part.version}")
+    extracted = [
+        {"licenseId": name, "name": name, "extractedText": f"as named in the {where}"}
+        for name, where in sorted(texts.items())
+    ]
     return {**document, "hasExtractedLicensingInfos": extracted} if extracted else document
 
 
@@ -93,20 +102,6 @@ def _relationships(bill: Bill) -> Iterator[tuple[str, str, str]]:
         yield refs.get(part.within, _IMAGE), "CONTAINS", _ref(part)
     for asker, required, _ in bill.asked:
         yield refs[asker] if asker else _IMAGE, "DEPENDS_ON", refs[required]
-
-
-def _extracted(bill: Bill) -> list[dict[str, str]]:
-    """Return an entry for each `LicenseRef-` with its author. The text itself is in the image,
-    with the package.
-    """
-    texts: dict[str, str] = {}
-    for part in bill.parts:
-        for reference in references([part.licence.expression]):
-            texts.setdefault(reference, f"{part.licence.source} of {part.name} {part.version}")
-    return [
-        {"licenseId": name, "name": name, "extractedText": f"as named in the {where}"}
-        for name, where in sorted(texts.items())
-    ]
 
 
 def _ref(part: Part) -> str:
