@@ -30,7 +30,7 @@ import pytest
 import requests
 from fakes import FakeEngine
 
-from warpfront.commands.image_handover import identities
+from warpfront.commands.candidates import identities
 from warpfront.errors import EngineError
 from warpfront.images.engine import RUN_LABEL, Bind, Engine, RunRequest, bases, connect, embedded
 from warpfront.images.engine.docker import DockerEngine

@@ -20,6 +20,7 @@ from registries import PASSWORD, USER, RealRegistry, real_registry
 from stub_registry import client_of, serve_registry
 
 from warpfront.errors import RegistryError, RegistryFault
+from warpfront.release.registry.authorization import read_credentials
 from warpfront.release.registry.client import HttpRegistry, connect
 from warpfront.release.registry.contract import (
     IMAGE_INDEX,
@@ -31,7 +32,6 @@ from warpfront.release.registry.contract import (
     TransferKind,
 )
 from warpfront.release.registry.copying import Repository, copy_attached, copy_image
-from warpfront.release.registry.credentials import read_credentials
 from warpfront.release.registry.deleting import deleter_for
 from warpfront.release.registry.http import Exchange, read_trust
 from warpfront.release.registry.layout import LayoutRegistry

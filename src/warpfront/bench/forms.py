@@ -17,7 +17,6 @@ from warpfront.bench.records import (
     Interval,
     Metric,
     Run,
-    Side,
     Step,
     Summary,
 )
@@ -28,6 +27,13 @@ from warpfront.system.sizes import counted
 Rows = list[tuple[str, ...]]
 CASES_HEAD = ("operation", "B / A", "95 %", "p", "")
 SIDES_HEAD = ("", "what", "runs", "samples", "median")
+_MEDIANS: Mapping[str, tuple[float, int, str]] = {
+    Metric.STEP_SECONDS: (1000, 1, "ms"),
+    Metric.TIME_TO_TRAIN: (1 / 60, 2, "min"),
+    Metric.SAMPLES_PER_SECOND: (1, 2, "samples/s"),
+    "serving": (1, 1, "tokens/s"),
+}
+"""The scale, digits and unit of a metric's median."""
 _MOST_CASES = 40
 _GIB = 2**30
 
@@ -177,22 +183,6 @@ def sentence(comparison: Comparison) -> str:
     )
 
 
-def _median(side: Side, metric: str) -> str:
-    if side.median is None:
-        return "-"
-    match metric:
-        case Metric.STEP_SECONDS:
-            return f"{milliseconds(side.median)} ms"
-        case Metric.TIME_TO_TRAIN:
-            return f"{side.median / 60:,.2f} min"
-        case Metric.SAMPLES_PER_SECOND:
-            return f"{side.median:,.2f} samples/s"
-        case "serving":
-            return f"{side.median:,.1f} tokens/s"
-        case _:
-            return f"{side.median:,.1f} tokens/s/device"
-
-
 def _level_lines(comparison: Comparison) -> Iterable[str]:
     for letter, side in (("A", comparison.a), ("B", comparison.b)):
         for summary in side.summaries if side.runs == 1 else ():
@@ -213,10 +203,11 @@ def _memory_lines(comparison: Comparison) -> Iterable[str]:
 
 
 def _tables(comparison: Comparison) -> Iterable[tuple[str, tuple[str, ...], Rows]]:
-    sides: Rows = [
-        (letter, side.name, str(side.runs), str(side.samples), _median(side, comparison.metric))
-        for letter, side in (("A", comparison.a), ("B", comparison.b))
-    ]
+    sides: Rows = []
+    scale, digits, unit = _MEDIANS.get(comparison.metric, (1, 1, "tokens/s/device"))
+    for letter, side in (("A", comparison.a), ("B", comparison.b)):
+        middle = "-" if side.median is None else f"{side.median * scale:,.{digits}f} {unit}"
+        sides.append((letter, side.name, str(side.runs), str(side.samples), middle))
     yield f"By {comparison.metric}", SIDES_HEAD, sides
     if comparison.differences:
         rows: Rows = []

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import accumulate
 from random import Random
@@ -339,14 +339,6 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join([*names[:_SHOWN], *([f"and {more} more"] if more > 0 else [])])
 
 
-def _noise_of(comparisons: Iterable[Comparison]) -> Iterator[str]:
-    """Yield the other load of the machine that a bench found."""
-    for comparison in comparisons:
-        for finding in comparison.findings:
-            if finding.message.startswith(_NOISY):
-                yield finding.message.removeprefix(_NOISY)
-
-
 def standing_of(
     cell_id: str, target: str, release: str, comparisons: Iterable[Comparison]
 ) -> NightStanding:
@@ -356,14 +348,10 @@ def standing_of(
     the machine where one looks slower.
     """
     every = list(comparisons)
-    refused = next(
-        (
-            comparison
-            for comparison in every
-            if comparison.verdict is ComparisonOutcome.NOT_COMPARABLE
-        ),
-        None,
-    )
+    refused = (c.reasons for c in every if c.verdict is ComparisonOutcome.NOT_COMPARABLE)
+    messages = (remark.message for comparison in every for remark in comparison.findings)
+    # The other load of the machine that a bench met.
+    loads = (text.removeprefix(_NOISY) for text in messages if text.startswith(_NOISY))
     first, *more = [comparison.slower for comparison in every]
     slower = {name: ratio for name, ratio in first.items() if all(name in later for later in more)}
     return NightStanding(
@@ -375,6 +363,6 @@ def standing_of(
             for name, ratio in slower.items()
         ),
         gone=tuple(name for name in every[0].only_in_a if all(name in c.only_in_a for c in every)),
-        reason="; ".join(refused.reasons) if refused else "",
-        noise=next(_noise_of(every), "") if slower else "",
+        reason="; ".join(next(refused, ())),
+        noise=next(loads, "") if slower else "",
     )

@@ -33,18 +33,12 @@ def share_of_peak(measurement: Measurement) -> float | None:
     The bound is the arithmetic where it is counted, else the memory. None where the device's
     peak is unknown.
     """
-    flops, moved = flop_rate(measurement), byte_rate(measurement)
-    if measurement.peak is None:
+    peak, rate = measurement.peak, flop_rate(measurement)
+    if peak is None:
         return None
-    if flops is not None:
-        return (
-            flops / measurement.peak.flop_per_second if measurement.peak.flop_per_second else None
-        )
-    return (
-        moved / measurement.peak.bytes_per_second
-        if moved and measurement.peak.bytes_per_second
-        else None
-    )
+    limit = peak.flop_per_second if rate else peak.bytes_per_second
+    rate = rate or byte_rate(measurement)
+    return rate / limit if rate and limit else None
 
 
 def tokens_per_second(training: Training) -> float:
@@ -54,15 +48,9 @@ def tokens_per_second(training: Training) -> float:
 
 def model_flops_utilization(training: Training) -> float | None:
     """Return MFU: the model's own FLOP/s over the dense peak of this very dtype."""
-    if (
-        training.peak is None
-        or not training.peak.flop_per_second
-        or not training.model_flops_per_token
-    ):
-        return None
-    return (
-        tokens_per_second(training) * training.model_flops_per_token / training.peak.flop_per_second
-    )
+    limit = training.peak.flop_per_second if training.peak else None
+    flops = training.model_flops_per_token
+    return tokens_per_second(training) * flops / limit if flops and limit else None
 
 
 def bench_text(bench: Bench, *, width: int) -> str:

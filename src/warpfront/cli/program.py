@@ -90,31 +90,15 @@ def _everywhere() -> list[click.Parameter]:
         if value:
             ctx.find_root().meta["volume"] = Volume(parameter.name)
 
-    folder = click.Path(exists=True, file_okay=False)
+    folder: dict[str, Any] = {"type": click.Path(exists=True, file_okay=False), "is_eager": True}
+    folder |= {"callback": change_folder, "metavar": "DIR", "expose_value": False}
+    volume: dict[str, Any] = {"is_flag": True, "callback": set_volume, "expose_value": False}
+    says = "start in DIR; matrix.yaml is there or above"
+    every_line = "print every line of the programs that run"
     return [
-        click.Option(
-            ["-C", "--project"],
-            type=folder,
-            callback=change_folder,
-            is_eager=True,
-            metavar="DIR",
-            help="start in DIR; matrix.yaml is there or above",
-            expose_value=False,
-        ),
-        click.Option(
-            ["-q", "--quiet"],
-            is_flag=True,
-            callback=set_volume,
-            help="print no progress",
-            expose_value=False,
-        ),
-        click.Option(
-            ["-v", "--verbose"],
-            is_flag=True,
-            callback=set_volume,
-            help="print every line of the programs that run",
-            expose_value=False,
-        ),
+        click.Option(["-C", "--project"], help=says, **folder),
+        click.Option(["-q", "--quiet"], help="print no progress", **volume),
+        click.Option(["-v", "--verbose"], help=every_line, **volume),
     ]
 
 

@@ -12,8 +12,7 @@ from warpfront.ci.handover import handed_over, merge
 from warpfront.ci.judging import Judgement, RunEnd, demands_of, judge
 from warpfront.ci.schedule import Schedule
 from warpfront.commands.benching import kept_standing
-from warpfront.commands.candidates import kept_candidate
-from warpfront.commands.image_handover import kept_image_file
+from warpfront.commands.candidates import kept_candidate, kept_image_file
 from warpfront.errors import HandoverError, StoreError
 from warpfront.images.built import BuiltImage
 from warpfront.images.labels import BASE_SOURCE, CONTENT_HASH, RELAXED

@@ -12,7 +12,7 @@ from warpfront.matrix import compat
 from warpfront.matrix.compat import Compat
 from warpfront.matrix.index_evidence import read_contents
 from warpfront.matrix.reading import Matrix, read_matrix
-from warpfront.system.confinement import inside_root
+from warpfront.system.foreign import inside_root
 from warpfront.system.process import environment
 from warpfront.system.store import Store, read_text, read_tree
 from warpfront.wheels.project_folders import IMAGES_FOLDER, Folders

@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from warpfront.matrix.project_values import AllowedVulnerability
@@ -20,6 +21,7 @@ from warpfront.release.statements.statement import StatementError
 
 _NAMED_AGAIN = re.compile(r"[-_.]+")
 _LONGEST = 300
+_ORDER = attrgetter("package", "version", "id")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +112,7 @@ def read_grype(text: str) -> tuple[tuple[Vulnerability, ...], tuple[str, ...]]:
             message = _text(alert, "message") or _text(alert, "type")
             packages[message] = packages.get(message, 0) + 1
     unmatched = tuple(f"{count} packages: {message}" for message, count in sorted(packages.items()))
-    return _ordered(vulnerabilities), unmatched
+    return tuple(sorted(set(vulnerabilities), key=_ORDER)), unmatched
 
 
 def read_pip_audit(text: str) -> tuple[tuple[Vulnerability, ...], tuple[str, ...]]:
@@ -133,7 +135,7 @@ def read_pip_audit(text: str) -> tuple[tuple[Vulnerability, ...], tuple[str, ...
                     fixed=tuple(map(str, fixed)) if isinstance(fixed, list) else (),
                 )
             )
-    return _ordered(vulnerabilities), tuple(skipped)
+    return tuple(sorted(set(vulnerabilities), key=_ORDER)), tuple(skipped)
 
 
 def with_accepted(audit: Audit, allowed: Iterable[AllowedVulnerability]) -> Audit:
@@ -157,19 +159,6 @@ def expired(
 ) -> tuple[AllowedVulnerability, ...]:
     """Return the entries whose last day is over."""
     return tuple(entry for entry in allowed if entry.until < today)
-
-
-def _ordered(vulnerabilities: Iterable[Vulnerability]) -> tuple[Vulnerability, ...]:
-    return tuple(
-        sorted(
-            set(vulnerabilities),
-            key=lambda vulnerability: (
-                vulnerability.package,
-                vulnerability.version,
-                vulnerability.id,
-            ),
-        )
-    )
 
 
 def _document(text: str) -> Mapping[str, Any]:

@@ -16,7 +16,7 @@ from warpfront.matrix.cell import Cell
 from warpfront.release.tag_contents import TagPage, difference
 from warpfront.report.history import HEIGHT, WIDTH, PastRun, Trend, flips
 from warpfront.report.rows import NOT_RUN, ReportRow
-from warpfront.system.sizes import readable_size
+from warpfront.system.sizes import counted, readable_size
 
 MOST_LISTED = 200
 """Failures that are written out below the grid."""
@@ -212,18 +212,13 @@ def _published(page: TagPage) -> dict[str, object]:
     """Return the part of the page for a tag."""
     changes = difference(page.before, page.now) if page.before else None
     folders = sorted(page.now.folders.items(), key=lambda item: -item[1])[:MOST_FOLDERS]
-    changed = (
-        [
-            (len(changes.wheels), "wheel"),
-            (len(changes.packages), "Debian package"),
-            (len(changes.folders), "folder"),
-        ]
-        if changes
-        else []
-    )
+    changed = []
+    if changes:
+        each = (changes.wheels, "wheel"), (changes.packages, "Debian package")
+        changed = [counted(len(of), name) for of, name in (*each, (changes.folders, "folder"))]
     return {
         "page": page,
-        "changed": [f"{count} {name}{'' if count == 1 else 's'}" for count, name in changed],
+        "changed": changed,
         "difference": changes,
         "size": readable_size(page.now.size_bytes),
         "folders": [(name, readable_size(size)) for name, size in folders],

@@ -154,3 +154,15 @@ def _open_folders(folder: Path) -> None:
 
 def _refuse_constant(text: str) -> NoReturn:
     raise ValueError(f"{text} is no JSON")
+
+
+def inside_root(path: Path, root: Path) -> bool:
+    """Return whether `path`, every link of it resolved, is `root` or lies below it. A path that
+    does not exist is judged by the part of it that does; a circle of links is outside.
+    """
+    try:
+        resolved = Path(os.path.realpath(path))
+        looping = resolved.is_symlink()
+    except (OSError, ValueError):
+        return False
+    return not looping and resolved.is_relative_to(os.path.realpath(root))

@@ -22,7 +22,15 @@ class Invocation:
 def read_invocation(environment: Mapping[str, str]) -> Invocation:
     """Return the CI run of this process, from the variables that GitHub or GitLab sets."""
     if environment.get("GITHUB_ACTIONS") == "true":
-        return _github(environment)
+        server, repository, workflow, run = (
+            environment.get(f"GITHUB_{name}", "")
+            for name in ("SERVER_URL", "REPOSITORY", "WORKFLOW_REF", "RUN_ID")
+        )
+        attempt = environment.get("GITHUB_RUN_ATTEMPT", "") or "1"
+        if not (server and repository and workflow and run):
+            return Invocation()
+        address = f"{server}/{repository}/actions/runs/{run}/attempts/{attempt}"
+        return Invocation(builder=f"{server}/{workflow}", invocation=address)
     if environment.get("GITLAB_CI") == "true":
         names = ("CI_PROJECT_URL", "CI_RUNNER_ID", "CI_JOB_URL")
         project, runner, job = (environment.get(name, "") for name in names)
@@ -30,15 +38,3 @@ def read_invocation(environment: Mapping[str, str]) -> Invocation:
             return Invocation()
         return Invocation(builder=f"{project}/-/runners/{runner}", invocation=job)
     return Invocation()
-
-
-def _github(environment: Mapping[str, str]) -> Invocation:
-    names = ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY", "GITHUB_WORKFLOW_REF", "GITHUB_RUN_ID")
-    server, repository, workflow, run = (environment.get(name, "") for name in names)
-    if not (server and repository and workflow and run):
-        return Invocation()
-    attempt = environment.get("GITHUB_RUN_ATTEMPT", "") or "1"
-    return Invocation(
-        builder=f"{server}/{workflow}",
-        invocation=f"{server}/{repository}/actions/runs/{run}/attempts/{attempt}",
-    )

@@ -26,22 +26,8 @@ DEPTH_LIMIT = 64
 FILE_LIMIT = 200_000
 
 _NOT_SOURCE = frozenset(
-    {
-        ".git",
-        ".hg",
-        ".svn",
-        ".tox",
-        ".nox",
-        ".venv",
-        "venv",
-        "node_modules",
-        "__pycache__",
-        ".mypy_cache",
-        ".ruff_cache",
-        ".pytest_cache",
-        ".eggs",
-        "site-packages",
-    }
+    {".git", ".hg", ".svn", ".tox", ".nox", ".venv", "venv", "node_modules", "__pycache__"}
+    | {".mypy_cache", ".ruff_cache", ".pytest_cache", ".eggs", "site-packages"}
 )
 _VENDORED = frozenset(
     {"third_party", "thirdparty", "third-party", "3rdparty", "vendor", "vendored", "_vendor"}

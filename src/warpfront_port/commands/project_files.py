@@ -12,8 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from warpfront.errors import InputError, StoreError
-from warpfront.system.confinement import inside_root
-from warpfront.system.foreign import read_regular
+from warpfront.system.foreign import inside_root, read_regular
 from warpfront_port.preflight.declared import FileRequirements, Include, Kind, Part
 from warpfront_port.preflight.pyproject import read_pyproject, script_metadata
 from warpfront_port.preflight.requirements_txt import read_requirements

@@ -82,7 +82,8 @@ def _read_line(
     text: str, line: RequirementLine, *, path: str, kind: Kind = Kind.REQUIREMENT
 ) -> DeclaredRequirement | Include | str:
     text = without_options(text)
-    if _PATH.match(text) or (_is_folder(text) and not _URL.match(text)):
+    is_folder = "/" in text and "@" not in text and ";" not in text
+    if _PATH.match(text) or (is_folder and not _URL.match(text)):
         return _read_path(text, line, path=path)
     if _URL.match(text):
         # Read a bare URL: a wheel's file name has the name, others may have `#egg=`.
@@ -98,10 +99,6 @@ def _read_line(
         )
     read_requirement(text, where=f"{path}:{line.start}")
     return _asked(line, text, path=path, kind=kind)
-
-
-def _is_folder(text: str) -> bool:
-    return "/" in text and "@" not in text and ";" not in text
 
 
 def _read_path(

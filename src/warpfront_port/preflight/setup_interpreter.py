@@ -226,14 +226,13 @@ class SetupInterpreter:
         for alias in node.names:
             self._names[alias.asname or alias.name] = _Import(f"{node.module}.{alias.name}")
 
-    def _do_assign(self, node: ast.Assign) -> None:
-        value = self._of(node.value)
-        for target in node.targets:
-            self._bind(target, value)
-
-    def _do_annassign(self, node: ast.AnnAssign) -> None:
+    def _do_assign(self, node: ast.Assign | ast.AnnAssign) -> None:
         if node.value is not None:
-            self._bind(node.target, self._of(node.value))
+            value = self._of(node.value)
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                self._bind(target, value)
+
+    _do_annassign = _do_assign
 
     def _do_augassign(self, node: ast.AugAssign) -> None:
         old, value = self._of(node.target), self._of(node.value)

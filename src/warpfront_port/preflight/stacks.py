@@ -90,22 +90,16 @@ def stacks_of(
 def _stack(cells: list[Cell], locks: Mapping[str, WheelLock], compat: Compat) -> CellStack:
     cell = next((cell for cell in cells if cell.id in locks), cells[0])
     inputs = lock_inputs(cell, None, None)
+    wheels = locks[cell.id].wheels if cell.id in locks else ()
     pins = {pin.name: pin.version for pin in cell.stack}
-    if cell.id in locks:
-        pins |= {wheel.name: wheel.version for wheel in locks[cell.id].wheels}
+    pins |= {wheel.name: wheel.version for wheel in wheels}
     stack = stack_of(inputs, pins)
     if not cell.stack:
         versions = {"torch": f"{cell.torch}{_FORKED}"}
         foreign = {n: why for n, why in stack.foreign.items() if n not in inputs.protected}
         stack = Stack(held=versions, answered={}, foreign=foreign)
-    title = " ".join(
-        (
-            cell.vendor,
-            *((str(cell.toolkit),) if cell.toolkit else ()),
-            f"torch {stack.held['torch']}",
-            f"Python {cell.python}",
-        )
-    )
+    toolkit = str(cell.toolkit or "")
+    names = (cell.vendor, toolkit, f"torch {stack.held['torch']}", f"Python {cell.python}")
     release = compat.release(cell.torch)
     paired = {
         name: release.companion(name).version
@@ -113,21 +107,13 @@ def _stack(cells: list[Cell], locks: Mapping[str, WheelLock], compat: Compat) ->
         if release is not None and name not in stack.held
     }
     return CellStack(
-        title=title,
+        title=" ".join(filter(None, names)),
         cell_ids=tuple(cell.id for cell in cells),
         python=cell.python,
         index=cell.index.name if cell.index else "",
         stack=stack,
         paired=paired,
         inputs=inputs,
-        variants={
-            wheel.name: wheel.variant.label
-            for wheel in (locks[cell.id].wheels if cell.id in locks else ())
-            if wheel.variant.label
-        },
-        wheels=tuple(
-            wheel
-            for wheel in (locks[cell.id].wheels if cell.id in locks else ())
-            if wheel.name in stack.held
-        ),
+        variants={wheel.name: wheel.variant.label for wheel in wheels if wheel.variant.label},
+        wheels=tuple(wheel for wheel in wheels if wheel.name in stack.held),
     )

@@ -10,7 +10,7 @@ import pytest
 from builders import a_built_image, a_cell, a_child
 from fakes import FakeEngine
 
-from warpfront.commands.image_handover import NAME, ImageFile, leave_images, take_image
+from warpfront.commands.candidates import FILE_NAME, ImageFile, leave_images, take_image
 from warpfront.images.built import BuiltImage
 from warpfront.images.labels import BASE_SOURCE, CELL, CONTENT_HASH
 from warpfront.matrix.cell import Cell
@@ -133,7 +133,7 @@ def test_the_engines_of_both_machines_may_name_an_image_differently(
     handed: Store, verifier: FakeEngine, tmp_path: Path
 ) -> None:
     """One by its configuration, one by its manifest: the archive has both names."""
-    file: ImageFile = handed.load(TORCH.id, NAME, (ImageFile,))
+    file: ImageFile = handed.load(TORCH.id, FILE_NAME, (ImageFile,))
     before = handed.load(TORCH.id, "build", (BuiltImage,))
     assert len(file.identities) == 2
     (config,) = set(file.identities) - {before.image_id}

@@ -11,7 +11,7 @@ from warpfront.ci.pool import Load, make_pool
 from warpfront.commands import spreading
 from warpfront.matrix.nodes import BuildNode
 from warpfront.step_results import Failed
-from warpfront.system.confinement import inside_root
+from warpfront.system.foreign import inside_root
 from warpfront.system.process import Command, Completed
 from warpfront.system.store import Store
 from warpfront.wheels.project_folders import Folders

@@ -10,7 +10,7 @@ import pytest
 from stub_registry import PASSWORD, USER, client_of, serve_registry
 
 from warpfront.errors import CommandFailedError, RegistryError, without_secrets
-from warpfront.release.registry.credentials import Credentials, Login, read_credentials
+from warpfront.release.registry.authorization import Credentials, Login, read_credentials
 from warpfront.system.process import Command, Completed
 
 HOST = "registry.example:5000"

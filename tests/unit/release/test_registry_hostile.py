@@ -23,6 +23,7 @@ from warpfront.errors import RegistryError, RegistryFault
 from warpfront.release.evidence import VERIFICATION_TYPE, read_attached
 from warpfront.release.history import aliases_before
 from warpfront.release.publication import MOVES_TYPE
+from warpfront.release.registry.authorization import Credentials
 from warpfront.release.registry.client import HttpRegistry
 from warpfront.release.registry.contract import (
     DOCKER_MANIFEST,
@@ -32,7 +33,6 @@ from warpfront.release.registry.contract import (
     BytesBlob,
     Descriptor,
 )
-from warpfront.release.registry.credentials import Credentials
 from warpfront.release.registry.http import Exchange, Trust
 from warpfront.release.registry.manifests import (
     MANIFEST_LIMIT_BYTES,

@@ -363,8 +363,7 @@ def _act(
     """Run the job's step for one cell: on the image that was built, and on no other."""
     from warpfront.ci.flow import HANDOVER, IMAGES
     from warpfront.commands.benching import hold_against_release
-    from warpfront.commands.candidates import send_candidates, take_candidate
-    from warpfront.commands.image_handover import take_image
+    from warpfront.commands.candidates import send_candidates, take_candidate, take_image
     from warpfront.images.engine import connect
 
     store, root = workspace.folders.store, workspace.folders.root
@@ -408,7 +407,7 @@ def _leave_images(
 ) -> None:
     """Into images/<name>: what other jobs verify, and no registry gets."""
     from warpfront.ci.flow import IMAGES
-    from warpfront.commands.image_handover import leave_images
+    from warpfront.commands.candidates import leave_images
     from warpfront.images.engine import connect
 
     if not cells:

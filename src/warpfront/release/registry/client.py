@@ -18,7 +18,7 @@ import requests
 
 from warpfront.errors import InputError, RegistryError, RegistryFault
 from warpfront.release.registry import manifests
-from warpfront.release.registry.authorization import delete, pull, push
+from warpfront.release.registry.authorization import delete, pull, push, read_credentials
 from warpfront.release.registry.contract import (
     EMPTY_BODY,
     IMAGE_INDEX,
@@ -34,7 +34,6 @@ from warpfront.release.registry.contract import (
     TransferKind,
     digest_of_bytes,
 )
-from warpfront.release.registry.credentials import read_credentials
 from warpfront.release.registry.http import ACCEPT, Exchange, Request, read_trust
 from warpfront.release.registry.manifests import MANIFEST_LIMIT_BYTES, Document, ImageIndex, body_of
 from warpfront.release.registry.patience import Pace, Patience

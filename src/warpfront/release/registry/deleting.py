@@ -17,8 +17,8 @@ from urllib.parse import quote
 import requests
 
 from warpfront.errors import RegistryError
+from warpfront.release.registry.authorization import Login, read_credentials
 from warpfront.release.registry.contract import Registry
-from warpfront.release.registry.credentials import Login, read_credentials
 from warpfront.release.registry.http import read_trust
 from warpfront.release.registry.patience import Attempts, Pace, Patience
 from warpfront.system.process import Run

@@ -17,9 +17,8 @@ from urllib.parse import urljoin, urlsplit
 import requests
 
 from warpfront.errors import RegistryError
-from warpfront.release.registry.authorization import Authorization, Scopes
+from warpfront.release.registry.authorization import Authorization, Credentials, Scopes
 from warpfront.release.registry.contract import INDEX_TYPES, MANIFEST_TYPES
-from warpfront.release.registry.credentials import Credentials
 from warpfront.release.registry.patience import Adapter, Attempts, Pace, Patience, received
 from warpfront.system.references import address_of, is_loopback
 from warpfront.system.registry_errors import TransientError, by_exception, by_status, refused, wrong

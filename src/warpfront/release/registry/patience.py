@@ -74,20 +74,19 @@ class Attempts:
         self._pace.sleep(wait)
         return True
 
-    def run(self, act: Callable[[], T]) -> T:
+    def run(self, act: Callable[[], T], progress: Callable[[], int] = lambda: 0) -> T:
         """Return what `act` returns, tried again after each `TransientError`. Raise its error when
-        the tries are over.
+        the tries are over. After progress a failure is a first one; time already waited counts.
         """
+        furthest = 0
         while True:
             try:
                 return act()
             except TransientError as passing:
+                if progress() > furthest:
+                    furthest, self._failed = progress(), 0
                 if not self.again(passing.after_seconds, passing.cost):
                     raise passing.error from None
-
-    def got_on(self) -> None:
-        """Record progress: the next failure is a first one. Time already waited still counts."""
-        self._failed = 0
 
 
 _PIECE_BYTES = 1 << 20

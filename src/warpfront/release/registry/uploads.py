@@ -69,30 +69,23 @@ class Upload:
         self._location, self._offset, self._furthest = location, 0, 0
         self._whole = source.size_bytes <= sizes.whole_bytes
         self._piece_bytes = sizes.piece_bytes
-        self._damaged = self._stumbled = False
+        self._damaged = self._stumbled = self._failed = False
         self.sent_bytes = 0
 
     def send(self) -> None:
         """Send the blob, and return when the registry has it. Raises `RegistryError`."""
-        attempts = self._exchange.attempts()
-        failed = False
-        while True:
-            try:
-                if not (failed and self._is_there_now()):
-                    if not self._location:
-                        self._begin()
-                    while not self._whole and self._offset < self._source.size_bytes:
-                        self._send_piece()
-                        if self._offset > self._furthest:
-                            self._furthest = self._offset
-                            attempts.got_on()
-                    self._close()
-            except TransientError as passing:
-                if not attempts.again(passing.after_seconds, passing.cost):
-                    raise passing.error from None
-                failed = True
-            else:
-                return
+        self._exchange.attempts().run(self._send, lambda: self._furthest)
+
+    def _send(self) -> None:
+        if self._failed and self._is_there_now():
+            return
+        self._failed = True  # until it is there
+        if not self._location:
+            self._begin()
+        while not self._whole and self._offset < self._source.size_bytes:
+            self._send_piece()
+            self._furthest = max(self._furthest, self._offset)
+        self._close()
 
     def _is_there_now(self) -> bool:
         """Return whether the blob arrived in spite of a failure, with only the answer lost. If
@@ -285,26 +278,11 @@ class Saving:
         """Raises `RegistryError`, and `StoreError` where the file cannot be written."""
         with file_aside(destination) as aside:
             with aside.open("wb") as file:
-                self._fill(file)
+                self._exchange.attempts().run(lambda: self._take(file), lambda: self._have)
             if f"sha256:{self._found.hexdigest()}" != self._digest:
                 raise wrong(
                     self._exchange.host, self._ask.step, f"it sent sha256:{self._found.hexdigest()}"
                 )
-
-    def _fill(self, file: BinaryIO) -> None:
-        attempts = self._exchange.attempts()
-        furthest = 0
-        while True:
-            try:
-                self._take(file)
-            except TransientError as passing:
-                if self._have > furthest:
-                    furthest = self._have
-                    attempts.got_on()
-                if not attempts.again(passing.after_seconds, passing.cost):
-                    raise passing.error from None
-            else:
-                return
 
     def _take(self, file: BinaryIO) -> None:
         """Read one request's bytes, from where the last one broke off."""

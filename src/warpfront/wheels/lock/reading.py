@@ -11,7 +11,7 @@ from warpfront.matrix.language import Patch
 from warpfront.matrix.selection import with_parents
 from warpfront.step_results import Blocked, Failed
 from warpfront.system.attempt import attempt
-from warpfront.system.confinement import inside_root
+from warpfront.system.foreign import inside_root
 from warpfront.system.store import read_text
 from warpfront.wheels.lock.pylock import lock_inputs, read_lock, staleness
 from warpfront.wheels.lock.values import NEVER_BUILT, LockInputs, LockState, WheelLock
