@@ -38,22 +38,13 @@ _STANDARD = re.compile(
 _BASE = (
     "-fsyntax-only -Wno-everything -ferror-limit=0 -fno-caret-diagnostics -fno-color-diagnostics"
 )
-# Headers that hipify's tables lack: their content is in HIP's runtime header.
+# Headers of HIP whose folder, or twin, hipify's tables lack.
 _RUNTIME = "hip/hip_runtime.h"
 _HEADERS = {
-    "cuda.h": _RUNTIME, "cuda_runtime.h": _RUNTIME, "cuda_runtime_api.h": "hip/hip_runtime_api.h",
-    "cuda_device_runtime_api.h": _RUNTIME, "driver_types.h": "hip/driver_types.h",
-    "vector_types.h": "hip/hip_vector_types.h", "device_functions.h": "hip/device_functions.h",
-    "cuda_fp16.h": "hip/hip_fp16.h", "cuda_bf16.h": "hip/hip_bf16.h", "cuda_fp8.h": "hip/hip_fp8.h",
-    "cuComplex.h": "hip/hip_complex.h", "cooperative_groups.h": "hip/hip_cooperative_groups.h",
-    "math_constants.h": "hip/hip_math_constants.h", "nvrtc.h": "hip/hiprtc.h",
-    "cublas_v2.h": "hipblas/hipblas.h", "cublas.h": "hipblas/hipblas.h", "nccl.h": "rccl/rccl.h",
-    "cublasLt.h": "hipblaslt/hipblaslt.h", "cufft.h": "hipfft/hipfft.h",
-    "cufftXt.h": "hipfft/hipfftXt.h", "curand.h": "hiprand/hiprand.h",
-    "curand_kernel.h": "hiprand/hiprand_kernel.h", "cusparse.h": "hipsparse/hipsparse.h",
+    "cuda_device_runtime_api.h": _RUNTIME, "nccl.h": "rccl/rccl.h",
+    "cublas.h": "hipblas/hipblas.h", "cublas_v2.h": "hipblas/hipblas.h",
+    "cublasLt.h": "hipblaslt/hipblaslt.h", "cusparse.h": "hipsparse/hipsparse.h",
     "cusolverDn.h": "hipsolver/hipsolver.h", "cusolver_common.h": "hipsolver/hipsolver.h",
-    "cuda_profiler_api.h": "hip/hip_runtime_api.h",
-    "cuda_texture_types.h": "hip/hip_texture_types.h",
 }  # fmt: skip
 # torch's own build writes this header; a wheel for the CPU lacks it.
 _TORCH_MACROS = "c10/cuda/impl/cuda_cmake_macros.h"
@@ -213,11 +204,12 @@ def configure(compiler: Compiler, root: Path, modules: str, folder: Path) -> Con
     if code or not commands.is_file():
         error = re.search(r"CMake Error[^\n]*\n(?:\s*\n)?\s*([^\n]+)", text)
         return Configured({}, folders, f"cmake: {error[1].strip() if error else f'exit {code}'}")
-    flags = {}
-    for entry in json.loads(commands.read_text("utf-8")):
-        path = Path(entry["file"])
-        if path.is_relative_to(root):
-            flags[path.relative_to(root).as_posix()] = shlex.split(entry["command"])
+    entries = {Path(e["file"]): e["command"] for e in json.loads(commands.read_text("utf-8"))}
+    flags = {
+        path.relative_to(root).as_posix(): shlex.split(command)
+        for path, command in entries.items()
+        if path.is_relative_to(root)
+    }
     return Configured(flags, folders)
 
 
@@ -246,8 +238,7 @@ def write_shims(
     """Write shim headers and the forced include into `folder`; return the forced include."""
     shims = folder / "shims"
     for cuda, hip in headers.items():
-        if cuda in tree.included or cuda in _HEADERS or torch:
-            _write_shim(shims / cuda, hip)
+        _write_shim(shims / cuda, hip)
     if torch and not (Path(torch) / _TORCH_MACROS).exists():
         stub = shims / _TORCH_MACROS
         stub.parent.mkdir(parents=True, exist_ok=True)

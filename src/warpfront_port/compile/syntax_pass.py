@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from warpfront_port.compile.diagnostics import Diagnostic, Place, read_diagnostics
 from warpfront_port.finding_forms import Scan
@@ -42,68 +42,58 @@ class SyntaxResult:
     unconfigured: str = ""
 
 
-def read_results(document: Mapping[str, object], root: str) -> SyntaxResult:
+def read_results(document: Mapping[str, Any], root: str) -> SyntaxResult:
     """Return the meaning of a job's results, whose paths are below `root` where the job ran."""
-    hip = document.get("hip")
-    names = {str(k): str(v) for k, v in hip.items()} if isinstance(hip, dict) else {}
     findings: dict[tuple[str, int, str], ScanFinding] = {}
     compiled: list[str] = []
     uncompiled: dict[str, str] = {}
-    listed, reached = document.get("units"), document.get("reached")
-    sort = functools.partial(_sort, root=root, names=names, configured=bool(reached))
-    for entry in listed if isinstance(listed, list) else ():
-        unit, errors, lacking = str(entry["unit"]), list[ScanFinding](), list[str]()
+    names, reached = document.get("hip") or {}, document.get("reached") or ()
+    for entry in document.get("units") or ():
+        errors: list[ScanFinding] = []
+        lacking: list[str] = []
         for diagnostic in read_diagnostics(str(entry["output"])):
             if diagnostic.severity == "error":
-                sort(diagnostic, errors, lacking)
+                answer = _meaning(diagnostic, root, names, configured=bool(reached))
+                (lacking if isinstance(answer, str) else errors).append(answer)  # type: ignore[arg-type]
         if 124 in entry["codes"]:
             lacking.append("the compiler took longer than its limit")
         if any(entry["codes"]) and not errors and not lacking:
             lacking.append("the compiler ended without a diagnostic of this source")
         findings.update({(f.path, f.line, f.message): f for f in errors})
         if lacking and not errors:
-            uncompiled[unit] = lacking[0]
+            uncompiled[entry["unit"]] = lacking[0]
         else:
-            compiled.append(unit)
+            compiled.append(entry["unit"])
     return SyntaxResult(
-        compiler=str(document.get("compiler") or ""),
+        compiler=document.get("compiler") or "",
         findings=tuple(sorted(findings.values())),
         compiled=tuple(compiled),
         uncompiled=uncompiled,
-        reached=frozenset(map(str, reached if isinstance(reached, list) else ())),
-        unconfigured=str(document.get("unconfigured") or ""),
+        reached=frozenset(reached),
+        unconfigured=document.get("unconfigured") or "",
     )
 
 
-def _sort(
-    diagnostic: Diagnostic,
-    errors: list[ScanFinding],
-    lacking: list[str],
-    *,
-    root: str,
-    names: Mapping[str, str],
-    configured: bool,
-) -> None:
-    """Add a diagnostic to the project's errors, or to what the environment lacks.
+def _meaning(
+    diagnostic: Diagnostic, root: str, names: Mapping[str, str], *, configured: bool
+) -> ScanFinding | str:
+    """Return the project's error that a diagnostic is, or what the environment lacks.
 
     An `#error` of a project that was not configured may be about what its build defines.
     """
-    if LACKS in diagnostic.message:
-        header = diagnostic.message.partition(LACKS)[2].strip("\"' ")
-        lacking.append(f"the toolchain has no {header}")
-        return
-    if diagnostic.message.startswith('"') and not configured:
-        lacking.append(f"#error {diagnostic.message[:80]}, and no build was configured")
-        return
-    place = _place_in(diagnostic, root)
-    missing = _NOT_FOUND.search(diagnostic.message)
+    message, place = diagnostic.message, _place_in(diagnostic, root)
+    if LACKS in message:
+        header = message.partition(LACKS)[2].strip("\"' ")
+        return f"the toolchain has no {header}"
+    if message.startswith('"') and not configured:
+        return f"#error {message[:80]}, and no build was configured"
+    missing = _NOT_FOUND.search(message)
     if missing and not (_CUDAS.match(missing[1]) and place == diagnostic.place):
-        lacking.append(f"{missing[1]} is not there")
-    elif place is None:
+        return f"{missing[1]} is not there"
+    if place is None:
         where = diagnostic.place.path if diagnostic.place else "the compiler"
-        lacking.append(f"an error outside of the project: {where}: {diagnostic.message[:80]}")
-    else:
-        errors.append(_finding(place, diagnostic.message, root, names))
+        return f"an error outside of the project: {where}: {message[:80]}"
+    return _finding(place, message, root, names)
 
 
 def _place_in(diagnostic: Diagnostic, root: str) -> Place | None:
@@ -133,27 +123,27 @@ def _finding(place: Place, message: str, root: str, names: Mapping[str, str]) ->
 
 def with_syntax(scan: Scan, result: SyntaxResult) -> Scan:
     """Return a scan with a compiler's answers; rules whose claims it refutes become notes."""
-    judged = set(result.compiled)
-    whole = not result.uncompiled
     lines = {(finding.path, finding.line) for finding in result.findings}
-    rest = [
-        _refuted(finding) if _is_refuted(finding, judged, lines, whole=whole) else finding
-        for finding in scan.findings
-        if not (finding.rule in _CHECKED and (finding.path, finding.line) in lines)
-    ]
     uncompiled = {
         unit: result.uncompiled.get(unit, reason)
         for unit, reason in scan.uncompiled.items()
-        if unit not in judged
+        if unit not in result.compiled
     }
     project = scan.project
     if result.reached:
+        uncompiled = {unit: uncompiled[unit] for unit in uncompiled if unit in result.reached}
         unreached = frozenset(project.units) - result.reached
-        uncompiled = {unit: uncompiled[unit] for unit in uncompiled if unit not in unreached}
         basis = project.product.basis or "CMake"
         product = replace(project.product, unreached=unreached, basis=basis)
         units = tuple(unit for unit in project.units if unit in result.reached)
         project = replace(project, units=units, product=product)
+    rest = (
+        replace(finding, severity=Severity.NOTE, gate=Gate.COMPILED)
+        if _is_refuted(finding, result)
+        else finding
+        for finding in scan.findings
+        if not (finding.rule in _CHECKED and (finding.path, finding.line) in lines)
+    )
     return replace(
         scan,
         project=project,
@@ -165,22 +155,14 @@ def with_syntax(scan: Scan, result: SyntaxResult) -> Scan:
     )
 
 
-def _is_refuted(
-    finding: ScanFinding,
-    judged: set[str],
-    lines: set[tuple[str, int]],
-    *,
-    whole: bool,
-) -> bool:
-    """Return whether a compiler accepted the line that a rule's finding is about."""
+def _is_refuted(finding: ScanFinding, result: SyntaxResult) -> bool:
+    """Return whether a compiler took the line of a rule's finding: no error is in that line.
+
+    A header is taken where every source was judged.
+    """
     if finding.rule not in _CHECKED or finding.severity is Severity.NOTE:
         return False
-    header = finding.path not in judged and whole
-    return (finding.path in judged or header) and (finding.path, finding.line) not in lines
-
-
-def _refuted(finding: ScanFinding) -> ScanFinding:
-    return replace(finding, severity=Severity.NOTE, gate=Gate.COMPILED)
+    return finding.path in result.compiled or not result.uncompiled
 
 
 def units_to_compile(scan: Scan) -> Sequence[str]:
