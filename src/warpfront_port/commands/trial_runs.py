@@ -8,11 +8,13 @@ container reaches a network.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import os
 import re
 import tempfile
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
@@ -231,52 +233,50 @@ class _Trying:
 
     def tried(self) -> Trial:
         """Run; look for what was missing; with `install`, install that and run again."""
-        runs = 0
-        while True:
-            runs += 1
+        for runs in itertools.count(1):
             result, output = self._run()
             text = str(clean_json(output.text))  # without a terminal's own characters
             misses = read_misses(text) if result.exit_code and not result.timed_out else ()
-            names = {answer.miss.module or answer.miss.distribution for answer in self.answers}
-            new = [miss for miss in misses if (miss.module or miss.distribution) not in names][
-                :ROUNDS
-            ]
+            names = {answer.miss.name for answer in self.answers}
+            new = [miss for miss in misses if miss.name not in names][:ROUNDS]
             answers = [self._answered(miss) for miss in new]
             self.answers.extend(answers)
             goes_on = any(
                 answer.folder or (answer.version and self.asking.install) for answer in answers
             )
             if not goes_on or runs > ROUNDS:
-                return self._trial(runs, result, text)
+                break
             if self.asking.install:
                 self._install()
-
-    def _trial(self, runs: int, result: RunResult, text: str) -> Trial:
-        lines = text.rstrip().splitlines()
-        versions = {wheel.name: wheel.version for wheel in self.lock.wheels}
         return Trial(
             cell_id=self.cell.id,
             image=self.cell.image,
-            torch=versions.get("torch", self.cell.torch),
+            torch=self._versions.get("torch", self.cell.torch),
             argv=self.asking.argv,
             runs=runs,
             exit_code=None if result.timed_out else result.exit_code,
-            tail="\n".join(lines[-_TAIL_LINES:]),
+            tail="\n".join(text.rstrip().splitlines()[-_TAIL_LINES:]),
             found=tuple(self.answers),
             installed=self.asking.install,
             by_hand=self._by_hand(),
         )
 
+    @property
+    def _versions(self) -> Mapping[str, str]:
+        """Return the versions of the image's distributions."""
+        return {wheel.name: wheel.version for wheel in self.lock.wheels}
+
+    @property
+    def _places(self) -> tuple[str, ...]:
+        """Return the folders of the project, inside, that have modules of its own."""
+        folders = (answer.folder for answer in self.answers if answer.folder)
+        return tuple(dict.fromkeys(f"{_REPO}/{folder}".removesuffix("/.") for folder in folders))
+
     def _by_hand(self) -> tuple[str, ...]:
         """Return the command that runs the program in the image, with the user's own
         folder and devices.
         """
-        places = [
-            f"{_REPO}/{answer.folder}".removesuffix("/.")
-            for answer in self.answers
-            if answer.folder
-        ]
-        path = ("--env", f"PYTHONPATH={':'.join(dict.fromkeys(places))}") if places else ()
+        path = ("--env", f"PYTHONPATH={':'.join(self._places)}") if self._places else ()
         return (
             *("docker", "run", "--rm", "--user", f"{os.getuid()}:{os.getgid()}"),
             # As in the trial: with Docker's 64 MB, worker processes of a DataLoader die.
@@ -287,15 +287,18 @@ class _Trying:
         )
 
     def _run(self) -> tuple[RunResult, Output]:
-        self.watch.step(self.cell.id, f"runs {' '.join(self.asking.argv)}"[:100])
-        try:
+        with self._step(f"runs {' '.join(self.asking.argv)}"[:100]):
             return run_told(self.engine, self._request(), self.watch, self.cell.id)
+
+    @contextmanager
+    def _step(self, text: str) -> Iterator[None]:
+        self.watch.step(self.cell.id, text)
+        try:
+            yield
         finally:
             self.watch.step(self.cell.id, "")
 
     def _request(self) -> RunRequest:
-        places = [answer.folder for answer in self.answers if answer.folder]
-        paths = [_LAYER, *(f"{_REPO}/{place}".removesuffix("/.") for place in places)]
         return RunRequest(
             image=self.image,
             # One pipe: with two, the final error may arrive before earlier output.
@@ -306,7 +309,7 @@ class _Trying:
                 "OMP_WAIT_POLICY": "PASSIVE",
                 "PATH": f"{_LAYER}/bin:{_PATH}",
                 "PYTHONDONTWRITEBYTECODE": "1",
-                "PYTHONPATH": ":".join(dict.fromkeys(paths)),
+                "PYTHONPATH": ":".join((_LAYER, *self._places)),
                 # The final error has to be the last output, after all that was printed before.
                 "PYTHONUNBUFFERED": "1",
             },
@@ -325,8 +328,7 @@ class _Trying:
         """Return the answer to one miss: a folder, a version to install, or a refusal."""
         if folder := _own_place(self.asking.repo, miss):
             return MissAnswer(miss=miss, folder=folder)
-        versions = {wheel.name: wheel.version for wheel in self.lock.wheels}
-        version = versions.get(canonicalize_name(miss.top or miss.distribution), "")
+        version = self._versions.get(canonicalize_name(miss.top or miss.distribution), "")
         if version and miss.module == miss.top:
             return MissAnswer(
                 miss=miss,
@@ -345,8 +347,8 @@ class _Trying:
                 "its name alone may be another's",
             )
         answer = MissAnswer(miss=miss, requirement=provided.requirement, said_by=provided.said_by)
-        if provided.name in versions:
-            return self._older(answer, provided.name, versions[provided.name])
+        if provided.name in self._versions:
+            return self._older(answer, provided.name, self._versions[provided.name])
         return self._newer(answer, provided.name)
 
     def _newer(self, answer: MissAnswer, name: str) -> MissAnswer:
@@ -376,8 +378,7 @@ class _Trying:
         refused = dataclasses.replace(
             answer, refusal=f"the image holds {name} {version}, which has no {miss.module}"
         )
-        stack = [wheel.name for wheel in self.lock.wheels if _is_of_stack(self.cell, wheel.name)]
-        if name in stack or not miss.module:
+        if not miss.module or _is_of_stack(self.cell, name):
             hint = "port the import: what is of the torch stack stays as it is"
             return dataclasses.replace(refused, hint=hint)
         asking = Requirement(answer.requirement).specifier
@@ -421,9 +422,8 @@ class _Trying:
 
     def _need(self, name: str) -> VersionDemand | None:
         """Return the versions of `name` that the image's distributions accept, by metadata."""
-        inside = self._inside()
         stack = Stack(held={}, answered={}, foreign={})
-        needs = needs_of(inside, stack, python=self.cell.python, machine=self.cell.machine)
+        needs = needs_of(self._inside(), stack, python=self.cell.python, machine=self.cell.machine)
         return needs.get(name)
 
     def _inside(self) -> tuple[Distribution, ...]:
@@ -448,10 +448,7 @@ class _Trying:
         if requirers_without_wheels(message, ()):
             message, hint = refusal(name), way_out(name, self.cell.vendor)
         elif isinstance(error, LockError):
-            stack = stack_of(
-                lock_inputs(self.cell, None, None),
-                {wheel.name: wheel.version for wheel in self.lock.wheels},
-            )
+            stack = stack_of(lock_inputs(self.cell, None, None), self._versions)
             with MetadataIndex(self.site(), lambda *_: None) as index:
                 text = fitting_text(index, name, stack, self.cell.python, self.cell.machine)
             hint = "; ".join(filter(None, (text, hint)))
@@ -487,21 +484,29 @@ class _Trying:
             patches=(),
         )
         inputs = lock_inputs(child, RequirementList(requirements=texts), self.lock)
-        self.watch.step(self.cell.id, f"looks for {texts[-1]}")
-        try:
-            return self._locked(inputs, self.site())
-        except BlockedError:
-            # The index of the image's torch is out of reach. The image has it, with its metadata.
-            with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
-                self._write_stand_ins(Path(folder))
-                site = self.site()
-                links = (folder, *site.find_links)
-                lock = self._locked(inputs, dataclasses.replace(site, find_links=links))
-            parent_wheels = {wheel.name: wheel for wheel in self.lock.wheels}
-            wheels = tuple(parent_wheels.get(wheel.name, wheel) for wheel in lock.wheels)
-            return dataclasses.replace(lock, wheels=wheels)
-        finally:
-            self.watch.step(self.cell.id, "")
+        with self._step(f"looks for {texts[-1]}"):
+            try:
+                return self._locked(inputs, self.site())
+            except BlockedError:
+                return self._locked_without_index(inputs)
+
+    def _locked_without_index(self, inputs: LockInputs) -> WheelLock:
+        """Return the lock where no index of the image's torch answers: the image has its metadata.
+
+        Wheels of the image's distributions that contain only their metadata stand for them.
+        """
+        requires = {canonicalize_name(package.name): package.requires for package in self._inside()}
+        with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
+            for wheel in self.lock.wheels:
+                requirements = requires.get(canonicalize_name(wheel.name))
+                if requirements is not None:
+                    write_stand_in(wheel.kept_as, Path(folder), requires=requirements)
+            site = self.site()
+            links = (folder, *site.find_links)
+            lock = self._locked(inputs, dataclasses.replace(site, find_links=links))
+        parent_wheels = {wheel.name: wheel for wheel in self.lock.wheels}
+        wheels = tuple(parent_wheels.get(wheel.name, wheel) for wheel in lock.wheels)
+        return dataclasses.replace(lock, wheels=wheels)
 
     def _locked(self, inputs: LockInputs, site: Site) -> WheelLock:
         return resolve_by_uv(
@@ -513,35 +518,24 @@ class _Trying:
             parent=self.lock,
         )
 
-    def _write_stand_ins(self, folder: Path) -> None:
-        """Write wheels of the image's distributions that contain only their metadata."""
-        requires = {canonicalize_name(package.name): package.requires for package in self._inside()}
-        for wheel in self.lock.wheels:
-            requirements = requires.get(canonicalize_name(wheel.name))
-            if requirements is not None:
-                write_stand_in(wheel.kept_as, folder, requires=requirements)
-
     def _install(self) -> None:
         """Install the wheels that the image lacks into the layer, by their hashes."""
         more = difference(self._lock_of(self.answers), self.lock)
         new = [wheel for wheel in more if wheel.name not in self.layered]
         self.wheelhouse.fetch(new, self.site(), on_progress=self.watch.advance)
         new += [wheel for name, wheel in self.older.items() if name not in self.layered]
-        if new:
-            run(self._installation(new)).check(hint="the wheels are those of the index, verified")
-            _point_programs(self.layer / "bin")
-        self.layered.update(wheel.name for wheel in new)
-
-    def _installation(self, wheels: list[LockedWheel]) -> Command:
-        return Command(
-            argv=(
-                *(str(uv_binary()), "pip", "install", "--target", str(self.layer)),
-                *("--no-config", "--offline", "--no-index", "--no-deps", "--no-cache"),
-                *wheels_for(self.cell.python, uv_platform(lock_inputs(self.cell, None, None))),
-                *(str(self.wheelhouse.present(wheel)) for wheel in wheels),
-            ),
-            unset=("VIRTUAL_ENV",),
+        if not new:
+            return
+        argv = (
+            *(str(uv_binary()), "pip", "install", "--target", str(self.layer)),
+            *("--no-config", "--offline", "--no-index", "--no-deps", "--no-cache"),
+            *wheels_for(self.cell.python, uv_platform(lock_inputs(self.cell, None, None))),
+            *(str(self.wheelhouse.present(wheel)) for wheel in new),
         )
+        installation = Command(argv=argv, unset=("VIRTUAL_ENV",))
+        run(installation).check(hint="the wheels are those of the index, verified")
+        _point_programs(self.layer / "bin")
+        self.layered.update(wheel.name for wheel in new)
 
 
 def _read_inside(text: str) -> tuple[Distribution, ...]:

@@ -29,6 +29,10 @@ class Miss:
         return self.module.partition(".")[0]
 
     @property
+    def name(self) -> str:
+        return self.module or self.distribution
+
+    @property
     def asked(self) -> str:
         """Return the name for `--provides`: an identifier, also for a distribution."""
         return self.top or self.distribution.replace("-", "_")
@@ -115,7 +119,7 @@ class Trial:
     def lacking(self) -> tuple[str, ...]:
         """Return the modules that the program lacked in the last run."""
         return tuple(
-            answer.miss.module or answer.miss.distribution
+            answer.miss.name
             for answer in self.found
             if not answer.folder and not (answer.version and self.installed)
         )
