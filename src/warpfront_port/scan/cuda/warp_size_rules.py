@@ -159,17 +159,10 @@ def _narrow_bits(view: View, span: Span) -> Iterator[Match]:
     if not arguments:
         return
     queries = frozenset(_ASKING.findall(view.code, *arguments[0]))
-    words = _words(view, *arguments[0])
     for asking, shift in ((_BUILT_IN, 0), (_ASKING, -1)):
-        if any(map(asking.match, queries)) or any(
-            _is_lane_mask(view, word, span[0], asking) for word in words
-        ):
+        if any(map(asking.match, queries)) or _comes_from(view, arguments[0], asking):
             yield rule_match(view, "CU111", whole, names=queries, shift=shift)
             return
-
-
-def _words(view: View, start: int, end: int) -> list[str]:
-    return sorted(set(NAME.findall(view.code, start, end)))[:12]
 
 
 # A project's own function of such a name may return the lanes of a tile.
@@ -177,27 +170,21 @@ _ASKING = re.compile(
     r"\b\w{0,40}(?:ballot|active_?mask|match_a(?:ny|ll))\w*(?=\s*\()", re.IGNORECASE
 )
 _BUILT_IN = re.compile(r"\b__(?:ballot|activemask|match_any|match_all)(?:_sync)?\b")
+_OF_A_THREAD = re.compile(r"\b(?:threadIdx|laneId|lane_id)\b")
 
 
-def _is_lane_mask(
-    view: View, name: str, offset: int, asking: re.Pattern[str], depth: int = 1
-) -> bool:
-    """Return true if the function around `offset` stores a lane mask to a variable.
+def _comes_from(view: View, span: Span, origin: re.Pattern[str], depth: int = 2) -> bool:
+    """Return true if a variable at `span` has a value with `origin`, itself or by another one.
 
-    A lane mask is a ballot, or an expression of another such variable. Half of a mask that was
-    selected on purpose is none.
+    Half of a mask that was selected on purpose is no mask of lanes.
     """
-    for value in view.syntax.values(name, offset):
-        span = (value.start_byte, min(value.end_byte, value.start_byte + NEAR))
-        if _HALF.search(view.code, *span) or inside(view.narrow_arms, span[0]):
-            continue
-        operands = _words(view, *span) if depth else ()
-        if asking.search(view.code, *span) or any(
-            _is_lane_mask(view, word, offset, asking, depth - 1)
-            for word in operands
-            if word != name
-        ):
-            return True
+    for name in sorted(set(NAME.findall(view.code, *span)))[:12] if depth else ():
+        for value in view.syntax.values(name, span[0]):
+            inner = (value.start_byte, min(value.end_byte, value.start_byte + NEAR))
+            if _HALF.search(view.code, *inner) or inside(view.narrow_arms, inner[0]):
+                continue
+            if origin.search(view.code, *inner) or _comes_from(view, inner, origin, depth - 1):
+                return True
     return False
 
 
@@ -305,8 +292,9 @@ def _after_partial_returns(view: View) -> Iterator[Match]:
         statement = view.syntax.around(returned.start(), "if_statement")
         if function is None or statement is None or statement.start_byte != returned.start():
             continue
-        names = [name for name in NAME.findall(returned["condition"]) if name not in _QUALIFIERS]
-        if not any(_is_of_a_thread(view, name, returned.start()) for name in names):
+        condition = returned.span("condition")
+        own = _OF_A_THREAD.search(view.code, *condition)
+        if not own and not _comes_from(view, condition, _OF_A_THREAD):
             continue
         shuffles = [
             match
@@ -323,17 +311,6 @@ def _after_partial_returns(view: View) -> Iterator[Match]:
 def _is_full(view: View, mask: str) -> bool:
     bodies = macro_bodies(view, mask.strip()) or (mask.strip(),)
     return all(_ALL_LANES.fullmatch(body.strip("() ")) for body in bodies)
-
-
-def _is_of_a_thread(view: View, name: str, offset: int, depth: int = 2) -> bool:
-    """Return true if a variable's value differs between the threads of a block."""
-    if name in {"threadIdx", "laneId", "lane_id"}:
-        return True
-    for value in view.syntax.values(name, offset) if depth else ():
-        text = view.code[value.start_byte : min(value.end_byte, value.start_byte + NEAR)]
-        if any(_is_of_a_thread(view, word, offset, depth - 1) for word in NAME.findall(text)[:12]):
-            return True
-    return False
 
 
 _PARTIAL_RETURN = re.compile(
