@@ -298,7 +298,6 @@ def scan(
     all_: Annotated[
         bool, Option("list every cause, place and fix", formerly=("everything",))
     ] = False,
-    phases: Annotated[bool, Option("does nothing any more", hidden=True)] = False,
     allow_undetermined: AllowUndetermined = False,
     fail_on: Annotated[
         str,
@@ -308,8 +307,6 @@ def scan(
         ),
     ] = "any",
     compiler: Compiler = "auto",
-    fix: Annotated[str, Option("`port fix --out`", hidden=True)] = "",
-    apply: Annotated[bool, Option("`port fix --apply`", hidden=True)] = False,
 ) -> None:
     """Answer whether a source tree builds and runs on another vendor's device.
 
@@ -329,12 +326,6 @@ def scan(
         )
     verdict = scanning.verdict_of(result, new)
     _show_verdict(verdict, result, new, forms, display, everything=all_)
-    if phases:
-        display.say("--phases goes with the next release: the answer has causes by consequence")
-    if fix or apply:
-        patch = "" if forms.dry_run else fix
-        wanted = apply and not forms.dry_run
-        display.say(_fixed(scan_request, patch, result, compiler, display, apply=wanted))
     _raise_verdict(verdict, fail_on, allow_undetermined=allow_undetermined)
 
 
@@ -379,12 +370,31 @@ def fix_tree(
     The code for NVIDIA stays byte for byte. Each edit is compiled where a HIP
     compiler is at hand. Without --out and --apply, the places are only counted.
     """
-    from warpfront_port.commands import scanning
+    from warpfront.system.store import write_text
+    from warpfront_port.commands import port_work, scanning
 
     request = _scan_request(Selection(), Scanned(repo=repo, exclude=exclude, vendored=vendored))
     scanned, _ = scanning.scan(request, display, _compiled_by(request, compiler, display))
+    fixes = port_work.fixes_of(request.repo, exclude=request.exclude, vendored=vendored)
+    fixes, refused = port_work.compiled_fixes(
+        request.repo,
+        fixes,
+        scanned,
+        lambda root, bare: _compiled_by(dataclasses.replace(request, repo=root), compiler, display)(
+            bare
+        ),
+    )
     patch, wanted = "" if dry_run else out, apply and not dry_run
-    display.say(_fixed(request, patch, scanned, compiler, display, apply=wanted))
+    if patch:
+        write_text(Path(patch), "".join(fix.patch for fix in fixes))
+    if wanted:
+        port_work.write_fixes(request.repo, fixes)
+    places = sum(len(fix.rules) for fix in fixes)
+    by = f"compiled by {scanned.compiler}" if scanned.compiler else "not compiled"
+    held_back = f"; {counted(refused, 'file')} refused by the compiler" if refused else ""
+    verb = "changed" if wanted else f"{patch} changes" if patch else "could change"
+    done = f"{verb} {counted(places, 'place')} in {counted(len(fixes), 'file')}"
+    display.say(f"{done}, {by}{held_back}")
 
 
 @command(
@@ -485,42 +495,6 @@ def _show_verdict(
     display.result(document, text + finding_forms.scan_summary(scanned, new))
     if forms.annotations:
         print(finding_forms.annotation_lines(new, rules), end="")
-
-
-def _fixed(
-    scan_request: ScanRequest,
-    patch: str,
-    scanned: Scan,
-    compiler: str,
-    display: Display,
-    *,
-    apply: bool,
-) -> str:
-    """Write what is mechanical as a patch, or into the tree; what was done, in words."""
-    from warpfront.system.store import write_text
-    from warpfront_port.commands import port_work
-
-    fixes = port_work.fixes_of(
-        scan_request.repo, exclude=scan_request.exclude, vendored=scan_request.vendored
-    )
-    fixes, refused = port_work.compiled_fixes(
-        scan_request.repo,
-        fixes,
-        scanned,
-        lambda root, bare: _compiled_by(
-            dataclasses.replace(scan_request, repo=root), compiler, display
-        )(bare),
-    )
-    if patch:
-        write_text(Path(patch), "".join(fix.patch for fix in fixes))
-    if apply:
-        port_work.write_fixes(scan_request.repo, fixes)
-    places = sum(len(fix.rules) for fix in fixes)
-    by = f"compiled by {scanned.compiler}" if scanned.compiler else "not compiled"
-    held_back = f"; {counted(refused, 'file')} refused by the compiler" if refused else ""
-    verb = "changed" if apply else f"{patch} changes" if patch else "could change"
-    done = f"{verb} {counted(places, 'place')} in {counted(len(fixes), 'file')}"
-    return f"{done}, {by}{held_back}"
 
 
 def _raise_verdict(verdict: Verdict, gate: str, *, allow_undetermined: bool) -> None:

@@ -395,9 +395,6 @@ DEFAULTS: dict[str, object] = {
     "all_": False,
     "fail_on": "any",
     "compiler": "none",
-    "phases": False,
-    "fix": "",
-    "apply": False,
 }
 
 
