@@ -7,8 +7,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
-from typing import Final
+from collections.abc import Iterator
 
 from tree_sitter import Node
 
@@ -41,7 +40,7 @@ _LDS_BYTES = 65536
 _TEXTURE_REFERENCE = re.compile(r"(?<![\w:])texture\s*<(?![^;{}]{0,40}\bhip)")
 
 
-def asm_rule_matches(view: View, span: Span) -> Iterator[Match]:
+def asm_rule_matches(view: View, _name: str, span: Span) -> Iterator[Match]:
     """Yield PTX (CU107) in the `asm` with its name at `span`.
 
     An empty text orders memory on any compiler; GCN's own instructions are ported code.
@@ -52,28 +51,19 @@ def asm_rule_matches(view: View, span: Span) -> Iterator[Match]:
     operands = view.code.find(":", *whole)
     end = operands if operands >= 0 else whole[1]
     template = " ".join(_STRING.findall(view.source.text[span[1] : end]))
-    if not template.strip() or _GCN.match(template) or not _may_be_ptx(view, span[0]):
+    # Other processors have dots in the names of their instructions too.
+    devices = view.is_cuda or not _PTX_OPERANDS.isdisjoint(view.names)
+    nvidias = devices or view.region(span[0]).reach == {"nvidia"}
+    if not template.strip() or _GCN.match(template) or not nvidias:
         return
-    certain = _PTX.search(template) or _BARE_PTX.match(template)
-    if _TENSOR_CORE.search(template):
-        yield rule_match(view, "CU107", whole, what=_short(template))
-    elif certain or ("%" in template and view.in_device_code(span[0])):
-        yield rule_match(view, "CU107", whole, what=_short(template), shift=0 if certain else -1)
+    certain = bool(_PTX.search(template) or _BARE_PTX.match(template))
+    tensor_core = bool(_TENSOR_CORE.search(template))
+    if tensor_core or certain or ("%" in template and view.in_device_code(span[0])):
+        shift = 0 if tensor_core or certain else -1
+        yield rule_match(view, "CU107", whole, what=_short(template), shift=shift)
 
 
 _FAR = 4000
-
-
-def _may_be_ptx(view: View, offset: int) -> bool:
-    """Return true if NVIDIA's compiler reads this for a device.
-
-    Other processors have dots in the names of their instructions too.
-    """
-    return (
-        view.is_cuda
-        or bool(view.names & _PTX_OPERANDS)
-        or view.region(offset).reach == frozenset({"nvidia"})
-    )
 
 
 _PTX_OPERANDS = frozenset({"__cvta_generic_to_shared", "__CUDA_ARCH__", "__forceinline__"})
@@ -103,15 +93,17 @@ def memory_rule_matches(view: View, name: str, span: Span) -> Iterator[Match]:
 
 def device_rule_matches(view: View) -> Iterator[Match]:
     """Yield the matches that depend on the whole text of the file, not on a single name."""
-    for name, searching in _SEARCHES:
-        if name in view.names:
-            yield from searching(view)
-    for name, pattern, rule in _PATTERNS:
-        if name in view.names:
-            yield from patterns(view, pattern, rule)
-
-
-_PATTERNS = (("texture", _TEXTURE_REFERENCE, "CU135"),)
+    if "__shared__" in view.names:
+        yield from _shared_memory(view)
+    if "major" in view.names and (view.is_cuda or not _PROPERTIES.isdisjoint(view.names)):
+        # comparisons of a device's `major` property, and sums of `major` and `minor`
+        yield from patterns(view, _CAPABILITY, "CU151")
+    if "multiProcessorCount" in view.names and _SMID.search(view.source.text):
+        # memory sized by the count of multiprocessors in code that indexes by `smid`
+        for match in _SIZED_BY_COUNT.finditer(view.code):
+            yield rule_match(view, "CU172", match.span())
+    if "texture" in view.names:
+        yield from patterns(view, _TEXTURE_REFERENCE, "CU135")
 
 
 def _shared_memory(view: View) -> Iterator[Match]:
@@ -146,13 +138,7 @@ def _a_slot_a_warp(view: View, name: str, function: Node) -> bool:
     return re.search(used, view.syntax.text(function), re.IGNORECASE | re.VERBOSE) is not None
 
 
-def _capabilities(view: View) -> Iterator[Match]:
-    """Yield comparisons of a device's `major` property, and sums of `major` and `minor`."""
-    if _DEVICE_PROPERTIES & view.names or view.is_cuda:
-        yield from patterns(view, _CAPABILITY, "CU151")
-
-
-_DEVICE_PROPERTIES = frozenset(
+_PROPERTIES = frozenset(
     {"cudaDeviceProp", "cudaGetDeviceProperties", "getCurrentDeviceProperties"}
     | {"getDeviceProperties", "cudaDeviceProperties"}
 )
@@ -161,23 +147,8 @@ _CAPABILITY = re.compile(
 )
 
 
-def _pools_by_multiprocessor(view: View) -> Iterator[Match]:
-    """Yield memory sized by the count of multiprocessors in code that indexes by `smid` (CU172)."""
-    if _SMID.search(view.source.text) is None:
-        return
-    for match in _SIZED_BY_COUNT.finditer(view.code):
-        yield rule_match(view, "CU172", match.span())
-
-
 _SMID = re.compile(r"%smid\b|\b(?:__)?smid\s*\(|\bget_?smid\s*\(", re.IGNORECASE)
 _SIZED_BY_COUNT = re.compile(
     r"\b(?:cuda|hip)Malloc\w*\s*\([^;{}]{0,200}\bmultiProcessorCount\b[^;{}]{0,100}"
     r"|\bnew\s+[\w:]+\s*\[[^;\]]{0,100}\bmultiProcessorCount\b[^;\]]{0,60}\]"
-)
-
-
-_SEARCHES: Final[tuple[tuple[str, Callable[[View], Iterator[Match]]], ...]] = (
-    ("__shared__", _shared_memory),
-    ("major", _capabilities),
-    ("multiProcessorCount", _pools_by_multiprocessor),
 )

@@ -30,7 +30,9 @@ def guard_rule_matches(view: View) -> Iterator[Match]:
             continue
         for arm in chain.arms:
             if _decides(arm):
-                yield _at(view, "CU123", arm, chain)
+                span = (arm.directive.start, arm.directive.end)
+                what = f"#{arm.directive.name} {arm.directive.body}"
+                yield rule_match(view, "CU123", span, what=what, sides=chain.reach)
 
 
 def _decides(arm: Arm) -> bool:
@@ -72,10 +74,3 @@ def _has_arm_for_amd(chain: ConditionChain) -> bool:
     return any(arm.reach == {"amd"} for arm in chain.arms) or any(
         "HIP" in name or "ROCM" in name or "AMD" in name for name in chain.macros
     )
-
-
-def _at(view: View, rule: str, arm: Arm, chain: ConditionChain) -> Match:
-    directive = arm.directive
-    condition = f"#{directive.name} {directive.body}"
-    span = (directive.start, directive.end)
-    return rule_match(view, rule, span, what=condition, sides=chain.reach)

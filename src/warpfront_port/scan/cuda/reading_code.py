@@ -8,7 +8,7 @@ its identifiers then looks up the catalogue and the rules that begin with a name
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import PurePosixPath
 
 from warpfront_port.scan.cuda.device import (
@@ -20,7 +20,7 @@ from warpfront_port.scan.cuda.device import (
 from warpfront_port.scan.cuda.guards import guard_rule_matches
 from warpfront_port.scan.cuda.headers import HeaderFacts, facts_of
 from warpfront_port.scan.cuda.lexer import Span
-from warpfront_port.scan.cuda.name_rows import NameRow, rows_including, rows_naming
+from warpfront_port.scan.cuda.name_rows import rows_including, rows_naming
 from warpfront_port.scan.cuda.preprocessor import Reach
 from warpfront_port.scan.cuda.view import (
     NAME,
@@ -40,8 +40,11 @@ from warpfront_port.scan.findings import Context, Match, SourceText
 SUFFIXES = frozenset(
     ".cu .cuh .hip .c .cc .cpp .cxx .h .hh .hpp .hxx .inl".split()  # noqa: SIM905 - a list to read
 )
-_ASM = frozenset({"asm", "__asm__", "__asm"})
-_LOOKED_AT = _ASM | MASK_NAMES | MEMORY_NAMES
+_BY_NAME: Mapping[str, Callable[[View, str, Span], Iterator[Match]]] = {
+    **dict.fromkeys(("asm", "__asm__", "__asm"), asm_rule_matches),
+    **dict.fromkeys(MASK_NAMES, mask_rule_matches),
+    **dict.fromkeys(MEMORY_NAMES, memory_rule_matches),
+}
 Seen = set[tuple[str, str, Reach]]
 """Rule, name and who gets there, of what a file has shown already."""
 
@@ -110,49 +113,35 @@ def _included(view: View, reported: Seen) -> Iterator[Match]:
 
 
 def _named(view: View, reported: Seen) -> Iterator[Match]:
-    interesting = {name for name in view.names if name in _LOOKED_AT or rows_naming(name)}
-    interesting |= view.names & view.context.unknown
+    """Yield the matches of the rules that begin with a name, but for names declared here."""
+    unknown = view.names & view.context.unknown
+    interesting = {name for name in view.names if name in _BY_NAME or rows_naming(name)} | unknown
     if not interesting:
         return
     places = [match for match in NAME.finditer(view.code) if match[0] in interesting]
     declared = {place[0] for place in places if is_function(view, place.span())}
     looked_at = 0
     for place in places:
-        if place[0] not in declared:
-            looked_at += 1
-            if looked_at <= _MOST_LOOKED_AT:
-                yield from _at_name(view, place[0], place.span())
-            yield from _by_rows(view, place[0], place.span(), reported)
-            if place[0] in view.context.unknown and "nvidia" in view.region(place.start()).reach:
-                # the runtime's prefix is also what projects name their own functions with
-                shift = -1 if place[0].startswith("cuda") else 0
-                yield rule_match(view, "CU147", place.span(), shift=shift, names={place[0]})
-
-
-def _at_name(view: View, name: str, span: Span) -> Iterator[Match]:
-    if name in _ASM:
-        yield from asm_rule_matches(view, span)
-    elif name in MASK_NAMES:
-        yield from mask_rule_matches(view, name, span)
-    elif name in MEMORY_NAMES:
-        yield from memory_rule_matches(view, name, span)
+        name, span = place[0], place.span()
+        if name in declared:
+            continue
+        looked_at += 1
+        if looked_at <= _MOST_LOOKED_AT and name in _BY_NAME:
+            yield from _BY_NAME[name](view, name, span)
+        yield from _by_rows(view, name, span, reported)
+        if name in unknown and "nvidia" in view.region(span[0]).reach:
+            # the runtime's prefix is also what projects name their own functions with
+            shift = -1 if name.startswith("cuda") else 0
+            yield rule_match(view, "CU147", span, shift=shift, names={name})
 
 
 def _by_rows(view: View, name: str, span: Span, reported: Seen) -> Iterator[Match]:
+    after = view.code[span[1] : span[1] + 8].lstrip()
     for row in rows_naming(name):
+        follows = "::" if row.scope else ("(", "<") if row.call else ""
         key = (row.rule, "" if row.once_a_file else name, view.region(span[0]).reach)
-        if ((row.once or row.once_a_file) and key in reported) or not _fits(view, row, span):
+        if ((row.once or row.once_a_file) and key in reported) or not after.startswith(follows):
             continue
         reported.add(key)
         if not is_definition(view, span):
             yield rule_match(view, row.rule, span, shift=row.shift, names={name})
-
-
-def _fits(view: View, row: NameRow, span: Span) -> bool:
-    """Return true if the text around a name fits its row."""
-    after = view.code[span[1] : span[1] + 8].lstrip()
-    if row.scope:
-        return after.startswith("::")
-    if row.call:
-        return after.startswith(("(", "<"))
-    return True

@@ -145,9 +145,8 @@ def _width(view: View, name: str, offset: int) -> int:
 def _narrow_ballots(view: View, name: str, span: Span) -> Iterator[Match]:
     variable, start = view.syntax.taker(span[0], "call_expression", _ON_BITS)
     if variable and _width(view, variable, start) == 32:
-        rule = "CU109"
-        description = f"{variable} = {name}()"
-        yield rule_match(view, rule, (start, span[1]), what=description, names={name})
+        what = f"{variable} = {name}()"
+        yield rule_match(view, "CU109", (start, span[1]), what=what, names={name})
 
 
 _ON_BITS = frozenset("&|^~")
