@@ -27,17 +27,18 @@ from warpfront.errors import (
 from warpfront.images.built import BuiltImage
 from warpfront.images.engine import Engine, connect
 from warpfront.images.labels import CELL, CONTENT_HASH, CREATED
-from warpfront.images.preparing import unrunnable
-from warpfront.images.protection import claimed_policy
-from warpfront.images.tools import Tools, targets_of
+from warpfront.images.tools import CellInputs, Tools, locked_inputs, targets_of
 from warpfront.matrix.cell import Cell, Selection
-from warpfront.matrix.compat import Compat
 from warpfront.matrix.devices import DeviceAccess
 from warpfront.matrix.reading import Matrix
 from warpfront.matrix.runners import Runner
-from warpfront.matrix.selection import select, with_parents
 from warpfront.matrix.vendors import VENDORS
-from warpfront.pipeline.verifying import prepare_folder, request_inside, verifiable
+from warpfront.pipeline.verifying import (
+    VerifiableImage,
+    prepare_folder,
+    project_images,
+    request_inside,
+)
 from warpfront.pipeline.workspace import Workspace
 from warpfront.release.ledger import Stock
 from warpfront.step_results import Blocked, Failed
@@ -47,12 +48,9 @@ from warpfront.system.provenance import now, read_provenance
 from warpfront.system.references import read_reference
 from warpfront.system.store import Store, exclusive, write_json, write_text
 from warpfront.verify.containers import ending_of, result_in, run_told
-from warpfront.verify.image_claims import image_claims
 from warpfront.verify.results import Verification
 from warpfront.verify.verdict import outcome_of
-from warpfront.wheels.lock.reading import read_locks, usable_locks
 from warpfront.wheels.project_folders import Folders
-from warpfront.wheels.requirements import RequirementList
 from warpfront.wheels.site import site_when_needed
 from warpfront_checks.bench.options import BENCH_OPTIONS, BenchEffort, read_bench_effort
 from warpfront_checks.claims import Claims
@@ -69,52 +67,30 @@ def bench(
     workspace: Workspace, selection: Selection, watch: Watch, *, effort: BenchEffort
 ) -> Iterator[Benched]:
     """Each selected cell's image, on each of its targets, or on the selected one."""
-    every, requirements = workspace.matrix.cells, workspace.requirements
-    folders, compat = workspace.folders, workspace.material.compat
-    engine = connect(environment())
-    project = Timeable(cells=every, requirements=requirements, folders=folders, compat=compat)
-    for timing in project.timings(selection, watch, engine, effort=effort):
-        yield timing.run(engine, watch) if isinstance(timing, ImageTiming) else timing
+    folders, matrix, material = workspace.folders, workspace.matrix, workspace.material
+    inputs = locked_inputs(matrix, material, folders, selection)
+    tools = Tools(engine=connect(environment()), folders=folders, site=site_when_needed())
+    for timing in timings(inputs, tools, watch, target=selection.target, effort=effort):
+        yield timing.run(tools.engine, watch) if isinstance(timing, ImageTiming) else timing
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timeable:
-    """A project's cells, and what is known of them."""
-
-    cells: tuple[Cell, ...]
-    requirements: Mapping[str, RequirementList]
-    folders: Folders
-    compat: Compat
-
-    def timings(
-        self, selection: Selection, watch: Watch, engine: Engine, *, effort: BenchEffort
-    ) -> Iterator[ImageTiming | Blocked | Failed]:
-        """Yield the timings of the selected cells, or why one is impossible."""
-        cells, folders = select(self.cells, selection), self.folders
-        chain = with_parents(cells, self.cells)
-        locks = usable_locks(read_locks(chain, self.requirements, folders))
-        by_id = {cell.id: cell for cell in chain}
-        engine.reap()
-        blocked = unrunnable(cells, engine, step="verify")
-        tools = Tools(engine=engine, folders=folders, site=site_when_needed())
-        tool = tool_here(folders.root)
-        for cell in cells:
-            image = blocked.get(cell.id) or verifiable(cell, locks.get(cell.id), tools, watch)
-            if isinstance(image, Blocked | Failed):
-                yield image
-                continue
-            built, lock, toolbox = image
-            policy = claimed_policy(cell, by_id, locks, self.compat)
-            for target in targets_of(cell, selection.target):
-                yield ImageTiming(
-                    cell=cell,
-                    claims=image_claims(cell, lock, policy, target=target),
-                    built=built,
-                    folders=folders,
-                    toolbox=toolbox,
-                    effort=effort,
-                    tool=tool,
-                )
+def timings(
+    inputs: CellInputs, tools: Tools, watch: Watch, *, target: str, effort: BenchEffort
+) -> Iterator[ImageTiming | Blocked | Failed]:
+    """Yield the timings of cells, on `target` or on each of theirs, or why one is impossible."""
+    tool = tool_here(tools.folders.root)
+    for image in project_images(inputs, tools, watch):
+        if isinstance(image, Blocked | Failed):
+            yield image
+            continue
+        for target_here in targets_of(image.cell, target):
+            yield ImageTiming(
+                image=image,
+                claims=image.claims_of(target_here),
+                folders=tools.folders,
+                effort=effort,
+                tool=tool,
+            )
 
 
 def tool_here(root: Path) -> dict[str, str]:
@@ -140,14 +116,16 @@ def verified_as(store: Store, built: BuiltImage, target: str) -> str:
 class ImageTiming:
     """An image of a cell on one target; `released` is a published one."""
 
-    cell: Cell
+    image: VerifiableImage
     claims: Claims
-    built: BuiltImage
     folders: Folders
-    toolbox: Path
     effort: BenchEffort
     tool: Mapping[str, str]
     released: bool = False
+
+    @property
+    def cell(self) -> Cell:
+        return self.image.cell
 
     @property
     def target(self) -> str:
@@ -176,18 +154,18 @@ class ImageTiming:
         prepare_folder(self.folder, self.claims)
         access = VENDORS[self.cell.vendor].device_access(engine.host_devices()) or DeviceAccess()
         words = (SESSION, "--", *self.effort.arguments())
-        request = request_inside(self.built, self.folder, self.toolbox, words, access)
+        request = request_inside(self.image, self.folder, words, access)
         request = dataclasses.replace(request, time_limit_seconds=TIME_LIMIT_SECONDS)
         result, output = run_told(engine, request, watch, self.cell.id)
         write_text(self.folder / "output.log", output.text)
         try:
             whose = {
                 "cell_id": self.cell.id,
-                "image_digest": self.built.image_id,
-                "content_hash": self.built.content_hash,
+                "image_digest": self.image.built.image_id,
+                "content_hash": self.image.built.content_hash,
                 "verified": PUBLISHED
                 if self.released
-                else verified_as(self.folders.store, self.built, self.target),
+                else verified_as(self.folders.store, self.image.built, self.target),
                 "target": self.target,
                 "at": now(),
                 "tool": dict(self.tool),
@@ -234,16 +212,13 @@ def hold_against_release(
     """Return the timings of the cell's image and their comparison, or a failure if
     they are worse.
     """
-    matrix, requirements = workspace.matrix, workspace.requirements
-    folders, compat = workspace.folders, workspace.material.compat
+    folders, matrix, material = workspace.folders, workspace.matrix, workspace.material
     store, engine = folders.store, connect(environment())
-    project = Timeable(
-        cells=matrix.cells, requirements=requirements, folders=folders, compat=compat
-    )
+    inputs = locked_inputs(matrix, material, folders, Selection(only=cell_id, target=target))
+    tools = Tools(engine=engine, folders=folders, site=site_when_needed())
     usual = {option.name: option.default for option in BENCH_OPTIONS}
     effort = read_bench_effort(**{**usual, "preset": row.bench})
-    chosen = Selection(only=cell_id, target=target)
-    (timing,) = project.timings(chosen, watch, engine, effort=effort)
+    (timing,) = timings(inputs, tools, watch, target=target, effort=effort)
     if not isinstance(timing, ImageTiming):
         return [timing]
     store.drop(cell_id, standing_name(target))
@@ -277,7 +252,7 @@ def _stood(
     timing: ImageTiming, released: Stock | None, engine: Engine, watch: Watch, *, max_slower: float
 ) -> NightStanding | Blocked | Failed:
     cell_id, target = timing.cell.id, timing.target
-    same = released and released.labels.get(CONTENT_HASH) == timing.built.content_hash
+    same = released and released.labels.get(CONTENT_HASH) == timing.image.built.content_hash
     if released is None or same:
         timed = timing.run(engine, watch)
         release = released.digest if released else ""
@@ -287,7 +262,8 @@ def _stood(
     started, image = time.monotonic(), pull(named, engine, watch)
     try:
         built = as_labelled(timing.cell, image, seconds=time.monotonic() - started)
-        before = dataclasses.replace(timing, built=built, released=True)
+        image_before = dataclasses.replace(timing.image, built=built)
+        before = dataclasses.replace(timing, image=image_before, released=True)
         return _in_turns(before, timing, released.digest, engine, watch, max_slower=max_slower)
     finally:
         engine.remove(f"{named.name}@{named.digest}")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from time import monotonic
@@ -131,19 +131,10 @@ class _Building:
     """A bake: its files, its run and its results."""
 
     def __init__(self, inputs: CellInputs, tools: Tools, watch: Watch, *, layers: bool) -> None:
-        matrix, folders = inputs.matrix, tools.folders
-        self._layers = layers
-        self._cells = matrix.cells
-        self._requirements = inputs.material.requirements
-        self._project = matrix.project
-        self._references = {cell.id: cell.local_reference for cell in matrix.cells}
-        self._store = folders.store
-        self._cache = folders.cache
-        self._wheelhouse = folders.wheelhouse
-        self._engine = tools.engine
-        self._site = tools.site()
-        self._watch = watch
-        self._provenance = read_provenance(folders.root, run)
+        self._inputs, self._watch, self._layers = inputs, watch, layers
+        self._engine, self._folders, self._site = tools.engine, tools.folders, tools.site()
+        self._store = tools.folders.store
+        self._provenance = read_provenance(tools.folders.root, run)
         self._started = monotonic()
         self._finished: dict[str, float] = {}
         self._contexts_of: dict[str, str] = {}
@@ -168,10 +159,9 @@ class _Building:
             return failed
         by_id = {item.cell.id: item for item in ready}
         targets = [self._target(item, by_id, composed) for item in ready]
-        folder = self._store.folder / ".bake"
-        file = folder / "bake.json"
-        write_json(file, bake_file(targets))
-        answers = bake(self._request(file, ready), self._on_step)
+        request = self._request("bake.json", targets)
+        bottom = tuple(cell.id for cell in leaves(item.cell for item in ready))
+        answers = bake(replace(request, leaves=bottom), self._on_step)
         self._bring_toolbox()
         broken = [item for item in ready if answers[item.cell.id].error]
         results = {**failed, **{item.cell.id: self._result(item, answers) for item in ready}}
@@ -185,7 +175,9 @@ class _Building:
         """
         damaged: set[str] = set()
         for item in items:
-            wheels = self._wheelhouse.drop_damaged(item.rendered.wheels, self._view_folder(item))
+            wheels = self._folders.wheelhouse.drop_damaged(
+                item.rendered.wheels, self._view_folder(item)
+            )
             damaged |= {wheel.filename for wheel in wheels}
         if remove_other(self._tools() / uv_binary().name, uv_binary()):
             damaged.add("uv")
@@ -197,8 +189,8 @@ class _Building:
         """Fetch what `verify` needs while there is a network. Images do not depend on it."""
         try:
             install_toolbox(
-                self._cache,
-                self._wheelhouse,
+                self._folders.cache,
+                self._folders.wheelhouse,
                 site=lambda: self._site,
                 on_progress=self._watch.advance,
             )
@@ -212,7 +204,7 @@ class _Building:
         for item in items:
             parent = failed.get(item.cell.parent or "")
             if isinstance(parent, Blocked | Failed):
-                failed[item.cell.id] = dataclasses.replace(parent, cell_id=item.cell.id)
+                failed[item.cell.id] = replace(parent, cell_id=item.cell.id)
                 continue
             result = attempt(item.cell.id, "build", act, item)
             if isinstance(result, Blocked | Failed):
@@ -221,15 +213,18 @@ class _Building:
 
     def _fetch_one(self, item: Prepared) -> None:
         wheels = item.rendered.wheels
-        self._wheelhouse.fetch(wheels, self._site, on_progress=self._watch.advance)
-        chain = with_parents([item.cell], self._cells)
-        check_wheels(chain, item.lock, self._requirements, self._wheelhouse)
+        self._folders.wheelhouse.fetch(wheels, self._site, on_progress=self._watch.advance)
+        chain = with_parents([item.cell], self._inputs.matrix.cells)
+        requirements = self._inputs.material.requirements
+        check_wheels(chain, item.lock, requirements, self._folders.wheelhouse)
 
     def _seal_one(self, item: Prepared) -> None:
         cell = item.cell
         if is_sealed(cell, item.rendered):
             self._watch.step(cell.id, "reads its wheels for the guard")
-            write_manifest(item.rendered, self._wheelhouse, self._sealed_folder(cell), cell=cell)
+            write_manifest(
+                item.rendered, self._folders.wheelhouse, self._sealed_folder(cell), cell=cell
+            )
 
     def _sealed_folder(self, cell: Cell) -> Path:
         return self._store.cell_folder(cell.id) / "sealed"
@@ -244,16 +239,14 @@ class _Building:
 
         return Composer(
             store=self._store,
-            layers=LayerStore(self._cache / "layers", self._wheelhouse),
+            layers=LayerStore(self._folders.cache / "layers", self._folders.wheelhouse),
             watch=self._watch,
             contexts=lambda item: {
                 **self._base_contexts(item, {}),
                 TOOLS_CONTEXT: str(self._tools()),
             },
             secrets=self._secrets,
-            request=lambda file, targets, folder: dataclasses.replace(
-                self._request(file, items), targets=targets, leaves=targets, writable=(folder,)
-            ),
+            request=lambda target, folder: self._request("layers.json", [target], folder),
             on_step=self._on_step,
             adopt=self._engine.adopt,
         ).composed(items)
@@ -278,7 +271,7 @@ class _Building:
             tag=cell.local_reference,
             labels=image_labels(
                 cell,
-                project=self._project,
+                project=self._inputs.matrix.project,
                 lock=item.lock,
                 base=item.base,
                 content_hash=item.content_hash,
@@ -300,7 +293,8 @@ class _Building:
         # BuildKit wants to know of every name that stages name, also of those that it leaves out.
         contexts = {**self._base_contexts(item, building), **(composed or {})}
         if item.rendered.wheels:
-            contexts[WHEELS_CONTEXT] = str(self._wheels_view(item))
+            view = self._folders.wheelhouse.view(item.rendered.wheels, self._view_folder(item))
+            contexts[WHEELS_CONTEXT] = str(view)
             contexts[TOOLS_CONTEXT] = str(self._tools())
         if is_sealed(item.cell, item.rendered):
             contexts[SEALED_CONTEXT] = str(self._sealed_folder(item.cell))
@@ -308,16 +302,15 @@ class _Building:
 
     def _base_contexts(self, item: Prepared, building: Mapping[str, Prepared]) -> dict[str, str]:
         cell = item.cell
-        contexts = {}
-        if cell.parent is None:
-            if item.base.source is BaseSource.BOOTSTRAP:
-                contexts[_familiar(cell.base.pinned)] = self._local(item.base.reference)
-        else:
-            reference = self._references[cell.parent]
-            contexts[reference] = (
-                f"target:{cell.parent}" if cell.parent in building else self._local(reference)
-            )
-        return contexts
+        if cell.parent is not None:
+            reference = self._inputs.by_id[cell.parent].local_reference
+            is_target = cell.parent in building
+            return {reference: f"target:{cell.parent}" if is_target else self._local(reference)}
+        if item.base.source is not BaseSource.BOOTSTRAP:
+            return {}
+        # BuildKit looks a `FROM` up among named contexts in Docker's short form.
+        name = cell.base.pinned.removeprefix("docker.io/").removeprefix("library/")
+        return {name: self._local(item.base.reference)}
 
     def _local(self, reference: str) -> str:
         """Return a context for an image of this engine."""
@@ -326,36 +319,26 @@ class _Building:
             self._contexts_of[reference] = local_context(self._engine, reference, folder)
         return self._contexts_of[reference]
 
-    def _wheels_view(self, item: Prepared) -> Path:
-        return self._wheelhouse.view(item.rendered.wheels, self._view_folder(item))
-
     def _view_folder(self, item: Prepared) -> Path:
-        return self._cache / "views" / item.rendered.digest[:24]
+        return self._folders.cache / "views" / item.rendered.digest[:24]
 
     def _tools(self) -> Path:
         """Return a folder with the one program that a build needs from outside."""
-        folder = self._cache / "tools" / f"uv-{uv_version()}"
+        folder = self._folders.cache / "tools" / f"uv-{uv_version()}"
         return place_program(uv_binary(), folder)
 
-    def _request(self, file: Path, items: list[Prepared]) -> BakeRequest:
-        certificate = self._site.certificate
-        return BakeRequest(
-            buildx=self._engine.buildx,
-            environment={
-                **self._engine.build_environment,
-                PROXIES_VARIABLE: proxy_script(self._site.proxies),
-            },
-            file=file,
-            targets=tuple(item.cell.id for item in items),
-            leaves=tuple(cell.id for cell in leaves(item.cell for item in items)),
-            readable=(
-                self._store.folder.resolve(),
-                self._cache.resolve(),
-                *([Path(certificate)] if certificate else []),
+    def _request(self, name: str, targets: Sequence[BakeTarget], *writable: Path) -> BakeRequest:
+        return replace(
+            bake_request(
+                self._store.folder / ".bake" / name,
+                targets,
+                engine=self._engine,
+                site=self._site,
+                readable=(self._store.folder.resolve(), self._folders.cache.resolve()),
+                logs={target.name: self._store.log_path(target.name) for target in targets},
             ),
-            logs={item.cell.id: self._store.log_path(item.cell.id) for item in items},
-            references={item.cell.local_reference: item.cell.id for item in items},
             cache=layer_cache(self._engine, environment()),
+            writable=writable,
         )
 
     def _on_step(self, step: BuildStep) -> None:
@@ -411,6 +394,28 @@ class _Building:
         )
 
 
+def bake_request(
+    file: Path,
+    targets: Sequence[BakeTarget],
+    *,
+    engine: Engine,
+    site: Site,
+    readable: Iterable[Path],
+    logs: Mapping[str, Path],
+) -> BakeRequest:
+    """Write the bake file of some targets, and return how to run it."""
+    write_json(file, bake_file(targets))
+    return BakeRequest(
+        buildx=engine.buildx,
+        environment={**engine.build_environment, PROXIES_VARIABLE: proxy_script(site.proxies)},
+        file=file,
+        targets=tuple(target.name for target in targets),
+        readable=(*readable, *([Path(site.certificate)] if site.certificate else [])),
+        logs=logs,
+        references={target.tag: target.name for target in targets if target.tag},
+    )
+
+
 def layer_cache(engine: Engine, variables: Mapping[str, str]) -> str:
     """Return the repository of the layer cache, "" for none. BuildKit within Docker's own image
     store refuses a cache in a registry, and the whole build with it.
@@ -426,8 +431,3 @@ def build_secrets(site: Site) -> tuple[str, ...]:
         *([f"id={CA_SECRET},src={site.certificate}"] if site.certificate else []),
         *([f"type=env,id={PROXIES_SECRET},env={PROXIES_VARIABLE}"] if site.proxies else []),
     )
-
-
-def _familiar(reference: str) -> str:
-    """Return the form under which BuildKit looks a `FROM` up among named contexts: Docker's."""
-    return reference.removeprefix("docker.io/").removeprefix("library/")

@@ -1,13 +1,14 @@
-"""Size budgets: images larger than matrix.yaml allows. Path."""
+"""Size budgets: images larger than matrix.yaml allows, and what grew in them. Path."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from warpfront.errors import BuildFailedError, StoreError, WheelError
 from warpfront.images.built import BuiltImage
-from warpfront.images.size_breakdown import SizeBreakdown, largest, weights_of
 from warpfront.matrix.cell import Cell
 from warpfront.step_results import Failed
 from warpfront.system.sizes import readable_size
@@ -17,6 +18,16 @@ from warpfront.wheels.store.unpacked import stays, unpacked_files
 from warpfront.wheels.store.wheelhouse import Wheelhouse
 
 _NAME = "weights"
+_SHOWN = 6
+_DEPTH = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizeBreakdown:
+    """Unpacked bytes by wheel (`torch==2.13.0`) and by folder of site-packages (`torch/lib`)."""
+
+    wheels: Mapping[str, int]
+    folders: Mapping[str, int]
 
 
 def within_budget(
@@ -27,7 +38,9 @@ def within_budget(
     """
     if cell.budget_bytes is None:
         return built
-    now = _weights(lock, wheelhouse, stays(cell.slim))
+    now: SizeBreakdown | None = None
+    with contextlib.suppress(WheelError):  # without its wheels: a reused image needs none
+        now = _breakdown(cell, lock, wheelhouse)
     if built.size_bytes <= cell.budget_bytes:
         if now is not None:
             store.save(cell.id, _NAME, now)
@@ -36,40 +49,65 @@ def within_budget(
     with contextlib.suppress(StoreError):  # of another version: then the largest parts are listed
         before = store.load(cell.id, _NAME, (SizeBreakdown,))
     size, budget = readable_size(built.size_bytes), readable_size(cell.budget_bytes)
+    lines = "".join(f"\n    {line}" for line in _lines(now, before))
     return Failed(
         cell_id=cell.id,
         step="build",
-        reason=f"its layers take {size}, and its budget is {budget}{_lines(now, before)}",
+        reason=f"its layers take {size}, and its budget is {budget}{lines}",
         hint=f"take something out, or raise `images: {cell.image}: budget:` in matrix.yaml",
         log=built.log,
         exit_code=BuildFailedError.exit_code,
     )
 
 
-def _weights(
-    lock: WheelLock, wheelhouse: Wheelhouse, stays_in: Callable[[str], bool]
-) -> SizeBreakdown | None:
-    """Return sizes by package; None without its wheels: a reused image needs none."""
-    try:
-        return weights_of(
-            {
-                f"{wheel.name}=={wheel.version}": {
-                    path: int(measured[0])
-                    for path, measured in unpacked_files(wheelhouse, wheel).items()
-                    if stays_in(path)
-                }
-                for wheel in lock.wheels
+def _breakdown(cell: Cell, lock: WheelLock, wheelhouse: Wheelhouse) -> SizeBreakdown:
+    stays_in = stays(cell.slim)
+    return breakdown_of(
+        {
+            f"{wheel.name}=={wheel.version}": {
+                path: int(measured[0])
+                for path, measured in unpacked_files(wheelhouse, wheel).items()
+                if stays_in(path)
             }
-        )
-    except WheelError:
-        return None
-
-
-def _lines(now: SizeBreakdown | None, before: SizeBreakdown | None) -> str:
-    if now is None:
-        return ""
-    rows = (
-        f"\n    {name}: {readable_size(size)}" + (f", {readable_size(more)} more" if before else "")
-        for name, size, more in largest(now, before)
+            for wheel in lock.wheels
+        }
     )
-    return "".join(rows) or "\n    its wheels are as they were"
+
+
+def breakdown_of(files: Mapping[str, Mapping[str, int]]) -> SizeBreakdown:
+    """Return sizes from wheel -> path below site-packages -> bytes."""
+    folders = Counter[str]()
+    for sizes in files.values():
+        for path, size in sizes.items():
+            folders["/".join(path.split("/")[:-1][:_DEPTH]) or "."] += size
+    wheels = {name: sum(sizes.values()) for name, sizes in files.items()}
+    return SizeBreakdown(wheels=wheels, folders=dict(folders))
+
+
+def _lines(now: SizeBreakdown | None, before: SizeBreakdown | None) -> Iterator[str]:
+    if now is None:
+        return
+    rows = largest(now, before)
+    for name, size, more in rows:
+        yield f"{name}: {readable_size(size)}" + (f", {readable_size(more)} more" if before else "")
+    if not rows:
+        yield "its wheels are as they were"
+
+
+def largest(now: SizeBreakdown, before: SizeBreakdown | None) -> tuple[tuple[str, int, int], ...]:
+    """Return (what, bytes, bytes more than before) of the wheels, then the folders, that grew the
+    most; of the largest where nothing is known of before. A wheel is the same in another version.
+    """
+    return (
+        *_ranked(now.wheels, before.wheels if before else None),
+        *_ranked(now.folders, before.folders if before else None),
+    )
+
+
+def _ranked(now: Mapping[str, int], before: Mapping[str, int] | None) -> list[tuple[str, int, int]]:
+    sizes = Counter[str]()
+    for name, size in (before or {}).items():
+        sizes[name.partition("==")[0]] += size
+    rows = [(name, size, size - sizes[name.partition("==")[0]]) for name, size in now.items()]
+    grown = [row for row in rows if row[2] > 0] if before is not None else rows
+    return sorted(grown, key=lambda row: (-row[2], row[0]))[:_SHOWN]

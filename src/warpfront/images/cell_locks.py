@@ -47,15 +47,13 @@ def lock_cells(
     """Return a lock, or an error, for each of `cells` (parents first). Nothing is built: a lock
     names the wheels that are to be built, and those of its children follow when they are.
     """
-    folders = tools.folders
     locking = _CellLocking(tools=tools, watch=watch, step="lock")
-    for cell, inputs in _with_inputs(cells, requirements, folders, locking.results):
-        state = attempt(cell.id, "lock", read_state, inputs, folders)
-        if isinstance(state, Blocked | Failed):
-            if not refresh:
-                locking.results[cell.id] = state
-                continue
-            state = LockState(lock=None, reason="its lock is unreadable")
+    for cell, inputs, read in _lockable(cells, locking.results, requirements, tools.folders):
+        if isinstance(read, Blocked | Failed) and not refresh:
+            locking.results[cell.id] = read
+            continue
+        unreadable = LockState(lock=None, reason="its lock is unreadable")
+        state = read if isinstance(read, LockState) else unreadable
         if state.lock is not None and not state.reason and not refresh:
             locking.results[cell.id] = state.lock
         elif locked:
@@ -119,8 +117,7 @@ def locked_before(
 ) -> Mapping[str, Locked]:
     """Return the locks of cells of an earlier run of `lock`."""
     results: dict[str, Locked] = {}
-    for cell, inputs in _with_inputs(cells, requirements, folders, results):
-        state = attempt(cell.id, "lock", read_state, inputs, folders)
+    for cell, _, state in _lockable(cells, results, requirements, folders):
         if not isinstance(state, LockState):
             results[cell.id] = state
         elif state.lock and state.reason in {"", waits_for(state.lock)}:
@@ -130,14 +127,14 @@ def locked_before(
     return results
 
 
-def _with_inputs(
+def _lockable(
     cells: Iterable[Cell],
+    results: dict[str, Locked],
     requirements: Mapping[str, RequirementList],
     folders: Folders,
-    results: dict[str, Locked],
-) -> Iterator[tuple[Cell, LockInputs]]:
-    """Yield cells with the inputs of their lock. A cell whose parent has no complete lock, or whose
-    files are wrong, gets its result here.
+) -> Iterator[tuple[Cell, LockInputs, LockState | Blocked | Failed]]:
+    """Yield cells with the inputs of their lock and its state. A cell whose parent has no complete
+    lock, or whose files are wrong, gets its result here.
     """
     for cell in cells:
         parent = results[cell.parent] if cell.parent else None
@@ -146,10 +143,14 @@ def _with_inputs(
         elif parent is not None and parent.unbuilt:
             reason = f"its parent {cell.parent} is not complete: {waits_for(parent)}"
             results[cell.id] = _failed(cell.id, reason, f"warpfront build-wheels --only {cell.id}")
-        elif isinstance(inputs := inputs_of(cell, parent, requirements, folders), LockInputs):
-            yield cell, inputs
-        else:
+        elif isinstance(inputs := inputs_of(cell, parent, requirements, folders), Blocked | Failed):
             results[cell.id] = inputs
+        else:
+            yield (
+                cell,
+                inputs,
+                attempt(cell.id, "lock", read_state, inputs, folders),
+            )
 
 
 def split_locks(

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from warpfront.errors import BuildFailedError, StoreError, WarpfrontError
-from warpfront.images.bake import BakeTarget, bake_file
+from warpfront.images.bake import BakeTarget
 from warpfront.images.engine.buildx import BakeRequest, BuildStep, bake, forget_steps
 from warpfront.images.layered_manifest import config_on, manifest_on
 from warpfront.images.preparing import Prepared
@@ -39,8 +39,8 @@ from warpfront.wheels.uv_program import uv_version
 _MOMENT = "1980-01-01T00:00:00+00:00"
 _OUTPUT = "type=oci,tar=false,oci-mediatypes=true,compression=zstd,dest="
 
-Request = Callable[[Path, tuple[str, ...], Path], BakeRequest]
-"""How to bake these targets of this file, which may write below that folder."""
+Request = Callable[[BakeTarget, Path], BakeRequest]
+"""How to bake this target, which may write below that folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +174,7 @@ class Composer:
         """Build `files` and return the manifest, all of it in the store. `lower`: the manifest
         that they are built on, if it is there already.
         """
-        cell, folder = item.cell, self.store.folder / ".bake"
+        cell = item.cell
         with storing(self.layers.root):
             aside = Path(tempfile.mkdtemp(prefix=".aside-", dir=self.layers.root))
         try:
@@ -192,8 +192,7 @@ class Composer:
             )
             if lower:
                 self.layers.lend(lower, aside)
-            write_json(folder / "layers.json", bake_file([target]))
-            request = self.request(folder / "layers.json", (cell.id,), aside)
+            request = self.request(target, aside)
             answer = bake(request, self.on_step)[cell.id]
             if answer.error:
                 raise BuildFailedError(answer.error)

@@ -43,6 +43,7 @@ def image_labels(
     it came from; `uv` is the version of what installed the wheels.
     """
     torch = {wheel.name: wheel.version for wheel in lock.wheels}.get("torch", cell.torch)
+    is_made = base.source is BaseSource.BOOTSTRAP
     set_here = ",".join(
         f"{policy.name}={policy.value}" for policy in cell.policies if policy.level == "set"
     )
@@ -54,7 +55,7 @@ def image_labels(
         REVISION: provenance.revision,
         CREATED: provenance.created,
         f"{_OCI}.version": cell.tag,
-        f"{_OCI}.base.name": _base_name(cell.base, base),
+        f"{_OCI}.base.name": base.reference if is_made else cell.base.reference,
         f"{_OCI}.base.digest": base.identity,
         CELL: cell.id,
         CONTENT_HASH: content_hash,
@@ -79,11 +80,6 @@ def _patched_words(lock: WheelLock) -> str:
     return ",".join(
         sorted(f"{wheel.name} {wheel.version}" for wheel in lock.wheels if wheel.name in names)
     )
-
-
-def _base_name(declared: Base, base: ResolvedBase) -> str:
-    """Return the base image: the declared one, unless it was made here instead."""
-    return base.reference if base.source is BaseSource.BOOTSTRAP else declared.reference
 
 
 def _base_words(declared: Base, base: ResolvedBase) -> str:
@@ -128,8 +124,8 @@ def _label_differences(
         truths["patched"] = ",".join(map(str, patched))
     for name, truth in truths.items():
         label = labels.get(f"{_OURS}.{name}")
-        same = label == truth or (name == "torch" and from_base and _same_release(label, truth))
-        if not same:
+        is_fork = name == "torch" and from_base
+        if label != truth and not (is_fork and _release(str(label)) == _release(str(truth))):
             yield f"label {_OURS}.{name} says {label!r}, the image holds {truth!r}"
 
 
@@ -166,10 +162,6 @@ def _target_differences(
         serving = VENDORS[cell.vendor].accepted_archs(target)
         if serving and not listed & set(serving):
             yield f"target {target} is promised, torch's arch list is {sorted(listed)}"
-
-
-def _same_release(label: str | None, truth: object) -> bool:
-    return bool(label) and _release(str(label)) == _release(str(truth))
 
 
 def _release(version: str) -> str:

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from warpfront.images.built import RenderedImage
 from warpfront.matrix.cell import Cell
-from warpfront.step_results import Blocked
+from warpfront.step_results import Blocked, Failed
 from warpfront.system.digests import digest_of
 from warpfront.wheels.lock.values import LockState
 
@@ -50,7 +50,7 @@ def plan_cell(
     cell: Cell,
     *,
     state: LockState,
-    blocked: Blocked | None,
+    blocked: Blocked | Failed | None,
     built: bool,
     engine_asked: bool,
     changes: str,
@@ -66,21 +66,14 @@ def plan_cell(
         return PlannedCell(
             cell_id=cell.id, action=Action.REUSE, reason="its image has this content"
         )
+    unasked = "" if engine_asked else "no engine to ask for existing images"
     return PlannedCell(
         cell_id=cell.id,
         action=Action.BUILD,
-        reason=_why_build(state, changes, engine_asked=engine_asked),
+        reason=state.reason or unasked or changes or "no image of this content is in the engine",
         download_bytes=missing_bytes,
         estimated_bytes=None if added_bytes is None else round(added_bytes * UNPACKED_RATIO),
     )
-
-
-def _why_build(state: LockState, changes: str, *, engine_asked: bool) -> str:
-    if state.reason:
-        return state.reason
-    if not engine_asked:
-        return "no engine to ask for existing images"
-    return changes or "no image of this content is in the engine"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

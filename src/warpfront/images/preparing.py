@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from warpfront.errors import BlockedError, RenderError
@@ -70,73 +71,79 @@ def render_cells(
         cell.id: attempt(cell.id, "render", parts_of, cell) for cell in cells
     }
     ready = [result for result in results.values() if isinstance(result, ContextParts)]
-    texts = render_templates(material.templates.sources, [_request(result) for result in ready])
-    images = {
-        parts.cell.id: attempt(parts.cell.id, "render", finished, parts, text)
-        for parts, text in zip(ready, texts, strict=True)
-    }
+    requests = [
+        RenderRequest(
+            folder=parts.cell.template,
+            variables=parts.variables,
+            label=f" (cell {parts.cell.id})",
+        )
+        for parts in ready
+    ]
+    texts = iter(render_templates(material.templates.sources, requests))
     return {
-        cell_id: images[cell_id] if isinstance(result, ContextParts) else result
-        for cell_id, result in results.items()
+        cell_id: attempt(cell_id, "render", finished, parts, next(texts))
+        if isinstance(parts, ContextParts)
+        else parts
+        for cell_id, parts in results.items()
     }
-
-
-def _request(parts: ContextParts) -> RenderRequest:
-    cell = parts.cell
-    return RenderRequest(
-        folder=cell.template, variables=parts.variables, label=f" (cell {cell.id})"
-    )
 
 
 def prepare_cells(
     cells: Iterable[Cell],
+    rendered: Mapping[str, RenderedImage | Blocked | Failed],
     locks: Mapping[str, WheelLock],
-    bases: Mapping[str, ResolvedBase],
+    bases: Mapping[str, ResolvedBase | Blocked | Failed | None],
     images: Mapping[str, StoredImage],
-    material: Material,
 ) -> Mapping[str, Prepared | Blocked | Failed]:
-    """Content hashes along the chain. `bases` by base name, `images` by content hash."""
-    cells = tuple(cells)
-    rendered = render_cells(cells, locks, material)
+    """Content hashes along the chain. `bases` by base name, `images` by content hash. A cell whose
+    base is still to be made has none.
+    """
     builder = f"uv {uv_version()}"
     results: dict[str, Prepared | Blocked | Failed] = {}
     for cell in cells:
-        image, parent = rendered[cell.id], results[cell.parent] if cell.parent else None
-        if not isinstance(image, RenderedImage):
-            results[cell.id] = image
-        elif isinstance(parent, Blocked | Failed):
-            results[cell.id] = dataclasses.replace(parent, cell_id=cell.id)
-        else:
-            identity = parent.content_hash if parent else bases[cell.base.name].identity
-            digest = content_hash(image, base_identity=identity, builder=builder)
-            record = content_record(
-                image, parent=cell.parent or "", base_identity=identity, builder=builder
-            )
-            results[cell.id] = Prepared(
-                cell=cell,
-                lock=locks[cell.id],
-                rendered=image,
-                base=parent.base if parent else bases[cell.base.name],
-                content_hash=digest,
-                record=record,
-                image=images.get(digest),
-            )
+        base, image = bases.get(cell.base.name), rendered[cell.id]
+        parent = results.get(cell.parent) if cell.parent else None
+        if base is None:
+            continue
+        failure = next(
+            (one for one in (base, image, parent) if isinstance(one, Blocked | Failed)), None
+        )
+        if failure is not None:
+            results[cell.id] = dataclasses.replace(failure, cell_id=cell.id)
+            continue
+        assert isinstance(base, ResolvedBase)
+        assert isinstance(image, RenderedImage)
+        identity = parent.content_hash if isinstance(parent, Prepared) else base.identity
+        digest = content_hash(image, base_identity=identity, builder=builder)
+        record = content_record(
+            image, parent=cell.parent or "", base_identity=identity, builder=builder
+        )
+        results[cell.id] = Prepared(
+            cell=cell,
+            lock=locks[cell.id],
+            rendered=image,
+            base=base,
+            content_hash=digest,
+            record=record,
+            image=images.get(digest),
+        )
     return results
 
 
 def images_by_content(
-    repositories: Collection[str], engine: Engine, *, created: str = ""
+    repositories: Collection[str], engine: Engine, *, created: str | None = None
 ) -> Mapping[str, StoredImage]:
     """Return every image of these repositories in the engine by content hash, with one call.
-    With a fixed moment, images of another moment are skipped.
+    With a fixed moment (that of this run, unless given), images of another moment are skipped.
 
     An image built `FROM` one of ours has its labels too, under another name.
     """
+    moment = fixed_moment() if created is None else created
     return {
         image.labels[CONTENT_HASH]: image
         for image in engine.images(CONTENT_HASH)
         if any(reference.rpartition(":")[0] in repositories for reference in image.references)
-        and (not created or image.labels.get(CREATED) == created)
+        and (not moment or image.labels.get(CREATED) == moment)
     }
 
 
@@ -163,44 +170,29 @@ def prepare_build(
     inputs: CellInputs, tools: Tools, watch: Watch
 ) -> Mapping[str, Prepared | Blocked | Failed]:
     """Return what each cell is built from, its base included, which is pulled or made."""
-    engine, cache = tools.engine, tools.folders.cache
-    results: dict[str, Prepared | Blocked | Failed] = dict(unrunnable(inputs.cells, engine))
-    runnable = tuple(cell for cell in inputs.cells if cell.id not in results)
-    bases = _bases(runnable, resolve_base, engine, cache=cache, on_line=watch.say)
-    usable = []
-    for cell in runnable:
-        base = bases[cell.base.name] if cell.parent is None else results.get(cell.parent)
-        if isinstance(base, Blocked | Failed):
-            results[cell.id] = dataclasses.replace(base, cell_id=cell.id)
-        else:
-            usable.append(cell)
-    resolved = {name: base for name, base in bases.items() if isinstance(base, ResolvedBase)}
-    images = images_by_content(inputs.matrix.repositories, engine, created=fixed_moment())
-    prepared = prepare_cells(usable, inputs.locks, resolved, images, inputs.material)
-    return {**results, **prepared}
+    engine, locks = tools.engine, inputs.locks
+    elsewhere = unrunnable(inputs.cells, engine)
+    cells = [cell for cell in inputs.cells if cell.id not in elsewhere]
+    make = partial(resolve_base, cache=tools.folders.cache, on_line=watch.say)
+    rendered = render_cells(cells, locks, inputs.material)
+    images = images_by_content(inputs.matrix.repositories, engine)
+    return {
+        **elsewhere,
+        **prepare_cells(cells, rendered, locks, _bases(cells, engine, make), images),
+    }
 
 
 def find_bases(
     cells: Iterable[Cell], engine: Engine
 ) -> Mapping[str, ResolvedBase | Blocked | Failed | None]:
     """Each base as it would be used, without pulling or making one; None: to be bootstrapped."""
-    return _bases(cells, find_base, engine)
+    return _bases(cells, engine, find_base)
 
 
 def _bases(
-    cells: Iterable[Cell], act: Callable[..., T], engine: Engine, **options: object
+    cells: Iterable[Cell], engine: Engine, find: Callable[..., T]
 ) -> Mapping[str, T | Blocked | Failed]:
-    """Return each base by name, as `act` finds it or makes it."""
+    """Return each base by name, as `find` finds it or makes it."""
     first = {cell.base.name: cell for cell in cells if cell.parent is None}
-    return {
-        name: attempt(
-            cell.id,
-            "build",
-            act,
-            cell.base,
-            engine,
-            registry_reachable=registry_reachable,
-            **options,
-        )
-        for name, cell in first.items()
-    }
+    act = partial(find, engine=engine, registry_reachable=registry_reachable)
+    return {name: attempt(cell.id, "build", act, cell.base) for name, cell in first.items()}

@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import base64
 import copyreg
-import io
 import json
 import pickle
 import resource
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
 
 from warpfront.errors import BlockedError, CommandFailedError, RenderError
 from warpfront.system.digests import frozen
@@ -90,18 +88,12 @@ def _completed(
     requests: Sequence[RenderRequest],
     limits: Limits,
 ) -> Completed:
-    stream = io.BytesIO()
-    pickler = pickle.Pickler(stream)
-    reduced: dict[type, Callable[[Any], Any]] = {MappingProxyType: _reduced}
-    pickler.dispatch_table = copyreg.dispatch_table | reduced
-    pickler.dump(
-        ({name: _sent(source) for name, source in sources.items()}, list(requests), limits)
-    )
+    sent = ({name: _sent(source) for name, source in sources.items()}, list(requests), limits)
     return run(
         Command(
             # -P: nothing of the project's own folder is imported.
             argv=(sys.executable, "-P", "-m", __name__),
-            stdin=base64.b64encode(stream.getvalue()).decode(),
+            stdin=base64.b64encode(pickle.dumps(sent)).decode(),
             timeout_seconds=_WALL_SECONDS,
         )
     )
@@ -114,8 +106,8 @@ def _sent(file: ImageFile | RefusedFile) -> ImageFile | RefusedFile:
     return file
 
 
-def _reduced(mapping: Mapping[str, str]) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    return frozen, (dict(mapping),)
+# Read-only mappings, which pickle refuses otherwise.
+copyreg.pickle(MappingProxyType, lambda mapping: (frozen, (dict(mapping),)))  # type: ignore[arg-type, return-value]
 
 
 def _read(answer: Mapping[str, str]) -> Rendered:

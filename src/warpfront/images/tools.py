@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 from warpfront.images.engine import Engine
 from warpfront.images.render import Material
-from warpfront.matrix.cell import Cell
+from warpfront.matrix.cell import Cell, Selection
 from warpfront.matrix.reading import Matrix
+from warpfront.matrix.selection import select
+from warpfront.wheels.lock.reading import fresh_locks
 from warpfront.wheels.lock.values import WheelLock
 from warpfront.wheels.project_folders import Folders
 from warpfront.wheels.site import AskSite
@@ -39,6 +41,15 @@ class Tools:
     engine: Engine
     folders: Folders
     site: AskSite
+
+
+def locked_inputs(
+    matrix: Matrix, material: Material, folders: Folders, selection: Selection
+) -> CellInputs:
+    """Return the selected cells with the fresh locks of them and of the cells below them."""
+    cells = select(matrix.cells, selection)
+    locks = fresh_locks(cells, matrix.cells, material.requirements, folders)
+    return CellInputs(cells=cells, locks=locks, matrix=matrix, material=material)
 
 
 def targets_of(cell: Cell, target: str) -> Iterator[str]:

@@ -7,6 +7,7 @@ that matrix.yaml names, without isolation and without network.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import tempfile
@@ -74,7 +75,10 @@ class WheelBuilder:
         return self._pure(sdist, name)
 
     def from_sdist(self, sdist: Sdist, recipe: Recipe) -> tuple[LockedWheel, Recipe | UnbuiltWheel]:
-        key = ["container", sdist.sha256, *self._where, recipe.package]
+        inputs = self.inputs
+        stack = [list(inputs.stack_requirements), list(inputs.parent)]
+        key: list[object] = ["container", sdist.sha256]
+        key += [inputs.machine, inputs.python, inputs.glibc, *stack, recipe.package]
         key += [list(recipe.tools), list(recipe.apt), list(recipe.environment)]
         wheel = self._made(
             key,
@@ -177,15 +181,12 @@ class WheelBuilder:
         folder = self.root / source.location
         name = source.name
         if not name and source.kind == "folder":
-            name = _project_name(read_text(folder / "pyproject.toml", missing_ok=True) or "")
+            text = read_text(folder / "pyproject.toml", missing_ok=True) or ""
+            # The build reports a wrong file with its line.
+            with contextlib.suppress(ValueError, RecursionError):
+                stated = tomllib.loads(text).get("project", {}).get("name")
+                name = stated if isinstance(stated, str) else ""
         return canonicalize_name(name or folder.resolve().name.removesuffix(".git"))
-
-    @property
-    def _where(self) -> list[object]:
-        """Return the environment of a wheel's build: machine, Python and torch of its container."""
-        inputs = self.inputs
-        stack = [list(inputs.stack_requirements), list(inputs.parent)]
-        return [inputs.machine, inputs.python, inputs.glibc, *stack]
 
     def _unbuilt(self, sdist: Sdist, name: str) -> tuple[LockedWheel, UnbuiltWheel]:
         """Return a wheel of what the sources state before they are built, and its description."""
@@ -311,12 +312,3 @@ def _refuse_ended(patch: Patch, version: str) -> None:
             f"{patch.until}",
             hint="remove the patch from matrix.yaml",
         )
-
-
-def _project_name(text: str) -> str:
-    """Return `project.name` of a pyproject.toml; "" where it does not say."""
-    try:
-        name = tomllib.loads(text).get("project", {}).get("name", "")
-    except (ValueError, RecursionError):  # the build reports it with its line
-        return ""
-    return name if isinstance(name, str) else ""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from warpfront.errors import EngineError, StoreError
 from warpfront.images.built import RenderedImage, ResolvedBase
-from warpfront.images.engine import Engine, StoredImage, connect
+from warpfront.images.engine import Engine, connect
 from warpfront.images.plan import CONTENT, ContentRecord, PlannedCell, changes_since, plan_cell
 from warpfront.images.preparing import (
     Prepared,
@@ -27,10 +27,10 @@ from warpfront.step_results import Blocked, Failed
 from warpfront.system.attempt import attempt
 from warpfront.system.process import environment
 from warpfront.system.progress import Watch
-from warpfront.system.provenance import fixed_moment, now
+from warpfront.system.provenance import now
 from warpfront.system.store import Store
 from warpfront.wheels.lock.reading import read_locks, usable_locks
-from warpfront.wheels.lock.values import NEVER_BUILT, LockedWheel, LockState, WheelLock
+from warpfront.wheels.lock.values import NEVER_BUILT, LockedWheel, LockState
 from warpfront.wheels.resolve.reach import why_unresolvable
 from warpfront.wheels.site import site_when_needed
 from warpfront.wheels.store.wheelhouse import Wheelhouse
@@ -45,18 +45,17 @@ def plan(workspace: Workspace, selection: Selection, watch: Watch) -> tuple[Plan
     cells = selected_with_parents(matrix.cells, selection)
     engine = _engine_if_any(watch)
     states = read_locks(cells, requirements, folders)
-    blocked = unrunnable(cells, engine) if engine is not None else {}
+    locks = usable_locks(states)
+    blocked: dict[str, Blocked | Failed] = {**unrunnable(cells, engine)} if engine else {}
     blocked |= _unmakable(cells, states, material)
-    blocked |= _unlockable(
-        [cell for cell in cells if cell.id not in blocked], blocked, states, watch
-    )
+    blocked |= _unlockable(cells, blocked, states, watch)
     locked = [cell for cell in cells if cell.id not in blocked and not states[cell.id].reason]
+    rendered = render_cells(locked, locks, material)
     prepared: _Items = {}
     if engine is not None:
         bases = find_bases(locked, engine)
-        images = images_by_content(matrix.repositories, engine, created=fixed_moment())
-        unusable, prepared = _prepared(locked, usable_locks(states), bases, images, material)
-        blocked |= unusable
+        images = images_by_content(matrix.repositories, engine)
+        prepared = prepare_cells(locked, rendered, locks, bases, images)
         _say_ages_of_bases(cells, bases, engine, matrix.maintenance, watch)
     today = now()[:10]
     for note in (
@@ -66,14 +65,10 @@ def plan(workspace: Workspace, selection: Selection, watch: Watch) -> tuple[Plan
         watch.say(f"warning: {note}")
     if drivers := driver_note(cells, material.compat):
         watch.say(drivers)
-    rendered = _rendered(locked, usable_locks(states), prepared, material)
-    blocked |= {
-        cell_id: _blocked_by(item, cell_id)
-        for cell_id, item in rendered.items()
-        if isinstance(item, Blocked | Failed)
-    }
-    house = folders.wheelhouse
-    blocked |= _unfetchable(prepared, house, watch)
+    for cell_id, item in (*rendered.items(), *prepared.items()):
+        if isinstance(item, Blocked | Failed):
+            blocked[cell_id] = item
+    blocked |= _unfetchable(prepared, folders.wheelhouse, watch)
 
     def line(cell: Cell) -> PlannedCell:
         item, image = prepared.get(cell.id), rendered.get(cell.id)
@@ -87,7 +82,7 @@ def plan(workspace: Workspace, selection: Selection, watch: Watch) -> tuple[Plan
             engine_asked=engine is not None,
             changes=_changes(item, folders.store),
             added_bytes=None if wheels is None else _size(wheels),
-            missing_bytes=None if wheels is None else _size(house.missing(wheels)),
+            missing_bytes=None if wheels is None else _size(folders.wheelhouse.missing(wheels)),
         )
 
     return tuple(map(line, cells))
@@ -95,10 +90,6 @@ def plan(workspace: Workspace, selection: Selection, watch: Watch) -> tuple[Plan
 
 def _size(wheels: Iterable[LockedWheel]) -> int:
     return sum(wheel.size_bytes for wheel in wheels)
-
-
-def _blocked_by(fault: Blocked | Failed, cell_id: str) -> Blocked:
-    return Blocked(cell_id=cell_id, step=fault.step, reason=fault.reason, hint=fault.hint)
 
 
 def _say_ages_of_bases(
@@ -127,80 +118,46 @@ def _engine_if_any(watch: Watch) -> Engine | None:
         return None
 
 
-def _prepared(
-    cells: Iterable[Cell],
-    locks: Mapping[str, WheelLock],
-    bases: Mapping[str, ResolvedBase | Blocked | Failed | None],
-    images: Mapping[str, StoredImage],
-    material: Material,
-) -> tuple[dict[str, Blocked], _Items]:
-    """Return the cells whose base is not available, and the others, ready to build or to reuse."""
-    cells = tuple(cells)
-    blocked = {
-        cell.id: _blocked_by(base, base.cell_id)
-        for cell in cells
-        if isinstance(base := bases.get(cell.base.name), Blocked | Failed)
-    }
-    resolved = {name: base for name, base in bases.items() if isinstance(base, ResolvedBase)}
-    usable = [cell for cell in cells if cell.base.name in resolved]
-    return blocked, prepare_cells(usable, locks, resolved, images, material)
-
-
 def _unmakable(
     cells: Iterable[Cell], states: Mapping[str, LockState], material: Material
-) -> dict[str, Blocked]:
+) -> dict[str, Blocked | Failed]:
     """Return the cells whose image lacks a file of the project, or has a wrong one."""
-    blocked = {}
-    for cell in cells:
-        template = attempt(cell.id, "render", material.templates.require, cell)
-        if (fault := states[cell.id].fault or template) is not None:
-            blocked[cell.id] = _blocked_by(fault, cell.id)
-    return blocked
+    faults = {
+        cell.id: states[cell.id].fault
+        or attempt(cell.id, "render", material.templates.require, cell)
+        for cell in cells
+    }
+    return {cell_id: fault for cell_id, fault in faults.items() if fault is not None}
 
 
 def _unlockable(
     cells: Iterable[Cell],
-    unbuildable: Mapping[str, Blocked],
+    before: Mapping[str, Blocked | Failed],
     states: Mapping[str, LockState],
     watch: Watch,
 ) -> dict[str, Blocked]:
-    """Return the cells that have no fresh lock and cannot get one from here."""
+    """Return the cells without a fresh lock that cannot get one from here, but those `before`."""
     site = site_when_needed()
     blocked: dict[str, Blocked] = {}
     for cell in cells:
-        reason = ""
-        if cell.parent in {*blocked, *unbuildable}:
+        state, reason, hint = states[cell.id], "", ""
+        if cell.id in before:
+            continue
+        if cell.parent in {*blocked, *before}:
             reason = f"its parent {cell.parent} is blocked"
-        elif states[cell.id].reason and cell.index is not None:
+        elif state.reason and cell.index is not None:
             watch.step(cell.id, f"asking {cell.index.url}")
             reason = why_unresolvable(cell.index, cell.stack, site())
             watch.step(cell.id, "")
-        if reason:
-            is_new = states[cell.id].reason == NEVER_BUILT
-            blocked[cell.id] = Blocked(
-                cell_id=cell.id,
-                step="lock",
-                reason=f"{NEVER_BUILT}; {reason}" if is_new else reason,
-                hint=f"warpfront lock --target {cell.targets[0]}, on a machine that reaches its "
-                "index, and commit the lock"
-                if is_new
-                else "",
+        if reason and state.reason == NEVER_BUILT:
+            reason = f"{NEVER_BUILT}; {reason}"
+            hint = (
+                f"warpfront lock --target {cell.targets[0]}, on a machine that reaches its index, "
+                "and commit the lock"
             )
+        if reason:
+            blocked[cell.id] = Blocked(cell_id=cell.id, step="lock", reason=reason, hint=hint)
     return blocked
-
-
-def _rendered(
-    cells: Iterable[Cell],
-    locks: Mapping[str, WheelLock],
-    prepared: _Items,
-    material: Material,
-) -> Mapping[str, RenderedImage | Blocked | Failed]:
-    """Return the build context of every cell, whether its base is here or not."""
-    unprepared = [cell for cell in cells if cell.id not in prepared]
-    rendered = dict(render_cells(unprepared, locks, material))
-    for cell_id, item in prepared.items():
-        rendered[cell_id] = item.rendered if isinstance(item, Prepared) else item
-    return rendered
 
 
 def _changes(item: Prepared | Blocked | Failed | None, store: Store) -> str:

@@ -9,7 +9,7 @@ import functools
 import os
 import re
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
@@ -19,14 +19,13 @@ import warpfront
 import warpfront_checks
 from warpfront.errors import EngineError, FailureKind, InputError, StoreError
 from warpfront.images.built import BuiltImage
-from warpfront.images.engine import Bind, Engine, RunRequest, RunResult, StoredImage, connect
+from warpfront.images.engine import Bind, Engine, RunRequest, RunResult, connect
 from warpfront.images.labels import label_disagreements
 from warpfront.images.preparing import unrunnable
 from warpfront.images.protection import claimed_policy
-from warpfront.images.tools import CellInputs, Tools, targets_of
+from warpfront.images.tools import CellInputs, Tools, locked_inputs, targets_of
 from warpfront.matrix.cell import Cell, Selection
 from warpfront.matrix.devices import DeviceAccess, HostDevices
-from warpfront.matrix.selection import select, with_parents
 from warpfront.matrix.vendors import VENDORS
 from warpfront.pipeline.workspace import Workspace
 from warpfront.report.junit import junit_xml
@@ -71,8 +70,6 @@ from warpfront.verify.verdict import (
     sealed,
     verification_document,
 )
-from warpfront.wheels.lock.reading import read_locks, usable_locks
-from warpfront.wheels.lock.values import WheelLock
 from warpfront.wheels.project_folders import Folders
 from warpfront.wheels.site import site_when_needed
 from warpfront.wheels.store.toolbox import install_toolbox
@@ -152,16 +149,8 @@ def verify(
     `selftest` also seeds faults into every check there, each of which has to be caught. With a
     `library`, its architectures and nothing else, which is no verification of the image.
     """
-    matrix, requirements = workspace.matrix, workspace.requirements
-    folders, material = workspace.folders, workspace.material
-    cells = select(matrix.cells, selection)
-    chain = with_parents(cells, matrix.cells)
-    inputs = CellInputs(
-        cells=tuple(cells),
-        locks=usable_locks(read_locks(chain, requirements, folders)),
-        matrix=matrix,
-        material=material,
-    )
+    folders, matrix, material = workspace.folders, workspace.matrix, workspace.material
+    inputs = locked_inputs(matrix, material, folders, selection)
     if selftest and options and options.emulate:
         raise InputError("--selftest does not apply to --emulate", hint="leave it out")
     sessions = sessions_with(selftest=selftest)
@@ -216,12 +205,7 @@ def verify_cells(
         for cell in inputs.cells:
             for target in targets_of(cell, plan.target):
                 find_emulator(Path(emulate), cell.vendor, target)
-    tools.engine.reap()
-    blocked = unrunnable(inputs.cells, tools.engine, step="verify")
-    images = (
-        blocked.get(cell.id) or _project_image(cell, inputs, tools, watch) for cell in inputs.cells
-    )
-    return verify_images(images, plan, tools, watch)
+    return verify_images(project_images(inputs, tools, watch), plan, tools, watch)
 
 
 def verify_images(
@@ -237,31 +221,46 @@ def verify_images(
         if isinstance(image, Blocked | Failed):
             results.append(image)
             continue
-        cell = image.cell
-        stack = ("stack",) if "load" in plan.sessions and tried(cell) else ()
+        stack = ("stack",) if "load" in plan.sessions and tried(image.cell) else ()
         sessions = EMULATED_SESSIONS if plan.options.emulate else plan.sessions
-        for target in targets_of(cell, plan.target):
-            verifying = CellVerification(
-                cell=cell,
+        fitting = dataclasses.replace(plan, sessions=(*sessions, *stack))
+        results += [
+            CellVerification(
+                image=image,
                 claims=image.claims_of(target),
-                built=image.built,
+                plan=fitting,
                 folders=tools.folders,
-                toolbox=image.toolbox,
-                sessions=(*sessions, *stack),
-                effort=plan.effort,
-                options=plan.options,
-            )
-            results.append(verifying.run(tools.engine, host, watch))
+                engine=tools.engine,
+                watch=watch,
+            ).run(host)
+            for target in targets_of(image.cell, plan.target)
+        ]
     return tuple(results)
+
+
+def project_images(
+    inputs: CellInputs, tools: Tools, watch: Watch
+) -> Iterator[VerifiableImage | Blocked | Failed]:
+    """Yield each cell's image with what runs checks in it, or why that is impossible."""
+    tools.engine.reap()
+    blocked = unrunnable(inputs.cells, tools.engine, step="verify")
+    for cell in inputs.cells:
+        yield blocked.get(cell.id) or _project_image(cell, inputs, tools, watch)
 
 
 def _project_image(
     cell: Cell, inputs: CellInputs, tools: Tools, watch: Watch
 ) -> VerifiableImage | Blocked | Failed:
-    verifiable_image = verifiable(cell, inputs.locks.get(cell.id), tools, watch)
-    if isinstance(verifiable_image, Blocked | Failed):
-        return verifiable_image
-    built, lock, toolbox = verifiable_image
+    built = built_image(tools.folders.store, cell, tools.engine)
+    if isinstance(built, Blocked | Failed):
+        return built
+    if cell.id not in inputs.locks:
+        hint = f"warpfront build --only {cell.id}"
+        return not_verified(cell, "its lock no longer fits the matrix", hint)
+    toolbox = toolbox_for(cell, tools, watch)
+    if isinstance(toolbox, Blocked | Failed):
+        return toolbox
+    lock = inputs.locks[cell.id]
     policy = claimed_policy(cell, inputs.by_id, inputs.locks, inputs.material.compat)
     return VerifiableImage(
         cell=cell,
@@ -269,20 +268,6 @@ def _project_image(
         toolbox=toolbox,
         claims_of=lambda target: image_claims(cell, lock, policy, target=target),
     )
-
-
-def verifiable(
-    cell: Cell, lock: WheelLock | None, tools: Tools, watch: Watch
-) -> tuple[BuiltImage, WheelLock, Path] | Blocked | Failed:
-    """Return the image, its lock and the folder of nox, which is mounted read-only; or an error."""
-    built = built_image(tools.folders.store, cell, tools.engine)
-    if isinstance(built, Blocked | Failed):
-        return built
-    if lock is None:
-        hint = f"warpfront build --only {cell.id}"
-        return not_verified(cell, "its lock no longer fits the matrix", hint)
-    toolbox = toolbox_for(cell, tools, watch)
-    return toolbox if isinstance(toolbox, Blocked | Failed) else (built, lock, toolbox)
 
 
 def toolbox_for(cell: Cell, tools: Tools, watch: Watch) -> Path | Blocked | Failed:
@@ -296,16 +281,26 @@ def toolbox_for(cell: Cell, tools: Tools, watch: Watch) -> Path | Blocked | Fail
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellVerification:
-    """A verification of one cell on the target of its `claims`."""
+    """A verification of one image on the target of its `claims`."""
 
-    cell: Cell
+    image: VerifiableImage
     claims: Claims
-    built: BuiltImage
+    plan: CheckPlan
     folders: Folders
-    toolbox: Path
-    sessions: tuple[str, ...]
-    effort: CheckOptions | Library
-    options: RunOptions = RunOptions()
+    engine: Engine
+    watch: Watch
+
+    @property
+    def cell(self) -> Cell:
+        return self.image.cell
+
+    @property
+    def built(self) -> BuiltImage:
+        return self.image.built
+
+    @property
+    def options(self) -> RunOptions:
+        return self.plan.options
 
     @property
     def target(self) -> str:
@@ -314,7 +309,7 @@ class CellVerification:
     @property
     def name(self) -> str:
         """Return the name in the store; results for a library are never published."""
-        kind = "models" if isinstance(self.effort, Library) else "verify"
+        kind = "models" if isinstance(self.plan.effort, Library) else "verify"
         return f"{kind}-{self.target}"
 
     @property
@@ -323,34 +318,36 @@ class CellVerification:
 
     @property
     def limit_seconds(self) -> float:
-        of_library = isinstance(self.effort, Library)
+        of_library = isinstance(self.plan.effort, Library)
         return LIBRARY_LIMIT_SECONDS if of_library else float(self.options.limit_seconds)
 
-    def run(self, engine: Engine, host: HostDevices, watch: Watch) -> Verified:
+    def say(self, text: str) -> None:
+        self.watch.say(f"{self.cell.id} on {self.target}: {text}")
+
+    def run(self, host: HostDevices) -> Verified:
         """Alone in its folder: two at once would read each other's results. Whatever goes wrong
         with this image, the next one has its turn, unless the engine is gone.
         """
-        watch.step(self.cell.id, f"verifying on {self.target}")
+        self.watch.step(self.cell.id, f"verifying on {self.target}")
         try:
-            with exclusive(self.folder, watch.say):
-                return self._run(engine, host, watch)
+            with exclusive(self.folder, self.watch.say):
+                return self._run_emulated() if self.options.emulate else self._run(host)
         except (StoreError, EngineError) as error:
             if isinstance(error, EngineError):
-                engine.reap()
+                self.engine.reap()
             return not_verified(self.cell, error.message, error.hint, error.kind)
         finally:
-            watch.step(self.cell.id, "")
+            self.watch.step(self.cell.id, "")
 
-    def _run(self, engine: Engine, host: HostDevices, watch: Watch) -> Verified:
-        if self.options.emulate:
-            return self._run_emulated(engine, watch)
-        whole = (isinstance(self.effort, CheckOptions) and self.effort.quick) and self._has_whole()
+    def _run(self, host: HostDevices) -> Verified:
+        effort, vendor = self.plan.effort, self.cell.vendor
+        whole = isinstance(effort, CheckOptions) and effort.quick and self._has_whole()
         if not whole:
             self.folders.store.drop(self.cell.id, self.name)
-        access, vendor = VENDORS[self.cell.vendor].device_access(host), self.cell.vendor
-        is_local = engine.features().local
+        access = VENDORS[vendor].device_access(host)
+        is_local = self.engine.features().local
         before = read_health(Machine(), vendor) if is_local else None
-        runs = [self._once(engine, access, watch, number) for number in range(self.options.again)]
+        runs = [self._once(access, number) for number in range(self.options.again)]
         verification = sealed(together(runs) if self.options.again > 1 else runs[0], ended=now())
         if outcome_of(verification) in {Outcome.FAILED, Outcome.ERROR} and (
             wrong := mishaps(before, read_health(Machine(), vendor) if is_local else None)
@@ -363,49 +360,46 @@ class CellVerification:
         # A failure of quick checks counts; a pass proves less than one of all checks.
         if whole and outcome_of(verification) is Outcome.PASSED:
             note = "the whole verification of this very image stays in place of the quick one"
-            watch.say(f"{self.cell.id} on {self.target}: passed; {note}")
+            self.say(f"passed; {note}")
         else:
             self.folders.store.save(self.cell.id, self.name, verification)
-        watch.say(f"{self.cell.id} on {self.target}: log in {self.folder / 'output.log'}")
+        self.say(f"log in {self.folder / 'output.log'}")
         return verification
 
-    def _run_emulated(self, engine: Engine, watch: Watch) -> Verification:
+    def _run_emulated(self) -> Verification:
         """Run each session in the emulator, in a container of its own with its own limit. A result
         of hardware for this very image stays in the store.
         """
         emulator = find_emulator(Path(self.options.emulate), self.cell.vendor, self.target)
         prepare_folder(self.folder, self.claims, self.options.user_and_group)
         write_json(self.folder / "emulator.json", emulator.config)
-        parts = [self._emulated(name, emulator, engine, watch) for name in self.sessions]
+        parts = [self._emulated(name, emulator) for name in self.plan.sessions]
         verification = dataclasses.replace(
             parts[0],
-            sessions=self.sessions,
+            sessions=self.plan.sessions,
             checks=tuple(check for part in parts for check in part.checks),
             seconds=round(sum(part.seconds for part in parts), 2),
             environment={
                 **{key: value for part in parts for key, value in part.environment.items()},
                 EMULATOR: emulator.document(),
-                OPTIONS_KEY: self.effort.document(),
+                OPTIONS_KEY: self.plan.effort.document(),
             },
         )
-        verification = sealed(self._with_labels(verification, engine), ended=now())
+        verification = sealed(self._with_labels(verification), ended=now())
         write_text(self.folder / "junit.xml", junit_xml((verification,)))
         if self._has_whole():
-            watch.say(f"{self.cell.id} on {self.target}: the result of hardware stays in place")
+            self.say("the result of hardware stays in place")
         else:
             self.folders.store.save(self.cell.id, self.name, verification)
         return verification
 
-    def _emulated(
-        self, session: str, emulator: Emulator, engine: Engine, watch: Watch
-    ) -> Verification:
+    def _emulated(self, session: str, emulator: Emulator) -> Verification:
         """Return the checks of one session, with the check that the emulator computed in it."""
         log = DispatchLog(canary=f"warpfront_canary_{secrets.token_hex(4)}")
         started, config = monotonic(), self.folder / "emulator.json"
-        request = emulator.around(
-            self._request(DeviceAccess(), (session,), self.effort), config, log.canary
-        )
-        result, output = run_told(engine, request, watch, self.cell.id, also=log.add)
+        request = self._request(DeviceAccess(), (session,), self.plan.effort)
+        request = emulator.around(request, config, log.canary)
+        result, output = run_told(self.engine, request, self.watch, self.cell.id, also=log.add)
         write_text(self.folder / f"output-{session}.log", output.text)
         part = self._read_results(result, {}, monotonic() - started, (session,))
         proof = log.check(session, emulator, output.text.splitlines()[-3:])
@@ -423,29 +417,25 @@ class CellVerification:
         whole = options is not None and options.get("quick") is False
         return whole and image == (self.built.image_id, self.built.content_hash)
 
-    def _once(
-        self, engine: Engine, access: DeviceAccess | None, watch: Watch, number: int
-    ) -> Verification:
+    def _once(self, access: DeviceAccess | None, number: int) -> Verification:
         """Run once in the image. Files of the last run remain, findings of every run."""
-        attempt, proven = self._attempt(engine, access, watch)
-        effort = (attempt.effort if attempt else self.effort).again(number)
-        sessions = tuple(name for name in self.sessions if name not in proven)
+        attempt, proven = self._attempt(access)
+        effort = (attempt.effort if attempt else self.plan.effort).again(number)
+        sessions = tuple(name for name in self.plan.sessions if name not in proven)
         prepare_folder(self.folder, self.claims, self.options.user_and_group)
         started = monotonic()
         request = self._request(access or DeviceAccess(), sessions, effort)
-        result, output = run_told(engine, request, watch, self.cell.id)
+        result, output = run_told(self.engine, request, self.watch, self.cell.id)
         write_text(self.folder / "output.log", output.text)
-        verification = self._read_results(result, proven, monotonic() - started, self.sessions)
+        verification = self._read_results(result, proven, monotonic() - started, self.plan.sessions)
         if attempt and result.timed_out:
-            watch.say(
-                f"{self.cell.id} on {self.target}: the next verify continues with the sessions that"
-                f" passed; --limit-seconds gives it more than {self.limit_seconds:g} s"
+            self.say(
+                "the next verify continues with the sessions that passed; --limit-seconds gives it"
+                f" more than {self.limit_seconds:g} s"
             )
         else:
             finish(self.folder, proven)
-        verification = self._with_labels(verification, engine)
-        if self.cell.tree is not None:
-            verification = self._with_project_checked(verification, engine, watch)
+        verification = self._with_project_checked(self._with_labels(verification))
         # The requested effort does not depend on the sessions that ran.
         environment_facts = {
             **verification.environment,
@@ -460,60 +450,81 @@ class CellVerification:
             write_json(self.folder / "again" / f"{number + 1}.json", document)
         return verification
 
-    def _with_labels(self, verification: Verification, engine: Engine) -> Verification:
-        """Add the check of the image's labels, which needs the facts of the `load` session."""
-        if "load" not in self.sessions:
+    def _with_labels(self, verification: Verification) -> Verification:
+        """Add a check of the image's labels and tag against the facts that the `load` session found
+        inside. Only the engine has the labels, so the check runs outside.
+        """
+        if "load" not in self.plan.sessions:
             return verification
-        image = engine.image(self.built.image_id)
-        return with_labels_judged(verification, self.cell, image)
+        cell, image = self.cell, self.engine.image(self.built.image_id)
+        labels = image.labels if image is not None else {}
+        facts = verification.environment.get("facts")
+        outcome, reason = Outcome.ERROR, "the load session left no facts to compare with"
+        if isinstance(facts, Mapping):
+            wrong = label_disagreements(cell, labels, facts)
+            if image is None or cell.local_reference not in image.references:
+                wrong = (*wrong, f"{cell.local_reference} is the name of another image")
+            outcome = Outcome.FAILED if wrong else Outcome.PASSED
+            reason = "; ".join(wrong) or f"{cell.tag} is what the image holds"
+        check = CheckResult(
+            session="load",
+            name="labels and tag",
+            outcome=outcome,
+            reason=reason,
+            details={"labels": dict(labels), "facts": facts},
+        )
+        return dataclasses.replace(verification, checks=(*verification.checks, check))
 
-    def _with_project_checked(
-        self, verification: Verification, engine: Engine, watch: Watch
-    ) -> Verification:
+    def _with_project_checked(self, verification: Verification) -> Verification:
         """Add the sessions that other packages register for a cell with a project."""
+        if self.cell.tree is None:
+            return verification
         try:
             for check in registered(PROJECT_CHECKS):
                 verification = check(
-                    verification, self.cell, self.built, self.folders, engine=engine, watch=watch
+                    verification,
+                    self.cell,
+                    self.built,
+                    self.folders,
+                    engine=self.engine,
+                    watch=self.watch,
                 )
         except ModuleNotFoundError as error:
-            reason = f"{error.name} is not installed: {how_to_install(error)}"
             unread = CheckResult(
                 session="static",
                 name="project",
                 outcome=Outcome.UNDETERMINED,
-                reason=reason,
+                reason=f"{error.name} is not installed: {how_to_install(error)}",
             )
             checks = (*verification.checks, unread)
             verification = dataclasses.replace(verification, checks=checks)
         return verification
 
-    def _attempt(
-        self, engine: Engine, access: DeviceAccess | None, watch: Watch
-    ) -> tuple[Attempt | None, dict[str, object]]:
+    def _attempt(self, access: DeviceAccess | None) -> tuple[Attempt | None, dict[str, object]]:
         """Return the proven results of an interrupted verification of this very image, by session.
 
         Repetitions are never continued: each has to run.
         """
+        effort = self.plan.effort
         if self.options.fresh or self.options.again > 1:
             discard(self.folder)
-        if not isinstance(self.effort, CheckOptions) or self.options.again > 1:
+        if not isinstance(effort, CheckOptions) or self.options.again > 1:
             return None, {}
         parts = {
             "image": [self.built.content_hash, self.built.image_id],
             "claims": self.claims.document(),
-            "options": [self.effort.quick, self.effort.profile, len(self.effort.seeds)],
-            "where": [engine.name, *os.uname(), repr(access), *self.options.user_and_group],
-            "toolbox": self.toolbox.name,
+            "options": [effort.quick, effort.profile, len(effort.seeds)],
+            "where": [self.engine.name, *os.uname(), repr(access), *self.options.user_and_group],
+            "toolbox": self.image.toolbox.name,
         }
         key = attempt_key(map(_folder, _MOUNTED), parts)
-        attempt = continue_attempt(self.folder, key, self.effort, self.target)
-        proven = taken_over(self.folder, attempt, self.sessions)
+        attempt = continue_attempt(self.folder, key, effort, self.target)
+        proven = taken_over(self.folder, attempt, self.plan.sessions)
         if proven:
             names = ", ".join(f"{name} ({attempt.proven[name][0]})" for name in proven)
-            watch.say(
-                f"{self.cell.id} on {self.target}: continues an interrupted verification of this"
-                f" image by these checks; proven before: {names}"
+            self.say(
+                "continues an interrupted verification of this image by these checks; proven "
+                f"before: {names}"
             )
         return attempt, proven
 
@@ -521,7 +532,7 @@ class CellVerification:
         self, access: DeviceAccess, sessions: tuple[str, ...], effort: CheckOptions | Library
     ) -> RunRequest:
         words = (*sessions, "--", *effort.arguments())
-        request = request_inside(self.built, self.folder, self.toolbox, words, access)
+        request = request_inside(self.image, self.folder, words, access)
         environment, binds = dict(request.environment), request.binds
         if "selftest" in sessions:
             binds = (*binds, Bind(source=faults_folder(), target=f"{_INSIDE}/faults"))
@@ -574,20 +585,20 @@ def prepare_folder(folder: Path, claims: Claims, user: tuple[int, int] | None = 
 
 
 def request_inside(
-    built: BuiltImage, folder: Path, toolbox: Path, words: tuple[str, ...], access: DeviceAccess
+    image: VerifiableImage, folder: Path, words: tuple[str, ...], access: DeviceAccess
 ) -> RunRequest:
     """Return a request to run our sessions in an image as its users would start it. `words` are
     arguments of `enter.py`; `folder` has claims.json, and results/ to write to.
     """
     return RunRequest(
-        image=built.image_id,
+        image=image.built.image_id,
         command=("python3", f"{_INSIDE}/src/warpfront_checks/enter.py", *words),
         binds=(
             *(
                 Bind(source=_folder(package), target=f"{_INSIDE}/src/{package.__name__}")
                 for package in _MOUNTED
             ),
-            Bind(source=toolbox, target=f"{_INSIDE}/toolbox"),
+            Bind(source=image.toolbox, target=f"{_INSIDE}/toolbox"),
             Bind(source=folder / "claims.json", target=f"{_INSIDE}/claims.json"),
             Bind(source=folder / "results", target=_RESULTS, writable=True),
         ),
@@ -601,28 +612,3 @@ def request_inside(
 
 def _folder(package: ModuleType) -> Path:
     return Path(package.__path__[0])
-
-
-def with_labels_judged(
-    verification: Verification, cell: Cell, image: StoredImage | None
-) -> Verification:
-    """Add a check of the image's labels and tag against facts found inside. Only the engine has the
-    labels, so the check runs outside.
-    """
-    labels = image.labels if image is not None else {}
-    facts = verification.environment.get("facts")
-    outcome, reason = Outcome.ERROR, "the load session left no facts to compare with"
-    if isinstance(facts, Mapping):
-        wrong = label_disagreements(cell, labels, facts)
-        if image is None or cell.local_reference not in image.references:
-            wrong = (*wrong, f"{cell.local_reference} is the name of another image")
-        outcome = Outcome.FAILED if wrong else Outcome.PASSED
-        reason = "; ".join(wrong) or f"{cell.tag} is what the image holds"
-    check = CheckResult(
-        session="load",
-        name="labels and tag",
-        outcome=outcome,
-        reason=reason,
-        details={"labels": dict(labels), "facts": facts},
-    )
-    return dataclasses.replace(verification, checks=(*verification.checks, check))

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from pydantic import TypeAdapter
+
 from warpfront.errors import StoreError
 from warpfront.system.digests import digest_of
 from warpfront.system.foreign import read_json, read_regular, remove_tree
-from warpfront.system.store import read_tree, storing, write_json
+from warpfront.system.store import as_json, read_tree, storing, write_json
 from warpfront.system.tree_files import ImageFile
 from warpfront.verify.results import Outcome
 from warpfront.verify.verdict import read_session, worst_of
@@ -35,6 +36,9 @@ class Attempt:
     key: str
     effort: CheckOptions
     proven: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+
+
+_ATTEMPT = TypeAdapter(Attempt)
 
 
 def attempt_key(packages: Iterable[Path], parts: Mapping[str, object]) -> str:
@@ -132,28 +136,12 @@ def _keep_passed(folder: Path, target: str) -> dict[str, tuple[str, str]]:
 def _read(folder: Path) -> Attempt | None:
     """Return the attempt that did not come to its end; None where none can be read."""
     try:
-        document = json.loads((folder / _RECORD).read_text(encoding="utf-8"))
-        options = document["options"]
-        return Attempt(
-            key=document["key"],
-            effort=CheckOptions(
-                quick=options["quick"],
-                profile=options["profile"],
-                seeds=tuple(options["seed_values"]),
-                run=options["run"],
-                chosen=options["chosen"],
-            ),
-            proven={
-                name: (moment, sha256) for name, (moment, sha256) in document["proven"].items()
-            },
-        )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return _ATTEMPT.validate_json((folder / _RECORD).read_bytes())
+    except (OSError, ValueError):
         return None
 
 
 def _write(folder: Path, attempt: Attempt) -> None:
-    options = {**attempt.effort.document(), "chosen": attempt.effort.chosen}
     with storing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    document = {"key": attempt.key, "options": options, "proven": dict(attempt.proven)}
-    write_json(folder / _RECORD, document)
+    write_json(folder / _RECORD, as_json(attempt))

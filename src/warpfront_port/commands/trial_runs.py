@@ -28,7 +28,13 @@ from packaging.version import Version
 from warpfront.errors import BlockedError, InputError, LockError, NothingSelectedError, WheelError
 from warpfront.images.built import BuiltImage, ResolvedBase
 from warpfront.images.engine import Bind, Engine, RunRequest, RunResult, connect
-from warpfront.images.preparing import Prepared, find_bases, images_by_content, prepare_cells
+from warpfront.images.preparing import (
+    Prepared,
+    find_bases,
+    images_by_content,
+    prepare_cells,
+    render_cells,
+)
 from warpfront.images.render import Material
 from warpfront.matrix.cell import ENVIRONMENT_PYTHON, Cell, Selection
 from warpfront.matrix.devices import DeviceAccess
@@ -40,7 +46,6 @@ from warpfront.step_results import Blocked, Failed
 from warpfront.system.foreign import clean_json
 from warpfront.system.process import Command, environment, run
 from warpfront.system.progress import Watch
-from warpfront.system.provenance import fixed_moment
 from warpfront.verify.containers import MEMORY_BYTES, Output, built_image, run_told
 from warpfront.wheels.lock.pylock import difference, lock_inputs
 from warpfront.wheels.lock.reading import fresh_locks
@@ -141,11 +146,13 @@ def _planned_image(
     """Return the image that `plan` would reuse for this cell; "" where it would build one."""
     every = with_parents((cell,), matrix.cells)
     bases = find_bases(every, engine)
-    resolved = {name: base for name, base in bases.items() if isinstance(base, ResolvedBase)}
-    if len(resolved) < len(bases) or not all(base.id in locks for base in every):
+    if not all(isinstance(base, ResolvedBase) for base in bases.values()):
         return ""
-    images = images_by_content(matrix.repositories, engine, created=fixed_moment())
-    prepared = prepare_cells(every, locks, resolved, images, material)[cell.id]
+    if not all(base.id in locks for base in every):
+        return ""
+    images = images_by_content(matrix.repositories, engine)
+    rendered = render_cells(every, locks, material)
+    prepared = prepare_cells(every, rendered, locks, bases, images)[cell.id]
     image = prepared.image if isinstance(prepared, Prepared) else None
     return image.id if image is not None else ""
 

@@ -74,7 +74,7 @@ class Night:
         set_to = self.monkeypatch.setattr
         for module in (benching,):
             set_to(module, "connect", lambda _: self.engine)
-        set_to(benching, "usable_locks", lambda _: lock)
+        set_to("warpfront.images.tools.fresh_locks", lambda *_: lock)
         set_to(benching, "tool_here", lambda _: {})
         set_to("warpfront.pipeline.verifying.install_toolbox", lambda cache, *_, **__: cache)
         set_to(benching, "_published", lambda *_: tuple(self.stocks))

@@ -62,7 +62,8 @@ def timed(
 
     engine.programs["python3"] = program
     monkeypatch.setattr(benching, "connect", lambda _: engine)
-    monkeypatch.setattr(benching, "usable_locks", lambda _: {cell.id: a_lock(cell)})
+    locks = {cell.id: a_lock(cell)}
+    monkeypatch.setattr("warpfront.images.tools.fresh_locks", lambda *_: locks)
     monkeypatch.setattr(benching, "tool_here", lambda _: {"version": "1", "git": "c0ffee"})
     toolbox = "warpfront.pipeline.verifying.install_toolbox"
     monkeypatch.setattr(toolbox, lambda cache, *_, **__: cache)

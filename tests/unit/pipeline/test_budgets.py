@@ -9,9 +9,8 @@ import pytest
 from builders import a_built_image, a_cell, a_lock
 from standins import stand_in_wheel
 
-from warpfront.images.budgets import within_budget
+from warpfront.images.budgets import breakdown_of, largest, within_budget
 from warpfront.images.built import BuiltImage
-from warpfront.images.size_breakdown import largest, weights_of
 from warpfront.matrix.cell import Cell
 from warpfront.step_results import Failed
 from warpfront.system.store import Store
@@ -76,7 +75,7 @@ def test_it_says_what_grew_since_the_last_that_kept_to_it(cell: Cell, house: Whe
 
 
 def test_what_did_not_grow_is_not_told() -> None:
-    before = weights_of({"torch==1": {"torch/lib/a": 5, "x.py": 1}, "numpy==1": {"numpy/a": 3}})
-    now = weights_of({"torch==2": {"torch/lib/a": 4, "x.py": 2}, "jax==1": {"jax/b/c/d": 9}})
+    before = breakdown_of({"torch==1": {"torch/lib/a": 5, "x.py": 1}, "numpy==1": {"numpy/a": 3}})
+    now = breakdown_of({"torch==2": {"torch/lib/a": 4, "x.py": 2}, "jax==1": {"jax/b/c/d": 9}})
     assert largest(now, before) == (("jax==1", 9, 9), ("jax/b", 9, 9), (".", 2, 1))
     assert [row[0] for row in largest(now, None)][:2] == ["jax==1", "torch==2"]

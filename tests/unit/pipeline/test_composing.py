@@ -17,6 +17,7 @@ from builders import a_cell, a_lock
 from standins import stand_in_wheel
 
 from warpfront.images import composing
+from warpfront.images.bake import BakeTarget, bake_file
 from warpfront.images.built import RenderedImage, ResolvedBase
 from warpfront.images.composing import Composer
 from warpfront.images.engine.buildx import Baked, BakeRequest
@@ -25,7 +26,7 @@ from warpfront.images.preparing import Prepared
 from warpfront.images.stages import byte_code_context
 from warpfront.matrix.cell import BaseSource
 from warpfront.system.digests import frozen
-from warpfront.system.store import Store
+from warpfront.system.store import Store, write_json
 from warpfront.wheels.layers.layer_store import LayerStore
 from warpfront.wheels.lock.values import LockedWheel
 from warpfront.wheels.store.wheelhouse import Wheelhouse
@@ -72,7 +73,7 @@ class BuildKit:
         self.built.append(kind)
         lent = {one.name for one in folder.glob("blobs/sha256/*")}
         if kind == self.fails_at:
-            return {name: Baked(target=name, digest="", error="no")}
+            return {name: Baked(digest="", error="no")}
         lower: dict[str, Any] = {"layers": []}
         diff_ids: list[str] = []
         if kind == "byte code":
@@ -92,7 +93,7 @@ class BuildKit:
             "config": described(folder, json.dumps(config).encode()),
         }
         digest = blob(folder, json.dumps(manifest).encode())
-        return {name: Baked(target=name, digest=digest, error="")}
+        return {name: Baked(digest=digest, error="")}
 
 
 def blob(folder: Path, content: bytes) -> str:
@@ -164,9 +165,11 @@ def adopted() -> list[tuple[Path, ...]]:
 def compose(
     tmp_path: Path, layers: LayerStore, said: Said, adopted: list[tuple[Path, ...]]
 ) -> Callable[[Prepared], str]:
-    def request(file: Path, targets: tuple[str, ...], folder: Path) -> BakeRequest:
+    def request(target: BakeTarget, folder: Path) -> BakeRequest:
+        file = tmp_path / "build" / ".bake" / "layers.json"
+        write_json(file, bake_file([target]))
         return BakeRequest(
-            buildx=(), environment={}, file=file, targets=targets, readable=(), logs={},
+            buildx=(), environment={}, file=file, targets=(target.name,), readable=(), logs={},
             writable=(folder,),
         )  # fmt: skip
 

@@ -193,7 +193,7 @@ def built(
         targets.update(json.loads(request.file.read_text())["target"])
         for target in targets.values():
             engine.build(target["tags"][0], target["labels"])
-        return {name: Baked(target=name, digest="", error="") for name in request.targets}
+        return {name: Baked(digest="", error="") for name in request.targets}
 
     def toolbox(*_: object, **__: object) -> None:
         raise WheelError("nox: no index has it")

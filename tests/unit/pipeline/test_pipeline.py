@@ -247,7 +247,8 @@ def test_a_content_hash_follows_the_parent_down_the_chain(
 
     def hashes(**changes: Any) -> list[str]:
         bases = {cells[0].base.name: changes.get("base", base)}
-        found = prepare_cells(cells, locks, bases, {}, workspace.material)  # type: ignore[arg-type]
+        rendered = render_cells(cells, locks, workspace.material)  # type: ignore[arg-type]
+        found = prepare_cells(cells, rendered, locks, bases, {})  # type: ignore[arg-type]
         return [item.content_hash for item in found.values()]  # type: ignore[union-attr]
 
     other = a_built_image().base.__class__(

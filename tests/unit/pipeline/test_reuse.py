@@ -12,7 +12,7 @@ from warpfront.images.baking import build_cells
 from warpfront.images.built import BuiltImage, ResolvedBase
 from warpfront.images.engine import StoredImage
 from warpfront.images.labels import CONTENT_HASH
-from warpfront.images.preparing import Prepared, prepare_cells
+from warpfront.images.preparing import Prepared, prepare_cells, render_cells
 from warpfront.images.tools import CellInputs, Tools
 from warpfront.matrix.cell import BaseSource, Cell
 from warpfront.matrix.scaffold import make_project
@@ -53,7 +53,8 @@ def engine(workspace: Workspace, cell: Cell) -> FakeEngine:
         identity=cell.base.digest,
     )
     locks, bases = {cell.id: a_lock(cell)}, {cell.base.name: base}
-    prepared = prepare_cells([cell], locks, bases, {}, workspace.material)[cell.id]
+    rendered = render_cells([cell], locks, workspace.material)
+    prepared = prepare_cells([cell], rendered, locks, bases, {})[cell.id]
     assert isinstance(prepared, Prepared)
     engine.build(cell.local_reference, {CONTENT_HASH: prepared.content_hash})
     return engine

@@ -121,17 +121,28 @@ class World:
 
     def verify(self, *sessions: str) -> Verification:
         found = CellVerification(
-            cell=self.cell,
+            image=self.verifiable(),
             claims=claims_for_target("gfx942"),
-            built=self.built,
+            plan=CheckPlan(
+                target="gfx942",
+                sessions=sessions or EMULATED_SESSIONS,
+                effort=CheckOptions(),
+                options=RunOptions(emulate=str(self.emulator), limit_seconds=77),
+            ),
             folders=folders_in(self.folder),
-            toolbox=self.folder,
-            sessions=sessions or EMULATED_SESSIONS,
-            effort=CheckOptions(),
-            options=RunOptions(emulate=str(self.emulator), limit_seconds=77),
-        ).run(self.engine, self.engine.host_devices(), Silent())
+            engine=self.engine,
+            watch=Silent(),
+        ).run(self.engine.host_devices())
         assert isinstance(found, Verification)
         return found
+
+    def verifiable(self) -> VerifiableImage:
+        return VerifiableImage(
+            cell=self.cell,
+            built=self.built,
+            toolbox=self.folder,
+            claims_of=claims_for_target,
+        )
 
     def in_a_process(self, request: RunRequest, on_line: Line) -> int:
         """Each bind is this machine's own path, and python3 of the image is this Python."""
@@ -247,14 +258,8 @@ def test_the_images_smoke_runs_below_the_emulator_too(world: World) -> None:
         effort=CheckOptions(),
         options=RunOptions(emulate=str(world.emulator)),
     )
-    image = VerifiableImage(
-        cell=world.cell,
-        built=world.built,
-        toolbox=world.folder,
-        claims_of=claims_for_target,
-    )
     tools = Tools(engine=world.engine, folders=folders_in(world.folder), site=Site)
-    (found,) = verify_images([image], plan, tools, Silent())
+    (found,) = verify_images([world.verifiable()], plan, tools, Silent())
     assert isinstance(found, Verification)
     assert found.sessions == (*EMULATED_SESSIONS, "stack")
     request = world.engine.requests[-1]

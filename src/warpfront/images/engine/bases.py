@@ -60,10 +60,7 @@ _EMPTIED = (
 
 
 def find_base(
-    base: Base,
-    engine: Engine,
-    *,
-    registry_reachable: RegistryReachable,
+    base: Base, engine: Engine, *, registry_reachable: RegistryReachable
 ) -> ResolvedBase | None:
     """Return the base as it would be used, without pulling or making anything; None = by a
     bootstrap that was not made yet. Raise `BlockedError` as `resolve_base` does.
@@ -73,17 +70,17 @@ def find_base(
             f"base {base.name}: {base.reference} has no digest: {base.unpinned}",
             hint="pin it in matrix.yaml: `docker buildx imagetools inspect` prints the digest",
         )
-    from_registry = ResolvedBase(
-        name=base.name,
-        source=BaseSource.REGISTRY,
-        reference=base.pinned,
-        identity=base.digest,
-    )
-    reason = "" if not base.digest else None
-    if base.digest and engine.image(base.pinned) is None:
-        reason = registry_reachable(base.reference)
+    reason: str | None = ""
+    if base.digest:
+        is_here = engine.image(base.pinned) is not None
+        reason = None if is_here else registry_reachable(base.reference)
     if reason is None:
-        return from_registry
+        return ResolvedBase(
+            name=base.name,
+            source=BaseSource.REGISTRY,
+            reference=base.pinned,
+            identity=base.digest,
+        )
     if base.bootstrap is None:
         raise BlockedError(
             f"base {base.name}: {base.reference} cannot be pulled: {reason}",

@@ -17,7 +17,7 @@ import re
 import shutil
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self, TextIO
 
@@ -35,6 +35,7 @@ _PROCESS_FAILED = re.compile(r'.*process ".*" did not complete successfully: ', 
 _TAIL_CHARACTERS = 4_000
 _TAIL_LINES = 10
 _FORGETTING_SECONDS = 60.0
+_PARALLEL = 2
 _LONGEST_STEP = 100
 _TARGET_PREFIX = re.compile(r"\[(?P<target>[A-Za-z0-9_-]+) (?P<rest>[^\]]*)\]")
 _ENGINE_GONE = re.compile(
@@ -87,7 +88,6 @@ class BuildStep:
 class Baked:
     """The result of one target. `error` is "" for a built one; `digest` is then the image's."""
 
-    target: str
     digest: str
     error: str
     engine_gone: bool = False
@@ -110,7 +110,6 @@ class BakeRequest:
     logs: Mapping[str, Path]
     references: Mapping[str, str] = field(default_factory=dict)
     leaves: tuple[str, ...] = ()
-    parallel: int = 2
     cache: str = ""
     writable: tuple[Path, ...] = ()
 
@@ -133,7 +132,7 @@ def bake(request: BakeRequest, on_step: OnStep) -> Mapping[str, Baked]:
     """Build all targets and return a result for each.
 
     bake stops everything at the first failure without results of the others. So after a failure
-    each leaf is baked by itself (`parallel` at a time; BuildKit shares their common steps), then
+    each leaf is baked by itself (two at a time; BuildKit shares their common steps), then
     each parent of a failed leaf: every target has its own result.
     """
     results = _bake_steadily(request, request.targets, on_step)
@@ -168,7 +167,7 @@ def _bake_each(request: BakeRequest, targets: tuple[str, ...], on_step: OnStep) 
         return _answers(request, (target,), _bake_steadily(request, (target,), on_step))
 
     answers: dict[str, Baked] = {}
-    with ThreadPoolExecutor(max_workers=request.parallel) as pool:
+    with ThreadPoolExecutor(max_workers=_PARALLEL) as pool:
         try:
             for answer in pool.map(one, targets):
                 answers.update(answer)
@@ -255,19 +254,26 @@ def _cached(request: BakeRequest, targets: tuple[str, ...]) -> list[str]:
 def _answers(request: BakeRequest, targets: tuple[str, ...], end: _Ended) -> dict[str, Baked]:
     completed = end.completed
     if completed.returncode == 0:
-        digests = _read_digests(_metadata_path(request, targets))
-        return {t: Baked(target=t, digest=digests.get(t, ""), error="") for t in targets}
-    exited = f"buildx exited with {completed.returncode}"
-    error = end.failure or _read_error(completed.stdout) or exited
+        text = _metadata_path(request, targets).read_text(encoding="utf-8")
+        facts = json.loads(text)
+        return {t: Baked(digest=_digest_in(facts.get(t)), error="") for t in targets}
+    stated = [line for line in completed.stdout.splitlines() if line.startswith("ERROR: ")]
+    last = stated[-1].removeprefix("ERROR: ") if stated else ""
     failed = Baked(
-        target="",
         digest="",
-        error=error,
+        error=end.failure or last or f"buildx exited with {completed.returncode}",
         engine_gone=_failed_with(_ENGINE_GONE, completed),
         disk_full=end.disk_full,
         cache_lost=_failed_with(_CACHE_LOST, completed),
     )
-    return {t: replace(failed, target=t) for t in targets}
+    return dict.fromkeys(targets, failed)
+
+
+def _digest_in(facts: object) -> str:
+    """Return an image's digest. The containerd store names the manifest, overlay2 the config."""
+    if not isinstance(facts, dict):
+        return ""
+    return str(facts.get("containerimage.digest") or facts.get("containerimage.config.digest"))
 
 
 def _failed_with(words: re.Pattern[str], completed: Completed) -> bool:
@@ -277,22 +283,6 @@ def _failed_with(words: re.Pattern[str], completed: Completed) -> bool:
 def _metadata_path(request: BakeRequest, targets: tuple[str, ...]) -> Path:
     name = targets[0] if len(targets) == 1 else "all"
     return request.file.with_name(f"{request.file.stem}-{name}-metadata.json")
-
-
-def _read_digests(path: Path) -> Mapping[str, str]:
-    """Target -> image digest. The containerd store names the manifest, overlay2 the config."""
-    document = json.loads(path.read_text(encoding="utf-8"))
-    return {
-        target: str(facts.get("containerimage.digest") or facts.get("containerimage.config.digest"))
-        for target, facts in document.items()
-        if isinstance(facts, dict)
-    }
-
-
-def _read_error(tail: str) -> str:
-    """Return the last `ERROR:` line of buildx's closing words, without the word."""
-    lines = [line for line in tail.splitlines() if line.startswith("ERROR: ")]
-    return lines[-1].removeprefix("ERROR: ") if lines else ""
 
 
 @dataclass

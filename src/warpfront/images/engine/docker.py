@@ -38,7 +38,6 @@ from warpfront.images.engine import (
     DEAD_MAN_SECONDS,
     DEFAULT_HOST,
     RUN_LABEL,
-    Bind,
     Features,
     Progress,
     RunRequest,
@@ -52,7 +51,7 @@ from warpfront.images.engine import (
 from warpfront.images.engine.line_splitter import LineSplitter
 from warpfront.images.engine.rootfs import image_archive
 from warpfront.images.engine.transfers import STALL_SECONDS, Transfer
-from warpfront.matrix.devices import DeviceAccess, HostDevices
+from warpfront.matrix.devices import HostDevices
 from warpfront.system import process
 from warpfront.system.digests import digest_of, frozen
 from warpfront.system.process import Command
@@ -101,9 +100,11 @@ def connect(environment: Mapping[str, str]) -> DockerEngine:
         return _connected(
             variables["DOCKER_HOST"], cache=cache, tls=options.get("tls"), build=variables
         )
-    chosen = _from_context(cache)
-    if chosen is not None:
-        return chosen
+    with _names_host("docker context"):
+        context = ContextAPI.get_current_context()
+    if context.Name != "default":
+        build = {"DOCKER_CONTEXT": str(context.Name)}
+        return _connected(str(context.Host), cache=cache, tls=context.TLSConfig, build=build)
     if Path(DEFAULT_HOST.removeprefix("unix://")).exists():
         try:
             return _connected(DEFAULT_HOST, cache=cache)
@@ -129,25 +130,14 @@ class DockerEngine:
     ) -> None:
         self._client = client
         weakref.finalize(self, client.close)
-        self._host = host
-        self._build_environment = frozen(build_environment)
+        self.name = host
+        self.build_environment = frozen(build_environment)
         self._cache = cache
         self._again = again
-        self._buildx: tuple[str, ...] | None = None
 
-    @property
-    def name(self) -> str:
-        return self._host
-
-    @property
-    def build_environment(self) -> Mapping[str, str]:
-        return self._build_environment
-
-    @property
+    @functools.cached_property
     def buildx(self) -> tuple[str, ...]:
-        if self._buildx is None:
-            self._buildx = _find_buildx(self._build_environment, self._cache)
-        return self._buildx
+        return _find_buildx(self.build_environment, self._cache)
 
     @property
     def machine(self) -> str:
@@ -156,13 +146,12 @@ class DockerEngine:
 
     @functools.cached_property
     def builds_elsewhere(self) -> bool:
-        command = Command(argv=(*self.buildx, "inspect"), environment=self._build_environment)
+        command = Command(argv=(*self.buildx, "inspect"), environment=self.build_environment)
         driver = _DRIVER.search(process.run(command).stdout)
         return driver is not None and driver["name"] != "docker"
 
     def features(self) -> Features:
-        info = self._info()
-        local = self._host.startswith("unix://")
+        info, local = self._info(), self.name.startswith("unix://")
         root = str(info.get("DockerRootDir", ""))
         return Features(
             version=str(info.get("ServerVersion", "")),
@@ -175,25 +164,26 @@ class DockerEngine:
             free_bytes=_free_bytes(root) if local else None,
         )
 
-    def images(self, label: str) -> tuple[StoredImage, ...]:
+    def _info(self) -> Mapping[str, Any]:
         with self._translated():
-            rows = self._listed(label)
-        # One that is being removed meanwhile is listed without its labels.
-        listed, name = map(_listed_image, rows), label.partition("=")[0]
-        return tuple(image for image in listed if name in image.labels)
+            info: Mapping[str, Any] = self._client.info()
+        return info
 
-    def _listed(self, label: str) -> Sequence[Mapping[str, Any]]:
-        """Return the engine's list, with retries: it fails if an image is removed meanwhile."""
-        rows: Sequence[Mapping[str, Any]]
-        for attempt in reversed(range(_LISTINGS)):
-            try:
-                rows = self._client.api.images(filters={"label": label})
-                break
-            except docker.errors.NotFound:
-                if not attempt:
-                    raise
-                time.sleep(_BETWEEN_LISTINGS_SECONDS)
-        return rows
+    def images(self, label: str) -> tuple[StoredImage, ...]:
+        """As every engine's, with retries: the list fails if an image is removed meanwhile."""
+        rows: Sequence[Mapping[str, Any]] = ()
+        with self._translated():
+            for attempt in reversed(range(_LISTINGS)):
+                try:
+                    rows = self._client.api.images(filters={"label": label})
+                    break
+                except docker.errors.NotFound:
+                    if not attempt:
+                        raise
+                    time.sleep(_BETWEEN_LISTINGS_SECONDS)
+        # One that is being removed meanwhile is listed without its labels.
+        name = label.partition("=")[0]
+        return tuple(image for image in map(_listed_image, rows) if name in image.labels)
 
     def image(self, reference: str) -> StoredImage | None:
         with self._translated():
@@ -202,8 +192,16 @@ class DockerEngine:
                 layers = self._client.api.history(row["Id"])  # type: ignore[no-untyped-call]
             except docker.errors.ImageNotFound:
                 return None
+        config = row.get("Config") or {}
+        settings = {name: config.get(name) for name in _SETTINGS}
+        stack = (row.get("RootFS") or {}).get("Layers") or []
         # The containerd store's own `Size` counts packed blobs; layers are what a container sees.
-        return _inspected_image({**row, "Size": sum(layer["Size"] for layer in layers)})
+        size = sum(layer["Size"] for layer in layers)
+        return dataclasses.replace(
+            _listed_image({**row, "Labels": config.get("Labels"), "Size": size}),
+            created=str(row.get("Created") or ""),
+            substance=digest_of([stack, settings]) if stack else "",
+        )
 
     def tag(self, image_id: str, reference: str) -> None:
         repository, _, name = reference.rpartition(":")
@@ -230,10 +228,7 @@ class DockerEngine:
             environment=environment or {},
         )
         self._load(body, tar)
-        rootfs = self.image(reference)
-        if rootfs is None:
-            raise EngineError(f"{reference}: loaded, and yet the engine does not have it")
-        return rootfs
+        return self._present(reference, "loaded")
 
     def _load(self, body: Any, source: Path) -> None:
         api = self._client.api
@@ -278,7 +273,7 @@ class DockerEngine:
     def adopt(self, blobs: Iterable[Path]) -> None:
         root = Path(str(self._info().get("DockerRootDir", "")))
         # Only an engine of our own: in another's folders we have no business.
-        if embedded.EnginePlace(state=root.parent).host == self._host and not self.builds_elsewhere:
+        if embedded.EnginePlace(state=root.parent).host == self.name and not self.builds_elsewhere:
             folder = root / "containerd" / "daemon" / _CONTENT / "blobs" / "sha256"
             link_blobs(blobs, folder, mounted=root)
 
@@ -294,7 +289,7 @@ class DockerEngine:
         index = folder / "index.json"
         if not index.is_file():
             raise EngineError(
-                f"{self._host} gives no image as an OCI layout, and a builder elsewhere needs it",
+                f"{self.name} gives no image as an OCI layout, and a builder elsewhere needs it",
                 hint="Docker Engine 25 does; or a base that the builder can pull from a registry",
             )
         return str(json.loads(index.read_text(encoding="utf-8"))["manifests"][0]["digest"])
@@ -302,47 +297,52 @@ class DockerEngine:
     def push(self, reference: str, on_progress: Progress) -> int:
         repository, _, tag = reference.rpartition(":")
         transfer = Transfer(verb="push", reference=reference, on_progress=on_progress)
-        with self._transferring(transfer) as api:
-            events: Any = api.push(repository, tag=tag, stream=True, decode=True)
-            with contextlib.closing(events):
-                transfer.follow(events)
-        return transfer.moved_bytes
+        return self._transferred(transfer, repository, tag)
 
     def pull(self, reference: str, on_progress: Progress) -> StoredImage:
         name, parts, digest = reference.partition("@")
         repository, tag = (name, digest) if parts else reference.rsplit(":", 1)
         transfer = Transfer(verb="pull", reference=reference, on_progress=on_progress)
-        with self._transferring(transfer) as api:
-            events: Any = api.pull(repository, tag=tag, stream=True, decode=True)
-            with contextlib.closing(events):
-                transfer.follow(events)
-        pull = self.image(reference)
-        if pull is None:
-            raise EngineError(f"{reference}: pulled, and yet the engine does not have it")
-        return pull
+        self._transferred(transfer, repository, tag)
+        return self._present(reference, "pulled")
 
-    @contextlib.contextmanager
-    def _transferring(self, transfer: Transfer) -> Iterator[docker.APIClient]:
-        """Yield a separate connection: closed, it ends whatever transfer still runs on it. A
-        silence is cut by its timeout, and one that is filled with words by `Transfer`.
+    def _transferred(self, transfer: Transfer, repository: str, tag: str) -> int:
+        """Return the bytes moved over a separate connection: closed, it ends whatever transfer
+        still runs on it. A silence is cut by its timeout, and one that is filled with words by
+        `Transfer`.
         """
         with self._translated():
             client = self._again()
             client.api.timeout = STALL_SECONDS
             try:
-                yield client.api
+                send: Any = getattr(client.api, transfer.verb)
+                events = send(repository, tag=tag, stream=True, decode=True)
+                with contextlib.closing(events):
+                    transfer.follow(events)
             except docker.errors.APIError as error:  # before the stream: the registry's words
                 raise transfer.fault(_api_words(error)) from None
             finally:
                 client.close()
+        return transfer.moved_bytes
+
+    def _present(self, reference: str, done: str) -> StoredImage:
+        image = self.image(reference)
+        if image is None:
+            raise EngineError(f"{reference}: {done}, and yet the engine does not have it")
+        return image
 
     def host_devices(self) -> HostDevices:
-        info = self._info()
-        local = self._host.startswith("unix://")
+        info, local = self._info(), self.name.startswith("unix://")
         runtimes = tuple(sorted(info.get("Runtimes") or {}))
         hook = local and shutil.which("nvidia-container-runtime-hook") is not None
         return HostDevices(
-            cdi=tuple(sorted(_cdi_names(info))),
+            cdi=tuple(
+                sorted(
+                    str(device["ID"])
+                    for device in info.get("DiscoveredDevices") or []
+                    if device.get("Source") == "cdi"
+                )
+            ),
             nodes=device_nodes(Path("/dev")) if local else {},
             runtimes=runtimes,
             gpus=hook or "nvidia" in runtimes,
@@ -406,7 +406,17 @@ class DockerEngine:
                     code = int(self._client.api.wait(name, timeout=patience)["StatusCode"])
             finally:
                 watchdog.stop()
-        return self._result(name, code, expired=watchdog.expired, began=started)
+        seconds = time.monotonic() - started
+        with self._translated():
+            oom_killed = bool(self._client.api.inspect_container(name)["State"]["OOMKilled"])
+            if code in _KILLED and not watchdog.expired and not oom_killed:
+                self._require_alive()
+        return RunResult(
+            exit_code=code,
+            timed_out=watchdog.expired,
+            oom_killed=oom_killed and not watchdog.expired,
+            seconds=seconds,
+        )
 
     @contextlib.contextmanager
     def _attached(self, name: str) -> Iterator[Any]:
@@ -429,20 +439,6 @@ class DockerEngine:
             for _, chunk in frames_iter(stream, tty=False):  # type: ignore[no-untyped-call]
                 yield from splitter.feed(chunk)
         yield from splitter.feed(b"", final=True)
-
-    def _result(self, name: str, code: int, *, expired: bool, began: float) -> RunResult:
-        seconds = time.monotonic() - began
-        with self._translated():
-            state = self._client.api.inspect_container(name)["State"]
-            oom_killed = bool(state["OOMKilled"])
-            if code in _KILLED and not expired and not oom_killed:
-                self._require_alive()
-        return RunResult(
-            exit_code=code,
-            timed_out=expired,
-            oom_killed=oom_killed and not expired,
-            seconds=seconds,
-        )
 
     def _require_alive(self) -> None:
         """Raise `EngineError` if the daemon is ending: it kills its containers first and
@@ -484,19 +480,14 @@ class DockerEngine:
             )
             command = Command(
                 argv=argv,
-                environment=self._build_environment,
+                environment=self.build_environment,
                 stdin=_NAMED_CONTEXT_PROBE,
                 timeout_seconds=60.0,
             )
             return process.run(command).returncode == 0
 
     def _translated(self) -> contextlib.AbstractContextManager[None]:
-        return _names_host(self._host)
-
-    def _info(self) -> Mapping[str, Any]:
-        with self._translated():
-            info: Mapping[str, Any] = self._client.info()
-        return info
+        return _names_host(self.name)
 
 
 class _Watchdog:
@@ -559,16 +550,6 @@ def user_inside(user: str, info: Mapping[str, Any]) -> tuple[str, str]:
     return user, ("host" if "userns" in options and user else "")
 
 
-def _from_context(cache: Path) -> DockerEngine | None:
-    """Return the engine of the chosen docker context; None for the default one."""
-    with _names_host("docker context"):
-        context = ContextAPI.get_current_context()
-    if context.Name == "default":
-        return None
-    build = {"DOCKER_CONTEXT": str(context.Name)}
-    return _connected(str(context.Host), cache=cache, tls=context.TLSConfig, build=build)
-
-
 def _connected(
     host: str,
     *,
@@ -626,10 +607,8 @@ def _engine_error(host: str, error: Exception) -> EngineError:
 
 
 def _words(causes: tuple[BaseException, ...]) -> str:
-    for cause in causes:
-        if isinstance(cause, OSError) and cause.strerror:
-            return cause.strerror
-    return str(causes[0])
+    words = (cause.strerror for cause in causes if isinstance(cause, OSError) and cause.strerror)
+    return next(words, str(causes[0]))
 
 
 def _api_words(error: Exception) -> str:
@@ -638,29 +617,23 @@ def _api_words(error: Exception) -> str:
 
 
 def _api_hint(error: Exception) -> str:
-    words = _api_words(error)
-    if "CDI device" in words:
-        return (
-            "`docker info` lists the CDI devices; the vendor's toolkit writes their specification"
-        )
-    if "could not select device driver" in words:
-        return "install the NVIDIA container toolkit, or its CDI specification"
-    if "no space left" in words.lower():
-        return "free some space: `docker system df`, `warpfront clean`"
-    if "No such image" in words:
-        return "warpfront build"
-    return ""
+    words = _api_words(error).lower()
+    return next((hint for begin, hint in _API_HINTS.items() if begin in words), "")
+
+
+_API_HINTS = {
+    "cdi device": "`docker info` lists the CDI devices; the vendor's toolkit writes their "
+    "specification",
+    "could not select device driver": "install the NVIDIA container toolkit, or its CDI "
+    "specification",
+    "no space left": "free some space: `docker system df`, `warpfront clean`",
+    "no such image": "warpfront build",
+}
 
 
 def _containerd_store(info: Mapping[str, Any]) -> bool:
     rows = info.get("DriverStatus") or []
     return any("io.containerd.snapshotter" in str(value) for _, value in rows)
-
-
-def _cdi_names(info: Mapping[str, Any]) -> Iterator[str]:
-    for device in info.get("DiscoveredDevices") or []:
-        if device.get("Source") == "cdi":
-            yield str(device["ID"])
 
 
 def _free_bytes(root: str) -> int | None:
@@ -683,18 +656,6 @@ def _listed_image(row: Mapping[str, Any]) -> StoredImage:
     )
 
 
-def _inspected_image(row: Mapping[str, Any]) -> StoredImage:
-    config = row.get("Config") or {}
-    listed = _listed_image({**row, "Labels": config.get("Labels") or {}})
-    layers = (row.get("RootFS") or {}).get("Layers") or []
-    settings = {name: config.get(name) for name in _SETTINGS}
-    return dataclasses.replace(
-        listed,
-        created=str(row.get("Created") or ""),
-        substance=digest_of([layers, settings]) if layers else "",
-    )
-
-
 def _host_settings(request: RunRequest) -> dict[str, Any]:
     devices = request.devices
     return {
@@ -710,26 +671,19 @@ def _host_settings(request: RunRequest) -> dict[str, Any]:
         "shm_size": request.shm_bytes,
         # What is compiled inside (inductor, Triton, extensions) is loaded from there.
         "tmpfs": {"/tmp": "mode=1777,exec"},  # noqa: S108 - inside
-        "mounts": [_mount(bind) for bind in request.binds],
+        "mounts": [
+            Mount(bind.target, str(bind.source), type="bind", read_only=not bind.writable)
+            for bind in request.binds
+        ],
         "log_config": LogConfig(type=LogConfig.types.NONE),  # we read the stream; nothing on disk
-        "device_requests": _device_requests(devices),
+        "device_requests": [
+            *([DeviceRequest(driver="cdi", device_ids=list(devices.cdi))] if devices.cdi else []),
+            *([DeviceRequest(count=-1, capabilities=[["gpu"]])] if devices.gpus else []),
+        ],
         "devices": [f"{node}:{node}:rwm" for node in devices.nodes],
         "group_add": [str(group) for group in devices.groups],
         "runtime": devices.runtime,
     }
-
-
-def _mount(bind: Bind) -> Mount:
-    return Mount(bind.target, str(bind.source), type="bind", read_only=not bind.writable)
-
-
-def _device_requests(devices: DeviceAccess) -> list[DeviceRequest]:
-    requests_ = []
-    if devices.cdi:
-        requests_.append(DeviceRequest(driver="cdi", device_ids=list(devices.cdi)))
-    if devices.gpus:
-        requests_.append(DeviceRequest(count=-1, capabilities=[["gpu"]]))
-    return requests_
 
 
 def link_blobs(blobs: Iterable[Path], folder: Path, *, mounted: Path) -> None:

@@ -145,13 +145,10 @@ def status(cache: Path, state: Path) -> Status:  # noqa: ARG001 - one signature 
     """Return the state of the engine of `state`. Needs no rights and changes nothing."""
     place = EnginePlace(state=state)
     record = _read_record(place)
-    stopped = Status(state="stopped", host=place.host, log=place.log)
-    if record is None:
-        return stopped
-    daemon = liveness.read_identity(record.process)
-    if daemon is None or daemon.is_gone():
-        return Status(state="stale", host=place.host, log=place.log)
-    return Status(state="running", host=place.host, log=place.log, pid=int(daemon.pid))
+    daemon = liveness.read_identity(record.process) if record else None
+    if daemon is not None and not daemon.is_gone():
+        return Status(state="running", host=place.host, log=place.log, pid=int(daemon.pid))
+    return Status(state="stale" if record else "stopped", host=place.host, log=place.log)
 
 
 def start(cache: Path, state: Path, on_line: Line) -> Status:
@@ -307,7 +304,8 @@ def _end(place: EnginePlace, tree: PackageTree, on_line: Line) -> None:
     _remove_network(tree, bridge=place.bridge, table=place.table)
     if record is not None and not record.network_key:
         _remove_network(tree, bridge=f"warp-{place.key}", table=f"warpfront_{place.key}")
-    if record is not None and record.forwarding and not _other_tables(tree):
+    others = any(name.startswith("warpfront_") for name in _tables(tree))
+    if record is not None and record.forwarding and not others:
         _FORWARDING.write_text("0", encoding="ascii")
     shutil.rmtree(place.runtime, ignore_errors=True)
     place.record.unlink(missing_ok=True)
@@ -355,18 +353,16 @@ def _unmount(place: EnginePlace) -> None:
 def _free_subnet(tree: PackageTree) -> ipaddress.IPv4Network:
     """Return the first of our subnets that overlaps no address or route of this host."""
     listed = _tool(tree, "ip", "-json", "-4", "route", "show", "table", "all").check().stdout
-    networks = [_network(route["dst"]) for route in json.loads(listed or "[]")]
+    # The default route overlaps everything.
+    networks = [
+        ipaddress.IPv4Network(route["dst"], strict=False)
+        for route in json.loads(listed or "[]")
+        if route["dst"] != "default"
+    ]
     for subnet in map(ipaddress.IPv4Network, _SUBNETS):
-        if not any(network is not None and network.overlaps(subnet) for network in networks):
+        if not any(map(subnet.overlaps, networks)):
             return subnet
     raise EngineError(f"no free subnet for the engine's bridge among {', '.join(_SUBNETS)}")
-
-
-def _network(destination: str) -> ipaddress.IPv4Network | None:
-    """Return a route's network; None for the default route, which overlaps everything."""
-    if destination == "default":
-        return None
-    return ipaddress.IPv4Network(destination, strict=False)
 
 
 def _make_bridge(place: EnginePlace, tree: PackageTree, subnet: ipaddress.IPv4Network) -> None:
@@ -393,15 +389,8 @@ def _remove_network(tree: PackageTree, *, bridge: str, table: str) -> None:
 
 
 def _tables(tree: PackageTree) -> tuple[str, ...]:
-    return tuple(
-        line.split()[-1]
-        for line in _tool(tree, "nft", "list", "tables").stdout.splitlines()
-        if line
-    )
-
-
-def _other_tables(tree: PackageTree) -> bool:
-    return any(name.startswith("warpfront_") for name in _tables(tree))
+    listed = _tool(tree, "nft", "list", "tables").stdout
+    return tuple(line.split()[-1] for line in listed.splitlines() if line)
 
 
 def _forward() -> bool:
@@ -413,9 +402,9 @@ def _forward() -> bool:
 
 
 def _tool(
-    tree: PackageTree, name: str, *arguments: str, stdin: str | None = None
+    tree: PackageTree, program: str, *arguments: str, stdin: str | None = None
 ) -> process.Completed:
-    argv = (str(tree.program(name)), *arguments)
+    argv = (str(tree.program(program)), *arguments)
     return process.run(Command(argv=argv, environment=tree.environment, stdin=stdin))
 
 

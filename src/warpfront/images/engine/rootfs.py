@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import io
 import json
 import shutil
 import tarfile
 import tempfile
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -51,16 +53,20 @@ def image_archive(
     name = f"{hashlib.sha256(config).hexdigest()}.json"
     folder = f"{digest}/layer.tar"
     manifest = [{"Config": name, "RepoTags": [reference], "Layers": [folder]}]
-    yield from _entry(name, config)
     with tempfile.TemporaryFile() as packed:
         _pack(tar, packed)
-        size = packed.tell()
-        packed.seek(0)
-        yield _header(folder, size)
-        while piece := packed.read(_PIECE):
-            yield piece
-    yield _padding(size)
-    yield from _entry("manifest.json", json.dumps(manifest).encode())
+        parts: dict[str, IO[bytes]] = {
+            name: io.BytesIO(config),
+            folder: packed,
+            "manifest.json": io.BytesIO(json.dumps(manifest).encode()),
+        }
+        for part, file in parts.items():
+            member = tarfile.TarInfo(part)
+            member.size = file.seek(0, io.SEEK_END)
+            file.seek(0)
+            yield member.tobuf(tarfile.GNU_FORMAT)
+            yield from iter(partial(file.read, _PIECE), b"")
+            yield bytes(-member.size % tarfile.BLOCKSIZE)
     yield bytes(2 * tarfile.BLOCKSIZE)
 
 
@@ -76,19 +82,3 @@ def _newest(tar: Path) -> str:
     with tarfile.open(tar, "r:") as members:
         newest = max((int(member.mtime) for member in members), default=0)
     return datetime.fromtimestamp(newest, UTC).isoformat().replace("+00:00", "Z")
-
-
-def _entry(name: str, content: bytes) -> Iterator[bytes]:
-    yield _header(name, len(content))
-    yield content
-    yield _padding(len(content))
-
-
-def _header(name: str, size: int) -> bytes:
-    member = tarfile.TarInfo(name)
-    member.size = size
-    return member.tobuf(tarfile.GNU_FORMAT)
-
-
-def _padding(size: int) -> bytes:
-    return bytes(-size % tarfile.BLOCKSIZE)
