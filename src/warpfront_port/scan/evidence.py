@@ -25,7 +25,8 @@ from warpfront_port.scan.reach import (
     sources_of,
 )
 from warpfront_port.scan.structured import kind_of
-from warpfront_port.scan.structured.cmake import CMakeCommand, hip_arm, read_cmake
+from warpfront_port.scan.structured.cmake import hip_arm, read_cmake
+from warpfront_port.scan.structured.commands import Command
 from warpfront_port.scan.words import is_automation, line_of, uncommented
 
 _OWN_ARM = re.compile(
@@ -102,7 +103,7 @@ class _Tree:
         return {path: build for path, build in built.items() if build is not None}
 
     @cached_property
-    def commands(self) -> Mapping[str, tuple[CMakeCommand, ...]]:
+    def commands(self) -> Mapping[str, tuple[Command, ...]]:
         """Return the commands of CMake's files, where any of them builds for AMD."""
         cmakes = {path: self.texts[path] for path, kind in self.kinds.items() if kind == "cmake"}
         amds = any(_OF_AMD.search(text) for text in cmakes.values())
@@ -286,9 +287,7 @@ def _spread(
             by_path[path] = evidence
 
 
-def _of_cmake(
-    commands: Iterable[CMakeCommand], text: str
-) -> Iterator[tuple[str, int, frozenset[Side]]]:
+def _of_cmake(commands: Iterable[Command], text: str) -> Iterator[tuple[str, int, frozenset[Side]]]:
     """Yield the sources that commands name; those of a list count where its variable is used."""
     used: dict[str, frozenset[Side]] = {}
     for command in commands:
