@@ -9,12 +9,12 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from warpfront.system.store import storing, write_text
-from warpfront.system.trees import Tree, list_tree, read_text
+from warpfront.system.trees import list_tree, read_text
 from warpfront_port.compile.syntax_pass import REFUSED
 from warpfront_port.finding_forms import Scan
 from warpfront_port.scan import cuda, python
@@ -26,23 +26,20 @@ from warpfront_port.scan.python_fixes import fix_python
 def fixes_of(root: Path, *, exclude: Iterable[str] = (), vendored: bool = False) -> tuple[Fix, ...]:
     """Return the fixes that put code below `root` behind gates, in order of paths."""
     tree = list_tree(root, exclude=exclude, vendored=vendored)
-    fixes = (_fix_of(source) for source in _sources(tree))
+    paths = ((PurePosixPath(file.path), file) for file in tree.files)
+    read = (
+        (path, read_text(root, file))
+        for path, file in paths
+        if cuda.reads(path) or python.reads(path)
+    )
+    sources = (SourceText(path=path, text=text) for path, text in read if isinstance(text, str))
+    fixes = (
+        fix_python(source)
+        if python.reads(source.path)
+        else fix_source(source, cuda.rule_matches(source, Context()))
+        for source in sources
+    )
     return tuple(fix for fix in fixes if fix is not None)
-
-
-def _sources(tree: Tree) -> Iterator[SourceText]:
-    for file in tree.files:
-        path = PurePosixPath(file.path)
-        ours = cuda.reads(path) or python.reads(path)
-        text = read_text(tree.root, file) if ours else None
-        if isinstance(text, str):
-            yield SourceText(path=path, text=text)
-
-
-def _fix_of(source: SourceText) -> Fix | None:
-    if python.reads(source.path):
-        return fix_python(source)
-    return fix_source(source, cuda.rule_matches(source, Context()))
 
 
 def compiled_fixes(

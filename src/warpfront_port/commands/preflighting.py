@@ -196,9 +196,12 @@ def _unfollowed(followed: Mapping[str, StackBreaches], stacks: tuple[CellStack, 
 def _findings(gathering: BreachCollector, stacks: tuple[CellStack, ...]) -> Iterator[LineBreach]:
     by_title = {stack.title: stack for stack in stacks}
     entries = gathering.found.items()
-    for (requirement, rule), reasons in sorted(
-        entries, key=lambda entry: _place(entry[0][0], entry[0][1])
-    ):
+
+    def place(entry: tuple[tuple[DeclaredRequirement, str], object]) -> tuple[object, ...]:
+        (requirement, rule), _ = entry
+        return requirement.path, requirement.line, rule, requirement.text
+
+    for (requirement, rule), reasons in sorted(entries, key=place):
         level = rule_texts.LEVELS[rule]
         yield LineBreach(
             rule=rule,
@@ -215,10 +218,6 @@ def _findings(gathering: BreachCollector, stacks: tuple[CellStack, ...]) -> Iter
             option=f"{requirement.part} {requirement.group}" if requirement.group else "",
             decides=requirement.is_installed and rule in rule_texts.DECIDING,
         )
-
-
-def _place(declared_requirement: DeclaredRequirement, rule: str) -> tuple[str, int, str, str]:
-    return declared_requirement.path, declared_requirement.line, rule, declared_requirement.text
 
 
 def _written(declared: DeclaredRequirement, text: str | None) -> str | None:

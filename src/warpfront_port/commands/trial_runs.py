@@ -385,7 +385,9 @@ class _Trying:
         refused = dataclasses.replace(
             answer, refusal=f"the image holds {name} {version}, which has no {miss.module}"
         )
-        if not miss.module or _is_of_stack(self.cell, name):
+        vendor = VENDORS[self.cell.vendor]
+        stack = (*vendor.protected, *vendor.libraries)
+        if not miss.module or any(fnmatch(name, pattern) for pattern in stack):
             hint = "port the import: what is of the torch stack stays as it is"
             return dataclasses.replace(refused, hint=hint)
         asking = Requirement(answer.requirement).specifier
@@ -406,7 +408,8 @@ class _Trying:
             hint = f"{prefix}no release of that which an index here offers has it"
             return dataclasses.replace(refused, hint=hint)
         self.older[name] = wheel
-        specifiers = SpecifierSet(f"<{_shortest(older_release.below)}") & accepted
+        below = re.sub(r"(\.0)+$", "", str(older_release.below))  # 82 for 82.0.0
+        specifiers = SpecifierSet(f"<{below}") & accepted
         return dataclasses.replace(
             answer,
             requirement=f"{name}{','.join(sorted(map(str, specifiers), reverse=True))}",
@@ -556,16 +559,6 @@ def _read_inside(text: str) -> tuple[Distribution, ...]:
         )
     except (ValueError, TypeError) as error:
         raise WheelError("the image did not list its distributions") from error
-
-
-def _is_of_stack(cell: Cell, name: str) -> bool:
-    vendor = VENDORS[cell.vendor]
-    return any(fnmatch(name, pattern) for pattern in (*vendor.protected, *vendor.libraries))
-
-
-def _shortest(version: Version) -> str:
-    """Return a version without the zeros at its end: `82` for `82.0.0`."""
-    return re.sub(r"(\.0)+$", "", str(version))
 
 
 def device_flags(access: DeviceAccess) -> Iterator[str]:

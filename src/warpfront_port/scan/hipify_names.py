@@ -42,14 +42,8 @@ def read_names(text: str) -> HipifyNames:
             case [cuda, hip] if not line.startswith("#"):
                 (headers if "." in cuda else twins)[cuda] = hip
             case [name] if not line.startswith("#"):
-                twins[name] = _regular(name)
+                habit = next((habit for habit in _HABITS if name.startswith(habit[0])), ("", ""))
+                twins[name] = name.replace(*habit, 1)
             case _:
                 pass
     return HipifyNames(twins, headers, frozenset(twinless))
-
-
-def _regular(name: str) -> str:
-    for cuda, hip in _HABITS:
-        if name.startswith(cuda):
-            return hip + name[len(cuda) :]
-    return name

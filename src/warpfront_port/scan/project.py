@@ -90,7 +90,7 @@ def read_project(
     product = [path for path in units if reached.has(path) and not reached.is_aside(path)]
     counted = product if product or reached.code is not None else units
     codes = {
-        path: _COMMENTS.sub(_blank, text)
+        path: _COMMENTS.sub(lambda match: " " * len(match[0]), text)
         for path, text in sorted(texts.items())
         if PurePosixPath(path).suffix in _CODE
     }
@@ -138,10 +138,6 @@ def _unknown(codes: Mapping[str, str]) -> Iterator[str]:
         )
         if not any(defined.search(code) for code in codes.values() if name in code):
             yield name
-
-
-def _blank(match: re.Match[str]) -> str:
-    return " " * len(match[0])
 
 
 def _way(texts: Mapping[str, str], units: Iterable[str]) -> str:

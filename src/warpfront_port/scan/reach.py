@@ -164,7 +164,7 @@ def _run_by_default(texts: Mapping[str, str], packages: Iterable[str]) -> Iterat
             for path in texts
             if path.startswith(f"{package}/") and path.endswith(".py")
         }
-        named = {name for text in _manifests(texts) for name in _ENTRY.findall(text)}
+        named = {name for build in _BUILDS for name in _ENTRY.findall(texts.get(build, ""))}
         top = package[cut:]
         begun = {top, f"{top}.__main__", *named} & names.keys()
         graph = {
@@ -188,10 +188,6 @@ def _run_by_default(texts: Mapping[str, str], packages: Iterable[str]) -> Iterat
             inside = PurePosixPath(names[name][len(package) + 1 :])
             if offered or not is_aside(inside):
                 yield names[name]
-
-
-def _manifests(texts: Mapping[str, str]) -> Iterator[str]:
-    return (texts[name] for name in sorted(_BUILDS) if name in texts)
 
 
 def _imports(
@@ -275,8 +271,7 @@ def _listed(texts: Mapping[str, str], product: Product) -> tuple[set[str], str]:
 
 def _builds_otherwise(texts: Mapping[str, str], product: Product) -> bool:
     """Return true if a distribution's own files name a compiler, or a build that is not read."""
-    builds = (text for path, text in texts.items() if path in _BUILDS)
-    return any(_COMPILES.search(text) for text in builds) or any(
+    return any(_COMPILES.search(texts.get(build, "")) for build in _BUILDS) or any(
         EXTENSIONS.search(text) and product.has(path)
         for path, text in texts.items()
         if path.endswith(".py")
@@ -293,11 +288,10 @@ def _names(text: str) -> Iterator[str]:
         nodes = list(ast.walk(ast.parse(text)))
     except (SyntaxError, ValueError, RecursionError):
         return
-    for node in nodes:
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            name = node.value
-            if len(name) < 200 and SOURCE.search(name):
-                yield f"*{name}" if name.startswith(".") and "/" not in name else name
+    values = (node.value for node in nodes if isinstance(node, ast.Constant))
+    for name in values:
+        if isinstance(name, str) and len(name) < 200 and SOURCE.search(name):
+            yield f"*{name}" if name.startswith(".") and "/" not in name else name
 
 
 def read_commands(text: str, root: str) -> Mapping[str, tuple[str, ...]]:

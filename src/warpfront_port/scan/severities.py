@@ -171,6 +171,9 @@ def _finding(
     line, column = lines.place(rule_match.start)
     end_line, end_column = lines.place(max(rule_match.end, rule_match.start))
     snippet = " ".join((rule_match.what or lines.text(line)).split())[:_EXCERPT]
+    # The places of one cause have the first distinctive word of their code in common.
+    words = (word for word in _TELLING.findall(snippet) if word not in _COMMON)
+    named = next(words, snippet[:40])
     return ScanFinding(
         path=str(source.path),
         line=line,
@@ -183,14 +186,8 @@ def _finding(
         gate=gate,
         gate_line=rule_match.gate_line if gate is not Gate.OPEN else 0,
         excerpt=lines.text(line) if rule_match.end > rule_match.start else snippet,
-        cause=rule_match.key or (_cause(snippet) if rule.cause_by_name else ""),
+        cause=rule_match.key or (named if rule.cause_by_name else ""),
     )
-
-
-def _cause(snippet: str) -> str:
-    """Return the common text of one cause's places: the first distinctive word of the code."""
-    words = _TELLING.findall(snippet)
-    return next((word for word in words if word not in _COMMON), snippet[:40])
 
 
 _TELLING = re.compile(r"-{1,2}[a-zA-Z][\w-]*(?:=\w+)?|[A-Za-z_][\w.]{2,}(?:::\w+)*")
