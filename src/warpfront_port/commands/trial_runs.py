@@ -8,7 +8,6 @@ container reaches a network.
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import json
 import os
 import re
@@ -240,7 +239,9 @@ class _Trying:
 
     def tried(self) -> Trial:
         """Run; look for what was missing; with `install`, install that and run again."""
-        for runs in itertools.count(1):
+        runs = 0
+        while True:
+            runs += 1
             result, output = self._run()
             text = str(clean_json(output.text))  # without a terminal's own characters
             misses = read_misses(text) if result.exit_code and not result.timed_out else ()
@@ -252,9 +253,11 @@ class _Trying:
                 answer.folder or (answer.version and self.asking.install) for answer in answers
             )
             if not goes_on or runs > ROUNDS:
-                break
+                return self._trial(runs, result, text)
             if self.asking.install:
                 self._install()
+
+    def _trial(self, runs: int, result: RunResult, text: str) -> Trial:
         return Trial(
             cell_id=self.cell.id,
             image=self.cell.image,

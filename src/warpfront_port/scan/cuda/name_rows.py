@@ -40,7 +40,9 @@ def _read_row(rule: str, record: dict[str, Any]) -> NameRow:
     twinless = hipify_names().twinless if record.pop("twinless", False) else ()
     names = frozenset((*record.pop("names", ()), *twinless))
     patterns = {key: record.pop(key, ()) for key in ("families", "headers")}
-    compiled = {key: tuple(map(re.compile, texts)) for key, texts in patterns.items()}
+    compiled: dict[str, Any] = {
+        key: tuple(map(re.compile, texts)) for key, texts in patterns.items()
+    }
     return NameRow(rule=rule, names=names, **compiled, **record)
 
 
