@@ -24,6 +24,8 @@ from warpfront_checks.hardware import kernel_view
 from warpfront_checks.hardware.kernel_view import KernelView, view_of
 
 SECONDS = 30.0
+# The files of this process by the entry point that each defines.
+Definers = Mapping[str, str]
 _PRELOAD_FILE = Path("/etc/ld.so.preload")
 _MAPS = Path("/proc/self/maps")
 _PRELOADING = ("LD_PRELOAD", "LD_AUDIT")
@@ -114,7 +116,7 @@ def emulators(environment: Mapping[str, str], files: Iterable[str]) -> Iterator[
 
 
 def foreign_entry_points(
-    vendor: str, definers: Mapping[str, str], preloaded: Iterable[str]
+    vendor: str, definers: Definers, preloaded: Iterable[str]
 ) -> Iterator[str]:
     """Yield entry points that a file without the vendor's own name for it defines."""
     for sentence, is_own, is_first in _answers(vendor, definers, preloaded):
@@ -122,9 +124,7 @@ def foreign_entry_points(
             yield f"{sentence} (preloaded)" if is_first else sentence
 
 
-def _preloaded_drivers(
-    vendor: str, definers: Mapping[str, str], preloaded: Iterable[str]
-) -> Iterator[str]:
+def _preloaded_drivers(vendor: str, definers: Definers, preloaded: Iterable[str]) -> Iterator[str]:
     """A file with the driver's own name that is put before the driver's: it may be the driver's."""
     for sentence, is_own, is_first in _answers(vendor, definers, preloaded):
         if is_own and is_first:
@@ -132,7 +132,7 @@ def _preloaded_drivers(
 
 
 def _answers(
-    vendor: str, definers: Mapping[str, str], preloaded: Iterable[str]
+    vendor: str, definers: Definers, preloaded: Iterable[str]
 ) -> Iterator[tuple[str, bool, bool]]:
     """Yield who answers for an entry point, whether by the vendor's name, and whether preloaded."""
     first = {os.path.realpath(file) for file in preloaded}

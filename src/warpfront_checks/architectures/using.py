@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from warpfront_checks.architectures.architecture_runs import FedModel
+from warpfront_checks.architectures.feeding import Feed
 from warpfront_checks.architectures.float64_mode import PreserveFloat64
 from warpfront_checks.cases.bounds import Verdict
 from warpfront_checks.models.replaying import first_over, judge_whole
@@ -77,7 +78,7 @@ def generate(fed_model: FedModel, device: str) -> CheckFinding:
     return _compared(tokens[:, -steps.shape[1] :], steps, exact, same, generated.logits[0].dtype)
 
 
-def _generated(model: Any, feed: Mapping[str, Tensor]) -> Any:
+def _generated(model: Any, feed: Feed) -> Any:
     config = model.generation_config
     config.eos_token_id = config.forced_eos_token_id = None
     for name in ("pad_token_id", "decoder_start_token_id"):
@@ -96,9 +97,7 @@ def _generated(model: Any, feed: Mapping[str, Tensor]) -> Any:
         )
 
 
-def _read_at_once(
-    body: Any, feed: Mapping[str, Tensor], tokens: Tensor, dtype: torch.dtype
-) -> Tensor:
+def _read_at_once(body: Any, feed: Feed, tokens: Tensor, dtype: torch.dtype) -> Tensor:
     """Return the logits from which each new token was taken, by one pass on the CPU."""
     body_copy = copy.deepcopy(body)
     arguments = dict(feed)

@@ -76,6 +76,9 @@ class Ran:
         return f"{case['dtype']} width {case['width']}, {case['mask']}, {heads}, {way}"
 
 
+Runs = dict[str, list[Ran]]
+
+
 def record_attention(claims: Claims, recorder: Recorder, effort: CheckOptions = USUAL) -> None:
     """Record one check for each backend that is present, and one for the order of their speed."""
     record_tiers(claims, recorder, effort, tuple(TIERS.values()))
@@ -95,7 +98,7 @@ def record_tiers(
             recorder.note_unclaimed(f"tier {tier.name}", absent)
         else:
             present.append(tier)
-    runs_by_tier: dict[str, list[Ran]] = {}
+    runs_by_tier: Runs = {}
     returned_by_tier = [
         _children(
             claims.device,
@@ -163,9 +166,7 @@ def _item(tier: Tier, device: str, effort: CheckOptions, **parameters: Any) -> d
     return {**usual, **fixed, **parameters}
 
 
-def _find_tier(
-    tier: Tier, returned: Iterator[Returned], runs_by_tier: dict[str, list[Ran]]
-) -> CheckFinding:
+def _find_tier(tier: Tier, returned: Iterator[Returned], runs_by_tier: Runs) -> CheckFinding:
     runs_by_tier[tier.name] = runs = [_ran(one) for one in returned]
     return finding_of_tier(runs)
 

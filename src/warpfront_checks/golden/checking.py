@@ -9,7 +9,7 @@ from torch import Tensor
 
 from warpfront_checks.cases.bounds import Bound, Verdict, judge
 from warpfront_checks.golden.files import Golden, GoldenError
-from warpfront_checks.golden.suite import BY_NAME, Compute, compute
+from warpfront_checks.golden.suite import BY_NAME, Compute, Tensors, compute
 from warpfront_checks.operations import Budgeted
 from warpfront_checks.results import CheckFinding, failed, passed
 from warpfront_checks.tolerance_profiles import document, opinions, tally, total
@@ -82,9 +82,7 @@ def _reference_faults(ours: dict[str, Budgeted], stored: dict[str, Tensor]) -> I
             yield f"{name}: {differ}: {fault}"
 
 
-def _placement_faults(
-    computed: Mapping[str, Tensor], vectors: Mapping[str, Tensor], device: str
-) -> Iterator[str]:
+def _placement_faults(computed: Tensors, vectors: Tensors, device: str) -> Iterator[str]:
     for name, expected in vectors.items():
         value = computed.get(name)
         if value is None:

@@ -25,6 +25,9 @@ from warpfront_checks.operations import (
     layer_norm,
 )
 
+Inputs = tuple[Tensor, ...]
+Tensors = Mapping[str, Tensor]
+
 
 @dataclass(frozen=True)
 class GoldenCase:
@@ -44,9 +47,7 @@ class GoldenCase:
         output = self.operation(*(x.double() for x in inputs))
         return inputs, torch.randn(output.shape, generator=generator).to(dtype)
 
-    def expect(
-        self, inputs: tuple[Tensor, ...], cotangent: Tensor, device: str
-    ) -> dict[str, Budgeted]:
+    def expect(self, inputs: Inputs, cotangent: Tensor, device: str) -> dict[str, Budgeted]:
         """Return float64 and the budget of a device type, for `out` and `grad/N`."""
         arithmetic = Arithmetic(dtype=cotangent.dtype, device=device)
         sources = [x.double() for x in inputs]
@@ -55,12 +56,10 @@ class GoldenCase:
         return {"out": judgement.output, **gradients}
 
 
-Compute = Callable[[Operation, tuple[Tensor, ...], Tensor, str], Mapping[str, Tensor]]
+Compute = Callable[[Operation, Inputs, Tensor, str], Tensors]
 
 
-def compute(
-    operation: Operation, inputs: tuple[Tensor, ...], cotangent: Tensor, device: str
-) -> Mapping[str, Tensor]:
+def compute(operation: Operation, inputs: Inputs, cotangent: Tensor, device: str) -> Tensors:
     """Return `out` and `grad/N` of a device, where they are. Tests put faulty ones here."""
     leaves = [x.to(device).detach().requires_grad_() for x in inputs]
     output = operation(*leaves)

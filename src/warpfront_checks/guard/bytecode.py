@@ -16,6 +16,7 @@ from types import CodeType
 from typing import Any
 
 from .manifest import Manifest, sha256_of
+from .policy import Problems
 
 _EXTERNAL = sys.modules["_frozen_importlib_external"]
 _HEADER_BYTES = 16  # PEP 552: magic, flags, then time and size of the source or its hash
@@ -50,9 +51,7 @@ def bytecode_text(location: Path, manifest: Manifest) -> str:
     return json.dumps(hashes, separators=(",", ":"), sort_keys=True)
 
 
-def bytecode_findings(
-    manifest: Manifest, sealed_file: Path, since: int = 0
-) -> Iterator[tuple[str, str]]:
+def bytecode_findings(manifest: Manifest, sealed_file: Path, since: int = 0) -> Problems:
     """Return (path, fault) for byte code that is neither as sealed nor compiled from its
     source, next to the sources and below this process's prefix. Sealed byte code is read only if
     its ctime is not below `since`.

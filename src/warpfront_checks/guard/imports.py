@@ -12,7 +12,7 @@ from pathlib import Path
 from .fast_path import NAME
 from .manifest import Manifest, read_manifest
 from .places import Places
-from .policy import GuardError
+from .policy import GuardError, Problems
 
 _SECONDS = 60.0
 # Its input is the stack's modules, their folders and the guard's library. Of the finders after the
@@ -95,7 +95,7 @@ class Start:
     watch: tuple[str, ...] = ()
 
 
-def import_findings(start: Start, packages: Iterable[str]) -> Iterator[tuple[str, str]]:
+def import_findings(start: Start, packages: Iterable[str]) -> Problems:
     """Return (subject, fault) for finders that run before the watch, and for protected packages
     that are loaded before any import of them.
     """

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .policy import GuardError
+from .policy import GuardError, Problems
 
 _EXTERNAL: Any = sys.modules["_frozen_importlib_external"]
 SCHEMA = 1
@@ -135,7 +135,7 @@ def size_differences(
     *,
     doubted: Doubted | None = None,
     hashed: list[str] | None = None,
-) -> Iterator[tuple[str, str]]:
+) -> Problems:
     """Yield (path, what is wrong) for the files that make a difference at import: there, and
     as large as they were. With `doubted`, do so for all files, and add those whose size does not
     prove their content to `hashed`.

@@ -5,14 +5,16 @@ from __future__ import annotations
 import csv
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
 
 from .manifest import Doubted, Manifest, Measured, size_differences
-from .policy import GuardError, normalized
+from .policy import GuardError, Problems, normalized
 
+# The distributions of a folder by normalized name, with duplicates.
+Installed = Mapping[str, list[Distribution]]
 _CHUNK = 1 << 20
 _BATCHES = 32
 # Written by each installer about itself: uv's even records when the wheel's file was
@@ -115,7 +117,7 @@ def measured_text(text: str) -> Measured:
 
 def differences(
     manifest: Manifest, names: Iterable[str], *, doubted: Doubted = lambda _: True
-) -> Iterator[tuple[str, str]]:
+) -> Problems:
     """Yield (path, what is wrong) for every file, by size, and by hash if it is `doubted`."""
     for name in names:
         files, hashed = manifest.files.get(name, {}), list[str]()
@@ -130,5 +132,5 @@ def shared_folders(manifest: Manifest) -> tuple[str, ...]:
     return tuple(f"{top}/" for top, owners in manifest.folders().items() if len(owners) > 1)
 
 
-def versions_of(distributions_: Mapping[str, list[Distribution]], name: str) -> list[str]:
+def versions_of(distributions_: Installed, name: str) -> list[str]:
     return [distribution.version for distribution in distributions_.get(name, [])]

@@ -4,15 +4,14 @@ typing-extensions that torch cannot be imported with has changed torch, too.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from importlib.metadata import Distribution
+from collections.abc import Iterable, Iterator
 
-from .measuring import versions_of
-from .policy import Policy
+from .measuring import Installed, versions_of
+from .policy import Policy, Problems
 from .requires_dist import Requirement, UnreadableError, read_requirement
 
 
-def needs_of(there: Mapping[str, list[Distribution]], names: Iterable[str]) -> dict[str, str]:
+def needs_of(there: Installed, names: Iterable[str]) -> dict[str, str]:
     """Return name -> specifier: what `names` together accept of each that they ask for here."""
     found: dict[str, set[str]] = {}
     for name in names:
@@ -22,7 +21,7 @@ def needs_of(there: Mapping[str, list[Distribution]], names: Iterable[str]) -> d
     return {name: ",".join(sorted(found[name])) for name in sorted(found)}
 
 
-def met_needs(policy: Policy, there: Mapping[str, list[Distribution]]) -> dict[str, str]:
+def met_needs(policy: Policy, there: Installed) -> dict[str, str]:
     """Return name -> installed version of the needs that it meets, to be known at an import."""
     found = {}
     for name, accepted in policy.needs.items():
@@ -33,9 +32,7 @@ def met_needs(policy: Policy, there: Mapping[str, list[Distribution]]) -> dict[s
     return found
 
 
-def need_problems(
-    policy: Policy, there: Mapping[str, list[Distribution]], names: Iterable[str]
-) -> Iterator[tuple[str, str]]:
+def need_problems(policy: Policy, there: Installed, names: Iterable[str]) -> Problems:
     """Return (distribution, fault) for each that `names`, or their needs in turn, cannot work
     with. A resolver with other instructions brought it, or it was removed.
     """
@@ -52,7 +49,7 @@ def need_problems(
                 waiting.append(one.name)
 
 
-def _requirements(there: Mapping[str, list[Distribution]], name: str) -> Iterator[Requirement]:
+def _requirements(there: Installed, name: str) -> Iterator[Requirement]:
     """Return the requirements that apply to this interpreter, without extras. An unreadable
     line requires nothing: pip and uv skip it too.
     """
@@ -71,7 +68,7 @@ def _read(line: str) -> Requirement | None:
         return None
 
 
-def _problem(requirement: Requirement, there: Mapping[str, list[Distribution]]) -> str:
+def _problem(requirement: Requirement, there: Installed) -> str:
     """Return the fault of a need. Of several installed versions any may be the real one: an
     installer of another kind, such as conda, overwrites the files and not the metadata.
     """

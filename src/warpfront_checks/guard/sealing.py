@@ -23,6 +23,7 @@ from .interpreter import interpreter_facts
 from .loading import by_file
 from .manifest import Manifest, manifest_text, packages_text, read_manifest
 from .measuring import (
+    Installed,
     differences,
     installed,
     is_sealed,
@@ -146,7 +147,7 @@ def policy_files(policy: Policy, places: Places) -> dict[Path, str | bytes]:
     return {places.policy: text, places.at_import: document}
 
 
-def _adopted(policy: Policy, there: Mapping[str, list[Distribution]], places: Places) -> Policy:
+def _adopted(policy: Policy, there: Installed, places: Places) -> Policy:
     """Return the policy with the image's distributions that match the patterns to adopt, at
     their versions, and a shim if its triton has another name.
     """
@@ -168,7 +169,7 @@ def _adopted(policy: Policy, there: Mapping[str, list[Distribution]], places: Pl
     )
 
 
-def _compare(policy: Policy, there: Mapping[str, list[Distribution]], places: Places) -> None:
+def _compare(policy: Policy, there: Installed, places: Places) -> None:
     for name, version in policy.protected.items():
         found = versions_of(there, name)
         if found != [version]:
@@ -188,9 +189,7 @@ def _is_shim(distribution: Distribution) -> bool:
     return (distribution.read_text("INSTALLER") or "").strip() == INSTALLER
 
 
-def _as_installed(
-    manifest: Manifest, policy: Policy, there: Mapping[str, list[Distribution]], places: Places
-) -> Manifest:
+def _as_installed(manifest: Manifest, policy: Policy, there: Installed, places: Places) -> Manifest:
     """Return the wheels' manifest if the installed files match it: the same files, of the same
     sizes, and the small ones of the same content. The content of a large file is left to `verify`,
     which does not cost the time of a build.

@@ -10,7 +10,6 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib.machinery import PathFinder
-from importlib.metadata import Distribution
 from pathlib import Path
 from typing import Literal
 
@@ -32,6 +31,7 @@ from .manifest import (
     written_since,
 )
 from .measuring import (
+    Installed,
     differences,
     installed,
     recorded_paths,
@@ -40,7 +40,7 @@ from .measuring import (
 )
 from .needs import need_problems
 from .places import Places
-from .policy import GuardError, Policy, read_policy
+from .policy import GuardError, Policy, Problems, read_policy
 from .sealing import program_text
 from .watch import sealed_names
 
@@ -93,7 +93,7 @@ def _findings(part: str, problems: Iterable[tuple[str, str]]) -> Iterator[Findin
     return (Finding(part=part, subject=subject, text=text) for subject, text in problems)
 
 
-def _interpreter_problems(places: Places) -> Iterator[tuple[str, str]]:
+def _interpreter_problems(places: Places) -> Problems:
     try:
         yield from interpreter_problems(read_at_import(places.at_import)["interpreter"])
     except GuardError as error:
@@ -114,7 +114,7 @@ def _intruder_findings(
 
 
 def _distribution_findings(
-    policy: Policy, manifest: Manifest, there: Mapping[str, list[Distribution]]
+    policy: Policy, manifest: Manifest, there: Installed
 ) -> Iterator[Finding]:
     for name in sealed_names(policy, manifest):
         found = versions_of(there, name)
@@ -136,7 +136,7 @@ def _distribution_findings(
 
 
 def _stray_findings(
-    names: Iterable[str], manifest: Manifest, there: Mapping[str, list[Distribution]]
+    names: Iterable[str], manifest: Manifest, there: Installed
 ) -> Iterator[Finding]:
     """Yield files that were added, and sealed files that another distribution counts as its
     own: to uninstall that one would delete them.
@@ -159,7 +159,7 @@ def _stray_findings(
         yield Finding(part="owner", subject=owner, text=text)
 
 
-def _other_owners(manifest: Manifest, there: Mapping[str, list[Distribution]]) -> dict[str, str]:
+def _other_owners(manifest: Manifest, there: Installed) -> dict[str, str]:
     """Return path -> the unprotected distribution (`name version`) whose RECORD lists it."""
     owners: dict[str, str] = {}
     for name, distributions in there.items():
@@ -222,7 +222,7 @@ class Finding:
 
 # The seal applies to what still has to be as it was: after `relax` that may be another torch, half
 # of one, or none.
-def sentence(policy: Policy, there: Mapping[str, list[Distribution]]) -> str:
+def sentence(policy: Policy, there: Installed) -> str:
     """Return the torch that is here, and whether it has to be the one that was sealed."""
     sealed = policy.protected.get("torch", "")
     if not policy.is_relaxed("torch"):
@@ -234,9 +234,7 @@ def sentence(policy: Policy, there: Mapping[str, list[Distribution]]) -> str:
     return f"{here} is here; sealed was {sealed or 'the torch of its base'}, which was relaxed"
 
 
-def relaxed_problems(
-    policy: Policy, there: Mapping[str, list[Distribution]], location: Path
-) -> Iterator[tuple[str, str]]:
+def relaxed_problems(policy: Policy, there: Installed, location: Path) -> Problems:
     """Return (distribution, fault) for relaxed distributions that are no longer whole: the
     metadata is present, and the files are gone.
     """
@@ -289,7 +287,7 @@ def _traced(loader: str, library: str, environment: Mapping[str, str]) -> list[s
     return [os.path.realpath(match["path"]) for match in _TRACED.finditer(done.stdout)]
 
 
-def own_problems(places: Places, policy: Policy, manifest: Manifest) -> Iterator[tuple[str, str]]:
+def own_problems(places: Places, policy: Policy, manifest: Manifest) -> Problems:
     """Yield (path, fault): another guard on the path, the part of the manifest for imports,
     programs, and code that the guard would load next to its sources.
     """
@@ -316,7 +314,7 @@ def _is_program(places: Places, found: bytes | None, module: str) -> bool:
     return found == program_text(places, first.removeprefix("#!"), module).encode()
 
 
-def _code_problems(folder: Path) -> Iterator[tuple[str, str]]:
+def _code_problems(folder: Path) -> Problems:
     """Return the files that Python could load and that are neither a source nor its byte code."""
     for path in sorted(folder.rglob("*")):
         cached = path.parent.name == "__pycache__"

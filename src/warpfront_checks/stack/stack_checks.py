@@ -81,11 +81,14 @@ class ImportReport:
         return f"the process ended with {self.ended.returncode}{doing}: {tail(self.ended.output)}"
 
 
+Reports = list[tuple[str, ImportReport]]
+
+
 def record_stack(claims: Claims, recorder: Recorder, _effort: CheckOptions = USUAL) -> None:
     """Record every entry of `smoke:`, then their effects on torch and on this session."""
     before, folder = _others(recorder), [Path(path) for path in site.getsitepackages()]
     meant = tuple(str(name) for entry in claims.smoke for name in entry.get("starts", ()))
-    reports: list[tuple[str, ImportReport]] = []
+    reports: Reports = []
     checks: list[Check] = []
     for entry in claims.smoke:
         checks += checks_of(entry, claims, reports)
@@ -119,9 +122,7 @@ def same_results(recorder: Recorder, before: Mapping[Path, bytes]) -> CheckFindi
     return passed(f"{len(before)} files beside it as they were")
 
 
-def checks_of(
-    entry: Mapping[str, Any], claims: Claims, reports: list[tuple[str, ImportReport]]
-) -> Iterator[Check]:
+def checks_of(entry: Mapping[str, Any], claims: Claims, reports: Reports) -> Iterator[Check]:
     """Return the checks of one entry; each adds its process's report to `reports`."""
     name = str(entry["name"])
     if entry.get("needs") == "device" and claims.device == "cpu":
@@ -139,9 +140,7 @@ def checks_of(
         yield Check(name=f"{name}: runs", find=lambda: command(entry))
 
 
-def _described(
-    name: str, claims: Claims, reports: list[tuple[str, ImportReport]]
-) -> Iterator[Check]:
+def _described(name: str, claims: Claims, reports: Reports) -> Iterator[Check]:
     package = description(name, vendor=claims.vendor, version=_installed(name))
     if package.not_for:
         yield Check(name=name, find=lambda: unavailable(package.not_for))
@@ -171,7 +170,7 @@ def _described(
 
 
 def _once(
-    name: str, reports: list[tuple[str, ImportReport]], act: Callable[[], ImportReport]
+    name: str, reports: Reports, act: Callable[[], ImportReport]
 ) -> Callable[[], ImportReport]:
     """Run one process for all checks that need its report."""
 
@@ -252,34 +251,32 @@ def users_environment() -> dict[str, str]:
     return {"PYTHONPATH": os.pathsep.join(entry for entry in entries if entry != str(_SOURCE))}
 
 
-def all_imported(import_report: ImportReport, package: Description | None = None) -> CheckFinding:
+def all_imported(report: ImportReport, package: Description | None = None) -> CheckFinding:
     """Check that each module was imported, and report its origin."""
-    details: dict[str, object] = {"modules": import_report.imports}
+    details: dict[str, object] = {"modules": report.imports}
     if package is not None:
         details |= {"read": package.read, "of": package.of, "sources": list(package.sources)}
-    wrong = {
-        name: facts["error"] for name, facts in import_report.imports.items() if facts.get("error")
-    }
+    wrong = {name: facts["error"] for name, facts in report.imports.items() if facts.get("error")}
     if wrong:
         name, error = next(iter(wrong.items()))
-        more = f"; {import_report.ending}" if import_report.ending else ""
-        advice = told_of_numpy(error, import_report.imports[name])
-        output = tail(import_report.ended.output)
+        more = f"; {report.ending}" if report.ending else ""
+        advice = told_of_numpy(error, report.imports[name])
+        output = tail(report.ended.output)
         return failed(f"import {name}: {advice}{more}", output=output, **details)
-    if import_report.ended.left:
-        return failed(outlived(import_report.ended), **details)
-    if import_report.ending and not import_report.said.get("imported"):
-        return errored(import_report.ending, **details)
-    imports = import_report.imports.items()
+    if report.ended.left:
+        return failed(outlived(report.ended), **details)
+    if report.ending and not report.said.get("imported"):
+        return errored(report.ending, **details)
+    imports = report.imports.items()
     parts = (f"{name} {facts['version'] or '(no wheel)'}" for name, facts in imports)
     return passed(", ".join(parts), **details)
 
 
-def all_compiled(import_report: ImportReport) -> CheckFinding:
+def all_compiled(report: ImportReport) -> CheckFinding:
     """Check that all required compiled code is in the process."""
-    if import_report.ending or not import_report.said.get("compiled"):
-        return failed(f"not known: {import_report.ending or 'nothing was said'}")
-    compiled: Mapping[str, Mapping[str, Any]] = import_report.said["compiled"]
+    if report.ending or not report.said.get("compiled"):
+        return failed(f"not known: {report.ending or 'nothing was said'}")
+    compiled: Mapping[str, Mapping[str, Any]] = report.said["compiled"]
     wrong = [f"{name}: {why_not(facts)}" for name, facts in compiled.items() if facts.get("error")]
     if wrong:
         return failed("; ".join(wrong), compiled=compiled)
@@ -300,18 +297,16 @@ def why_not(facts: Mapping[str, Any]) -> str:
     return f"{facts.get('said') or facts['error']}{none}"
 
 
-def extensions_load(import_report: ImportReport) -> CheckFinding:
+def extensions_load(report: ImportReport) -> CheckFinding:
     """Check a package without a description: every extension that it brings for this Python
     loads, and the libraries that its plug-ins need are present. An extension with an
     alternative may fail.
     """
-    lost = [name for name, facts in import_report.imports.items() if facts.get("error")]
-    if import_report.ending or lost or "extensions" not in import_report.said:
-        why = import_report.ending or (
-            f"{lost[0]} was not imported" if lost else "nothing was said"
-        )
+    lost = [name for name, facts in report.imports.items() if facts.get("error")]
+    if report.ending or lost or "extensions" not in report.said:
+        why = report.ending or (f"{lost[0]} was not imported" if lost else "nothing was said")
         return failed(f"not known: {why}")
-    extensions = import_report.said["extensions"]
+    extensions = report.said["extensions"]
     wrong = [
         f"{Path(file).name}: {why_not({**facts, 'error': facts['said']})}"
         for file, facts in extensions["lacking"].items()
@@ -328,14 +323,14 @@ def extensions_load(import_report: ImportReport) -> CheckFinding:
     return passed(f"{count} compiled files in the process", extensions=extensions)
 
 
-def no_fallback(import_report: ImportReport, package: Description) -> CheckFinding:
+def no_fallback(report: ImportReport, package: Description) -> CheckFinding:
     """Check that neither the import's output nor an object shows a slower fallback."""
-    lost = [name for name, facts in import_report.imports.items() if facts.get("error")]
-    if import_report.ending or lost:
-        return failed(f"not known: {import_report.ending or f'{lost[0]} was not imported'}")
-    attributes = import_report.said.get("attributes", {})
+    lost = [name for name, facts in report.imports.items() if facts.get("error")]
+    if report.ending or lost:
+        return failed(f"not known: {report.ending or f'{lost[0]} was not imported'}")
+    attributes = report.said.get("attributes", {})
     for sign in package.signs:
-        line = re.search(sign.log, import_report.ended.output) if sign.log else None
+        line = re.search(sign.log, report.ended.output) if sign.log else None
         if line:
             return failed(f"a fallback was taken: {sign.means} ({line.group(0)[:200]})")
         attribute = attributes.get(sign.attribute, {})
@@ -395,7 +390,7 @@ def _judged(completed: Ended, *, exit_code: int, prints: str, seconds: float) ->
     return passed(f"exit {completed.returncode}", **details)
 
 
-def same_devices(reports: list[tuple[str, ImportReport]]) -> CheckFinding:
+def same_devices(reports: Reports) -> CheckFinding:
     """Check that no import hides devices from torch, or shows others."""
     counts = {}
     for name, report in reports:
@@ -411,7 +406,7 @@ def same_devices(reports: list[tuple[str, ImportReport]]) -> CheckFinding:
     return passed(f"the same in {len(counts)} processes", counts=counts)
 
 
-def same_torch(claims: Claims, reports: list[tuple[str, ImportReport]]) -> CheckFinding:
+def same_torch(claims: Claims, reports: Reports) -> CheckFinding:
     """Check that every process used the claimed torch, and that it is as it was sealed."""
     wrong = []
     for name, report in reports:
