@@ -77,23 +77,6 @@ class Tile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
-    """The first screen: what can be pulled, what is proven, what is stuck, what changed.
-
-    `pull` has the tags and the reference of an image, `proven` the passed and all rows of a vendor,
-    `stuck` a cause and its number of rows, `changed` a row with its state before and now, `new` the
-    number of rows that the run before lacks. `since` is the time of that run, or empty.
-    """
-
-    pull: tuple[tuple[str, str], ...]
-    proven: tuple[tuple[str, int, int], ...]
-    stuck: tuple[tuple[str, int], ...]
-    changed: tuple[tuple[str, str, str], ...]
-    new: int
-    since: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class GridRow:
     """A row of the grid: cells that differ in image and target only."""
 
@@ -104,15 +87,6 @@ class GridRow:
 
     def at(self, target: str) -> list[Tile]:
         return [entry for entry in self.entries if entry.row.target == target]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VendorGrid:
-    """A vendor's part of the grid."""
-
-    name: str
-    targets: tuple[str, ...]
-    lines: tuple[GridRow, ...]
 
 
 def state_of(row: ReportRow) -> str:
@@ -184,7 +158,13 @@ def _summary(
     wrong: Iterable[Tile],
     runs: tuple[PastRun, ...],
     pages: Iterable[TagPage],
-) -> Summary:
+) -> dict[str, object]:
+    """Return the first screen: what can be pulled, what is proven, what is stuck, what changed.
+
+    `pull` has the tags and the reference of an image, `proven` the passed and all rows of a vendor,
+    `stuck` a cause and its number of rows, `changed` a row with its state before and now, `new` the
+    number of rows that the run before lacks. `since` is the time of that run, or empty.
+    """
     of_vendor: dict[str, list[Tile]] = defaultdict(list)
     for entry in entries:
         of_vendor[entry.cell.vendor].append(entry)
@@ -195,17 +175,17 @@ def _summary(
         for (cell_id, target), now in keys.items()
         if states.get((cell_id, target), now) != now
     )
-    return Summary(
-        pull=tuple((", ".join(page.tags), page.now.reference) for page in pages),
-        proven=tuple(
+    return {
+        "pull": [(", ".join(page.tags), page.now.reference) for page in pages],
+        "proven": [
             (vendor, sum(tile.state == "passed" for tile in tiles), len(tiles))
             for vendor, tiles in of_vendor.items()
-        ),
-        stuck=tuple(Counter(tile.why or tile.state for tile in wrong).most_common()),
-        changed=tuple(changed),
-        new=sum(key not in states for key in keys),
-        since=runs[-1].made if runs else "",
-    )
+        ],
+        "stuck": Counter(tile.why or tile.state for tile in wrong).most_common(),
+        "changed": list(changed),
+        "new": sum(key not in states for key in keys),
+        "since": runs[-1].made if runs else "",
+    }
 
 
 def _published(page: TagPage) -> dict[str, object]:
@@ -229,21 +209,22 @@ def _published(page: TagPage) -> dict[str, object]:
     }
 
 
-def _vendors(entries: tuple[Tile, ...]) -> list[VendorGrid]:
+def _vendors(entries: tuple[Tile, ...]) -> list[dict[str, object]]:
+    """Return each vendor's part of the grid."""
     grids: dict[str, dict[tuple[str, str, str], list[Tile]]] = {}
     for entry in entries:
         cell = entry.cell
         key = (str(cell.toolkit or "-"), cell.torch, cell.python)
         grids.setdefault(cell.vendor, {}).setdefault(key, []).append(entry)
     return [
-        VendorGrid(
-            name=vendor,
-            targets=tuple(dict.fromkeys(e.row.target for line in lines.values() for e in line)),
-            lines=tuple(
+        {
+            "name": vendor,
+            "targets": [*dict.fromkeys(e.row.target for line in lines.values() for e in line)],
+            "lines": [
                 GridRow(toolkit=toolkit, torch=torch, python=python, entries=tuple(line))
                 for (toolkit, torch, python), line in lines.items()
-            ),
-        )
+            ],
+        }
         for vendor, lines in grids.items()
     ]
 
