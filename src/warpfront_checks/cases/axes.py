@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -44,18 +44,27 @@ FORMS = (
 HALVES = ("float16", "bfloat16")
 HALF_NUMBERS = 4000
 # Numbers of more bits than 16-bit types have.
-LONG_VALUES = ("wide", "sparse", "distinct")
+LONG_VALUES = ("wide", "sparse", "distinct", "rising", "falling")
+# Where numbers differ, so that one is decisive, it also lies at either end of its line.
+ORDERED = ("distinct", "rising", "falling")
 ENDLESS = ("non-finite", "masked", "far", "rare")
 # Numbers that are alike, or at a kink: of which one is the gradient is not determined.
 TIED = ("above", "below", "signed", "short")
 SHORTER = {"wide": "few", "sparse": "few", "normal": "quarters"}
-CANDIDATES = 6
-CALM = ("size ", "memory ", "values", "dtype", "destination", "gradient")
+# Of so many candidates the best is taken; so many times some are drawn for a domain.
+CANDIDATES, TRIES = 3, 12
+# The share of sizes that stay usual.
+USUAL = 0.33
 QUICK_CASES = 3
 
 # Keys of an assignment that are no axis.
 UNLABELLED = ("lengths", "seed", "wide")
+# Axes of which each two are crossed with every third one.
+DECIDING = ("values", "dtype", "gradient", "option ")
 Assignment = dict[str, Any]
+# A value of an axis, or of two deciding ones; with those that it was crossed with before.
+Value = tuple[Any, Any]
+Met = dict[Value, set[Value]]
 
 
 def cases_of(
@@ -72,7 +81,7 @@ def assignments_of(
     """Yield a value of every axis for each case, each covering pairs that none before it has."""
     draw = random.Random(f"{seed} {operation.name}")
     axes = axes_of(operation, dtypes)
-    covered: set[tuple[Any, ...]] = set()
+    met: Met = defaultdict(set)
     count = QUICK_CASES if quick else operation.cases
     sized = _sized(axes, draw)
     # Each size class first, with the dtype and gradients that show most, and mostly such numbers.
@@ -87,24 +96,34 @@ def assignments_of(
                 rank for rank in range(operation.ranks) if _has(operation, rank, sized[number])
             ]
             fixed = {**first_choices, **sized[number], "rank": draw.choice(ranks)}
-        candidates = _candidates(operation, axes, fixed, draw)
-        best = max(candidates, key=lambda candidate: len(_pairs(candidate) - covered))
-        covered |= _pairs(best)
+        crossings = [
+            (candidate, _crossed(candidate))
+            for candidate in _candidates(operation, axes, fixed, met, draw)
+        ]
+        best, crossed = max(crossings, key=lambda one: sum(len(one[1] - met[v]) for v in one[1]))
+        for value in crossed:
+            met[value] |= crossed
         yield best | {"seed": draw.randrange(2**31), "wide": number}
 
 
 def _candidates(
-    operation: Operation, axes: Mapping[str, list[Any]], fixed: Assignment, draw: random.Random
+    operation: Operation,
+    axes: Mapping[str, list[Any]],
+    fixed: Assignment,
+    met: Met,
+    draw: random.Random,
 ) -> list[Assignment]:
     """Return drawn assignments in the domain of the operation, with the `fixed` values where
     such assignments are found.
     """
-    for choices in (*[fixed] * CANDIDATES, *[{}] * CANDIDATES):
-        drawn = [_candidate(axes, draw) | choices for _ in range(CANDIDATES)]
+    for number in range(2 * TRIES):
+        # What no domain has is never met, so that later tries leave more to chance.
+        choices, chance = fixed if number < TRIES else {}, number % TRIES / TRIES
+        drawn = [_candidate(axes, choices, met, draw, chance) for _ in range(CANDIDATES)]
         if "values" in choices:
             # Equal numbers are short, and mostly 0.
             drawn = [_unexpanded(candidate) for candidate in drawn]
-        drawn = [constrained(operation, candidate, draw) for candidate in drawn]
+        drawn = [constrained(operation, candidate, draw, choices) for candidate in drawn]
         if candidates := [candidate for candidate in drawn if in_domain(operation, candidate)]:
             return candidates
     raise ValueError(f"{operation.name}: no case was drawn in {operation.domain}")
@@ -116,6 +135,9 @@ def in_domain(operation: Operation, assignment: Assignment) -> bool:
     options = {name: assignment[f"option {name}"] for name in operation.options}
     shape = _shape(operation.arguments(assignment["rank"])[0][1], lengths)
     names = {"math": math, "shape": shape, **lengths, **options}
+    dim = options.get("dim")
+    if isinstance(dim, int) and not -len(shape) <= dim < len(shape):
+        return False
     return not operation.domain or bool(eval(operation.domain, names))  # noqa: S307
 
 
@@ -159,6 +181,10 @@ def axes_of(operation: Operation, dtypes: tuple[str, ...]) -> dict[str, list[Any
         axes[f"memory {name}"] = _forms(dims) if operation.strided else ["contiguous"]
     axes |= {f"option {name}": list(values) for name, values in operation.options.items()}
     axes["values"] = list(operation.values)
+    if "distinct" in axes["values"]:
+        axes["values"] += ORDERED[1:]
+    if any(mark[:1] == "&" for mark, _ in ranks[0]):
+        axes["index"] = ["int64", "int32"]
     axes["dtype"] = [
         name
         for name in dtypes
@@ -173,7 +199,7 @@ def axes_of(operation: Operation, dtypes: tuple[str, ...]) -> dict[str, list[Any
     axes["gradient"] = ["all", *alone] if operation.backward else ["none"]
     axes["mixed"] = ["", *floats[:2]] if operation.promotes else [""]
     alike = any(len(_alike(operation, rank)) > 1 for rank in range(operation.ranks))
-    axes["operands"] = ["", "interleaved"] if alike and operation.strided else [""]
+    axes["operands"] = ["", "interleaved", "partly equal"] if alike and operation.strided else [""]
     return axes
 
 
@@ -197,19 +223,43 @@ def _forms(dims: int) -> list[str]:
     return [form for form in FORMS if dims >= least.get(form, 0)]
 
 
-def _candidate(axes: Mapping[str, list[Any]], draw: random.Random) -> Assignment:
-    """Draw a value of each axis. Half of the time most stay at their first: usual sizes and forms,
-    so that others fit, and the numbers and dtype that show most.
+def _candidate(
+    axes: Mapping[str, list[Any]], fixed: Assignment, met: Met, draw: random.Random, chance: float
+) -> Assignment:
+    """Choose for each axis the value that was crossed with fewest of those chosen before, or by
+    chance. Axes of few values come first, so that all of theirs cross. Sizes are left to chance:
+    few long ones fit together.
     """
-    assignment: Assignment = {}
-    for axis, values in axes.items():
-        calm = axis.startswith(CALM) and draw.random() < 0.5
-        assignment[axis] = values[0] if calm else draw.choice(values)
-    return assignment
+    chosen, crossed, deciding = dict(fixed), set[Value](), list[Value]()
+
+    def place(axis: str) -> tuple[bool, bool, float]:
+        return axis not in fixed, axis.startswith("size "), len(axes[axis]) * draw.uniform(1, 2)
+
+    for axis in sorted(axes, key=place):
+        values = draw.sample(axes[axis], len(axes[axis]))
+        if axis not in fixed and axis.startswith("size "):
+            chosen[axis] = axes[axis][0] if draw.random() < USUAL else values[0]
+        elif axis not in fixed:
+            unmet = {value: len(crossed - met[axis, str(value)]) for value in values}
+            by_chance = draw.random() < chance
+            chosen[axis] = values[0] if by_chance else max(values, key=lambda v: unmet[v])
+        one = (axis, str(chosen[axis]))
+        crossed.add(one)
+        if axis.startswith(DECIDING):
+            crossed |= {(min(one, other), max(one, other)) for other in deciding}
+            deciding.append(one)
+    return {axis: chosen[axis] for axis in axes} | chosen
 
 
-def constrained(operation: Operation, assignment: Assignment, draw: random.Random) -> Assignment:
-    """Return an assignment that can be computed and has an oracle that bounds it."""
+def constrained(
+    operation: Operation,
+    assignment: Assignment,
+    draw: random.Random,
+    fixed: Assignment | None = None,
+) -> Assignment:
+    """Return an assignment that can be computed and has an oracle that bounds it. Sizes that are
+    `fixed` become smaller last.
+    """
     half = assignment["dtype"] in HALVES
     assignment = _reconciled(operation, assignment, draw)
     rank = assignment.setdefault("rank", 0)
@@ -226,7 +276,7 @@ def constrained(operation: Operation, assignment: Assignment, draw: random.Rando
     short = half and not operation.exact and operation.half_size == HALF_SIZE
     most = HALF_NUMBERS if short else operation.numbers
     while not _bearable(operation, rank, lengths, most):
-        name, size = _smaller(operation, lengths, draw)
+        name, size = _smaller(operation, lengths, draw, fixed or {})
         lengths[name] = size
         assignment[f"size {name}"] = "usual"
     return assignment | {"lengths": lengths}
@@ -259,7 +309,9 @@ def _joined(operation: Operation, assignment: Assignment) -> Assignment:
             # The numbers after it have to be ones of 16 bits.
             assignment["values"] = "eighths"
     alike = _alike(operation, assignment.get("rank", 0))
-    if assignment["mixed"] or len(alike) < 2:
+    # Products of two long numbers are not exact.
+    equal = assignment["operands"] == "partly equal"
+    if assignment["mixed"] or len(alike) < 2 or (equal and assignment["values"] in LONG_VALUES):
         assignment["operands"] = ""
     if assignment["operands"]:
         assignment |= {f"memory {name}": "contiguous" for name in alike} | {"gradient": "none"}
@@ -272,7 +324,7 @@ def _integers(operation: Operation, assignment: Assignment, draw: random.Random)
     """
     if assignment["dtype"] == "bool":
         return "small"
-    if {*operation.values} <= {"distinct", *ENDLESS, *TIED}:
+    if {*operation.values} <= {*ORDERED, *ENDLESS, *TIED}:
         return "neighbours"
     several = ("neighbours",) if "distinct" in operation.values else ("bits",)
     return draw.choice(("small", "ends", *several))
@@ -295,12 +347,12 @@ def _narrowed(operation: Operation, assignment: Assignment) -> Assignment:
 
 
 def _smaller(
-    operation: Operation, lengths: Mapping[str, int], draw: random.Random
+    operation: Operation, lengths: Mapping[str, int], draw: random.Random, fixed: Assignment
 ) -> tuple[str, int]:
     """Return a size to change, and its new value. All but the largest first become usual, then
     least, so that the largest stays as long as it can.
     """
-    *smaller, largest = sorted(lengths, key=lambda name: lengths[name])
+    *smaller, largest = sorted(lengths, key=lambda name: (f"size {name}" in fixed, lengths[name]))
     for most in (max(n, operation.least_size) for n in (SIZES["usual"][1], 2, 1)):
         large = [name for name in smaller if lengths[name] > most]
         if large:
@@ -337,14 +389,11 @@ def _shape(words: list[str], lengths: Mapping[str, int]) -> tuple[int, ...]:
     return tuple(int(word) if word.isdigit() else lengths[word] for word in words)
 
 
-def _pairs(assignment: Assignment) -> set[tuple[Any, ...]]:
-    named = [(axis, str(value)) for axis, value in assignment.items() if axis not in UNLABELLED]
-    sizes = [
-        (each, assignment["values"], assignment["dtype"])
-        for each in named
-        if each[0].startswith("size ")
-    ]
-    return {*itertools.combinations(named, 2), *sizes}
+def _crossed(assignment: Assignment) -> set[Value]:
+    """Return the values of an assignment, and each two deciding ones."""
+    values = sorted((axis, str(v)) for axis, v in assignment.items() if axis not in UNLABELLED)
+    deciding = [value for value in values if value[0].startswith(DECIDING)]
+    return {*values, *itertools.combinations(deciding, 2)}
 
 
 def build(operation: Operation, assignment: Assignment, device: str) -> Case:
@@ -357,14 +406,17 @@ def build(operation: Operation, assignment: Assignment, device: str) -> Case:
     floats = [name for name, (mark, _) in zip(NAMES, operands, strict=False) if not mark]
     wide = _wide_operand(operands, assignment)
     dtypes = _dtypes(floats, assignment)
+    alike = _alike(operation, assignment["rank"])
+    partly_equal = assignment.get("operands") == "partly equal" and alike[0] == "a"
     for name, (mark, words) in zip(NAMES, operands, strict=False):
         leaf = not mark and assignment["gradient"] in {"all", name}
         values: str = assignment["values"]
         if values == "wide" and len(floats) > 1:
             values = "wide" if name == wide else "few"
-        if mark[:1] == "@":
+        if mark[:1] in {"@", "&"}:
             below = int(mark[1:]) if mark[1:].isdigit() else lengths[mark[1:]]
             values = INDEX.format(below=below, shape="{shape}")
+            values += ".int()" if assignment.get("index") == "int32" else ""
         values = {"?": "truth", "%": "permutation"}.get(mark[:1], values)
         floating = mark in {"", "!"}
         if assignment[f"memory {name}"] == "expanded":
@@ -377,6 +429,7 @@ def build(operation: Operation, assignment: Assignment, device: str) -> Case:
                     shape=_shape(words, lengths),
                     drawn=_shape(words, lengths),
                     values=values,
+                    like="a" if partly_equal and name in alike[1:] else "",
                     fit=operation.fit,
                     floating=floating,
                     leaf=leaf,
@@ -397,7 +450,7 @@ def build(operation: Operation, assignment: Assignment, device: str) -> Case:
         device=device,
         seed=assignment["seed"],
         destination=assignment["destination"],
-        interleaved=_alike(operation, assignment["rank"]) if assignment.get("operands") else (),
+        interleaved=alike if assignment.get("operands") == "interleaved" else (),
         layout=_layout(assignment),
         fed="few" if operation.exact else "quarters",
         changes=operation.changes,
@@ -469,7 +522,7 @@ def laid_out(argument: Argument, form: str) -> Argument:
     if form not in _forms(len(shape)) or form == "contiguous" or not math.prod(shape):
         return argument
     if form == "expanded":
-        if argument.values in {"permutation", "distinct", "neighbours"}:
+        if argument.values in {"permutation", "neighbours", *ORDERED}:
             return argument
         axis = max(axes, key=lambda i: (shape[i] > 1, -i))
         unexpanded = tuple(1 if i == axis else n for i, n in enumerate(shape))

@@ -22,6 +22,12 @@ VALUES = {
     "sparse": "torch.randint(-2047, 2048, {shape}, generator=g).double()"
     " * (torch.randint(0, 8, {shape}, generator=g) == 0)",
     "distinct": "torch.randperm({numel}, generator=g).view({shape}).double() - {numel} // 2",
+    # The largest number of every line is its last, or its first.
+    "rising": "torch.arange({numel}).view({shape}).double() - {numel} // 2",
+    "falling": "{numel} // 2 - torch.arange({numel}).view({shape}).double()",
+    # What decides lies far up, and at the far end of every line.
+    "peak": "(lambda x: [x, x[-1:].fill_(150), x[..., -1:].fill_(150)][0])("
+    "torch.randint(-8, 9, {shape}, generator=g).double() / 4)",
     "normal": "torch.randn({shape}, generator=g, dtype=torch.float64).to(torch.{dtype}).double()",
     "large": "torch.randint(-8, 9, {shape}, generator=g).double() * 16",
     # Of one sign: what pads a block shows, and sums of many leave the range of 16 bits.
@@ -86,6 +92,8 @@ class Argument:
     values: str
     drawn: tuple[int, ...]
     fit: str = "{x}"
+    # The argument that some of the numbers are equal to.
+    like: str = ""
     strides: tuple[int, ...] | None = None
     offset: int = 0
     floating: bool = True
@@ -112,6 +120,8 @@ class Argument:
         elif self.floating and dtype in INTEGERS:
             absolute = ".abs()" if dtype == "uint8" and self.values == "small" else ""
             text = f"({text}){absolute}.to(torch.{dtype})"
+        if self.like:
+            text = f"torch.where(torch.rand({self.drawn}, generator=g) < 0.5, {self.like}, {text})"
         return text if self.drawn == self.shape else f"({text}).expand({self.shape}).contiguous()"
 
     def send(self, dtype: str, device: str) -> str:

@@ -290,9 +290,10 @@ def _columns(
 ) -> Array:
     """Return the numbers of every window, a row for each: groups, batch and places, the rest."""
     x = np.pad(x, [(0, 0), (0, 0), *((p, p) for p in padding)])
-    windows = _windows(x, kernel, stride, dilation)[(..., *map(slice, out), *map(slice, kernel))]
+    taken: Any = (..., *map(slice, out), *map(slice, kernel))
+    windows = _windows(x, kernel, stride, dilation)[taken]
     batch, channels, dims = *x.shape[:2], len(kernel)
-    parts = windows.reshape(batch, groups, channels // groups, *out, *kernel)
+    parts: Array = windows.reshape(batch, groups, channels // groups, *out, *kernel)
     parts = np.moveaxis(parts, (1, 0, *range(3, 3 + dims)), range(2 + dims))
     return parts.reshape(groups, batch * math.prod(out), channels // groups * math.prod(kernel))
 
@@ -332,12 +333,12 @@ def _to_input(
     added = _rows(grad, groups) @ w.reshape(groups, w.shape[0] // groups, -1)
     added = added.reshape(groups, batch, *grad.shape[2:], each, *kernel)
     for place in np.ndindex(*kernel):
-        cut = tuple(
+        cut: Any = tuple(
             slice(start * d, start * d + (n - 1) * s + 1, s)
             for start, d, n, s in zip(place, dilation, grad.shape[2:], stride, strict=True)
         )
-        result[(..., *cut)] += np.moveaxis(added[(..., *place)], (1, 0, -1), (0, 1, 2))
-    inner = tuple(slice(p, p + n) for p, n in zip(padding, shape[2:], strict=True))
+        result[(..., *cut)] += np.moveaxis(added[(Ellipsis, *place)], (1, 0, -1), (0, 1, 2))
+    inner: Any = tuple(slice(p, p + n) for p, n in zip(padding, shape[2:], strict=True))
     return result.reshape(*shape[:2], *wide)[(..., *inner)]
 
 

@@ -28,8 +28,8 @@ CASES, MANY_CASES, FEW_CASES = 20, 54, 12
 class Operation:
     """An operation. `code` is an expression of the arguments a, b, c ..., with `{name}` for
     each option and for the size of each axis. `shapes` has a word for the size of each axis,
-    arguments between commas. `@n` before a shape draws indices below the size n, `?` booleans, `%`
-    orders of the last axis, `!` numbers that have no gradient.
+    arguments between commas. `@n` before a shape draws indices below the size n, `&n` ones of 32
+    bits too, `?` booleans, `%` orders of the last axis, `!` numbers that have no gradient.
 
     `definition` is the expression of the reference (default: `code`), where the call's own kernels
     have no independent oracle. Alternatives of other ranks are parted by `|`; `code` fits all.
@@ -116,7 +116,7 @@ class Operation:
         """Return the names of all sizes, each once; of one alternative, or of all."""
         ranks = range(self.ranks) if rank is None else [rank]
         operands = [argument for rank in ranks for argument in self.arguments(rank)]
-        words = [word for mark, axes in operands for word in (mark.strip("@?%!"), *axes)]
+        words = [word for mark, axes in operands for word in (mark.strip("@&?%!"), *axes)]
         return list(dict.fromkeys(name for name in words if name and not name.isdigit()))
 
 
@@ -125,7 +125,7 @@ def _arguments(shapes: str) -> tuple[tuple[str, list[str]], ...]:
     arguments = []
     for shape in shapes.split(","):
         first, *rest = shape.split() or [""]
-        if first[:1] == "@":
+        if first[:1] in {"@", "&"}:
             arguments.append((first, rest))
         elif first[:1] in {"?", "%", "!"}:
             arguments.append((first[0], [*filter(None, [first[1:]]), *rest]))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from warpfront_checks.cases.catalogue.record import Make, exact, moved, rounded
+from warpfront_checks.cases.catalogue.record import Make, exact, moved, rounded, steps
 from warpfront_checks.cases.known import KnownDefect
 from warpfront_checks.cases.operation import Operation
 
@@ -28,7 +28,7 @@ _mean: Make = partial(
 # Of channels_last the window of each place is that of one further on.
 PADDED_MEANS = KnownDefect(
     thread="pytorch#188344",
-    label=r"^gradient .*option padding 1",
+    label=r"^gradient .*option padding (1|\(.*1)",
     device="cuda",
     before=(2, 14),
 )
@@ -46,10 +46,10 @@ POOLS = (
             f"F.max_pool{dims}d(a, {{kernel}}, {{stride}}, {{padding}}, {{dilation}},"
             " ceil_mode={ceil})",
             f"{SHAPE[dims]} | {SHAPE[dims][2:]}",
-            kernel=(2, 3),
-            stride=(1, 2),
-            padding=(0, 1),
-            dilation=(1, 2),
+            kernel=steps(dims, 2, 3),
+            stride=steps(dims, 1, 2),
+            padding=steps(dims, 0, 1),
+            dilation=steps(dims, 1, 2),
             ceil=(False, True),
             least_size=6,
             values=("distinct", "non-finite"),
@@ -61,7 +61,7 @@ POOLS = (
             f"max_pool{dims}d's indices",
             f"F.max_pool{dims}d(a, 2, {{stride}}, return_indices=True)[1]",
             SHAPE[dims],
-            stride=(1, 2),
+            stride=steps(dims, 1, 2),
             backward=False,
             known=(INDICES_OF_MANY_LINES,) if dims == 1 else (),
         )
@@ -104,9 +104,9 @@ POOLS = (
             f"F.avg_pool{dims}d(a, {{kernel}}, {{stride}}, {{padding}}, {{ceil}}, {{counted}},"
             " {divisor})",
             f"{SHAPE[dims]} | {SHAPE[dims][2:]}",
-            kernel=(2, 3),
-            stride=(1, 2),
-            padding=(0, 1),
+            kernel=steps(dims, 2, 3),
+            stride=steps(dims, 1, 2),
+            padding=steps(dims, 0, 1),
             ceil=(False, True),
             counted=(False, True),
             divisor=(None, 5),
@@ -130,7 +130,7 @@ POOLS = (
         "F.lp_pool2d(a, {p}, {kernel}, ceil_mode={ceil})",
         SHAPE[2],
         p=(1, 2),
-        kernel=(2, 3),
+        kernel=steps(2, 2, 3),
         ceil=(False, True),
         fit="{x}.abs() + 0.5",
         least_size=3,
@@ -357,11 +357,14 @@ ONE_OF_TWO = KnownDefect(
 )
 # Torch 2.13's gradient on the CPU takes some permuted images of one row for channels last, and
 # reads strided weights and means as if packed.
-PERMUTED = KnownDefect(
-    thread="batch_norm's gradient of permuted images",
-    device="cpu",
-    label="^gradient",
-    where={"layout": ("transposed",)},
+PERMUTED = tuple(
+    KnownDefect(
+        thread="batch_norm's gradient of permuted images",
+        device="cpu",
+        label="^gradient",
+        where=where,
+    )
+    for where in ({"layout": ("transposed",)}, {"memory a": ("reversed",), "size b": ("one",)})
 )
 STRIDED = tuple(
     KnownDefect(
@@ -386,13 +389,13 @@ NORMS = tuple(
             # Weights are packed before: see `STRIDED`.
             "F.batch_norm(a, None, None, b + 0, c + 0, training=True, eps=0.125)",
             "b c x, c, c | b c y x, c, c | b c z y x, c, c",
-            {"known": (PERMUTED,)},
+            {"known": PERMUTED},
         ),
         (
             "batch_norm with statistics",
             "F.batch_norm(a, d, d * d + 0.5, b, c, eps=0.125)",
             "b c x, c, c, !c | b c y x, c, c, !c | b c z y x, c, c, !c",
-            {"known": (PERMUTED, *STRIDED)},
+            {"known": (*PERMUTED, *STRIDED)},
         ),
         (
             "instance_norm",

@@ -23,17 +23,20 @@ _listed = partial(
     ulps=16.0,
     roundings=16.0,
     walk=0.0,
-    halves=False,
     backward=False,
     cases=12,
 )
 _UNARY = "abs neg ceil floor round trunc sign sqrt exp sigmoid tanh atan cos cosh erf erfc expm1"
 _UNARY += " frac lgamma log log10 log1p log2 reciprocal rsqrt sin sinh tan"
 _PAIR: Mapping[str, Any] = {"shapes": "n k, n k | n j k, n j k"}
+# A number for each tensor.
+_EACH = "[1 + i % 5 / 4 for i in range(len(x))]"
+_ROWS = "(1 + (torch.arange({n}) + 1) % 5 / 4).view(-1, *[1] * (a.dim() - 1))"
 # Calls of lists `x` and `y`, and those of their tensors.
 _OF_LISTS = (
     *((n, "x, y", "a, b") for n in ["add", "sub", "mul", "div", "maximum", "minimum", "pow"]),
     *((f"{n} of a number", "x, 2.0", "a, 2.0") for n in ["add", "sub", "mul", "div", "pow"]),
+    *((f"{n} of numbers", f"x, {_EACH}", f"a, {_ROWS}") for n in ["add", "sub", "mul", "div"]),
     *((n, "x, y, y, value={value}", "a, b, b, value={value}") for n in ("addcmul", "addcdiv")),
     ("lerp", "x, y, {value}", "a, b, {value}"),
 )

@@ -171,7 +171,7 @@ LOSSES: tuple[Operation, ...] = (
             " reduction={reduction})",
             shapes,
             weighted=(True, False),
-            ignored=(-100, 1, 2**32),
+            ignored=(-100, 0, 1, 2**32),
             known=(NARROW_IGNORED,) if of != " of rows" else (),
         )
         for of, shapes in (
@@ -187,7 +187,7 @@ LOSSES: tuple[Operation, ...] = (
             " label_smoothing={smoothing}, reduction={reduction})",
             shapes,
             weighted=(True, False),
-            ignored=(-100, 1),
+            ignored=(-100, 0, 1),
             smoothing=(0.0, 0.2),
             halves=True,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from warpfront_checks.cases.case import INTEGERS
-from warpfront_checks.cases.catalogue.record import exact, rounded
+from warpfront_checks.cases.catalogue.record import DIM, PLACES, exact, rounded
 from warpfront_checks.cases.catalogue.record import moved as moved_floats
 from warpfront_checks.cases.known import KnownDefect
 from warpfront_checks.cases.operation import Operation
@@ -16,7 +16,6 @@ LIMITED_TWICE = KnownDefect(thread="pytorch#85377", label="", device="cuda", bef
 # The stride of rows is taken for their length.
 MEASURED_WHOLE = KnownDefect(thread="pytorch#195208", label="", device="cuda", before=None)
 LINES = "a k b | m n | n | a b c d e"
-DIM = (0, -1)
 moved = partial(moved_floats, kinds=(*INTEGERS, "bool", "complex64"))
 _along = partial(moved, shapes=LINES, dim=DIM)
 # Sums at one index, exact in any order.
@@ -25,11 +24,11 @@ INDEXED: tuple[Operation, ...] = (
     moved("gather", "torch.gather(a, 1, b)", "a k b, @k a n b | m n, @n m k | m n, @n m n"),
     moved("take_along_dim", "torch.take_along_dim(a, b, 1)", "a k b, @k a n b | m n, @n m k"),
     moved("take", "torch.take(a, b % a.numel())", "a k, @k n | m n, @n a b"),
-    moved("index_select", "torch.index_select(a, 0, b)", "k b, @k n | k, @k n | k a b, @k n"),
+    moved("index_select", "torch.index_select(a, 0, b)", "k b, &k n | k, &k n | k a b, &k n"),
     moved(
         "index_select of the last",
         "torch.index_select(a, -1, b)",
-        "b k, @k n | a b k, @k n",
+        "b k, &k n | a b k, &k n",
     ),
     moved("indices", "a[b]", "k b, @k n | k a b, @k n m | k, @k n"),
     moved("indices of the second axis", "a[:, b]", "a k b, @k n | a k, @k n m"),
@@ -41,7 +40,7 @@ INDEXED: tuple[Operation, ...] = (
     _added(
         "index_add",
         "torch.index_add(a, {dim}, b, c, alpha={alpha})",
-        "k b, @k n, n b | k, @k n, n | k a b, @k n, n a b",
+        "k b, &k n, n b | k, &k n, n | k a b, &k n, n a b",
         dim=(0,),
         # By a power of 2 a sum in 16 bits stays as exact.
         alpha=(1, 2),
@@ -49,7 +48,7 @@ INDEXED: tuple[Operation, ...] = (
     _added(
         "index_add to the last",
         "torch.index_add(a, -1, b, c)",
-        "b k, @k n, b n",
+        "b k, &k n, b n",
     ),
     _added(
         "scatter_add",
@@ -150,8 +149,8 @@ INDEXED: tuple[Operation, ...] = (
     moved(
         "embedding",
         "F.embedding(b, a, padding_idx={padding}, scale_grad_by_freq={scaled})",
-        "k d, @k n | k d, @k n m",
-        padding=(None, 1, -1),
+        "k d, &k n | k d, &k n m",
+        padding=PLACES,
         scaled=(False, True),
         k=(5, 8191),
         values=("small", "few"),
@@ -164,7 +163,7 @@ INDEXED: tuple[Operation, ...] = (
     rounded(
         "embedding of limited rows",
         "F.embedding(b, a.clone(), max_norm={limit}, norm_type={norm})",
-        "k d, @k n | k d, @k n m",
+        "k d, &k n | k d, &k n m",
         limit=(0.75, 100.0),
         norm=(1.0, 2.0),
         k=(5, 1031),
@@ -175,7 +174,7 @@ INDEXED: tuple[Operation, ...] = (
     rounded(
         "embedding of limited rows of a slice",
         "F.embedding(b, a[:, ::2], max_norm={limit}, norm_type={norm})",
-        "k d, @k n | k d, @k n m",
+        "k d, &k n | k d, &k n m",
         limit=(0.75, 100.0),
         norm=(1.0, 2.0),
         k=(5, 1031),
@@ -185,14 +184,14 @@ INDEXED: tuple[Operation, ...] = (
         known=(LIMITED_TWICE, MEASURED_WHOLE),
     ),
     moved_floats(
-        "embedding in 16 bits", "F.embedding(b, a)", "k d, @k n | k d, @k n m", backward=False
+        "embedding in 16 bits", "F.embedding(b, a)", "k d, &k n | k d, &k n m", backward=False
     ),
     *(
         exact(
             f"embedding_bag, {mode}",
             f"F.embedding_bag(b, a, mode={mode!r}, padding_idx={{padding}})",
-            "k d, @k n m",
-            padding=(None, 1),
+            "k d, &k n m",
+            padding=PLACES,
             values=("small", "few") if mode != "max" else ("distinct",),
             halves=False,
             ulps=4.0,
@@ -211,7 +210,7 @@ INDEXED: tuple[Operation, ...] = (
         "k d, @k n",
         mode=("sum", "mean"),
         last=(False, True),
-        padding=(None, 1),
+        padding=PLACES,
         least_size=2,
         values=("small", "few"),
         halves=False,
@@ -295,7 +294,7 @@ JOINED: tuple[Operation, ...] = (
         "a.unsqueeze({dim}).expand(*({{0: (4,) + tuple(a.shape), -1: tuple(a.shape) +"
         " (4,)}}[{dim}])) * 2",
         LINES,
-        dim=DIM,
+        dim=DIM[:2],
     ),
     moved(
         "permute", "a.permute(*range(a.dim())[::-1]).contiguous() * 2", "a k b | m n | a b c d e"
@@ -311,7 +310,13 @@ JOINED: tuple[Operation, ...] = (
     ),
     moved("clone", "a.clone()", "m n | a k b | a b c d e | b c y x"),
     moved("steps", "a[..., ::{step}].clone() * 2", LINES, step=(2, 3)),
-    moved("unfold of an axis", "a.unfold({dim}, 1, 1) * 2", LINES, dim=DIM),
+    _along(
+        "unfold of an axis",
+        "a.unfold({dim}, {window}, {step}) * 2",
+        window=(1, 2, 3),
+        step=(1, 2, 3),
+        domain="shape[dim] >= window",
+    ),
     *(
         moved(
             n,

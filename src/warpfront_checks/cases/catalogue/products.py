@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from warpfront_checks.cases.case import COMPLEX
-from warpfront_checks.cases.catalogue.record import exact, rounded
+from warpfront_checks.cases.catalogue.record import exact, rounded, steps
 from warpfront_checks.cases.known import KnownDefect
 from warpfront_checks.cases.operation import CASES, MANY_CASES, SUMS, Operation
 
@@ -165,10 +165,12 @@ CONVOLUTIONS: tuple[Operation, ...] = (
     *(
         _windows(
             f"conv{dims}d",
-            f"F.conv{dims}d(a, b, c, stride={{stride}}, padding={{padding}})",
-            f"b c {places}, o c {taps}, o",
-            stride=(1, 2),
-            padding=(0, 1),
+            f"F.conv{dims}d(a, b, c, stride={{stride}}, padding={{padding}},"
+            " dilation={dilation})",
+            f"b c {places}, o c {taps}, o | c {places}, o c {taps}, o",
+            stride=steps(dims, 1, 2),
+            padding=steps(dims, 0, 1),
+            dilation=steps(dims, 1, 2),
         )
         for dims, places, taps in (
             (1, "x", "3"),
@@ -212,20 +214,20 @@ CONVOLUTIONS: tuple[Operation, ...] = (
         "conv2d, depthwise",
         "F.conv2d(a, b, c, groups={c}, stride={stride}, padding={padding}, dilation={dilation})",
         "b c y x, c 1 3 3, c",
-        padding=(0, 1, 2),
-        stride=(1, 2),
-        dilation=(1, 2),
+        padding=steps(2, 0, 1, 2),
+        stride=steps(2, 1, 2),
+        dilation=steps(2, 1, 2),
     ),
     *(
         _windows(
             f"conv_transpose{dims}d",
             f"F.conv_transpose{dims}d(a, b, c, stride={{stride}}, padding={{padding}},"
             " output_padding={extra}, dilation={dilation})",
-            f"b c {places}, c o {taps}, o",
-            stride=(2, 3),
-            padding=(0, 1),
-            extra=(0, 1),
-            dilation=(1, 2),
+            f"b c {places}, c o {taps}, o | c {places}, c o {taps}, o",
+            stride=steps(dims, 2, 3),
+            padding=steps(dims, 0, 1),
+            extra=steps(dims, 0, 1),
+            dilation=steps(dims, 1, 2),
         )
         for dims, places, taps in ((1, "x", "3"), (2, "y x", "3 3"), (3, "z y x", "2 3 2"))
     ),
@@ -239,18 +241,18 @@ CONVOLUTIONS: tuple[Operation, ...] = (
     _windows(
         "unfold",
         "F.unfold(a, (2, 3), padding={padding}, dilation={dilation}, stride={stride})",
-        "b c y x",
-        padding=(1, 2),
-        dilation=(1, 2),
-        stride=(1, 2),
+        "b c y x | c y x",
+        padding=steps(2, 1, 2),
+        dilation=steps(2, 1, 2),
+        stride=steps(2, 1, 2),
     ),
     _windows(
         "fold",
         "F.fold(F.unfold(a, 2, padding={padding}, stride={stride}), ({y}, {x}), 2,"
         " padding={padding}, stride={stride})",
-        "b c y x",
-        padding=(0, 1),
-        stride=(1, 2),
+        "b c y x | c y x",
+        padding=steps(2, 0, 1),
+        stride=steps(2, 1, 2),
     ),
 )
 # By themselves until they are seen on a GPU.
@@ -261,9 +263,9 @@ GROUPED: tuple[Operation, ...] = (
             f"F.conv{dims}d(a, b, c, groups=2, stride={{stride}}, padding={{padding}},"
             " dilation={dilation})",
             f"b 6 {places}, 4 3 {taps}, 4",
-            stride=(1, 2),
-            padding=(0, 1),
-            dilation=(1, 2),
+            stride=steps(dims, 1, 2),
+            padding=steps(dims, 0, 1),
+            dilation=steps(dims, 1, 2),
         )
         for dims, places, taps in ((1, "x", "3"), (2, "y x", "3 3"), (3, "z y x", "2 3 2"))
     ),
@@ -278,15 +280,6 @@ GROUPED: tuple[Operation, ...] = (
         "conv1d of long filters of two groups",
         "F.conv1d(a, b, c, groups=2, padding={t} - 1)",
         "b 6 x, 4 3 t, 4",
-    ),
-    # The axes of a window differ.
-    _windows(
-        "conv2d of pairs",
-        "F.conv2d(a, b, c, stride={stride}, padding={padding}, dilation={dilation})",
-        "b c y x, o c 2 3, o",
-        stride=((1, 2), (2, 1), (3, 2)),
-        padding=((0, 1), (2, 1)),
-        dilation=((1, 2), (2, 1)),
     ),
 )
 _heads = partial(

@@ -15,6 +15,17 @@ BOUND = ("ulps", "roundings", "walk", "least")
 FIELDS = {field.name for field in fields(Operation)}
 
 
+# An axis from both ends, and an index that an option names, or none.
+DIM = (0, -1, 1, -2)
+PLACES = (None, 0, 1, -1)
+
+
+def steps(dims: int, *values: int) -> tuple[Any, ...]:
+    """Return settings of windows: one number for all axes, and numbers that differ by axis."""
+    uneven = [(values * dims)[i : i + dims] for i in range(len(values))]
+    return (*values, *uneven) if dims > 1 else values
+
+
 def exact(name: str, code: str, *shapes: str, **options: Any) -> Operation:
     """Return a record whose results are exact.
 
@@ -23,7 +34,7 @@ def exact(name: str, code: str, *shapes: str, **options: Any) -> Operation:
     """
     fields = {key: options.pop(key) for key in tuple(options) if key in FIELDS}
     shape = [*shapes, fields.pop("shapes", "m n")][0]
-    words = {word.strip("@?%!") for word in shape.replace("|", " ").replace(",", " ").split()}
+    words = {word.strip("@&?%!") for word in shape.replace("|", " ").replace(",", " ").split()}
     # Families of records share the sizes that some of them have.
     shared = {key for key in options if len(key) == 1 and f"{{{key}}}" not in code}
     sizes = {key: options.pop(key) for key in tuple(options) if key in words | shared}

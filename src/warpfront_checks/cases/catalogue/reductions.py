@@ -8,12 +8,10 @@ from functools import partial
 from typing import Any
 
 from warpfront_checks.cases.case import INTEGERS
-from warpfront_checks.cases.catalogue.record import exact, moved, rounded
+from warpfront_checks.cases.catalogue.record import DIM, exact, moved, rounded
 from warpfront_checks.cases.operation import Operation
 
 LINES = "a k b | m n | n | a b c d e"
-# The axis is one that all alternatives have.
-DIM = (0, -1)
 KEPT = {"dim": DIM, "keepdim": (False, True)}
 _sum = partial(
     exact,
@@ -39,7 +37,7 @@ _boolean = partial(
     ulps=0.0,
     kinds=("int64", "int32", "int16", "int8", "bool"),
 )
-LOGITS = ("quarters", "normal", "equal", "large", "masked", "shifted")
+LOGITS = ("quarters", "normal", "equal", "large", "masked", "shifted", "peak")
 HIGH = ("quarters", "normal", "equal", "high")
 WITH_NAN = ("distinct", "non-finite")
 TOPK = "torch.topk(a, min({count}, a.shape[{dim}]), {dim}, largest={largest})"
@@ -126,14 +124,14 @@ REDUCTIONS: tuple[Operation, ...] = (
     _nearly(
         "var",
         "torch.var(a, {dim}, correction={correction})",
-        dim=(0, -1, None),
+        dim=(*DIM, None),
         correction=(0, 1, 2),
         domain=SPREAD,
     ),
     _nearly(
         "std",
         "torch.std(a, {dim}, correction={correction})",
-        dim=(0, -1, None),
+        dim=(*DIM, None),
         correction=(0, 1, 2),
         domain=SPREAD,
         values=("quarters", "normal"),
@@ -163,7 +161,7 @@ REDUCTIONS: tuple[Operation, ...] = (
     _nearly(
         "norm",
         "torch.linalg.vector_norm(a, {ord}, {dim})",
-        dim=(0, -1, None),
+        dim=(*DIM, None),
         fit=_square,
         roundings=512.0,
         # A sum of equal roots, squared.
@@ -175,7 +173,7 @@ REDUCTIONS: tuple[Operation, ...] = (
         "norm of 2",
         "torch.linalg.vector_norm(a, 2, {dim})",
         values=HIGH,
-        dim=(0, -1, None),
+        dim=(*DIM, None),
         fit=_square,
     ),
     _nearly(
@@ -190,7 +188,7 @@ REDUCTIONS: tuple[Operation, ...] = (
     _nearly(
         "logsumexp",
         "torch.logsumexp(a, {dim}, keepdim={keepdim})",
-        values=("quarters", "normal", "equal", "masked"),
+        values=("quarters", "normal", "equal", "masked", "peak"),
         **KEPT,
     ),
     _nearly(

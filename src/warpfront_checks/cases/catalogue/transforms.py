@@ -81,16 +81,18 @@ LINES = (
             first=(0, 1),
         )
         for name, x, shapes in (
-            ("fft2", _SIGNAL, "b y x, b y x"),
-            ("ifft2", _SIGNAL, "b y x, b y x"),
-            ("fftn", _SIGNAL, "b y x, b y x"),
-            ("rfft2", "a[..., {first}:]", "b y x"),
-            ("rfftn", "a[..., {first}:]", "b y x"),
+            ("fft2", _SIGNAL, "b y x, b y x | b c y x, b c y x"),
+            ("ifft2", _SIGNAL, "b y x, b y x | b c y x, b c y x"),
+            ("fftn", _SIGNAL, "b y x, b y x | b c y x, b c y x"),
+            ("rfft2", "a[..., {first}:]", "b y x | b c y x"),
+            ("rfftn", "a[..., {first}:]", "b y x | b c y x"),
         )
     ),
-    _planes("irfft2", "torch.fft.irfft2(torch.fft.rfft2(a), s=a.shape[-2:])", "b y x"),
+    _planes("irfft2", "torch.fft.irfft2(torch.fft.rfft2(a), s=a.shape[-2:])", "b y x | b c y x"),
     # rfftn's own result has strides with which MKL writes past its memory.
-    _planes("irfftn", "torch.fft.irfftn(torch.fft.rfftn(a).contiguous(), s=a.shape)", "b y x"),
+    _planes(
+        "irfftn", "torch.fft.irfftn(torch.fft.rfftn(a).contiguous(), s=a.shape)", "b y x | b c y x"
+    ),
     # Kernels are made for each small factor.
     _waves(
         "fft of a length",
