@@ -23,9 +23,8 @@ from warpfront.images.stages import (
     COMPILER,
     EMPTY_STAGE,
     WHEELS_STAGE,
-    Stages,
+    before_wheels,
     byte_code_context,
-    stages_of,
 )
 from warpfront.system.digests import digest_of
 from warpfront.system.progress import Watch
@@ -64,10 +63,10 @@ class Composer:
         """
         contexts = {}
         for item in items:
-            stages = stages_of(item.rendered.files["Dockerfile"])
-            if stages is not None and item.rendered.wheels:
+            before = before_wheels(item.rendered.files["Dockerfile"])
+            if before is not None and item.rendered.wheels:
                 try:
-                    contexts[item.cell.id] = {WHEELS_STAGE: self._context(item, stages)}
+                    contexts[item.cell.id] = {WHEELS_STAGE: self._context(item, before)}
                 except StoreError:
                     raise
                 except WarpfrontError as error:
@@ -77,7 +76,7 @@ class Composer:
                     self.watch.say(f"{item.cell.id}: {reason}")
         return contexts
 
-    def _context(self, item: Prepared, stages: Stages) -> str:
+    def _context(self, item: Prepared, before: str) -> str:
         cell, sets = item.cell, layer_sets(item.rendered.wheels)
         self.layers.refuse_clash(item.rendered.wheels)
         self.watch.step(cell.id, "makes layers of its wheels")
@@ -88,7 +87,7 @@ class Composer:
             on_progress=self.watch.advance,
             say=self.watch.say,
         )
-        base = self._environment(item, stages)
+        base = self._environment(item, before)
         sizes = [sum(self.layers.sources(wheels, slim=cell.slim).values()) for wheels in sets]
         compiled = self._byte_code(item, base, layers, bytecode_sets(sets, sizes))
         return self._standing_on(self._joined(base, [*layers, *compiled]))
@@ -110,11 +109,11 @@ class Composer:
         digest, _ = self.layers.write(manifest_on(manifest, blobs, self.layers.write(config)))
         return digest
 
-    def _environment(self, item: Prepared, stages: Stages) -> str:
+    def _environment(self, item: Prepared, before: str) -> str:
         """Return the manifest of the stage below the wheels, built once for all with that stage."""
         assets = {name: file.identity for name, file in item.rendered.assets.items()}
         base = [item.base.identity, item.base.recipe, item.cell.machine]
-        key = digest_of([stages.before, base, uv_version(), assets])
+        key = digest_of([before, base, uv_version(), assets])
         record = self.layers.root / "made" / f"environment-{key}.json"
         environment = (read_text(record, missing_ok=True) or "").strip().strip('"')
         if environment and self._is_there(environment):

@@ -4,6 +4,7 @@ same bytes. Pure.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from warpfront.wheels.requirements import RequirementList
 
 DOCKERFILE = "Dockerfile"
 REQUIREMENTS = "requirements.txt"
+_BLANK_LINES = re.compile(r"\n{3,}")
 
 
 class Templates:
@@ -112,13 +114,18 @@ def rendered_image(parts: ContextParts, templates: Templates, dockerfile: str) -
     """
     cell, wheels = parts.cell, parts.wheels
     ours = {**BYTE_CODE_FILES, **slim_files(cell.slim)} if wheels else {}
-    files = {**parts.guard, **ours, DOCKERFILE: _squeezed(dockerfile)}
-    _refuse_device_variables(cell, files[DOCKERFILE])
+    # Includes leave runs of blank lines.
+    text = _BLANK_LINES.sub("\n\n", dockerfile).strip("\n") + "\n"
+    files = {**parts.guard, **ours, DOCKERFILE: text}
+    _refuse_device_variables(cell, text)
     if wheels:
         files[REQUIREMENTS] = requirements_text(wheels)
     assets = templates.assets(cell.template)
-    for name in assets:
-        _refuse_overlap(name, files, f"images/{cell.template}")
+    for name, ours_there in itertools.product(assets, files):
+        # One of ours in the place of one of theirs is no clash: ours it is.
+        if ours_there.startswith(f"{name}/") or name.startswith(f"{ours_there}/"):
+            where = f"images/{cell.template}/{name}: stands where {ours_there} goes"
+            raise RenderError(where, hint="give it another name")
     assets = {name: file for name, file in assets.items() if name not in files}
     return RenderedImage(cell_id=cell.id, files=frozen(files), wheels=wheels, assets=assets)
 
@@ -137,17 +144,6 @@ def _refuse_device_variables(cell: Cell, dockerfile: str) -> None:
 
 
 _ASSIGNMENT = re.compile(r"(?<![\w$])([A-Z][A-Z0-9_]*)(?:=| +)(\"[^\"]*\"|'[^']*'|[^\s=]*)")
-
-
-def _refuse_overlap(name: str, files: Mapping[str, str], folder: str) -> None:
-    """A file where a folder of ours goes, or the other way round. (One of ours in the place of one
-    of theirs is no clash: ours it is.)
-    """
-    for ours in files:
-        if ours.startswith(f"{name}/") or name.startswith(f"{ours}/"):
-            raise RenderError(
-                f"{folder}/{name}: stands where {ours} goes", hint="give it another name"
-            )
 
 
 def requirements_text(wheels: tuple[LockedWheel, ...]) -> str:
@@ -182,11 +178,3 @@ def _variables(
         "relaxed": RELAXED in guard,
         "slim": bool(cell.slim),
     }
-
-
-_BLANK_LINES = re.compile(r"\n{3,}")
-
-
-def _squeezed(text: str) -> str:
-    """Return the text without runs of blank lines, which includes produce."""
-    return _BLANK_LINES.sub("\n\n", text).strip("\n") + "\n"

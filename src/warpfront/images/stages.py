@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 EMPTY_STAGE = "environment"
 WHEELS_STAGE = "installed"
@@ -74,22 +73,17 @@ _MAKES_ENVIRONMENT = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Stages:
-    """A Dockerfile that layers can be put into: the text of what comes `before` them."""
-
-    before: str
-
-
-def stages_of(dockerfile: str) -> Stages | None:
-    """Return the stages of a rendered Dockerfile; None where layers cannot replace one."""
+def before_wheels(dockerfile: str) -> str | None:
+    """Return the text before the stage with the wheels of a rendered Dockerfile; None where layers
+    cannot replace that stage.
+    """
     for line in _SLIMS:
         dockerfile = dockerfile.replace(line, "")
     before, parts, _ = dockerfile.partition(_INSTALLS)
     if not parts or dockerfile.count(f"AS {WHEELS_STAGE}\n") != 1:
         return None
     names_it = re.search(rf"^FROM \S+ AS {EMPTY_STAGE}$", before, re.MULTILINE)
-    return Stages(before) if names_it and _MAKES_ENVIRONMENT.search(before) else None
+    return before if names_it and _MAKES_ENVIRONMENT.search(before) else None
 
 
 def byte_code_context(sets: Sequence[Iterable[str]]) -> dict[str, str]:

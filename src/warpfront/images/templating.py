@@ -44,7 +44,7 @@ class Renderer:
             lstrip_blocks=True,
             autoescape=False,
         )
-        self._environment.filters["words"] = _words
+        self._environment.filters["words"] = lambda value: _Words(_checked(value, _WORDS))
 
     def render(self, folder: str, variables: Mapping[str, object], *, label: str = "") -> str:
         """Return the text of the folder's Dockerfile. Raise `RenderError` for what is wrong with
@@ -109,16 +109,11 @@ def _said(error: Exception) -> str:
 
 
 def _safe(value: object) -> object:
-    if isinstance(value, _Words):
-        return value
-    return _checked(str(value), _WORD)
+    return value if isinstance(value, _Words) else _checked(value, _WORD)
 
 
-def _words(value: object) -> _Words:
-    return _Words(_checked(str(value), _WORDS))
-
-
-def _checked(text: str, allowed: re.Pattern[str]) -> str:
+def _checked(value: object, allowed: re.Pattern[str]) -> str:
+    text = str(value)
     if not allowed.match(text):
         quoted = repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
         raise RenderError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from warpfront.images.engine import Engine
@@ -52,7 +52,6 @@ def locked_inputs(
     return CellInputs(cells=cells, locks=locks, matrix=matrix, material=material)
 
 
-def targets_of(cell: Cell, target: str) -> Iterator[str]:
-    """Yield `target` if the cell serves it, else every target of the cell."""
-    targets: Iterable[str] = [target] if target in cell.targets else cell.targets
-    yield from targets
+def targets_of(cell: Cell, target: str) -> tuple[str, ...]:
+    """Return `target` if the cell serves it, else every target of the cell."""
+    return (target,) if target in cell.targets else cell.targets

@@ -295,14 +295,6 @@ class CellVerification:
         return self.image.cell
 
     @property
-    def built(self) -> BuiltImage:
-        return self.image.built
-
-    @property
-    def options(self) -> RunOptions:
-        return self.plan.options
-
-    @property
     def target(self) -> str:
         return self.claims.target
 
@@ -319,7 +311,7 @@ class CellVerification:
     @property
     def limit_seconds(self) -> float:
         of_library = isinstance(self.plan.effort, Library)
-        return LIBRARY_LIMIT_SECONDS if of_library else float(self.options.limit_seconds)
+        return LIBRARY_LIMIT_SECONDS if of_library else float(self.plan.options.limit_seconds)
 
     def say(self, text: str) -> None:
         self.watch.say(f"{self.cell.id} on {self.target}: {text}")
@@ -331,7 +323,7 @@ class CellVerification:
         self.watch.step(self.cell.id, f"verifying on {self.target}")
         try:
             with exclusive(self.folder, self.watch.say):
-                return self._run_emulated() if self.options.emulate else self._run(host)
+                return self._run_emulated() if self.plan.options.emulate else self._run(host)
         except (StoreError, EngineError) as error:
             if isinstance(error, EngineError):
                 self.engine.reap()
@@ -347,8 +339,10 @@ class CellVerification:
         access = VENDORS[vendor].device_access(host)
         is_local = self.engine.features().local
         before = read_health(Machine(), vendor) if is_local else None
-        runs = [self._once(access, number) for number in range(self.options.again)]
-        verification = sealed(together(runs) if self.options.again > 1 else runs[0], ended=now())
+        runs = [self._once(access, number) for number in range(self.plan.options.again)]
+        verification = sealed(
+            together(runs) if self.plan.options.again > 1 else runs[0], ended=now()
+        )
         if outcome_of(verification) in {Outcome.FAILED, Outcome.ERROR} and (
             wrong := mishaps(before, read_health(Machine(), vendor) if is_local else None)
         ):
@@ -370,8 +364,8 @@ class CellVerification:
         """Run each session in the emulator, in a container of its own with its own limit. A result
         of hardware for this very image stays in the store.
         """
-        emulator = find_emulator(Path(self.options.emulate), self.cell.vendor, self.target)
-        prepare_folder(self.folder, self.claims, self.options.user_and_group)
+        emulator = find_emulator(Path(self.plan.options.emulate), self.cell.vendor, self.target)
+        prepare_folder(self.folder, self.claims, self.plan.options.user_and_group)
         write_json(self.folder / "emulator.json", emulator.config)
         parts = [self._emulated(name, emulator) for name in self.plan.sessions]
         verification = dataclasses.replace(
@@ -415,14 +409,14 @@ class CellVerification:
             return False
         options, image = stored_options(stored.environment), (stored.image_id, stored.content_hash)
         whole = options is not None and options.get("quick") is False
-        return whole and image == (self.built.image_id, self.built.content_hash)
+        return whole and image == (self.image.built.image_id, self.image.built.content_hash)
 
     def _once(self, access: DeviceAccess | None, number: int) -> Verification:
         """Run once in the image. Files of the last run remain, findings of every run."""
         attempt, proven = self._attempt(access)
         effort = (attempt.effort if attempt else self.plan.effort).again(number)
         sessions = tuple(name for name in self.plan.sessions if name not in proven)
-        prepare_folder(self.folder, self.claims, self.options.user_and_group)
+        prepare_folder(self.folder, self.claims, self.plan.options.user_and_group)
         started = monotonic()
         request = self._request(access or DeviceAccess(), sessions, effort)
         result, output = run_told(self.engine, request, self.watch, self.cell.id)
@@ -445,7 +439,7 @@ class CellVerification:
         if attempt and proven:
             environment_facts["proven before"] = {name: attempt.proven[name][0] for name in proven}
         verification = dataclasses.replace(verification, environment=environment_facts)
-        if self.options.again > 1:
+        if self.plan.options.again > 1:
             document = verification_document(verification)
             write_json(self.folder / "again" / f"{number + 1}.json", document)
         return verification
@@ -456,7 +450,7 @@ class CellVerification:
         """
         if "load" not in self.plan.sessions:
             return verification
-        cell, image = self.cell, self.engine.image(self.built.image_id)
+        cell, image = self.cell, self.engine.image(self.image.built.image_id)
         labels = image.labels if image is not None else {}
         facts = verification.environment.get("facts")
         outcome, reason = Outcome.ERROR, "the load session left no facts to compare with"
@@ -484,7 +478,7 @@ class CellVerification:
                 verification = check(
                     verification,
                     self.cell,
-                    self.built,
+                    self.image.built,
                     self.folders,
                     engine=self.engine,
                     watch=self.watch,
@@ -506,15 +500,20 @@ class CellVerification:
         Repetitions are never continued: each has to run.
         """
         effort = self.plan.effort
-        if self.options.fresh or self.options.again > 1:
+        if self.plan.options.fresh or self.plan.options.again > 1:
             discard(self.folder)
-        if not isinstance(effort, CheckOptions) or self.options.again > 1:
+        if not isinstance(effort, CheckOptions) or self.plan.options.again > 1:
             return None, {}
         parts = {
-            "image": [self.built.content_hash, self.built.image_id],
+            "image": [self.image.built.content_hash, self.image.built.image_id],
             "claims": self.claims.document(),
             "options": [effort.quick, effort.profile, len(effort.seeds)],
-            "where": [self.engine.name, *os.uname(), repr(access), *self.options.user_and_group],
+            "where": [
+                self.engine.name,
+                *os.uname(),
+                repr(access),
+                *self.plan.options.user_and_group,
+            ],
             "toolbox": self.image.toolbox.name,
         }
         key = attempt_key(map(_folder, _MOUNTED), parts)
@@ -539,7 +538,7 @@ class CellVerification:
             environment[VARIABLE] = f"{_INSIDE}/faults"
         if self.claims.guard is not None:
             del environment["HOME"]  # a guarded image has one for every user, which is shown so
-        user, group = self.options.user_and_group
+        user, group = self.plan.options.user_and_group
         return dataclasses.replace(
             request,
             time_limit_seconds=self.limit_seconds,
@@ -560,8 +559,8 @@ class CellVerification:
             cell_id=self.cell.id,
             target=self.target,
             where="image",
-            image_id=self.built.image_id,
-            content_hash=self.built.content_hash,
+            image_id=self.image.built.image_id,
+            content_hash=self.image.built.content_hash,
             files={
                 name: proven[name] if name in proven else result_in(results / f"{name}.json")
                 for name in sessions

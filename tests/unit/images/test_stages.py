@@ -14,7 +14,7 @@ from rendering import render
 
 from warpfront.images.layered_manifest import config_on, manifest_on
 from warpfront.images.render import Templates
-from warpfront.images.stages import BYTE_CODE_FILES, COMPILER, byte_code_context, stages_of
+from warpfront.images.stages import BYTE_CODE_FILES, COMPILER, before_wheels, byte_code_context
 from warpfront.system.store import read_tree
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "dockerfiles"
@@ -23,13 +23,13 @@ CPU = (GOLDEN / "cpu-x86_64-py311-torch2130-torch.Dockerfile").read_text("utf-8"
 
 def test_every_image_that_makes_an_environment_can_stand_on_layers_and_no_other() -> None:
     texts = [path.read_text("utf-8") for path in sorted(GOLDEN.iterdir())]
-    assert [bool(stages_of(text)) for text in texts] == ["uv venv" in text for text in texts]
-    assert any(map(stages_of, texts))
-    assert not all(map(stages_of, texts))
+    assert [bool(before_wheels(text)) for text in texts] == ["uv venv" in text for text in texts]
+    assert any(map(before_wheels, texts))
+    assert not all(map(before_wheels, texts))
 
 
 def test_what_comes_before_the_wheels_is_what_they_stand_on() -> None:
-    stages = stages_of(CPU)
+    stages = before_wheels(CPU)
     assert stages is not None
     assert "uv venv" in stages.before
     assert "uv pip install" not in stages.before
@@ -48,7 +48,7 @@ def test_what_comes_before_the_wheels_is_what_they_stand_on() -> None:
 )
 def test_a_changed_stage_is_built_as_it_is_written(text: str, other: str) -> None:
     assert text in CPU
-    assert stages_of(CPU.replace(text, other)) is None
+    assert before_wheels(CPU.replace(text, other)) is None
 
 
 def test_a_template_that_sets_no_stages_has_one() -> None:
@@ -59,7 +59,7 @@ def test_a_template_that_sets_no_stages_has_one() -> None:
     assert text.count("FROM ") == 1
     assert text.count("uv pip install") == 1
     assert "lib/python3 &&" in text
-    assert stages_of(text) is None
+    assert before_wheels(text) is None
 
 
 def test_an_image_that_leaves_something_out_can_stand_on_layers_that_are_without_it() -> None:
@@ -69,8 +69,8 @@ def test_an_image_that_leaves_something_out_can_stand_on_layers_that_are_without
     text, whole = image.files["Dockerfile"], render(a_cell(), a_lock(), Templates(shared))
     assert image.files["slim/globs.txt"] == "torch/test/*\n"
     assert text.count("/run/slim/slim.py") == 1
-    assert stages_of(text) == stages_of(whole.files["Dockerfile"]) is not None
-    assert stages_of(text.replace("slim.py", "own.py")) is None
+    assert before_wheels(text) == before_wheels(whole.files["Dockerfile"]) is not None
+    assert before_wheels(text.replace("slim.py", "own.py")) is None
     assert not any("slim" in name for name in whole.files)
 
 

@@ -152,16 +152,19 @@ class DockerEngine:
 
     def features(self) -> Features:
         info, local = self._info(), self.name.startswith("unix://")
-        root = str(info.get("DockerRootDir", ""))
+        root, containerd = str(info.get("DockerRootDir", "")), _containerd_store(info)
+        free_bytes = None
+        with contextlib.suppress(OSError):  # not ours to look into, or another machine's path
+            free_bytes = shutil.disk_usage(root).free if local else None
         return Features(
             version=str(info.get("ServerVersion", "")),
             local=local,
-            containerd_store=_containerd_store(info),
+            containerd_store=containerd,
             storage=str(info.get("Driver", "")),
             cdi=bool(info.get("CDISpecDirs")),
-            named_contexts=_containerd_store(info) or self._tries_named_context(),
+            named_contexts=containerd or self._tries_named_context(),
             root=root,
-            free_bytes=_free_bytes(root) if local else None,
+            free_bytes=free_bytes,
         )
 
     def _info(self) -> Mapping[str, Any]:
@@ -307,9 +310,8 @@ class DockerEngine:
         return self._present(reference, "pulled")
 
     def _transferred(self, transfer: Transfer, repository: str, tag: str) -> int:
-        """Return the bytes moved over a separate connection: closed, it ends whatever transfer
-        still runs on it. A silence is cut by its timeout, and one that is filled with words by
-        `Transfer`.
+        """Return the bytes moved over a separate connection: closed, it ends a transfer that still
+        runs. A silence is cut by its timeout, and one that is filled with words by `Transfer`.
         """
         with self._translated():
             client = self._again()
@@ -394,7 +396,12 @@ class DockerEngine:
 
     def _followed(self, name: str, request: RunRequest, on_line: Line) -> RunResult:
         """Start, pass on every line, stop at the limit, and tell how it ended."""
-        with self._attached(name) as stream:
+        with self._translated():
+            stream = self._client.api.attach_socket(name)
+        # The stream shares its socket with the SDK's response, which keeps it open until both are
+        # closed.
+        response = getattr(stream, "_response", stream)
+        with contextlib.closing(stream), contextlib.closing(response):
             watchdog = _Watchdog(request.time_limit_seconds, stream, lambda: self._kill(name))
             started = time.monotonic()
             try:
@@ -417,17 +424,6 @@ class DockerEngine:
             oom_killed=oom_killed and not watchdog.expired,
             seconds=seconds,
         )
-
-    @contextlib.contextmanager
-    def _attached(self, name: str) -> Iterator[Any]:
-        """Yield the output of a container that is started later. The stream shares its socket
-        with the SDK's response, which keeps it open until both are closed.
-        """
-        with self._translated():
-            stream = self._client.api.attach_socket(name)
-        response = getattr(stream, "_response", stream)
-        with contextlib.closing(stream), contextlib.closing(response):
-            yield stream
 
     def _lines(self, name: str, stream: Any, watchdog: _Watchdog) -> Iterator[str]:
         """Start the container and its watchdog; every line of its output. What the caller does with
@@ -634,13 +630,6 @@ _API_HINTS = {
 def _containerd_store(info: Mapping[str, Any]) -> bool:
     rows = info.get("DriverStatus") or []
     return any("io.containerd.snapshotter" in str(value) for _, value in rows)
-
-
-def _free_bytes(root: str) -> int | None:
-    try:
-        return shutil.disk_usage(root).free
-    except OSError:  # not ours to look into, or another machine's path
-        return None
 
 
 # What a container of an image runs with: https://github.com/opencontainers/image-spec, config.md.

@@ -38,6 +38,11 @@ _FAULTS: tuple[tuple[RegistryFault, str, str], ...] = (
         r"refused|no such host|\bEOF\b|reset|timeout|deadline exceeded|no route|closed pipe",
         "is the registry up? `warpfront doctor` asks it",
     ),
+    (
+        RegistryFault.WRONG,
+        "",
+        "the registry's log says more; what was sent stays there, and a rerun goes on",
+    ),
 )
 
 
@@ -70,7 +75,9 @@ class Transfer:
             if self._moves(event):
                 moved = self.clock()
             elif self.clock() - moved > self.stall_seconds:
-                raise self._stalled()
+                hint = "is the registry hanging? a rerun goes on where this one was"
+                message = f"no byte moved for {self.stall_seconds:g} s"
+                raise self._error(message, RegistryFault.SLOW, hint)
         total = self.moved_bytes
         self.on_progress(total, total)
 
@@ -90,15 +97,12 @@ class Transfer:
 
     def fault(self, message: str) -> RegistryError:
         """Return the engine's error, of its stream or before there was one."""
-        for fault, words, hint in _FAULTS:
-            if re.search(words, message, re.IGNORECASE):
-                return self._error(message, fault, hint)
-        hint = "the registry's log says more; what was sent stays there, and a rerun goes on"
-        return self._error(message, RegistryFault.WRONG, hint)
-
-    def _stalled(self) -> RegistryError:
-        hint = "is the registry hanging? a rerun goes on where this one was"
-        return self._error(f"no byte moved for {self.stall_seconds:g} s", RegistryFault.SLOW, hint)
+        fault, hint = next(
+            (fault, hint)
+            for fault, words, hint in _FAULTS
+            if re.search(words, message, re.IGNORECASE)
+        )
+        return self._error(message, fault, hint)
 
     def _error(self, message: str, fault: RegistryFault, hint: str) -> RegistryError:
         host = self.reference.partition("/")[0]
