@@ -12,7 +12,7 @@ from typing import Any
 from warpfront.bench.losses import bands_of
 from warpfront.bench.records import Bench, Comparison, Measurement, Metric, Run
 from warpfront.bench.settling import metric_of, settled_steps, value_of
-from warpfront.bench.sheet import flop_rate
+from warpfront.bench.sheet import rate_of
 
 _A, _B = "#3b6ea5", "#c8553d"
 _MOST_CASES = 40
@@ -43,9 +43,7 @@ def roofline_of(bench: Bench, name: str = "roofline.svg") -> Mapping[str, str]:
     The roofs are the device's peaks, one per dtype. The result is empty where no
     operation counts both.
     """
-    counted = [
-        result for result in bench.results if result.flops and result.bytes and flop_rate(result)
-    ]
+    counted = [result for result in bench.results if result.bytes and rate_of(result, result.flops)]
     return {name: _drawn(lambda axes: _roofline(axes, bench, counted))} if counted else {}
 
 
@@ -76,9 +74,7 @@ def _plain(axis: Any) -> None:
 
 
 def _steps(axes: Any, comparison: Comparison, sides: Sequence[Sequence[Run]]) -> None:
-    """Draw every step pale and the settled ones strong; the axis is logarithmic only
-    for wide ranges.
-    """
+    """Draw every step pale, settled ones strong; wide ranges on a logarithmic axis."""
     plotted: list[float] = []
     for letter, side, colour, runs in (
         ("A", comparison.a, _A, sides[0]),
@@ -151,15 +147,13 @@ def _roofline(axes: Any, bench: Bench, counted: Sequence[Measurement]) -> None:
     ends = min(intensities) / 2, max(intensities) * 2
     for number, dtype in enumerate(dict.fromkeys(measurement.dtype for measurement in counted)):
         colour = f"C{number}"
+        peak = next(measurement.peak for measurement in counted if measurement.dtype == dtype)
         points = [
-            (intensity, flop_rate(measurement))
+            (intensity, rate_of(measurement, measurement.flops))
             for intensity, measurement in zip(intensities, counted, strict=True)
             if measurement.dtype == dtype
         ]
         axes.plot(*zip(*points, strict=True), "o", color=colour, markersize=4, label=dtype)
-        peak = next(
-            (measurement.peak for measurement in counted if measurement.dtype == dtype), None
-        )
         if peak and peak.flop_per_second and peak.bytes_per_second:
             ridge = peak.flop_per_second / peak.bytes_per_second
             corners = sorted({*ends, min(max(ridge, ends[0]), ends[1])})

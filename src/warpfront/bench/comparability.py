@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from warpfront.bench.records import Difference, Metric, Run
 
 UNKNOWN = "unknown"
-_ROUNDING = 0.01
 _IDENTITY = ("benchmark", "parameters", "model")
 # Facts that have to be equal where both sides have them.
 _SHAPE = (
@@ -39,8 +38,9 @@ SERVING, KERNELS = "serving", "kernels"
 """Metrics of a serving benchmark and of a profiler's kernels: every figure that both have."""
 _LOAD = ("model", "scenario", "concurrency")
 _LENGTHS = ("input_length", "output_length")
-_AS_LONG = 0.02
-"""The largest difference of requests' mean lengths: sampled answers differ a little."""
+# The largest difference of counts that are often rounded, and of requests' mean lengths: sampled
+# answers differ a little.
+_NEAR = dict.fromkeys(("parameters", "active_parameters"), 0.01) | dict.fromkeys(_LENGTHS, 0.02)
 # Facts that have to be known and equal, in addition to the model.
 _WORK: Mapping[str, tuple[str, ...]] = {
     Metric.STEP_SECONDS: ("sequence", "precision", "global_batch", "devices"),
@@ -62,30 +62,22 @@ def differences(
     a: Sequence[Run], b: Sequence[Run], metric: str, allowed: Iterable[str]
 ) -> tuple[Difference, ...]:
     """Return the differences that refuse first, then those that are only shown."""
-    names = set(allowed)
-    refused = _model(a, b, metric)
+    names, refused = set(allowed), _model(a, b, metric)
     for name in _WORK[metric]:
         if not _is_known(name, a, b) or not _agree(name, a, b):
             refused[name] = said(name, a), said(name, b)
-    optional = (
-        Difference(name=name, a=said(name, a), b=said(name, b))
-        for name in _SHOWN
-        if name not in refused
-    )
-    refusals = [
-        Difference(name=name, a=a_value, b=b_value, refused=True, allowed=name in names)
-        for name, (a_value, b_value) in refused.items()
-    ]
-    is_ruled = metric is Metric.TIME_TO_TRAIN and not {"benchmark", "global_batch"} & {*refused}
-    reached = all(run.succeeded for run in (*a, *b))
-    open_by_the_rules = _BY_THE_RULES if is_ruled and reached else ()
-    refusals = [
-        Difference(name=difference.name, a=difference.a, b=difference.b)
-        if difference.name in open_by_the_rules and UNKNOWN in {difference.a, difference.b}
-        else difference
-        for difference in refusals
-    ]
-    return (*refusals, *(difference for difference in optional if difference.a != difference.b))
+    is_ruled = metric is Metric.TIME_TO_TRAIN and not {"benchmark", "global_batch"} & set(refused)
+    open_by_the_rules = _BY_THE_RULES if is_ruled and all(r.succeeded for r in (*a, *b)) else ()
+    unlike = []
+    for name, (a_value, b_value) in refused.items():
+        is_open = name in open_by_the_rules and UNKNOWN in {a_value, b_value}
+        is_allowed = not is_open and name in names
+        unlike.append(
+            Difference(name=name, a=a_value, b=b_value, refused=not is_open, allowed=is_allowed)
+        )
+    shown = ((name, said(name, a), said(name, b)) for name in _SHOWN if name not in refused)
+    unlike += [Difference(name=name, a=one, b=other) for name, one, other in shown if one != other]
+    return tuple(unlike)
 
 
 def said(name: str, runs: Sequence[Run]) -> str:
@@ -124,8 +116,6 @@ def _is_known(name: str, a: Sequence[Run], b: Sequence[Run]) -> bool:
 def _agree(name: str, a: Sequence[Run], b: Sequence[Run]) -> bool:
     """Return whether both sides have one value; counts of parameters are often rounded."""
     values = [getattr(run, name) for run in (*a, *b)]
-    near = {**dict.fromkeys(("parameters", "active_parameters"), _ROUNDING)}
-    near |= dict.fromkeys(_LENGTHS, _AS_LONG)
-    if name in near:
-        return bool(max(values) <= min(values) * (1 + near[name]))
+    if name in _NEAR:
+        return bool(max(values) <= min(values) * (1 + _NEAR[name]))
     return len(set(values)) == 1

@@ -37,6 +37,7 @@ NOISE = 0.01
 NOISE_OF_OPERATIONS = 0.03
 FEWEST_RUNS = 3
 _SEED = 20250102
+_POWER = "power_limit_watts"
 
 Groups = list[list[float]]
 
@@ -80,13 +81,7 @@ def compare_runs(
     if any(run.serving for run in (*a[1], *b[1])):
         return _compare_serving(a, b, terms)
     metric = terms.metric or metric_for(a[1], b[1])
-    groups: tuple[Groups, ...] = tuple(
-        [times_of(run, metric) for run in side] for _, side in (a, b)
-    )
-    if metric is Metric.TIME_TO_TRAIN:
-        groups = tuple(
-            [[r.run_seconds] if r.run_seconds else [] for r in side] for _, side in (a, b)
-        )
+    groups = tuple([times_of(run, metric) for run in side] for _, side in (a, b))
     sides = (_side(*a, groups[0], metric), _side(*b, groups[1], metric))
     unlike = differences(a[1], b[1], metric, terms.allowed)
     losses = losses_at_equal_tokens(a[1], b[1])
@@ -108,15 +103,11 @@ def compare_runs(
         ),
     )
     if terms.same_training:
-        others = tuple(
-            finding.message for finding in comparison.findings if is_of_training(finding)
-        )
+        others = (finding.message for finding in comparison.findings if is_of_training(finding))
         comparison = dataclasses.replace(comparison, reasons=(*comparison.reasons, *others))
     if comparison.reasons:
         return comparison
-    if terms.paired:
-        return _measured_pairs(comparison, *groups)
-    return _measured(comparison, *groups)
+    return (_measured_pairs if terms.paired else _measured)(comparison, *groups)
 
 
 def _compare_serving(
@@ -139,22 +130,23 @@ def _compare_serving(
 
 
 def _measured_pairs(comparison: Comparison, a: Groups, b: Groups) -> Comparison:
-    """Compare runs in pairs, the first of A with the first of B, so that changes
-    between nights cancel.
-    """
+    """Compare runs in pairs, first with first, so that changes between nights cancel."""
     if len(a) != len(b) or len(a) < FEWEST_RUNS or not all((*a, *b)):
         reason = f"runs: {len(a)} and {len(b)}; pairs need {FEWEST_RUNS} of each side, settled"
-        return dataclasses.replace(
-            comparison, verdict=ComparisonOutcome.TOO_SHORT, reasons=(reason,)
-        )
+        return _too_short(comparison, reason)
     ratios = [median(b_values) / median(a_values) for a_values, b_values in zip(a, b, strict=True)]
     times = statistics.median_interval_of_runs(ratios)
-    return dataclasses.replace(
-        comparison,
-        verdict=verdict_of(times, comparison.noise),
-        times=times,
-        resampled=counted(len(a), "pair"),
-    )
+    return _judged(comparison, times, counted(len(a), "pair"))
+
+
+def _too_short(comparison: Comparison, reason: str) -> Comparison:
+    verdict = ComparisonOutcome.TOO_SHORT
+    return dataclasses.replace(comparison, verdict=verdict, reasons=(reason,))
+
+
+def _judged(comparison: Comparison, times: Interval, resampled: str) -> Comparison:
+    verdict = verdict_of(times, comparison.noise)
+    return dataclasses.replace(comparison, verdict=verdict, times=times, resampled=resampled)
 
 
 def _refused(
@@ -201,39 +193,31 @@ def _side(name: str, runs: Sequence[Run], groups: Groups, metric: Metric) -> Sid
 
 
 def _measured(comparison: Comparison, a: Groups, b: Groups) -> Comparison:
-    reason = _too_short("A", a, comparison.metric) or _too_short("B", b, comparison.metric)
+    reason = _shortness("A", a, comparison.metric) or _shortness("B", b, comparison.metric)
     if reason:
-        return dataclasses.replace(
-            comparison, verdict=ComparisonOutcome.TOO_SHORT, reasons=(reason,)
-        )
-    a_units, b_units = _units(a), _units(b)
-    times = statistics.ratio_interval(a_units, b_units)
-    resampled = f"{_drawn(a_units)} against {_drawn(b_units)}"
-    return dataclasses.replace(
-        comparison, verdict=verdict_of(times, comparison.noise), times=times, resampled=resampled
+        return _too_short(comparison, reason)
+    units = [_units(side) for side in (a, b)]
+    return _judged(
+        comparison, statistics.ratio_interval(*units), " against ".join(map(_drawn, units))
     )
 
 
-def _too_short(name: str, groups: Groups, metric: str) -> str:
-    measured_groups = [group for group in groups if group]
-    if len(measured_groups) < len(groups):
-        unsettled = counted(len(groups) - len(measured_groups), "run")
-        return f"nothing is settled in {unsettled} of {name}"
+def _shortness(name: str, groups: Groups, metric: str) -> str:
+    """Return the reason why a side is too short; "" if it is not."""
+    settled, steps = sum(map(bool, groups)), sum(map(len, groups))
+    if settled < len(groups):
+        return f"nothing is settled in {counted(len(groups) - settled, 'run')} of {name}"
+    if settled >= FEWEST_RUNS:
+        return ""
     if metric is Metric.TIME_TO_TRAIN:
-        short = len(measured_groups) < FEWEST_RUNS
-        runs = counted(len(measured_groups), "run")
-        return f"{name} has {runs}, {FEWEST_RUNS} are needed" if short else ""
-    if len(measured_groups) < FEWEST_RUNS and sum(map(len, measured_groups)) < FEWEST_STEPS:
-        settled = counted(sum(map(len, measured_groups)), "settled step")
-        return f"{name} has {settled}, {FEWEST_STEPS} are needed"
-    return ""
+        return f"{name} has {counted(settled, 'run')}, {FEWEST_RUNS} are needed"
+    too_few = f"{name} has {counted(steps, 'settled step')}, {FEWEST_STEPS} are needed"
+    return too_few if steps < FEWEST_STEPS else ""
 
 
 def _units(groups: Groups) -> Groups:
     """Return the runs where there are enough to resample; else all steps as one run's."""
-    if len(groups) >= FEWEST_RUNS:
-        return groups
-    return [[value for group in groups for value in group]]
+    return groups if len(groups) >= FEWEST_RUNS else [list(chain.from_iterable(groups))]
 
 
 def _drawn(groups: Groups) -> str:
@@ -249,9 +233,7 @@ def verdict_of(times: Interval, noise: float) -> ComparisonOutcome:
 
 
 def _side_findings(name: str, runs: Sequence[Run], side: Side) -> Iterable[Remark]:
-    """Yield the remarks on a side's runs; of several, with the number of runs that
-    each applies to.
-    """
+    """Yield the remarks on a side's runs; of several, each with its number of runs."""
     counts: Counter[str] = Counter()
     for run, summary in zip(runs, side.summaries, strict=True):
         every = [
@@ -267,6 +249,15 @@ def _side_findings(name: str, runs: Sequence[Run], side: Side) -> Iterable[Remar
         yield Remark(level="warning", message=f"{name}: {message}{several}")
 
 
+def _own_scores(a: Sequence[Run], b: Sequence[Run], metric: Metric) -> Iterable[Remark]:
+    """Yield MLPerf's own score next to the median: the mean without the best and the worst run."""
+    if metric is Metric.TIME_TO_TRAIN and min(len(a), len(b)) >= FEWEST_RUNS:
+        minutes = [sorted((run.run_seconds or 0.0) / 60 for run in runs) for runs in (a, b)]
+        a_score, b_score = (fmean(side[1:-1]) for side in minutes)
+        message = f"by MLPerf's own scoring, A {a_score:.2f} and B {b_score:.2f} minutes"
+        yield Remark(level="note", message=message)
+
+
 def compare_benches(
     a: tuple[str, Bench], b: tuple[str, Bench], terms: ComparisonTerms
 ) -> Comparison:
@@ -277,7 +268,11 @@ def compare_benches(
     a_cases, b_cases = (_cases(bench) for _, bench in (a, b))
     common = [name for name in a_cases if name in b_cases]
     unlike = tuple(_bench_differences(a[1], b[1], terms.allowed))
-    sides = (_bench_side(*a, a_cases), _bench_side(*b, b_cases))
+    sizes = [sum(map(len, chain.from_iterable(each.values()))) for each in (a_cases, b_cases)]
+    sides = (
+        Side(name=a[0], sources=(a[1].cell_id,), runs=1, samples=sizes[0], median=None),
+        Side(name=b[0], sources=(b[1].cell_id,), runs=1, samples=sizes[1], median=None),
+    )
     comparison = dataclasses.replace(
         _refused("seconds_per_operation", sides, unlike, terms, NOISE_OF_OPERATIONS),
         findings=(*a[1].findings, *b[1].findings),
@@ -340,38 +335,44 @@ def _cases(bench: Bench) -> dict[str, Groups]:
     size = statistics.BLOCK
     for training in bench.training:
         steps = list(training.step_seconds)
-        if steps:
-            timed[training.id] = [
-                steps[start : start + size] for start in range(0, len(steps), size)
-            ]
+        blocks = [steps[start : start + size] for start in range(0, len(steps), size)]
+        timed |= {training.id: blocks} if blocks else {}
     return timed
+
+
+def _block_ratios(a: Groups, b: Groups) -> list[float]:
+    """Return ratios of medians of resampled blocks, so that the variation between blocks counts."""
+    random = Random(_SEED)  # noqa: S311 - resampling
+    a, b = ([sorted(block) for block in side] for side in (a, b))  # sorted runs merge at once
+    draws = statistics.resamplings_for(sum(map(len, (*a, *b))))
+
+    def drawn(blocks: Groups) -> float:
+        return _flat_median(random.choices(blocks, k=len(blocks)))
+
+    return [drawn(b) / drawn(a) for _ in range(draws)]
 
 
 def _flat_median(blocks: Groups) -> float:
     return median(chain.from_iterable(blocks))
 
 
-def _bench_side(name: str, bench: Bench, cases: Mapping[str, Groups]) -> Side:
-    samples = sum(len(block) for blocks in cases.values() for block in blocks)
-    return Side(name=name, sources=(bench.cell_id,), runs=1, samples=samples, median=None)
-
-
 def _bench_differences(a: Bench, b: Bench, allowed: Iterable[str]) -> Iterable[Difference]:
     """Yield the differences of two benches: the method of timing has to be the same, the device
     and software are the subject of the comparison.
     """
-    names = set(allowed)
-    for key in sorted({*a.settings, *b.settings}):
-        a_value, b_value = a.settings.get(key), b.settings.get(key)
+    methods, names = sorted({*a.settings, *b.settings}), set(allowed)
+    of_a, of_b = (
+        [(key, bench.settings.get(key)) for key in methods]
+        + [(key, getattr(bench, key)) for key in ("target", "image_digest")]
+        + [(key, bench.environment.get(key)) for key in ("device_name", "torch", _POWER)]
+        for bench in (a, b)
+    )
+    for (key, a_value), (_, b_value) in zip(of_a, of_b, strict=True):
         if a_value != b_value:
-            unlike = key in {"cold", "precision", "tf32"}
             yield Difference(
-                name=key, a=str(a_value), b=str(b_value), refused=unlike, allowed=key in names
+                name=key,
+                a=str(a_value),
+                b=str(b_value),
+                refused=key in methods and key in {"cold", "precision", "tf32"},
+                allowed=key in methods and key in names,
             )
-    for key in ("target", "image_digest"):
-        if getattr(a, key) != getattr(b, key):
-            yield Difference(name=key, a=getattr(a, key), b=getattr(b, key))
-    for key in ("device_name", "torch", "power_limit_watts"):
-        if a.environment.get(key) != b.environment.get(key):
-            a_value, b_value = str(a.environment.get(key)), str(b.environment.get(key))
-            yield Difference(name=key, a=a_value, b=b_value)

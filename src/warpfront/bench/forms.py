@@ -36,6 +36,10 @@ _MEDIANS: Mapping[str, tuple[float, int, str]] = {
 """The scale, digits and unit of a metric's median."""
 _MOST_CASES = 40
 _GIB = 2**30
+# By the beginning of a figure's name.
+_SERVING_UNITS = dict.fromkeys((KERNEL, "ttft_", "tpot_", "itl_", "e2e_"), " s")
+_SERVING_UNITS |= dict.fromkeys(("request_throughput", "scheduled_throughput"), " requests/s")
+_SERVING_UNITS |= dict.fromkeys(("output_throughput", "total_throughput"), " tokens/s")
 
 
 def milliseconds(seconds: float) -> str:
@@ -44,17 +48,14 @@ def milliseconds(seconds: float) -> str:
 
 def run_text(run: Run, summary: Summary) -> str:
     """Return one run, a fact a line; missing facts are listed, not guessed at."""
-    facts = []
-    for name in _SAID:
-        if (value := getattr(run, name)) is not None:
-            option = " (given)" if name in run.given else ""
-            note = " (solved from other figures)" if name in run.solved else option
-            facts.append(f"  {name.replace('_', ' '):<13} {value}{note}")
+    facts = {name: value for name in _SAID if (value := getattr(run, name)) is not None}
+    how = dict.fromkeys(run.given, " (given)")
+    how |= dict.fromkeys(run.solved, " (solved from other figures)")
     parallel = str(run.parallel)
     lines = [
         f"{run.source.path}: {run.source.format}",
         f"  because       {run.source.evidence}",
-        *facts,
+        *(f"  {n.replace('_', ' '):<13} {value}{how.get(n, '')}" for n, value in facts.items()),
         *([f"  parallel      {parallel}"] if parallel else []),
         *(f"  {name:<13} {value}" for name, value in _figures(run, summary)),
         *([f"  not said      {', '.join(run.missing)}"] if run.missing else []),
@@ -91,7 +92,10 @@ def _figures(run: Run, summary: Summary) -> Iterable[tuple[str, str]]:
     if run.serving:
         for name, value in list(run.serving.items())[:_MOST_CASES]:
             label = name if name.startswith(KERNEL) else name.replace("_", " ")
-            yield label, f"{value:,.6g}{_unit_of(name)}"
+            unit = next(
+                (unit for part, unit in _SERVING_UNITS.items() if name.startswith(part)), ""
+            )
+            yield label, f"{value:,.6g}{unit}"
         return
     yield "steps", _counted_steps(run, summary)
     if summary.settled_from is not None:
@@ -116,26 +120,12 @@ def _counted_steps(run: Run, summary: Summary) -> str:
     return f"{steps} in {counted(len(run.steps), 'line')}{last}, {timed}"
 
 
-def _unit_of(name: str) -> str:
-    """Return the unit of a serving figure, by its name."""
-    if name.startswith((KERNEL, "ttft_", "tpot_", "itl_", "e2e_")):
-        return " s"
-    rates = {"request_throughput": " requests/s", "scheduled_throughput": " requests/s"}
-    return rates.get(name, " tokens/s" if name.endswith("throughput") else "")
-
-
 def _more_figures(run: Run, summary: Summary) -> Iterable[tuple[str, str | None]]:
-    rate, flop, samples = (
-        getattr(summary, name) or _median_of(run.steps, name)
-        for name in (
-            "tokens_per_second_per_device",
-            "flop_per_second_per_device",
-            "samples_per_second",
-        )
-    )
+    names = ("tokens_per_second_per_device", "flop_per_second_per_device", "samples_per_second")
+    rate, flop, samples = (getattr(summary, n) or _median_of(run.steps, n) for n in names)
+    memory, loss = summary.peak_memory_bytes, summary.last_loss
     total = _median_of(run.steps, "tokens_per_second")
     together = f"{total:,.1f} of all devices" if total else None
-    memory, loss = summary.peak_memory_bytes, summary.last_loss
     kind = f", {run.memory_kind}" if run.memory_kind else ""
     middle, mean = summary.median_seconds, summary.mean_seconds
     step = f"{mean * 1000:,.1f} ms, mean of the run" if mean else None
@@ -164,17 +154,10 @@ def _interval(interval: Interval, scale: float = 1, digits: int = 3) -> str:
 
 def sentence(comparison: Comparison) -> str:
     """Return the result of a comparison in one line; never a winner."""
-    names = f"A ({comparison.a.name}) and B ({comparison.b.name})"
-    if (
-        comparison.verdict
-        in {
-            ComparisonOutcome.NOT_COMPARABLE,
-            ComparisonOutcome.TOO_SHORT,
-            ComparisonOutcome.UNDETERMINED,
-        }
-        or comparison.times is None
-    ):
+    verdicts = {ComparisonOutcome.NO_DIFFERENCE, ComparisonOutcome.DIFFERENCE}
+    if comparison.verdict not in verdicts or comparison.times is None:
         return f"{comparison.verdict}: {'; '.join(comparison.reasons)}"
+    names = f"A ({comparison.a.name}) and B ({comparison.b.name})"
     differs = comparison.verdict is ComparisonOutcome.DIFFERENCE
     outcome = f"{names} differ" if differs else f"no difference between {names}"
     return (
@@ -210,12 +193,12 @@ def _tables(comparison: Comparison) -> Iterable[tuple[str, tuple[str, ...], Rows
         sides.append((letter, side.name, str(side.runs), str(side.samples), middle))
     yield f"By {comparison.metric}", SIDES_HEAD, sides
     if comparison.differences:
-        rows: Rows = []
-        for difference in comparison.differences:
-            refused = "allowed" if difference.allowed else "refused"
-            standing = refused if difference.refused else "shown"
-            rows.append((difference.name, difference.a, difference.b, standing))
-        yield "What they do not share", ("", "A", "B", ""), rows
+        words = {(False, False): "shown", (True, False): "refused", (True, True): "allowed"}
+        unlike: Rows = [
+            (each.name, each.a, each.b, words[each.refused, each.refused and each.allowed])
+            for each in comparison.differences
+        ]
+        yield "What they do not share", ("", "A", "B", ""), unlike
     if comparison.cases:
         cases: Rows = []
         ordered = sorted(comparison.cases, key=lambda case: case.ratio.value, reverse=True)
@@ -233,14 +216,9 @@ def _remarks(comparison: Comparison) -> list[str]:
     for letter, names in (("A", comparison.only_in_a), ("B", comparison.only_in_b)):
         if names:
             remarks.append(f"only in {letter}: {', '.join(names)}")
-    if (
-        comparison.limit
-        and comparison.times
-        and not comparison.slower
-        and comparison.times.high > comparison.limit
-    ):
-        high = f"{comparison.times.high:.3f}"
-        remarks.append(f"B is not slower than allowed for certain, but may be: {high} times")
+    high = comparison.times.high if comparison.times else 0.0
+    if comparison.limit and not comparison.slower and high > comparison.limit:
+        remarks.append(f"B is not slower than allowed for certain, but may be: {high:.3f} times")
     return remarks
 
 

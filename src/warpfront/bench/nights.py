@@ -22,8 +22,10 @@ from random import Random
 from statistics import geometric_mean, median
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from warpfront.bench.compare import NOISE_OF_OPERATIONS
-from warpfront.bench.records import Bench, Comparison, ComparisonOutcome
+from warpfront.bench.records import Bench, Comparison, ComparisonOutcome, Divisor
 from warpfront.bench.statistics import holm, ranks
 from warpfront.report.history import Trend
 from warpfront.system.sizes import counted
@@ -51,7 +53,7 @@ class Night:
     runner: str
     image_digest: str
     content_hash: str
-    seconds: Mapping[str, float]
+    seconds: Mapping[str, Divisor]
 
     @property
     def place(self) -> Place:
@@ -78,6 +80,9 @@ class Shift:
     @property
     def ratio(self) -> float:
         return self.after_seconds / self.before_seconds
+
+
+_NIGHT = TypeAdapter(Night)
 
 
 def night_of(bench: Bench, *, runner: str = "") -> Night:
@@ -126,13 +131,10 @@ def read_nights(text: str) -> tuple[tuple[Night, ...], int]:
 
 
 def _read_night(line: Mapping[str, Any]) -> Night:
-    if line["schema"] != SCHEMA:
+    fields = dict(line)
+    if fields.pop("schema") != SCHEMA:
         raise ValueError("a night of another schema")
-    seconds = {str(case): float(value) for case, value in line["seconds"].items()}
-    if not all(math.isfinite(value) and value > 0 for value in seconds.values()):
-        raise ValueError("a time that is none")
-    texts = ("at", "cell_id", "target", "device", "runner", "image_digest", "content_hash")
-    return Night(seconds=seconds, **{name: str(line[name]) for name in texts})
+    return _NIGHT.validate_python(fields)
 
 
 def places_of(nights: Iterable[Night]) -> dict[Place, list[Night]]:
@@ -172,9 +174,7 @@ def _asked(place: Place, case: str, nights: Sequence[Night], *, cases: int) -> S
 
 
 def _strongest(ordered: Sequence[float]) -> tuple[float, int]:
-    """Return the largest difference of mean ranks between nights before and from a point on,
-    and that point.
-    """
+    """Return the largest difference of mean ranks before and from a point on, and the point."""
     count = len(ordered)
     sums = list(accumulate(ordered))
     return max(
@@ -206,60 +206,43 @@ def trends_of(nights: Iterable[Night], shifts: Sequence[Shift]) -> tuple[Trend, 
     """
     places = places_of(nights)
     worst = sorted(shifts, key=lambda shift: -shift.ratio)
-    changed = [_trend_of(shift, places[shift.place]) for shift in worst]
-    together = [_together(place, each) for place, each in places.items() if len(each) > 1]
+    changed = [_trend(shift.place, places[shift.place], shift) for shift in worst]
+    together = [_trend(place, each) for place, each in places.items() if len(each) > 1]
     return (*changed, *together)
 
 
-def _trend_of(shift: Shift, nights: Sequence[Night]) -> Trend:
-    timed = [night for night in nights if shift.case in night.seconds]
-    values = [night.seconds[shift.case] for night in timed]
-    usual = median(values)
-    image = shift.image_digest.removeprefix("sha256:")[:12] or "none"
-    return _trend(
-        shift.place,
-        timed,
-        [value / usual for value in values],
-        name=shift.case,
-        change=[night.at for night in timed].index(shift.at),
-        said=f"{shift.ratio:.3f} times its time since {shift.at}, image {image}",
-    )
-
-
-def _together(place: Place, nights: Sequence[Night]) -> Trend:
-    """Return the geometric mean of each night's times over their usual times."""
-    by_case: dict[str, list[float]] = {}
-    for night in nights:
-        for case, value in night.seconds.items():
-            by_case.setdefault(case, []).append(value)
-    usual = {case: median(values) for case, values in by_case.items()}
-    timed = [night for night in nights if night.seconds]
+def _trend(place: Place, nights: Sequence[Night], shift: Shift | None = None) -> Trend:
+    """Return the times of a place's nights over their usual times: of the operation that changed,
+    or the geometric mean of all.
+    """
+    cases = dict.fromkeys(case for night in nights for case in night.seconds)
+    chosen = [shift.case] if shift else list(cases)
+    usual = {
+        case: median(night.seconds[case] for night in nights if case in night.seconds)
+        for case in chosen
+    }
+    timed = [night for night in nights if not usual.keys().isdisjoint(night.seconds)]
     times = [
-        geometric_mean([value / usual[case] for case, value in night.seconds.items()])
+        geometric_mean(
+            night.seconds[case] / usual[case] for case in chosen if case in night.seconds
+        )
         for night in timed
     ]
-    last = f"; the last night {times[-1]:.3f} times what is usual" if times else ""
-    summary = f"{counted(len(by_case), 'operation')} of {counted(len(timed), 'night')}{last}"
-    return _trend(place, timed, times, name="all operations", change=None, said=summary)
-
-
-def _trend(
-    place: Place,
-    nights: Sequence[Night],
-    times: Sequence[float],
-    *,
-    name: str,
-    change: int | None,
-    said: str,
-) -> Trend:
+    if shift:
+        image = shift.image_digest.removeprefix("sha256:")[:12] or "none"
+        said = f"{shift.ratio:.3f} times its time since {shift.at}, image {image}"
+    else:
+        last = f"; the last night {times[-1]:.3f} times what is usual" if times else ""
+        said = f"{counted(len(cases), 'operation')} of {counted(len(timed), 'night')}{last}"
+    at = tuple(night.at for night in timed)
     return Trend(
         cell_id=place[0],
         target=place[1],
-        name=name,
+        name=shift.case if shift else "all operations",
         place=" ".join(filter(None, place)),
-        at=tuple(night.at for night in nights),
+        at=at,
         times=tuple(times),
-        change=change,
+        change=at.index(shift.at) if shift else None,
         said=said,
     )
 
@@ -278,11 +261,12 @@ def too_few_nights(nights: Sequence[Night]) -> tuple[str, ...]:
 
 def shifts_text(nights: Sequence[Night], shifts: Sequence[Shift]) -> str:
     """Return the changes, the worst first, and the number of nights they are from."""
+    places = places_of(nights)
     lines = [
         f"{' '.join(filter(None, place))}: {counted(len(each), 'night')}, "
         f"{counted(len({case for night in each for case in night.seconds}), 'operation')}"
         + ("" if len(each) >= 2 * FEWEST else f"; {2 * FEWEST} are needed to see a change")
-        for place, each in places_of(nights).items()
+        for place, each in places.items()
     ]
     lines += [
         f"{shift.case}: {shift.ratio:.3f} times its time since {shift.at} "
@@ -290,8 +274,8 @@ def shifts_text(nights: Sequence[Night], shifts: Sequence[Shift]) -> str:
         f"p {shift.p_value:.1g}), image {shift.image_digest or 'none'}; {' '.join(shift.place)}"
         for shift in sorted(shifts, key=lambda shift: -shift.ratio)
     ]
-    judged = any(len(place) >= 2 * FEWEST for place in places_of(nights).values())
     if not shifts:
+        judged = any(len(each) >= 2 * FEWEST for each in places.values())
         lines.append("no change for good" if judged else "not determined: too few nights")
     return "\n".join(lines) + "\n"
 

@@ -9,9 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 SCHEMA = 1
+Divisor = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+"""A time or a rate by which others are divided: in a record written by hand it may be anything."""
 
 
 class MemoryKind(StrEnum):
@@ -73,11 +77,11 @@ class Step:
     step: int
     steps: int = 1
     segment: int = 0
-    seconds: float | None = None
-    tokens_per_second_per_device: float | None = None
+    seconds: Divisor | None = None
+    tokens_per_second_per_device: Divisor | None = None
     tokens_per_second: float | None = None
-    samples_per_second: float | None = None
-    flop_per_second_per_device: float | None = None
+    samples_per_second: Divisor | None = None
+    flop_per_second_per_device: Divisor | None = None
     loss: float | None = None
     grad_norm: float | None = None
     samples: int | None = None
@@ -147,7 +151,7 @@ class Run:
     evaluations: tuple[Evaluation, ...] = ()
     serving: Mapping[str, float] = field(default_factory=dict)
     memory_kind: MemoryKind | None = None
-    run_seconds: float | None = None
+    run_seconds: Divisor | None = None
     succeeded: bool | None = None
     lines: int = 0
     given: tuple[str, ...] = ()
@@ -243,9 +247,7 @@ class ComparisonOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """A fact in which two sides differ, with the value of each; `refused` where it makes
-    them unlike work.
-    """
+    """A fact in which two sides differ; `refused` where it makes them unlike work."""
 
     name: str
     a: str
@@ -337,7 +339,7 @@ class Measurement:
     dtype: str
     direction: Literal["forward", "backward", "both", "copy"]
     outcome: str
-    samples_seconds: tuple[tuple[float, ...], ...] = ()
+    samples_seconds: tuple[tuple[Divisor, ...], ...] = ()
     first_seconds: float | None = None
     flops: int | None = None
     bytes: int | None = None
@@ -356,7 +358,7 @@ class Training:
     dtype: str
     tokens_per_step: int
     devices: int
-    step_seconds: tuple[float, ...]
+    step_seconds: tuple[Divisor, ...]
     losses: tuple[float, ...] = ()
     model_flops_per_token: int | None = None
     peak: Peak | None = None
@@ -365,9 +367,7 @@ class Training:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """The timings of `bench` in one image, on one device. `environment` is the
-    result of `detect`.
-    """
+    """The timings of `bench` in one image on one device. `environment` is `detect`'s result."""
 
     cell_id: str
     image_digest: str

@@ -49,9 +49,9 @@ def measured_serving(terms: Comparison, a: Sequence[Run], b: Sequence[Run]) -> C
     several = min(len(a), len(b)) >= FEWEST_RUNS
     kernels = (name for name in a[0].serving if name.startswith(KERNEL))
     for name in (*_RATES, *_TIMES, *kernels):
-        before, after = ([run.serving.get(name) for run in side] for side in (a, b))
+        before, after = ([run.serving.get(name, 0.0) for run in side] for side in (a, b))
         if all(before) and all(after):
-            cases.append(_ratio(name, [v for v in before if v], [v for v in after if v]))
+            cases.append(_ratio(name, before, after))
     if not cases:
         return dataclasses.replace(terms, reasons=("no figure that both have",))
     first = cases[0].ratio

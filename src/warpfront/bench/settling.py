@@ -41,11 +41,7 @@ def value_of(step: Step, metric: Metric) -> float | None:
     """Return the step's time by a metric; of a rate, its inverse, so that more is always slower."""
     if metric is Metric.STEP_SECONDS:
         return step.seconds
-    rate = None
-    if metric is Metric.TOKENS_PER_SECOND:
-        rate = step.tokens_per_second_per_device
-    elif metric is Metric.SAMPLES_PER_SECOND:
-        rate = step.samples_per_second
+    rate = getattr(step, metric) if metric.is_rate else None
     return 1 / rate if rate else None
 
 
@@ -69,7 +65,9 @@ def settled_steps(run: Run, metric: Metric) -> list[Step]:
 
 
 def times_of(run: Run, metric: Metric) -> list[float]:
-    """Return the settled times, weighted."""
+    """Return the settled times, weighted; of a whole run, its own time."""
+    if metric is Metric.TIME_TO_TRAIN:
+        return [run.run_seconds] if run.run_seconds else []
     return weighted(settled_steps(run, metric), metric)
 
 
@@ -90,15 +88,14 @@ def _values(steps: Iterable[Step], metric: Metric) -> list[float]:
 
 def metric_of(run: Run) -> Metric:
     """Return the metric of a run's steps: seconds, where its log has them."""
-    for metric in (Metric.STEP_SECONDS, Metric.TOKENS_PER_SECOND, Metric.SAMPLES_PER_SECOND):
-        if any(value_of(step, metric) is not None for step in run.steps):
-            return metric
-    return Metric.STEP_SECONDS
+    metrics = (Metric.STEP_SECONDS, Metric.TOKENS_PER_SECOND, Metric.SAMPLES_PER_SECOND)
+    usable = (metric for metric in metrics if _values(run.steps, metric))
+    return next(usable, Metric.STEP_SECONDS)
 
 
 def is_timed(run: Run) -> bool:
     """Return whether any line of a run has a time or a rate."""
-    return any(value_of(step, metric_of(run)) is not None for step in run.steps)
+    return bool(_values(run.steps, metric_of(run)))
 
 
 def levels_of(run: Run, metric: Metric) -> tuple[Level, ...]:
@@ -107,41 +104,30 @@ def levels_of(run: Run, metric: Metric) -> tuple[Level, ...]:
     for steps in segments_of(run, metric):
         values = _values(steps, metric)
         first = _begun(values)
-        marks = [
-            first,
-            *(first + index for index in change_points(values[first:], fewest=WINDOW)),
-            len(steps),
-        ]
-        for start, stop in pairwise(marks):
+        changes = (first + index for index in change_points(values[first:], fewest=WINDOW))
+        for start, stop in pairwise([first, *changes, len(steps)]):
             if stop > start:
-                levels.append(_level(steps[start:stop], median(values[start:stop])))
+                level = Level(
+                    segment=steps[start].segment,
+                    first_step=steps[start].step - steps[start].steps + 1,
+                    last_step=steps[stop - 1].step,
+                    steps=sum(step.steps for step in steps[start:stop]),
+                    median=median(values[start:stop]),
+                )
+                levels.append(level)
     return tuple(levels)
 
 
 def _begun(values: Sequence[float]) -> int:
-    """Return the first index after compilation and autotuning, which are far from
-    all later steps.
-    """
+    """Return the first index after compilation and autotuning, which take far longer."""
     if len(values) < 2 * FEWEST_STEPS:
         return settled_from(values)
-    usual = median(values)
-    last = max(
-        (index for index in range(len(values) // 2) if values[index] > SLOW * usual), default=-1
-    )
-    leading = 0
+    usual, leading = median(values), 0
+    slow = (index for index in range(len(values) // 2) if values[index] > SLOW * usual)
+    last = max(slow, default=-1)
     while leading <= last and values[leading] > (1 + NEAR_ONE) * usual:
         leading += 1
     return leading
-
-
-def _level(steps: Sequence[Step], middle: float) -> Level:
-    return Level(
-        segment=steps[0].segment,
-        first_step=steps[0].step - steps[0].steps + 1,
-        last_step=steps[-1].step,
-        steps=sum(step.steps for step in steps),
-        median=middle,
-    )
 
 
 def summary_of(run: Run) -> Summary:
@@ -152,44 +138,34 @@ def summary_of(run: Run) -> Summary:
     levels = levels_of(run, metric)
     total = sum(step.steps for step in run.steps)
     counted = sum(step.steps for step in settled)
-    # Count the steps of profilers, checkpoints and evaluations: they stay, and are no part of a
-    # median.
-    values = _values(settled, metric)
-    limit = SLOW * median(values) if values else 0.0
-    slow = sum(value > limit for value in values)
+    times = _values(settled, metric)
+    # Steps of profilers, checkpoints and evaluations stay, and are no part of a median.
+    limit = SLOW * median(times) if times else 0.0
+    flops = [flop for step in settled if (flop := step.flop_per_second_per_device) is not None]
+    last = max((step.step for step in run.steps), default=0)
+    mean = run.run_seconds / last if run.run_seconds and last and not seconds else None
     return Summary(
         settled_from=settled[0].step if settled else None,
         settled_steps=counted,
         dropped_steps=total - counted,
-        slow_steps=slow,
+        slow_steps=sum(time > limit for time in times),
         median_seconds=median_interval(seconds) if seconds else None,
-        mean_seconds=None if seconds else _mean_seconds(run),
+        mean_seconds=mean,
         p95_seconds=quantile(sorted(seconds), 0.95) if seconds else None,
         variation=variation(seconds),
         tokens_per_second_per_device=_rate(settled, Metric.TOKENS_PER_SECOND),
         samples_per_second=_rate(settled, Metric.SAMPLES_PER_SECOND),
-        flop_per_second_per_device=_middle(step.flop_per_second_per_device for step in settled),
+        flop_per_second_per_device=median(flops) if flops else None,
         peak_memory_bytes=max((step.memory_bytes or 0 for step in run.steps), default=0) or None,
         last_loss=next((step.loss for step in reversed(run.steps) if step.loss is not None), None),
         levels=levels,
-        findings=tuple(_findings(run, len(settled), variation(_values(settled, metric)), levels)),
+        findings=tuple(_findings(run, len(settled), variation(times), levels)),
     )
-
-
-def _mean_seconds(run: Run) -> float | None:
-    """Return the time of the whole run over its last step."""
-    last = max((step.step for step in run.steps), default=0)
-    return run.run_seconds / last if run.run_seconds and last else None
 
 
 def _rate(steps: Sequence[Step], metric: Metric) -> float | None:
     values = weighted(steps, metric)
     return 1 / median(values) if values else None
-
-
-def _middle(values: Iterable[float | None]) -> float | None:
-    numbers = [value for value in values if value is not None]
-    return median(numbers) if numbers else None
 
 
 def _findings(

@@ -17,14 +17,10 @@ def times_of(measurement: Measurement) -> list[float]:
     return list(chain.from_iterable(measurement.samples_seconds))
 
 
-def flop_rate(measurement: Measurement) -> float | None:
+def rate_of(measurement: Measurement, counted: int | None) -> float | None:
+    """Return what was counted (FLOPs, bytes) over the median time."""
     times = times_of(measurement)
-    return measurement.flops / median(times) if measurement.flops and times else None
-
-
-def byte_rate(measurement: Measurement) -> float | None:
-    times = times_of(measurement)
-    return measurement.bytes / median(times) if measurement.bytes and times else None
+    return counted / median(times) if counted and times else None
 
 
 def share_of_peak(measurement: Measurement) -> float | None:
@@ -33,12 +29,11 @@ def share_of_peak(measurement: Measurement) -> float | None:
     The bound is the arithmetic where it is counted, else the memory. None where the device's
     peak is unknown.
     """
-    peak, rate = measurement.peak, flop_rate(measurement)
-    if peak is None:
-        return None
-    limit = peak.flop_per_second if rate else peak.bytes_per_second
-    rate = rate or byte_rate(measurement)
-    return rate / limit if rate and limit else None
+    peak = measurement.peak
+    rate, most = rate_of(measurement, measurement.flops), peak and peak.flop_per_second
+    if rate is None:
+        rate, most = rate_of(measurement, measurement.bytes), peak and peak.bytes_per_second
+    return rate / most if rate and most else None
 
 
 def tokens_per_second(training: Training) -> float:
@@ -48,15 +43,20 @@ def tokens_per_second(training: Training) -> float:
 
 def model_flops_utilization(training: Training) -> float | None:
     """Return MFU: the model's own FLOP/s over the dense peak of this very dtype."""
-    limit = training.peak.flop_per_second if training.peak else None
-    flops = training.model_flops_per_token
-    return tokens_per_second(training) * flops / limit if flops and limit else None
+    peak, flops = training.peak and training.peak.flop_per_second, training.model_flops_per_token
+    return tokens_per_second(training) * flops / peak if peak and flops else None
 
 
 def bench_text(bench: Bench, *, width: int) -> str:
     rows = [_row(result) for result in bench.results]
     lines = list(chain.from_iterable(fitted(_HEAD, rows, width)))
-    lines += _reference_lines(bench)
+    # The medians by `torch.utils.benchmark`, where they were requested.
+    lines += [
+        f"{result.id}: {1000 * reference:.4g} ms by torch.utils.benchmark, "
+        f"{reference / median(times):.3f} times"
+        for result in bench.results
+        if (reference := result.torch_benchmark_seconds) and (times := times_of(result))
+    ]
     lines += map(_training_line, bench.training)
     lines += (f"{finding.level}: {finding.message}" for finding in bench.findings)
     name = bench.environment.get("device_name") or "unknown device"
@@ -74,21 +74,11 @@ def _row(measurement: Measurement) -> tuple[str, ...]:
         measurement.id,
         f"{1000 * median(times):.4g}",
         f"{low:.4g}..{high:.4g}",
-        _scaled(flop_rate(measurement), 1e12),
-        _scaled(byte_rate(measurement), 1e9),
+        _scaled(rate_of(measurement, measurement.flops), 1e12),
+        _scaled(rate_of(measurement, measurement.bytes), 1e9),
         "-" if share is None else f"{share:.1%}",
         (measurement.kernel or "-")[:_KERNEL_CHARACTERS],
     )
-
-
-def _reference_lines(bench: Bench) -> list[str]:
-    """Return the medians by `torch.utils.benchmark`, where they were requested."""
-    return [
-        f"{result.id}: {1000 * result.torch_benchmark_seconds:.4g} ms by torch.utils.benchmark, "
-        f"{result.torch_benchmark_seconds / median(times):.3f} times"
-        for result in bench.results
-        if result.torch_benchmark_seconds and (times := times_of(result))
-    ]
 
 
 def _scaled(rate: float | None, unit: float) -> str:

@@ -75,9 +75,7 @@ def block_medians(
 
 
 def resampled_medians(groups: Sequence[Sequence[float]], random: Random, times: int) -> list[float]:
-    """Return medians of resamplings: of one run's steps in blocks, or of the runs' own medians
-    where there are several.
-    """
+    """Return medians of resamplings: of one run's steps in blocks, or of runs' medians."""
     if len(groups) == 1:
         return block_medians(groups[0], random, block=BLOCK, times=times)
     return block_medians([median(group) for group in groups], random, block=1, times=times)
@@ -260,9 +258,7 @@ def ranks(values: Sequence[float]) -> list[float]:
 
 
 def _strongest(ranks: Sequence[float]) -> tuple[float, int]:
-    """Return the largest sum of ranks up to a point, weighted as in Pettitt's test,
-    and that point.
-    """
+    """Return the largest sum of ranks up to a point, as in Pettitt's test, and that point."""
     sums = list(accumulate(ranks))[:-1]
     peak = max(range(len(sums)), key=lambda index: abs(sums[index])) if sums else 0
     return (abs(sums[peak]) if sums else 0.0), peak

@@ -97,26 +97,23 @@ def published_already(
             continue
         for tag in dict.fromkeys((*names.aliases, *names.tags)):
             try:
-                registry_image = held_image(registry, path, tag)
+                held = held_image(registry, path, tag)
             except RegistryError as error:
                 if error.fault is not RegistryFault.WRONG:
                     raise
                 continue  # an index of several images
-            if (
-                registry_image is None
-                or registry_image.labels.get(CONTENT_HASH) != built.content_hash
-            ):
+            if held is None or held.labels.get(CONTENT_HASH) != built.content_hash:
                 continue
-            reference = f"{names.repository}@{registry_image.digest}"
+            reference = f"{names.repository}@{held.digest}"
             watch.say(f"{cell.id}: this content is published: {reference}")
-            image, pulled_image = (
+            image, own = (
                 pull(read_reference(reference), engine, watch),
                 engine.image(built.image_id),
             )
-            if pulled_image is None or not _is_same_build(image, pulled_image):
+            if own is None or not _is_same_build(image, own):
                 watch.say(f"{cell.id}: not so: its layers, settings or labels are others")
                 continue
-            identities = tuple(sorted(registry_image.identities))
+            identities = tuple(sorted(held.identities))
             candidate = Candidate(cell_id=cell.id, reference=reference, identities=identities)
             store.save(cell.id, NAME, candidate)
             return take_in(cell, image, store, engine, seconds=built.seconds)
@@ -125,15 +122,9 @@ def published_already(
 
 def _is_same_build(stored_image: StoredImage, other: StoredImage) -> bool:
     """Return whether two images differ in commit and date alone."""
-    varying = {CREATED, REVISION}
-    labels = [
-        {k: v for k, v in each.labels.items() if k not in varying} for each in (stored_image, other)
-    ]
-    return (
-        bool(stored_image.substance)
-        and stored_image.substance == other.substance
-        and labels[0] == labels[1]
-    )
+    varying = {name for name, _ in stored_image.labels.items() ^ other.labels.items()}
+    is_same = stored_image.substance == other.substance and varying <= {CREATED, REVISION}
+    return bool(stored_image.substance) and is_same
 
 
 def _sent(
@@ -198,23 +189,15 @@ def take_candidate(
     engine = engine or connect(environment())
     adopted = adopt_image(read_reference(candidate.reference), cells, store, engine, watch)
     built: BuiltImage = store.load(adopted.id, "build", (BuiltImage,))
-    identities = {handed.image_id, *candidate.identities}
-    if built.image_id not in identities:
-        return Failed(
-            cell_id=cell.id,
-            step="verify",
-            reason=f"{candidate.reference} is the image {built.image_id} here, and "
-            f"{handed.image_id} was built",
-            exit_code=7,
-        )
-    if adopted.id != cell.id or built.content_hash != handed.content_hash:
-        return Failed(
-            cell_id=cell.id,
-            step="verify",
-            reason=f"{candidate.reference} is of {adopted.id}, content {built.content_hash[:12]}, "
-            f"and {handed.content_hash[:12]} was built",
-            exit_code=7,
-        )
+    reason = ""
+    if built.image_id not in {handed.image_id, *candidate.identities}:
+        reason = f"the image {built.image_id} here, and {handed.image_id} was built"
+    elif adopted.id != cell.id or built.content_hash != handed.content_hash:
+        hashes = (each.content_hash[:12] for each in (built, handed))
+        reason = "of {}, content {}, and {} was built".format(adopted.id, *hashes)
+    if reason:
+        reason = f"{candidate.reference} is {reason}"
+        return Failed(cell_id=cell.id, step="verify", reason=reason, exit_code=7)
     return dataclasses.replace(
         built, log=handed.log, builder=handed.builder, invocation=handed.invocation
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -86,7 +87,7 @@ def work(
                 raise
             hindrance = error
         for cell in job_request.cells:
-            cell_results: Sequence[object] = ()
+            cell_results: Sequence[object]
             if hindrance is not None:
                 cell_results, tries[cell] = [failed_by(hindrance, cell, job_request.step)], 1
             else:
@@ -158,14 +159,11 @@ def not_run(target: str) -> str:
 
 def _earlier(store: Store, cell: str, job_request: JobRequest) -> Verification | None:
     """Return the verification of an earlier try of this job, from that try's artifact."""
-    try:
-        return (
-            store.load(cell, job_request.files, (Verification,))
-            if job_request.step == "verify"
-            else None
-        )
-    except StoreError:
-        return None
+    with contextlib.suppress(StoreError):
+        if job_request.step == "verify":
+            before: Verification | None = store.load(cell, job_request.files, (Verification,))
+            return before
+    return None
 
 
 def _judged_again(result: object, before: Verification | None, store: Store) -> object:

@@ -74,9 +74,7 @@ def read_indexes(
         recorded = before.indexes[url].wheels if url in before.indexes else {}
 
         def wanted(name: str, versions: Collection[Version]) -> frozenset[Version]:
-            """Return the releases to read: the wanted ones, and all recorded ones however
-            many are newer.
-            """
+            """Return the releases to read: the wanted ones, and all recorded ones."""
             return wanted_releases(table, name, versions) | {*map(Version, recorded.get(name, {}))}
 
         address = addresses[named[0]] if named else url

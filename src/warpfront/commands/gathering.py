@@ -36,26 +36,19 @@ def keep_plan(planned: Schedule, root: Path) -> str:
 
 def plan_digest(root: Path) -> str:
     """Return the sha256 of the plan of this run, "" without one."""
-    for folder in (HANDOVER, LEFT):
-        path = root / folder / PLAN / f"{PLAN}.json"
-        if path.is_file():
-            return hashlib.sha256(path.read_bytes()).hexdigest()
-    return ""
+    paths = (root / folder / PLAN / f"{PLAN}.json" for folder in (HANDOVER, LEFT))
+    digests = (hashlib.sha256(path.read_bytes()).hexdigest() for path in paths if path.is_file())
+    return next(digests, "")
 
 
 def kept_plan(root: Path) -> Schedule | None:
     """Return the plan of this run, from its own job's artifact or from a downloaded one."""
-    for folder in (HANDOVER, LEFT):
-        schedule: Schedule | None = Store(root / folder).load(PLAN, PLAN, (Schedule,))
-        if schedule is not None:
-            return schedule
-    return None
+    plans = (Store(root / folder).load(PLAN, PLAN, (Schedule,)) for folder in (HANDOVER, LEFT))
+    return next(filter(None, plans), None)
 
 
 def taken(root: Path) -> dict[Path, str]:
-    """Return the artifacts in this folder, downloaded or written by local jobs, each
-    with its name.
-    """
+    """Return the artifacts in this folder, downloaded or of local jobs, with their names."""
     return handed_over(root / HANDOVER, root / LEFT)
 
 
@@ -102,42 +95,37 @@ def judge_run(
         return judge(None, (), end, demands_of("", "", ()))
     rows = report()
     channel = demands_of(planned.scope, planned.channel, matrix.channels)
-    by_id = {cell.id: cell for cell in matrix.cells}
     relaxed = {row.cell_id: row.relaxed for row in rows}
-    chosen = {cell for cell, _ in planned.selected} & by_id.keys()
+    chosen = {cell for cell, _ in planned.selected}
     standings = (kept_standing(store, *timed_cell) for timed_cell in planned.timed)
+    # The jobs without evidence: of a kind together where the state of each is not known.
+    kinds = (*planned.build.values(), *planned.bench.values(), planned.publish)
+    works = (work for kind in kinds for work in kind)
+    states = None if forge.jobs is None else forge.jobs.get
     end = RunEnd(
         now=now,
         planned=forge.planned,
-        jobs=_ended(planned, forge),
+        jobs=tuple(states(work.name, "no job in this run") for work in works)
+        if states
+        else forge.ended,
         evidence={
-            cell: evidence
-            for cell in chosen
-            if (evidence := _evidence(by_id[cell], store, forge, relaxed.get(cell, ())))
+            cell.id: evidence
+            for cell in matrix.cells
+            if cell.id in chosen
+            and (evidence := _evidence(cell, store, forge, relaxed.get(cell.id, ())))
         },
         publications={cell: publication_of(cell, store) for cell in planned.publishing},
-        standings=tuple(standing for standing in standings if standing is not None),
+        standings=tuple(filter(None, standings)),
     )
-    lists = matrix.ci.unchecked == "listed" and planned.scope == "pull_request"
+    is_pull_request = planned.scope == "pull_request"
     return judge(
         planned,
         rows,
         end,
         channel,
-        lists_unchecked=lists,
-        checked_by_label=forge.checked_by_label and planned.scope == "pull_request",
+        lists_unchecked=matrix.ci.unchecked == "listed" and is_pull_request,
+        checked_by_label=forge.checked_by_label and is_pull_request,
     )
-
-
-def _ended(planned: Schedule, forge: ForgeWords) -> tuple[str, ...]:
-    """Return how the jobs without evidence ended: the result of all jobs of a kind together where
-    the state of each is not known.
-    """
-    if forge.jobs is None:
-        return forge.ended
-    kinds = (*planned.build.values(), *planned.bench.values(), planned.publish)
-    works = (work for kind in kinds for work in kind)
-    return tuple(forge.jobs.get(work.name, "no job in this run") for work in works)
 
 
 def _evidence(

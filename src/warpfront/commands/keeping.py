@@ -79,16 +79,12 @@ class House:
         )
         if dry_run or not unneeded:
             return tuple(
-                Removed(
-                    repository=stock.repository, digest=stock.digest, tags=stock.tags, reason=reason
-                )
-                for stock, reason in unneeded
+                Removed(repository=old.repository, digest=old.digest, tags=old.tags, reason=reason)
+                for old, reason in unneeded
             )
-        repositories = tuple(
-            dict.fromkeys(
-                stock.repository.removeprefix(f"{self.registry.host}/") for stock, _ in unneeded
-            )
-        )
+        host = f"{self.registry.host}/"
+        paths = (stock.repository.removeprefix(host) for stock, _ in unneeded)
+        repositories = tuple(dict.fromkeys(paths))
         return self._removed(unneeded, deleter_for(self.registry, repositories, environment(), run))
 
     def _removed(

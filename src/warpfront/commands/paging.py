@@ -67,12 +67,13 @@ def write_page(
     )
     write_text(path, text)
     if history:
-        states = [(row, state_of(row)) for row in rows]
-        heading, revision = provenance.created, provenance.revision
-        verifications = _verifications(rows, store)
-        append_text(
-            history, history_line(states, made=heading, revision=revision, found=verifications)
+        line = history_line(
+            [(row, state_of(row)) for row in rows],
+            made=provenance.created,
+            revision=provenance.revision,
+            found=_verifications(rows, store),
         )
+        append_text(history, line)
     watch.say(f"wrote {path}")
 
 
@@ -93,9 +94,8 @@ def _trends(file: Path, rows: Iterable[ReportRow], store: Store, watch: Watch) -
     new_nights = [
         night_of(bench)
         for row in rows
-        for bench in read_benches(
-            store.cell_folder(row.cell_id) / f"bench-{row.target}.json", watch
-        )
+        for folder in [store.cell_folder(row.cell_id)]
+        for bench in read_benches(folder / f"bench-{row.target}.json", watch)
     ]
     keys = {(night.place, night.at) for night in earlier}
     added = [night for night in new_nights if (night.place, night.at) not in keys]
@@ -115,9 +115,8 @@ def _verifications(
             continue
         with contextlib.suppress(StoreError):
             verification = store.load(row.cell_id, f"verify-{row.target}", (Verification,))
-            verifications.update(
-                {(row.cell_id, row.target): verification} if verification is not None else {}
-            )
+            if verification is not None:
+                verifications[row.cell_id, row.target] = verification
     return verifications
 
 

@@ -102,9 +102,7 @@ def promote(
 def without_absent(
     results: Mapping[str, Published], absent: Collection[str]
 ) -> Mapping[str, Published | NothingToPromote]:
-    """Return the results with cells that the source does not have as no failure, unless nothing
-    else was there.
-    """
+    """Return the results; cells that the source lacks are no failure, unless it lacks all."""
     if not any(isinstance(result, Publication) for result in results.values()):
         return results
     return {

@@ -77,9 +77,7 @@ def kind_of(mode: int) -> str:
 
 
 def read_json(path: Path, limit_bytes: int = RESULT_LIMIT_BYTES) -> object | None:
-    """Return a JSON value of another program, cleaned by `clean_json`; None if there is no
-    file. Raise `StoreError`.
-    """
+    """Return a cleaned JSON value of another program; None without. Raise `StoreError`."""
     try:
         content = read_regular(path, limit_bytes)
     except FileNotFoundError:

@@ -1,6 +1,4 @@
-"""GitHub's data for a job, and a job's outputs for GitHub: the one reader of
-its environment. Edge.
-"""
+"""GitHub's data for a job and a job's outputs: the one reader of its environment. Edge."""
 
 from __future__ import annotations
 
@@ -53,9 +51,9 @@ def read_forge(environment: Mapping[str, str], *, label: str) -> Forge:
     event = read_event(environment.get("GITHUB_EVENT_PATH", ""))
     summary, outputs = environment.get("GITHUB_STEP_SUMMARY"), environment.get("GITHUB_OUTPUT")
     name = environment.get("GITHUB_EVENT_NAME", "")
-    scope, since = _of_event(name, event, environment.get("GITHUB_REPOSITORY", ""), label)
-    names = ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY", "GITHUB_RUN_ID")
-    server, repository, run = (environment.get(name, "") for name in names)
+    places = ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY", "GITHUB_RUN_ID")
+    server, repository, run = (environment.get(place, "") for place in places)
+    scope, since = _of_event(name, event, repository, label)
     return Forge(
         scope=scope,
         since=since,

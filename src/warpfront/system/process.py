@@ -1,6 +1,4 @@
-"""The only door to other programs: a command is a value, running it is a function that
-can be replaced. Edge.
-"""
+"""The only way to other programs: a command is a value, `run` can be replaced. Edge."""
 
 from __future__ import annotations
 
@@ -90,13 +88,14 @@ def run(command: Command) -> Completed:
 
 
 def stream(command: Command, on_line: Line) -> Completed:
-    """Run and hand over each line of stdout and stderr as it comes; on Ctrl-C stop the
-    whole process group.
-    """
+    """Run and hand over each line as it comes; on Ctrl-C stop the whole process group."""
     assert command.stdin is None, "only `run` feeds a command"
     tail: deque[str] = deque(maxlen=TAIL_LINES)
     with _child(command, merge=True) as child:
-        watchdog = _watchdog(child, command.timeout_seconds)
+        watchdog = threading.Timer(command.timeout_seconds or 0.0, _stop, (child,))
+        watchdog.daemon = True
+        if command.timeout_seconds is not None:
+            watchdog.start()
         try:
             assert child.stdout is not None
             for line in child.stdout:
@@ -107,8 +106,7 @@ def stream(command: Command, on_line: Line) -> Completed:
             _stop(child)
             raise
         finally:
-            if watchdog is not None:
-                watchdog.cancel()
+            watchdog.cancel()
     return Completed(
         command=command, returncode=child.returncode, stdout="\n".join(tail), stderr=""
     )
@@ -126,14 +124,12 @@ def start_daemon(command: Command, log: Path) -> None:
     Returns at once; whether it came up is for the caller to find out. `setsid --fork` hands it to
     init, so that it never becomes a zombie of ours.
     """
-    inherited = {name: value for name, value in os.environ.items() if name not in command.unset}
-    inherited.update(command.environment or {})
     with log.open("ab") as output:
         try:
             started = subprocess.run(
                 ("setsid", "--fork", *command.argv),
                 cwd=command.cwd,
-                env=inherited,
+                env=_inherited(command),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -158,8 +154,12 @@ def terminable() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+
+    def terminate(number: int, _frame: FrameType | None) -> None:
+        raise Terminated(signal.Signals(number).name)
+
     numbers = (signal.SIGTERM, signal.SIGHUP)
-    before = [signal.signal(number, _raise_terminated) for number in numbers]
+    before = [signal.signal(number, terminate) for number in numbers]
     try:
         yield
     finally:
@@ -167,28 +167,13 @@ def terminable() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _raise_terminated(number: int, _frame: FrameType | None) -> None:
-    raise Terminated(signal.Signals(number).name)
-
-
 @contextlib.contextmanager
 def _child(command: Command, *, merge: bool) -> Iterator[subprocess.Popen[str]]:
-    with _started(command, merge=merge) as child:
-        _running.add(child)
-        try:
-            yield child
-        finally:
-            _running.discard(child)
-
-
-def _started(command: Command, *, merge: bool) -> subprocess.Popen[str]:
-    inherited = {name: value for name, value in os.environ.items() if name not in command.unset}
-    inherited.update(command.environment or {})
     try:
-        return subprocess.Popen(
+        started = subprocess.Popen(
             command.argv,
             cwd=command.cwd,
-            env=inherited,
+            env=_inherited(command),
             stdin=subprocess.PIPE if command.stdin is not None else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT if merge else subprocess.PIPE,
@@ -202,6 +187,17 @@ def _started(command: Command, *, merge: bool) -> subprocess.Popen[str]:
         ) from None
     except OSError as error:
         raise CommandFailedError(f"{command.argv[0]}: {error.strerror}") from error
+    with started as child:
+        _running.add(child)
+        try:
+            yield child
+        finally:
+            _running.discard(child)
+
+
+def _inherited(command: Command) -> dict[str, str]:
+    inherited = {name: value for name, value in os.environ.items() if name not in command.unset}
+    return {**inherited, **(command.environment or {})}
 
 
 def _stop(child: subprocess.Popen[str]) -> None:
@@ -214,15 +210,6 @@ def _stop(child: subprocess.Popen[str]) -> None:
         except subprocess.TimeoutExpired:
             continue
         return
-
-
-def _watchdog(child: subprocess.Popen[str], seconds: float | None) -> threading.Timer | None:
-    if seconds is None:
-        return None
-    timer = threading.Timer(seconds, _stop, (child,))
-    timer.daemon = True
-    timer.start()
-    return timer
 
 
 def _masked(argument: str) -> str:

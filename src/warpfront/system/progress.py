@@ -16,9 +16,7 @@ class Watch(Protocol):
         """Show one line."""
 
     def advance(self, transfer: str, done_bytes: int, total_bytes: int) -> None:
-        """A transfer moved on; `done_bytes == total_bytes` ends it, and a total of 0 ends
-        one that failed.
-        """
+        """A transfer moved on. `done_bytes == total_bytes` ends it; a total of 0 is a failure."""
 
     def step(self, cell_id: str, text: str) -> None:
         """A cell is now doing `text`; "" = it is done."""

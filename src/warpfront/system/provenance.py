@@ -1,6 +1,4 @@
-"""When and from which commit something is built: the one place that asks the clock and git
-for it. Edge.
-"""
+"""The time and commit of a build: the one place that asks the clock and git for it. Edge."""
 
 from __future__ import annotations
 

@@ -47,9 +47,7 @@ class Store:
         return self.folder / cell_id / "build.log"
 
     def save(self, cell_id: str, name: str, value: object) -> Path:
-        """Write one step's value. `name` is the step, or the step and what it
-        is about (`verify-sm_90`).
-        """
+        """Write one step's value. `name` is the step, or step and subject (`verify-sm_90`)."""
         document = {
             "schema": SCHEMA,
             "step": name,
@@ -61,9 +59,7 @@ class Store:
         return path
 
     def load(self, cell_id: str, name: str, kinds: tuple[type, ...]) -> Any:
-        """Return the value that a step wrote, one of `kinds`, or None. Raise `StoreError` for a
-        file of another form.
-        """
+        """Return the value that a step wrote, one of `kinds`, or None. Raise `StoreError`."""
         path = self.cell_folder(cell_id) / f"{name}.json"
         text = read_text(path, missing_ok=True)
         if text is None:
@@ -91,9 +87,15 @@ class Store:
             aside = Path(tempfile.mkdtemp(prefix=".context-", dir=folder.parent))
             try:
                 for name, file in files.items():
-                    _write_file(aside / name, file)
-                for path in (aside, *(path for path in aside.rglob("*") if _is_folder(path))):
-                    path.chmod(0o755)
+                    path = aside / name
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    if file.link:
+                        path.symlink_to(file.link)
+                    else:
+                        path.write_bytes(file.content)
+                        path.chmod(file.mode)
+                for where, _, _ in os.walk(aside):
+                    Path(where).chmod(0o755)
                 remove_tree(folder)
                 aside.rename(folder)
             finally:
@@ -144,9 +146,7 @@ def write_text(path: Path, text: str) -> None:
 
 @contextlib.contextmanager
 def file_aside(path: Path) -> Iterator[Path]:
-    """Yield an empty file for all to read. It takes the place of `path` at the end; after an
-    error it is removed.
-    """
+    """Yield an empty file. It takes the place of `path` at the end, not after an error."""
     with storing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
@@ -207,11 +207,13 @@ def write_json(path: Path, value: object) -> None:
 
 
 def place_program(program: Path, folder: Path) -> Path:
-    """Return a folder holding just this executable, moved into place whole; made again where it
-    is not as it was copied.
-    """
+    """Return a folder holding just this executable, moved into place whole."""
     target = folder / program.name
-    if not target.exists() or not _is_copy(target, program):
+    same = target.exists() and all(
+        getattr(target.stat(), fact) == getattr(program.stat(), fact)
+        for fact in ("st_size", "st_mtime_ns")
+    )
+    if not same:
         with file_aside(target) as aside:
             shutil.copy2(program, aside)
     return folder
@@ -225,15 +227,8 @@ def remove_other(copy: Path, original: Path) -> bool:
     return True
 
 
-def _is_copy(path: Path, original: Path) -> bool:
-    mine, theirs = path.stat(), original.stat()
-    return (mine.st_size, mine.st_mtime_ns) == (theirs.st_size, theirs.st_mtime_ns)
-
-
 def read_text(path: Path, *, missing_ok: bool = False) -> str | None:
-    """Return a file's text; None if it is missing and may be. Raise `StoreError` when it
-    cannot be read as UTF-8.
-    """
+    """Return a file's text; None if it is missing and may be. Raise `StoreError`."""
     with storing(path):
         try:
             return read_regular(path, _TEXT_LIMIT_BYTES, follow=True).decode("utf-8")
@@ -250,11 +245,17 @@ def read_tree(folder: Path) -> Mapping[str, ImageFile | RefusedFile]:
     ones too, links that stay in the first folder of their path, and what can be neither.
     """
     files: dict[str, ImageFile | RefusedFile] = {}
+
+    def fail(error: OSError) -> None:
+        raise error
+
     with storing(folder):
-        for where, folders, names in os.walk(folder, onerror=_raise):
+        for where, folders, names in os.walk(folder, onerror=fail):
             links = [name for name in folders if Path(where, name).is_symlink()]
             for path in sorted(Path(where, name) for name in (*names, *links)):
-                files[_shown(path.relative_to(folder))] = _read_entry(path, folder)
+                # What is not UTF-8 in a name becomes U+FFFD.
+                shown = os.fsencode(path.relative_to(folder).as_posix()).decode("utf-8", "replace")
+                files[shown] = _read_entry(path, folder)
     return dict(sorted(files.items()))
 
 
@@ -273,28 +274,6 @@ def _read_entry(path: Path, root: Path) -> ImageFile | RefusedFile:
         return RefusedFile(reason=str(error.strerror))
     except StoreError as error:
         return RefusedFile(reason=error.message.removeprefix(f"{path}: "))
-
-
-def _shown(path: Path) -> str:
-    """Return a path as text; what is not UTF-8 in it becomes U+FFFD."""
-    return os.fsencode(path.as_posix()).decode("utf-8", "replace")
-
-
-def _raise(error: OSError) -> None:
-    raise error
-
-
-def _write_file(path: Path, file: ImageFile) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if file.link:
-        path.symlink_to(file.link)
-        return
-    path.write_bytes(file.content)
-    path.chmod(file.mode)
-
-
-def _is_folder(path: Path) -> bool:
-    return path.is_dir() and not path.is_symlink()
 
 
 def as_json(value: object) -> Any:

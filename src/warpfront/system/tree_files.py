@@ -8,9 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageFile:
-    """A file of an image's folder as it is: its bytes, or where the link points, and whether it
-    may be executed.
-    """
+    """A file of an image's folder: its bytes or its link, and whether it is executable."""
 
     content: bytes = b""
     link: str = ""

@@ -104,7 +104,12 @@ class _TreeWalk:
                 continue
             for entry in entries:
                 path = f"{prefix}{entry.name}"
-                if self._is_excluded(path):
+                if any(
+                    fnmatchcase(path, glob)
+                    or fnmatchcase(path, f"{glob.rstrip('/')}/*")
+                    or path == glob
+                    for glob in self._exclude
+                ):
                     continue
                 if not entry.is_dir(follow_symlinks=False):
                     yield from _regular(entry, path)
@@ -114,12 +119,6 @@ class _TreeWalk:
                     yield UnreadFile(path=f"{path}/", reason=reason, left_out=depth < DEPTH_LIMIT)
                 elif entry.name not in _NOT_SOURCE:
                     pending.append((Path(entry.path), f"{path}/", depth + 1))
-
-    def _is_excluded(self, path: str) -> bool:
-        return any(
-            fnmatchcase(path, glob) or fnmatchcase(path, f"{glob.rstrip('/')}/*") or path == glob
-            for glob in self._exclude
-        )
 
     def _why_not(self, entry: os.DirEntry[str], path: str, depth: int) -> str:
         if depth >= DEPTH_LIMIT:
@@ -202,15 +201,11 @@ def _decoded(content: bytes, suffix: str) -> str:
         return content.decode("utf-16", "replace")
     encoding = "utf-8-sig"
     if suffix == ".py" and b"coding" in content[:400]:
-        encoding = _declared(content)
+        try:
+            encoding = tokenize.detect_encoding(io.BytesIO(content).readline)[0]
+        except SyntaxError:
+            encoding = "latin-1"
     try:
         return content.decode(encoding)
     except UnicodeDecodeError:
         return content.decode("latin-1")
-
-
-def _declared(content: bytes) -> str:
-    try:
-        return tokenize.detect_encoding(io.BytesIO(content).readline)[0]
-    except SyntaxError:
-        return "latin-1"

@@ -64,6 +64,14 @@ class DeclaredRequirement:
         return f"{self.path}:{self.line}"
 
     @property
+    def requirement(self) -> Requirement:
+        return Requirement(self.text)
+
+    @property
+    def name(self) -> str:
+        return canonicalize_name(self.requirement.name)
+
+    @property
     def is_installed(self) -> bool:
         """Return whether the installation in question includes it."""
         return not self.group or self.is_chosen

@@ -25,24 +25,27 @@ _NIGHTLIES = "rocm.nightlies.amd.com"
 _CHANNELS = frozenset({"whl", "nightly", "test", "release", "v2"})
 # Labels of wheels for the torch of their build: torch2.6, torch-2.0.0+cu118, pt24cu121.
 _BUILT_FOR = re.compile(r"(?:torch-?|(?<![a-z])pt)(\d)\.?(\d{1,2})(?!\d)", re.IGNORECASE)
+_OF_CONDA = frozenset({"torch", "pytorch", "pytorch-cuda", "torchvision"})
 # From these on the companion no longer pins one torch (PyPI metadata).
 _FLOATS_FROM = {"torchvision": Version("2.14.0"), "torchaudio": Version("2.11.0")}
 
 
-def breach_of(declared_requirement: DeclaredRequirement, stack: CellStack) -> Breach | None:
+def breach_of(declared: DeclaredRequirement, stack: CellStack) -> Breach | None:
     """Return the breach of a requirement on this stack; None if it is met or excluded."""
-    if declared_requirement.kind is Kind.INDEX:
-        return _of_index(declared_requirement.text, stack)
-    if declared_requirement.kind is Kind.CONDA:
-        return _of_conda(declared_requirement.text)
-    requirement = Requirement(declared_requirement.text)
-    if not applies(requirement, stack, declared_requirement.group):
+    if declared.kind is Kind.INDEX:
+        return _of_index(declared.text, stack)
+    if declared.kind is Kind.CONDA:
+        why = f"conda's {declared.text} is not the image's torch"
+        is_torch = canonicalize_name(declared.text) in _OF_CONDA
+        return Breach(rule=rule_texts.CONDA, why=why) if is_torch else None
+    requirement = declared.requirement
+    if not applies(requirement, stack, declared.group):
         return None
-    if declared_requirement.kind is Kind.BUILD:
-        return _of_build(requirement)
-    if requirement.url:
-        return _of_url(requirement, stack)
-    return _of_requirement(requirement, stack)
+    if declared.kind is Kind.BUILD:
+        why = "the build sees the newest torch that fits, not this one"
+        return Breach(rule=rule_texts.ISOLATED, why=why) if declared.name == "torch" else None
+    of = _of_url if requirement.url else _of_requirement
+    return of(requirement, stack)
 
 
 def applies(requirement: Requirement, stack: CellStack, group: str = "") -> bool:
@@ -62,15 +65,13 @@ def holds(requirement: Requirement, stack: CellStack) -> bool:
 
 
 def _of_requirement(requirement: Requirement, stack: CellStack) -> Breach | None:
-    name = canonicalize_name(requirement.name)
-    version = stack.stack.held.get(name)
+    held, name = stack.stack.held, canonicalize_name(requirement.name)
+    version = held.get(name, stack.stack.answered.get(name))
     if version is not None:
-        if requirement.specifier.contains(version, prereleases=True):
-            return None
-        return Breach(rule=rule_texts.MOVED, why=_refusal(requirement, name, version))
-    shim = stack.stack.answered.get(name)
-    if shim is not None:
-        return _of_answered(requirement, name, shim)
+        if not requirement.specifier.contains(version, prereleases=True):
+            return Breach(rule=rule_texts.MOVED, why=_refusal(requirement, name, version))
+        why = f"pip's {name} is another build's than this torch's"
+        return None if name in held else Breach(rule=rule_texts.TRITON, why=why)
     if name in stack.stack.foreign:
         return _of_foreign(name, stack)
     need = stack.stack.needs.get(name)
@@ -86,8 +87,7 @@ def joint_breaches(
     by_name: dict[str, list[tuple[DeclaredRequirement, SpecifierSet]]] = {}
     for declared in declared_requirements:
         if declared.is_installed and declared.kind in {Kind.REQUIREMENT, Kind.CONSTRAINT}:
-            requirement = Requirement(declared.text)
-            name = str(canonicalize_name(requirement.name))
+            requirement, name = declared.requirement, declared.name
             if name in stack.stack.needs and not requirement.url and applies(requirement, stack):
                 by_name.setdefault(name, []).append((declared, requirement.specifier))
     for name, lines in by_name.items():
@@ -98,10 +98,8 @@ def joint_breaches(
         if alone and not together.is_unsatisfiable() and not need.accepts_some(together):
             places = ", ".join(dict.fromkeys(declared.where for declared, _ in lines))
             why = f"{need.text(name)}; {places} together accept {together} alone"
-            narrowing = (declared for declared, specifier in lines if specifier)
-            yield from (
-                (declared, Breach(rule=rule_texts.NEEDS, why=why)) for declared in narrowing
-            )
+            breach = Breach(rule=rule_texts.NEEDS, why=why)
+            yield from ((declared, breach) for declared, specifier in lines if specifier)
 
 
 def _of_foreign(name: str, stack: CellStack) -> Breach:
@@ -123,13 +121,6 @@ def _refusal(requirement: Requirement, name: str, version: str) -> str:
     return f"`{text}` does not accept {'this torch' if name == 'torch' else f'{name} {version}'}"
 
 
-def _of_answered(requirement: Requirement, name: str, shim: str) -> Breach:
-    if requirement.specifier.contains(shim, prereleases=True):
-        why = f"pip's {name} is another build's than this torch's"
-        return Breach(rule=rule_texts.TRITON, why=why)
-    return Breach(rule=rule_texts.MOVED, why=_refusal(requirement, name, shim))
-
-
 def _of_companion(requirement: Requirement, name: str, stack: CellStack) -> Breach | None:
     """Return the breach of torchvision or torchaudio, which the image lacks: every other
     version pins another torch.
@@ -137,30 +128,20 @@ def _of_companion(requirement: Requirement, name: str, stack: CellStack) -> Brea
     paired = stack.paired.get(name)
     if paired is None:
         return None
+    torch = Version(stack.torch)
     if requirement.specifier.contains(paired, prereleases=True):
-        # PyPI's build of a companion is CUDA's: it is right where torch is PyPI's own, without a
-        # label.
+        # PyPI's build of a companion is CUDA's: right where torch is PyPI's own, without a label.
         why = f"the image lacks {name}, and PyPI's {paired} is another build than this torch's"
-        return Breach(rule=rule_texts.COMPANION, why=why) if Version(stack.torch).local else None
-    if Version(stack.torch) >= _FLOATS_FROM[name]:
-        return None
+        return Breach(rule=rule_texts.COMPANION, why=why) if torch.local is not None else None
     why = (
         f"{name} {paired} is the one for torch {stack.torch}; "
         f"`{requirement.specifier}` accepts none but those that pin another torch"
     )
-    return Breach(rule=rule_texts.MOVED, why=why)
-
-
-def _of_build(requirement: Requirement) -> Breach | None:
-    if canonicalize_name(requirement.name) != "torch":
-        return None
-    why = "the build sees the newest torch that fits, not this one"
-    return Breach(rule=rule_texts.ISOLATED, why=why)
+    return None if torch >= _FLOATS_FROM[name] else Breach(rule=rule_texts.MOVED, why=why)
 
 
 def _of_url(requirement: Requirement, stack: CellStack) -> Breach | None:
     name = canonicalize_name(requirement.name)
-    # The version and the variant's label of a wheel's URL; "" of anything else.
     plain, label = split_label(unquote(urlsplit(str(requirement.url)).path.rpartition("/")[2]))
     wheel = read_wheel_name(plain)
     version, label = (str(wheel.version), label) if wheel else ("", "")
@@ -211,40 +192,32 @@ def torch_index(url: str) -> str | None:
     return nightly + (tags[-1] if tags else host)
 
 
-def _of_conda(name: str) -> Breach | None:
-    if canonicalize_name(name) not in {"torch", "pytorch", "pytorch-cuda", "torchvision"}:
-        return None
-    return Breach(rule=rule_texts.CONDA, why=f"conda's {name} is not the image's torch")
-
-
 def line_to_write(
-    declared_requirement: DeclaredRequirement, rule: str, stacks: Iterable[CellStack]
+    declared: DeclaredRequirement, rule: str, stacks: Iterable[CellStack]
 ) -> str | None:
-    """Return the line to write instead of `asked`, so that all `stacks` meet it.
+    """Return the line to write instead of `declared`, so that all `stacks` meet it.
 
     It has those of its clauses that they meet, and an exact pin as the floor that it meant. "" =
     drop it, None = no line would help.
     """
     if rule in {rule_texts.INDEX, rule_texts.FOREIGN, rule_texts.TRITON}:
         return ""
-    if rule not in {rule_texts.MOVED, rule_texts.NEEDS} or declared_requirement.kind is Kind.CONDA:
+    if rule not in {rule_texts.MOVED, rule_texts.NEEDS} or declared.kind is Kind.CONDA:
         return None
-    requirement = Requirement(declared_requirement.text)
-    name = requirement.name + (
-        f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
-    )
+    requirement, stacks = declared.requirement, tuple(stacks)
+    clauses = ",".join(_clauses_that_hold(requirement, stacks))
+    if rule == rule_texts.NEEDS:
+        needs = (stack.stack.needs.get(declared.name) for stack in stacks)
+        needed = SpecifierSet(",".join(str(need.specifier) for need in needs if need))
+        wider = (clause for clause in clauses.split(",") if clause)
+        narrower = [clause for clause in wider if not SpecifierSet(clause).is_superset(needed)]
+        specifiers = SpecifierSet(",".join(narrower)) & needed
+        if specifiers.is_unsatisfiable():
+            return None
+        clauses = str(_shortest(specifiers))
+    extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
     marker = f" ; {requirement.marker}" if requirement.marker else ""
-    stacks = tuple(stacks)
-    needed = SpecifierSet()
-    for stack in stacks if rule == rule_texts.NEEDS else ():
-        need = stack.stack.needs.get(canonicalize_name(requirement.name))
-        needed &= need.specifier if need else SpecifierSet()
-    clauses = _clauses_that_hold(requirement, stacks)
-    narrower = [clause for clause in clauses if not SpecifierSet(clause).is_superset(needed)]
-    specifiers = SpecifierSet(",".join(narrower)) & needed if rule == rule_texts.NEEDS else None
-    if specifiers is not None and specifiers.is_unsatisfiable():
-        return None
-    return f"{name}{','.join(clauses) if specifiers is None else _shortest(specifiers)}{marker}"
+    return f"{requirement.name}{extras}{clauses}{marker}"
 
 
 def _shortest(specifier: SpecifierSet) -> SpecifierSet:

@@ -1,6 +1,4 @@
-"""The packages behind a line: which lines to resolve, and whose demands lead back to
-which line. Pure.
-"""
+"""The packages behind a line: what to resolve, and whose demands lead back to it. Pure."""
 
 from __future__ import annotations
 
@@ -35,64 +33,45 @@ class StackBreaches:
 
 
 def followed_lines(
-    declared_requirements: Iterable[DeclaredRequirement],
+    declared: Iterable[DeclaredRequirement],
     stack: CellStack,
     local: Collection[str] = (),
+    kind: Kind = Kind.REQUIREMENT,
 ) -> tuple[DeclaredRequirement, ...]:
     """Return the lines that an installer resolves on this stack: installed, from an index, and
     applying there. `local` are names that no index serves.
     """
-    return tuple(_applying(declared_requirements, Kind.REQUIREMENT, stack, local))
+    return tuple(
+        line
+        for line in declared
+        if line.kind is kind
+        and line.is_installed
+        and not line.requirement.url
+        and line.name not in local
+        and applies(line.requirement, stack, line.group)
+    )
 
 
 def constraint_lines(declared: Iterable[DeclaredRequirement], stack: CellStack) -> tuple[str, ...]:
     """Return the constraints that an installer applies, without those that are findings."""
-    return tuple(
-        _bare(Requirement(constraint.text))
-        for constraint in _applying(declared, Kind.CONSTRAINT, stack)
-        if breach_of(constraint, stack) is None
-    )
-
-
-def _applying(
-    declared_requirements: Iterable[DeclaredRequirement],
-    kind: Kind,
-    stack: CellStack,
-    local: Collection[str] = (),
-) -> Iterator[DeclaredRequirement]:
-    for declared in declared_requirements:
-        if declared.kind is kind and declared.is_installed:
-            requirement = Requirement(declared.text)
-            name = canonicalize_name(requirement.name)
-            if (
-                not requirement.url
-                and name not in local
-                and applies(requirement, stack, declared.group)
-            ):
-                yield declared
+    lines = followed_lines(declared, stack, kind=Kind.CONSTRAINT)
+    return tuple(_bare(line.requirement) for line in lines if breach_of(line, stack) is None)
 
 
 def wanted_lines(
-    declared_requirements: Iterable[DeclaredRequirement],
-    stack: CellStack,
-    local: Collection[str] = (),
+    declared: Iterable[DeclaredRequirement], stack: CellStack, local: Collection[str] = ()
 ) -> tuple[str, ...]:
     """Return those of these lines that are not about the stack itself, without their markers: a
     resolver may know no extra of the project.
     """
     stack_names = {*stack.stack.held, *stack.stack.excluded}
-    lines = [
-        _bare(Requirement(declared_requirement.text))
-        for declared_requirement in followed_lines(declared_requirements, stack, local)
-        if canonicalize_name(Requirement(declared_requirement.text).name) not in stack_names
-    ]
-    return tuple(dict.fromkeys(lines))
+    lines = followed_lines(declared, stack, local)
+    wanted = (_bare(line.requirement) for line in lines if line.name not in stack_names)
+    return tuple(dict.fromkeys(wanted))
 
 
 def rehearsed_lines(
-    declared_requirements: Iterable[DeclaredRequirement],
-    stack: CellStack,
-    local: Collection[str] = (),
+    declared: Iterable[DeclaredRequirement], stack: CellStack, local: Collection[str] = ()
 ) -> tuple[str, ...]:
     """Return the lines to try on the stack as it is installed.
 
@@ -100,16 +79,14 @@ def rehearsed_lines(
     no other finding.
     """
     lines: list[str] = []
-    for declared_requirement in followed_lines(declared_requirements, stack, local):
-        requirement = Requirement(declared_requirement.text)
-        name = canonicalize_name(requirement.name)
-        if name in stack.stack.excluded:
+    for line in followed_lines(declared, stack, local):
+        if line.name in stack.stack.excluded:
             continue
-        breach = breach_of(declared_requirement, stack)
+        breach = breach_of(line, stack)
         if breach is None or breach.rule == rule_texts.COMPANION:
-            lines.append(_bare(requirement))
-        elif name in stack.stack.held:
-            lines.append(requirement.name)
+            lines.append(_bare(line.requirement))
+        elif line.name in stack.stack.held:
+            lines.append(line.requirement.name)
     return tuple(dict.fromkeys(lines))
 
 
@@ -121,11 +98,11 @@ def _bare(requirement: Requirement) -> str:
 def unfollowed(declared: Iterable[DeclaredRequirement], stack: CellStack) -> Iterator[str]:
     """Yield the lines whose packages are at a URL: reading their demands could require a build."""
     for line in declared:
-        if line.kind is Kind.REQUIREMENT and line.is_installed and Requirement(line.text).url:
-            requirement = Requirement(line.text)
-            name = canonicalize_name(requirement.name)
-            if applies(requirement, stack, line.group) and name not in stack.stack.held:
-                yield f"{line.where}: {requirement.name} is at a URL; what it demands is not known"
+        if line.kind is Kind.REQUIREMENT and line.is_installed and line.requirement.url:
+            is_held = line.name in stack.stack.held
+            if applies(line.requirement, stack, line.group) and not is_held:
+                name = line.requirement.name
+                yield f"{line.where}: {name} is at a URL; what it demands is not known"
 
 
 def chain_of(demand: UnmetDemand) -> str:
@@ -180,13 +157,12 @@ def unmet(
         has_shims=False,
     )
     by_name: dict[str, DeclaredRequirement] = {}
-    for requirement in declared_requirements:
-        if requirement.kind is Kind.REQUIREMENT and requirement.is_installed:
-            by_name.setdefault(canonicalize_name(Requirement(requirement.text).name), requirement)
+    for line in declared_requirements:
+        if line.kind is Kind.REQUIREMENT and line.is_installed:
+            by_name.setdefault(line.name, line)
     for demand in demands:
         if demand.chain:
-            line = by_name.get(
-                canonicalize_name(demand.chain[0].partition(" ")[0].partition("[")[0])
-            )
-            if line is not None:
-                yield line, demand
+            first = demand.chain[0].partition(" ")[0].partition("[")[0]
+            asking = by_name.get(canonicalize_name(first))
+            if asking is not None:
+                yield asking, demand

@@ -38,9 +38,7 @@ _ELSEWHERE = re.compile("win|macosx|musllinux|ios|android|pyodide|emscripten")
 
 
 class Demands(NamedTuple):
-    """Requires-Dist of a source archive; `conditional` are the names of those under a condition
-    that was not evaluated.
-    """
+    """Requires-Dist of a source archive; `conditional` are names under an unknown condition."""
 
     requires: tuple[str, ...]
     conditional: frozenset[str] = frozenset()
@@ -53,9 +51,7 @@ it; None where only running it would tell.
 
 
 class Offer(NamedTuple):
-    """A file of a release, and the source that offers it; `tags` are those of a wheel's name,
-    () for a source archive.
-    """
+    """A file of a release, and its source; `tags` are a wheel's, () for a source archive."""
 
     version: Version
     tags: tuple[str, ...]

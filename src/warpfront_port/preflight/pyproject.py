@@ -5,13 +5,13 @@ values, so they are found in the text. Pure.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
@@ -33,6 +33,22 @@ _TABLES = frozenset(
     | {"dev-packages", "lock-version", "requires-python"}
 )
 """The tables of pyproject.toml, a script, pylock.toml and Pipfile; no other file has them."""
+# Lists of requirements, and what their lines are.
+_LISTS: Mapping[str, Mapping[str, Any]] = {
+    "dependencies": {},
+    "project.dependencies": {},
+    "build-system.requires": {"kind": Kind.BUILD},
+    "tool.uv.dev-dependencies": {"group": "dev", "part": Part.GROUP},
+    "tool.uv.override-dependencies": {},
+    "tool.uv.constraint-dependencies": {"kind": Kind.CONSTRAINT},
+}
+# Tables of such lists by extra or group.
+_GROUPED = {
+    "project.optional-dependencies": Part.EXTRA,
+    "dependency-groups": Part.GROUP,
+    "tool.pdm.dev-dependencies": Part.GROUP,
+}
+_INDEXES = ("tool.poetry.source", "source", "tool.pdm.source", "tool.uv.index")
 _OPERATOR = re.compile(r"^(===|==|~=|!=|<=|>=|<|>)")
 
 
@@ -63,30 +79,16 @@ class _PyprojectReader:
 
     def read(self) -> FileRequirements:
         project, poetry = self._table("project"), self._table("tool", "poetry")
-        self._list(self._document.values.get("dependencies"), "dependencies")
-        self._list(project.get("dependencies"), "project.dependencies")
-        for extra, texts in self._tables(project, "optional-dependencies"):
-            self._list(texts, "project.optional-dependencies", group=extra)
-        for group, texts in self._tables(self._document.values, "dependency-groups"):
-            plain = [text for text in _items(texts) if isinstance(text, str)]
-            self._list(plain, "dependency-groups", group=group, part=Part.GROUP)
-            for item in _items(texts):
-                if isinstance(item, Mapping) and isinstance(item.get("include-group"), str):
-                    self._nested.append((Part.GROUP, group, Part.GROUP, item["include-group"]))
-        build = self._table("build-system")
-        self._list(build.get("requires"), "build-system.requires", kind=Kind.BUILD)
+        for table, of in _LISTS.items():
+            self._list(self._value(*table.split(".")), table, **of)
+        for table, part in _GROUPED.items():
+            for group, listed in self._table(*table.split(".")).items():
+                self._group(listed, table, group, part)
         self._read_poetry()
-        self._poetry_table(self._table("packages"), "packages", "")
-        self._poetry_table(self._table("dev-packages"), "dev-packages", "dev-packages")
-        for source in _items(self._document.values.get("source")):
-            self._index(source, "source")
         self._read_pylock()
-        pdm = self._table("tool", "pdm")
-        for group, texts in self._tables(pdm, "dev-dependencies"):
-            plain = [text for text in _items(texts) if isinstance(text, str) and text[:2] != "-e"]
-            self._list(plain, "tool.pdm.dev-dependencies", group=group, part=Part.GROUP)
-        for source in _items(pdm.get("source")):
-            self._index(source, "tool.pdm.source")
+        for table in _INDEXES:
+            for index in _items(self._value(*table.split("."))):
+                self._index(index, table)
         self._read_uv()
         self._read_files_of_dynamic()
         if not _TABLES & self._document.values.keys():
@@ -105,84 +107,88 @@ class _PyprojectReader:
             is_static=bool(project) and "dependencies" not in _items(project.get("dynamic")),
         )
 
+    def _group(self, listed: object, table: str, group: str, part: Part) -> None:
+        """Add an extra, or a dependency group: that may include others and editable folders."""
+        if part is Part.GROUP:
+            entries = _items(listed)
+            for item in entries:
+                if isinstance(item, Mapping) and isinstance(item.get("include-group"), str):
+                    self._nested.append((part, group, part, item["include-group"]))
+            listed = [text for text in entries if isinstance(text, str) and text[:2] != "-e"]
+        self._list(listed, table, group=group, part=part)
+
     def _without_itself(self, name: str) -> tuple[DeclaredRequirement, ...]:
         """Return the lines except those by which an extra includes the project's other extras."""
         remaining = []
         for declared in self._asked:
-            requirement = None if declared.kind is Kind.INDEX else Requirement(declared.text)
-            if requirement is None or not name or canonicalize_name(requirement.name) != name:
+            if declared.kind is Kind.INDEX or declared.name != name:
                 remaining.append(declared)
             else:
-                extras = sorted(requirement.extras)
-                self._nested += [
-                    (declared.part, declared.group, Part.EXTRA, extra) for extra in extras
-                ]
+                asking, extras = (declared.part, declared.group), declared.requirement.extras
+                self._nested += [(*asking, Part.EXTRA, extra) for extra in sorted(extras)]
         return tuple(remaining)
 
     def _read_uv(self) -> None:
         uv = self._table("tool", "uv")
-        development = uv.get("dev-dependencies")
-        self._list(development, "tool.uv.dev-dependencies", group="dev", part=Part.GROUP)
-        self._list(uv.get("override-dependencies"), "tool.uv.override-dependencies")
-        constraints = uv.get("constraint-dependencies")
-        self._list(constraints, "tool.uv.constraint-dependencies", kind=Kind.CONSTRAINT)
-        for index in _items(uv.get("index")):
-            self._index(index, "tool.uv.index")
         for option in ("index-url", "extra-index-url", "find-links"):
             for url in _items(uv.get(option)):
                 self._index({"url": url}, "tool.uv")
-        for name, source in self._tables(uv, "sources"):
+        for name, source in self._table("tool", "uv", "sources").items():
             for entry in _items(source):
                 if isinstance(entry, Mapping):
                     self._uv_source(name, entry)
 
     def _uv_source(self, name: str, source: Mapping[str, Any]) -> None:
-        """Add a source of `name`, for any group of the project that demands it."""
-        requirers = {
-            (declared.part, declared.group): None
+        """Add a source of `name`: for its own extra or group, or else for one of those that demand
+        the name, the default installation first.
+        """
+        place = self._document.key(name, table="tool.uv.sources")
+        asking = [
+            (declared.part, declared.group)
             for declared in self._asked
-            if declared.kind is Kind.REQUIREMENT
-            and canonicalize_name(Requirement(declared.text).name) == canonicalize_name(name)
-        }
-        for part, group in _narrowed(requirers, source):
-            place = self._document.key(name, table="tool.uv.sources")
+            if declared.kind is Kind.REQUIREMENT and declared.name == canonicalize_name(name)
+        ]
+        kinds = (("extra", Part.EXTRA), ("group", Part.GROUP))
+        own = [(part, source[key]) for key, part in kinds if isinstance(source.get(key), str)]
+        for part, group in (own or sorted(asking, key=lambda asked: bool(asked[1])))[:1]:
             if isinstance(source.get("path"), str):
-                self._folder(name, source["path"], place, group, part)
+                self._folder(name, source["path"], place, group=group, part=part)
             if source.get("workspace"):
                 self._local.add(canonicalize_name(name))
                 if not group:
                     where = self._where(place)
                     self._unknown.append(f"{where}: {name} is of the workspace: name its folder")
-            url = _address(source)
-            if isinstance(url, str) and url:
+            if url := _url_of(source):
                 marker = f" ; {source['marker']}" if source.get("marker") else ""
                 self._add(f"{name} @ {url}{marker}", place, group=group, part=part)
 
+    def _folder(self, name: str, path: str, place: TomlPlace, *, group: str, part: Part) -> None:
+        """Include the project in a folder, which no index serves."""
+        self._local.add(canonicalize_name(name))
+        self._includes.append(
+            Include(path=path, line=place.line, project=True, group=group, part=part)
+        )
+
     def _read_poetry(self) -> None:
-        poetry = self._table("tool", "poetry")
-        base = "tool.poetry"
-        for extra, names in self._tables(poetry, "extras"):
+        """Read the tables of poetry, and those of a Pipfile, which have the same form."""
+        poetry = ("tool", "poetry")
+        for extra, names in self._table(*poetry, "extras").items():
             for name in _items(names):
                 if isinstance(name, str):
                     self._nested.append((Part.EXTRA, extra, Part.EXTRA, _optional(name)))
-        self._poetry_table(poetry.get("dependencies"), f"{base}.dependencies", "")
-        self._poetry_table(poetry.get("dev-dependencies"), f"{base}.dev-dependencies", "dev")
-        for group, values in self._tables(poetry, "group"):
-            if isinstance(values, Mapping):
-                table = f"{base}.group.{group}.dependencies"
-                self._poetry_table(values.get("dependencies"), table, group)
-        for source in _items(poetry.get("source")):
-            self._index(source, f"{base}.source")
-
-    def _poetry_table(self, values: object, table: str, group: str) -> None:
-        if not isinstance(values, Mapping):
-            return
-        for name, value in values.items():
-            if name == "python":
-                continue
-            place = self._document.key(name, table=table)
-            for entry in _items(value):
-                self._poetry_one(name, entry, place, group)
+        groups = self._table(*poetry, "group")
+        tables: dict[tuple[str, ...], str] = {
+            (*poetry, "dependencies"): "",
+            (*poetry, "dev-dependencies"): "dev",
+            **{(*poetry, "group", group, "dependencies"): group for group in groups},
+            ("packages",): "",
+            ("dev-packages",): "dev-packages",
+        }
+        for table, group in tables.items():
+            for name, value in self._table(*table).items():
+                place = self._document.key(name, table=".".join(table))
+                for entry in _items(value) if name != "python" else ():
+                    self._poetry_one(name, entry, place, group)
 
     def _poetry_one(self, name: str, value: object, place: TomlPlace, group: str) -> None:
         form = {"version": value} if isinstance(value, str) else value
@@ -191,9 +197,9 @@ class _PyprojectReader:
         part = Part.GROUP if group else Part.EXTRA
         group = group or (_optional(name) if form.get("optional") else "")
         if isinstance(form.get("path"), str):
-            self._folder(name, form["path"], place, group, part)
+            self._folder(name, form["path"], place, group=group, part=part)
             return
-        url, version = _address(form), form.get("version", "*")
+        url, version = _url_of(form), form.get("version", "*")
         if not url and (not isinstance(version, str) or "||" in version):
             if not group:
                 self._unknown.append(
@@ -230,94 +236,60 @@ class _PyprojectReader:
 
     def _read_files_of_dynamic(self) -> None:
         """Read the requirements that setuptools and a hatch plugin take from files."""
-        dynamic = self._table("tool", "setuptools", "dynamic")
-        hooks = self._table("tool", "hatch", "metadata", "hooks", "requirements_txt")
-        self._files(dynamic.get("dependencies"), "file")
-        self._files(hooks, "files")
-        for extra, form in self._tables(dynamic, "optional-dependencies"):
-            self._files(form, "file", group=extra)
-        for extra, names in self._tables(hooks, "optional-dependencies"):
-            self._files({"files": names}, "files", group=extra)
+        setuptools = ("tool", "setuptools", "dynamic")
+        hatch = ("tool", "hatch", "metadata", "hooks", "requirements_txt")
+        extras = "optional-dependencies"
+        files = [("", self._value(*setuptools, "dependencies", "file"))]
+        files += [("", self._value(*hatch, "files"))]
+        for extra in self._table(*setuptools, extras):
+            files.append((extra, self._value(*setuptools, extras, extra, "file")))
+        files += self._table(*hatch, extras).items()
+        for group, names in files:
+            for name in _items(names):
+                if isinstance(name, str):
+                    place = self._document.string(name, table="tool")
+                    self._includes.append(Include(path=name, line=place.line, group=group))
         project, poetry = self._table("project"), self._table("tool", "poetry")
         is_dynamic = "dependencies" in _items(project.get("dynamic"))
         if is_dynamic or not (project or poetry):
-            names = ("setup.cfg", "setup.py")
-            self._includes += [Include(path=name, line=1, optional=True) for name in names]
+            scripts = ("setup.cfg", "setup.py")
+            self._includes += [Include(path=name, line=1, optional=True) for name in scripts]
         if is_dynamic and not poetry:
             place = self._document.key("dynamic", table="project")
             backend = self._table("build-system").get("build-backend", "setuptools")
             where = self._where(place)
             self._computed.append(f"{where}: dependencies are computed, by {backend}")
 
-    def _folder(self, name: str, path: str, place: TomlPlace, group: str, part: Part) -> None:
-        """Include a project of a folder, which no index serves."""
-        self._local.add(canonicalize_name(name))
-        self._includes.append(
-            Include(path=path, line=place.line, project=True, group=group, part=part)
-        )
-
-    def _files(self, form: object, key: str, group: str = "") -> None:
-        for name in _items(form.get(key)) if isinstance(form, Mapping) else ():
-            if isinstance(name, str):
-                place = self._document.string(name, table="tool")
-                self._includes.append(Include(path=name, line=place.line, group=group))
+    def _value(self, *names: str) -> Any:
+        value: Any = self._document.values
+        for name in names:
+            value = value.get(name) if isinstance(value, Mapping) else None
+        return value
 
     def _table(self, *names: str) -> Mapping[str, Any]:
-        value: object = self._document.values
-        for name in names:
-            value = value.get(name, {}) if isinstance(value, Mapping) else {}
+        value = self._value(*names)
         return value if isinstance(value, Mapping) else {}
 
-    def _tables(self, above: Mapping[str, Any], name: str) -> Iterable[tuple[str, Any]]:
-        value = above.get(name)
-        return value.items() if isinstance(value, Mapping) else ()
-
-    def _list(
-        self,
-        texts: object,
-        table: str,
-        *,
-        kind: Kind = Kind.REQUIREMENT,
-        group: str = "",
-        part: Part = Part.EXTRA,
-    ) -> None:
+    def _list(self, texts: object, table: str, **of: Any) -> None:
         if texts is None:
             return
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
             raise InputError(f"{self._document.path}: {table} is not a list of requirements")
         for text in texts:
             place = self._document.string(text, table=table.rpartition(".")[0] or table)
-            self._add(text, place, kind=kind, group=group, part=part)
+            self._add(text, place, **of)
 
     def _index(self, form: object, table: str) -> None:
         url = form.get("url") if isinstance(form, Mapping) else None
         if isinstance(url, str):
             self._add(url, self._document.string(url, table=table), kind=Kind.INDEX)
 
-    def _add(
-        self,
-        text: str,
-        place: TomlPlace,
-        *,
-        kind: Kind = Kind.REQUIREMENT,
-        group: str = "",
-        part: Part = Part.EXTRA,
-    ) -> None:
-        if kind is not Kind.INDEX:
+    def _add(self, text: str, place: TomlPlace, **of: Any) -> None:
+        """Add a line; `of` are its kind, its group and the group's part."""
+        if of.get("kind") is not Kind.INDEX:
             read_requirement(text, where=self._where(place))
-        self._asked.append(
-            DeclaredRequirement(
-                path=self._document.path,
-                line=place.line,
-                end_line=place.end_line,
-                source=place.source,
-                text=text,
-                literal=place.literal,
-                kind=kind,
-                group=group,
-                part=part,
-            )
-        )
+        path, at = self._document.path, dataclasses.asdict(place)
+        self._asked.append(DeclaredRequirement(path=path, text=text, **at, **of))
 
     def _where(self, place: TomlPlace) -> str:
         return f"{self._document.path}:{place.line}"
@@ -329,9 +301,9 @@ def _items(value: object) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, list) else (value,)
 
 
-def _address(form: Mapping[str, Any]) -> Any:
-    """Return the URL of a source, or of its repository; "" for none."""
-    return form.get("url") or (f"git+{form['git']}" if form.get("git") else "")
+def _url_of(form: Mapping[str, Any]) -> str:
+    url = form.get("url") or (f"git+{form['git']}" if form.get("git") else "")
+    return url if isinstance(url, str) else ""
 
 
 def _optional(name: str) -> str:
@@ -339,16 +311,12 @@ def _optional(name: str) -> str:
     return f"optional {canonicalize_name(name)}"
 
 
-def _narrowed(
-    requirers: Iterable[tuple[Part, str]], source: Mapping[str, Any]
-) -> list[tuple[Part, str]]:
-    """Return the groups that a source is for: of its own `extra` or `group`, or else one of
-    those that demand the name, the default installation first.
+def _from_poetry(version: str) -> str:
+    """Return poetry's version text as PEP 440
+    (https://python-poetry.org/docs/dependency-specification/). Raise `InvalidVersion`.
     """
-    for key, part in (("extra", Part.EXTRA), ("group", Part.GROUP)):
-        if isinstance(source.get(key), str):
-            return [(part, source[key])]
-    return sorted(requirers, key=lambda requirer: bool(requirer[1]))[:1]
+    clauses = (clause.strip() for clause in version.replace(" ", ",").split(","))
+    return ",".join(part for clause in clauses if clause for part in _from_clause(clause))
 
 
 def _from_clause(clause: str) -> Iterator[str]:

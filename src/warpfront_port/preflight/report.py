@@ -55,24 +55,17 @@ def _finding_lines(finding: LineBreach, preflight: Preflight) -> Iterator[str]:
     source = finding.source.strip()[:_SOURCE_CHARACTERS]
     yield f"{finding.path}:{finding.line}: {finding.level}: {finding.rule}{group}"
     yield f"    {source}"
-    by_reason: dict[str, list[str]] = {}
-    for title, why in finding.why.items():
-        by_reason.setdefault(why, []).append(title)
-    for why, titles in by_reason.items():
+    every = sum(map(len, preflight.stacks.values()))
+    for why in dict.fromkeys(finding.why.values()):
+        titles = [title for title, reason in finding.why.items() if reason == why]
+        cells = sum(len(preflight.stacks[title]) for title in titles)
+        is_all = len(titles) == len(preflight.stacks)
+        some = f"{cells} of {every} cells: {'; '.join(titles)}"
         yield from (f"    {line}" for line in why.splitlines())
-        yield f"        on {_titles(titles, preflight)}"
+        yield f"        on {f'all {every} cells' if is_all else some}"
     if finding.write is not None:
-        yield (
-            f"    write: {finding.write.strip()}" if finding.write.strip() else "    drop this line"
-        )
-
-
-def _titles(titles: list[str], preflight: Preflight) -> str:
-    cells = sum(len(preflight.stacks[title]) for title in titles)
-    every = sum(len(ids) for ids in preflight.stacks.values())
-    if len(titles) == len(preflight.stacks):
-        return f"all {every} cells"
-    return f"{cells} of {every} cells: {'; '.join(titles)}"
+        text = finding.write.strip()
+        yield f"    write: {text}" if text else "    drop this line"
 
 
 def _summary(preflight: Preflight) -> str:
@@ -106,9 +99,9 @@ def _source_finding(finding: LineBreach) -> SourceFinding:
     fix = None
     if finding.write is not None and finding.end_line:
         action = f"write `{finding.write.strip()}`" if finding.write.strip() else "drop this line"
-        fix = Replacement(
-            description=action, start=finding.line, end=finding.end_line, text=finding.write
-        )
+        start, end = finding.line, finding.end_line
+        fix = Replacement(description=action, start=start, end=end, text=finding.write)
+    reasons = (f"{title}: {' '.join(why.split())}" for title, why in finding.why.items())
     return SourceFinding(
         rule_id=finding.rule,
         level=finding.level,

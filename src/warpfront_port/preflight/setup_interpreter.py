@@ -17,9 +17,9 @@ import re
 import sys
 from collections import ChainMap, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from functools import partial
 from pathlib import PurePosixPath
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 MOST_STEPS = 50_000
 _STEPS_OF_A_PATTERN = 200
@@ -68,10 +68,10 @@ class _File:
         return self.text
 
     def readlines(self) -> list[Any]:
-        return list(self)
+        return _lines(self.text, keepends=True)
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(_lines(self.text, keepends=True))
+        return iter(self.readlines())
 
 
 class _Path(PurePosixPath):
@@ -83,13 +83,7 @@ class _Path(PurePosixPath):
     absolute = resolve
 
 
-@dataclass(frozen=True, slots=True)
-class _Function:
-    node: ast.FunctionDef
-
-
-@dataclass(frozen=True, slots=True)
-class _Import:
+class _Import(NamedTuple):
     name: str
 
 
@@ -106,16 +100,12 @@ class _TooLongError(Exception):
     """Interpreting takes too many steps."""
 
 
-def _matched(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `re.split` or `re.findall` for patterns and texts that take little time."""
-
-    def call(pattern: str, text: str) -> Any:
-        is_slow = re.search(r"\)[*+{]|\\[1-9]", pattern)
-        if is_slow or len(re.findall(r"[*+?{]", pattern)) > 4 or len(text) > 100:
-            raise ValueError(pattern)
-        return function(pattern, text)
-
-    return call
+def _matched(function: Callable[..., Any], pattern: str, text: str) -> Any:
+    """Call `re.split` or `re.findall` for a pattern and a text that take little time."""
+    is_slow = re.search(r"\)[*+{]|\\[1-9]", pattern)
+    if is_slow or len(re.findall(r"[*+?{]", pattern)) > 4 or len(text) > 100:
+        raise ValueError(pattern)
+    return function(pattern, text)
 
 
 _OPERATORS: Mapping[type[ast.AST], Callable[..., Any]] = {
@@ -142,8 +132,8 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     **{name: getattr(builtins, name) for name in ("enumerate", "zip", "reversed")},
     "print": lambda *_: None,
     "collections.defaultdict": defaultdict,
-    "re.split": _matched(re.split),
-    "re.findall": _matched(re.findall),
+    "re.split": partial(_matched, re.split),
+    "re.findall": partial(_matched, re.findall),
     "os.path.join": posixpath.join,
     "os.path.dirname": posixpath.dirname,
     "os.path.abspath": posixpath.normpath,
@@ -195,9 +185,7 @@ class SetupInterpreter:
 
     def _block(self, body: Iterable[ast.stmt]) -> None:
         for node in body:
-            self._steps += 1
-            if self._steps > MOST_STEPS:
-                raise _TooLongError
+            self._step()
             visit = getattr(self, f"_do_{type(node).__name__.lower()}", self._forget)
             try:
                 visit(node)
@@ -205,6 +193,11 @@ class SetupInterpreter:
                 raise
             except Exception:  # noqa: BLE001 - whatever an operation on such values may raise
                 self._forget(node)
+
+    def _step(self, steps: int = 1) -> None:
+        self._steps += steps
+        if self._steps > MOST_STEPS:
+            raise _TooLongError
 
     def _forget(self, node: ast.AST) -> None:
         """Make the names that a statement binds unknown, in whatever way it does."""
@@ -215,7 +208,7 @@ class SetupInterpreter:
                 self._names[child.name] = UNKNOWN
 
     def _do_functiondef(self, node: ast.FunctionDef) -> None:
-        self._names[node.name] = UNKNOWN if node.decorator_list else _Function(node)
+        self._names[node.name] = UNKNOWN if node.decorator_list else node
 
     def _do_import(self, node: ast.Import) -> None:
         for alias in node.names:
@@ -270,10 +263,10 @@ class SetupInterpreter:
 
     def _do_if(self, node: ast.If) -> None:
         test = self._of(node.test)
-        if test is not UNKNOWN:
-            self._block(node.body if test else node.orelse)
-        else:
+        if test is UNKNOWN:
             self._both(node.lineno, node.body, node.orelse)
+        else:
+            self._block(node.body if test else node.orelse)
 
     def _do_try(self, node: ast.Try) -> None:
         handlers = [handler.body for handler in node.handlers]
@@ -310,16 +303,17 @@ class SetupInterpreter:
         """Follow blocks of which one is run, or none: a name that they bind differently is
         unknown, and a function that may return there gives an unknown value.
         """
-        before = dict(self._names.maps[0])
+        scope = self._names.maps[0]
+        before = dict(scope)
         ends: list[dict[str, Any]] = [] if bodies[1:] and bodies[-1] else [before]
         outside, self._conditions = self._conditions, [*self._conditions, line]
         try:
             for body in bodies:
-                self._names.maps[0].clear()
-                self._names.maps[0].update(before)
+                scope.clear()
+                scope.update(before)
                 try:
                     self._block(body)
-                    ends.append(dict(self._names.maps[0]))
+                    ends.append(dict(scope))
                 except _End as end:
                     if isinstance(end.node, ast.Return):
                         end.value = UNKNOWN
@@ -327,13 +321,10 @@ class SetupInterpreter:
         finally:
             self._conditions = outside
         names = {name: [end.get(name, UNKNOWN) for end in ends] for end in ends for name in end}
-        joined = {
-            name: first
-            for name, (first, *others) in names.items()
-            if all(other is first or other == first for other in others)
-        }
-        self._names.maps[0].clear()
-        self._names.maps[0].update({**dict.fromkeys(names, UNKNOWN), **joined})
+        scope.clear()
+        for name, (value, *others) in names.items():
+            is_one = all(other is value or other == value for other in others)
+            scope[name] = value if is_one else UNKNOWN
 
     def _bind(self, target: ast.expr, value: Any) -> None:
         if isinstance(target, ast.Name):
@@ -344,9 +335,8 @@ class SetupInterpreter:
             of, key = self._of(target.value), self._of(target.slice)
             if isinstance(of, dict) and key is not UNKNOWN:
                 is_list = isinstance(value, list)
-                of[key] = self._conditioned(value) if is_list else value
-                if self._conditions and not is_list:
-                    of[key] = UNKNOWN
+                known = UNKNOWN if self._conditions and not is_list else value
+                of[key] = self._conditioned(value) if is_list else known
             elif isinstance(of, dict | list):
                 _poison(of)
 
@@ -371,12 +361,8 @@ class SetupInterpreter:
 
     def _of(self, node: ast.expr) -> Any:
         """Return the value of an expression, or `UNKNOWN`."""
-        self._steps += 1
-        if self._steps > MOST_STEPS:
-            raise _TooLongError
-        visit = getattr(self, f"_of_{type(node).__name__.lower()}", None)
-        if visit is None:
-            return UNKNOWN
+        self._step()
+        visit = getattr(self, f"_of_{type(node).__name__.lower()}", lambda _: UNKNOWN)
         try:
             value = visit(node)
         except (_End, _TooLongError, RecursionError):
@@ -393,10 +379,8 @@ class SetupInterpreter:
         return value
 
     def _of_constant(self, node: ast.Constant) -> Any:
-        if not isinstance(node.value, str):
-            return node.value
-        source = self._lines[node.lineno - 1]
-        return Placed.at(node.value, None, line=node.lineno, source=source)
+        value = node.value
+        return self._literal(value, node.lineno) if isinstance(value, str) else value
 
     def _of_name(self, node: ast.Name) -> Any:
         value = self._names.get(node.id, UNKNOWN)
@@ -434,40 +418,38 @@ class SetupInterpreter:
 
     def _of_binop(self, node: ast.BinOp) -> Any:
         first, second = self._sure(node.left), self._sure(node.right)
+        value: Any = UNKNOWN
         if isinstance(node.op, ast.Add):
             value = first + second
         elif isinstance(node.op, ast.Div) and isinstance(first, _Path):
             value = first / second
-        elif isinstance(node.op, ast.Mod) and isinstance(first, str) and "%" in first:
-            # A format's width may be a billion characters.
-            if re.search(r"%[^sd%]", first):
-                return UNKNOWN
+        # A format's width may be a billion characters.
+        elif isinstance(node.op, ast.Mod) and not re.search(r"%[^sd%]|^[^%]*$", first):
             value = first % (tuple(second) if isinstance(second, list) else second)
-        else:
-            return UNKNOWN
         return Placed.at(value, first) if isinstance(value, str) else value
 
     def _of_joinedstr(self, node: ast.JoinedStr) -> str:
         parts = []
         for part in node.values:
+            value: ast.expr = part
             if isinstance(part, ast.FormattedValue):
                 if part.format_spec is not None or part.conversion != -1:
                     raise ValueError
-                parts.append(str(self._sure(part.value)))
-            else:
-                parts.append(str(self._of(part)))
-        source = self._lines[node.lineno - 1]
-        return Placed.at("".join(parts), None, line=node.lineno, source=source)
+                value = part.value
+            parts.append(str(self._sure(value)))
+        return self._literal("".join(parts), node.lineno)
+
+    def _literal(self, text: str, line: int) -> Placed:
+        return Placed.at(text, None, line=line, source=self._lines[line - 1])
 
     def _of_subscript(self, node: ast.Subscript) -> Any:
         value = self._sure(node.value)
         if isinstance(node.slice, ast.Slice):
             bounds = (node.slice.lower, node.slice.upper, node.slice.step)
-            element = value[
-                slice(*(bound if bound is None else self._sure(bound) for bound in bounds))
-            ]
+            place: Any = slice(*(bound and self._sure(bound) for bound in bounds))
         else:
-            element = value[self._sure(node.slice)]
+            place = self._sure(node.slice)
+        element = value[place]
         return Placed.at(element, value) if isinstance(value, Placed) else element
 
     def _of_unaryop(self, node: ast.UnaryOp) -> Any:
@@ -532,8 +514,8 @@ class SetupInterpreter:
         arguments = self._of_list(ast.List(elts=node.args))
         keywords = {keyword.arg or "**": self._of(keyword.value) for keyword in node.keywords}
         function = self._names.get(node.func.id) if isinstance(node.func, ast.Name) else None
-        if isinstance(function, _Function):
-            return self._result(function.node, arguments, keywords)
+        if isinstance(function, ast.FunctionDef):
+            return self._result(function, arguments, keywords)
         if name in _FUNCTIONS:
             return self._built_in(name, arguments, keywords)
         of, method = UNKNOWN, ""
@@ -557,7 +539,7 @@ class SetupInterpreter:
         if UNKNOWN in arguments or (keywords and name != "print"):
             return UNKNOWN
         is_pattern = name.startswith("re.")
-        self._steps += _STEPS_OF_A_PATTERN * is_pattern
+        self._step(_STEPS_OF_A_PATTERN * is_pattern)
         value = _FUNCTIONS[name](*arguments)
         return _placed(value, arguments[-1]) if is_pattern else _plain(value)
 
@@ -609,15 +591,16 @@ class SetupInterpreter:
         self, node: ast.FunctionDef, arguments: list[Any], keywords: Mapping[str, Any]
     ) -> Any:
         """Return what a function of setup.py returns."""
-        names = [posonlyarg.arg for posonlyarg in (*node.args.posonlyargs, *node.args.args)]
-        every = (child for child in ast.walk(node.args) if isinstance(child, ast.arg))
+        args = node.args
+        names = [argument.arg for argument in (*args.posonlyargs, *args.args)]
+        every = (child for child in ast.walk(args) if isinstance(child, ast.arg))
         local: dict[str, Any] = {child.arg: UNKNOWN for child in every}
-        for name, default in zip(reversed(names), reversed(node.args.defaults), strict=False):
-            local[name] = self._of(default)
-        for only, value in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True):
-            local[only.arg] = self._of(value) if value is not None else UNKNOWN
-        if node.args.vararg is not None:
-            local[node.args.vararg.arg] = arguments[len(names) :]
+        only = [argument.arg for argument in args.kwonlyargs]
+        defaults = [*zip(reversed(names), reversed(args.defaults), strict=False)]
+        for name, default in (*defaults, *zip(only, args.kw_defaults, strict=True)):
+            local[name] = self._of(default) if default is not None else UNKNOWN
+        if args.vararg is not None:
+            local[args.vararg.arg] = arguments[len(names) :]
         local |= {**dict(zip(names, arguments, strict=False)), **keywords, "yield": []}
         caller, conditions = self._names, self._conditions
         self._names = ChainMap(local, caller.maps[-1])

@@ -214,7 +214,7 @@ def test_every_line_of_a_step_is_a_step_or_is_counted_and_named(
 ) -> None:
     text = WHOLE.get(name) or SAMPLES[name]
     log_format = FORMATS[name]
-    steps = read_declaration(name).steps
+    steps = read_declaration(name).step
     ways = st.sampled_from(("", "", "cut", "words", "place"))
     lines = [
         damaged(line, data.draw(ways)) if log_format.marks(line) else line

@@ -29,7 +29,7 @@ from training_logs import (
     titan_line,
 )
 
-from warpfront.bench.logs.assembling import completed, solved_sequence
+from warpfront.bench.logs.assembling import completed, solved_fact
 from warpfront.bench.logs.fields import number, positive, size_bytes, vendor_of, whole
 from warpfront.bench.logs.tensorprimat import csv_value, perf_csv
 from warpfront.bench.records import MemoryKind, Parallel, Run, Step
@@ -82,7 +82,7 @@ def test_a_sequence_that_no_line_says_is_solved_from_the_tokens_per_second() -> 
     run = read_one(primus_log([32.0531] * 3))
     assert (run.sequence, run.solved) == (SEQUENCE, ("sequence",))
     said = read_one("  seq_length ............ 2048\n" + primus_log([32.0531] * 3))
-    assert (said.sequence, said.solved, solved_sequence(said)) == (2048, (), SEQUENCE)
+    assert (said.sequence, said.solved, solved_fact(said, "sequence")) == (2048, (), SEQUENCE)
     assert "fit a sequence of 4096, and it says 2048" in messages(said)
 
 

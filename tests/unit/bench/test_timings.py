@@ -21,8 +21,8 @@ from warpfront.bench.records import (
 )
 from warpfront.bench.sheet import (
     bench_text,
-    flop_rate,
     model_flops_utilization,
+    rate_of,
     share_of_peak,
     tokens_per_second,
 )
@@ -103,7 +103,7 @@ def test_what_is_no_document_of_timings_is_refused(document: object, says: str) 
 
 def test_rates_and_shares_follow_from_the_median() -> None:
     one = measured("mm", 1, flops=10**9, bytes=10**6, peak=PEAK)
-    assert flop_rate(one) == pytest.approx(1e12, rel=0.01)
+    assert rate_of(one, one.flops) == pytest.approx(1e12, rel=0.01)
     assert share_of_peak(one) == pytest.approx(0.5, rel=0.01)
     memory_bound = dataclasses.replace(one, flops=None, bytes=10**8)
     assert share_of_peak(memory_bound) == pytest.approx(0.1, rel=0.01)

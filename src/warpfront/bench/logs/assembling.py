@@ -111,9 +111,8 @@ class RunAssembler:
             case Setting():
                 self._set(fact, line)
             case LoggedStep(step=step, rank=rank, part=part):
-                placed_step = _PlacedStep(
-                    step, 0, step.line or line, rank, part, 1, step.seconds or 0.0
-                )
+                place = step.line or line
+                placed_step = _PlacedStep(step, 0, place, rank, part, 1, step.seconds or 0.0)
                 self._see(placed_step, redrawn=fact.redrawn)
             case Evaluation():
                 if len(self._evaluations) < MOST_STEPS:
@@ -182,7 +181,10 @@ class RunAssembler:
         """Count a further line of a step; False where it begins the step again."""
         number = new.step.step
         is_part = placed_step.part is not None and placed_step.part != new.part
-        if _repeats(placed_step.step, new.step) and not (is_part and placed_step.rank == new.rank):
+        # A further line, which may be cut, has no other figure than the first.
+        pairs = ((getattr(placed_step.step, f), getattr(new.step, f)) for f in _FIGURES)
+        repeats = all(later is None or later == earlier for earlier, later in pairs)
+        if repeats and not (is_part and placed_step.rank == new.rank):
             self._counts["duplicates"] += 1
             return True
         if placed_step.rank and new.rank and placed_step.rank != new.rank:
@@ -208,6 +210,13 @@ class RunAssembler:
             return True
         return False
 
+    def _keep(self, new: _PlacedStep) -> None:
+        self._close()
+        self._last = new.step.step
+        self._recent[new.step.step] = new
+        if len(self._recent) > _REMEMBERED:
+            self._recent.popitem(last=False)
+
     def _close(self) -> None:
         """Complete the latest step: no further line of it is merged."""
         if self._last is None or self._last not in self._recent:
@@ -226,9 +235,7 @@ class RunAssembler:
         return usual > 1 < count and count >= _USUAL * (self._parts.total() - 2)
 
     def _whole(self, placed_step: _PlacedStep) -> _PlacedStep:
-        """Return a step of several parts with the time of them all; of a single odd part,
-        with the first's.
-        """
+        """Return a step of several parts with the time of all; of one odd part, the first's."""
         if placed_step.parts == 1 or not self._accumulates():
             return placed_step._replace(parts=1)
         step = dataclasses.replace(
@@ -242,20 +249,14 @@ class RunAssembler:
     def _flush(self) -> None:
         """Keep what is pending; once there is too much, twice as many lines are one."""
         if self._pending:
-            several = len(self._pending) > 1
-            pending = (
-                [self._whole(placed_step) for placed_step in self._pending]
-                if several
-                else self._pending
-            )
-            self._kept.append(_mean(pending))
-            self._pending = []
+            pending, self._pending = self._pending, []
+            self._kept.append(_mean([*map(self._whole, pending)] if len(pending) > 1 else pending))
         if len(self._kept) >= MOST_STEPS:
             self._width *= 2
             self._kept = [
-                _mean([self._whole(placed_step) for placed_step in pair])
-                for _, group in groupby(self._kept, key=attrgetter("segment"))
-                for segment in [list(group)]
+                _mean([*map(self._whole, pair)])
+                for _, steps in groupby(self._kept, attrgetter("segment"))
+                for segment in [list(steps)]
                 for pair in (segment[start : start + 2] for start in range(0, len(segment), 2))
             ]
 
@@ -269,10 +270,8 @@ class RunAssembler:
         if mixed:
             self._once("two lines of one step differ: the first counts", 0)
         steps = [
-            dataclasses.replace(
-                placed_step.step, segment=placed_step.segment, line=placed_step.line
-            )
-            for placed_step in map(self._whole, self._kept)
+            dataclasses.replace(placed.step, segment=placed.segment, line=placed.line)
+            for placed in map(self._whole, self._kept)
         ]
         steps = _with_intervals(steps) if self._averages else steps
         first, second = (*steps, None, None)[:2]
@@ -347,12 +346,6 @@ def _merged(step: Step, other: Step, *, strict: bool = True) -> Step | None:
     return dataclasses.replace(step, **added) if fresh or not strict else None
 
 
-def _repeats(step: Step, other: Step) -> bool:
-    """Return whether the second line, which may be cut, has no other figure than the first."""
-    pairs = ((getattr(step, name), getattr(other, name)) for name in _FIGURES)
-    return all(new is None or new == earlier for earlier, new in pairs)
-
-
 def _alike(step: Step, other: Step) -> bool:
     """Return whether two lines of a step, without ranks, are two ranks' of one run.
 
@@ -395,6 +388,14 @@ def _with_intervals(steps: list[Step]) -> list[Step]:
     ]
 
 
+def _from_zero(steps: list[Step]) -> list[Step]:
+    """Count the first line from the run's start, where lines count steps since the last."""
+    first, second = (*steps, None, None)[:2]
+    if first and second and first.steps == 1 < second.steps == first.step:
+        return [dataclasses.replace(first, steps=first.step), *steps[1:]]
+    return steps
+
+
 def _parallel(facts: dict[str, Any]) -> Parallel:
     ways = {name: facts.get(_OF_PARALLEL + name) for name in Parallel.__dataclass_fields__}
     replicas, shards = (facts.get(_OF_PARALLEL + name) for name in ("replicate", "shard"))
@@ -423,12 +424,12 @@ def completed(run: Run, facts: Mapping[str, Any], firm: Container[str] = ()) -> 
         solved["tokens_per_step"] = tokens
         run = dataclasses.replace(run, **solved)
     for name in ("global_batch", "devices", *(() if is_rounded else ("sequence",))):
-        value = _solved(run, name, within=_CHECKED if is_rounded else _WHOLE)
+        value = solved_fact(run, name, within=_CHECKED if is_rounded else _WHOLE)
         if getattr(run, name) is None and value:
             solved[name] = value
             run = dataclasses.replace(run, **solved)
     checked = "devices" if "sequence" in firm and _known(run)["work"] else "sequence"
-    stated, value = getattr(run, checked), None if is_rounded else _solved(run, checked)
+    stated, value = getattr(run, checked), None if is_rounded else solved_fact(run, checked)
     if stated and value and abs(value / stated - 1) > _CHECKED:
         message = f"its tokens/s fit {_WORDS[checked].format(value)}, and it says {stated}"
         findings.append(Remark(level="warning", message=message))
@@ -443,7 +444,11 @@ def completed(run: Run, facts: Mapping[str, Any], firm: Container[str] = ()) -> 
         steps.append(dataclasses.replace(step, **filled))
     return dataclasses.replace(
         run,
-        steps=tuple(steps),
+        steps=tuple(
+            dataclasses.replace(step, **dict[str, Any]((n, values.get(n)) for n in _STEPS))
+            for step in run.steps
+            for values in [_closed(_known(run, step))]
+        ),
         solved=tuple(solved),
         findings=tuple(findings),
         missing=tuple(name for name in expected if getattr(run, name) is None),
@@ -495,12 +500,7 @@ def _closed(known: Mapping[str, float | None]) -> dict[str, float]:
     return values
 
 
-def solved_sequence(run: Run) -> int | None:
-    """Return the sequence that the steps' tokens/s give."""
-    return _solved(run, "sequence")
-
-
-def _solved(run: Run, name: str, *, within: float = _WHOLE) -> int | None:
+def solved_fact(run: Run, name: str, *, within: float = _WHOLE) -> int | None:
     """Return a fact of a run by its others and by its steps: their median, where it is nearly an
     integer. A batch follows from facts of the run alone.
     """

@@ -13,7 +13,9 @@ import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from importlib import resources
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, TypeAdapter
 
 from warpfront.bench.logs.facts import SERVING, Fact, Format, LoggedStep, NextRun, Setting, Unused
 from warpfront.bench.logs.fields import (
@@ -26,6 +28,7 @@ from warpfront.bench.logs.fields import (
     vendor_of,
 )
 from warpfront.bench.records import MemoryKind, Run, Step
+from warpfront.system.strict_values import strict_dataclass
 
 
 def _fields(record: type, *types: str) -> set[str]:
@@ -34,11 +37,11 @@ def _fields(record: type, *types: str) -> set[str]:
 
 
 _COUNTS = _fields(Step, "int", "int | None") - {"line", "segment"}
-_STEP_FIELDS = _COUNTS | _fields(Step, "float | None")
+_STEP_FIELDS = _COUNTS | _fields(Step, "float | None", "Divisor | None")
 _POSITION = {"step", "count", "part", "epoch", "total", "elapsed", "step_tokens"}
 """Fields that place a line: an exact step, the line's own count, ..."""
 _TEXTS = {*_fields(Run, "str | None"), "tokenizer"}
-_REALS = _fields(Run, "float | None")
+_REALS = _fields(Run, "float | None", "Divisor | None")
 _SETTINGS = _REALS | _fields(Run, "int | None")
 _TIMES = {"seconds", "samples_per_second", "tokens_per_second", "tokens_per_second_per_device"}
 _KNOWN = _STEP_FIELDS | _POSITION | _TEXTS | _SETTINGS
@@ -65,11 +68,16 @@ def _clock(text: str) -> float | None:
     return None
 
 
+def _inverse(text: str) -> float | None:
+    value = scaled(text)
+    return 1 / value if value else None
+
+
 _UNITS: Mapping[str, Callable[[str], float | None]] = {
     "clock": _clock,
-    # tqdm's `1.25s/it` and `3.10it/s`.
-    "per_iteration": lambda text: _UNITS["inverse"](text) if "s/" not in text else scaled(text),
-    "inverse": lambda text: 1 / value if (value := scaled(text)) else None,
+    # tqdm's `1.25s/it` and `3.10it/s`
+    "per_iteration": lambda text: scaled(text) if "s/" in text else _inverse(text),
+    "inverse": _inverse,
     "size": size_bytes,
     "exact": lambda text: None if "e" in text else scaled(text),
 }
@@ -95,7 +103,15 @@ class Target:
         return value if value is None else value * _SCALES.get(self.unit, 1.0)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+def _target(text: str) -> Target:
+    field, _, unit = text.partition(" ")
+    return Target(field, unit)
+
+
+Named = Annotated[Target, BeforeValidator(_target)]
+
+
+@strict_dataclass
 class LineRule:
     """A kind of line: the texts that it `has`, and the pattern it begins with.
 
@@ -119,12 +135,7 @@ class LineRule:
     opens: bool = False
     own: bool = False
     offset: int = 0
-    sets: tuple[tuple[str, Any], ...] = ()
-
-    @property
-    def has_fields(self) -> bool:
-        """Return whether names and values follow the beginning."""
-        return bool(self.split or self.pairs)
+    sets: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def applies(self, line: str) -> bool:
         for text in self.has:  # a loop, because most lines fail at its first turn
@@ -156,7 +167,10 @@ class LineRule:
         return {" ".join(name.split()): value.strip() for name, _, value in halves if name}
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+PLAIN = LineRule()
+
+
+@strict_dataclass
 class DocumentRule:
     """A JSON object that has one of `keys`, with what it says of the run and of its steps.
 
@@ -182,24 +196,27 @@ class DocumentRule:
             yield {"step": str(index + 1), **plain}
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@strict_dataclass
 class Declaration:
-    """The file of one format."""
+    """The file of one format. `matching` is by patterns of names, those with a `*` among them."""
 
-    name: str
-    steps: tuple[LineRule, ...]
-    settings: tuple[LineRule, ...]
-    document: DocumentRule
-    names: Mapping[str, Target]
-    patterns: tuple[tuple[re.Pattern[str], Target], ...]
-    ignored: re.Pattern[str] | None
-    fallback: bool
-    averages: bool
+    sources: tuple[str, ...] = ()
+    extends: str = ""
+    step: tuple[LineRule, ...] = ()
+    setting: tuple[LineRule, ...] = ()
+    document: DocumentRule = DocumentRule()
+    names: Mapping[str, Named] = dataclasses.field(default_factory=dict)
+    matching: Mapping[re.Pattern[str], Named] = dataclasses.field(default_factory=dict)
+    ignored: tuple[re.Pattern[str], ...] = ()
+    fallback: bool = False
+    averages: bool = False
 
     def target(self, name: str) -> Target | None:
         target = self.names.get(name)
         if target is None:
-            target = next((to for pattern, to in self.patterns if pattern.search(name)), None)
+            target = next(
+                (to for pattern, to in self.matching.items() if pattern.search(name)), None
+            )
         if target is None and name in _KNOWN:
             target = Target(name, "")
         return target if target is None or target.field else None
@@ -209,15 +226,15 @@ class Declaration:
         return (
             name not in self.names
             and _LOOKS_MEASURED.search(name) is not None
-            and not (self.ignored and self.ignored.search(name))
+            and not any(pattern.search(name) for pattern in self.ignored)
         )
 
     def marks(self, text: str) -> bool:
         if self.document.keys:
             document = json_object(text)
             return any(key in document for key in self.document.keys)
-        own = (rule for rule in self.settings if rule.opens or rule.own)
-        return any(rule.begins(text) for rule in (*self.steps, *own) if not rule.quiet)
+        own = (rule for rule in self.setting if rule.opens or rule.own)
+        return any(rule.begins(text) for rule in (*self.step, *own) if not rule.quiet)
 
     def pieces(self, line: str) -> Iterator[tuple[LineRule, str, dict[str, str]]]:
         """Yield the rule, the text before and the names of each step's piece of a line.
@@ -225,14 +242,14 @@ class Declaration:
         Where two rules begin at one place, the first declared has it.
         """
         found = sorted(
-            ((match.start(), place, match) for place, rule in enumerate(self.steps)
+            ((match.start(), place, match) for place, rule in enumerate(self.step)
              for match in rule.beginnings(line)),
             key=lambda beginning: beginning[:2],
         )  # fmt: skip
         pieces: list[tuple[LineRule, re.Match[str]]] = []
         for start, place, match in found:
             if not pieces or start >= pieces[-1][1].end():
-                pieces.append((self.steps[place], match))
+                pieces.append((self.step[place], match))
         ends = [*(match.start() for _, match in pieces[1:]), len(line)]
         for (rule, match), end in zip(pieces, ends, strict=False):
             yield rule, line[: match.start()], rule.named(match, end)
@@ -254,55 +271,26 @@ def declared(name: str) -> Format:
 @cache
 def read_declaration(name: str) -> Declaration:
     """Return `data/logs/NAME.toml`."""
-    folder = resources.files("warpfront") / "data" / "logs"
-    document = tomllib.loads((folder / f"{name}.toml").read_text("utf-8"))
-    if "extends" in document:  # its own step lines before those of the other, which are quiet
-        base = tomllib.loads((folder / f"{document['extends']}.toml").read_text("utf-8"))
+    document = _toml(name)
+    if "extends" in document:
+        # A variant: its own step lines before those of the format it extends, which are quiet.
+        base = _toml(document["extends"])
         quiet = ({**rule, "quiet": True} for rule in base.get("step", ()))
         document = {**base, **document, "step": [*document.get("step", ()), *quiet]}
-    targets = {key: _target(text) for key, text in document.get("names", {}).items()}
-    plain = {key: to for key, to in targets.items() if "*" not in key}
-    patterns = (
-        *(
-            (re.compile("^" + ".*".join(map(re.escape, key.split("*"))) + "$"), to)
-            for key, to in targets.items()
-            if "*" in key
-        ),
-        *((re.compile(key), _target(to)) for key, to in document.get("matching", {}).items()),
-    )
-    ignored, table = document.get("ignored"), document.get("document", {})
-    return Declaration(
-        name=name,
-        steps=tuple(map(_rule, document.get("step", ()))),
-        settings=tuple(map(_rule, document.get("setting", ()))),
-        document=DocumentRule(
-            keys=tuple(table.get("keys", ())),
-            rows=table.get("rows", ""),
-            columns=tuple(table.get("columns", ())),
-            path=re.compile(table["path"]) if "path" in table else None,
-        ),
-        names=plain,
-        patterns=patterns,
-        ignored=re.compile("|".join(ignored)) if ignored else None,
-        fallback=document.get("fallback", False),
-        averages=document.get("averages", False),
-    )
+    names: Mapping[str, str] = document.get("names", {})
+    starred = {
+        f"^{'.*'.join(map(re.escape, key.split('*')))}$": to
+        for key, to in names.items()
+        if "*" in key
+    }
+    document["names"] = {key: to for key, to in names.items() if "*" not in key}
+    document["matching"] = {**starred, **document.get("matching", {})}
+    return TypeAdapter(Declaration).validate_python(document)
 
 
-def _target(text: str) -> Target:
-    field, _, unit = text.partition(" ")
-    return Target(field, unit)
-
-
-def _rule(table: Mapping[str, Any]) -> LineRule:
-    fields = dict(table)
-    for name in ("begin", "pairs"):
-        if name in fields:
-            fields[name] = re.compile(fields[name])
-    for name in ("has", "lacks"):
-        fields[name] = tuple(fields.get(name, ()))
-    fields["sets"] = tuple(fields.get("sets", {}).items())
-    return LineRule(**fields)
+def _toml(name: str) -> dict[str, Any]:
+    file = resources.files("warpfront").joinpath("data", "logs", f"{name}.toml")
+    return tomllib.loads(file.read_text("utf-8"))
 
 
 class DeclaredReader:
@@ -331,14 +319,14 @@ class DeclaredReader:
         for rule, before, named in self._format.pieces(text):
             is_read = True
             yield from self.line(rule, named, rank_of(before))
-        for rule in () if is_read else self._format.steps:
+        for rule in () if is_read else self._format.step:
             if rule.applies(text) and not rule.quiet:
                 yield Unused(f"lines with {rule.has[0]!r} in another form")
-        for rule in self._format.settings:
-            if beginnings := list(rule.beginnings(text)):
-                ends = [*(beginning.start() for beginning in beginnings[1:]), len(text)]
-                for beginning, end in zip(beginnings, ends, strict=False):
-                    yield from self.settings(rule.named(beginning, end), rule)
+        for rule in self._format.setting:
+            beginnings = list(rule.beginnings(text))
+            ends = [*(beginning.start() for beginning in beginnings[1:]), len(text)]
+            for beginning, end in zip(beginnings, ends, strict=False):
+                yield from self.settings(rule.named(beginning, end), rule)
 
     def _document(self, rule: DocumentRule, document: Mapping[str, Any]) -> Iterator[Fact]:
         """Yield the facts of a document, in the order of the declared names: the first stays."""
@@ -350,10 +338,10 @@ class DeclaredReader:
         for row in rule.steps(document):
             yield from self.line(LineRule(block=bool(rule.rows)), row, "")
 
-    def settings(self, named: Mapping[str, str], rule: LineRule = LineRule()) -> Iterator[Fact]:
+    def settings(self, named: Mapping[str, str], rule: LineRule = PLAIN) -> Iterator[Fact]:
         if rule.opens:
             yield NextRun()
-        for field, value in rule.sets:
+        for field, value in rule.sets.items():
             yield Setting(field, value)
         if "name" in named and "value" in named:
             named = {named["name"]: named["value"]}
@@ -363,15 +351,15 @@ class DeclaredReader:
                     yield dataclasses.replace(fact, word=name)
 
     def _setting(self, target: Target, text: str, *, firm: bool = False) -> Iterator[Setting]:
-        """Yield the facts of the run that a name sets. Remember the epochs and the
-        number of steps.
-        """
+        """Yield the facts of the run that a name sets. Remember epochs and number of steps."""
         name, is_set = target.field, text.strip() not in _UNSET
         if name == "is_valid":
             yield Setting("succeeded", value=text.strip() == "VALID")
-        elif name == "precision" or name.startswith(_FLAG):  # a flag's format where it is set
-            precision = True if name != "precision" else precision_of(text)
-            yield from [Setting(name, precision)] if is_set and precision else ()
+        elif name.startswith(_FLAG):
+            yield from (Setting(name, value=True),) if is_set else ()
+        elif name == "precision":
+            precision = precision_of(text) if is_set else None
+            yield from (Setting(name, precision),) if precision else ()
         elif name in _TEXTS:
             yield from _named(name, text) if is_set else ()
         elif name == "epochs":
@@ -387,12 +375,10 @@ class DeclaredReader:
             yield Setting(name, value if is_real else round(value), firm)
 
     def line(self, rule: LineRule, named: Mapping[str, str], rank: str) -> Iterator[Fact]:
-        """Yield the facts of one step's line: settings, its step, and the names that
-        are not read.
-        """
+        """Yield the facts of one step's line: settings, its step, and unread names."""
         figures: dict[str, float] = {}
         is_no_loss = False
-        for field, value in rule.sets:
+        for field, value in rule.sets.items():
             yield Setting(field, value)
         for name, text in named.items():
             target = self._format.target(name)
@@ -414,9 +400,7 @@ class DeclaredReader:
             yield from self._logged(rule, step, figures, rank, is_no_loss=is_no_loss)
 
     def _position(self, rule: LineRule, figures: dict[str, float]) -> int | None:
-        """Return the step of a line: its own, the epoch's and the count's, or that of
-        the line before.
-        """
+        """Return the step of a line: its own, by epoch and count, or that of the line before."""
         count, total, epoch = (figures.pop(name, None) for name in ("count", "total", "epoch"))
         step = figures.pop("step", None)
         if step is None and count is not None:
@@ -465,7 +449,7 @@ class DeclaredReader:
         }
         if is_no_loss:
             printed["nan"] = 1
-        if not block and (printed or rule.has_fields) and not printed.keys() & _TIMES:
+        if not block and (printed or rule.split or rule.pairs) and not printed.keys() & _TIMES:
             yield Unused("lines of a step without a time")
         elif printed.keys() - {"steps"}:
             number = None if part is None else int(part)

@@ -30,38 +30,21 @@ _SUFFIXES = {"k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12}
 _NAN = re.compile(r"\s*[-+]?(?:nan|inf(?:inity)?)\b", re.IGNORECASE)
 _LARGEST = 2**62
 _LARGEST_AMOUNT = 10**15
-_UNITS = {
-    "": 1,
-    "B": 1,
-    # Primus writes GB and divides by 1024 three times; torchtitan writes GiB.
-    "KB": 2**10,
-    "KIB": 2**10,
-    "MB": 2**20,
-    "MIB": 2**20,
-    "GB": 2**30,
-    "GIB": 2**30,
-    "TB": 2**40,
-    "TIB": 2**40,
-}
+# Primus writes GB and divides by 1024 three times; torchtitan writes GiB.
+_POWERS = {"": 0, "B": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 _SIZE = re.compile(r"\s*([\d.,]{1,30})\s*((?:[KMGT]i?)?B)?(?![\w.,])", re.IGNORECASE)
-_VENDORS = (
-    (
-        "amd",
-        re.compile(r"\b(?:amd|rocm|hip|radeon|instinct|gfx\w+|mi\d{2,3}[ax]?)\b", re.IGNORECASE),
-    ),
-    ("gaudi", re.compile(r"\b(?:gaudi\d?|hpu|habana)\b", re.IGNORECASE)),
-    (
-        "nvidia",
-        re.compile(r"\b(?:nvidia|nvd|cuda|nemo|geforce|g?[abhv]\d{2,3}|gh200)\b", re.IGNORECASE),
-    ),
-)
-_DTYPES = (
-    ("fp8", re.compile(r"fp8|float8|e4m3|e5m2|hybrid", re.IGNORECASE)),
-    ("fp4", re.compile(r"fp4|float4|e2m1", re.IGNORECASE)),
-    ("bfloat16", re.compile(r"bf16|bfloat16", re.IGNORECASE)),
-    ("float16", re.compile(r"fp16|float16|\bhalf\b", re.IGNORECASE)),
-    ("float32", re.compile(r"fp32|float32|tf32", re.IGNORECASE)),
-)
+_VENDORS = {
+    "amd": r"\b(?:amd|rocm|hip|radeon|instinct|gfx\w+|mi\d{2,3}[ax]?)\b",
+    "gaudi": r"\b(?:gaudi\d?|hpu|habana)\b",
+    "nvidia": r"\b(?:nvidia|nvd|cuda|nemo|geforce|g?[abhv]\d{2,3}|gh200)\b",
+}
+_DTYPES = {
+    "fp8": r"fp8|float8|e4m3|e5m2|hybrid",
+    "fp4": r"fp4|float4|e2m1",
+    "bfloat16": r"bf16|bfloat16",
+    "float16": r"fp16|float16|\bhalf\b",
+    "float32": r"fp32|float32|tf32",
+}
 
 
 def cleaned(line: str) -> str:
@@ -122,17 +105,18 @@ def size_bytes(text: str) -> int | None:
     value = positive(match[1]) if match else None
     if match is None or value is None:
         return None
-    size = value * _UNITS[(match[2] or "").upper()]
+    size = value * 2 ** (10 * _POWERS[(match[2] or "")[:1].upper()])
     return round(size) if size < _LARGEST else None
 
 
 def vendor_of(*texts: str | None) -> str | None:
     """Return the vendor of the first text that names one, by any of the names in use."""
-    for text in texts:
-        for vendor, names in _VENDORS:
-            if text and names.search(text.replace("_", " ")):
-                return vendor
-    return None
+    named = (_named(text.replace("_", " "), _VENDORS) for text in texts if text)
+    return next(filter(None, named), None)
+
+
+def _named(text: str, forms: Mapping[str, str]) -> str | None:
+    return next((n for n, form in forms.items() if re.search(form, text, re.IGNORECASE)), None)
 
 
 def json_object(text: str) -> Mapping[str, Any]:
@@ -158,4 +142,4 @@ def amount(value: object) -> float | None:
 
 def precision_of(text: str) -> str | None:
     """Return torch's name of the number format that a text names."""
-    return next((name for name, form in _DTYPES if form.search(text)), None)
+    return _named(text, _DTYPES)

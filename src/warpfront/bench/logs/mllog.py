@@ -41,9 +41,7 @@ _VALUES = {"global_batch_size": "global_batch", "max_sequence_length": "sequence
 
 
 class MllogReader:
-    """A reader of the lines from run_start to run_stop. It remembers the clock and the samples
-    of the line before.
-    """
+    """A reader of the lines from run_start to run_stop. Remembers clock and samples."""
 
     def __init__(self, _path: str) -> None:
         self._batch = 0
@@ -71,7 +69,10 @@ class MllogReader:
             case "run_stop":
                 yield from self._stop(seconds, metadata)
             case "block_start" if seconds is not None:
-                self._at, self._clock = (seconds, self._begun(metadata)), seconds
+                # With a `step`, `samples_count` is the block's length.
+                step, samples = (_whole(metadata.get(n)) for n in ("step", "samples_count"))
+                begun = samples or self._samples if step is None else step * self._batch
+                self._at, self._clock = (seconds, begun), seconds
             case "eval_accuracy" | "eval_start" | "eval_stop":
                 # The time of an evaluation is no part of the steps' time.
                 self._at = None
@@ -196,31 +197,16 @@ class MllogReader:
         return "samples" if is_samples else "steps"
 
     def _by_loss(self, name: str, place: float, time: float | None) -> tuple[float | None, int]:
-        """Return seconds and step of a line with a loss alone, by the clock since
-        the line before.
-        """
+        """Return seconds and step of a line with a loss alone, by the clock."""
         is_samples = name == "samples_count" or (place >= self._batch and not place % self._batch)
         samples = int(place if is_samples else place * self._batch)
-        took = None if time is None else self._by_the_clock(time, samples)
-        self._at = self._at if time is None else (time, samples)
+        took = None
+        if time is not None:
+            # A block may begin between two lines.
+            if self._at is not None and samples > self._at[1]:
+                took = (time - self._at[0]) * self._batch / (samples - self._at[1])
+            self._at = time, samples
         return took, samples // self._batch
-
-    def _begun(self, metadata: Mapping[str, Any]) -> int:
-        """Return the samples before a block: its `step` where it has one, because
-        `samples_count` is then the block's length.
-        """
-        step = _whole(metadata.get("step"))
-        if step is not None:
-            return step * self._batch
-        return _whole(metadata.get("samples_count")) or self._samples
-
-    def _by_the_clock(self, time: float, samples: int) -> float | None:
-        """Return the seconds of a step, from the line before, or the block's start. A block may
-        begin between two lines.
-        """
-        if self._at is None or samples <= self._at[1]:
-            return None
-        return (time - self._at[0]) * self._batch / (samples - self._at[1])
 
 
 def _platform(text: str) -> Iterator[Fact]:

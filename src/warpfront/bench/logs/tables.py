@@ -12,7 +12,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from warpfront.bench.logs.declared import DeclaredReader, LineRule, read_declaration
+from warpfront.bench.logs.declared import PLAIN, DeclaredReader, LineRule, read_declaration
 from warpfront.bench.logs.facts import (
     KERNEL,
     SERVING,
@@ -96,7 +96,10 @@ class ResultsReader:
         for line, row in enumerate(_rows(text), 2):
             value, metric = row.pop("performance", ""), row.pop("metric", "").strip()
             name = f"{metric} {row.pop('unit', '').strip()}".strip().lower()
-            facts = [] if positive(value) is None else [*self._facts(name, value)]
+            facts: list[Fact] = []
+            if positive(value) is not None:
+                facts += self._reader.settings({name: value})
+                facts += self._reader.line(PLAIN, {"step": "1", name: value}, "")
             if row.get("status", "").strip().upper() not in _PASSED:
                 yield Remark(level="note", message=f"status {row['status'][:40]}", line=line)
             elif not facts:
@@ -112,10 +115,6 @@ class ResultsReader:
                 before = row
                 figures.add(name)
                 yield from _at(line, facts)
-
-    def _facts(self, name: str, value: str) -> Iterator[Fact]:
-        yield from self._reader.settings({name: value})
-        yield from self._reader.line(LineRule(), {"step": "1", name: value}, "")
 
 
 class KernelReader:

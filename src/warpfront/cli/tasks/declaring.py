@@ -133,9 +133,7 @@ Locked = Annotated[bool, COMMON["locked"]]
 
 
 class Ended(SystemExit):
-    """The end of a command that has no success: its exit code, the message to print, and
-    `problems` of a file.
-    """
+    """The end of a command without success: its exit code, message, and a file's `problems`."""
 
     def __init__(self, message: str, code: int, problems: tuple[Problem, ...] = ()) -> None:
         super().__init__(code)
@@ -263,8 +261,8 @@ def _every(groups: Mapping[str, Options]) -> dict[str, tuple[Any, Option]]:
 def _single(name: str, default: Any, option: Option) -> Options:
     def make(**values: Any) -> Any:
         value = values[name]
+        is_text = isinstance(default, bool) or default is REQUIRED
         try:
-            is_text = isinstance(default, bool) or default is REQUIRED
             return value if is_text else type(default)(value)
         except ValueError:
             raise ValueError(f"{dashed(name)} {value!r} is no number") from None
@@ -272,17 +270,13 @@ def _single(name: str, default: Any, option: Option) -> Options:
     return Options({name: (default, option)}, make)
 
 
-def _refuse_other_choices(group: Options, given: Mapping[str, Any]) -> None:
+def _made(group: Options, given: Mapping[str, Any]) -> Any:
     for name, (_, option) in group.each.items():
         value = given.get(name) or ""
         if option.choices and value and value not in option.choices:
             hint = nearest(str(value), option.choices)
-            raise ValueError(f"{dashed(name)} {value!r}: {hint}")
-
-
-def _made(group: Options, given: Mapping[str, Any]) -> Any:
+            raise Ended(f"error: {dashed(name)} {value!r}: {hint}", USAGE_EXIT_CODE)
     try:
-        _refuse_other_choices(group, given)
         return group.make(**{n: given.get(n, default) for n, (default, _) in group.each.items()})
     except ValueError as error:
         raise Ended(f"error: {error}", USAGE_EXIT_CODE) from None
@@ -312,9 +306,7 @@ def _displayed(volume: Volume, *, as_json: bool) -> Iterator[Display]:
 
 @contextlib.contextmanager
 def _errors_as_exit_codes() -> Iterator[None]:
-    """Print an error as what, where and what next, without a traceback, and exit with
-    its own code.
-    """
+    """Print an error as what, where and what next, and exit with its own code."""
     try:
         yield
         sys.stdout.flush()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Annotated
 
 from warpfront.cli.display import Display
@@ -111,31 +111,28 @@ def clean(
     from warpfront.matrix.selection import select
     from warpfront.release.ledger import is_candidate
 
-    removed: list[str] = []
-    remove = functools.partial(_remove, display, removed, dry_run=dry_run)
     workspace = workspace_here()
     cell_ids = {cell.id for cell in select(workspace.matrix.cells, cells)}
     folders = [workspace.folders.store.cell_folder(cell_id) for cell_id in sorted(cell_ids)]
     if all_:
         folders += [workspace.folders.cache / name for name in CACHE_FOLDERS]
-    for folder in folders:
-        if folder.exists():
-            remove(str(folder), functools.partial(remove_tree, folder))
-    host, ours = connect(environment()), f"localhost/{workspace.matrix.project.name}/"
-    for image in host.images(CELL):
-        if image.labels[CELL] in cell_ids:
-            for reference in image.references:
-                # What is built on top of ours has its labels, too. A push that was killed leaves
-                # the name that it was sent by.
-                if reference.startswith(ours) or is_candidate(reference):
-                    remove(reference, functools.partial(host.remove, reference))
+
+    def removals() -> Iterator[tuple[str, Callable[[], None]]]:
+        for folder in folders:
+            if folder.exists():
+                yield str(folder), functools.partial(remove_tree, folder)
+        host, ours = connect(environment()), f"localhost/{workspace.matrix.project.name}/"
+        images = (image for image in host.images(CELL) if image.labels[CELL] in cell_ids)
+        for reference in (reference for image in images for reference in image.references):
+            # What is built on top of ours has its labels, too. A push that was killed leaves the
+            # name that it was sent by.
+            if reference.startswith(ours) or is_candidate(reference):
+                yield reference, functools.partial(host.remove, reference)
+
+    removed: list[str] = []
+    for name, remove in removals():
+        if not dry_run:
+            remove()
+        removed.append(name)
+        display.say(f"{'would remove' if dry_run else 'removed'} {name}")
     display.result({"removed": removed, "dry_run": dry_run})
-
-
-def _remove(
-    display: Display, removed: list[str], name: str, act: Callable[[], None], *, dry_run: bool
-) -> None:
-    if not dry_run:
-        act()
-    removed.append(name)
-    display.say(f"{'would remove' if dry_run else 'removed'} {name}")

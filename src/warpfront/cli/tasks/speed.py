@@ -120,11 +120,10 @@ class LogFacts:
             if is_number and not value.isdecimal():
                 raise InputError(f"--fact {text}: {value!r} is no number")
             values[name] = int(value) if is_number else value
-        renamed = {"gpus": "devices", "batch": "global_batch"}
-        facts = {renamed.get(name, name): value for name, value in values.items()}
-        if any(isinstance(value, int) and value < 0 for value in facts.values()):
+        if any(isinstance(value, int) and value < 0 for value in values.values()):
             raise InputError("a fact of a run is a number above zero")
-        return {name: value for name, value in facts.items() if value}
+        renamed = {"gpus": "devices", "batch": "global_batch"}
+        return {renamed.get(name, name): value for name, value in values.items() if value}
 
 
 @command("bench read-log", formerly=("read-log",), example="bench read-log train.log --fact gpus=8")
@@ -202,17 +201,17 @@ class ComparisonOptions:
         return ComparisonTerms(
             metric=Metric(self.metric) if self.metric else None,
             allowed=allowed,
-            noise=None if self.noise == _NO_NUMBER else _share(self.noise, "--noise"),
-            max_slower=None
-            if self.max_slower == _NO_NUMBER
-            else _share(self.max_slower, "--max-slower"),
+            noise=_share(self.noise, "--noise"),
+            max_slower=_share(self.max_slower, "--max-slower"),
             same_training=self.same_training,
             paired=self.by_pairs,
         )
 
 
-def _share(text: str, option: str) -> float:
-    """`5%` or `0.05`."""
+def _share(text: str, option: str) -> float | None:
+    """`5%` or `0.05`; None where the option was not given."""
+    if text == _NO_NUMBER:
+        return None
     try:
         value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
@@ -290,8 +289,8 @@ def nights(
     shifts = shifts_of(history)
     documents = [{**dataclasses.asdict(shift), "ratio": shift.ratio} for shift in shifts]
     display.result(documents, shifts_text(history, shifts))
-    allowed = float("inf") if max_slower == _NO_NUMBER else 1 + _share(max_slower, "--max-slower")
-    if slower := [shift for shift in shifts if shift.ratio > allowed]:
+    most = _share(max_slower, "--max-slower")
+    if slower := [shift for shift in shifts if most is not None and shift.ratio > 1 + most]:
         worst = max(slower, key=lambda shift: shift.ratio)
         message = f"{counted(len(slower), 'operation')} slower for good, {worst.case} the most"
         raise SlowerError(message, hint=f"since {worst.at}, image {worst.image_digest or 'none'}")
