@@ -86,6 +86,19 @@ def _var(x: Array, dim: Any = None, correction: Any = 1, keepdim: bool = False) 
     return np.divide(total, max(0.0, count - correction))
 
 
+def _vector_norm(
+    x: Array, order: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+) -> Any:
+    """Return the root of the sum of powers; of 0, the number of others than 0."""
+    x = x if dtype is None else x.astype(KINDS[dtype])
+    axes, absolute = _axes(x, dim) if x.ndim else None, np.abs(x)
+    if math.isinf(order):
+        return (np.max if order > 0 else np.min)(absolute, axis=axes, keepdims=keepdim)
+    powers = absolute**order if order else (absolute != 0).astype(absolute.dtype)
+    total = powers.sum(axis=axes, keepdims=keepdim)
+    return total ** (1 / order) if order else total
+
+
 def _place(function: Callable[..., Any]) -> Callable[..., Any]:
     def call(x: Array, dim: Any = None, keepdim: bool = False) -> Any:
         if dim is None:
@@ -564,6 +577,7 @@ NUMPY: Mapping[str, Callable[..., Any]] = {
     "masked_fill": lambda x, mask, value: np.where(mask, np.asarray(value, dtype=x.dtype), x),
     **{name: _reduced(function) for name, function in REDUCED.items()},
     "var": _var,
+    "linalg_vector_norm": _vector_norm,
     "argmax": _place(np.argmax),
     "argmin": _place(np.argmin),
     "max": _with_place(np.max, np.argmax),

@@ -62,7 +62,7 @@ SEEN_ON: Mapping[str, tuple[str, ...]] = {
     "lists": ("cpu", "cuda"),
     "grouped convolutions": ("cpu", "cuda"),
     "optimizers": ("cpu", "cuda"),
-    "bidirectional": ("cpu",),
+    "bidirectional": ("cpu", "cuda"),
 }
 QUICK_DTYPES = ("float32", "bfloat16")
 SUFFIX = ", cases"

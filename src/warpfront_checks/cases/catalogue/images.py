@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from warpfront_checks.cases.catalogue.norms import ONE_OF_TWO
 from warpfront_checks.cases.catalogue.record import Make, exact, moved, rounded, steps
 from warpfront_checks.cases.known import KnownDefect
 from warpfront_checks.cases.operation import Operation
@@ -38,6 +39,13 @@ INDICES_OF_MANY_LINES = KnownDefect(
     device="cuda",
     where={"size b": ("past a grid",), "dtype": ("float64",)},
     unsafe=True,
+)
+# One place of a batch whose stride is 1: what lies there is read as the batch's next (torch 2.11).
+BATCHES_OF_ONE_PLACE = KnownDefect(
+    thread="adaptive_avg_pool of one place reads strided batches wrong",
+    device="cuda",
+    label="^result",
+    where={"memory a": ("reversed",), "size c": ("one",), "size x": ("one",)},
 )
 POOLS = (
     *(
@@ -122,6 +130,7 @@ POOLS = (
             SHAPE[dims],
             size=(1, 3, 5),
             walk=1 / 16,
+            known=(BATCHES_OF_ONE_PLACE,),
         )
         for dims in (1, 2, 3)
     ),
@@ -348,14 +357,7 @@ SUMS = (
         "added to channels", "a + b", "b c y x, c 1 1", values=("small", "few"), ulps=1.0, **SIZED
     ),
 )
-# Where one of the gradients of its weights is not wanted, it writes to no memory at all (2.13).
-ONE_OF_TWO = KnownDefect(
-    thread="group_norm of channels last ends the process for the gradient of one weight",
-    device="cpu",
-    where={"memory a": ("last", "some of the last"), "gradient": ("b", "c")},
-    unsafe=True,
-)
-# Torch 2.13's gradient on the CPU takes some permuted images of one row for channels last, and
+# Torch 2.13's gradient on the CPU takes some permuted images for channels last, and
 # reads strided weights and means as if packed.
 PERMUTED = tuple(
     KnownDefect(
@@ -364,7 +366,7 @@ PERMUTED = tuple(
         label="^gradient",
         where=where,
     )
-    for where in ({"layout": ("transposed",)}, {"memory a": ("reversed",), "size b": ("one",)})
+    for where in ({"layout": ("transposed",)}, {"memory a": ("reversed",)})
 )
 STRIDED = tuple(
     KnownDefect(

