@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 from warpfront.errors import (
     EngineError,
@@ -328,17 +329,13 @@ def _published(
         bring=context.bring,
         mount_from=plan.mount_from,
     )
-    proves = _prover(plan, channel, context)
+    proves = partial(_proven, plan, channel, context)
     attester = Attester(registry=context.registry, signer=context.signer, prove=proves)
     tagger = Tagger(registry=context.registry, record=writer.record)
     planned = _publication(plan, channel, context)
     cell_id = planned.cell_id
-
-    def act() -> Publication:
-        return publish_image(
-            planned, uploader, attester, tagger, record=writer.record, watch=context.watch
-        )
-
+    record, watch = writer.record, context.watch
+    act = partial(publish_image, planned, uploader, attester, tagger, record=record, watch=watch)
     try:
         writer.record(planned)
         result = _tried(cell_id, act)
@@ -357,47 +354,46 @@ def _published(
     return result
 
 
-def _prover(
-    plan: _Planned, channel: Channel, context: PublishContext
-) -> Callable[[Publication, RegistryImage], tuple[Referrer, ...]]:
-    """Return the second judgement, by the registry's content: its own labels, and the ids of
-    its own bytes, which the verifications have to name.
+def _proven(
+    plan: _Planned,
+    channel: Channel,
+    context: PublishContext,
+    publication: Publication,
+    registry_image: RegistryImage,
+) -> tuple[Referrer, ...]:
+    """Judge a second time, by the registry's content: its own labels, and the ids of its own
+    bytes, which the verifications have to name. Return the documents of the image.
     """
-
-    def prove(publication: Publication, registry_image: RegistryImage) -> tuple[Referrer, ...]:
-        evidence = dataclasses.replace(
-            plan.publishable.evidence,
-            labels=registry_image.labels,
-            identities=registry_image.identities,
-        )
-        verdict = admission(evidence, channel, now=context.now)
-        path = publication.path
-        against = (
-            *verdict.against,
-            *not_to_be_named(
-                context.registry,
-                path,
-                publication.tags,
-                registry_image.digest,
-                registry_image.labels,
-            ),
-        )
-        reference = f"{publication.repository}@{registry_image.digest}"
-        _refuse(against, [*_unsigned(evidence, reference, context)])
-        proof = verification_payload(
-            evidence, with_signature(verdict, channel, signer=context.signer), registry_image
-        )
-        trusted = context.trusted or context.signer
-        documents = [proof]
-        for document in context.documents(publication, evidence):
-            # Anyone with push rights can attach one, and our attestation would make it true.
-            digest = attached_as(registry_image.manifest.descriptor, document).digest
-            signed = {f"dev.warpfront.{document.name}": digest}
-            if not (evidence.attached and trusted) or trusted.is_signed(reference, signed):
-                documents.append(document)
-        return tuple(documents)
-
-    return prove
+    evidence = dataclasses.replace(
+        plan.publishable.evidence,
+        labels=registry_image.labels,
+        identities=registry_image.identities,
+    )
+    verdict = admission(evidence, channel, now=context.now)
+    against = (
+        *verdict.against,
+        *not_to_be_named(
+            context.registry,
+            publication.path,
+            publication.tags,
+            registry_image.digest,
+            registry_image.labels,
+        ),
+    )
+    reference = f"{publication.repository}@{registry_image.digest}"
+    _refuse(against, [*_unsigned(evidence, reference, context)])
+    proof = verification_payload(
+        evidence, with_signature(verdict, channel, signer=context.signer), registry_image
+    )
+    trusted = context.trusted or context.signer
+    documents = [proof]
+    for document in context.documents(publication, evidence):
+        # Anyone with push rights can attach one, and our attestation would make it true.
+        digest = attached_as(registry_image.manifest.descriptor, document).digest
+        signed = {f"dev.warpfront.{document.name}": digest}
+        if not (evidence.attached and trusted) or trusted.is_signed(reference, signed):
+            documents.append(document)
+    return tuple(documents)
 
 
 def _refuse(against: Iterable[str], unsigned: Iterable[str]) -> None:

@@ -196,14 +196,11 @@ class Signer:
         if not anew and self.is_signed(reference, annotations):
             return
         signing = sign_command(self.cosign, reference, annotations, form=self.form)
-        self._demand(signing, f"{reference} could not be signed")
+        _demand(self.run, signing, f"{reference} could not be signed")
         verifying = verify_command(self.cosign, reference, annotations)
         _demand(
             self.run, verifying, f"{reference}: its signature does not hold", "see cosign's words"
         )
-
-    def _demand(self, command: Command, action: str) -> None:
-        _demand(self.run, command, action, "is the key readable, the registry up?")
 
     def is_attested(self, reference: str, predicate: Predicate) -> bool:
         """Return whether a verified attestation states exactly this predicate of the digest."""
@@ -220,7 +217,7 @@ class Signer:
         if self.is_attested(reference, predicate):
             return
         command = attest_command(self.cosign, reference, predicate, form=self.form)
-        self._demand(command, f"{predicate.name} of {reference} could not be attested")
+        _demand(self.run, command, f"{predicate.name} of {reference} could not be attested")
         if not self.is_attested(reference, predicate):
             raise SignatureError(
                 f"{predicate.name} of {reference}: its attestation does not hold",
@@ -253,7 +250,9 @@ def _run(run: Run, command: Command) -> Completed:
         raise SignatureError(error.message, hint=hint) from error
 
 
-def _demand(run: Run, command: Command, action: str, hint: str) -> None:
+def _demand(
+    run: Run, command: Command, action: str, hint: str = "is the key readable, the registry up?"
+) -> None:
     """Run a command. Raise `SignatureError` with cosign's last output where it fails."""
     completed = _run(run, command)
     if completed.returncode:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from warpfront.images.labels import (
@@ -89,17 +89,15 @@ def contradictions(why: Why) -> tuple[str, ...]:
     if why.making is not None and why.labels.get(LOCK) != why.making.lock:
         texts.append(f"the provenance is of the lock {why.making.lock}")
     if why.proof is not None:
-        texts += _contradictions_of_the_proof(why, why.proof)
+        texts += [
+            f"the verification on {target.target} is of the image {target.image_id}"
+            for target in why.proof.targets
+            if why.identities and target.image_id not in why.identities
+        ]
+        relaxed = ",".join(sorted(why.proof.relaxed))
+        if relaxed != why.labels.get(RELAXED, ""):
+            texts.append(f"the verification relaxes {relaxed or 'nothing'}")
     return tuple(texts)
-
-
-def _contradictions_of_the_proof(why: Why, proof: Proof) -> Iterator[str]:
-    for target in proof.targets:
-        if why.identities and target.image_id not in why.identities:
-            yield f"the verification on {target.target} is of the image {target.image_id}"
-    relaxed = ",".join(sorted(proof.relaxed))
-    if relaxed != why.labels.get(RELAXED, ""):
-        yield f"the verification relaxes {relaxed or 'nothing'}"
 
 
 def _making_lines(making: BuildRecord | None) -> list[str]:

@@ -227,7 +227,8 @@ class Exchange:
                 ),
                 verify=self._trust.bundle or True,
                 proxies=_NO_PROXIES if is_loopback(urlsplit(url).netloc) else None,
-                auth=_no_netrc,
+                # Logins are docker's: without this, requests would look for one in ~/.netrc.
+                auth=lambda request: request,
             )
         except (requests.RequestException, OSError) as error:
             self._fail(step, error)
@@ -292,10 +293,3 @@ def joined(base: str, location: str) -> str:
 def _origin(url: str) -> tuple[str, str | None, int | None]:
     parts = urlsplit(url)
     return parts.scheme, parts.hostname, parts.port or {"https": 443, "http": 80}.get(parts.scheme)
-
-
-def _no_netrc(request: requests.PreparedRequest) -> requests.PreparedRequest:
-    """Return the request unchanged. Logins are docker's: without this, requests would look for
-    one in ~/.netrc.
-    """
-    return request
