@@ -120,21 +120,19 @@ def _needed(
 
     `run` are the modules of `packages` that run by default.
     """
-    imports = {
-        (name, path.rpartition("/")[0])
-        for path, text in texts.items()
-        if path.endswith(".py")
-        and not is_aside(PurePosixPath(path))
-        and (path in run or not _depth(path, packages))
-        for name in _IMPORTED_ROOT.findall(text)
+    builds = ((folder, texts.get(f"{folder}/setup.py", "")) for folder in folders if folder)
+    extensions = {
+        folder: {name.partition(".")[0] for name in _EXTENSION_NAME.findall(build)}
+        for folder, build in builds
+        if EXTENSIONS.search(build)
     }
-    for folder in folders:
-        build = texts.get(f"{folder}/setup.py", "")
-        names = {name.partition(".")[0] for name in _EXTENSION_NAME.findall(build)}
-        users = {user for name, user in imports if name in names}
-        outside = any(user != folder and not user.startswith(f"{folder}/") for user in users)
-        if folder and EXTENSIONS.search(build) and outside:
-            yield folder
+    for path, text in texts.items() if extensions else ():
+        plain = path.endswith(".py") and not is_aside(PurePosixPath(path))
+        if plain and (path in run or not _depth(path, packages)):
+            names = set(_IMPORTED_ROOT.findall(text))
+            for folder, extension in extensions.items():
+                if not path.startswith(f"{folder}/") and not names.isdisjoint(extension):
+                    yield folder
 
 
 _IMPORTED_ROOT = re.compile(r"(?m)^(?:from|import)[ \t]+(\w+)")
