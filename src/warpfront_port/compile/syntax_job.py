@@ -26,6 +26,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 SCHEMA = 1
 LACKS = "warpfront: the environment lacks "
@@ -297,7 +298,7 @@ def _configured(template: str, builds: str) -> str:
 
 
 def arguments(
-    compiler: Compiler, tree: Tree, job: Mapping[str, object], folder: Path, forced: Path
+    compiler: Compiler, tree: Tree, job: Mapping[str, Any], folder: Path, forced: Path
 ) -> list[str]:
     """Return the options of every pass; the tree's folders never come before the system's."""
     folders = tree.include_folders()
@@ -331,27 +332,25 @@ def passes(argv: list[str], root: Path, unit: str, seconds: float) -> dict[str, 
     return {"unit": unit, "codes": codes, "output": "\n".join(outputs)}
 
 
-def run_job(job: Mapping[str, object]) -> dict[str, object]:
+def run_job(job: Mapping[str, Any]) -> dict[str, object]:
     """Return the results of all units: `compiler`, `units`, and `hip` (HIP's names to CUDA's)."""
-    target = str(job["target"])
-    compiler = find_compiler(target)
+    compiler = find_compiler(job["target"])
     if compiler is None:
         return {"schema": SCHEMA, "compiler": "", "units": [], "hip": {}}
-    root = Path(str(job["root"]))
+    root = Path(job["root"])
     tree = Tree(root)
-    names = _mapping(job["names"])
+    names = dict(job["names"])
     if not job.get("torch"):
         names.pop("CUDA_VERSION", None)  # its twin is a macro of torch's builds
-    headers = {**_mapping(job["headers"]), **_HEADERS}
-    units = [str(unit) for unit in job["units"]]  # type: ignore[attr-defined]
+    headers = {**job["headers"], **_HEADERS}
+    units = list(job["units"])
     with tempfile.TemporaryDirectory(prefix="warpfront-syntax-") as scratch:
         folder = Path(scratch)
         forced = write_shims(folder, tree, names, headers, str(job.get("torch") or ""))
         argv = arguments(compiler, tree, job, folder, forced)
-        given = {str(k): list(v) for k, v in _table(job.get("flags")).items()}
-        configured = Configured(given, [])
-        if not given:
-            configured = configure(compiler, root, str(job.get("modules") or ""), folder)
+        configured = Configured(job.get("flags") or {}, [])
+        if not configured.flags:
+            configured = configure(compiler, root, job.get("modules") or "", folder)
         argv += [option for path in configured.folders for option in ("-idirafter", path)]
         units = [unit for unit in units if unit in configured.flags] or units
         state = _state_of(compiler, tree, argv, scratch, forced)
@@ -368,13 +367,13 @@ def run_job(job: Mapping[str, object]) -> dict[str, object]:
 
 def _all_passes(
     argv: list[str],
-    job: Mapping[str, object],
+    job: Mapping[str, Any],
     units: Iterable[str],
     state: str,
     flags: Mapping[str, list[str]],
 ) -> Iterator[dict[str, object]]:
-    seconds, root = float(str(job["seconds"])), Path(str(job["root"]))
-    cache = Path(str(job["cache"])) if job.get("cache") else None
+    seconds, root = float(job["seconds"]), Path(job["root"])
+    cache = Path(job["cache"]) if job.get("cache") else None
     listed = list(units)
 
     def passed(unit: str) -> dict[str, object]:
@@ -389,7 +388,7 @@ def _all_passes(
             stored.write_text(json.dumps(result))
         return result
 
-    with concurrent.futures.ThreadPoolExecutor(int(str(job["jobs"]))) as pool:
+    with concurrent.futures.ThreadPoolExecutor(int(job["jobs"])) as pool:
         for count, result in enumerate(pool.map(passed, listed), 1):
             print(f"{count} of {len(listed)} {result['unit']}", flush=True)
             yield result
@@ -403,14 +402,6 @@ def _state_of(compiler: Compiler, tree: Tree, argv: list[str], scratch: str, for
     for path, text in tree.texts.items():
         digest.update(f"{path}\0{text}\0".encode("utf-8", "surrogatepass"))
     return digest.hexdigest()
-
-
-def _table(value: object) -> dict[str, list[str]]:
-    return dict(value) if isinstance(value, dict) else {}
-
-
-def _mapping(value: object) -> dict[str, str]:
-    return {str(key): str(entry) for key, entry in value.items()} if isinstance(value, dict) else {}
 
 
 def main(argv: list[str]) -> int:
