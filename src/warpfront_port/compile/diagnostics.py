@@ -76,65 +76,46 @@ def read_diagnostics(output: str) -> tuple[Diagnostic, ...]:
     chain: list[Place] = []
     for raw in output.splitlines():
         line = raw[:_LONGEST]
-        included = _INCLUDED.match(line)
-        if included is not None:
+        if included := _INCLUDED.match(line):
             chain.append(_place(included))
             continue
-        match = _GNU.match(line)
-        if match is not None and match["kind"] == "note":
-            diagnostics[-1:] = [_requested(diagnostic, match) for diagnostic in diagnostics[-1:]]
-            continue
-        diagnostic = _located(line, match, tuple(reversed(chain))) or _unplaced(line)
+        gnu, place = _GNU.match(line), None
+        note = gnu is not None and gnu["kind"] == "note"
+        diagnostic = None if note else _diagnostic(line, gnu, tuple(reversed(chain)))
         if diagnostic is not None:
             diagnostics.append(diagnostic)
-        elif diagnostics and (instantiated := _INSTANTIATED.match(line)) is not None:
-            diagnostics[-1] = _also_via(diagnostics[-1], _place(instantiated))
-        if not line.startswith(" "):
+        elif gnu is not None:
+            # The place that requested the faulty code, where the note names it.
+            place = _place(gnu) if _REQUESTED.search(gnu["message"]) else None
+        elif instantiated := _INSTANTIATED.match(line):
+            place = _place(instantiated)
+        if place and diagnostics:
+            diagnostics[-1] = replace(diagnostics[-1], via=(*diagnostics[-1].via, place))
+        if not note and not line.startswith(" "):
             chain.clear()
     return _distinct(diagnostics)
 
 
-def _located(line: str, gnu: re.Match[str] | None, chain: tuple[Place, ...]) -> Diagnostic | None:
+def _diagnostic(
+    line: str, gnu: re.Match[str] | None, chain: tuple[Place, ...]
+) -> Diagnostic | None:
+    """Return the message of a line; a program's own has no place: `ld.lld: error: ...`."""
     match = gnu or _PTXAS.match(line) or _NVCC.match(line)
+    place = _place(match) if match else None
+    match = match or _PROGRAM.fullmatch(line) or _LD.fullmatch(line)
     if match is None:
         return None
-    return Diagnostic(
-        severity=_severity(match["kind"]),
-        message=match["message"],
-        place=_place(match),
-        included=chain,
-    )
-
-
-def _unplaced(line: str) -> Diagnostic | None:
-    """Return a program's message without a place: `ld.lld: error: ...`, `ptxas error : ...`."""
-    match = _PROGRAM.fullmatch(line)
-    if match is not None:
-        return Diagnostic(severity=_severity(match["kind"]), message=match["message"], place=None)
-    linked = _LD.fullmatch(line)
-    if linked is not None and "warning" not in linked["message"]:
-        return Diagnostic(severity="error", message=linked["message"], place=None)
-    return None
-
-
-def _requested(diagnostic: Diagnostic, note: re.Match[str]) -> Diagnostic:
-    """Add the place that requested the faulty code, where the note names it."""
-    if not _REQUESTED.search(note["message"]):
-        return diagnostic
-    return _also_via(diagnostic, _place(note))
-
-
-def _also_via(diagnostic: Diagnostic, place: Place) -> Diagnostic:
-    return replace(diagnostic, via=(*diagnostic.via, place))
+    kind = match.groupdict().get("kind")
+    if kind is None and "warning" in match["message"]:
+        return None
+    severity: Severity = "warning" if kind == "warning" else "error"
+    included = chain if place else ()
+    return Diagnostic(severity=severity, message=match["message"], place=place, included=included)
 
 
 def _place(match: re.Match[str]) -> Place:
     column = match.groupdict().get("column")
     return Place(path=match["path"].strip(), line=int(match["line"]), column=int(column or 0))
-
-
-def _severity(kind: str) -> Severity:
-    return "warning" if kind == "warning" else "error"
 
 
 def _distinct(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
