@@ -44,7 +44,9 @@ def isolation_rule_matches(before: SourceText, after: SourceText) -> tuple[Match
         return ()
     if python.reads(after.path):
         try:
-            old, new = _python_steps(before, None), _python_steps(after, _defined(before))
+            nodes = ast.walk(ast.parse(before.text))
+            defined = frozenset(node.name for node in nodes if isinstance(node, _DEFINITIONS))
+            old, new = _python_steps(before, None), _python_steps(after, defined)
         except (SyntaxError, RecursionError, ValueError):
             return ()
     elif cuda.reads(after.path):
@@ -96,11 +98,6 @@ def _lines(source: SourceText) -> list[_Step]:
             steps.append(_Step(text=text, line=number))
         offset += len(line) + 1
     return steps
-
-
-def _defined(source: SourceText) -> frozenset[str]:
-    tree = ast.parse(source.text)
-    return frozenset(node.name for node in ast.walk(tree) if isinstance(node, _DEFINITIONS))
 
 
 def _python_steps(source: SourceText, names: frozenset[str] | None) -> list[_Step]:
@@ -164,7 +161,9 @@ def _steps(
                 yield from _steps(node.body, reader, names)
         elif isinstance(node, _Compound):
             yield _Step(text=_header(node), line=node.lineno)
-            for block in _blocks(node):
+            parts = (*getattr(node, "handlers", ()), *getattr(node, "cases", ()))
+            blocks = (getattr(node, name, []) for name in ("body", "orelse", "finalbody"))
+            for block in (*blocks, *(part.body for part in parts)):
                 yield from _steps(block, reader, names)
         elif not _tells_vendors_apart(node, reader):
             yield _Step(text=ast.unparse(node), line=node.lineno)
@@ -174,13 +173,6 @@ def _header(node: ast.stmt) -> str:
     """Return the first line of a compound statement, without decorators."""
     lines = ast.unparse(node).splitlines()
     return next((line for line in lines if not line.startswith("@")), "")
-
-
-def _blocks(node: ast.stmt) -> Iterator[list[ast.stmt]]:
-    for name in ("body", "orelse", "finalbody"):
-        yield getattr(node, name, [])
-    for part in (*getattr(node, "handlers", ()), *getattr(node, "cases", ())):
-        yield part.body
 
 
 def _tells_vendors_apart(node: ast.stmt, reader: _NvidiaReader) -> bool:

@@ -32,20 +32,14 @@ def as_python(source: SourceText) -> tuple[SourceText, tuple[Match, ...]]:
         if not isinstance(cell, dict) or cell.get("cell_type") != "code":
             continue
         lines = list(_cell_lines(cell.get("source", "")))
-        if not _is_python("\n".join(lines)):
+        try:
+            ast.parse("\n".join(lines))
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
             start, message = len(text), f"cell {number} is no Python"
             broken.append(Match(rule="SC003", start=start, end=start, what=message))
             lines = [f"# {line}" for line in lines]
         text += "\n".join((f"# cell {number}", *lines, ""))
     return SourceText(path=source.path, text=text), tuple(broken)
-
-
-def _is_python(text: str) -> bool:
-    try:
-        ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    return True
 
 
 def _cell_lines(text: object) -> Iterator[str]:
