@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -173,14 +173,9 @@ def _try(request: CheckRequest, workspace: Workspace | None, watch: Watch) -> Ch
 
 def check_text(check: ProjectCheck) -> str:
     """Return the report for a terminal: its answer, a line for each part, then the details."""
-    return "\n".join(_lines(check)) + "\n"
-
-
-def _lines(check: ProjectCheck) -> Iterator[str]:
-    yield check.line
+    lines = [check.line]
+    lines += [f"{part.name:<9} {part.answer:<20} {part.line}" for part in check.parts]
     for part in check.parts:
-        yield f"{part.name:<9} {part.answer:<20} {part.line}"
-    for part in check.parts:
-        details = part.text.splitlines()[1:] if part.name == "scan" else part.text.splitlines()
-        if details:
-            yield from ("", f"== {part.name}", *details)
+        details = part.text.splitlines()[1 if part.name == "scan" else 0 :]
+        lines += ["", f"== {part.name}", *details] if details else []
+    return "\n".join(lines) + "\n"
