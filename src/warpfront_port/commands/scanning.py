@@ -349,10 +349,10 @@ def _undetermined(scanned: Scan) -> Iterator[str]:
     """Yield reasons for parts of a tree without verdict: sources not compiled, files not read."""
     by_reason: dict[str, list[str]] = {}
     for unit, reason in scanned.uncompiled.items():
-        evidence = scanned.evidence.get(unit)
+        evidence, aside = scanned.evidence.get(unit), scanned.project.product.is_aside(unit)
         if evidence is None:
             by_reason.setdefault(reason, []).append(unit)
-        elif evidence.kind != "optional" and scanned.doubt and not scanned.compiler:
+        elif evidence.kind != "optional" and scanned.doubt and not (scanned.compiler or aside):
             by_reason.setdefault(f"{reason}, and {scanned.doubt}", []).append(unit)
     for reason, units in by_reason.items():
         first = ", ".join(units[:3]) + (", ..." if len(units) > 3 else "")

@@ -139,6 +139,13 @@ def test_a_branch_for_amd_beside_cuda_s_needs_a_compiler_or_the_project_s_ci(
     assert verdict.line == f"gfx942: {line}"
 
 
+def test_a_branch_of_tests_alone_decides_nothing(tmp_path: Path) -> None:
+    build = "find_package(hip)\nenable_language(CUDA)\nadd_executable(t tests/t.cu)\n"
+    files = {"CMakeLists.txt": "project(p LANGUAGES CXX)\n" + build, "tests/t.cu": KERNEL}
+    verdict, _ = judged(tmp_path, files)
+    assert verdict.answer == "runs as it is"
+
+
 LOADER = (
     "from pathlib import Path\nfrom torch.utils import cpp_extension\n"
     "def load():\n    return cpp_extension.load('k', [Path(__file__).parent / 'k.cu'])\n"
