@@ -87,12 +87,15 @@ def read_answering(
     maps = _mapped()
     definers = {} if maps is None else dict(_definers(vendor, maps))
     apart, why = kernel_apart(vendor, environment)
+    has_topology = any(board.startswith("kfd ") for board in kernel.boards)
+    topology = ("/sys/class/kfd/kfd/topology/nodes",) if has_topology else ()
+    paths = (*kernel.nodes, *kernel.shared, *kernel.drivers, *topology)
     return Answering(
         preloaded=preloaded,
         emulators=tuple(emulators(environment, (*preloaded, *(maps or ())))),
         foreign=tuple(foreign_entry_points(vendor, definers, preloaded)),
         calls=(*_foreign_calls(), *_preloaded_drivers(vendor, definers, preloaded)),
-        invented=tuple(path for path in _paths_of(kernel) if not known_to_kernel(path)),
+        invented=tuple(path for path in paths if not known_to_kernel(path)),
         apart=apart,
         unread=(*(() if maps is not None else (f"{_MAPS} cannot be read",)), *why),
         definers=definers,
@@ -165,12 +168,6 @@ def kernel_apart(
         return view_of(json.loads(completed.stdout)), ()
     except (OSError, subprocess.SubprocessError, ValueError, TypeError) as error:
         return None, (f"a second process could not look: {type(error).__name__}",)
-
-
-def _paths_of(kernel: KernelView) -> Iterator[str]:
-    yield from (*kernel.nodes, *kernel.shared, *kernel.drivers)
-    if any(board.startswith("kfd ") for board in kernel.boards):
-        yield "/sys/class/kfd/kfd/topology/nodes"
 
 
 def known_to_kernel(path: str) -> bool:

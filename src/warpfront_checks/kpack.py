@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,7 @@ def read_archive(path: Path) -> Archive:
             if not 0 < size - offset <= _LONGEST_TABLE_BYTES:
                 raise KpackError(f"{path.name}: its table would lie outside of it, or is too long")
             file.seek(offset)
-            table = _Reader(file.read()).value()
+            table = _value(BytesIO(file.read()))
     except (struct.error, IndexError, RecursionError, UnicodeDecodeError, OSError) as error:
         raise KpackError(f"{path.name}: {type(error).__name__}: {error}") from error
     if not isinstance(table, dict) or not isinstance(table.get("gfx_arches"), list):
@@ -147,61 +148,42 @@ def incomplete_variants(archives: Iterable[Archive], target: str) -> list[str]:
     ]
 
 
-class _Reader:
-    """A reader of one MessagePack value
-    (https://github.com/msgpack/msgpack/blob/master/spec.md). A length that the data does not have
-    ends in `IndexError` or `struct.error`.
-    """
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._at = 0
-
-    def value(self, depth: int = 0) -> Any:
-        if depth > _DEEPEST:
-            raise KpackError("its table is nested too deeply")
-        kind = self._number("B")
-        if kind < 0x80 or kind >= 0xE0:
-            return kind if kind < 0x80 else kind - 0x100
-        if kind < 0xC0:
-            size = kind & (0x1F if kind >= 0xA0 else 0x0F)
-            return self._sized(
-                ["map", "array", "str"][(kind >= 0x90) + (kind >= 0xA0)], size, depth
-            )
-        if kind in _CONSTANTS:
-            return _CONSTANTS[kind]
-        if kind in _NUMBERS:
-            return self._number(_NUMBERS[kind])
-        if kind in _SIZED:
-            type_name, form = _SIZED[kind]
-            return self._sized(type_name, self._number(form), depth)
+def _value(stream: BytesIO, depth: int = 0) -> Any:
+    """Return one MessagePack value (https://github.com/msgpack/msgpack/blob/master/spec.md)."""
+    if depth > _DEEPEST:
+        raise KpackError("its table is nested too deeply")
+    kind = _number(stream, "B")
+    if kind < 0x80 or kind >= 0xE0:
+        return kind if kind < 0x80 else kind - 0x100
+    if kind in _CONSTANTS:
+        return _CONSTANTS[kind]
+    if kind in _NUMBERS:
+        return _number(stream, _NUMBERS[kind])
+    if kind < 0xC0:
+        size = kind & (0x1F if kind >= 0xA0 else 0x0F)
+        name = ("map", "array", "str")[(kind >= 0x90) + (kind >= 0xA0)]
+    elif kind in _SIZED:
+        name, form = _SIZED[kind]
+        size = _number(stream, form)
+    else:
         raise KpackError(f"its table has a value of the unknown kind 0x{kind:02x}")
+    if name in {"str", "bin"}:
+        data = _taken(stream, size)
+        return data.decode("utf-8") if name == "str" else data
+    if name == "array":
+        return [_value(stream, depth + 1) for _ in range(size)]
+    return {str(_value(stream, depth + 1)): _value(stream, depth + 1) for _ in range(size)}
 
-    def _number(self, form: str) -> Any:
-        size = struct.calcsize(form)
-        (number,) = struct.unpack(f">{form}", self._taken(size))
-        return number
 
-    def _taken(self, size: int) -> bytes:
-        data = self._data[self._at : self._at + size]
-        if len(data) < size:
-            raise IndexError("its table ends early")
-        self._at += size
-        return data
+def _number(stream: BytesIO, form: str) -> Any:
+    return struct.unpack(f">{form}", _taken(stream, struct.calcsize(form)))[0]
 
-    def _sized(self, type_name: str, size: int, depth: int) -> Any:
-        if type_name == "str":
-            return self._taken(size).decode("utf-8")
-        if type_name == "bin":
-            return self._taken(size)
-        if type_name == "array":
-            return [self.value(depth + 1) for _ in range(size)]
-        return dict(self._pairs(size, depth))
 
-    def _pairs(self, size: int, depth: int) -> Iterator[tuple[str, Any]]:
-        for _ in range(size):
-            key = self.value(depth + 1)
-            yield str(key), self.value(depth + 1)
+def _taken(stream: BytesIO, size: int) -> bytes:
+    data = stream.read(size)
+    if len(data) < size:
+        raise IndexError("its table ends early")
+    return data
 
 
 _CONSTANTS = {0xC0: None, 0xC2: False, 0xC3: True}

@@ -62,7 +62,9 @@ def _shapes(names: tuple[str, ...], main: str, config: Any) -> Iterator[Mapping[
     if "decoder_input_ids" in names and not text:
         yield dict(answer)
     if "past_values" in names:
-        yield from _series(config)
+        length = _value(config, "context_length", 32)
+        yield {"past_values": (BATCH, length, _value(config, "num_input_channels", 1))}
+        yield {"past_values": (BATCH, length)}
 
 
 def _pictures(names: tuple[str, ...], config: Any) -> Iterator[Mapping[str, Size]]:
@@ -98,12 +100,6 @@ def _sounds(names: tuple[str, ...], config: Any) -> Iterator[Mapping[str, Size]]
         yield {"input_values": (BATCH, 1, SAMPLES)}
         bands = _value(config, "num_mel_bins", 16)
         yield {"input_values": (BATCH, _value(config, "max_length", FRAMES), bands)}
-
-
-def _series(config: Any) -> Iterator[Mapping[str, Size]]:
-    length = _value(config, "context_length", 32)
-    yield {"past_values": (BATCH, length, _value(config, "num_input_channels", 1))}
-    yield {"past_values": (BATCH, length)}
 
 
 def _drawn(size: Size, config: Any, generator: torch.Generator) -> Tensor:

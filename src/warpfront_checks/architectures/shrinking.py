@@ -10,7 +10,7 @@ that the library accepts.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -153,7 +153,9 @@ class _Shrinking:
         heads = max((v for k, v in self.own.items() if _is_heads(k) and _is_size(v)), default=0)
         self._heads = heads
         head = next((v for k, v in self.own.items() if k == "head_dim" and _is_size(v)), 0)
-        self._width = width = _width_of(self.own)
+        named = ("hidden_size", "d_model", "n_embd", "embed_dim", "dim", "width")
+        widths = (self.own[name] for name in named if _is_size(self.own.get(name)))
+        self._width = width = next(widths, 0)
         # A count may be the length of a list, such as one of convolutions.
         lengths = {len(v) for v in self.own.values() if isinstance(v, (list, tuple)) and len(v) > 1}
         self._lengths = lengths - {self.depth}
@@ -284,15 +286,6 @@ def _depth_of(settings: Mapping[str, Any]) -> int:
     depths = [settings[name] for name in named if _is_size(settings.get(name))]
     lengths = [v for k, v in settings.items() if _is_size(v) and _DEPTH.search(k)]
     return int(depths[0]) if depths else max(lengths, default=0)
-
-
-def _width_of(settings: Mapping[str, Any]) -> int:
-    named = ("hidden_size", "d_model", "n_embd", "embed_dim", "dim", "width")
-    return _first(settings[name] for name in named if _is_size(settings.get(name)))
-
-
-def _first(values: Iterable[int]) -> int:
-    return next(iter(values), 0)
 
 
 def _is_heads(name: str) -> bool:

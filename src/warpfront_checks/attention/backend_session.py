@@ -91,7 +91,9 @@ def record_tiers(
     tiers: Sequence[Tier],
     seconds: float = 0.0,
 ) -> None:
-    recorder.environment["flash implementations"] = _registered()
+    attention: Any = torch.nn.attention
+    listed = getattr(attention, "list_flash_attention_impls", list)()
+    recorder.environment["flash implementations"] = [str(name) for name in listed]
     present = []
     for tier in tiers:
         if absent := tier.absence(claims.device):
@@ -257,13 +259,6 @@ def _table(runs_by_tier: Mapping[str, Sequence[Ran]]) -> list[dict[str, Any]]:
         for tier, runs in runs_by_tier.items()
         for run in runs
     ]
-
-
-def _registered() -> list[str]:
-    """Return the flash implementations that torch itself lists, where it does."""
-    attention: Any = torch.nn.attention
-    listed = getattr(attention, "list_flash_attention_impls", None)
-    return [str(name) for name in listed()] if listed else []
 
 
 # By name, the parts of the example that is written.

@@ -9,7 +9,7 @@ import importlib
 import json
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -117,12 +117,9 @@ def flex(q: Tensor, k: Tensor, v: Tensor, kind: str, mask: Tensor | None) -> Ten
     return compiled(q, k, v, score_mod=change, enable_gqa=q.shape[1] != k.shape[1])
 
 
-def _tiers() -> Iterator[Tier]:
-    text = Path(__file__).with_name("backends.json").read_text(encoding="utf-8")
-    for row in json.loads(text)["tiers"]:
-        yield Tier(**{**row, "devices": tuple(row.get("devices", ("cuda",)))})
-
-
-TIERS: Mapping[str, Tier] = {tier.name: tier for tier in _tiers()}
+_ROWS = json.loads(Path(__file__).with_name("backends.json").read_text(encoding="utf-8"))["tiers"]
+TIERS: Mapping[str, Tier] = {
+    row["name"]: Tier(**{**row, "devices": tuple(row.get("devices", ("cuda",)))}) for row in _ROWS
+}
 # What no kernel of the plain way is called, and no operator.
 FUSED = re.compile(r"flash|fmha|efficient_attention|cudnn_attention|attn_fwd|cutlassF")

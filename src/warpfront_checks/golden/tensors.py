@@ -68,7 +68,12 @@ def from_bytes(data: bytes) -> dict[str, Tensor]:
     if end != len(body):
         raise TensorsError(f"the header speaks of {end} bytes, the file has {len(body)}")
     entries = places.items()
-    return {name: _tensor(body[a:b], dtype, shape) for name, (dtype, shape, a, b) in entries}
+    return {
+        name: torch.frombuffer(bytearray(body[a:b]), dtype=dtype).reshape(shape)
+        if a < b
+        else torch.zeros(shape, dtype=dtype)
+        for name, (dtype, shape, a, b) in entries
+    }
 
 
 def _header(data: bytes) -> tuple[dict[str, Any], bytes]:
@@ -105,9 +110,3 @@ def _entry(name: str, entry: Any) -> tuple[torch.dtype, tuple[int, ...], int, in
     if stop - start != math.prod(shape) * dtype.itemsize:
         raise TensorsError(f"{name}: {stop - start} bytes for shape {shape} of {dtype}")
     return dtype, shape, start, stop
-
-
-def _tensor(data: bytes, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
-    if not data:
-        return torch.zeros(shape, dtype=dtype)
-    return torch.frombuffer(bytearray(data), dtype=dtype).reshape(shape)

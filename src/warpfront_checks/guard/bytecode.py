@@ -124,7 +124,12 @@ def is_foreign(
         if not _is_taken(data, text, source):
             return False
         found = marshal.loads(data[_HEADER_BYTES:])  # noqa: S302 - compared, never run
-        wanted = _code_of(like) if like else None
+        wanted = None
+        if like:
+            with open(like, "rb") as stream:  # noqa: PTH123
+                known = stream.read()
+            if known[:4] == _EXTERNAL.MAGIC_NUMBER:  # else another Python's
+                wanted = marshal.loads(known[_HEADER_BYTES:])  # noqa: S302
         if wanted is None:
             wanted = compile(text, source, "exec", dont_inherit=True, optimize=min(level, 2))
     except FileNotFoundError:
@@ -145,10 +150,3 @@ def _is_taken(data: bytes, text: bytes, source: str) -> bool:
     if not flags & _CHECKED or _imp.check_hash_based_pycs == "never":
         return True
     return data[8:16] == _imp.source_hash(int.from_bytes(_EXTERNAL.MAGIC_NUMBER, "little"), text)
-
-
-def _code_of(file: str) -> Any:
-    """Return the code object; None for byte code of another Python's."""
-    with open(file, "rb") as stream:  # noqa: PTH123
-        data = stream.read()
-    return marshal.loads(data[_HEADER_BYTES:]) if data[:4] == _EXTERNAL.MAGIC_NUMBER else None  # noqa: S302

@@ -187,7 +187,8 @@ def _explained(demand: Demand, policy: Policy) -> Iterator[str]:
     if demand.name in policy.forbidden():
         why = policy.sentinels[demand.name].replace(".", " ")
         yield f"{who} wants {demand.text}, which must not come into this image: {why}."
-        yield f"  to do without: {_without(demand)}"
+        offers = f"take what {demand.package} offers for other machines, an extra or a version"
+        yield f"  to do without: {offers if demand.package else f'leave {demand.text} out'}"
     elif demand.name in policy.companions:
         fitting = requirement(demand.name, policy.companions[demand.name])
         yield f"{who} wants {demand.text}; with this image's {policy.holds()} goes {fitting} alone."
@@ -222,12 +223,6 @@ def _met(demand: Demand, held: str, policy: Policy) -> Iterator[str]:
     yield "  to use the image's: the same command with --no-deps, and then what `pip check` misses"
     if policy.index:
         yield f"  to have a second one: the same command with --extra-index-url {policy.index}"
-
-
-def _without(demand: Demand) -> str:
-    if demand.package:
-        return f"take what {demand.package} offers for other machines, an extra or a version"
-    return f"leave {demand.text} out"
 
 
 def _keeping(demand: Demand) -> str:

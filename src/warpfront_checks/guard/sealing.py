@@ -12,7 +12,6 @@ import struct
 from collections.abc import Container, Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from importlib.metadata import Distribution
 from pathlib import Path
 
 from .at_import import at_import, made_again, metadata_in
@@ -157,7 +156,7 @@ def _adopted(policy: Policy, there: Installed, places: Places) -> Policy:
         name: distributions[0].version
         for name, distributions in there.items()
         if any(fnmatchcase(name, pattern) for pattern in policy.adopt)
-        and not _is_shim(distributions[0])
+        and (distributions[0].read_text("INSTALLER") or "").strip() != INSTALLER
     }
     if "torch" not in found:
         raise GuardError(f"{places.site_packages} holds no torch: nothing to adopt")
@@ -183,10 +182,6 @@ def _compare(policy: Policy, there: Installed, places: Places) -> None:
             raise GuardError(
                 f"{places.site_packages}: {shim.name} is there, in the place of {shim.requires}"
             )
-
-
-def _is_shim(distribution: Distribution) -> bool:
-    return (distribution.read_text("INSTALLER") or "").strip() == INSTALLER
 
 
 def _as_installed(manifest: Manifest, policy: Policy, there: Installed, places: Places) -> Manifest:

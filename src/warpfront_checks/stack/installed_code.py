@@ -204,7 +204,10 @@ def _to_import(distribution: Distribution) -> tuple[str, ...]:
     ]
     if (
         module_names
-        or not _demands_numpy(distribution.requires or ())
+        or not any(
+            re.match(r"numpy\b(?![-.\w])", line) and "extra" not in line
+            for line in distribution.requires or ()
+        )
         or "root-is-purelib: false" not in (distribution.read_text("WHEEL") or "").lower()
     ):
         return tuple(module_names)
@@ -225,12 +228,6 @@ def _names_numpy(path: Path) -> bool:
             return _NAMES_NUMPY.search(data) is not None
     except (OSError, ValueError):
         return False
-
-
-def _demands_numpy(requires: Iterable[str]) -> bool:
-    return any(
-        re.match(r"numpy\b(?![-.\w])", require) and "extra" not in require for require in requires
-    )
 
 
 def _compiled_files(distribution: Distribution) -> Iterator[Path]:
