@@ -92,7 +92,7 @@ def record_tiers(
     seconds: float = 0.0,
 ) -> None:
     attention: Any = torch.nn.attention
-    listed = getattr(attention, "list_flash_attention_impls", list)()
+    listed: list[object] = getattr(attention, "list_flash_attention_impls", list)()
     recorder.environment["flash implementations"] = [str(name) for name in listed]
     present = []
     for tier in tiers:
