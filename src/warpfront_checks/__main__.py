@@ -31,31 +31,22 @@ from warpfront_checks.parallel_sessions import ENDINGS, run_side_by_side, shared
 from warpfront_checks.results import Recorder, write_json
 from warpfront_checks.selftest import FaultsMissingError, faults_folder
 
+# What is no session, each imported when it is run: `detect` needs no torch, `golden make` and
+# `golden check` no claims, `bench` judges nothing, `architectures` runs as many as asked for.
+_COMMANDS = {
+    "detect": "warpfront_checks.detection",
+    "golden": "warpfront_checks.golden.vectors",
+    "bench": "warpfront_checks.bench.session",
+    "architectures": "warpfront_checks.architectures.registered",
+}
+
 
 def main(arguments: list[str]) -> int:
     """Run one session and say by the exit code whether it passed; the results file has the rest."""
-    if arguments[:1] == ["detect"]:
-        # Needs no claims: it prints the machine and judges nothing.
-        from warpfront_checks.detection import main as detect  # noqa: PLC0415
-
-        return detect(arguments[1:])
-    if arguments[:1] == ["golden"] and {"make", "check"} & set(arguments):
-        # Without claims: the golden suite made or checked on what is here.
-        from warpfront_checks.golden.vectors import main as golden  # noqa: PLC0415
-
-        return golden(arguments[1:])
-    if arguments[:1] == ["bench"]:
-        # No check: it times, and judges nothing.
-        from warpfront_checks.bench.session import main as bench  # noqa: PLC0415
-
-        return bench(arguments[1:])
-    if arguments[:1] == ["architectures"]:
-        # A run of its own over a library's registry: hundreds of models, as many as asked for.
-        from warpfront_checks.architectures.registered import (  # noqa: PLC0415
-            main as try_architectures,
-        )
-
-        return try_architectures(arguments[1:])
+    command = arguments[0] if arguments else ""
+    if command in _COMMANDS and (command != "golden" or {"make", "check"} & set(arguments)):
+        code: int = importlib.import_module(_COMMANDS[command]).main(arguments[1:])
+        return code
     options = _parser().parse_args(arguments)
     try:
         claims = read_claims(options.claims)

@@ -16,9 +16,8 @@ from warpfront_checks.guard.needs import needs_of
 from warpfront_checks.guard.places import Places, places_of_this_python
 from warpfront_checks.guard.policy import GuardError, Policy, policy_from, read_policy
 from warpfront_checks.guard.verification import sentence, verify
-from warpfront_checks.results import CheckFinding, failed, passed
+from warpfront_checks.results import CheckFinding, failed, judged_by_all
 
-_SHOWN = 3
 PACKAGE = "warpfront_guard"
 
 
@@ -39,11 +38,8 @@ def check_guard(claimed: object, places: Places | None = None) -> CheckFinding:
     start = read_start(places)
     wrong += [str(finding) for finding in verify(places, _given_environment(), start=start)]
     details = {"protected": policy.pinned(), "relaxed": dict(policy.relaxed), "findings": wrong}
-    if wrong:
-        more = f" (and {len(wrong) - _SHOWN} more)" if len(wrong) > _SHOWN else ""
-        return failed("; ".join(wrong[:_SHOWN]) + more, **details)
-    summary = sentence(policy, distributions)
-    return passed(f"{summary}; {len(policy.pinned())} names protected", **details)
+    summary = f"{sentence(policy, distributions)}; {len(policy.pinned())} names protected"
+    return judged_by_all(wrong, summary, **details)
 
 
 def policy_differences(policy: Policy, claimed: Policy) -> list[str]:

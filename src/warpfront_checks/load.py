@@ -32,7 +32,16 @@ from warpfront_checks.guard.places import places_of_this_python
 from warpfront_checks.guard.policy import Policy, normalized, read_policy
 from warpfront_checks.guarded import check_guard
 from warpfront_checks.image_contents import read_contents
-from warpfront_checks.results import Check, CheckFinding, Recorder, failed, judged, passed
+from warpfront_checks.results import (
+    Check,
+    CheckFinding,
+    Recorder,
+    failed,
+    judged,
+    judged_by_all,
+    passed,
+    several,
+)
 from warpfront_checks.stack.device_code import DeviceCode, read_device_code
 from warpfront_checks.stack.installed_code import (
     added_to,
@@ -42,7 +51,6 @@ from warpfront_checks.stack.installed_code import (
 from warpfront_checks.torch_devices import environment_of, read_arch_list, rocm_release
 
 _ELF_MACHINES = {0x3E: "x86_64", 0xB7: "aarch64"}
-_SHOWN = 3
 _ALL_CANDIDATES = (10, 1)
 """ROCm whose loader goes on to the next archive where one has no such kernel
 (ROCm/rocm-systems shared/kpack/runtime/src/loader.cpp @1ddbe7e9); not known of earlier ones.
@@ -278,14 +286,13 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 def match_versions(claims: Claims, installed: Installed) -> CheckFinding:
     wrong = version_differences(installed, claims.versions)
-    if wrong:
-        return failed(_several(wrong), differences=wrong)
-    return passed(f"{len(claims.versions)} distributions as locked")
+    summary = f"{len(claims.versions)} distributions as locked"
+    return judged_by_all(wrong, summary, differences=wrong)
 
 
 def find_duplicates(claims: Claims, installed: Installed) -> CheckFinding:
     wrong = duplicates(installed, ("torch", *IMPORT_NAMES, *claims.stack))
-    return failed(_several(wrong), duplicates=wrong) if wrong else passed()
+    return judged_by_all(wrong, duplicates=wrong)
 
 
 def find_foreign_toolkit(claims: Claims, installed: Installed) -> CheckFinding:
@@ -298,8 +305,7 @@ def find_foreign_toolkit(claims: Claims, installed: Installed) -> CheckFinding:
     versions = {name: installed.versions[name] for name in reachable}
     needed = Installed(versions=versions, requirements=installed.requirements)
     wrong = foreign_toolkit(needed, name or "cpu", version)
-    looked_at = {"distributions": len(needed.versions)}
-    return failed(_several(wrong), found=wrong, **looked_at) if wrong else passed(**looked_at)
+    return judged_by_all(wrong, found=wrong, distributions=len(needed.versions))
 
 
 def cover_target(claims: Claims) -> CheckFinding:
@@ -334,14 +340,10 @@ def find_device_code(claims: Claims, installed: Installed) -> CheckFinding:
         "archives": {Path(archive.path).name: dict(archive.kernels) for archive in archives},
         "variants": variants,
     }
-    if wrong:
-        return failed(_several(wrong), **details)
-    if not archives:
-        return passed("in the libraries themselves: no archives of device code are here", **details)
     count = sum(archive.kernels.get(claims.target, 0) for archive in archives)
-    return passed(
-        f"{count} code objects for {claims.target} in {len(archives)} archives", **details
-    )
+    summary = f"{count} code objects for {claims.target} in {len(archives)} archives"
+    none = "in the libraries themselves: no archives of device code are here"
+    return judged_by_all(wrong, summary if archives else none, **details)
 
 
 def check_dependencies(claims: Claims, installed: Installed) -> CheckFinding:
@@ -349,24 +351,18 @@ def check_dependencies(claims: Claims, installed: Installed) -> CheckFinding:
     complaints = pip_conflicts() if claims.image else None
     if complaints is not None:
         relaxed, wrong = split_relaxed(complaints, claims)
-        details: dict[str, object] = {"by": "pip check", "relaxed": relaxed, "complaints": wrong}
-        return failed(_several(wrong), **details) if wrong else passed("pip check", **details)
+        by = "pip check"
+        return judged_by_all(wrong, by, by=by, relaxed=relaxed, complaints=wrong)
     roots = installed.versions if claims.image else ("torch", *IMPORT_NAMES)
     conflicts = closure_conflicts(installed, roots)
     scope = "all distributions" if claims.image else "torch, its companions and what they require"
     relaxed, wrong = split_relaxed(conflicts.conflicts, claims)
-    details = {
-        "by": "own reading",
-        "relaxed": relaxed,
-        "scope": scope,
-        "checked": len(conflicts.checked),
-        "unread": list(conflicts.unread),
-    }
-    if wrong:
-        return failed(_several(wrong), conflicts=wrong, **details)
-    if conflicts.unread:
-        return failed(f"cannot be judged: {_several(list(conflicts.unread))}", **details)
-    return passed(f"{len(conflicts.checked)} distributions ({scope}), own reading", **details)
+    by, checked, unread = "own reading", len(conflicts.checked), list(conflicts.unread)
+    details = {"by": by, "relaxed": relaxed, "scope": scope, "checked": checked, "unread": unread}
+    if unread and not wrong:
+        return failed(f"cannot be judged: {several(unread)}", **details)
+    summary = f"{checked} distributions ({scope}), {by}"
+    return judged_by_all(wrong, summary, **details, **({"conflicts": wrong} if wrong else {}))
 
 
 def split_relaxed(complaints: Iterable[str], claims: Claims) -> tuple[list[str], list[str]]:
@@ -409,11 +405,6 @@ def _companions(claims: Claims, installed: Installed) -> list[str]:
     claimed = [normalized(name) for name in (*claims.stack, *claims.versions)]
     names = claimed if claims.image else list(installed.versions)
     return [name for name in IMPORT_NAMES if name in names]
-
-
-def _several(lines: list[str]) -> str:
-    more = f" (and {len(lines) - _SHOWN} more)" if len(lines) > _SHOWN else ""
-    return "; ".join(lines[:_SHOWN]) + more
 
 
 def check_user() -> CheckFinding:

@@ -94,6 +94,16 @@ def judged(faults: Sequence[str], reason: str = "", /, **details: object) -> Che
     return failed(f"{faults[0]}{more}", **details)
 
 
+def judged_by_all(faults: Sequence[str], reason: str = "", /, **details: object) -> CheckFinding:
+    """Return passed without faults; else failed by the first three, with the number of others."""
+    return failed(several(faults), **details) if faults else passed(reason, **details)
+
+
+def several(lines: Sequence[str], shown: int = 3) -> str:
+    more = f" (and {len(lines) - shown} more)" if len(lines) > shown else ""
+    return "; ".join(lines[:shown]) + more
+
+
 def errored(reason: str, /, **details: object) -> CheckFinding:
     return CheckFinding(outcome=ERROR, reason=reason, details=details)
 

@@ -18,6 +18,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from warpfront_checks.architectures.library_options import (
     LIBRARY_OPTIONS,
     Library,
@@ -34,7 +36,9 @@ from warpfront_checks.architectures.small_models import exceptions
 from warpfront_checks.architectures.worker import QUIET
 from warpfront_checks.check_options import USUAL, CheckOptions, add_options
 from warpfront_checks.children import DONE, Begun, Returned, begin_beside
+from warpfront_checks.claimed_device import find_device
 from warpfront_checks.claims import Claims, ClaimsError, read_claims
+from warpfront_checks.hardware import Machine, read_hardware
 from warpfront_checks.precision import REQUIRED
 from warpfront_checks.results import (
     PASSED,
@@ -65,24 +69,14 @@ def main(arguments: list[str]) -> int:
         claims = read_claims(options.claims)
         options.results.mkdir(parents=True, exist_ok=True)
         recorder = Recorder(session="models", target=claims.target, folder=options.results)
-        if not _is_here(claims, recorder):
-            return 0 if recorder.finish() else 1
-        record_architectures(claims, recorder, library)
+        recorder.plan(["device"])
+        # Found as every session finds it: else nothing is run in its place.
+        if find_device(claims, recorder, torch, read_hardware(Machine())):
+            record_architectures(claims, recorder, library)
     except (ClaimsError, LibraryError, ValueError) as error:
         sys.stderr.write(f"error: {error}\n")
         return 2
     return 0 if recorder.finish() else 1
-
-
-def _is_here(claims: Claims, recorder: Recorder) -> bool:
-    """The claimed device, found as every session finds it: else nothing is run in its place."""
-    import torch  # noqa: PLC0415 - wrong options are refused without waiting for it
-
-    from warpfront_checks.claimed_device import find_device  # noqa: PLC0415
-    from warpfront_checks.hardware import Machine, read_hardware  # noqa: PLC0415
-
-    recorder.plan(["device"])
-    return find_device(claims, recorder, torch, read_hardware(Machine()))
 
 
 def begin_usual(

@@ -80,6 +80,12 @@ class ImportReport:
             return f"stopped after {self.ended.seconds:.0f} s{doing}"
         return f"the process ended with {self.ended.returncode}{doing}: {tail(self.ended.output)}"
 
+    def unknown(self, part: str) -> str:
+        """Return why nothing is known of a part of the report; "" where something is."""
+        lost = [name for name, facts in self.imports.items() if facts.get("error")]
+        why = self.ending or (f"{lost[0]} was not imported" if lost else "")
+        return why or ("" if part in self.said else "nothing was said")
+
 
 Reports = list[tuple[str, ImportReport]]
 
@@ -302,9 +308,7 @@ def extensions_load(report: ImportReport) -> CheckFinding:
     loads, and the libraries that its plug-ins need are present. An extension with an
     alternative may fail.
     """
-    lost = [name for name, facts in report.imports.items() if facts.get("error")]
-    if report.ending or lost or "extensions" not in report.said:
-        why = report.ending or (f"{lost[0]} was not imported" if lost else "nothing was said")
+    if why := report.unknown("extensions"):
         return failed(f"not known: {why}")
     extensions = report.said["extensions"]
     wrong = [
@@ -325,21 +329,18 @@ def extensions_load(report: ImportReport) -> CheckFinding:
 
 def no_fallback(report: ImportReport, package: Description) -> CheckFinding:
     """Check that neither the import's output nor an object shows a slower fallback."""
-    lost = [name for name, facts in report.imports.items() if facts.get("error")]
-    if report.ending or lost:
-        return failed(f"not known: {report.ending or f'{lost[0]} was not imported'}")
+    if why := report.unknown("imports"):
+        return failed(f"not known: {why}")
     attributes = report.said.get("attributes", {})
     for sign in package.signs:
         line = re.search(sign.log, report.ended.output) if sign.log else None
         if line:
             return failed(f"a fallback was taken: {sign.means} ({line.group(0)[:200]})")
         attribute = attributes.get(sign.attribute, {})
-        if sign.type and re.fullmatch(sign.type, str(attribute.get("type", ""))):
-            reason = f"{sign.attribute} is a {attribute['type']}"
-            return failed(f"a fallback was taken: {sign.means} ({reason})", found=attribute)
-        if sign.value and re.fullmatch(sign.value, str(attribute.get("value", ""))):
-            reason = f"{sign.attribute} is {attribute['value']}"
-            return failed(f"a fallback was taken: {sign.means} ({reason})", found=attribute)
+        for key, pattern, article in (("type", sign.type, "a "), ("value", sign.value, "")):
+            if pattern and re.fullmatch(pattern, str(attribute.get(key, ""))):
+                reason = f"{sign.attribute} is {article}{attribute[key]}"
+                return failed(f"a fallback was taken: {sign.means} ({reason})", found=attribute)
     looked = len(package.signs)
     return passed(f"none of {looked} known signs", attributes=attributes, of=package.of)
 
