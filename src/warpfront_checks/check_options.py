@@ -56,9 +56,7 @@ SESSIONS = tuple(name for name, session in CHECK_SESSIONS.items() if not session
 
 @dataclass(frozen=True)
 class RunOption:
-    """One option of a run, the same in every CLI. `read` raises `ValueError` for a value that it
-    cannot use; a flag's default is False.
-    """
+    """An option of a run. `read` raises `ValueError` for a bad value; a flag's default is False."""
 
     name: str
     default: bool | int | str

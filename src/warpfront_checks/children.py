@@ -135,9 +135,7 @@ def leave_after_this() -> None:
 
 
 def serve(work: Callable[[Any], Mapping[str, Any]]) -> None:
-    """The child's side: items of the job file in the last argument, each when its place is read,
-    and answers to its own file.
-    """
+    """The child's side: work on items of the last argument's job, each when its place is read."""
     faulthandler.enable()
     if find_spec("habana_frameworks") is not None:
         # `torch.hpu` is there only after that, and a child begins without it.

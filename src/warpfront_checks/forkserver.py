@@ -79,9 +79,7 @@ class Adopted:
 
 
 def open_nursery() -> None:
-    """Open the fork server for the rest of this process, which has used no driver yet. If the
-    system hands no orphans on, children begin as before.
-    """
+    """Open this process's fork server, before a driver. Without one, children begin as before."""
     with contextlib.suppress(AttributeError, OSError):
         if ctypes.CDLL(None).prctl(_CHILD_SUBREAPER, 1, 0, 0, 0) == 0:
             _OPEN.append(Nursery())

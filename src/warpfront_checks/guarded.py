@@ -22,9 +22,7 @@ PACKAGE = "warpfront_guard"
 
 
 def check_guard(claimed: object, places: Places | None = None) -> CheckFinding:
-    """Check that the stack is as it was sealed, and that the guard is ours and protects the
-    packages of `claimed` (a policy's document).
-    """
+    """Check that the stack is as sealed, and that the guard is ours and protects `claimed`."""
     places = places or places_of_this_python()
     try:
         policy = read_policy(places.policy)
@@ -43,9 +41,7 @@ def check_guard(claimed: object, places: Places | None = None) -> CheckFinding:
 
 
 def policy_differences(policy: Policy, claimed: Policy) -> list[str]:
-    """Return the differences between the image's policy and the claimed one. Packages adopted
-    from a base are known by their patterns only.
-    """
+    """Return how the image's policy differs from the claimed one; adopted packages by pattern."""
     wrong = []
     if claimed.adopt:
         adopted = re.compile("|".join(map(fnmatch.translate, claimed.adopt)))

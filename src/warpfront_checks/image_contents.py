@@ -41,9 +41,7 @@ class ContentsError(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class EmbeddedComponent:
-    """A component inside a distribution, by the distribution's own metadata: `kind` is the type
-    of its purl (`pypi`, `cargo`).
-    """
+    """A component in a distribution, by its metadata: `kind` is its purl's type (`cargo`)."""
 
     kind: str
     name: str
@@ -121,9 +119,7 @@ def read_contents(root: Path = Path("/")) -> Contents:
 
 
 def folder_sizes(root: Path) -> dict[str, int]:
-    """Return the bytes of regular files by folder, each hard link once; without what is mounted
-    below `root` and what the kernel makes up.
-    """
+    """Return regular files' bytes by folder, each hard link once, without what is mounted."""
     try:
         device = root.stat().st_dev
     except OSError:
@@ -223,9 +219,7 @@ def carried_by(bill: object) -> Iterator[EmbeddedComponent]:
 
 
 def contents_from(document: object) -> Contents:
-    """Return the contents in a parsed document. Raise `ContentsError` for anything else; a
-    document beyond the limits is refused, not cut off.
-    """
+    """Return a document's contents. Raise `ContentsError`: beyond the limits none is cut off."""
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         raise ContentsError(f"contents: schema is not {SCHEMA}")
     fields = {name: value for name, value in document.items() if name != "schema"}

@@ -80,9 +80,7 @@ class Answering:
 def read_answering(
     vendor: str, kernel: KernelView, environment: Mapping[str, str] = os.environ
 ) -> Answering:
-    """Return what this process shows. torch has to have looked for its devices before; `kernel` is
-    what this process sees of them.
-    """
+    """Return what this process shows, once torch has looked for devices; `kernel` is its view."""
     preloaded = tuple(preloads(environment))
     maps = _mapped()
     definers = {} if maps is None else dict(_definers(vendor, maps))

@@ -366,9 +366,7 @@ def check_dependencies(claims: Claims, installed: Installed) -> CheckFinding:
 
 
 def split_relaxed(complaints: Iterable[str], claims: Claims) -> tuple[list[str], list[str]]:
-    """Return (complaints of packages whose demands may go unmet, the others). Each begins with
-    the name of the package that complains.
-    """
+    """Return (complaints of packages that may complain, the others), by their first words."""
     relaxed = (claims.guard or {}).get("relaxed", {})
     names = set(relaxed) if isinstance(relaxed, Mapping) else set()
     split: tuple[list[str], list[str]] = ([], [])

@@ -165,9 +165,7 @@ class Recorder:
             self._run(check)
 
     def finish(self) -> bool:
-        """Write the last state; return True if every planned check was made and passed, and no
-        other process wrote to the file.
-        """
+        """Write the last state; return whether all planned checks passed in a file of ours."""
         self._write(finished=True)
         complete = len(self._checks) == len(self._planned) and self.is_ours()
         return complete and set(self.outcomes) == {PASSED}

@@ -1,3 +1,1 @@
-"""Architectures from a library's own registry, shrunk, with random weights: does the device run
-other people's models, and run them right?
-"""
+"""Architectures of a library's own registry, shrunk, with random weights: do they run right?"""

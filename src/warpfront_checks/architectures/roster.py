@@ -67,9 +67,7 @@ def architectures() -> tuple[Architecture, ...]:
 
 
 def _assigned(path: str, suffix: str) -> Mapping[str, Any]:
-    """Return top-level assignments of a module to names with such an ending: literals, each
-    other's tables and `OrderedDict` only.
-    """
+    """Return a module's top-level literals whose names end so, and `OrderedDict`s of them."""
     spec = find_spec("transformers")
     if spec is None or spec.origin is None:
         raise LibraryError("transformers is not installed")

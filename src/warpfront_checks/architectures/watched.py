@@ -1,6 +1,4 @@
-"""A library's model as the layer oracle takes one: one answer and one loss, and of its layers those
-that can be run again from what they were given.
-"""
+"""A library's model for the layer oracle: one answer, one loss, layers that can run again."""
 
 from __future__ import annotations
 

@@ -128,9 +128,7 @@ def record_tiers(
 
 
 def cases_of(tier: Tier, device: str, effort: CheckOptions) -> Iterator[dict[str, Any]]:
-    """Width, mask, grouping, dtype, direction; few for what is compiled for every shape. Quickly:
-    every two values of two of these together, once.
-    """
+    """Return all cases, few where each shape is compiled; quickly each two values of two once."""
     axes: tuple[tuple[Any, ...], ...] = (
         DTYPES_OF[device][: 1 if tier.compiled else None],
         (64, 128) if tier.compiled else WIDTHS,
@@ -146,9 +144,7 @@ def cases_of(tier: Tier, device: str, effort: CheckOptions) -> Iterator[dict[str
 
 
 def pairwise_product(axes: Sequence[Sequence[Any]]) -> Iterator[tuple[Any, ...]]:
-    """Return so many rows of the product of all axes that any two values of two axes meet: each
-    time the first row with the most new pairs.
-    """
+    """Return rows of the product, by most new pairs, in which all two values of two axes meet."""
     rows = [
         (row, {(i, j, row[i], row[j]) for i in range(len(row)) for j in range(i)})
         for row in itertools.product(*axes)

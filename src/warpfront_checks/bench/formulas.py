@@ -60,9 +60,7 @@ def mlp_flops(batch: int, widths: tuple[int, ...]) -> int:
 
 @dataclass(frozen=True)
 class Decoder:
-    """A GPT-shaped model: causal, two matrices of four times the width in each feed-forward part,
-    embedding and output projection not shared.
-    """
+    """A GPT-shaped model: causal, feed-forward of four times the width, nothing shared."""
 
     hidden: int
     layers: int

@@ -1,6 +1,4 @@
-"""Cases in blocks, in rotated order, on a device that is handed in: one that fails is a result of
-its own, and the others go on. No torch.
-"""
+"""Cases in blocks, in rotated order, on a given device: one that fails ends alone. No torch."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The state of a device (clocks, power, temperature, other processes, throttling): read before
-and after, judged as `noisy` or not.
-"""
+"""The state of a device (clocks, power, heat, processes): read twice, judged as `noisy` or not."""
 
 from __future__ import annotations
 

@@ -41,9 +41,7 @@ class Clock(Protocol):
 
 @dataclass(frozen=True)
 class Budget:
-    """The time limit of one case. `iterations` and `warmup` above 0 fix counts, as the seed's
-    flags do, and `seconds` is then unused.
-    """
+    """The limit of one case. `iterations` and `warmup` above 0 count, in place of `seconds`."""
 
     seconds: float = 0.5
     iterations: int = 0

@@ -140,9 +140,7 @@ _WORDS = 120
 
 
 def adopt() -> frozenset[int]:
-    """Make this process the parent of its orphaned descendants, instead of the init process.
-    Return those that are its descendants already.
-    """
+    """Adopt orphaned descendants in place of init. Return those that exist already."""
     ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     return frozenset(_descendants())
 

@@ -57,9 +57,7 @@ def record_devices(claims: Claims, recorder: Recorder, effort: CheckOptions = US
 
 
 def _withheld(place: str, recorder: Recorder) -> bool:
-    """Return true for a second Gaudi, which this process cannot use: its first is in use. The
-    collectives run on it, each rank with its own.
-    """
+    """Return true for a second Gaudi, which is another process's: this one's first is in use."""
     if not place.startswith("hpu:") or place == "hpu:0":
         return False
     try:

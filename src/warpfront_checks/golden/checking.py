@@ -21,9 +21,7 @@ _REFERENCE_SLACK = 1e-11
 def check_case(
     golden: Golden, case_name: str, dtype: str, device: str, run: Compute = compute
 ) -> CheckFinding:
-    """Judge one case of a golden file on this device. Raise `GoldenError` for a case that this
-    suite does not know, or a missing tensor.
-    """
+    """Judge one golden case here. Raise `GoldenError` for an unknown case or missing tensor."""
     case = BY_NAME.get(case_name)
     if case is None:
         raise GoldenError(f"{golden.name}: this suite has no case {case_name!r}")

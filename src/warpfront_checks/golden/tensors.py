@@ -28,9 +28,7 @@ class TensorsError(Exception):
 
 
 def to_bytes(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> bytes:
-    """Return the file's bytes: tensors in the order of their names, contiguous and
-    little-endian, so that the same tensors are the same bytes.
-    """
+    """Return the file's bytes, contiguous and by name: the same tensors are the same bytes."""
     header: dict[str, object] = {"__metadata__": dict(metadata)}
     parts: list[bytes] = []
     place = 0

@@ -102,9 +102,7 @@ def complete(golden: Golden, device: str) -> CheckFinding:
 
 
 def main(arguments: list[str]) -> int:
-    """Make or check golden vectors. Exit 0 if all is well, 1 if something is wrong or missing,
-    2 if a file cannot be used.
-    """
+    """Make or check golden vectors. Exit 1 for what is wrong or missing, 2 for a useless file."""
     options = _parser().parse_args(arguments)
     require_full_precision()
     facts, hardware = read_facts(torch), read_hardware(Machine())

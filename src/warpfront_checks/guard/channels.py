@@ -57,9 +57,7 @@ def environment_channels(places: Places) -> dict[str, str]:
 
 
 def channel_files(policy: Policy, places: Places) -> dict[Path, str]:
-    """Return path -> text of every channel that is a file. What a base has configured stays.
-    Raise `GuardError` where ours does not go with it.
-    """
+    """Return path -> text of every file channel, with a base's own. Raise `GuardError`."""
     files = {
         places.constraints: constraints_text(policy),
         places.needs: needs_text(policy),

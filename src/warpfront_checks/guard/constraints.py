@@ -55,9 +55,7 @@ def overrides_text(policy: Policy) -> str:
 
 
 def uv_settings(policy: Policy) -> Mapping[str, list[str]]:
-    """Return uv's settings. An isolated build against another torch gives an extension for
-    another ABI, so builds are constrained too.
-    """
+    """Return uv's settings. Builds are constrained too: another torch gives another ABI."""
     return {
         "constraint-dependencies": constraint_lines(policy),
         "build-constraint-dependencies": pins(policy),

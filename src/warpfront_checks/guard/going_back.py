@@ -29,9 +29,7 @@ _EQUAL = re.compile(r">=(?P<version>[^\s,]+), <(?P=version)\+")
 
 @dataclass(frozen=True, kw_only=True)
 class Release:
-    """One release that a resolver looked at, with the requirement that this image's stack does
-    not meet; "" if it goes with the stack.
-    """
+    """A release that a resolver looked at; `wants` is what the stack does not meet, if any."""
 
     name: str
     version: str
@@ -63,9 +61,7 @@ class Releases:
         return [one for one in self.blocked(name) if _order(one.version) > ours]
 
     def asker_of(self, need: Requirement) -> str:
-        """Return a considered release that names versions of a need of the stack, and not the
-        installed one; "" if none does.
-        """
+        """Return a considered release that names other versions of a need than installed."""
         for one in (one for of_name in self.seen.values() for one in of_name.values()):
             for line in one.demands:
                 wanted = _named(line, need.name)

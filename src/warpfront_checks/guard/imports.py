@@ -96,9 +96,7 @@ class Start:
 
 
 def import_findings(start: Start, packages: Iterable[str]) -> Problems:
-    """Return (subject, fault) for finders that run before the watch, and for protected packages
-    that are loaded before any import of them.
-    """
+    """Yield (subject, fault) for finders before the watch and packages loaded before an import."""
     if start.finders is None:
         yield "sys.meta_path", "the watch is not in it: imports of torch are not looked at"
     for finder in start.finders or ():
@@ -147,9 +145,7 @@ def read_start(places: Places) -> Start:
 
 
 def _modules(manifest: Manifest) -> Iterator[tuple[str, str]]:
-    """Yield (module, folder of its package) of what a .py of the stack is imported as; "" is
-    the folder of a package of its own.
-    """
+    """Yield (module, folder of its package), "" of a package itself, for each .py of the stack."""
     packages = manifest.packages()
     yield from ((package, "") for package in packages)
     for files in manifest.files.values():

@@ -69,9 +69,7 @@ _TURNED_OFF = {"torch": ("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")}
 def plugin_problems(
     policy: Policy, manifest: Manifest, folders: Iterable[str] | None = None
 ) -> Iterator[tuple[str, str, str]]:
-    """Yield (distribution, group, folder of its metadata) for each on the path that is loaded
-    at an import of the stack and was not sealed with it.
-    """
+    """Yield (distribution, group, metadata) of unsealed ones that the stack's import loads."""
     location = os.path.realpath(manifest.location)
     sealed = {path for files in manifest.files.values() for path in files}
     for folder in dict.fromkeys(os.path.realpath(one or ".") for one in folders or sys.path):

@@ -74,9 +74,7 @@ def real_uv(path: str, home: Path = HOME) -> str | None:
 
 
 def command_of(arguments: Sequence[str]) -> tuple[str, ...]:
-    """Return the words that say what uv is to do, whatever options stand before them:
-    `("add",)`, `("pip", "install")`. Empty where there is none.
-    """
+    """Return uv's command, behind any options: `("add",)`, `("pip", "install")`, or empty."""
     words = iter(arguments)
     found: list[str] = []
     for word in words:

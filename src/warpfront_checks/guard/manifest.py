@@ -69,9 +69,7 @@ class Manifest:
         }
 
     def tops(self) -> set[str]:
-        """Return the entries of site-packages that contain all sealed files; of a folder that
-        several distributions fill, the entries in it.
-        """
+        """Return the entries of site-packages, or of shared folders, with all sealed files."""
         folders = self.folders()
         shared = {folder.partition("/")[0] for folder in folders if "/" in folder}
         paths = (path.split("/") for files in self.files.values() for path in files)

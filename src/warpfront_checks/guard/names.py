@@ -1,6 +1,4 @@
-"""The names that must not come into an image, and those that make up a torch stack: read from
-names.json, the one list that host and images share.
-"""
+"""The names that must not come, and those of a torch stack: names.json of host and images."""
 
 from __future__ import annotations
 
@@ -65,9 +63,7 @@ def _other_tritons(held: Collection[str]) -> list[str]:
 
 
 def default_policy(site_packages: Path, there: Iterable[str]) -> Policy:
-    """Return the policy of `adopt` if none was written: the installed stack, whatever it is.
-    `there` are the names of the installed distributions.
-    """
+    """Return `adopt`'s policy if none was written: the installed stack, `there` by name."""
     toolkit = read_toolkit(site_packages / "torch" / "version.py")
     return Policy(
         cell="",

@@ -50,9 +50,7 @@ def need_problems(policy: Policy, there: Installed, names: Iterable[str]) -> Pro
 
 
 def _requirements(there: Installed, name: str) -> Iterator[Requirement]:
-    """Return the requirements that apply to this interpreter, without extras. An unreadable
-    line requires nothing: pip and uv skip it too.
-    """
+    """Return what applies here without extras. Unreadable lines count as nothing, as for pip."""
     for distribution in there.get(name, [])[:1]:
         for line in distribution.requires or ():
             requirement = _read(line)

@@ -1,6 +1,4 @@
-"""The message to a user when the guard made pip or uv refuse: the demands, the image's
-versions, and the command that does the probable intent.
-"""
+"""What a user reads where the guard made pip or uv refuse: demands, versions, a way out."""
 
 from __future__ import annotations
 
@@ -120,9 +118,7 @@ def explanation(text: str, policy: Policy, overrides: Mapping[str, str] | None =
 
 
 def going_back(releases: Releases, name: str, number: str) -> str:
-    """Return lines about a release that is looked at, or was chosen, because newer ones do not
-    go with the stack; "" where there are none.
-    """
+    """Return lines about a release in the place of newer ones without the stack; else ""."""
     newer, policy = releases.gone_back(name, number), releases.policy
     if not newer:
         return ""

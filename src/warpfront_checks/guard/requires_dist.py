@@ -181,9 +181,7 @@ def _local(version: str) -> str:
 
 
 def _holds(marker: str, environment: Mapping[str, str]) -> bool:
-    """Return whether a marker is true. `===` and `~=` are no operators of Python, and stand as two
-    that a marker may not have.
-    """
+    """Return whether a marker is true. `===` and `~=` stand as two that it cannot have."""
     if re.search(r"\bis\b|[#\\\n]", marker):
         raise UnreadableError(marker)
     try:

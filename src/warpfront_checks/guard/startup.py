@@ -130,9 +130,7 @@ class JudgedLoader(WrappedLoader):
 
 
 class Watcher:
-    """First in `sys.meta_path`: answers for the watched packages what the finders behind it say,
-    with a loader that looks first.
-    """
+    """First in `sys.meta_path`: the others' answers for watched packages, looked at first."""
 
     def find_spec(self, name: str, path: "Any" = None, target: "Any" = None) -> "Any":
         """Return None for what is not watched. Raise `ImportError` if the guard is damaged."""

@@ -103,9 +103,7 @@ def _interpreter_problems(places: Places) -> Problems:
 def _intruder_findings(
     policy: Policy, manifest: Manifest, environment: Mapping[str, str]
 ) -> Iterator[Finding]:
-    """Yield code of others that would run as part of torch: libraries in the place of the
-    sealed ones, and what an import of it loads by itself.
-    """
+    """Yield code of others that would run as torch: libraries, and what its import loads."""
     for shadow in traced_shadows(manifest, sealed_names(policy, manifest), environment):
         yield Finding(part="library", subject=shadow.sealed, text=shadow.words(environment))
     for name, group, folder in plugin_problems(policy, manifest):
@@ -138,9 +136,7 @@ def _distribution_findings(
 def _stray_findings(
     names: Iterable[str], manifest: Manifest, there: Installed
 ) -> Iterator[Finding]:
-    """Yield files that were added, and sealed files that another distribution counts as its
-    own: to uninstall that one would delete them.
-    """
+    """Yield added files, and sealed ones that uninstalling another distribution would delete."""
     owners, shared = _other_owners(manifest, there), shared_folders(manifest)
     for path in strays(manifest, names):
         owner = owners.get(path)
@@ -235,9 +231,7 @@ def sentence(policy: Policy, there: Installed) -> str:
 
 
 def relaxed_problems(policy: Policy, there: Installed, location: Path) -> Problems:
-    """Return (distribution, fault) for relaxed distributions that are no longer whole: the
-    metadata is present, and the files are gone.
-    """
+    """Return (distribution, fault) for relaxed ones with metadata and without their files."""
     for name in sorted(policy.protected):
         for distribution in there.get(name, []) if policy.is_relaxed(name) else ():
             try:

@@ -42,9 +42,7 @@ _told: set[str] = set()
 
 
 class Refusal:
-    """Loader for a sealed package that is missing. A refusal by the finder would also fail a
-    mere query for torch (`importlib.util.find_spec`).
-    """
+    """Loader for a missing sealed package: the finder must not fail a mere query for torch."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -207,9 +205,7 @@ def _version_beside(name: str, origin: str) -> str:
 
 
 def import_problems(name: str, spec: ModuleSpec | None, stack: Stack) -> Iterator[str]:
-    """Return the faults of the package `name`, which would come from `spec`, of everything
-    sealed with it, and of the import system, worst first.
-    """
+    """Return the faults of a package, of what was sealed with it, and of imports, worst first."""
     policy, manifest = stack.policy, stack.manifest
     packages = manifest.packages()
     if policy.is_relaxed(packages.get(name, "")):

@@ -25,9 +25,7 @@ _UNCORRECTED = re.compile(r"(?m)^ue: *([0-9]+)$")
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceHealth:
-    """The number of devices that answer; lines of the kernel's log, with their time if any; and
-    the uncorrected errors of each block.
-    """
+    """The number of answering devices, lines of the kernel's log, and each block's errors."""
 
     answering: int
     xids: frozenset[str]

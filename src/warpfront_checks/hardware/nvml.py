@@ -44,9 +44,7 @@ def main(arguments: list[str]) -> int:
 
 
 def read_nvml(library: Any) -> dict[str, object]:
-    """Return driver, CUDA version and devices. Raise `NvmlError`; AttributeError where the
-    library is too old to have a function.
-    """
+    """Return driver, CUDA version and devices. Raise `NvmlError`, or AttributeError if too old."""
     _call(library.nvmlInit_v2)
     try:
         count, cuda = ctypes.c_uint(), ctypes.c_int()
@@ -84,9 +82,7 @@ def _device(library: Any, index: int) -> dict[str, object]:
 
 
 def read_nvml_state(library: Any, uuid: str = "") -> dict[str, object]:
-    """Return the state of the device of this UUID, or of the only one, without what it does not
-    report. Raise `NvmlError` if it is unavailable.
-    """
+    """Return what the device of this UUID, or the only one, reports. Raise `NvmlError`."""
     _call(library.nvmlInit_v2)
     try:
         return dict(_state(library, _handle(library, uuid)))

@@ -87,9 +87,7 @@ class ResNet(nn.Module):
 
 
 class ProjectedAttention(nn.Module):
-    """Projections around `Attend`, with rotary positions on request. Keys have no bias: its
-    gradient is zero but for rounding.
-    """
+    """Projections around `Attend`. Keys have no bias: its gradient is zero but for rounding."""
 
     def __init__(
         self,

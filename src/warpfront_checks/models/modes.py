@@ -1,6 +1,4 @@
-"""The sessions `numerics` and `models`: networks on the claimed device, forward and backward, then
-whole model families in every mode.
-"""
+"""The sessions `numerics` and `models`: networks, then whole families in every mode."""
 
 from __future__ import annotations
 

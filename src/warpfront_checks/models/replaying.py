@@ -178,9 +178,7 @@ def _replay(
     dtype: torch.dtype | None,
     precision: Precision,
 ) -> dict[str, Tensor]:
-    """Return the layer on the CPU from the device's numbers: output and gradients, in float64
-    or (None) as the device computed.
-    """
+    """Return the CPU's output and gradients in float64, or (None) as the device computed."""
     layer_copy = copy.deepcopy(layer) if dtype is None else copy.deepcopy(layer).to(dtype)
     layer_copy.zero_grad(set_to_none=True)
 

@@ -37,9 +37,7 @@ class UndecidedError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Specimen:
-    """A model and its inputs on the CPU, in the dtype that is sent; never computed with. The
-    CPU's results are computed once, on first use.
-    """
+    """A model and inputs on the CPU, as sent, never computed with; its results are cached."""
 
     family: str
     model: nn.Module

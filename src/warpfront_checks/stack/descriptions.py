@@ -18,9 +18,7 @@ EVERY = "every"
 
 @dataclass(frozen=True, kw_only=True)
 class Sign:
-    """A sign of a fallback: a `log` line of the import, or the type or value of an `attribute`.
-    `vendors` are those on which it is one.
-    """
+    """A sign of a fallback on `vendors`: a `log` line, or an `attribute`'s type or value."""
 
     means: str
     log: str = ""
