@@ -16,10 +16,13 @@ from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 from warpfront_checks.__main__ import main  # noqa: E402
 from warpfront_checks.bench import clocks, session  # noqa: E402
 from warpfront_checks.bench.clocks import EventClock, clock_of  # noqa: E402
-from warpfront_checks.bench.decoder import training_step  # noqa: E402
-from warpfront_checks.bench.formulas import Decoder  # noqa: E402
-from warpfront_checks.bench.timed_cases import TINY, TimedCase, cases_of  # noqa: E402
-from warpfront_checks.bench.work import work_of  # noqa: E402
+from warpfront_checks.bench.timed_cases import (  # noqa: E402
+    TINY,
+    Decoder,
+    TimedCase,
+    cases_of,
+)
+from warpfront_checks.bench.work import training_step, work_of  # noqa: E402
 from warpfront_checks.claims import Claims  # noqa: E402
 from warpfront_checks.precision import (  # noqa: E402
     precision_settings,

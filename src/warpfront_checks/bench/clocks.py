@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from warpfront_checks.bench.timer import Clock, Work
+from warpfront_checks.bench.rounds import Clock, Work
 
 # For a torch that does not report the size of the last cache: more than any known has.
 _CACHE_BYTES = 256 * 2**20

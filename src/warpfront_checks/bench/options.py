@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from warpfront_checks.bench.rounds import Budget
 from warpfront_checks.bench.timed_cases import ITEM_BYTES, PRESETS, SUITES
-from warpfront_checks.bench.timer import Budget
 from warpfront_checks.check_options import RunOption, command_line, option_values
 
 SCHEMA = 1

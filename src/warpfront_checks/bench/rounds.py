@@ -1,17 +1,19 @@
-"""Cases in blocks, in rotated order, on a given device: one that fails ends alone. No torch."""
+"""Cases in blocks, in rotated order, on a given device: one that fails ends alone. Each is warmed
+up, and each repetition timed by itself, by a `Clock` that knows the device. No torch.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import chain
 from pathlib import Path
 from statistics import median
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
-from warpfront_checks.bench import timer
 from warpfront_checks.bench.timed_cases import TimedCase
 
 TIMED, UNAVAILABLE, ERROR = "timed", "unavailable", "error"
@@ -21,9 +23,9 @@ Peak = Mapping[str, object]
 class TimedDevice(Protocol):
     """A device, as far as timing needs it."""
 
-    clock: timer.Clock
+    clock: Clock
 
-    def make(self, case: TimedCase) -> timer.Work:
+    def make(self, case: TimedCase) -> Work:
         """Make the work of a case. Raise torch's own errors; `LookupError` if it is impossible."""
         ...
 
@@ -35,7 +37,7 @@ class TimedDevice(Protocol):
 
     def memory_peak(self) -> int | None: ...
 
-    def kernel(self, work: timer.Work) -> str | None:
+    def kernel(self, work: Work) -> str | None:
         """Return the kernel that takes most of one repetition's time."""
         ...
 
@@ -53,7 +55,7 @@ class Timing:
     kernel: str | None = None
     notes: list[str] = field(default_factory=list)
 
-    def add_block(self, bench: TimedDevice, budget: timer.Budget) -> None:
+    def add_block(self, bench: TimedDevice, budget: Budget) -> None:
         """Time one block more. An error ends this case, and no other."""
         try:
             self._add_block(bench, budget)
@@ -65,20 +67,20 @@ class Timing:
             message = str(error).strip().splitlines() or [""]
             self.notes.append(f"{type(error).__name__}: {message[0]}"[:500])
 
-    def _add_block(self, bench: TimedDevice, budget: timer.Budget) -> None:
+    def _add_block(self, bench: TimedDevice, budget: Budget) -> None:
         work = bench.make(self.case)
         if not self.blocks:
             self._warm_up(bench, work, budget)
         else:
-            bench.clock.times(work, timer.RECALLED)
-        count = timer.repetitions_of_a_block(budget, self.warm_seconds)
+            bench.clock.times(work, RECALLED)
+        count = repetitions_of_a_block(budget, self.warm_seconds)
         self.blocks.append(list(bench.clock.times(work, count)))
-        if len(self.blocks) == timer.BLOCKS:
+        if len(self.blocks) == BLOCKS:
             self.kernel = bench.kernel(work)
 
-    def _warm_up(self, bench: TimedDevice, work: timer.Work, budget: timer.Budget) -> None:
+    def _warm_up(self, bench: TimedDevice, work: Work, budget: Budget) -> None:
         bench.memory_from_here()
-        warmed = timer.warm_up(bench.clock, work, budget)
+        warmed = warm_up(bench.clock, work, budget)
         self.memory_peak_bytes = bench.memory_peak()
         self.first_seconds, self.warm_seconds = warmed.first_seconds, warmed.seconds
         if not warmed.settled:
@@ -113,16 +115,16 @@ class Timing:
 
 
 def time_cases(
-    cases: Sequence[TimedCase], bench: TimedDevice, budget: timer.Budget, say: Callable[[str], None]
+    cases: Sequence[TimedCase], bench: TimedDevice, budget: Budget, say: Callable[[str], None]
 ) -> list[dict[str, Any]]:
     """Time every case in every block; return documents in the order of the table."""
     timings = {case.id: Timing(case) for case in cases}
-    for block in range(timer.BLOCKS):
-        for case in timer.rotated(cases, block):
+    for block in range(BLOCKS):
+        for case in rotated(cases, block):
             timing = timings[case.id]
             if timing.outcome == TIMED:
                 timing.add_block(bench, budget)
-                if timing.outcome != TIMED or block == timer.BLOCKS - 1:
+                if timing.outcome != TIMED or block == BLOCKS - 1:
                     say(timing.line())
     return [
         timing.document(None if timing.case.suite == "memory" else bench.peak(timing.case.dtype))
@@ -153,3 +155,89 @@ def peak_of(arch: str, name: str, memory_bytes: int, dtype: str) -> dict[str, ob
                 "source": f"{row['source']} ({peak_table()['as_of']})",
             }
     return None
+
+
+_T = TypeVar("_T")
+BLOCKS = 5
+# Of the budget, what warming up may take at most, and how still the last medians have to be.
+WARM_SHARE = 0.25
+WARM_WINDOW = 5
+WARM_MOVE = 0.01
+WARM_LEAST = 3
+REPETITIONS_LEAST = 20
+# The most in one block: a record of a short operation would be megabytes.
+REPETITIONS_MOST = 100
+# After inputs were made anew for a later block: not timed.
+RECALLED = 2
+
+Work = Callable[[], object]
+
+
+class Clock(Protocol):
+    """A device's clock."""
+
+    def first(self, work: Work) -> float:
+        """Return host seconds of the very first call: loading, searching, compiling."""
+        ...
+
+    def times(self, work: Work, repetitions: int) -> Sequence[float]:
+        """Return seconds on the device, of each repetition."""
+        ...
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The limit of one case. `iterations` and `warmup` above 0 count, in place of `seconds`."""
+
+    seconds: float = 0.5
+    iterations: int = 0
+    warmup: int = 0
+
+
+@dataclass(frozen=True)
+class Warmed:
+    """The times of a case before it counted. `settled` is False if time ran out first."""
+
+    first_seconds: float
+    seconds: float
+    repetitions: int
+    settled: bool
+
+
+def warm_up(clock: Clock, work: Work, budget: Budget) -> Warmed:
+    """Until the median of the last five repetitions is within 1 % of that of the five before, or a
+    quarter of the budget is spent; at least three.
+    """
+    first = clock.first(work)
+    if budget.warmup:
+        times = list(clock.times(work, budget.warmup))
+        return Warmed(first, median(times), len(times), settled=True)
+    times = []
+    while not (settled := _is_still(times)):
+        if len(times) >= WARM_LEAST and sum(times) >= WARM_SHARE * budget.seconds:
+            break
+        times += clock.times(work, 1)
+    return Warmed(first, median(times[-WARM_WINDOW:]), len(times), settled)
+
+
+def _is_still(durations: Sequence[float]) -> bool:
+    if len(durations) < 2 * WARM_WINDOW:
+        return False
+    before = median(durations[-2 * WARM_WINDOW : -WARM_WINDOW])
+    last = median(durations[-WARM_WINDOW:])
+    return abs(last - before) < WARM_MOVE * before
+
+
+def repetitions_of_a_block(budget: Budget, seconds: float) -> int:
+    """Return the repetitions of `seconds` in a fifth of the budget, or a fifth of the count."""
+    if budget.iterations:
+        return math.ceil(budget.iterations / BLOCKS)
+    fitting = math.ceil(budget.seconds / BLOCKS / seconds) if seconds > 0 else REPETITIONS_MOST
+    return min(REPETITIONS_MOST, max(REPETITIONS_LEAST // BLOCKS, fitting))
+
+
+def rotated(cases: Sequence[_T], block: int) -> Iterator[_T]:
+    """Return a block's cases, begun a fifth further on, so that drift affects others."""
+    start = block * len(cases) // BLOCKS
+    yield from cases[start:]
+    yield from cases[:start]

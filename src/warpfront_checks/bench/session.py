@@ -14,19 +14,16 @@ from typing import Any
 import torch
 
 from warpfront_checks.bench.clocks import clock_of
-from warpfront_checks.bench.decoder import STEPS, WARM_STEPS, training_step
-from warpfront_checks.bench.formulas import Decoder
 from warpfront_checks.bench.options import (
     BENCH_OPTIONS,
     SCHEMA,
     BenchEffort,
     parsed_bench_effort,
 )
-from warpfront_checks.bench.rounds import TIMED, Peak, peak_of, time_cases
+from warpfront_checks.bench.rounds import TIMED, Peak, Work, peak_of, time_cases
 from warpfront_checks.bench.state import here, noisy, read_state
-from warpfront_checks.bench.timed_cases import PRESETS, TimedCase, cases_of, chosen
-from warpfront_checks.bench.timer import Work
-from warpfront_checks.bench.work import work_of
+from warpfront_checks.bench.timed_cases import PRESETS, Decoder, TimedCase, cases_of, chosen
+from warpfront_checks.bench.work import STEPS, WARM_STEPS, training_step, work_of
 from warpfront_checks.check_options import add_options
 from warpfront_checks.claimed_device import judge_device
 from warpfront_checks.claims import Claims, ClaimsError, read_claims

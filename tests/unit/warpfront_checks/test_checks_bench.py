@@ -12,27 +12,28 @@ from typing import Any
 
 import pytest
 
-from warpfront_checks.bench import formulas, rounds, state
 from warpfront_checks.bench import options as asking
-from warpfront_checks.bench.formulas import Convolution, Decoder
-from warpfront_checks.bench.rounds import time_cases
-from warpfront_checks.bench.timed_cases import (
-    PRESETS,
-    SEED,
-    SUITES,
-    TINY,
-    Preset,
-    TimedCase,
-    cases_of,
-    chosen,
-)
-from warpfront_checks.bench.timer import (
+from warpfront_checks.bench import rounds, state, timed_cases
+from warpfront_checks.bench.rounds import (
     BLOCKS,
     Budget,
     Clock,
     repetitions_of_a_block,
     rotated,
+    time_cases,
     warm_up,
+)
+from warpfront_checks.bench.timed_cases import (
+    PRESETS,
+    SEED,
+    SUITES,
+    TINY,
+    Convolution,
+    Decoder,
+    Preset,
+    TimedCase,
+    cases_of,
+    chosen,
 )
 from warpfront_checks.check_options import add_options
 from warpfront_checks.hardware.machine_reader import Machine, ProgramOutput
@@ -172,13 +173,13 @@ def test_a_copy_has_no_peak() -> None:
 @pytest.mark.parametrize(
     ("counted", "by_hand"),
     [
-        (formulas.gemm_flops(8192, 8192, 8192), 1_099_511_627_776),
-        (formulas.gemm_flops(128, 128, 128, batch=64), 268_435_456),
+        (timed_cases.gemm_flops(8192, 8192, 8192), 1_099_511_627_776),
+        (timed_cases.gemm_flops(128, 128, 128, batch=64), 268_435_456),
         # 32 pictures, 64 channels of 112 x 112 out, 3 x 7 x 7 in: 2*32*64*12544*147
         (Convolution(32, 3, 224, 64, 7, stride=2).flops, 7_552_892_928),
         (Convolution(1, 4, 8, 4, 3, groups=2).flops, 2 * 4 * 64 * 2 * 9),
-        (formulas.attention_flops(8, 512, 512), 4_294_967_296),
-        (formulas.mlp_flops(64, (784, 256, 10)), 2 * 64 * (784 * 256 + 256 * 10)),
+        (timed_cases.attention_flops(8, 512, 512), 4_294_967_296),
+        (timed_cases.mlp_flops(64, (784, 256, 10)), 2 * 64 * (784 * 256 + 256 * 10)),
     ],
 )
 def test_work_is_what_it_is_by_hand(counted: int, by_hand: int) -> None:
