@@ -58,9 +58,9 @@ OF_THE_STAND_IN = {
 }
 COMPILED = """
 import habana_frameworks.torch.core, torch
-from warpfront_checks.models import modes, wrapped
+from warpfront_checks.models import modes
 from warpfront_checks.models.families import FAMILIES
-assert wrapped.missing_compiler("hpu") == ""
+assert modes.missing_compiler("hpu") == ""
 asked = []
 compile = torch.compile
 torch.compile = lambda *args, **own: asked.append(own["backend"]) or compile(*args, **own)

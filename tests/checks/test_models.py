@@ -26,7 +26,7 @@ from kernels.seeding.networks import (  # noqa: E402
 )
 
 from warpfront_checks.check_options import CheckOptions  # noqa: E402
-from warpfront_checks.models import modes, wrapped  # noqa: E402
+from warpfront_checks.models import modes  # noqa: E402
 from warpfront_checks.models.families import FAMILIES, Family  # noqa: E402
 from warpfront_checks.models.layers import Pick  # noqa: E402
 from warpfront_checks.models.modes import Proving, judge_mode, record_models  # noqa: E402
@@ -90,7 +90,7 @@ def test_precision_is_agreed_on_also_where_torchs_own_tests_were_loaded(
     flags = torch.backends.flags_frozen.__globals__
     monkeypatch.setitem(flags, "__allow_nonbracketed_mutation_flag", False)  # noqa: FBT003
     assert torch.backends.flags_frozen()
-    wrapped.agree_on_precision()
+    modes.agree_on_precision()
     assert not torch.backends.cudnn.allow_tf32
 
 
@@ -307,5 +307,5 @@ def test_without_a_compiler_nothing_is_claimed_of_compiled_models(
 ) -> None:
     monkeypatch.setattr("shutil.which", lambda _: None)
     monkeypatch.delenv("CXX", raising=False)
-    assert wrapped.missing_compiler("cpu") == "no C++ compiler in this image"
-    assert wrapped.missing_compiler("cuda") == "no C compiler in this image"
+    assert modes.missing_compiler("cpu") == "no C++ compiler in this image"
+    assert modes.missing_compiler("cuda") == "no C compiler in this image"

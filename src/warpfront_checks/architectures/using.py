@@ -223,7 +223,7 @@ def attend(fed_model: FedModel, device: str) -> CheckFinding:
 
 def compiled(fed_model: FedModel, device: str) -> CheckFinding:
     """Run with `torch.compile`, with any graph breaks of the library's code."""
-    from warpfront_checks.models.wrapped import (  # noqa: PLC0415
+    from warpfront_checks.models.modes import (  # noqa: PLC0415
         missing_compiler,
         run_compiled,
     )

@@ -13,7 +13,7 @@ from warpfront_checks.cases.catalogue.patterns import COMPILED
 from warpfront_checks.cases.run import execute, names_of, run_case
 from warpfront_checks.cases.special.properties import plain_case
 from warpfront_checks.check_options import CheckOptions
-from warpfront_checks.models.wrapped import BACKENDS, missing_compiler
+from warpfront_checks.models.modes import BACKENDS, missing_compiler
 from warpfront_checks.results import Check, CheckFinding, Recorder, judged
 from warpfront_checks.torch_devices import build_of
 
