@@ -112,7 +112,7 @@ def _context(
     base = Context(
         own_packages=_own_packages(tree),
         torchless=torchless_of(tree, files),
-        evidence=evidence_of(texts),
+        evidence=evidence_of(texts, project),
         started=project.product.started,
     )
     code = {path: text for path, text in texts.items() if cuda.reads(PurePosixPath(path))}

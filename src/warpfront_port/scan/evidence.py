@@ -13,9 +13,11 @@ from functools import cached_property
 from pathlib import PurePosixPath
 
 from warpfront_port.scan.findings import Evidence, EvidenceKind, Side
+from warpfront_port.scan.project import Project
 from warpfront_port.scan.python.builds import PythonBuild, read_build
 from warpfront_port.scan.reach import (
     EXTENSIONS,
+    MANIFESTS,
     SOURCE,
     Sources,
     followed,
@@ -27,7 +29,7 @@ from warpfront_port.scan.reach import (
 from warpfront_port.scan.structured import kind_of
 from warpfront_port.scan.structured.cmake import hip_arm, read_cmake
 from warpfront_port.scan.structured.commands import Command
-from warpfront_port.scan.words import is_automation, line_of, uncommented
+from warpfront_port.scan.words import is_automation, is_of_use, line_of, uncommented
 
 _OWN_ARM = re.compile(
     r"(?m)^[ \t]*#[ \t]*(?:(?:el)?if(?:n?def)?\b[^\n]*?(?<![A-Za-z])"
@@ -62,7 +64,7 @@ Shown = Iterator[tuple[str, Evidence]]
 """Paths, each with its evidence."""
 
 
-def evidence_of(texts: Mapping[str, str]) -> Mapping[str, Evidence]:
+def evidence_of(texts: Mapping[str, str], project: Project) -> Mapping[str, Evidence]:
     """Return the evidence for each path of `texts` that has any.
 
     `texts` are the sources, builds, lists and scripts of a tree, by relative path with `/`.
@@ -75,7 +77,18 @@ def evidence_of(texts: Mapping[str, str]) -> Mapping[str, Evidence]:
     tree.follow_includes(by_path)
     for path, evidence in (*tree.spared(), *tree.built()):
         by_path.setdefault(path, evidence)
-    return by_path
+    return {**by_path, **dict(_aside(texts, project))}
+
+
+def _aside(texts: Mapping[str, str], project: Project) -> Shown:
+    """Yield examples, benchmarks and tests that a distribution neither imports nor builds."""
+    product = project.product
+    manifest = next((name for name in MANIFESTS if name in texts), "")
+    evidence = Evidence(kind="aside", path=manifest, line=1, reason="it installs none of them")
+    reached = {*product.modules, *(product.code or ()), *project.units}
+    for path in texts if product.installs else ():
+        if is_of_use(path) and path not in reached:
+            yield path, evidence
 
 
 @dataclass(frozen=True)

@@ -81,14 +81,14 @@ MacroValue = Literal["set", "unset", "open"] | int | None
 SIDES: Final[tuple[Side, ...]] = get_args(Side)
 
 
-EvidenceKind = Literal["amd", "built", "left-out", "optional"]
+EvidenceKind = Literal["amd", "built", "left-out", "optional", "aside"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """Why one file counts as AMD's ("amd"), as one that its build compiles for AMD ("built",
-    which lowers no finding), as one that AMD's build leaves out, or as one without which the
-    project runs ("optional").
+    which lowers no finding), as one that AMD's build leaves out, as one without which the project
+    runs ("optional"), or as an example, benchmark or test that it does not reach ("aside").
 
     `path` and `line` (1-based) are the place that shows it, `reason` a noun phrase.
     """

@@ -23,7 +23,7 @@ from warpfront_port.scan.words import is_aside
 SOURCE = re.compile(r"\.(?:cu|cuh|hip|c|cc|cpp|cxx|h|hh|hpp|hxx|inl)\Z", re.IGNORECASE)
 EXTENSIONS = re.compile(r"CUDAExtension|cpp_extension")
 _INCLUDE = re.compile(r"(?m)^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"\n]+)[>\"]")
-_BUILDS = frozenset({"setup.py", "pyproject.toml", "setup.cfg"})
+MANIFESTS = ("pyproject.toml", "setup.cfg", "setup.py")
 _ROOTS = frozenset({"", "src", "python", "lib", "source"})
 _TOLD = re.compile(r"-(?:I|isystem|D|U|std=|iquote)")
 
@@ -78,11 +78,13 @@ def _depth(path: str, folders: Iterable[str]) -> int:
 
 def read_product(texts: Mapping[str, str], commands: Mapping[str, tuple[str, ...]]) -> Product:
     """Return what the root's build reaches. `commands` are sources and options of a build."""
-    installs = bool(_BUILDS & texts.keys())
+    installs = not texts.keys().isdisjoint(MANIFESTS)
     folders: set[str] = set()
     packages: tuple[str, ...] | None = None
     if installs:
-        folders = {path.rpartition("/")[0] for path in texts if path.rpartition("/")[2] in _BUILDS}
+        folders = {
+            path.rpartition("/")[0] for path in texts if path.rpartition("/")[2] in MANIFESTS
+        }
         packages = tuple(_packages(texts)) or None
     elif "CMakeLists.txt" in texts:
         # A build of C++, beside which Python in folders is a wrapper or a tool.
@@ -162,7 +164,7 @@ def _run_by_default(texts: Mapping[str, str], packages: Iterable[str]) -> Iterat
             for path in texts
             if path.startswith(f"{package}/") and path.endswith(".py")
         }
-        named = {name for build in _BUILDS for name in _ENTRY.findall(texts.get(build, ""))}
+        named = {name for build in MANIFESTS for name in _ENTRY.findall(texts.get(build, ""))}
         top = package[cut:]
         begun = {top, f"{top}.__main__", *named} & names.keys()
         graph = {
@@ -269,7 +271,7 @@ def _listed(texts: Mapping[str, str], product: Product) -> tuple[set[str], str]:
 
 def _builds_otherwise(texts: Mapping[str, str], product: Product) -> bool:
     """Return true if a distribution's own files name a compiler, or a build that is not read."""
-    return any(_COMPILES.search(texts.get(build, "")) for build in _BUILDS) or any(
+    return any(_COMPILES.search(texts.get(build, "")) for build in MANIFESTS) or any(
         EXTENSIONS.search(text) and product.has(path)
         for path, text in texts.items()
         if path.endswith(".py")

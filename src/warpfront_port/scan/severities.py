@@ -20,7 +20,7 @@ from warpfront_port.scan.findings import (
     SourceText,
 )
 from warpfront_port.scan.targets import ScanTarget
-from warpfront_port.scan.words import is_automation, line_starts
+from warpfront_port.scan.words import is_automation, is_of_use, line_starts
 
 _SUPPRESSION = re.compile(
     r"(?:\#|//|/\*|--|;|<!--|\brem\b)[^\S\n]*"
@@ -35,10 +35,6 @@ _OTHERS = re.compile(
 )
 _TESTS = re.compile(
     r"(?i)(?:/|\A)(?:tests?|testing)/(?:[^/]*(?:requirements|constraints)[^/]*|.*\.ya?ml)\Z"
-)
-_OF_USE = re.compile(
-    r"(?i)(?:/|\A)(?:examples?|benchmarks?|bench|demos?|tutorials?|recipes|cookbooks?|samples?"
-    r"|tests?|testsuite|integration|e2e)/(?!.*(?:CMakeLists\.txt|\.cmake|\.mk|akefile[.\w]*)\Z)"
 )
 _DOCUMENTATION = re.compile(r"(?i)(?:/|\A)(?:docs?|documentation)/")
 _EXCERPT = 200
@@ -131,8 +127,9 @@ def _with_evidence(
     A file that runs on AMD may run on other devices alone, and a wrong result shows itself nowhere:
     evidence lowers no result that the target's own class, such as its 64 lanes, makes wrong.
     """
-    if evidence.kind == "left-out":
-        return replace(finding, severity=Severity.NOTE, gate=Gate.LEFT_OUT, taken=evidence.place)
+    if evidence.kind in ("left-out", "aside"):
+        gate = Gate.LEFT_OUT if evidence.kind == "left-out" else Gate.TEST
+        return replace(finding, severity=Severity.NOTE, gate=gate, taken=evidence.place)
     wrong = rule.is_about_device(target) and rule.consequence is Consequence.WRONG
     of_the_device = wrong and evidence.kind == "amd"
     of_the_build = rule.id.startswith("BL") and not finding.path.endswith(".cmake")
@@ -207,7 +204,7 @@ def _of_path(path: str, rule: Rule, target: ScanTarget) -> Gate | None:
         return None
     if _NVIDIAS.search(path) or (target.is_rocm and _OTHERS.search(path)):
         return Gate.NVIDIAS
-    return Gate.TEST if _OF_USE.search(path) or _TESTS.search(path) else None
+    return Gate.TEST if is_of_use(path) or _TESTS.search(path) else None
 
 
 def _weighed(rule_match: Match, target: ScanTarget, rule: Rule) -> tuple[Severity, Gate]:

@@ -121,3 +121,14 @@ _ASIDE = frozenset(
     }
     | {"docs", "tutorial", "tutorials", "recipes", "scripts", "tools", "test", "tests"}
 )
+
+
+def is_of_use(path: str) -> bool:
+    """Return true for examples, benchmarks and tests: how a project is used, or measured."""
+    return _OF_USE.search(path) is not None
+
+
+_OF_USE = re.compile(
+    r"(?i)(?:/|\A)(?:examples?|benchmarks?|bench|demos?|tutorials?|recipes|cookbooks?|samples?"
+    r"|tests?|testsuite|integration|e2e)/(?!.*(?:CMakeLists\.txt|\.cmake|\.mk|akefile[.\w]*)\Z)"
+)

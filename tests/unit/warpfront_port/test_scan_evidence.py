@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from warpfront_port.scan.evidence import evidence_of
+from warpfront_port.scan.project import read_project
 
 KERNEL = "__global__ void k() {}\n"
 CMAKE = (
@@ -14,7 +15,8 @@ CMAKE = (
 
 
 def shown(texts: dict[str, str]) -> dict[str, tuple[str, str]]:
-    return {path: (one.kind, one.place) for path, one in evidence_of(texts).items()}
+    found = evidence_of(texts, read_project(texts))
+    return {path: (one.kind, one.place) for path, one in found.items()}
 
 
 @pytest.mark.parametrize(
@@ -186,3 +188,11 @@ def test_a_list_of_sources_counts_where_its_variable_is_used() -> None:
     found = shown({"CMakeLists.txt": build, "k.cu": KERNEL, "h.cpp": KERNEL})
     assert found["k.cu"] == ("left-out", "CMakeLists.txt:2")
     assert found["h.cpp"] == ("amd", "CMakeLists.txt:3")
+
+
+def test_examples_that_a_distribution_does_not_import_stand_beside_it() -> None:
+    package = {"pyproject.toml": "", "pkg/__init__.py": "from pkg.samples import a\n"}
+    files = package | {"pkg/samples/a.py": "", "examples/run.py": "", "bench/k.cu": KERNEL}
+    aside = ("aside", "pyproject.toml:1")
+    assert shown(files) == {"examples/run.py": aside, "bench/k.cu": aside}
+    assert shown({"examples/run.py": "", "bench/a.py": ""}) == {}

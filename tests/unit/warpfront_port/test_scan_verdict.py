@@ -63,7 +63,7 @@ def judged(root: Path, files: Mapping[str, str], target: str = "gfx942") -> tupl
         (
             {"src/p/__init__.py": "", "src/p/bench/run.py": NVML}
             | {"pyproject.toml": "[project]\nname = 'p'\n"},
-            "gfx942: runs as it is, 1 thing to check",
+            "gfx942: runs as it is, nothing to check",
         ),
         (
             {"CMakeLists.txt": HIP, "cmake/check.cmake": "enable_language(CUDA)\n"},
