@@ -34,7 +34,7 @@ WORDS = ("overhead", "autotune", "cudagraph", "memory_planning", "tf32", "matmul
 
 
 _NAMES = re.compile(
-    r"(?i)mode|compil|dynamo|attn|attention|precision|tf32|cudagraph|memory_planning|flash"
+    r"(?i)mode|compil|dynamo|attn|attention|precision|tf32|cudagraph|memory_planning|flash|backend"
 )
 
 
@@ -67,6 +67,8 @@ def read_setting(name: str, value: str, *, own: bool = False) -> tuple[SettingUs
 def _of_text(name: str, value: str) -> Iterator[SettingUse]:
     if value in MODES and _MODE.match(name):
         yield SettingUse(rule=MODES[value], what=f'"{value}"')
+    elif value == "cudagraphs" and name.endswith("backend"):
+        yield SettingUse(rule="PY001", what='backend="cudagraphs"')
     elif value in ATTENTION and _ATTENTION.match(name):
         yield SettingUse(rule="PY025", what=f'"{value}"')
     elif value in {"high", "medium"} and _PRECISION.match(name):

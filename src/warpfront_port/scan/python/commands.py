@@ -25,6 +25,7 @@ STARTERS = frozenset(
 _TAKEN = re.compile("DP3\\d\\d|HP609|CT402|PY008|PY025|" + "|".join(MODES.values()))
 _SCRIPT = re.compile(r"(?m)^# /// script[^\S\n]*\n((?:^#(?:[^\S\n].*)?\n)+?)# ///")
 _STARTED = re.compile(r"\s*(?:\S*/)?(nvidia-smi|nsys|ncu|nvprof)(?:\s|\Z)")
+_NVCC = re.compile(r"(?:\A|/|\W)nvcc(?:\s|\Z)")
 _AMDS_PROGRAMS = re.compile(r"\b(?:rocm[-_]?smi|amd[-_]?smi|rocminfo|rocprof)")
 
 
@@ -35,6 +36,7 @@ def calls(module: Module, node: ast.Call) -> Iterator[Seen]:
     name = last_name(node.func)
     if name in STARTERS and node.args:
         for value in module.scopes.values(node.args[0]):
+            yield from _programs(module, (elements(value) or [value])[0], node)
             if isinstance(value, ast.List | ast.Tuple):
                 yield from _of_command(module, value.elts, value, node)
             else:
@@ -42,6 +44,16 @@ def calls(module: Module, node: ast.Call) -> Iterator[Seen]:
                     yield from _found(text.text.replace(HOLE, "_"), text.node, node)
     elif name == "install" and last_name(getattr(node.func, "value", node)) == "session":
         yield from _of_command(module, node.args, node, node, "pip install ")
+
+
+def _programs(module: Module, head: ast.expr, via: ast.Call) -> Iterator[Seen]:
+    """Yield NVIDIA's programs at the head of a command."""
+    for text in module.scopes.texts(head):
+        if started := _STARTED.match(text.text):
+            shift = -2 if _AMDS_PROGRAMS.search(module.text) else 0
+            yield Seen(rule="PY016", node=text.node, what=started[1], shift=shift, via=via)
+        elif _NVCC.search(text.text):
+            yield Seen(rule="BL214", node=via, what="nvcc")
 
 
 def setup_requirements(module: Module, node: ast.Call) -> Iterator[Seen]:
@@ -74,33 +86,6 @@ def _found(command: str, node: ast.AST, via: ast.AST) -> Iterator[Seen]:
     for rule, match in matches.items():
         if _TAKEN.fullmatch(rule):
             yield Seen(rule=rule, node=node, what=match.what, shift=match.shift, via=via)
-
-
-def programs(module: Module, node: ast.Constant) -> Iterator[Seen]:
-    """Yield NVIDIA's programs at the head of a command."""
-    started = _STARTED.match(node.value) if isinstance(node.value, str) else None
-    if started is not None and _is_command(module, node):
-        shift = -2 if _AMDS_PROGRAMS.search(module.text) else 0
-        yield Seen(rule="PY016", node=node, what=started[1], shift=shift)
-
-
-def _is_command(module: Module, node: ast.Constant) -> bool:
-    """Return true if the string is (the head of) a call's command, directly or through one name."""
-    for parent, child in module.ancestors(node):
-        match parent:
-            case ast.List(elts=[head, *_]) | ast.Tuple(elts=[head, *_]):
-                if head is not child:
-                    return False
-            case ast.Call(func=function, args=arguments):
-                return child in arguments and last_name(function) in STARTERS
-            case ast.Assign(targets=targets):
-                names = map(last_name, targets)
-                return any(re.search(r"(?i)cmd|command|args", name) for name in names)
-            case ast.BinOp() | ast.JoinedStr():
-                pass
-            case _:
-                return False
-    return False
 
 
 def _required(

@@ -45,7 +45,6 @@ _DETECTORS: Mapping[type[ast.AST], tuple[Detector, ...]] = {
     ast.Name: (devices.home_as_switch,),
     ast.Constant: (
         settings.allocator_texts,
-        commands.programs,
         extensions.strings,
         extensions.build_strings,
         devices.patched_packages,
@@ -74,7 +73,6 @@ _DETECTORS: Mapping[type[ast.AST], tuple[Detector, ...]] = {
         commands.setup_requirements,
         extensions.calls,
         settings.settings_given,
-        settings.compile_arguments,
         devices.calls,
         devices.patched_packages,
         kernels.launches,

@@ -7,14 +7,12 @@ import re
 from collections.abc import Iterator
 from itertools import islice
 
-from warpfront_port.scan.python.commands import STARTERS
 from warpfront_port.scan.python.module import Module, Seen
-from warpfront_port.scan.python.nodes import elements, is_true, last_name, text_of
+from warpfront_port.scan.python.nodes import is_true, last_name, text_of
 from warpfront_port.scan.words import CUDA_INDEX, GFX, compiler_flag
 
 _WINDOWS_LIBRARY = re.compile(r"(?:cublas|cudart|cuda|cudnn|cusparse|cusolver|nvrtc)\.lib")
 _NVIDIA_ALONE = re.compile(r"(?i)nvidia|\bcuda\b|nvcc")
-_NVCC = re.compile(r"(?:\A|/|\W)nvcc(?:\s|\Z)")
 _ASKING = re.compile(
     r"(?:\S*/)?(rocminfo|rocm_agent_enumerator|amdgpu-arch|rocm-smi|amd-smi)(?:\s|\Z)"
 )
@@ -122,8 +120,8 @@ def packaged_data(module: Module, node: ast.keyword) -> Iterator[Seen]:
 
 
 def calls(module: Module, node: ast.Call) -> Iterator[Seen]:
-    """Yield lists of nvcc's options, questions to nvcc, and `glob.glob("csrc/*.cpp")` where torch's
-    hipify writes its files next to the sources.
+    """Yield lists of nvcc's options, and `glob.glob("csrc/*.cpp")` where torch's hipify writes its
+    files next to the sources.
     """
     name = last_name(node.func)
     if module.builds_extensions and module.dotted(node.func) == "torch.cuda.get_gencode_flags":
@@ -132,9 +130,3 @@ def calls(module: Module, node: ast.Call) -> Iterator[Seen]:
         hipified = "CUDAExtension" in module.text and not module.knows_hip
         if hipified and _PATTERN.search(module.source_of(node)):
             yield Seen(rule="BL211", node=node, what=module.shown(node, 60))
-    elif name in STARTERS and node.args:
-        values = module.scopes.values(node.args[0])
-        heads = [(elements(value) or [value])[0] for value in values]
-        texts = (text.text for head in heads for text in module.scopes.texts(head))
-        if any(map(_NVCC.search, texts)):
-            yield Seen(rule="BL214", node=node, what="nvcc")

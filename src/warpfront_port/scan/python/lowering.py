@@ -9,18 +9,22 @@ is not read.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import NamedTuple
 
 import tree_sitter
 import tree_sitter_python
 
-
-class _Edit(NamedTuple):
-    start: int
-    end: int
-    text: bytes
+# The forms of newer Pythons that can be overwritten, and strings, which may be new in part.
+_NEW = """
+(function_definition (type_parameter) @parameters)
+(class_definition (type_parameter) @parameters)
+(type_alias_statement left: (_) @name right: (_) @value) @alias
+(except_clause "," @comma)
+(string_start) @start
+(interpolation) @inserted
+"""
 
 
 def parsed(text: str) -> ast.Module:
@@ -31,75 +35,54 @@ def parsed(text: str) -> ast.Module:
     try:
         return ast.parse(text)
     except SyntaxError:
-        lowered = _lowered(text.encode("utf-8", "surrogatepass"))
-        if lowered is None:
-            raise
         try:
-            return ast.parse(lowered)
+            return ast.parse(_lowered(text.encode("utf-8", "surrogatepass")))
         except (SyntaxError, ValueError):
             pass
         raise
 
 
 @cache
-def _parser() -> tree_sitter.Parser:
-    return tree_sitter.Parser(tree_sitter.Language(tree_sitter_python.language()))
+def _grammar() -> tuple[tree_sitter.Parser, tree_sitter.Query]:
+    language = tree_sitter.Language(tree_sitter_python.language())
+    return tree_sitter.Parser(language), tree_sitter.Query(language, _NEW)
 
 
-def _lowered(source: bytes) -> bytes | None:
-    """Return the text with its new forms overwritten; None where it has none."""
-    edits = sorted(_edits(_parser().parse(source).root_node))
-    if not edits:
-        return None
+def _lowered(source: bytes) -> bytes:
+    """Return the text with its new forms overwritten."""
+    parser, query = _grammar()
+    edits = [
+        edit
+        for _, captures in tree_sitter.QueryCursor(query).matches(parser.parse(source).root_node)
+        for edit in _edits({name: nodes[0] for name, nodes in captures.items()})
+    ]
     pieces, position = [], 0
-    for edit in edits:
-        if edit.start >= position:
-            pieces += [source[position : edit.start], edit.text]
-            position = edit.end
+    for start, new in sorted(edits):
+        if start >= position:
+            pieces += [source[position:start], new]
+            position = start + len(new)
     return b"".join([*pieces, source[position:]])
 
 
-def _edits(root: tree_sitter.Node) -> Iterator[_Edit]:
-    pending = [root]
-    while pending:
-        node = pending.pop()
-        pending += node.children
+def _edits(found: Mapping[str, tree_sitter.Node]) -> Iterator[tuple[int, bytes]]:
+    """Yield where a new form begins, and what is written over it."""
+    for capture, node in found.items():
         text = node.text or b""
-        if node.type == "type_parameter" and _declares(node):
-            yield _Edit(node.start_byte, node.end_byte, _blank(text))
-        elif node.type == "type_alias_statement":
-            yield from _alias(node)
-        elif node.type == "except_clause":
-            yield from _caught(node)
-        elif node.type == "string_start" and b"t" in text.lower():
-            yield _Edit(node.start_byte, node.end_byte, text.replace(b"t", b"f"))
-        elif node.type == "interpolation" and _is_nested(node):
-            yield _Edit(node.start_byte, node.end_byte, _filler(text))
-
-
-def _declares(node: tree_sitter.Node) -> bool:
-    """Return true if type parameters are those of a `def` or `class`, not of a used type."""
-    parent = node.parent
-    return parent is not None and parent.type in {"function_definition", "class_definition"}
-
-
-def _alias(node: tree_sitter.Node) -> Iterator[_Edit]:
-    """Rewrite `type X[T] = list[T]` to `X = list[T]`."""
-    name_node = node.child_by_field_name("left")
-    value_node = node.child_by_field_name("right")
-    if name_node is not None and value_node is not None and name_node.text is not None:
-        name = name_node.text.partition(b"[")[0].strip()
-        length = value_node.start_byte - node.start_byte
-        yield _Edit(node.start_byte, value_node.start_byte, name.ljust(length - 2) + b"= ")
-
-
-def _caught(node: tree_sitter.Node) -> Iterator[_Edit]:
-    """Rewrite `except A, B:` to `except A| B:`."""
-    for child in node.children:
-        if child.type == "block":
-            return
-        if child.type == ",":
-            yield _Edit(child.start_byte, child.end_byte, b"|")
+        if capture == "parameters":
+            yield node.start_byte, re.sub(rb"[^\n]", b" ", text)
+        elif capture == "alias":  # `type X[T] = list[T]` becomes `X = list[T]`
+            name = (found["name"].text or b"").partition(b"[")[0].strip()
+            length = found["value"].start_byte - node.start_byte
+            yield node.start_byte, name.ljust(length - 2) + b"= "
+        elif capture == "comma":  # `except A, B:` becomes `except A| B:`
+            yield node.start_byte, b"|"
+        elif capture == "start" and b"t" in text.lower():
+            yield node.start_byte, text.replace(b"t", b"f")
+        elif capture == "inserted" and _is_nested(node):
+            # Literal text of the same length and lines, each line end escaped.
+            lines = [b" " * len(line) for line in text.split(b"\n")]
+            escaped = (line[:-1] + b"\\" for line in lines[:-1])
+            yield node.start_byte, b"\n".join([*escaped, lines[-1]])
 
 
 def _is_nested(node: tree_sitter.Node) -> bool:
@@ -111,13 +94,3 @@ def _is_nested(node: tree_sitter.Node) -> bool:
         return False
     quote = opening.lstrip(b"rRbBfFuUtT")
     return quote in text or b"\\" in text or b"#" in text or (len(quote) == 1 and b"\n" in text)
-
-
-def _blank(text: bytes) -> bytes:
-    return bytes(byte if byte == 10 else 32 for byte in text)
-
-
-def _filler(text: bytes) -> bytes:
-    """Return literal text of the same length and lines, each line end escaped."""
-    lines = [b" " * len(line) for line in text.split(b"\n")]
-    return b"\n".join([*(line[:-1] + b"\\" for line in lines[:-1]), lines[-1]])

@@ -229,7 +229,9 @@ class Scopes:
 
     def _called(self, call: ast.Call) -> Iterable[ast.expr | None] | None:
         name = last_name(call.func)
-        if name in _SAME and isinstance(call.func, ast.Attribute):
+        if self._module.dotted(call.func) == "shlex.split":
+            return call.args[:1]
+        if isinstance(call.func, ast.Attribute) and name in (*_SAME, "split"):
             return (call.func.value,)
         if name in _DEFAULTS:
             place = _DEFAULTS[name]

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from warpfront_port.scan.python.module import Module, Seen
 from warpfront_port.scan.python.nodes import last_name, parameters, text_of
 from warpfront_port.scan.python.scopes import HOLE
 from warpfront_port.scan.python.tables import ENVIRONMENT, ENVIRONMENT_PREFIXES
-from warpfront_port.scan.setting_rules import MODES, may_be_setting, read_setting
+from warpfront_port.scan.setting_rules import may_be_setting, read_setting
 from warpfront_port.scan.words import ALLOCATOR, allocator_rules
 
 _TORCH_COMPILES = frozenset({"torch.compile", "torch.jit.compile", "torch._dynamo.optimize"})
@@ -267,31 +267,3 @@ def _set_by_name(
 ) -> Iterator[Assignment]:
     for text in module.scopes.texts(name):
         yield _attribute(module, owner, text.text, value, call)
-
-
-def compile_arguments(module: Module, call: ast.Call) -> Iterator[Seen]:
-    """Yield arguments of torch's compile under any name: the mode, and the backend cudagraphs."""
-    chosen = any(item.arg in {"mode", "backend", None} for item in call.keywords)
-    if not chosen or not module.has_settings or not _compiles(module, call):
-        return
-    for name, value in _keywords(module, call):
-        for text in module.scopes.texts(value):
-            found = Seen(rule="PY001", node=text.node, via=call if text.node is not value else None)
-            if name == "mode" and text.text in MODES:
-                yield replace(found, rule=MODES[text.text], what=f'"{text.text}"')
-            elif name == "backend" and text.text == "cudagraphs":
-                yield replace(found, what=f'backend="{text.text}"')
-
-
-def _keywords(module: Module, call: ast.Call) -> Iterator[tuple[str, ast.expr]]:
-    """Yield the keywords of a call, including those of unpacked dictionaries."""
-    for item in call.keywords:
-        if item.arg is not None:
-            yield item.arg, item.value
-            continue
-        for value in module.scopes.values(item.value):
-            if isinstance(value, ast.Dict):
-                for key, inner in zip(value.keys, value.values, strict=True):
-                    yield text_of(key) or "", inner
-            elif isinstance(value, ast.Call) and module.dotted(value.func) == "dict":
-                yield from _keywords(module, value)
