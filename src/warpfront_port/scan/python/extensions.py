@@ -23,7 +23,6 @@ _RUN_TIME_FLAG = re.compile(
 _SEEKING = frozenset(
     {"replace", "remove", "removeprefix", "removesuffix", "index", "count", "find"}
 )
-_SAYING = re.compile(r"(?i)print|echo|warn|info|error|debug|log|exit")
 _PATTERN = re.compile(r"\*\.(?:c|cc|cpp|cxx|cu)\b")
 
 
@@ -31,7 +30,7 @@ def strings(module: Module, node: ast.Constant) -> Iterator[Seen]:
     """Yield package indexes, and flags for a compiler at run time."""
     text = text_of(node) or ""
     indexed = "/whl/cu" in text and CUDA_INDEX.search(text) and node not in module.docstrings
-    if indexed and not _is_said(module, node):
+    if indexed and not module.is_said(node):
         yield Seen(rule="DP314", node=node, what=text[:80])
     flag = not module.builds_extensions and _RUN_TIME_FLAG.match(text)
     if flag and not _is_sought(module, node):
@@ -59,12 +58,6 @@ def build_strings(module: Module, node: ast.Constant) -> Iterator[Seen]:
     of_program = asking and re.search(r"--version|which\(", "".join(map(module.source_of, around)))
     if asking and not of_program and "PYTORCH_ROCM_ARCH" not in module.text:
         yield Seen(rule="BL204", node=node, what=asking[1])
-
-
-def _is_said(module: Module, node: ast.AST) -> bool:
-    """Return true if a text is only printed, logged or raised."""
-    calls = (last_name(a.func) for a, _ in module.ancestors(node) if isinstance(a, ast.Call))
-    return _SAYING.search(next(calls, "")) is not None
 
 
 def _is_sought(module: Module, node: ast.Constant) -> bool:

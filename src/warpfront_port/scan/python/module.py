@@ -27,6 +27,7 @@ from warpfront_port.scan.setting_rules import WORDS as SETTING_WORDS
 from warpfront_port.scan.words import line_starts
 
 _SCOPES = (*FUNCTIONS, ast.Lambda, ast.Module)
+_SAYING = re.compile(r"(?i)print|echo|warn|info|error|exception|debug|critical|log\Z|exit")
 _Node = TypeVar("_Node", bound=ast.AST)
 
 
@@ -149,6 +150,12 @@ class Module:
 
     def in_function(self, node: ast.AST) -> bool:
         return not isinstance(self.scope(node), ast.Module)
+
+    def is_said(self, node: ast.AST) -> bool:
+        """Return true if a text is only printed, logged or raised."""
+        calls = (call for call, _ in self.ancestors(node) if isinstance(call, ast.Call))
+        call = next(calls, None)
+        return call is not None and _SAYING.search(last_name(call.func)) is not None
 
     def span(self, node: ast.AST) -> tuple[int, int]:
         """Return the offsets of `node` in the text, in characters."""

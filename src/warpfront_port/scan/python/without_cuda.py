@@ -13,7 +13,6 @@ _DEVICE_NAME = re.compile(
     r"(?i)(?:.*_)?(?:device|dev|accelerator|map_location|location|mem_type|placement|backend)"
     r"(?:_?(?:type|str|name|id|kind))?\Z"
 )
-_LOGGERS = ("logger", "logging", "log", "warnings", "console")
 _QUESTIONS = frozenset({"torch.cuda.is_available", "torch.cuda.device_count"})
 # They ask first whether CUDA was started, and do nothing where it was not.
 _DOING_NOTHING = frozenset(
@@ -86,7 +85,7 @@ def device_strings(module: Module, node: ast.Constant) -> Iterator[Seen]:
     if text is None or text.partition(":")[0] != "cuda" or node in module.docstrings:
         return
     whole, parent = _whole(module, node)
-    if _is_said(module, parent):
+    if isinstance(parent, ast.Call) and module.is_said(whole):
         return
     if _is_asked(module, whole, parent) or text == "cuda:" or text.startswith(("cuda:%", "cuda:{")):
         yield Seen(rule="HP610", node=whole, what=module.shown(whole, 60))
@@ -111,15 +110,6 @@ def _whole(module: Module, node: ast.AST) -> tuple[ast.AST, ast.AST]:
             case _:
                 return child, parent
     return node, module.tree
-
-
-def _is_said(module: Module, parent: ast.AST) -> bool:
-    """Return true if the text is for people: logged, printed, raised."""
-    if not isinstance(parent, ast.Call):
-        return False
-    name = last_name(parent.func)
-    root = module.dotted(parent.func).split(".")[0].lower()
-    return name == "print" or name.endswith(("Error", "Exception")) or root.endswith(_LOGGERS)
 
 
 def _is_asked(module: Module, whole: ast.AST, parent: ast.AST) -> bool:
