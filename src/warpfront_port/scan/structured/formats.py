@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 from typing import Literal
 
 from warpfront_port.scan.findings import Context, Match, SourceText
+from warpfront_port.scan.reach import MANIFESTS
 from warpfront_port.scan.structured.cmake import cmake_rule_matches
 from warpfront_port.scan.structured.command_rules import script_rule_matches
 from warpfront_port.scan.structured.dependencies import (
@@ -31,21 +32,18 @@ _REQUIREMENTS = re.compile(
     r"(?i)(?:.*[-_.])?(?:requirements?|constraints?)(?:[-_.].*)?\.(?:txt|in)\Z"
 )
 _LOCKS = re.compile(r"(?i)pylock\..*|.*lock\.(?:ya?ml|json)|.*\.lock")
-_SUFFIXES: Mapping[str, Kind] = {
-    ".toml": "toml",
-    ".yml": "yaml",
-    ".yaml": "yaml",
-    ".sh": "shell",
-    ".bash": "shell",
-    ".cmake": "cmake",
-    ".mk": "make",
-    ".sbatch": "shell",
-    ".slurm": "shell",
-    ".json": "json",
-    ".ini": "lines",
-    ".env": "lines",
-    ".service": "lines",
+# Names and endings of files, by their kind.
+_NAMES: Mapping[Kind, str] = {
+    "toml": ".toml Pipfile",
+    "cfg": "setup.cfg",
+    "yaml": ".yml .yaml",
+    "shell": ".sh .bash .sbatch .slurm",
+    "cmake": ".cmake CMakeLists.txt",
+    "make": ".mk Makefile GNUmakefile Makefile.am Makefile.in makefile",
+    "json": ".json",
+    "lines": ".ini .env .service",
 }
+_KINDS = {name: kind for kind, names in _NAMES.items() for name in names.split()}
 
 
 def kind_of(path: PurePosixPath) -> Kind | None:
@@ -62,18 +60,7 @@ def kind_of(path: PurePosixPath) -> Kind | None:
         path.suffix == ".txt" and "requirements" in {part.lower() for part in path.parts[:-1]}
     ):
         return "requirements"
-    named: Mapping[str, Kind] = {
-        "CMakeLists.txt": "cmake",
-        "setup.cfg": "cfg",
-        "Makefile": "make",
-        "GNUmakefile": "make",
-        "Makefile.am": "make",
-        "Makefile.in": "make",
-        "makefile": "make",
-        "Pipfile": "toml",
-        ".env": "lines",
-    }
-    return named.get(name) or _SUFFIXES.get(path.suffix)
+    return _KINDS.get(name) or _KINDS.get(path.suffix)
 
 
 def reads(path: PurePosixPath) -> bool:
@@ -96,7 +83,7 @@ def _brings_no_torch(command: str, text: str, torchless: frozenset[str]) -> bool
     """
     files = _LISTED.findall(command)
     folder = _FOLDER.search(command)
-    if folder is not None and any(f"{folder[1]}/{name}" in torchless for name in _MANIFESTS):
+    if folder is not None and any(f"{folder[1]}/{name}" in torchless for name in MANIFESTS):
         return True
     has_project = _PROJECTS.search(command) is not None
     if has_project and "." not in torchless:
@@ -131,18 +118,16 @@ def torchless(requirements: Mapping[str, str]) -> frozenset[str]:
     names = {path.rpartition("/")[2] for path in needing}
     paths = set(requirements) - needing
     paths |= {path.rpartition("/")[2] for path in paths} - names
-    alone = all(is_aside(PurePosixPath(path)) for path in needing) and not _MANIFESTS.isdisjoint(
-        requirements
-    )
+    alone = all(is_aside(PurePosixPath(path)) for path in needing)
+    alone = alone and not requirements.keys().isdisjoint(MANIFESTS)
     return frozenset(paths | ({"."} if alone else set()))
 
 
 def lists_requirements(path: PurePosixPath) -> bool:
     """Return true if a file of this name lists requirements of a project."""
-    return kind_of(path) == "requirements" or path.name in _MANIFESTS
+    return kind_of(path) == "requirements" or path.name in MANIFESTS
 
 
-_MANIFESTS = frozenset({"pyproject.toml", "setup.py", "setup.cfg"})
 _NEEDS = re.compile(
     r"(?im)(?:^\s*(?:-r|-e|\.|git\+|https?:)|(?:^|[\"'=])\s*(?:[\w-]*torch|accelerate|bitsandbytes|deepspeed"
     r"|diffusers|[\w-]*lightning|fairscale|flash|openai-whisper|peft|sentence|timm|transformers|triton"
