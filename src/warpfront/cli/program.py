@@ -10,6 +10,7 @@ import functools
 import os
 import sys
 from collections.abc import Iterable, Iterator
+from inspect import cleandoc
 from pathlib import Path
 from typing import Any
 
@@ -33,22 +34,15 @@ from warpfront.cli.tasks.declaring import (
 from warpfront.cli.tasks.showing import print_json
 from warpfront.errors import INTERRUPTED_EXIT_CODE, UNREAD_EXIT_CODE
 from warpfront.matrix.nearest import nearest
+from warpfront.pipeline import STEPS
 
 WIDTH = 80
-# In the order of the way of an image; `--help` lists them first.
-PATH = (
-    "init",
-    "add",
-    "plan",
-    "lock",
-    "build-wheels",
-    "render",
-    "build",
-    "verify",
-    "publish",
-    "report",
-)
+# `--help` lists them first.
+PATH = ("init", "add", *STEPS)
 OLD = "__old"  # ends the name of a parameter that is an old spelling of another
+
+
+_SETTINGS = {"help_option_names": ["-h", "--help"]}
 
 
 def _note(old: str, new: str) -> None:
@@ -58,8 +52,9 @@ def _note(old: str, new: str) -> None:
 def _parameters(declared: Command) -> Iterator[click.Parameter]:
     for name, (default, option) in declared.each.items():
         metavar = option.metavar(name)
+        complete = functools.partial(_complete, name, option.choices)
         if name in declared.places:
-            yield click.Argument([name], required=False, metavar=metavar, shell_complete=_files)
+            yield click.Argument([name], required=False, metavar=metavar, shell_complete=complete)
             dashes = [dashed(name), f"{name}{OLD}", *([f"-{name}"] if len(name) == 1 else [])]
             yield click.Option(dashes, hidden=True, metavar=metavar)
             continue
@@ -75,7 +70,7 @@ def _parameters(declared: Command) -> Iterator[click.Parameter]:
             metavar=None if isinstance(default, bool) else metavar,
             multiple=default == (),
             is_flag=isinstance(default, bool),
-            shell_complete=functools.partial(_complete, name, option.choices),
+            shell_complete=complete,
         )
 
 
@@ -108,10 +103,6 @@ def _show_version(ctx: click.Context, _parameter: click.Parameter, value: bool) 
         ctx.exit()
 
 
-def _files(_ctx: click.Context, _parameter: click.Parameter, word: str) -> list[CompletionItem]:
-    return [CompletionItem(word, type="file")]
-
-
 def _complete(
     name: str, choices: tuple[str, ...], _ctx: click.Context, _parameter: click.Parameter, word: str
 ) -> list[CompletionItem]:
@@ -142,7 +133,7 @@ class _Leaf(click.Command):
             callback=self._run,
             help=declared.body.__doc__,
             hidden=declared.hidden,
-            context_settings={"help_option_names": ["-h", "--help"]},
+            context_settings=_SETTINGS,
         )
         self.declared = declared
 
@@ -169,7 +160,7 @@ class _Leaf(click.Command):
         """Write an example, the sentences, the words and options, and the common ones' names."""
         if self.declared.example:
             formatter.write(f"$ warpfront {self.declared.example}\n\n")
-        formatter.write(f"{_cleaned(self.help)}\n\n")
+        formatter.write(f"{cleandoc(self.help or '')}\n\n")
         each, places = self.declared.each, self.declared.places
         words = [
             o.metavar(n) if each[n][0] is REQUIRED else f"[{o.metavar(n)}]"
@@ -191,12 +182,6 @@ class _Leaf(click.Command):
             formatter.write_text(f"common options (warpfront docs options): {' '.join(shared)}")
 
 
-def _cleaned(text: str | None) -> str:
-    from inspect import cleandoc  # noqa: PLC0415 - only help needs it
-
-    return cleandoc(text or "")
-
-
 def _names_of(name: str, default: Any, option: Option) -> str:
     metavar = "" if isinstance(default, bool) else f" {option.metavar(name)}"
     short = f"-{option.short}, " if option.short else ""
@@ -213,7 +198,7 @@ class _Family(click.Group):
             commands={one.words[-1]: _Leaf(one) for one in members},
             params=_everywhere(),
             no_args_is_help=not group.default,
-            context_settings={"help_option_names": ["-h", "--help"]},
+            context_settings=_SETTINGS,
         )
         self.declared = group
         self.example = next(one.example for one in members if not one.hidden)
@@ -242,14 +227,14 @@ class _Family(click.Group):
         return [*self.declared.default.split(), *args]
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        formatter.write(f"$ warpfront {self.example}\n\n{_cleaned(self.help)}\n\n")
+        formatter.write(f"$ warpfront {self.example}\n\n{cleandoc(self.help or '')}\n\n")
         formatter.write(f"usage: {ctx.command_path} COMMAND [OPTIONS]\n\n")
         formatter.write_dl(_summaries(self.commands.values()), col_max=26)
 
 
 def _summaries(commands: Any) -> list[tuple[str, str]]:
-    shown_ones = [one for one in commands if not one.hidden]
-    return [(one.name, _cleaned(one.help).partition("\n\n")[0]) for one in shown_ones]
+    firsts = ((one, cleandoc(one.help or "").partition("\n\n")[0]) for one in commands)
+    return [(one.name, first) for one, first in firsts if not one.hidden]
 
 
 class Program(click.Group):
@@ -268,10 +253,7 @@ class Program(click.Group):
                     callback=_show_version,
                 ),
             ],
-            context_settings={
-                "help_option_names": ["-h", "--help"],
-                "max_content_width": WIDTH,
-            },
+            context_settings={**_SETTINGS, "max_content_width": WIDTH},
         )
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -287,11 +269,9 @@ class Program(click.Group):
         for value in declared:
             if isinstance(value, Group) and value.name == cmd_name:
                 return _Family(value, [one for one in commands if one.words[0] == cmd_name])
-        for one in commands:
-            if one.words == (cmd_name,):
-                return _Leaf(one)
-        old = (_Leaf(one) for one in commands if cmd_name in one.formerly)
-        return next(old, None)
+        named = [one for one in commands if one.words == (cmd_name,)]
+        named += [one for one in commands if cmd_name in one.formerly]
+        return _Leaf(named[0]) if named else None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -328,17 +308,12 @@ class Program(click.Group):
 def common_options() -> str:
     """Return the options that many commands have, as help lists them."""
     formatter = click.HelpFormatter(width=WIDTH)
-    rows = [
-        (_names_of(name, name in _FLAGS or "", option), option.help)
-        for name, option in COMMON.items()
-    ]
+    flags = {"json", "dry_run", "locked", "allow_undetermined"}
+    rows = [(_names_of(n, n in flags or "", option), option.help) for n, option in COMMON.items()]
     own = [p for p in _everywhere() if isinstance(p, click.Option)]
     rows += [(", ".join(p.opts) + (" DIR" if p.metavar else ""), p.help or "") for p in own]
     formatter.write_dl([*rows, ("-h, --help", "print the help of a command")], col_max=26)
     return formatter.getvalue()
-
-
-_FLAGS = {"json", "dry_run", "locked", "allow_undetermined"}
 
 
 def run(words: list[str]) -> int:

@@ -5,16 +5,18 @@ vulnerabilities, by the scanner that this machine has.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import which
+from typing import TypeVar
 
 from warpfront.errors import BlockedError, CommandFailedError, MatrixError, Problem
 from warpfront.images.built import BuiltImage
 from warpfront.images.labels import CREATED, LOCK
 from warpfront.matrix.cell import Cell, Selection
 from warpfront.matrix.project_values import AllowedVulnerability
+from warpfront.matrix.reading import Matrix
 from warpfront.matrix.selection import select, with_parents
 from warpfront.pipeline.workspace import MATRIX_FILE, Workspace
 from warpfront.release.image_papers import DocumentInputs, bill_for, bill_papers
@@ -30,7 +32,7 @@ from warpfront.release.vulnerabilities import (
     read_pip_audit,
     with_accepted,
 )
-from warpfront.step_results import Blocked, Failed
+from warpfront.step_results import Blocked, Failed, StepName
 from warpfront.system.attempt import attempt
 from warpfront.system.process import Command, Completed, Run, environment, run
 from warpfront.system.provenance import now
@@ -38,9 +40,11 @@ from warpfront.system.store import Store, write_text
 from warpfront.verify.results import Verification
 from warpfront.wheels.lock.reading import fresh_locks
 from warpfront.wheels.lock.values import WheelLock
+from warpfront.wheels.project_folders import Folders
 from warpfront.wheels.requirements import RequirementList
 
 _FOLDER = "bill"
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,20 +66,37 @@ class Billed:
 def bills(workspace: Workspace, selection: Selection) -> Mapping[str, Billed | Blocked | Failed]:
     """Write the SBOM of every selected cell's image, from the results of `build` and `verify`."""
     matrix, requirements, folders = workspace.matrix, workspace.requirements, workspace.folders
+
+    def written(chain: tuple[Cell, ...], lock: WheelLock | None) -> Billed:
+        bill = bill_of_cell(chain, lock, requirements, folders.store)
+        folder = folders.store.cell_folder(bill.cell_id) / _FOLDER
+        papers, rows = bill_papers(bill), licence_rows(bill)
+        for paper in papers:
+            write_text(folder / paper.name, paper.text)
+        return Billed(
+            cell_id=bill.cell_id,
+            files=tuple(str(folder / paper.name) for paper in papers),
+            packages=len(rows),
+            decisions=sum(asks.decision for _, asks in rows),
+        )
+
+    return of_locks(matrix, requirements, folders, selection, written)
+
+
+def of_locks(
+    matrix: Matrix,
+    requirements: Mapping[str, RequirementList],
+    folders: Folders,
+    selection: Selection,
+    act: Callable[[tuple[Cell, ...], WheelLock | None], T],
+    *,
+    step: StepName = "report",
+) -> Mapping[str, T | Blocked | Failed]:
+    """Return what `act` makes of each selected cell: of it with its parents, and its fresh lock."""
     cells = select(matrix.cells, selection)
     locks = fresh_locks(cells, matrix.cells, requirements, folders)
-    return {
-        cell.id: attempt(
-            cell.id,
-            "report",
-            _bill,
-            with_parents([cell], matrix.cells),
-            locks.get(cell.id),
-            requirements,
-            folders.store,
-        )
-        for cell in cells
-    }
+    chains = {cell.id: with_parents([cell], matrix.cells) for cell in cells}
+    return {id_: attempt(id_, step, act, chain, locks.get(id_)) for id_, chain in chains.items()}
 
 
 def bill_of_cell(
@@ -110,26 +131,6 @@ def bill_of_cell(
     )
 
 
-def _bill(
-    chain: tuple[Cell, ...],
-    lock: WheelLock | None,
-    requirements: Mapping[str, RequirementList],
-    store: Store,
-) -> Billed:
-    cell, bill = chain[-1], bill_of_cell(chain, lock, requirements, store)
-    folder = store.cell_folder(cell.id) / _FOLDER
-    papers = bill_papers(bill)
-    for paper in papers:
-        write_text(folder / paper.name, paper.text)
-    rows = licence_rows(bill)
-    return Billed(
-        cell_id=cell.id,
-        files=tuple(str(folder / paper.name) for paper in papers),
-        packages=len(rows),
-        decisions=sum(asks.decision for _, asks in rows),
-    )
-
-
 def labels_seen(verifications: tuple[Verification, ...], cell: Cell) -> Mapping[str, str]:
     """Return the image's labels from its verification, without an engine."""
     for verification in verifications:
@@ -158,16 +159,12 @@ def audits(workspace: Workspace, selection: Selection) -> Mapping[str, Audit | B
     matrix, requirements, folders = workspace.matrix, workspace.requirements, workspace.folders
     allowed = matrix.maintenance.allowed
     require_current(allowed, today=now()[:10])
-    cells = select(matrix.cells, selection)
-    locks = fresh_locks(cells, matrix.cells, requirements, folders)
 
-    def audited(cell_id: str) -> Audit:
-        chain = with_parents([by_id[cell_id]], matrix.cells)
-        bill = bill_of_cell(chain, locks.get(cell_id), requirements, folders.store)
+    def audited(chain: tuple[Cell, ...], lock: WheelLock | None) -> Audit:
+        bill = bill_of_cell(chain, lock, requirements, folders.store)
         return with_accepted(audit_bill(bill, run, environment()), allowed)
 
-    by_id = {cell.id: cell for cell in cells}
-    return {cell_id: attempt(cell_id, "report", audited, cell_id) for cell_id in by_id}
+    return of_locks(matrix, requirements, folders, selection, audited)
 
 
 def require_current(allowed: tuple[AllowedVulnerability, ...], *, today: str) -> None:

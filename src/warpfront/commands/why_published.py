@@ -8,14 +8,15 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import platform
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from packaging.utils import canonicalize_name
 
+from warpfront.commands.bills import of_locks
 from warpfront.errors import BlockedError, InputError
 from warpfront.images.labels import CELL, LOCK
 from warpfront.matrix.cell import Cell, Selection
-from warpfront.matrix.selection import select, with_parents
+from warpfront.matrix.selection import with_parents
 from warpfront.pipeline.workspace import Workspace
 from warpfront.release.evidence import (
     DOCUMENT,
@@ -36,16 +37,14 @@ from warpfront.release.tag_contents import TagDifference, difference
 from warpfront.release.tag_contents_of import read_tag_contents
 from warpfront.release.why import Why
 from warpfront.step_results import Blocked, Failed
-from warpfront.system.attempt import attempt
 from warpfront.system.process import environment, run
 from warpfront.system.references import Reference, fallback_tag, read_reference
 from warpfront.verify.results import Verification
 from warpfront.verify.verdict import is_sealed
-from warpfront.wheels.lock.reading import fresh_locks, read_locks
+from warpfront.wheels.lock.reading import read_locks
 from warpfront.wheels.lock.values import WheelLock
 from warpfront.wheels.lock.why_dependency import DependencyGraph, asked_for, roots_of
-from warpfront.wheels.requirements import RequirementList
-from warpfront.wheels.store.wheelhouse import Wheelhouse, read_wheel_metadata
+from warpfront.wheels.store.wheelhouse import read_wheel_metadata
 from warpfront_checks.image_contents import ContentsError, contents_from
 
 _SIGNATURE_TYPES = ("application/vnd.dev.sigstore.bundle", "application/vnd.dev.cosign")
@@ -116,10 +115,10 @@ def explained(
             f"{registry.host}/{path} has no {reference or 'tag that was named'}",
             hint="`warpfront release list` lists what there is",
         )
-    attached = registry.referrers(path, image.digest)
+    attached = _Attached(registry, path, image, tuple(registry.referrers(path, image.digest)))
     verifications: list[Verification] = []
-    making, proof, unread = _statements(registry, path, image.digest, attached)
-    for document in attached:
+    making, proof, unread = attached.statements()
+    for document in attached.documents:
         if document.artifact_type == VERIFICATION_TYPE:
             verifications_read = read_attached(registry, path, document.digest)
             verifications += verifications_read
@@ -134,8 +133,8 @@ def explained(
         reference=f"{registry.host}/{path}:{reference}",
         digest=image.digest,
         labels=image.labels,
-        signature=_signature(registry, path, image, attached, signer),
-        attestations=_attestations(registry, path, image, attached, signer),
+        signature=attached.signature(signer),
+        attestations=attached.attestations(signer),
         making=making,
         proof=proof,
         unread=tuple(unread),
@@ -144,125 +143,109 @@ def explained(
     for verification in verifications:
         with contextlib.suppress(ContentsError):  # as the session `load` read them
             contents = contents_from(verification.environment.get("contents"))
-            return why, {
-                canonicalize_name(distribution.name): distribution.requires
-                for distribution in contents.distributions
+            demands = {
+                canonicalize_name(each.name): each.requires for each in contents.distributions
             }
+            return why, demands
     return why, {}
 
 
-def _statements(
-    registry: Registry, path: str, digest: str, attached: Iterable[Descriptor]
-) -> tuple[BuildRecord | None, Proof | None, list[str]]:
-    """Return the last valid statement of each kind, and the reasons why others are invalid."""
-    making, proof, unread = None, None, list[str]()
-    for document in attached:
-        kind = document.annotations.get("dev.warpfront.statement")
-        payload = attached_payload(registry, path, document.digest) if kind else b""
-        try:
-            if kind == "provenance":
-                making = read_provenance_statement(payload, digest=digest)
-            elif kind:
-                proof = read_proof(payload, digest=digest)
-        except StatementError as error:
-            name = document.annotations.get(DOCUMENT, kind)
-            unread.append(f"{name} {document.digest}: {error}")
-    return making, proof, unread
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Attached:
+    """The documents that are attached to an image."""
+
+    registry: Registry
+    path: str
+    image: RegistryImage
+    documents: tuple[Descriptor, ...]
+
+    def statements(self) -> tuple[BuildRecord | None, Proof | None, list[str]]:
+        """Return the last valid statement of each kind, and why others are invalid."""
+        making, proof, unread = None, None, []
+        for descriptor in self.documents:
+            kind = descriptor.annotations.get("dev.warpfront.statement")
+            payload = self._payload(descriptor) if kind else b""
+            try:
+                if kind == "provenance":
+                    making = read_provenance_statement(payload, digest=self.image.digest)
+                elif kind:
+                    proof = read_proof(payload, digest=self.image.digest)
+            except StatementError as error:
+                name = descriptor.annotations.get(DOCUMENT, kind)
+                unread.append(f"{name} {descriptor.digest}: {error}")
+        return making, proof, unread
+
+    def signature(self, signer: Signer | None) -> str:
+        """Return the result of the signature check as text. Without a trusted key, a signature
+        proves nothing about its owner.
+        """
+        types = {each.digest: each.artifact_type or "" for each in self.documents}
+        if signer is not None:
+            verified = (digest for digest, kind in types.items() if kind == VERIFICATION_TYPE)
+            facts = ({"dev.warpfront.verification": digest} for digest in verified)
+            if any(signer.is_signed(self._reference, fact) for fact in facts):
+                return "holds, for the image with its verification"
+            return "there is none of this key that the image and its verification are in"
+        is_tagged = self._has_tag(".sig")
+        if is_tagged or any(kind.startswith(_SIGNATURE_TYPES) for kind in types.values()):
+            return "there is one; --trust names a public key to check it by"
+        return "none"
+
+    def attestations(self, signer: Signer | None) -> str:
+        """Return the names of the attached documents that the key of `signer` attests."""
+        if signer is None:
+            some = "there are some; --trust names a public key to check them by"
+            return some if self._has_tag(ATTESTATIONS) else "none"
+        hold = set()
+        for each in self.documents:
+            name, kind = each.annotations.get(DOCUMENT, ""), each.artifact_type or ""
+            payload = self._payload(each) if is_attested_kind(kind) else b""
+            predicate = predicate_of(name, kind, payload) if payload else None
+            if predicate is not None and signer.is_attested(self._reference, predicate):
+                hold.add(name)
+        return ", ".join(sorted(hold)) or "nothing, by this key"
+
+    @property
+    def _reference(self) -> str:
+        return f"{self.registry.host}/{self.path}@{self.image.digest}"
+
+    def _has_tag(self, ending: str) -> bool:
+        tag = f"{fallback_tag(self.image.digest)}{ending}"
+        return self.registry.head(self.path, tag) is not None
+
+    def _payload(self, descriptor: Descriptor) -> bytes:
+        return attached_payload(self.registry, self.path, descriptor.digest)
 
 
-def _signature(
-    registry: Registry,
-    path: str,
-    registry_image: RegistryImage,
-    attached: Iterable[Descriptor],
-    signer: Signer | None,
-) -> str:
-    """Return the result of the signature check as text. Without a trusted key, a signature
-    proves nothing about its owner.
-    """
-    attached = tuple(attached)
-    if signer is not None:
-        reference = f"{registry.host}/{path}@{registry_image.digest}"
-        if any(
-            signer.is_signed(reference, {"dev.warpfront.verification": descriptor.digest})
-            for descriptor in attached
-            if descriptor.artifact_type == VERIFICATION_TYPE
-        ):
-            return "holds, for the image with its verification"
-        return "there is none of this key that the image and its verification are in"
-    types = [descriptor.artifact_type or "" for descriptor in attached]
-    tagged = registry.head(path, f"{fallback_tag(registry_image.digest)}.sig")
-    if tagged is not None or any(media_type.startswith(_SIGNATURE_TYPES) for media_type in types):
-        return "there is one; --trust names a public key to check it by"
-    return "none"
-
-
-def _attestations(
-    registry: Registry,
-    path: str,
-    registry_image: RegistryImage,
-    attached: Iterable[Descriptor],
-    signer: Signer | None,
-) -> str:
-    """Return the names of the attached documents that the key of `signer` attests."""
-    if signer is None:
-        tag = f"{fallback_tag(registry_image.digest)}{ATTESTATIONS}"
-        some = "there are some; --trust names a public key to check them by"
-        return "none" if registry.head(path, tag) is None else some
-    reference = f"{registry.host}/{path}@{registry_image.digest}"
-    hold = []
-    for descriptor in attached:
-        name = descriptor.annotations.get(DOCUMENT, "")
-        kind = descriptor.artifact_type or ""
-        payload = (
-            attached_payload(registry, path, descriptor.digest) if is_attested_kind(kind) else b""
-        )
-        predicate = predicate_of(name, kind, payload) if payload else None
-        if predicate is not None and signer.is_attested(reference, predicate):
-            hold.append(name)
-    return ", ".join(sorted(set(hold))) or "nothing, by this key"
-
-
-DeclaredRequirement = tuple[tuple[str, str, str], ...]
+Dependents = tuple[tuple[str, str, str], ...]
 
 
 def who_asked(
     workspace: Workspace, selection: Selection
-) -> Mapping[str, DeclaredRequirement | Blocked | Failed]:
+) -> Mapping[str, Dependents | Blocked | Failed]:
     """Return by cell (dependent or "" for the image, name, requirement), from locks and
     metadata of wheels.
     """
     matrix, requirements, folders = workspace.matrix, workspace.requirements, workspace.folders
-    cells = select(matrix.cells, selection)
-    locks = fresh_locks(cells, matrix.cells, requirements, folders)
     house = folders.wheelhouse
-    answers: dict[str, DeclaredRequirement | Blocked | Failed] = {}
-    for cell in cells:
-        chain, lock = with_parents([cell], matrix.cells), locks.get(cell.id)
-        answers[cell.id] = attempt(cell.id, "lock", _asked, chain, lock, requirements, house)
-    return answers
 
-
-def _asked(
-    chain: tuple[Cell, ...],
-    lock: WheelLock | None,
-    requirements: Mapping[str, RequirementList],
-    house: Wheelhouse,
-) -> DeclaredRequirement:
-    cell = chain[-1]
-    if lock is None:
-        raise BlockedError("it has no fresh lock", hint=f"warpfront lock --only {cell.id}")
-    paths = {wheel.name: house.path(wheel) for wheel in lock.wheels}
-    absent = [name for name, path in sorted(paths.items()) if not path.is_file()]
-    if absent:
-        raise BlockedError(
-            f"what its wheels demand is not known: {', '.join(absent)} not here",
-            hint=f"warpfront build --only {cell.id}",
+    def asked(chain: tuple[Cell, ...], lock: WheelLock | None) -> Dependents:
+        cell = chain[-1]
+        if lock is None:
+            raise BlockedError("it has no fresh lock", hint=f"warpfront lock --only {cell.id}")
+        paths = {wheel.name: house.path(wheel) for wheel in lock.wheels}
+        absent = [name for name, path in sorted(paths.items()) if not path.is_file()]
+        if absent:
+            raise BlockedError(
+                f"what its wheels demand is not known: {', '.join(absent)} not here",
+                hint=f"warpfront build --only {cell.id}",
+            )
+        asking = DependencyGraph(
+            requires={name: read_wheel_metadata(path).requires for name, path in paths.items()},
+            roots=roots_of(chain, requirements, lock.wheels),
+            python=cell.python,
+            machine=cell.machine,
         )
-    asking = DependencyGraph(
-        requires={name: read_wheel_metadata(path).requires for name, path in paths.items()},
-        roots=roots_of(chain, requirements, lock.wheels),
-        python=cell.python,
-        machine=cell.machine,
-    )
-    return tuple(dependent for dependent in asked_for(asking) if dependent[1] in paths)
+        return tuple(dependent for dependent in asked_for(asking) if dependent[1] in paths)
+
+    return of_locks(matrix, requirements, folders, selection, asked, step="lock")
