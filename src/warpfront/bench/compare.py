@@ -249,15 +249,6 @@ def _side_findings(name: str, runs: Sequence[Run], side: Side) -> Iterable[Remar
         yield Remark(level="warning", message=f"{name}: {message}{several}")
 
 
-def _own_scores(a: Sequence[Run], b: Sequence[Run], metric: Metric) -> Iterable[Remark]:
-    """Yield MLPerf's own score next to the median: the mean without the best and the worst run."""
-    if metric is Metric.TIME_TO_TRAIN and min(len(a), len(b)) >= FEWEST_RUNS:
-        minutes = [sorted((run.run_seconds or 0.0) / 60 for run in runs) for runs in (a, b)]
-        a_score, b_score = (fmean(side[1:-1]) for side in minutes)
-        message = f"by MLPerf's own scoring, A {a_score:.2f} and B {b_score:.2f} minutes"
-        yield Remark(level="note", message=message)
-
-
 def compare_benches(
     a: tuple[str, Bench], b: tuple[str, Bench], terms: ComparisonTerms
 ) -> Comparison:
@@ -338,18 +329,6 @@ def _cases(bench: Bench) -> dict[str, Groups]:
         blocks = [steps[start : start + size] for start in range(0, len(steps), size)]
         timed |= {training.id: blocks} if blocks else {}
     return timed
-
-
-def _block_ratios(a: Groups, b: Groups) -> list[float]:
-    """Return ratios of medians of resampled blocks, so that the variation between blocks counts."""
-    random = Random(_SEED)  # noqa: S311 - resampling
-    a, b = ([sorted(block) for block in side] for side in (a, b))  # sorted runs merge at once
-    draws = statistics.resamplings_for(sum(map(len, (*a, *b))))
-
-    def drawn(blocks: Groups) -> float:
-        return _flat_median(random.choices(blocks, k=len(blocks)))
-
-    return [drawn(b) / drawn(a) for _ in range(draws)]
 
 
 def _flat_median(blocks: Groups) -> float:

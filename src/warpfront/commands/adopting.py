@@ -45,6 +45,8 @@ from warpfront.wheels.lock.values import WheelLock
 from warpfront.wheels.site import site_when_needed
 from warpfront_checks.check_options import CheckOptions
 
+_SOURCE = "org.opencontainers.image.source"
+
 
 def adopt(workspace: Workspace, reference: str, watch: Watch) -> Cell | None:
     """Pull an image and return the cell that its labels name. Return None for a cell that the
@@ -100,9 +102,7 @@ def part_here(reference: str, engine: Engine) -> Reference:
 def adopt_image(
     named: Reference, cells: tuple[Cell, ...], store: Store, engine: Engine, watch: Watch
 ) -> Cell:
-    """Pull an image of one of these cells, and leave it as built. Raise `InputError`
-    for any other.
-    """
+    """Pull an image of one of these cells, as built. Raise `InputError` for any other."""
     started, image = time.monotonic(), pull(named, engine, watch)
     cell = _cell_of(image, cells)
     if cell is None:
@@ -110,7 +110,7 @@ def adopt_image(
             f"{named.name}@{named.digest} says it is of the cell {image.labels.get(CELL, '')!r}, "
             "which this matrix has not",
             hint="verify it in the project that it was built from: its label "
-            f"org.opencontainers.image.source is {image.labels.get(_SOURCE, 'missing')}",
+            f"{_SOURCE} is {image.labels.get(_SOURCE, 'missing')}",
         )
     take_in(cell, image, store, engine, seconds=time.monotonic() - started)
     return cell
@@ -119,11 +119,7 @@ def adopt_image(
 def pull(named: Reference, engine: Engine, watch: Watch) -> StoredImage:
     """Pull the image of a digest into the engine and return it."""
     pulled = f"{named.name}@{named.digest}"
-
-    def told(done: int, total: int) -> None:
-        watch.advance(f"pull {pulled}", done, total)
-
-    return engine.pull(pulled, told)
+    return engine.pull(pulled, lambda done, total: watch.advance(f"pull {pulled}", done, total))
 
 
 def take_in(

@@ -159,9 +159,8 @@ def examine_hardware(hardware: Hardware) -> Iterator[Observation]:
     """
     kinds: dict[tuple[str, str, str], list[Accelerator]] = {}
     for accelerator in hardware.accelerators:
-        kinds.setdefault((accelerator.vendor, accelerator.arch, accelerator.name), []).append(
-            accelerator
-        )
+        kind = accelerator.vendor, accelerator.arch, accelerator.name
+        kinds.setdefault(kind, []).append(accelerator)
     for (vendor, arch, name), devices in kinds.items():
         words = " ".join((name or "unnamed", f"({arch or 'unknown arch'})"))
         memory = devices[0].memory_bytes
@@ -180,15 +179,10 @@ def examine_hardware(hardware: Hardware) -> Iterator[Observation]:
 
 def _available(subject: str, text: str, hint: str, *, is_here: bool) -> Observation:
     """Return what is here, or what is not, with the hint."""
-    if is_here:
-        return _observed(subject, Outcome.PASSED, text)
-    return _observed(subject, Outcome.UNAVAILABLE, text, hint)
+    outcome = Outcome.PASSED if is_here else Outcome.UNAVAILABLE
+    return _observed(subject, outcome, text, "" if is_here else hint)
 
 
 def _observed(subject: str, outcome: Outcome, text: str, hint: str = "") -> Observation:
-    return Observation(
-        subject=without_secrets(subject),
-        outcome=outcome,
-        text=without_secrets(text),
-        hint=without_secrets(hint),
-    )
+    subject, text, hint = map(without_secrets, (subject, text, hint))
+    return Observation(subject=subject, outcome=outcome, text=text, hint=hint)

@@ -6,9 +6,11 @@ A log is looked at twice: to know its format, and to read it.
 from __future__ import annotations
 
 import csv
+import dataclasses
 import glob
 import io
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -52,24 +54,20 @@ LogFacts = Mapping[str, object]
 def read_all(
     where: str, watch: Watch, *, form: str = AUTO, given: LogFacts | None = None
 ) -> list[Run]:
-    """Return every run of the files that `where` names. Raise `InputError` if there is none, or
-    if a run cannot be used.
-    """
+    """Return every run of the files that `where` names. Raise `InputError` without any."""
     return _usable(where, read_any(where, watch, form=form, given=given))
 
 
 def _usable(where: str, measured: Iterable[Run | Bench]) -> list[Run]:
     runs = [run for run in measured if isinstance(run, Run)]
     if not runs:
-        raise InputError(
-            f"{where}: no run", hint="read-log reads logs of trainings, and its own records"
-        )
+        hint = "read-log reads logs of trainings, and its own records"
+        raise InputError(f"{where}: no run", hint=hint)
     for run in runs:
         for finding in run.findings:
             if finding.level == "error":
-                raise InputError(
-                    f"{run.source.path}: {finding.message}", hint="split it by run or rank"
-                )
+                message = f"{run.source.path}: {finding.message}"
+                raise InputError(message, hint="split it by run or rank")
     return runs
 
 
@@ -125,13 +123,8 @@ def _read(
         if records:
             return records
     chosen, evidence = _format(path, name, document, form)
-    source = RecordSource(
-        path=name,
-        sha256=identity.sha256,
-        size_bytes=identity.size_bytes,
-        format=chosen.name,
-        evidence=evidence,
-    )
+    facts = {**dataclasses.asdict(identity), "format": chosen.name, "evidence": evidence}
+    source = RecordSource(path=name, **facts)
     reading = Reading(chosen, source.path)
     if chosen.is_document:
         reading.feed(1, document or "")
@@ -220,9 +213,7 @@ def _watched(path: Path, name: str, watch: Watch) -> Iterator[Line]:
 
 
 def read_side(where: str, watch: Watch) -> list[Run] | Bench:
-    """Return one side of a comparison: the last bench of a name, or else its
-    runs. Raise `InputError`.
-    """
+    """Return a side of a comparison: the last bench, or else the runs. Raise `InputError`."""
     measured = read_any(where, watch)
     benches = [run for run in measured if isinstance(run, Bench)]
     return benches[-1] if benches else _usable(where, measured)
@@ -257,17 +248,14 @@ def add_nights(file: Path, where: str, watch: Watch, *, runner: str = "") -> Non
     """Append the benches that `where` names. Raise `InputError` where there is none."""
     benches = [bench for bench in read_any(where, watch) if isinstance(bench, Bench)]
     if not benches:
-        raise InputError(
-            f"{where}: no bench", hint="`warpfront bench run` leaves build/*/bench-*.json"
-        )
+        hint = "`warpfront bench run` leaves build/*/bench-*.json"
+        raise InputError(f"{where}: no bench", hint=hint)
     lines = "".join(night_line(night_of(bench, runner=runner)) for bench in benches)
     append_text(file, lines)
 
 
 def read_nights_of(file: Path, watch: Watch) -> tuple[Night, ...]:
-    """Return the nights of a file; the number of unreadable lines is
-    printed. Raise `InputError`.
-    """
+    """Return the nights of a file; print the number of unreadable lines. Raise `InputError`."""
     text = read_text(file, missing_ok=True)
     if text is None:
         raise InputError(f"{file}: no nights yet", hint="--add build/*/bench-*.json makes it")
@@ -286,14 +274,13 @@ def page_of(comparison: Comparison, charts: Mapping[str, str]) -> str:
 def write_layout(runs: Iterable[Run], folder: Path) -> list[Path]:
     """TensorPrimat's files of these runs; a second one of a model and stack is another file."""
     written: list[Path] = []
+    counts: Counter[str] = Counter()
     for run in runs:
         name = layout_name(run)
-        path, number = folder / name, 1
-        while path in written:
-            number += 1
-            path = folder / name.replace(".json", f"-{number}.json")
-        write_text(path, layout_text(run))
-        written.append(path)
+        counts[name] += 1
+        again = f"-{counts[name]}.json" if counts[name] > 1 else ".json"
+        written.append(folder / name.replace(".json", again))
+        write_text(written[-1], layout_text(run))
     return written
 
 

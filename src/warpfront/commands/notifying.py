@@ -60,16 +60,9 @@ def _by_webhook(judgement: Judgement, scope: str, url: str, webhook: str) -> str
         hint = "the environment `alerts` holds it; docs/admission.md, After the merge"
         raise InputError("no address of a webhook: WARPFRONT_WEBHOOK", hint=hint)
     keep_secret(webhook)
-    faults = [
-        {
-            "cell": fault.cell_id,
-            "target": fault.target,
-            "kind": fault.kind,
-            "reason": fault.text,
-            "repeat": fault.repeat,
-        }
-        for fault in judgement.faults
-    ]
+    keys = {"cell": "cell_id", "target": "target", "kind": "kind", "reason": "text"}
+    keys["repeat"] = "repeat"
+    faults = [{k: getattr(fault, name) for k, name in keys.items()} for fault in judgement.faults]
     body = {
         "text": alert_text(judgement, scope, url, markdown=False),
         "scope": scope,

@@ -91,9 +91,7 @@ def _load(root: str, chain: list[Cell], states: Mapping[str, CellState], store: 
 
 
 def answering(node: BuildNode) -> bool:
-    """Return true if a builder's engine answers and buildx knows the builder. One in a cluster may
-    have to start first.
-    """
+    """Return true if a builder's engine answers and buildx knows the builder."""
     try:
         engine = connect({**environment(), **node.environment})
         engine.features()
@@ -174,7 +172,8 @@ class _Spreading:
         root, folder = self.folders.root, self._folder(load, node)
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        # Copied, for a lock or a list that a link of the folder leads to is outside the project.
+        # A copy of the project without results of builds. A lock or a list that a link of the
+        # folder leads to is outside the project, so they are copied.
         shutil.copytree(root / IMAGES_FOLDER, folder / IMAGES_FOLDER, symlinks=True)
         for name in ("matrix.yaml", "tasks.py", "pyproject.toml", "src", ".git"):
             if (root / name).exists():

@@ -281,10 +281,8 @@ def checked(document: Document, into: type[T]) -> T:
     return value
 
 
-@functools.cache
-def _reader(into: type[T]) -> TypeAdapter[T]:
-    """Return pydantic's reader of a type. Cached: making that of the matrix takes 30 ms."""
-    return TypeAdapter(into)
+# Cached: making the reader of the matrix takes 30 ms.
+_reader = functools.cache(TypeAdapter)
 
 
 def _ordered(problems: tuple[Problem, ...]) -> tuple[Problem, ...]:

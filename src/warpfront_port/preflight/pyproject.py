@@ -311,14 +311,6 @@ def _optional(name: str) -> str:
     return f"optional {canonicalize_name(name)}"
 
 
-def _from_poetry(version: str) -> str:
-    """Return poetry's version text as PEP 440
-    (https://python-poetry.org/docs/dependency-specification/). Raise `InvalidVersion`.
-    """
-    clauses = (clause.strip() for clause in version.replace(" ", ",").split(","))
-    return ",".join(part for clause in clauses if clause for part in _from_clause(clause))
-
-
 def _from_clause(clause: str) -> Iterator[str]:
     if clause == "*":
         return

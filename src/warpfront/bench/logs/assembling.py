@@ -388,14 +388,6 @@ def _with_intervals(steps: list[Step]) -> list[Step]:
     ]
 
 
-def _from_zero(steps: list[Step]) -> list[Step]:
-    """Count the first line from the run's start, where lines count steps since the last."""
-    first, second = (*steps, None, None)[:2]
-    if first and second and first.steps == 1 < second.steps == first.step:
-        return [dataclasses.replace(first, steps=first.step), *steps[1:]]
-    return steps
-
-
 def _parallel(facts: dict[str, Any]) -> Parallel:
     ways = {name: facts.get(_OF_PARALLEL + name) for name in Parallel.__dataclass_fields__}
     replicas, shards = (facts.get(_OF_PARALLEL + name) for name in ("replicate", "shard"))

@@ -1,6 +1,4 @@
-"""The task about other people's models: a library's architectures in images, and a test of one
-architecture as a file.
-"""
+"""The task about models: a library's architectures in images, and a test as a file."""
 
 from __future__ import annotations
 

@@ -200,9 +200,9 @@ def _print_verified(
     *,
     allowed: bool,
 ) -> None:
-    display.result(results, lambda: draw_report(rows()))
     from warpfront.report.described import profiles_text
 
+    display.result(results, lambda: draw_report(rows()))
     print_unfinished(results)
     for result in results:  # the verdict of each requested tolerance profile
         if isinstance(result, Verification) and (text := profiles_text(result)):
@@ -236,15 +236,18 @@ def explain(
         ) from None
 
 
+@dataclass(frozen=True)
+class Page:
+    """The page of `report`, and the history in it."""
+
+    html: Annotated[str, "FILE  also write one page"] = ""
+    history: Annotated[str, "FILE  with --html: runs to show and extend"] = ""
+    nights: Annotated[str, "FILE  with --html: timings to show and extend"] = ""
+    history_branch: Annotated[str, "BRANCH  take both from this branch of origin"] = ""
+
+
 def _write_page(
-    workspace: Workspace,
-    rows: Iterable[ReportRow],
-    display: Display,
-    *,
-    html: str,
-    history: str,
-    nights: str,
-    branch: str,
+    workspace: Workspace, rows: Iterable[ReportRow], display: Display, page: Page
 ) -> None:
     import contextlib
 
@@ -252,13 +255,13 @@ def _write_page(
     from warpfront.system.process import environment, run
     from warpfront.system.provenance import read_provenance
 
-    root = workspace.folders.root
+    root, branch = workspace.folders.root, page.history_branch
     past = branch_history(branch, root, run, environment()) if branch else None
     with past or contextlib.nullcontext() as folder:
-        runs = folder / RUNS if folder else Path(history) if history else None
-        times = folder / NIGHTS if folder else Path(nights) if nights else None
+        runs = folder / RUNS if folder else Path(page.history) if page.history else None
+        times = folder / NIGHTS if folder else Path(page.nights) if page.nights else None
         write_page(
-            Path(html),
+            Path(page.html),
             rows,
             {cell.id: cell for cell in workspace.matrix.cells},
             workspace.folders.store,
@@ -275,26 +278,15 @@ def report(
     cells: Chosen,
     *,
     markdown: Annotated[bool, "print a Markdown table"] = False,
-    html: Annotated[str, "FILE  also write one page"] = "",
-    history: Annotated[str, "FILE  with --html: runs to show and extend"] = "",
-    nights: Annotated[str, "FILE  with --html: timings to show and extend"] = "",
-    history_branch: Annotated[str, "BRANCH  take both from this branch of origin"] = "",
+    page: Page,
 ) -> None:
     """Show the result of each step for every cell."""
     from warpfront.report.text import report_markdown
 
     workspace = workspace_here()
     rows = pipeline.report(workspace, cells)
-    if html:
-        _write_page(
-            workspace,
-            rows,
-            display,
-            html=html,
-            history=history,
-            nights=nights,
-            branch=history_branch,
-        )
+    if page.html:
+        _write_page(workspace, rows, display, page)
     if markdown:
         display.result(rows, report_markdown(rows))
     else:
