@@ -1,3 +1,1 @@
-"""Measurements: what was timed, here or in others' trainings, and what two of them say of
-each other. Words.
-"""
+"""Measurements, here or in others' trainings, and comparisons of two. Words."""

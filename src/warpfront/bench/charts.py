@@ -76,10 +76,8 @@ def _plain(axis: Any) -> None:
 def _steps(axes: Any, comparison: Comparison, sides: Sequence[Sequence[Run]]) -> None:
     """Draw every step pale, settled ones strong; wide ranges on a logarithmic axis."""
     plotted: list[float] = []
-    for letter, side, colour, runs in (
-        ("A", comparison.a, _A, sides[0]),
-        ("B", comparison.b, _B, sides[1]),
-    ):
+    named = (("A", comparison.a, _A, sides[0]), ("B", comparison.b, _B, sides[1]))
+    for letter, side, colour, runs in named:
         for number, run in enumerate(runs):
             metric = metric_of(run)
             for steps, alpha in ((list(run.steps), 0.25), (settled_steps(run, metric), 1.0)):
@@ -109,10 +107,8 @@ def _steps(axes: Any, comparison: Comparison, sides: Sequence[Sequence[Run]]) ->
 def _ratios(axes: Any, comparison: Comparison) -> None:
     """Draw B's time over A's, with its interval; operations below the whole."""
     assert comparison.times is not None
-    rows = [
-        ("all", comparison.times),
-        *((case.id, case.ratio) for case in comparison.cases[:_MOST_CASES]),
-    ]
+    shown = comparison.cases[:_MOST_CASES]
+    rows = [("all", comparison.times), *((case.id, case.ratio) for case in shown)]
     for row_index, (_, ratio) in enumerate(rows):
         axes.plot([ratio.low, ratio.high], [row_index, row_index], color=_B, linewidth=2)
         axes.plot([ratio.value], [row_index], "o", color=_B)
@@ -129,9 +125,8 @@ def _losses(axes: Any, comparison: Comparison, sides: Sequence[Sequence[Run]]) -
     for index, letter, side, colour in ((1, "A", comparison.a, _A), (2, "B", comparison.b, _B)):
         label = _label(letter, side.name)
         axes.plot(tokens, [loss[index] for loss in comparison.losses], color=colour, label=label)
-        if band := [
-            band for band in bands_of(sides[index - 1]) if tokens[0] <= band[0] <= tokens[-1]
-        ]:
+        bands = bands_of(sides[index - 1])
+        if band := [band for band in bands if tokens[0] <= band[0] <= tokens[-1]]:
             places, low, high = zip(*band, strict=True)
             axes.fill_between(places, low, high, color=colour, alpha=0.2, linewidth=0)
     _plain(axes.xaxis)
@@ -157,10 +152,8 @@ def _roofline(axes: Any, bench: Bench, counted: Sequence[Measurement]) -> None:
         if peak and peak.flop_per_second and peak.bytes_per_second:
             ridge = peak.flop_per_second / peak.bytes_per_second
             corners = sorted({*ends, min(max(ridge, ends[0]), ends[1])})
-            roof = [
-                min(peak.flop_per_second, intensity * peak.bytes_per_second)
-                for intensity in corners
-            ]
+            most, memory = peak.flop_per_second, peak.bytes_per_second
+            roof = [min(most, intensity * memory) for intensity in corners]
             axes.plot(corners, roof, color=colour, linewidth=0.8)
     axes.set_xscale("log")
     axes.set_yscale("log")

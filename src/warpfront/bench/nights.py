@@ -201,9 +201,7 @@ def _chance(values: Sequence[float], strength: float, *, most: int) -> float:
 
 
 def trends_of(nights: Iterable[Night], shifts: Sequence[Shift]) -> tuple[Trend, ...]:
-    """Return the curves of a page: each operation with a lasting change, the worst first, and
-    all operations together for each place.
-    """
+    """Return the curves of a page: lasting changes, the worst first, and all of each place."""
     places = places_of(nights)
     worst = sorted(shifts, key=lambda shift: -shift.ratio)
     changed = [_trend(shift.place, places[shift.place], shift) for shift in worst]
@@ -212,9 +210,7 @@ def trends_of(nights: Iterable[Night], shifts: Sequence[Shift]) -> tuple[Trend, 
 
 
 def _trend(place: Place, nights: Sequence[Night], shift: Shift | None = None) -> Trend:
-    """Return the times of a place's nights over their usual times: of the operation that changed,
-    or the geometric mean of all.
-    """
+    """Return times over their usual ones: of the operation that changed, or the mean of all."""
     cases = dict.fromkeys(case for night in nights for case in night.seconds)
     chosen = [shift.case] if shift else list(cases)
     usual = {

@@ -212,12 +212,8 @@ def _changes(values: Sequence[float], fewest: int, random: Random) -> list[int]:
     index = _one_change(values, fewest, random)
     if index is None:
         return []
-    later = _changes(values[index:], fewest, random)
-    return [
-        *_changes(values[:index], fewest, random),
-        index,
-        *(index + later_index for later_index in later),
-    ]
+    later = [index + place for place in _changes(values[index:], fewest, random)]
+    return [*_changes(values[:index], fewest, random), index, *later]
 
 
 def _one_change(values: Sequence[float], fewest: int, random: Random) -> int | None:
@@ -232,20 +228,16 @@ def _one_change(values: Sequence[float], fewest: int, random: Random) -> int | N
     place = _refined(values, min((index + 1) * width, len(values) - 1))
     if not fewest <= place <= len(values) - fewest:
         return None
-    before, after = median(values[:place]), median(values[place:])
-    if abs(after / before - 1) < LEAST_CHANGE:
+    before, after = sorted(values[:place]), sorted(values[place:])
+    low, high = sorted((before, after), key=median)
+    if abs(median(after) / median(before) - 1) < LEAST_CHANGE:
         return None
-    if _is_plain(values[:place], values[place:]):
+    # Levels that are far apart and hardly overlap need no test.
+    is_far = median(high) > median(low) * PLAIN_CHANGE
+    if is_far and quantile(high, 0.05) > quantile(low, 0.95):
         return place
-    if len(values) < FEWEST_TESTED:
-        return None
-    return place if _is_no_chance(ranks(points), strength, random) else None
-
-
-def _is_plain(before: Sequence[float], after: Sequence[float]) -> bool:
-    """Return whether two levels are far apart and hardly overlap, so that no test is needed."""
-    low, high = sorted((sorted(before), sorted(after)), key=median)
-    return median(high) > median(low) * PLAIN_CHANGE and quantile(high, 0.05) > quantile(low, 0.95)
+    is_tested = len(values) >= FEWEST_TESTED
+    return place if is_tested and _is_no_chance(ranks(points), strength, random) else None
 
 
 def ranks(values: Sequence[float]) -> list[float]:

@@ -263,8 +263,6 @@ def _share(transfer: _Transfer, total: int, now: float) -> str:
 
 
 def _one_line(text: str) -> str:
-    """Foreign text as one line of a terminal: without a program's own colours, and with the last
-    state of a line that was drawn several times.
-    """
+    """Foreign text as one line of a terminal: without colours, as it was drawn last."""
     last = without_secrets(_ESCAPES.sub("", text).rstrip().rpartition("\r")[2])
     return visible(" ".join(last.split()))

@@ -143,9 +143,7 @@ def _try_library(session: nox.Session, claims: Path, results: Path, library: Lib
 def _folder_here(
     session: nox.Session, target: str, name: str, stale: Sequence[str]
 ) -> tuple[Path, Path]:
-    """Return an empty folder for checks of the current Python, and its file of claims
-    for a target.
-    """
+    """Return an empty folder for checks of the current Python, and its file of claims."""
     try:
         claims = claims_for_target(target)
     except ClaimsError as error:
@@ -248,9 +246,7 @@ def claims_for_target(target: str) -> Claims:
 def _conclude(
     folder: Path, target: str, endings: dict[str, str], seconds: float
 ) -> tuple[str, str]:
-    """Write verify.json and junit.xml from the results of the sessions; return the outcome
-    and a table.
-    """
+    """Write verify.json and junit.xml from the results; return the outcome and a table."""
     # Imported here: these need Python 3.11, and inside images nothing but the checks is wanted.
     from warpfront.report.described import profiles_text  # noqa: PLC0415
     from warpfront.report.junit import junit_xml  # noqa: PLC0415

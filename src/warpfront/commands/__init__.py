@@ -1,3 +1,1 @@
-"""Commands apart from the pipeline: doctor, preflight, scan, port, compile. They start from a
-project or a tree, and make no image.
-"""
+"""Commands apart from the pipeline: they start from a project and make no image."""

@@ -84,9 +84,7 @@ def read_digest(reference: str) -> Reference:
 
 
 def part_here(reference: str, engine: Engine) -> Reference:
-    """Return the image of a digest, or of an index the entry for the engine's machine. A
-    registry that does not answer here may answer the engine.
-    """
+    """Return a digest's image, of an index the engine's. The registry may answer it alone."""
     from warpfront.release.registry import client  # noqa: PLC0415 - its HTTP is slow to load
 
     named = read_digest(reference)

@@ -100,16 +100,9 @@ def tool_here(root: Path) -> dict[str, str]:
 
 def verified_as(store: Store, built: BuiltImage, target: str) -> str:
     """Return the outcome of the verification of this content on this target."""
-    try:
-        verification = store.load(built.cell_id, f"verify-{target}", (Verification,))
-    except StoreError:
-        return NOT_VERIFIED
-    if (
-        not isinstance(verification, Verification)
-        or verification.content_hash != built.content_hash
-    ):
-        return NOT_VERIFIED
-    return outcome_of(verification).value
+    verification = store.readable(built.cell_id, f"verify-{target}", (Verification,))
+    is_of_it = verification is not None and verification.content_hash == built.content_hash
+    return outcome_of(verification).value if is_of_it else NOT_VERIFIED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,9 +202,7 @@ def kept_standing(store: Store, cell_id: str, target: str) -> NightStanding | No
 def hold_against_release(
     workspace: Workspace, cell_id: str, row: Runner, watch: Watch, *, target: str
 ) -> Sequence[object]:
-    """Return the timings of the cell's image and their comparison, or a failure if
-    they are worse.
-    """
+    """Return the timings of the cell's image and their comparison, or a failure if worse."""
     folders, matrix, material = workspace.folders, workspace.matrix, workspace.material
     store, engine = folders.store, connect(environment())
     inputs = locked_inputs(matrix, material, folders, Selection(only=cell_id, target=target))

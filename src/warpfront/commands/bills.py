@@ -49,9 +49,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Billed:
-    """Documents of one image: their paths, the number of packages, and the number without
-    a known licence.
-    """
+    """Documents of one image: paths, the number of packages, and of those without a licence."""
 
     cell_id: str
     files: tuple[str, ...]
@@ -105,9 +103,7 @@ def bill_of_cell(
     requirements: Mapping[str, RequirementList],
     store: Store,
 ) -> Bill:
-    """Return the SBOM of the last cell of a chain, from the results of `build` and `verify`. Raise
-    `BlockedError` if they are not enough.
-    """
+    """Return the SBOM of a chain's last cell, from its results. Raise `BlockedError`."""
     cell = chain[-1]
     hint = f"warpfront build --only {cell.id}; warpfront verify --only {cell.id}"
     built = store.load(cell.id, "build", (BuiltImage, Blocked, Failed))

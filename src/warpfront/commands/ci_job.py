@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from warpfront.ci.flow import LEFT
 from warpfront.ci.handover import demand, leave
 from warpfront.ci.retrying import RETRIES, pause_seconds, with_flakiness, worth_another_try
 from warpfront.commands.gathering import gather, taken
-from warpfront.errors import FailureKind, InputError, StoreError, WarpfrontError
+from warpfront.errors import FailureKind, InputError, WarpfrontError
 from warpfront.images.built import BuiltImage
 from warpfront.step_results import Blocked, Failed, StepName
 from warpfront.system.attempt import failed_by
@@ -72,9 +71,11 @@ def work(
     the results, and hand over what there is. What failed for its infrastructure is tried again, so
     many times; a missing hand-over and a machine that is not ready fail every cell.
     """
-    store, handovers = folders.store, taken(folders.root)
+    store, handovers, cells = folders.store, taken(folders.root), job_request.cells
     gather(handovers, store)
-    before = {cell: _earlier(store, cell, job_request) for cell in job_request.cells}
+    # Verifications of an earlier try of this job, from that try's artifact.
+    earlier = (store.readable(cell, job_request.files, (Verification,)) for cell in cells)
+    before = dict(zip(cells, earlier, strict=True))
     results: list[object] = []
     tries: dict[str, int] = {}
     try:
@@ -86,7 +87,7 @@ def work(
             if error.kind is FailureKind.INPUT:  # a mistake of the call
                 raise
             hindrance = error
-        for cell in job_request.cells:
+        for cell in cells:
             cell_results: Sequence[object]
             if hindrance is not None:
                 cell_results, tries[cell] = [failed_by(hindrance, cell, job_request.step)], 1
@@ -98,13 +99,9 @@ def work(
             results += [_judged_again(result, before[cell], store) for result in cell_results]
         finish(results)
     finally:
-        ids = dict.fromkeys((*job_request.cells, *(getattr(r, "cell_id", "") for r in results)))
-        leave(
-            store.folder,
-            filter(None, ids),
-            job_request.files,
-            folders.root / LEFT / job_request.name,
-        )
+        ids = dict.fromkeys((*cells, *(getattr(r, "cell_id", "") for r in results)))
+        left = folders.root / LEFT / job_request.name
+        leave(store.folder, filter(None, ids), job_request.files, left)
     return Done(results=tuple(results), tries=tries)
 
 
@@ -155,15 +152,6 @@ def _keep_reason(results: Sequence[object], job_request: JobRequest, store: Stor
 def not_run(target: str) -> str:
     """Return the name of the stored reason why a verification on `target` never ran."""
     return f"verify-{target}-not-run"
-
-
-def _earlier(store: Store, cell: str, job_request: JobRequest) -> Verification | None:
-    """Return the verification of an earlier try of this job, from that try's artifact."""
-    with contextlib.suppress(StoreError):
-        if job_request.step == "verify":
-            before: Verification | None = store.load(cell, job_request.files, (Verification,))
-            return before
-    return None
 
 
 def _judged_again(result: object, before: Verification | None, store: Store) -> object:

@@ -1,6 +1,4 @@
-"""doctor: what this machine has for the selected work, one observation per thing, each with what
-to do about it.
-"""
+"""doctor: what this machine has for the selected work, each with what to do about it."""
 
 from __future__ import annotations
 
@@ -32,9 +30,7 @@ ROOM_BYTES = 20 * 10**9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """An observation of this machine. `FAILED` prevents every build; `UNAVAILABLE`
-    some cells only.
-    """
+    """An observation of this machine. `FAILED` prevents every build, `UNAVAILABLE` some."""
 
     subject: str
     outcome: Outcome
@@ -154,9 +150,7 @@ def examine_drivers(
 
 
 def examine_hardware(hardware: Hardware) -> Iterator[Observation]:
-    """Yield this machine's accelerators as their drivers report them, whatever the engine
-    may pass on.
-    """
+    """Yield this machine's accelerators as their drivers report them."""
     kinds: dict[tuple[str, str, str], list[Accelerator]] = {}
     for accelerator in hardware.accelerators:
         kind = accelerator.vendor, accelerator.arch, accelerator.name

@@ -80,9 +80,7 @@ def judge_run(
     forge: ForgeWords,
     now: str,
 ) -> Judgement:
-    """Judge whether all planned work has passed. `report` reads the rows of the build folder
-    after the artifacts are merged into it.
-    """
+    """Judge whether all planned work has passed. `report` reads the merged build folder."""
     if forge.plan_digest is not None and plan_digest(root) not in {"", forge.plan_digest}:
         raise HandoverError(
             f"{PLAN}/{PLAN}.json is not what the job `plan` left",

@@ -1,6 +1,4 @@
-"""Maintenance of a channel's repositories: listing their images, withdrawing an image, and
-removing images that are no longer needed.
-"""
+"""Maintenance of a channel's repositories: list, withdraw and remove images."""
 
 from __future__ import annotations
 

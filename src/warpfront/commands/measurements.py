@@ -287,9 +287,7 @@ def write_layout(runs: Iterable[Run], folder: Path) -> list[Path]:
 def compare_layout(
     folder: Path, terms: ComparisonTerms, watch: Watch
 ) -> tuple[list[Comparison], list[str]]:
-    """Return, of TensorPrimat's folder, CUDA against ROCm by model, and a sentence for each model
-    that ran on one of them only.
-    """
+    """Return CUDA against ROCm by model, and a sentence for each that ran on one only."""
     runs = read_all(str(folder), watch)
     compared, unpaired = list[Comparison](), list[str]()
     for model in sorted({run.model or "" for run in runs}):

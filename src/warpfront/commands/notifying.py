@@ -1,6 +1,4 @@
-"""notify: one issue or a webhook for red runs that no pull request shows; and an end for those runs
-that wait for a machine in vain.
-"""
+"""notify: an issue or a webhook for red runs, and an end for runs that wait in vain."""
 
 from __future__ import annotations
 

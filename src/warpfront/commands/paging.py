@@ -5,7 +5,6 @@ of nights as files on a branch of the project.
 from __future__ import annotations
 
 import base64
-import contextlib
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,7 +13,7 @@ from pathlib import Path
 
 from warpfront.bench.nights import night_line, night_of, read_nights, shifts_of, trends_of
 from warpfront.commands.measurements import read_benches
-from warpfront.errors import CommandFailedError, StoreError, UnavailableError
+from warpfront.errors import CommandFailedError, UnavailableError
 from warpfront.matrix.cell import Cell
 from warpfront.release.tag_contents import TagPage
 from warpfront.release.tag_contents_of import PAGE
@@ -54,6 +53,7 @@ def write_page(
         for cell in {row.cell_id for row in rows}
         if (log := store.log_path(cell).resolve()).is_file()
     }
+    published = (store.readable(cell_id, PAGE, (TagPage,)) for cell_id in cells)
     commit = f" of {provenance.revision[:12]}" if provenance.revision else ""
     text = page_html(
         [(cells[row.cell_id], row) for row in rows],
@@ -63,27 +63,25 @@ def write_page(
         past=runs,
         logs=logs,
         trends=_trends(nights, rows, store, watch) if nights else (),
-        published=_tag_pages(cells, store),
+        published=filter(None, published),
     )
     write_text(path, text)
     if history:
+        of_row = {
+            (row.cell_id, row.target): store.readable(
+                row.cell_id, f"verify-{row.target}", (Verification,)
+            )
+            for row in rows
+            if row.verify != NOT_RUN
+        }
         line = history_line(
             [(row, state_of(row)) for row in rows],
             made=provenance.created,
             revision=provenance.revision,
-            found=_verifications(rows, store),
+            found={place: result for place, result in of_row.items() if result},
         )
         append_text(history, line)
     watch.say(f"wrote {path}")
-
-
-def _tag_pages(cells: Iterable[str], store: Store) -> Iterator[TagPage]:
-    """Return the pages of `publish`; an unreadable one is skipped."""
-    for cell_id in cells:
-        with contextlib.suppress(StoreError):
-            tag_page: TagPage | None = store.load(cell_id, PAGE, (TagPage,))
-            if tag_page is not None:
-                yield tag_page
 
 
 def _trends(file: Path, rows: Iterable[ReportRow], store: Store, watch: Watch) -> tuple[Trend, ...]:
@@ -103,21 +101,6 @@ def _trends(file: Path, rows: Iterable[ReportRow], store: Store, watch: Watch) -
         append_text(file, "".join(map(night_line, added)))
     nights = (*earlier, *added)
     return trends_of(nights, shifts_of(nights))
-
-
-def _verifications(
-    rows: Iterable[ReportRow], store: Store
-) -> Mapping[tuple[str, str], Verification]:
-    """Return readable verifications of a row's state; the row reports unreadable ones."""
-    verifications: dict[tuple[str, str], Verification] = {}
-    for row in rows:
-        if row.verify == NOT_RUN:
-            continue
-        with contextlib.suppress(StoreError):
-            verification = store.load(row.cell_id, f"verify-{row.target}", (Verification,))
-            if verification is not None:
-                verifications[row.cell_id, row.target] = verification
-    return verifications
 
 
 def _files() -> PageFiles:
@@ -182,9 +165,7 @@ class _Git:
         self._environment = {**_WHO, **login, "GIT_TERMINAL_PROMPT": "0"}
 
     def fetched(self, branch: str) -> tuple[str, Mapping[str, str]]:
-        """Return (commit, text by file) at the branch's end; "" where there is no
-        such branch yet.
-        """
+        """Return (commit, text by file) at the branch's end; "" without such a branch."""
         listed = self._git("ls-remote", "--heads", "origin", f"refs/heads/{branch}")
         commit = listed.split()[0] if listed.strip() else ""
         if not commit:

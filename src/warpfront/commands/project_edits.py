@@ -74,9 +74,7 @@ def with_image(text: str, name: str, *, parent: str, requirements: str) -> Edit:
 def project_from(
     folder: Path, dockerfile: Path, *, name: str, vendors: str, base: str, registry: str
 ) -> Edit:
-    """Return a new project with the row and an image `app` that a Dockerfile asks for. Notes name
-    the lines that were not read.
-    """
+    """Return a project with a Dockerfile's row and image `app`. Notes name unread lines."""
     proposal = read_dockerfile(read_text(dockerfile) or "")
     rows = vendors or proposal.row
     edit = new_project(folder, name=name, vendors=rows, base=base, registry=registry)
@@ -116,9 +114,7 @@ def add_python(root: Path, python: str) -> Edit:
 
 
 def migrate(root: Path) -> Edit:
-    """Return the edit of a project of an older warpfront to today's names: keys of matrix.yaml,
-    modules that its entry points import.
-    """
+    """Return the edit to today's names: keys of matrix.yaml, modules of entry points."""
     before = {MATRIX_FILE: _matrix(root)}
     matrix, notes = editing.with_current_keys(before[MATRIX_FILE], MATRIX_FILE)
     after = {MATRIX_FILE: matrix}

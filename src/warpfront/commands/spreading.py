@@ -50,9 +50,7 @@ class Placed:
 def spread(
     workspace: Workspace, selection: Selection, watch: Watch, *, answers: Answers | None = None
 ) -> Mapping[str, BuiltImage | Blocked | Failed]:
-    """Build every selected cell and its parents, each on one of the builders; return results by
-    cell. `answers` tests a builder's engine.
-    """
+    """Build cells and parents, each on one of the builders. `answers` tests its engine."""
     matrix, folders = workspace.matrix, workspace.folders
     requirements, material = workspace.requirements, workspace.material
     nodes, answers = matrix.nodes, answers or answering
@@ -143,9 +141,7 @@ class _Spreading:
         pool: Pool,
         results: dict[str, BuiltImage | Blocked | Failed],
     ) -> Pool:
-        """Process the end of a child. The load of a lost engine is returned; any other end is
-        the load's own result.
-        """
+        """Process the end of a child. The load of a lost engine goes back to the pool."""
         if node.name in pool.lost:
             return pool
         # Whatever the child made of it: what an engine's end looks like to a client is a race.

@@ -143,10 +143,8 @@ def explained(
     for verification in verifications:
         with contextlib.suppress(ContentsError):  # as the session `load` read them
             contents = contents_from(verification.environment.get("contents"))
-            demands = {
-                canonicalize_name(each.name): each.requires for each in contents.distributions
-            }
-            return why, demands
+            demands = ((one.name, one.requires) for one in contents.distributions)
+            return why, {str(canonicalize_name(name)): requires for name, requires in demands}
     return why, {}
 
 
@@ -223,9 +221,7 @@ Dependents = tuple[tuple[str, str, str], ...]
 def who_asked(
     workspace: Workspace, selection: Selection
 ) -> Mapping[str, Dependents | Blocked | Failed]:
-    """Return by cell (dependent or "" for the image, name, requirement), from locks and
-    metadata of wheels.
-    """
+    """Return (dependent or "" for the image, name, requirement) of each cell's wheels."""
     matrix, requirements, folders = workspace.matrix, workspace.requirements, workspace.folders
     house = folders.wheelhouse
 

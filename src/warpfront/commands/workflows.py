@@ -95,9 +95,7 @@ def packaged_limits() -> Limits:
 
 
 def flow_of(matrix: Matrix, root: Path) -> Flow:
-    """Return the flow of a project. Raise `InputError` where it names no machines, or no
-    source that they get warpfront from.
-    """
+    """Return the flow of a project. Raise `InputError` without machines or `install:`."""
     if not matrix.runners:
         raise InputError(
             "matrix.yaml has no `runners:`, so there is no machine to run CI",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gzip
 import hashlib
 import os
@@ -10,7 +11,7 @@ import re
 import sys
 import tempfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -140,19 +141,13 @@ def _chunks(path: Path) -> Iterator[bytes]:
             )
         if start == _MARK_OF_UTF8:
             file.seek(3)
-        source = gzip.GzipFile(fileobj=file) if start[:2] == _PACKED else file
-        while chunk := _next_chunk(source):
-            yield chunk
-
-
-def _next_chunk(source: IO[bytes] | gzip.GzipFile) -> bytes:
-    """Return the next bytes, or none where an archive is truncated or damaged."""
-    try:
-        return (
-            source.read(_CHUNK_BYTES) if not isinstance(source, gzip.GzipFile) else source.read1()
-        )
-    except (EOFError, gzip.BadGzipFile, zlib.error):
-        return b""
+        read: Callable[[], bytes] = functools.partial(file.read, _CHUNK_BYTES)
+        if start[:2] == _PACKED:
+            read = gzip.GzipFile(fileobj=file).read1
+        # An archive that is truncated or damaged ends there.
+        with contextlib.suppress(EOFError, gzip.BadGzipFile, zlib.error):
+            while chunk := read():
+                yield chunk
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +17,11 @@ def read_provenance(root: Path, run: Run) -> Provenance:
     the commit checked out at `root`; the revision is "" where there is no repository.
     """
     created = fixed_moment() or datetime.now(UTC).isoformat(timespec="seconds")
-    return Provenance(created=created, revision=_revision(root, run))
+    revision = ""
+    with contextlib.suppress(CommandFailedError):
+        git = run(Command(argv=("git", "rev-parse", "HEAD"), cwd=root, timeout_seconds=10))
+        revision = git.stdout.strip() if git.returncode == 0 else ""
+    return Provenance(created=created, revision=revision)
 
 
 def fixed_moment() -> str:
@@ -30,11 +35,3 @@ def fixed_moment() -> str:
 def now() -> str:
     """Return the current time as RFC 3339 in UTC."""
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def _revision(root: Path, run: Run) -> str:
-    try:
-        completed = run(Command(argv=("git", "rev-parse", "HEAD"), cwd=root, timeout_seconds=10))
-    except CommandFailedError:
-        return ""
-    return completed.stdout.strip() if completed.returncode == 0 else ""

@@ -44,16 +44,11 @@ def read_reference(text: str) -> Reference:
     host, _, rest = text.partition("/")
     named, separator, digest = rest.partition("@")
     repository, colon, tag = named.partition(":")
-    wrong = (
-        _wrong_host(host)
-        or wrong_repository(repository)
-        or (colon and not is_tag(tag) and f"{tag!r} is no tag")
-        or (
-            separator
-            and not is_digest(digest)
-            and f"{digest!r} is no digest (sha256: and 64 hex digits)"
-        )
-    )
+    wrong = _wrong_host(host) or wrong_repository(repository)
+    if colon and not is_tag(tag):
+        wrong = wrong or f"{tag!r} is no tag"
+    if separator and not is_digest(digest):
+        wrong = wrong or f"{digest!r} is no digest (sha256: and 64 hex digits)"
     if wrong:
         raise InputError(
             f"{text!r} is no image reference: {wrong}",

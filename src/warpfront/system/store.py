@@ -66,6 +66,12 @@ class Store:
             return None
         return _read_document(path, text, {kind.__name__: kind for kind in kinds})
 
+    def readable(self, cell_id: str, name: str, kinds: tuple[type, ...]) -> Any:
+        """Return the value like `load`; None also for a file that cannot be read."""
+        with contextlib.suppress(StoreError):
+            return self.load(cell_id, name, kinds)
+        return None
+
     def drop(self, cell_id: str, name: str) -> None:
         """Forget a step's value: what it was about has changed."""
         with storing(self.folder):

@@ -16,9 +16,7 @@ KERNEL = "kernel "
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A fact about the whole run, by its field's name; `firm` from a step's own line. `word` is the
-    name that the log has for it.
-    """
+    """A fact of the whole run; `firm` from a step's own line. `word` is the log's name for it."""
 
     name: str
     value: str | int | float | bool | MemoryKind

@@ -1,6 +1,4 @@
-"""The tasks of CI: workflow generation, job schedules, single jobs, the verdict on a run, and the
-machines that take its jobs.
-"""
+"""The tasks of CI: workflows, schedules, single jobs, verdicts, and machines for jobs."""
 
 from __future__ import annotations
 
