@@ -304,8 +304,8 @@ def _words_of(detail: ErrorDetails, where: Where, into: type) -> tuple[str, str]
         ):
             message, hint = _unquoted(value)
         case kind if kind in _SHAPES:
-            entry = _ENTRY if where and isinstance(where[-1], int) else ""
-            message, hint = f"{entry}`{key}` {_SHAPES[kind]}", _as_shape(kind, entry or key, value)
+            is_entry = bool(where) and isinstance(where[-1], int)
+            message, hint = _as_shape(kind, key, value, is_entry=is_entry)
         case "too_short":
             message, hint = f"`{key}` is empty", "give at least one value"
         case "literal_error":
@@ -345,35 +345,28 @@ def _as_missing(where: Where, into: type) -> str:
     return f"{line} below `{above[0]}:`" if isinstance(above[0], str) else line
 
 
-# pydantic's names of errors about the kind of a value, as a person knows the kinds.
+# pydantic's names of errors about the kind of a value: what it is not, and the line to write.
 _SHAPES = {
-    "dataclass_type": "is no mapping",
-    "dict_type": "is no mapping",
-    "mapping_type": "is no mapping",
-    "tuple_type": "is no list",
-    "list_type": "is no list",
-    "string_type": "is no string",
-    "int_type": "is no number",
-    "int_from_float": "is no number",
-    "bool_type": "is neither true nor false",
+    **dict.fromkeys(
+        ("dataclass_type", "dict_type", "mapping_type"),
+        ("is no mapping", "write `name: value` below `{key}:`, indented by two spaces"),
+    ),
+    **dict.fromkeys(("tuple_type", "list_type"), ("is no list", "write a list: {key}: [{words}]")),
+    **dict.fromkeys(("int_type", "int_from_float"), ("is no number", "write {key}: 1")),
+    "string_type": ("is no string", 'write one value: {key}: "{text}"'),
+    "bool_type": ("is neither true nor false", "write {key}: true"),
 }
 
 
-_ENTRY = "an entry of "
-
-
-def _as_shape(kind: str, key: str, value: object) -> str:
-    """Return the line to write for a value of another kind."""
+def _as_shape(kind: str, key: str, value: object, *, is_entry: bool) -> tuple[str, str]:
+    """Return the problem of a value of another kind, and the line to write."""
+    shape, line = _SHAPES[kind]
     text = value if isinstance(value, str) else "..."
-    if key == _ENTRY:
-        return f"write the entry as `- {'name: value' if 'mapping' in _SHAPES[kind] else text}`"
-    if _SHAPES[kind] == "is no list":
-        return f"write a list: {key}: [{', '.join(text.split() or ['...'])}]"
-    if _SHAPES[kind] == "is no mapping":
-        return f"write `name: value` below `{key}:`, indented by two spaces"
-    if _SHAPES[kind] == "is no string":
-        return f'write one value: {key}: "{text}"'
-    return f"write {key}: {'true' if kind == 'bool_type' else '1'}"
+    if is_entry:
+        entry = "name: value" if "mapping" in shape else text
+        return f"an entry of `{key}` {shape}", f"write the entry as `- {entry}`"
+    words = ", ".join(text.split() or ["..."])
+    return f"`{key}` {shape}", line.format(key=key, text=text, words=words)
 
 
 def _known_instead(key: str, fields: tuple[dataclasses.Field[Any], ...]) -> str:

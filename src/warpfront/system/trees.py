@@ -80,18 +80,12 @@ class _TreeWalk:
         self._root = root
         self._exclude = exclude
         self._vendored = vendored
-        self._submodules = _submodules(root)
-        self._ignored = _ignored_folders(root)
+        self._submodules = frozenset(_SUBMODULE.findall(_text(root, ".gitmodules")))
+        self._ignored = _ignored_folders(_text(root, ".gitignore"))
         # Folders of third parties, each with `/` at its end, whose device code the root's own build
         # compiles: that is the project's to port.
-        texts = (read_text(root, TreeFile(path=name, size_bytes=0)) for name in _BUILDS)
-        self._built = frozenset(
-            folder
-            for text in texts
-            if isinstance(text, str)
-            for folder in _DEVICE_SOURCE.findall(text)
-            if any(part.lower() in _VENDORED for part in folder.split("/"))
-        )
+        named = (folder for name in _BUILDS for folder in _DEVICE_SOURCE.findall(_text(root, name)))
+        self._built = frozenset(filter(_is_vendored, named))
 
     def items(self) -> Iterator[TreeFile | UnreadFile]:
         pending = [(self._root, "", 0)]
@@ -129,27 +123,29 @@ class _TreeWalk:
             return ""
         if path in self._submodules or Path(entry.path, ".git").is_file():
             return "submodule"
-        inside = any(part.lower() in _VENDORED for part in path.split("/"))
         prefix = f"{path}/"
         built = any(built.startswith(prefix) or prefix.startswith(built) for built in self._built)
-        return "third party" if inside and not built else ""
+        return "third party" if _is_vendored(path) and not built else ""
 
 
-def _submodules(root: Path) -> frozenset[str]:
-    text = read_text(root, TreeFile(path=".gitmodules", size_bytes=0))
-    return frozenset(_SUBMODULE.findall(text)) if isinstance(text, str) else frozenset()
+def _text(root: Path, name: str) -> str:
+    text = read_text(root, TreeFile(path=name, size_bytes=0))
+    return text if isinstance(text, str) else ""
+
+
+def _is_vendored(path: str) -> bool:
+    return any(part.lower() in _VENDORED for part in path.split("/"))
 
 
 _BUILDS = ("CMakeLists.txt", "setup.py", "Makefile")
 _DEVICE_SOURCE = re.compile(r"(?<![\w./-])(?:\./)?((?:[\w.-]+/)+)[\w.*-]+\.cu\b")
 
 
-def _ignored_folders(root: Path) -> frozenset[str]:
-    """Folders that the root's .gitignore names without wildcards: `/build/` as `build`, `dist/`,
+def _ignored_folders(gitignore: str) -> frozenset[str]:
+    """Folders that a .gitignore names without wildcards: `/build/` as `build`, `dist/`,
     wherever it is, as `*/dist`.
     """
-    text = read_text(root, TreeFile(path=".gitignore", size_bytes=0))
-    lines = text.splitlines() if isinstance(text, str) else []
+    lines = gitignore.splitlines()
     names = {line.strip() for line in lines if _PLAIN_IGNORE.fullmatch(line.strip())}
     folders = {line.strip()[1:].strip("/") for line in lines if line.startswith("!")}
     anchored = {name.strip("/") for name in names if "/" in name.rstrip("/")}
@@ -158,7 +154,7 @@ def _ignored_folders(root: Path) -> frozenset[str]:
 
 
 def _regular(entry: os.DirEntry[str], path: str) -> Iterator[TreeFile | UnreadFile]:
-    """Return true for a regular file. Links are not part of the tree."""
+    """Yield a regular file, or why it is none. Links are not part of the tree."""
     try:
         status = entry.stat(follow_symlinks=False)
     except OSError as error:
@@ -189,9 +185,8 @@ def read_text(root: Path, file: TreeFile) -> str | UnreadFile:
     if b"\0" in content[:_BINARY_PROBE] and not content.startswith((b"\xff\xfe", b"\xfe\xff")):
         return UnreadFile(path=file.path, reason="binary")
     text = _decoded(content, PurePosixPath(file.path).suffix)
-    if not file.path.endswith(".ipynb") and any(
-        len(line) > LINE_LIMIT for line in text.splitlines()
-    ):
+    is_long = any(len(line) > LINE_LIMIT for line in text.splitlines())
+    if is_long and not file.path.endswith(".ipynb"):
         return UnreadFile(path=file.path, reason=f"a line of more than {LINE_LIMIT} characters")
     return text
 

@@ -29,7 +29,7 @@ from warpfront_port.commands.following_packages import Following, fitting_texts
 from warpfront_port.commands.project_files import read_files
 from warpfront_port.commands.source_archives import read_source
 from warpfront_port.preflight import rule_texts
-from warpfront_port.preflight.breaches import BreachCollector, LineBreach, Preflight
+from warpfront_port.preflight.breaches import Breach, Found, LineBreach, Preflight
 from warpfront_port.preflight.declared import DeclaredRequirement, FileRequirements, Parts, chosen
 from warpfront_port.preflight.effects import breach_of, joint_breaches, line_to_write
 from warpfront_port.preflight.following import StackBreaches
@@ -110,16 +110,26 @@ def examine(
 
     `index` is shared by an examination of several projects, so that each package is requested once.
     """
-    gathering, unknown = BreachCollector(), [text for file in read for text in file.unknown]
+    found: Found = {}
+    unknown = [text for file in read for text in file.unknown]
+
+    def add(requirement: DeclaredRequirement, breach: Breach, stack: CellStack) -> None:
+        """Add a breach; one by a line under a condition that was not evaluated is unknown."""
+        if requirement.condition and requirement.is_installed:
+            under = f"under a condition that was not evaluated ({requirement.condition})"
+            line, why = f"{requirement.where}: {requirement.text}", breach.why.splitlines()[0]
+            unknown.append(f"{line}, {under}: {why}")
+        else:
+            reasons = found.setdefault((requirement, breach.rule), {})
+            reasons.setdefault(stack.title, breach.why)
+
     notes = [text for file in read for text in file.notes]
     declared = tuple(requirement for file in read for requirement in file.declared)
     for stack in stacks:
-        for requirement in declared:
-            breach = breach_of(requirement, stack)
+        alone = ((requirement, breach_of(requirement, stack)) for requirement in declared)
+        for requirement, breach in (*alone, *joint_breaches(declared, stack)):
             if breach is not None:
-                unknown += gathering.add(requirement, breach, stack.title, stack.cell_ids)
-        for requirement, breach in joint_breaches(declared, stack):
-            unknown += gathering.add(requirement, breach, stack.title, stack.cell_ids)
+                add(requirement, breach, stack)
         unknown += _unread_stack(stack, declared)
     if offline:
         unknown.append("offline: what the packages themselves demand was not followed")
@@ -131,11 +141,11 @@ def examine(
         notes += [text for packages in followed.values() for text in packages.notes]
         for stack in stacks:
             for requirement, breach in followed[stack.title].breaches:
-                unknown += gathering.add(requirement, breach, stack.title, stack.cell_ids)
+                add(requirement, breach, stack)
     return Preflight(
         files=tuple(file.path for file in read),
         stacks={stack.title: stack.cell_ids for stack in stacks},
-        findings=tuple(_findings(gathering, stacks)),
+        findings=tuple(_findings(found, stacks)),
         unknown=tuple(dict.fromkeys(unknown)),
         lines=len(declared),
         notes=tuple(dict.fromkeys(notes)),
@@ -193,15 +203,14 @@ def _unfollowed(followed: Mapping[str, StackBreaches], stacks: tuple[CellStack, 
     ]
 
 
-def _findings(gathering: BreachCollector, stacks: tuple[CellStack, ...]) -> Iterator[LineBreach]:
+def _findings(found: Found, stacks: tuple[CellStack, ...]) -> Iterator[LineBreach]:
     by_title = {stack.title: stack for stack in stacks}
-    entries = gathering.found.items()
 
     def place(entry: tuple[tuple[DeclaredRequirement, str], object]) -> tuple[object, ...]:
         (requirement, rule), _ = entry
         return requirement.path, requirement.line, rule, requirement.text
 
-    for (requirement, rule), reasons in sorted(entries, key=place):
+    for (requirement, rule), reasons in sorted(found.items(), key=place):
         level = rule_texts.LEVELS[rule]
         yield LineBreach(
             rule=rule,
@@ -212,8 +221,8 @@ def _findings(gathering: BreachCollector, stacks: tuple[CellStack, ...]) -> Iter
             source=requirement.source,
             text=requirement.text,
             group=requirement.group,
-            why={title: why for title, (why, _) in reasons.items()},
-            cells=tuple(cell for _, cells in reasons.values() for cell in cells),
+            why=reasons,
+            cells=tuple(cell for title in reasons for cell in by_title[title].cell_ids),
             write=_written(requirement, line_to_write(requirement, rule, by_title.values())),
             option=f"{requirement.part} {requirement.group}" if requirement.group else "",
             decides=requirement.is_installed and rule in rule_texts.DECIDING,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from warpfront.report.sarif import Level
 from warpfront_port.preflight.declared import DeclaredRequirement
@@ -62,26 +62,5 @@ class Preflight:
         return sum(finding.decides for finding in self.findings)
 
 
-@dataclass(kw_only=True)
-class BreachCollector:
-    """The breaches of several stacks, merged: one finding for each requirement and each rule."""
-
-    found: dict[tuple[DeclaredRequirement, str], dict[str, tuple[str, tuple[str, ...]]]] = field(
-        default_factory=dict
-    )
-
-    def add(
-        self,
-        declared: DeclaredRequirement,
-        breach: Breach,
-        title: str,
-        cells: tuple[str, ...],
-    ) -> tuple[str, ...]:
-        """Add a breach, the first of each stack. Return what remains unknown: a breach by a line
-        under a condition that was not evaluated.
-        """
-        if declared.condition and declared.is_installed:
-            under = f"under a condition that was not evaluated ({declared.condition})"
-            return (f"{declared.where}: {declared.text}, {under}: {breach.why.splitlines()[0]}",)
-        self.found.setdefault((declared, breach.rule), {}).setdefault(title, (breach.why, cells))
-        return ()
+Found = dict[tuple[DeclaredRequirement, str], dict[str, str]]
+"""The breaches of several stacks by requirement and rule: the first of each stack, by its title."""

@@ -44,7 +44,7 @@ def init(
         "registry": registry or _answer("registry of published images", "ghcr.io/my"),
     }
     edit = project_from(here, Path(from_), **facts) if from_ else new_project(here, **facts)
-    _write(display, edit, here, dry_run=dry_run)
+    _write(display, edit, dry_run=dry_run, root=here)
     display.say("next: `warpfront plan`, then `warpfront build`")
 
 
@@ -57,8 +57,8 @@ def _answer(question: str, default: str) -> str:
     return sys.stdin.readline().strip() or default
 
 
-def _write(display: Display, edit: Edit, root: Path, *, dry_run: bool) -> None:
-    for line in edit.write(root, dry_run=dry_run):
+def _write(display: Display, edit: Edit, *, dry_run: bool, root: Path | None = None) -> None:
+    for line in edit.write(root or project_root(), dry_run=dry_run):
         display.say(line)
     display.result({"files": list(edit.files), "notes": edit.notes, "dry_run": dry_run})
 
@@ -81,9 +81,8 @@ def add_image(
     """
     from warpfront.commands.project_edits import add_image
 
-    root = project_root()
-    edit = add_image(root, name, parent=parent, requirements=requirements)
-    _write(display, edit, root, dry_run=dry_run)
+    edit = add_image(project_root(), name, parent=parent, requirements=requirements)
+    _write(display, edit, dry_run=dry_run)
 
 
 @command("add row", example="add row nvidia 13.0")
@@ -102,8 +101,7 @@ def add_row(
     """
     from warpfront.commands.project_edits import add_row
 
-    root = project_root()
-    _write(display, add_row(root, vendor, toolkit), root, dry_run=dry_run)
+    _write(display, add_row(project_root(), vendor, toolkit), dry_run=dry_run)
 
 
 @command("add python", example="add python 3.13")
@@ -113,8 +111,7 @@ def add_python(
     """Add every row of the default Python for another Python, with its base."""
     from warpfront.commands.project_edits import add_python
 
-    root = project_root()
-    _write(display, add_python(root, version), root, dry_run=dry_run)
+    _write(display, add_python(project_root(), version), dry_run=dry_run)
 
 
 @command(example="migrate --dry-run")
@@ -126,9 +123,8 @@ def migrate(display: Display, *, dry_run: DryRun = False) -> None:
     """
     from warpfront.commands.project_edits import migrate
 
-    root = project_root()
-    edit = migrate(root)
-    _write(display, edit, root, dry_run=dry_run)
+    edit = migrate(project_root())
+    _write(display, edit, dry_run=dry_run)
     if not edit.files:
         display.say("nothing to migrate")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -20,10 +21,22 @@ from warpfront.cli.tasks.showing import finish, workspace_here
 from warpfront.determination import require_determined
 from warpfront.errors import InputError
 
-Channel = Annotated[str, COMMON["channel"]]
-To = Annotated[str, COMMON["to"]]
-Key = Annotated[str, COMMON["key"]]
 Trust = Annotated[str, COMMON["trust"]]
+
+
+@dataclass(frozen=True)
+class Place:
+    """A channel, and its repository if another than the matrix's."""
+
+    channel: Annotated[str, COMMON["channel"]] = "release"
+    to: Annotated[str, COMMON["to"]] = ""
+
+
+@dataclass(frozen=True)
+class Signed(Place):
+    """The same, and the key of its signatures."""
+
+    key: Annotated[str, COMMON["key"]] = ""
 
 
 @command(example="publish --channel nightly --dry-run")
@@ -31,19 +44,15 @@ def publish(
     display: Display,
     cells: Chosen,
     *,
+    place: Signed,
     dry_run: DryRun = False,
-    channel: Channel = "release",
-    to: To = "",
-    key: Key = "",
 ) -> None:
     """Tag proven images, attach the proof, and sign it.
 
     An image that lacks what its channel demands is not sent.
     """
 
-    results = pipeline.publish(
-        workspace_here(), cells, display, channel=channel, to=to, key=key, dry_run=dry_run
-    )
+    results = pipeline.publish(workspace_here(), cells, display, dry_run=dry_run, **vars(place))
     finish(display, results)
 
 
@@ -55,12 +64,12 @@ release_group = Group(
 
 
 @command("release list", example="release list --channel nightly")
-def list_(display: Display, cells: Chosen, *, channel: Channel = "release", to: To = "") -> None:
+def list_(display: Display, cells: Chosen, *, place: Place) -> None:
     """List the images of a channel with their tags, newest first."""
     from warpfront.commands.keeping import open_house
     from warpfront.report.described import stock_text
 
-    with open_house(workspace_here(), cells, channel=channel, to=to) as house:
+    with open_house(workspace_here(), cells, **vars(place)) as house:
         stock = house.stock()
         display.result(stock, stock_text(stock))
 
@@ -82,25 +91,16 @@ def promote(
     cells: Chosen,
     source: Annotated[str, "FROM  the channel whose images are promoted"],
     *,
+    place: Signed,
     dry_run: DryRun = False,
-    channel: Channel = "release",
-    to: To = "",
-    key: Key = "",
     trust: Trust = "",
 ) -> None:
     """Publish images of one channel in another, by the proof attached to them."""
     from warpfront.commands.promoting import promote
 
     workspace = workspace_here()
-    promoted = promote(
-        *(workspace, cells, display),
-        source=source,
-        channel=channel,
-        to=to,
-        key=key,
-        trust=trust,
-        dry_run=dry_run,
-    )
+    how = {**vars(place), "trust": trust, "dry_run": dry_run}
+    promoted = promote(workspace, cells, display, source=source, **how)
     finish(display, promoted)
 
 
@@ -110,16 +110,15 @@ def yank(
     cells: Chosen,
     reference: Annotated[str, "the image to withdraw"],
     *,
+    place: Place,
     dry_run: DryRun = False,
     reason: Annotated[str, Option("the reason, for its users", formerly=("because",))] = "",
-    channel: Channel = "release",
-    to: To = "",
 ) -> None:
     """Withdraw an image, and move its tags back to the previous one."""
     from warpfront.commands.keeping import open_house
     from warpfront.report.described import yank_text
 
-    with open_house(workspace_here(), cells, channel=channel, to=to) as house:
+    with open_house(workspace_here(), cells, **vars(place)) as house:
         yanked = house.yank(reference, reason, dry_run=dry_run)
         display.result(yanked, yank_text(yanked, dry_run=dry_run))
 
@@ -135,16 +134,15 @@ def prune(
     dry_run: DryRun = False,
     days: Annotated[int, "N  age of what is removed (default 14)"] = 14,
     yes: Annotated[bool, "remove them; without it they are only listed"] = False,
-    channel: Channel = "release",
-    to: To = "",
+    place: Place,
 ) -> None:
     """Remove old images of a channel and old candidates."""
     from warpfront.commands.keeping import open_house
     from warpfront.report.described import pruning_text
 
     only_candidates = old == "candidates"
-    tag = channel if only_candidates else old
-    with open_house(workspace_here(), cells, channel=tag, to=to) as house:
+    tag = place.channel if only_candidates else old
+    with open_house(workspace_here(), cells, channel=tag, to=place.to) as house:
         dry = dry_run or not yes
         removed = house.prune("" if only_candidates else old, days=days, dry_run=dry)
         display.result(removed, pruning_text(removed, dry_run=dry))
@@ -156,13 +154,12 @@ def export_(
     cells: Chosen,
     folder: Annotated[str, "DIR  the folder to write OCI layouts into"],
     *,
-    channel: Channel = "release",
-    to: To = "",
+    place: Place,
 ) -> None:
     """Write published images into a folder as OCI layouts."""
     from warpfront.commands.promoting import export
 
-    written = export(workspace_here(), cells, display, folder=Path(folder), channel=channel, to=to)
+    written = export(workspace_here(), cells, display, folder=Path(folder), **vars(place))
     finish(display, written)
 
 
@@ -172,17 +169,14 @@ def import_(
     cells: Chosen,
     folder: Annotated[str, "DIR  a folder of `release export`"],
     *,
+    place: Signed,
     dry_run: DryRun = False,
-    channel: Channel = "release",
-    to: To = "",
-    key: Key = "",
     trust: Trust = "",
 ) -> None:
     """Publish the images of a folder that `release export` wrote."""
     if not Path(folder).is_dir():
         raise InputError(f"{folder}: no such folder", hint="`release export DIR` writes one")
-    how = {"dry_run": dry_run, "channel": channel, "to": to, "key": key}
-    promote.body(display, cells, folder, trust=trust, **how)
+    promote.body(display, cells, folder, place=place, dry_run=dry_run, trust=trust)
 
 
 @command(example="why ghcr.io/me/torch:2.13.0-cpu-py3.11")
