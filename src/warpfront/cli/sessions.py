@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import nox
 import nox.command
@@ -44,9 +44,6 @@ from warpfront_checks.parallel_sessions import ENDINGS
 from warpfront_checks.results import write_json
 from warpfront_checks.selftest import FaultsMissingError, faults_folder
 
-if TYPE_CHECKING:
-    pass
-
 HERE_FOLDER = Path("build") / "here"
 SOURCE = Path(__file__).resolve().parents[2]
 # Long enough to remove containers on Ctrl-C; nox would terminate after 0.3 s.
@@ -73,11 +70,11 @@ def _verify(session: nox.Session) -> None:
     if "--here" not in session.posargs:
         _hand_over(session, "verify", *session.posargs)
         return
-    parser = _parser_on_the_host("verify", "check", "verification")
+    parser = _parser_on_the_host(session, "verify", "check", "verification")
     add_options(parser, EFFORT_OPTIONS)
     says = "also seed faults into every check, and catch them"
     parser.add_argument("--selftest", action="store_true", help=says)
-    options = _read_options(session, parser)
+    options = parser.read()
     if options.vendor or options.image or options.only:
         _stop(
             session, "--here checks the current Python: --vendor, --image and --only do not apply"
@@ -115,15 +112,15 @@ def _models(session: nox.Session) -> None:
     if not any(word.startswith("--library") for word in session.posargs):
         _check_inside(session, "models")
         return
-    parser = _Parser(prog="nox -s models --", add_help=False)
+    parser = _Parser(session, "models")
     for name in (*_SELECTING, "claims", "results"):
         parser.add_argument(f"--{name}", default="")
     add_options(parser, LIBRARY_OPTIONS)
-    options = _read_options(session, parser)
+    options = parser.read()
     library = parsed_library(options)
     if options.claims and options.results:
         claims, folder = Path(options.claims).resolve(), Path(options.results).resolve()
-        _try_library(session, claims, folder, library)
+        _check_or_stop(session, "architectures", claims, folder, library)
     elif options.image or options.only or options.vendor:
         chosen = {name: getattr(options, name) for name in _SELECTING}
         words = [f"--{name}={value}" for name, value in chosen.items() if value]
@@ -131,13 +128,19 @@ def _models(session: nox.Session) -> None:
     else:
         target = options.target or _detected_target(session)
         folder, claims = _folder_here(session, target, f"models-{target}", ["models.json"])
-        _try_library(session, claims, folder, library)
+        _check_or_stop(session, "architectures", claims, folder, library)
 
 
-def _try_library(session: nox.Session, claims: Path, results: Path, library: Library) -> None:
-    ending = _run_checks(session, ["architectures"], claims, results, library)
-    if ending:
-        _stop(session, f"models: {ending}; {results / 'models.json'} has all of it")
+def _check_or_stop(
+    session: nox.Session,
+    check: str,
+    claims: Path,
+    results: Path,
+    effort: BenchEffort | Library,
+) -> None:
+    file = "models.json" if check == "architectures" else f"{check}.json"
+    if ending := _run_checks(session, [check], claims, results, effort):
+        _stop(session, f"{check}: {ending}; {results / file} has all of it")
 
 
 def _folder_here(
@@ -158,14 +161,15 @@ def _folder_here(
 
 def _bench(session: nox.Session) -> None:
     """Inside an image with claims, in this Python with `--here`, else by the task."""
-    parser = _parser_on_the_host("bench", "time", "record")
+    parser = _parser_on_the_host(session, "bench", "time", "record")
     for name in ("claims", "results"):
         parser.add_argument(f"--{name}", type=Path, help=argparse.SUPPRESS)
     add_options(parser, BENCH_OPTIONS)
-    options = _read_options(session, parser)
+    options = parser.read()
     effort = parsed_bench_effort(options)
     if options.claims and options.results:
-        _time(session, options.claims.resolve(), options.results.resolve(), effort)
+        claims, results = options.claims.resolve(), options.results.resolve()
+        _check_or_stop(session, "bench", claims, results, effort)
     elif options.here:
         _bench_here(session, options, effort)
     else:
@@ -182,7 +186,7 @@ def _bench_here(session: nox.Session, options: argparse.Namespace, effort: Bench
 
     target = options.target or _detected_target(session)
     folder, claims = _folder_here(session, target, f"bench-{target}", ["bench.json"])
-    _time(session, claims, folder, effort)
+    _check_or_stop(session, "bench", claims, folder, effort)
     whose = {"cell_id": "here", "image_digest": "", "content_hash": "", "tool": {}}
     whose |= {"verified": "not verified", "target": target, "at": now()}
     bench = bench_of(_read_results(folder / "bench.json"), whose)
@@ -192,12 +196,6 @@ def _bench_here(session: nox.Session, options: argparse.Namespace, effort: Bench
     sys.stdout.write(document if options.json else bench_text(bench, width=text_width()))
     sys.stdout.write("" if options.json else f"{record}\n")
     sys.stdout.flush()
-
-
-def _time(session: nox.Session, claims: Path, results: Path, effort: BenchEffort) -> None:
-    ending = _run_checks(session, ["bench"], claims, results, effort)
-    if ending:
-        _stop(session, f"bench: {ending}")
 
 
 def _verify_here(session: nox.Session, options: argparse.Namespace) -> None:
@@ -298,13 +296,12 @@ def _read_results(path: Path) -> object | None:
 
 
 def _check_inside(session: nox.Session, name: str) -> None:
-    says = "Runs inside images. On the host: nox -s verify"
-    parser = _Parser(prog=f"nox -s {name} --", add_help=False, description=says)
+    parser = _Parser(session, name, "Runs inside images. On the host: nox -s verify")
     parser.add_argument("--claims", type=Path, required=True)
     parser.add_argument("--results", type=Path, required=True)
     parser.add_argument("--together", default="", help="sessions to run side by side, by commas")
     add_options(parser, EFFORT_OPTIONS)
-    options = _read_options(session, parser)
+    options = parser.read()
     claims, results = options.claims.resolve(), options.results.resolve()
     together = options.together.split(",")
     endings = _endings(results)
@@ -405,8 +402,8 @@ _SELECTING = {
 }
 
 
-def _parser_on_the_host(name: str, does: str, printed: str) -> argparse.ArgumentParser:
-    parser = _Parser(prog=f"nox -s {name} --")
+def _parser_on_the_host(session: nox.Session, name: str, does: str, printed: str) -> _Parser:
+    parser = _Parser(session, name)
     for option, says in _SELECTING.items():
         metavar = "GLOB" if option == "only" else None
         parser.add_argument(f"--{option}", default="", metavar=metavar, help=says)
@@ -417,21 +414,17 @@ def _parser_on_the_host(name: str, does: str, printed: str) -> argparse.Argument
 
 
 class _Parser(argparse.ArgumentParser):
-    """Errors as exceptions: nox reports them, instead of argparse ending the process."""
+    """The options of a session. What it cannot read ends the session, not the process."""
+
+    def __init__(self, session: nox.Session, name: str, help_: str | None = None) -> None:
+        super().__init__(prog=f"nox -s {name} --", description=help_)
+        self._session = session
+
+    def read(self) -> argparse.Namespace:
+        return self.parse_args(self._session.posargs)
 
     def error(self, message: str) -> NoReturn:
-        raise _OptionError(f"{message}\n{self.format_usage().strip()}")
-
-
-class _OptionError(Exception):
-    pass
-
-
-def _read_options(session: nox.Session, parser: argparse.ArgumentParser) -> argparse.Namespace:
-    try:
-        return parser.parse_args(session.posargs)
-    except _OptionError as error:
-        _stop(session, str(error))
+        _stop(self._session, f"{message}\n{self.format_usage().strip()}")
 
 
 # Every session: its line in `nox --list`, and its function. Those of the checks run inside
