@@ -246,9 +246,8 @@ def leave_images(
     digest, facts = _sha256(archive), identities(archive)
     for image in built:
         names = {image.image_id, *facts.get(image.reference, ())}
-        value = ImageFile(
-            cell_id=image.cell_id, job=job, sha256=digest, identities=tuple(sorted(names))
-        )
+        ids_of = tuple(sorted(names))
+        value = ImageFile(cell_id=image.cell_id, job=job, sha256=digest, identities=ids_of)
         store.save(image.cell_id, FILE_NAME, value)
 
 

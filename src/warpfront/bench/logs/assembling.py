@@ -100,10 +100,8 @@ class RunAssembler:
 
     @property
     def has_steps(self) -> bool:
-        is_measured = any(
-            name == "run_seconds" or (name.startswith(SERVING) and name not in _OF_LOAD)
-            for name in self._settings
-        )
+        figures = (n for n in self._settings if n.startswith(SERVING) and n not in _OF_LOAD)
+        is_measured = "run_seconds" in self._settings or any(figures)
         return is_measured or bool(self._kept or self._pending or self._recent)
 
     def add(self, fact: Fact, line: int) -> None:
@@ -285,11 +283,7 @@ class RunAssembler:
             steps=tuple(steps),
             evaluations=tuple(self._evaluations),
             parallel=_parallel(facts),
-            serving={
-                name.removeprefix(SERVING): value
-                for name, value in facts.items()
-                if name.startswith(SERVING)
-            },
+            serving={n.removeprefix(SERVING): v for n, v in facts.items() if n.startswith(SERVING)},
             lines=lines,
             given=tuple(sorted(given)),
             findings=(*self._findings, *self._counted()),
@@ -308,23 +302,17 @@ class RunAssembler:
             message = f"gradient accumulation: {usual} lines a step; a step's time is their sum"
             yield Remark(level="note", message=message)
         if mixed >= _FEWEST_MIXED and mixed > _MIXED_SHARE * lines:
-            yield Remark(
-                level="error",
-                message=f"lines of several runs are mixed: {mixed} "
-                f"of {lines} do not follow the one before",
-            )
+            some = f"{mixed} of {lines} do not follow the one before"
+            yield Remark(level="error", message=f"lines of several runs are mixed: {some}")
         if self._width > 1:
             message = f"more lines than are kept: each step is the mean of {self._width}"
             yield Remark(level="note", message=message)
         for name, count in self._unused.items():
-            yield Remark(
-                level="note", message=f"not read: {cleaned(name)}, {counted(count, 'time')}"
-            )
+            message = f"not read: {cleaned(name)}, {counted(count, 'time')}"
+            yield Remark(level="note", message=message)
 
 
-_MERGED = tuple(
-    field.name for field in dataclasses.fields(Step) if field.name not in {"segment", "line"}
-)
+_MERGED = tuple({field.name for field in dataclasses.fields(Step)} - {"segment", "line"})
 
 
 def _merged(step: Step, other: Step, *, strict: bool = True) -> Step | None:
@@ -353,10 +341,8 @@ def _alike(step: Step, other: Step) -> bool:
     """
     if step.loss is None or (step.loss, step.grad_norm) != (other.loss, other.grad_norm):
         return False
-    pairs = [
-        (step.seconds, other.seconds),
-        (step.tokens_per_second_per_device, other.tokens_per_second_per_device),
-    ]
+    names = ("seconds", "tokens_per_second_per_device")
+    pairs = ((getattr(step, name), getattr(other, name)) for name in names)
     return all(a and b and abs(a / b - 1) < _RANKS_DIFFER for a, b in pairs if a != b)
 
 
@@ -429,13 +415,9 @@ def completed(run: Run, facts: Mapping[str, Any], firm: Container[str] = ()) -> 
             solved[checked] = value
             run = dataclasses.replace(run, **solved)
     expected = WANTED_OF_SERVING if run.serving else WANTED
-    steps = []
-    for step in run.steps:  # time from rate and rate from time, where the rest is known
-        values = _closed(_known(run, step))
-        filled: dict[str, Any] = {name: values.get(name) for name in _STEPS}
-        steps.append(dataclasses.replace(step, **filled))
     return dataclasses.replace(
         run,
+        # Time from rate and rate from time, where the rest is known.
         steps=tuple(
             dataclasses.replace(step, **dict[str, Any]((n, values.get(n)) for n in _STEPS))
             for step in run.steps
