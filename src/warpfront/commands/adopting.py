@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import time
 from pathlib import Path
 
@@ -160,9 +159,6 @@ def _cell_of(image: StoredImage, cells: tuple[Cell, ...]) -> Cell | None:
     return cell if image.labels.get(CONTENT_HASH) else None
 
 
-_SOURCE = "org.opencontainers.image.source"
-
-
 FOLDER = "external"
 
 
@@ -209,11 +205,9 @@ def attached_making(registry: Registry, named: Reference) -> BuildRecord | None:
     build_record = None
     for descriptor in registry.referrers(named.repository, named.digest):
         if descriptor.annotations.get("dev.warpfront.statement") == "provenance":
-            try:
+            with contextlib.suppress(StatementError, RegistryError):
                 payload = attached_payload(registry, named.repository, descriptor.digest)
                 build_record = read_provenance_statement(payload, digest=named.digest)
-            except (StatementError, RegistryError):
-                continue
     return build_record
 
 
@@ -231,12 +225,12 @@ def verify_claimed(
     toolbox = toolbox_for(cell, tools, watch)
     results: tuple[Verified, ...] = (toolbox,) if isinstance(toolbox, Blocked | Failed) else ()
     if isinstance(toolbox, Path):
-        claims_for = functools.partial(claims_of, cell, claimed_versions(uris))
+        versions = claimed_versions(uris)
         external = VerifiableImage(
             cell=cell,
             built=built,
             toolbox=toolbox,
-            claims_of=lambda target: claims_for(target=target),
+            claims_of=lambda target: claims_of(cell, versions, target=target),
         )
         results = verify_images((external,), plan, tools, watch)
     verifications = {

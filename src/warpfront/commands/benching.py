@@ -151,18 +151,18 @@ class ImageTiming:
         request = dataclasses.replace(request, time_limit_seconds=TIME_LIMIT_SECONDS)
         result, output = run_told(engine, request, watch, self.cell.id)
         write_text(self.folder / "output.log", output.text)
+        built = self.image.built
+        verified = verified_as(self.folders.store, built, self.target)
+        whose = {
+            "cell_id": self.cell.id,
+            "image_digest": built.image_id,
+            "content_hash": built.content_hash,
+            "verified": PUBLISHED if self.released else verified,
+            "target": self.target,
+            "at": now(),
+            "tool": dict(self.tool),
+        }
         try:
-            whose = {
-                "cell_id": self.cell.id,
-                "image_digest": self.image.built.image_id,
-                "content_hash": self.image.built.content_hash,
-                "verified": PUBLISHED
-                if self.released
-                else verified_as(self.folders.store, self.image.built, self.target),
-                "target": self.target,
-                "at": now(),
-                "tool": dict(self.tool),
-            }
             bench = bench_of(result_in(self.folder / "results" / f"{SESSION}.json"), whose=whose)
         except NoTimingsError as error:
             ending = ending_of(result, limit_seconds=TIME_LIMIT_SECONDS)
@@ -193,10 +193,8 @@ def standing_name(target: str) -> str:
 
 
 def kept_standing(store: Store, cell_id: str, target: str) -> NightStanding | None:
-    night_standing: NightStanding | None = store.load(
-        cell_id, standing_name(target), (NightStanding,)
-    )
-    return night_standing
+    kept: NightStanding | None = store.load(cell_id, standing_name(target), (NightStanding,))
+    return kept
 
 
 def hold_against_release(
@@ -219,7 +217,18 @@ def hold_against_release(
         return [standing]
     store.save(cell_id, standing_name(target), standing)
     watch.say(f"{cell_id} {standing.text}")
-    return [_failed(standing)] if standing.wrong else [standing]
+    if not standing.wrong:
+        return [standing]
+    folder = f"build/{cell_id}/bench-{target}"
+    failed = Failed(
+        cell_id=cell_id,
+        step="bench",
+        reason=standing.wrong,
+        hint=f"{folder}.json has this night's times, {folder}/release.json those of the release",
+        exit_code=SlowerError.exit_code,
+        repeat=f"warpfront bench compare {folder}/release.json {folder}.json",
+    )
+    return [failed]
 
 
 def _published(matrix: Matrix, store: Store, cell: Cell) -> tuple[Stock, ...]:
@@ -287,15 +296,3 @@ def _in_turns(
             break
         watch.say(f"{now.cell.id}: slower than the release on {now.target}; once more, in turns")
     return standing_of(now.cell.id, now.target, release, comparisons)
-
-
-def _failed(night_standing: NightStanding) -> Failed:
-    folder = f"build/{night_standing.cell_id}/bench-{night_standing.target}"
-    return Failed(
-        cell_id=night_standing.cell_id,
-        step="bench",
-        reason=night_standing.wrong,
-        hint=f"{folder}.json has this night's times, {folder}/release.json those of the release",
-        exit_code=SlowerError.exit_code,
-        repeat=f"warpfront bench compare {folder}/release.json {folder}.json",
-    )

@@ -189,11 +189,11 @@ class DocumentRule:
         columns = {name: document[name] for name in self.columns if name in document}
         for index in range(max((len(_list(values)) for values in columns.values()), default=0)):
             row = {
-                name: values[index : index + 1] if isinstance(values, list) else [values]
+                name: values[index] if isinstance(values, list) else values
                 for name, values in columns.items()
+                if not isinstance(values, list) or index < len(values)
             }
-            plain = _plain({name: value[0] for name, value in row.items() if value})
-            yield {"step": str(index + 1), **plain}
+            yield {"step": str(index + 1), **_plain(row)}
 
 
 @strict_dataclass
@@ -212,14 +212,10 @@ class Declaration:
     averages: bool = False
 
     def target(self, name: str) -> Target | None:
-        target = self.names.get(name)
-        if target is None:
-            target = next(
-                (to for pattern, to in self.matching.items() if pattern.search(name)), None
-            )
-        if target is None and name in _KNOWN:
-            target = Target(name, "")
-        return target if target is None or target.field else None
+        known = Target(name, "") if name in _KNOWN else None
+        matching = (to for pattern, to in self.matching.items() if pattern.search(name))
+        target = self.names.get(name) or next(matching, known)
+        return target if target and target.field else None
 
     def is_unused(self, name: str) -> bool:
         """Return whether a name looks like a measurement that no rule reads."""
@@ -241,15 +237,11 @@ class Declaration:
 
         Where two rules begin at one place, the first declared has it.
         """
-        found = sorted(
-            ((match.start(), place, match) for place, rule in enumerate(self.step)
-             for match in rule.beginnings(line)),
-            key=lambda beginning: beginning[:2],
-        )  # fmt: skip
+        found = ((rule, match) for rule in self.step for match in rule.beginnings(line))
         pieces: list[tuple[LineRule, re.Match[str]]] = []
-        for start, place, match in found:
-            if not pieces or start >= pieces[-1][1].end():
-                pieces.append((self.step[place], match))
+        for rule, match in sorted(found, key=lambda piece: piece[1].start()):
+            if not pieces or match.start() >= pieces[-1][1].end():
+                pieces.append((rule, match))
         ends = [*(match.start() for _, match in pieces[1:]), len(line)]
         for (rule, match), end in zip(pieces, ends, strict=False):
             yield rule, line[: match.start()], rule.named(match, end)
