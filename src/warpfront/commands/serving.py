@@ -32,7 +32,6 @@ _CDI_PROGRAMS = {
     "nvidia": ("nvidia-ctk", "cdi", "generate", "--output=/etc/cdi/nvidia.yaml"),
     "amd": ("amd-ctk", "cdi", "generate", "--output=/etc/cdi/amd.json"),
 }
-_CDI_PREFIXES = {"nvidia": "nvidia.com/", "amd": "amd.com/"}
 
 
 def prepare(runner: Runner, watch: Watch, run: Run, engine: Engine | None = None) -> None:
@@ -52,7 +51,7 @@ def _described(runner: Runner, host: HostDevices, run: Run) -> Iterator[str]:
         yield f"device nodes and their groups: {nodes}"
         yield f"whoever runs jobs has to be in the groups {', '.join(map(str, groups))}"
     argv = _CDI_PROGRAMS.get(runner.vendor)
-    if argv is None or any(device.startswith(_CDI_PREFIXES[runner.vendor]) for device in host.cdi):
+    if argv is None or any(device.startswith(f"{runner.vendor}.com/") for device in host.cdi):
         return
     try:
         run(Command(argv=argv, timeout_seconds=60.0)).check()

@@ -235,10 +235,9 @@ def _clauses_that_hold(requirement: Requirement, stacks: tuple[CellStack, ...]) 
     for clause in () if requirement.url else sorted(requirement.specifier, key=str):
         floor = clause.version.removesuffix(".*").partition("+")[0]
         meant = f">={floor}" if clause.operator in {"==", "===", "~="} else str(clause)
-        for text in dict.fromkeys((str(clause), meant)):
-            if all(_accepts(requirement.name, text, stack) for stack in stacks):
-                clauses.append(text)
-                break
+        texts = (str(clause), meant)
+        hold = (t for t in texts if all(_accepts(requirement.name, t, s) for s in stacks))
+        clauses += list(hold)[:1]
     return tuple(dict.fromkeys(clauses))
 
 

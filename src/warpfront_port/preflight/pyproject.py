@@ -369,7 +369,8 @@ class TomlText:
             raise InputError(f"{path}: nested too deeply to be read") from None
         self._text = text
         self._lines = text.split("\n")
-        self._headers = [(match.start(), _bare(match[1])) for match in _HEADER.finditer(text)]
+        headers = reversed(list(_HEADER.finditer(text)))
+        self._headers = {_bare(match[1]): match.start() for match in headers}
         self._strings = [
             (match.start(), match.end(), _value(match[0]))
             for match in _TOKEN.finditer(text)
@@ -384,7 +385,7 @@ class TomlText:
             if start >= begin and start not in self._used and text == value:
                 self._used.add(start)
                 return self._place(start, end)
-        return TomlPlace(line=1, end_line=1, source=self._lines[0], literal="")
+        return self._place(0, 0)
 
     def key(self, name: str, *, table: str) -> TomlPlace:
         """Return the line where `name` gets its value in `[table]`, or its own `[table.name]`."""
@@ -394,19 +395,14 @@ class TomlText:
             rf"^[ \t]*[\"']?{quoted}[\"']?[ \t]*[.=][^\n]*|^\[+{re.escape(table)}\.{quoted}\]+"
         )
         match = re.compile(pattern, re.MULTILINE).search(self._text, begin)
-        if match is None:
-            return TomlPlace(line=1, end_line=1, source=self._lines[0], literal="")
-        return self._place(match.start(), match.end())
+        return self._place(*(match.span() if match else (0, 0)))
 
     def _begin(self, table: str) -> int:
         """Return the beginning of `[table]` or of the nearest table above it."""
-        bare_name = _bare(table)
-        while bare_name:
-            for start, name in self._headers:
-                if name == bare_name:
-                    return start
-            bare_name = bare_name.rpartition(".")[0]
-        return 0
+        name = _bare(table)
+        while name and name not in self._headers:
+            name = name.rpartition(".")[0]
+        return self._headers.get(name, 0)
 
     def _place(self, start: int, end: int) -> TomlPlace:
         line = self._text.count("\n", 0, start) + 1
