@@ -306,9 +306,8 @@ class Comparison:
         """Return what is slower than allowed, the worst first: operations that changed, and all
         together (B, where there are none), whose whole interval is above the limit.
         """
-        if self.limit is None or self.times is None:
-            return {}
-        if self.verdict is ComparisonOutcome.UNDETERMINED:
+        is_open = self.verdict is ComparisonOutcome.UNDETERMINED
+        if is_open or self.limit is None or self.times is None:
             return {}
         ratios = {case.id: case.ratio for case in self.cases if case.changed}
         ratios["all operations together" if self.cases else "B"] = self.times
