@@ -340,9 +340,7 @@ class CellVerification:
         is_local = self.engine.features().local
         before = read_health(Machine(), vendor) if is_local else None
         runs = [self._once(access, number) for number in range(self.plan.options.again)]
-        verification = sealed(
-            together(runs) if self.plan.options.again > 1 else runs[0], ended=now()
-        )
+        verification = sealed(together(runs) if len(runs) > 1 else runs[0], ended=now())
         if outcome_of(verification) in {Outcome.FAILED, Outcome.ERROR} and (
             wrong := mishaps(before, read_health(Machine(), vendor) if is_local else None)
         ):
@@ -499,21 +497,16 @@ class CellVerification:
 
         Repetitions are never continued: each has to run.
         """
-        effort = self.plan.effort
-        if self.plan.options.fresh or self.plan.options.again > 1:
+        effort, options = self.plan.effort, self.plan.options
+        if options.fresh or options.again > 1:
             discard(self.folder)
-        if not isinstance(effort, CheckOptions) or self.plan.options.again > 1:
+        if not isinstance(effort, CheckOptions) or options.again > 1:
             return None, {}
         parts = {
             "image": [self.image.built.content_hash, self.image.built.image_id],
             "claims": self.claims.document(),
             "options": [effort.quick, effort.profile, len(effort.seeds)],
-            "where": [
-                self.engine.name,
-                *os.uname(),
-                repr(access),
-                *self.plan.options.user_and_group,
-            ],
+            "where": [self.engine.name, *os.uname(), repr(access), *options.user_and_group],
             "toolbox": self.image.toolbox.name,
         }
         key = attempt_key(map(_folder, _MOUNTED), parts)

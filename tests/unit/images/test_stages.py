@@ -29,10 +29,10 @@ def test_every_image_that_makes_an_environment_can_stand_on_layers_and_no_other(
 
 
 def test_what_comes_before_the_wheels_is_what_they_stand_on() -> None:
-    stages = before_wheels(CPU)
-    assert stages is not None
-    assert "uv venv" in stages.before
-    assert "uv pip install" not in stages.before
+    before = before_wheels(CPU)
+    assert before is not None
+    assert "uv venv" in before
+    assert "uv pip install" not in before
 
 
 @pytest.mark.parametrize(
