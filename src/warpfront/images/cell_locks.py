@@ -11,7 +11,7 @@ from warpfront.images.builders import BuilderOf
 from warpfront.images.wheel_builder import WheelBuilder
 from warpfront.matrix.cell import ENVIRONMENT_PYTHON, Cell
 from warpfront.step_results import Blocked, Failed, StepName
-from warpfront.system.attempt import attempt
+from warpfront.system.attempt import attempt, failed_by
 from warpfront.system.process import run
 from warpfront.system.progress import Watch
 from warpfront.system.store import write_text
@@ -58,12 +58,11 @@ def lock_cells(
             locking.results[cell.id] = state.lock
         elif locked:
             step = "build-wheels" if state.lock and state.lock.unbuilt else "lock"
-            locking.results[cell.id] = _failed(
-                cell.id,
-                f"{state.reason}, and --locked forbids to change locks",
-                f"warpfront {step} --only {cell.id}, and commit the result",
-                repeat=f"warpfront lock --locked --only {cell.id}",
-            )
+            reason = f"{state.reason}, and --locked forbids to change locks"
+            hint = f"warpfront {step} --only {cell.id}, and commit the result"
+            repeat = f"warpfront lock --locked --only {cell.id}"
+            failed = _failed(cell.id, reason, hint)
+            locking.results[cell.id] = dataclasses.replace(failed, repeat=repeat)
         else:
             watch.say(f"{cell.id}: {state.reason or 'refreshing the lock'}; resolving")
             lock = locking.results[cell.id] = locking.resolved(cell, inputs)
@@ -244,15 +243,8 @@ class _CellLocking:
         )
 
 
-def _failed(cell_id: str, reason: str, hint: str, *, repeat: str = "") -> Failed:
-    return Failed(
-        cell_id=cell_id,
-        step="lock",
-        reason=reason,
-        hint=hint,
-        exit_code=LockError.exit_code,
-        repeat=repeat,
-    )
+def _failed(cell_id: str, reason: str, hint: str) -> Failed:
+    return failed_by(LockError(reason, hint=hint), cell_id, "lock")
 
 
 def _without_parent(cell: Cell, parent: Blocked | Failed) -> Blocked | Failed:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from warpfront.errors import FailureKind, NotVerifiedError, StoreError
@@ -12,6 +14,7 @@ from warpfront.images.engine import Engine, RunRequest, RunResult
 from warpfront.images.labels import CONTENT_HASH
 from warpfront.matrix.cell import Cell
 from warpfront.step_results import Blocked, Failed
+from warpfront.system.attempt import failed_by
 from warpfront.system.foreign import read_json
 from warpfront.system.progress import Watch
 from warpfront.system.store import Store
@@ -25,31 +28,24 @@ OUTPUT_LIMIT_CHARACTERS = 8 * 2**20
 def built_image(store: Store, cell: Cell, engine: Engine) -> BuiltImage | Blocked | Failed:
     """Return the image of `build`, if the engine has that very content."""
     hint = f"warpfront build --only {cell.id}"
+    blocked = partial(Blocked, cell_id=cell.id, step="verify", hint=hint)
     try:
         built = store.load(cell.id, "build", (BuiltImage, Blocked, Failed))
     except StoreError as error:
-        return Blocked(cell_id=cell.id, step="verify", reason=error.message, hint=hint)
+        return blocked(reason=error.message)
     if not isinstance(built, BuiltImage):
-        reason = "not built" if built is None else f"not built: {built.reason}"
-        return Blocked(cell_id=cell.id, step="verify", reason=reason, hint=hint)
+        return blocked(reason="not built" if built is None else f"not built: {built.reason}")
     image = engine.image(built.image_id)
     if image is None:
-        reason = f"the engine holds no image {built.image_id}"
-        return Blocked(cell_id=cell.id, step="verify", reason=reason, hint=hint)
+        return blocked(reason=f"the engine holds no image {built.image_id}")
     if image.labels.get(CONTENT_HASH) != built.content_hash:
         return not_verified(cell, f"{built.image_id} has another content hash than was built", hint)
     return built
 
 
 def not_verified(cell: Cell, reason: str, hint: str, kind: FailureKind | None = None) -> Failed:
-    return Failed(
-        cell_id=cell.id,
-        step="verify",
-        reason=reason,
-        hint=hint,
-        exit_code=NotVerifiedError.exit_code,
-        kind=kind,
-    )
+    failed = failed_by(NotVerifiedError(reason, hint=hint), cell.id, "verify")
+    return replace(failed, kind=kind) if kind else failed
 
 
 def result_in(path: Path) -> object | None:
