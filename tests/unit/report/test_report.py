@@ -10,7 +10,6 @@ import re
 from collections.abc import Mapping
 
 import hypothesis.strategies as st
-import pytest
 from builders import a_built_image, a_cell, a_check, a_report_row, a_verification
 from hypothesis import given
 from rich.console import Console
@@ -166,9 +165,10 @@ ROWS = st.builds(
 )
 
 
-@pytest.mark.parametrize("width", [80, 120])
 @given(
-    rows=st.lists(ROWS, min_size=1, max_size=4), planned=st.lists(st.tuples(IDS, WORDS), max_size=3)
+    width=st.sampled_from((80, 120)),
+    rows=st.lists(ROWS, min_size=1, max_size=4),
+    planned=st.lists(st.tuples(IDS, WORDS), max_size=3),
 )
 def test_a_report_and_a_plan_fit_and_break_no_word(
     width: int, rows: list[ReportRow], planned: list[tuple[str, str]]

@@ -105,7 +105,7 @@ def test_a_quoted_path_is_one_word_of_ascii(text: str) -> None:
 
 
 @given(st.text(min_size=1), st.text(min_size=1))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=settings.default.max_examples * 3 if settings.default else 90)
 def test_a_name_of_an_architecture_is_refused_or_a_word(
     tmp_path_factory: pytest.TempPathFactory, name: str, file: str
 ) -> None:
