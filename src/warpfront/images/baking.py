@@ -100,7 +100,12 @@ def _reused(item: Prepared, image: StoredImage, store: Store, engine: Engine) ->
     """Return an existing image under the cell's own reference, which may have moved since."""
     if item.cell.local_reference not in image.references:
         engine.tag(image.id, item.cell.local_reference)
-    before = _built_before(item.cell, image, store)
+    before: BuiltImage | None = None  # the record of the build that made this very image
+    # One that cannot be read is as good as none; this build writes a new one.
+    with contextlib.suppress(StoreError):
+        stored = store.load(item.cell.id, "build", (BuiltImage, Blocked, Failed))
+        if isinstance(stored, BuiltImage) and stored.image_id == image.id:
+            before = stored
     return BuiltImage(
         cell_id=item.cell.id,
         reference=item.cell.local_reference,
@@ -115,16 +120,6 @@ def _reused(item: Prepared, image: StoredImage, store: Store, engine: Engine) ->
         builder=before.builder if before else "",
         invocation=before.invocation if before else "",
     )
-
-
-def _built_before(cell: Cell, image: StoredImage, store: Store) -> BuiltImage | None:
-    """Return the record of the build that made this very image, or None."""
-    # A record that cannot be read is as good as none; this build writes a new one.
-    with contextlib.suppress(StoreError):
-        before = store.load(cell.id, "build", (BuiltImage, Blocked, Failed))
-        if isinstance(before, BuiltImage) and before.image_id == image.id:
-            return before
-    return None
 
 
 class _Building:

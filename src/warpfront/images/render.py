@@ -104,7 +104,25 @@ def context_parts(
     """
     guard = guard or {}
     wheels = difference(lock, parent_lock) if parent_lock is not None else lock.wheels
-    variables = _variables(cell, parent, wheels, guard)
+    compiler = cell.compiler or Compiler()
+    brings_own_torch = bool(cell.stack)
+    variables: dict[str, object] = {
+        "cell": cell,
+        "from_reference": parent.local_reference if parent is not None else cell.base.pinned,
+        "wheels": wheels,
+        "creates_environment": parent is None and brings_own_torch,
+        "python": ENVIRONMENT_PYTHON if brings_own_torch else cell.base.interpreter,
+        "environment": sorted({**cell.environment, **compiler.environment}.items()),
+        "apt": compiler.apt,
+        "programs": compiler.programs,
+        "libraries": compiler.libraries,
+        "guarded": POLICY in guard,
+        "sealed": POLICY in guard and brings_own_torch,
+        "guard_environment": sorted(GUARD_ENVIRONMENT.items()),
+        "on_guarded": parent is not None,
+        "relaxed": RELAXED in guard,
+        "slim": bool(cell.slim),
+    }
     return ContextParts(cell=cell, wheels=wheels, guard=guard, variables=variables)
 
 
@@ -151,30 +169,3 @@ def requirements_text(wheels: tuple[LockedWheel, ...]) -> str:
     return "".join(
         f"{wheel.name}=={wheel.version} --hash=sha256:{wheel.sha256}\n" for wheel in sorted(wheels)
     )
-
-
-def _variables(
-    cell: Cell,
-    parent: Cell | None,
-    wheels: tuple[LockedWheel, ...],
-    guard: Mapping[str, str],
-) -> dict[str, object]:
-    compiler = cell.compiler or Compiler()
-    brings_own_torch = bool(cell.stack)
-    return {
-        "cell": cell,
-        "from_reference": parent.local_reference if parent is not None else cell.base.pinned,
-        "wheels": wheels,
-        "creates_environment": parent is None and brings_own_torch,
-        "python": ENVIRONMENT_PYTHON if brings_own_torch else cell.base.interpreter,
-        "environment": sorted({**cell.environment, **compiler.environment}.items()),
-        "apt": compiler.apt,
-        "programs": compiler.programs,
-        "libraries": compiler.libraries,
-        "guarded": POLICY in guard,
-        "sealed": POLICY in guard and brings_own_torch,
-        "guard_environment": sorted(GUARD_ENVIRONMENT.items()),
-        "on_guarded": parent is not None,
-        "relaxed": RELAXED in guard,
-        "slim": bool(cell.slim),
-    }

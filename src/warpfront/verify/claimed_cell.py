@@ -21,6 +21,8 @@ from warpfront_checks.claims import Claims
 _OURS = "dev.warpfront"
 _VERSION = "org.opencontainers.image.version"
 _TITLE = "org.opencontainers.image.description"
+_BASE_NAME = "org.opencontainers.image.base.name"
+_BASE_DIGEST = "org.opencontainers.image.base.digest"
 _HASH = re.compile(r"[0-9a-f]{64}")
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 _WHEEL = "pkg:pypi/"
@@ -50,9 +52,20 @@ def claimed_cell(
         python=python,
         torch=labels[f"{_OURS}.torch"],
         image=cell_id,
-        base=_base(labels, python),
+        base=Base(
+            name=labels.get(BASE_SOURCE, "unknown"),
+            reference=labels.get(_BASE_NAME, ""),
+            digest=labels.get(_BASE_DIGEST, ""),
+            python=python,
+            interpreter="",
+            glibc="",
+        ),
         index=None,
-        stack=tuple(_pins(fields.get("stack", ()))),
+        stack=tuple(
+            Pin(name=requirement.name, version=specifier.version)
+            for requirement in filter(None, map(readable_requirement, fields.get("stack", ())))
+            for specifier in requirement.specifier
+        ),
         requirements=(),
         requirements_file=None,
         compiler=None,
@@ -115,23 +128,3 @@ def _toolkit(text: str) -> Toolkit | None:
     if text:
         raise InputError(f"its label {_OURS}.toolkit names no toolkit that is known: {text[:80]!r}")
     return None
-
-
-def _base(labels: Mapping[str, str], python: str) -> Base:
-    name, digest = "org.opencontainers.image.base.name", "org.opencontainers.image.base.digest"
-    return Base(
-        name=labels.get(BASE_SOURCE, "unknown"),
-        reference=labels.get(name, ""),
-        digest=labels.get(digest, ""),
-        python=python,
-        interpreter="",
-        glibc="",
-    )
-
-
-def _pins(texts: tuple[str, ...]) -> list[Pin]:
-    return [
-        Pin(name=requirement.name, version=specifier.version)
-        for requirement in filter(None, map(readable_requirement, texts))
-        for specifier in requirement.specifier
-    ]

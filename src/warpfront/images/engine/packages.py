@@ -26,6 +26,7 @@ from warpfront.system.store import exclusive
 
 DOCKER_PAGE = "https://docs.docker.com/engine/install/"
 PackageSet = Literal["engine", "bootstrap"]
+_PROGRAM_FOLDERS = ("usr/sbin", "usr/bin", "sbin", "bin")
 _BUILDX = "usr/libexec/docker/cli-plugins/docker-buildx"
 
 
@@ -72,7 +73,7 @@ class PackageTree:
 
     def program(self, name: str) -> Path:
         """Return a program of the tree. Raise `EngineError` if the packages do not carry it."""
-        for folder in ("usr/sbin", "usr/bin", "sbin", "bin"):
+        for folder in _PROGRAM_FOLDERS:
             path = self.root / folder / name
             if path.is_file():
                 return path
@@ -87,20 +88,16 @@ class PackageTree:
         """Return variables by which the tree's programs find each other, their libraries
         and Perl modules.
         """
-        triplet = f"{platform.machine()}-linux-gnu"
-        libraries = [str(self.root / "usr/lib" / triplet), str(self.root / "lib" / triplet)]
-        programs = [str(self.root / folder) for folder in ("usr/sbin", "usr/bin", "sbin", "bin")]
-        perl = [
-            str(self.root / "usr/share/perl" / self.perl),
-            str(self.root / "usr/lib" / triplet / "perl" / self.perl),
-            str(self.root / "usr/share/perl5"),
-        ]
+        root, triplet = self.root, f"{platform.machine()}-linux-gnu"
+        libraries = [f"{root}/usr/lib/{triplet}", f"{root}/lib/{triplet}"]
+        programs = [f"{root}/{folder}" for folder in _PROGRAM_FOLDERS]
+        perl = [f"{root}/usr/share/perl/{self.perl}", f"{root}/usr/lib/{triplet}/perl/{self.perl}"]
         inherited = process.environment().get("PATH", os.defpath).split(":")
         search = dict.fromkeys((*programs, *inherited, "/usr/sbin", "/usr/bin", "/sbin", "/bin"))
         return {
             "PATH": ":".join(search),
             "LD_LIBRARY_PATH": ":".join(libraries),
-            "PERL5LIB": ":".join(perl),
+            "PERL5LIB": ":".join((*perl, f"{root}/usr/share/perl5")),
         }
 
 
@@ -133,8 +130,8 @@ def unpacked(name: PackageSet, cache: Path) -> PackageTree | None:
         distribution = this_distribution()
     except EngineError:
         return None
-    root = _root(name, distribution, cache)
-    return PackageTree(root=root, perl=distribution.perl) if root.is_dir() else None
+    tree = _tree(name, distribution, cache)
+    return tree if tree.root.is_dir() else None
 
 
 def unpack(name: PackageSet, cache: Path, on_line: Line) -> PackageTree:
@@ -143,13 +140,11 @@ def unpack(name: PackageSet, cache: Path, on_line: Line) -> PackageTree:
     One process at a time; what a broken-off run fetched, the next one goes on with.
     """
     distribution = this_distribution()
-    root = _root(name, distribution, cache)
-    tree = PackageTree(root=root, perl=distribution.perl)
-    if root.is_dir():
-        return tree
-    with exclusive(cache / "packages", on_line, name=f".{name}.lock"):
-        if not root.is_dir():
-            _fill(root, distribution, distribution.suites(name), on_line)
+    tree = _tree(name, distribution, cache)
+    if not tree.root.is_dir():
+        with exclusive(cache / "packages", on_line, name=f".{name}.lock"):
+            if not tree.root.is_dir():
+                _fill(tree.root, distribution, distribution.suites(name), on_line)
     return tree
 
 
@@ -191,10 +186,11 @@ def _rows() -> Mapping[str, LinuxDistribution]:
     return reader.validate_python({key: {**row, "key": key} for key, row in rows.items()})
 
 
-def _root(name: PackageSet, distribution: LinuxDistribution, cache: Path) -> Path:
+def _tree(name: PackageSet, distribution: LinuxDistribution, cache: Path) -> PackageTree:
     """Named after its content's recipe, so that a changed recipe never meets an old tree."""
     recipe = [distribution.key, [[s.suite, *s.packages] for s in distribution.suites(name)]]
-    return cache / "packages" / f"{name}-{digest_of(recipe)[:12]}"
+    root = cache / "packages" / f"{name}-{digest_of(recipe)[:12]}"
+    return PackageTree(root=root, perl=distribution.perl)
 
 
 def _fill(
