@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from builders import a_cell
+from builders import a_cell, a_lock
 
 from warpfront import errors
 from warpfront.cli.loading import MODULES, declared_in, installed_modules
@@ -152,7 +152,7 @@ def names(cells: list[str]) -> list[str]:
 
 
 def test_a_template_sees_exactly_the_names_that_the_page_lists() -> None:
-    seen = render._variables(a_cell(), None, (), {})
+    seen = render.context_parts(a_cell(), a_lock()).variables
     assert names(first_column("images/README.md", "A template sees these names")) == list(seen)
 
 
