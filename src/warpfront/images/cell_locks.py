@@ -100,7 +100,7 @@ def complete_cells(
         if cell.parent not in resolved_now and isinstance(lock, Blocked | Failed):
             completing.results[cell.id] = lock
             continue
-        inputs = inputs_of(cell, parent, requirements, tools.folders)
+        inputs = attempt(cell.id, "lock", inputs_of, cell, parent, requirements, tools.folders)
         if isinstance(inputs, Blocked | Failed):
             completing.results[cell.id] = inputs
         elif isinstance(lock, WheelLock) and not lock.unbuilt:
@@ -142,14 +142,12 @@ def _lockable(
         elif parent is not None and parent.unbuilt:
             reason = f"its parent {cell.parent} is not complete: {waits_for(parent)}"
             results[cell.id] = _failed(cell.id, reason, f"warpfront build-wheels --only {cell.id}")
-        elif isinstance(inputs := inputs_of(cell, parent, requirements, folders), Blocked | Failed):
-            results[cell.id] = inputs
         else:
-            yield (
-                cell,
-                inputs,
-                attempt(cell.id, "lock", read_state, inputs, folders),
-            )
+            inputs = attempt(cell.id, "lock", inputs_of, cell, parent, requirements, folders)
+            if isinstance(inputs, LockInputs):
+                yield cell, inputs, attempt(cell.id, "lock", read_state, inputs, folders)
+            else:
+                results[cell.id] = inputs
 
 
 def split_locks(

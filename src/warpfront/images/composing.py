@@ -139,7 +139,7 @@ class Composer:
         """
         way = [byte_code_context([()]), base, *item.cell.slim]
         keys = {wheels: digest_of([way, _named(wheels)]) for wheels in sets}
-        stored = {wheels: self.layers.kept(key) for wheels, key in keys.items()}
+        stored = {wheels: self.layers.stored_layer(key) for wheels, key in keys.items()}
         absent = [wheels for wheels in sets if stored[wheels] is None]
         if absent:
             texts = byte_code_context(

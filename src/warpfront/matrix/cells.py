@@ -170,16 +170,14 @@ class CellMaker:
             hint = f"`slim:` belongs to the image at the bottom, which `{image.parent}` leads to"
             self._problem(where, f"image `{name}` has its wheels from its parent", hint)
         above = [image for image in self.text.images if name in self._chain(image)]
-        users = [name for name in above if self._compiles(name)]
+        images = self.text.images
+        users = [name for name in above if images[name].compiler or images[name].builds]
         for recipe in image.slim:
             if recipe not in (recipes := slim_recipes()):
                 self._problem(where, f"slim: `{recipe}` is not known", nearest(recipe, recipes))
             elif users and recipes[recipe].needed == COMPILER:
                 hint = "take it out of `slim:`, or give them another `parent:`"
                 self._problem(where, f"{recipe} is needed to compile in: {', '.join(users)}", hint)
-
-    def _compiles(self, name: str) -> bool:
-        return self.text.images[name].compiler or bool(self.text.images[name].builds)
 
     def _check_smoke(self, image: str, entries: tuple[Smoke, ...]) -> None:
         """Each entry has a name of its own and something to do, and names what is known."""
@@ -283,7 +281,8 @@ class CellMaker:
             self._problem(where, f"base `{name}` is unpinned without a `reason`", "say why")
             return
         message = f"base `{name}` is unpinned and cannot be built on: {base.reason}"
-        self._warn(where, message, "replace `unpinned` with the digest of the image")
+        hint = "replace `unpinned` with the digest of the image"
+        self._warn_at(self.document.line(where), message, hint)
 
     def _images_known(self, point: Point) -> bool:
         good = True
@@ -527,9 +526,6 @@ class CellMaker:
 
     def _problem(self, where: Where, message: str, hint: str) -> None:
         self.problems.append(self.document.problem(where, message, hint))
-
-    def _warn(self, where: Where, message: str, hint: str) -> None:
-        self._warn_at(self.document.line(where), message, hint)
 
     def _warn_at(self, line: int, message: str, hint: str) -> None:
         path = self.document.path

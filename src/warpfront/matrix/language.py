@@ -617,13 +617,9 @@ class NodeText:
     cache: Annotated[str, *_cache] | None = None
 
 
-def _kind_of_index(value: object) -> str:
-    return "address" if isinstance(value, str) else "own"
-
-
 IndexText = Annotated[
     Annotated[IndexUrl, Tag("address")] | Annotated[OwnIndexText, Tag("own")],
-    Discriminator(_kind_of_index),
+    Discriminator(lambda value: "address" if isinstance(value, str) else "own"),
 ]
 
 

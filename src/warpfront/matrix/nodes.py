@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from warpfront.errors import Problem
-from warpfront.matrix.language import MatrixText, NodeText
+from warpfront.matrix.language import MatrixText
 from warpfront.system.document import Document
 
 CACHE_VARIABLE = "WARPFRONT_BUILD_CACHE"
@@ -30,34 +30,26 @@ class BuildNode:
 
 def make_nodes(text: MatrixText, document: Document) -> tuple[tuple[BuildNode, ...], list[Problem]]:
     """Return the entries of `builders:`, and their problems."""
-    problems = [
-        document.problem(
-            ("builders", name),
-            f"builder `{name}` is found by one of `host`, `context` and `buildx`",
-            "or by none of them: the engine of this machine",
+    nodes: list[BuildNode] = []
+    problems: list[Problem] = []
+    for name, builder in text.builders.items():
+        # Arguments for docker and buildx: an address goes before a context.
+        ways = {
+            "DOCKER_HOST": builder.host,
+            "DOCKER_CONTEXT": builder.context,
+            BUILDER_VARIABLE: builder.buildx,
+        }
+        variables = {variable: value for variable, value in ways.items() if value}
+        if len(variables) > 1:
+            message = f"builder `{name}` is found by one of `host`, `context` and `buildx`"
+            hint = "or by none of them: the engine of this machine"
+            problems.append(document.problem(("builders", name), message, hint))
+        node = BuildNode(
+            name=name,
+            machine=builder.machine,
+            slots=builder.slots,
+            room_bytes=builder.room_gb * _GB,
+            environment={**variables, **({CACHE_VARIABLE: builder.cache} if builder.cache else {})},
         )
-        for name, builder in text.builders.items()
-        if len(_ways(builder)) > 1
-    ]
-    return tuple(_node(name, builder) for name, builder in text.builders.items()), problems
-
-
-def _ways(node_text: NodeText) -> dict[str, str]:
-    """Return arguments for docker and buildx: an address goes before a context."""
-    ways = {
-        "DOCKER_HOST": node_text.host,
-        "DOCKER_CONTEXT": node_text.context,
-        BUILDER_VARIABLE: node_text.buildx,
-    }
-    return {name: value for name, value in ways.items() if value}
-
-
-def _node(name: str, node_text: NodeText) -> BuildNode:
-    cache = {CACHE_VARIABLE: node_text.cache} if node_text.cache else {}
-    return BuildNode(
-        name=name,
-        machine=node_text.machine,
-        slots=node_text.slots,
-        room_bytes=node_text.room_gb * _GB,
-        environment={**_ways(node_text), **cache},
-    )
+        nodes.append(node)
+    return tuple(nodes), problems

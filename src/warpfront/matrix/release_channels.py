@@ -89,8 +89,8 @@ def _matches(cell: Cell, chosen: Filter | None) -> bool:
         "base": cell.base.name,
         **{name: getattr(cell, name) for name in ("vendor", "machine", "python", "torch", "image")},
     }
-    wanted = {field.name: getattr(chosen, field.name) for field in dataclasses.fields(chosen)}
-    targets = wanted.pop("targets")
+    filters = {field.name: getattr(chosen, field.name) for field in dataclasses.fields(chosen)}
+    targets = filters.pop("targets")
     return (targets is None or set(targets) <= set(cell.targets)) and all(
-        value is None or value == values[name] for name, value in wanted.items()
+        value is None or value == values[name] for name, value in filters.items()
     )

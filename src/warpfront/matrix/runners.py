@@ -88,6 +88,8 @@ def _wrong_targets(name: str, runner_text: RunnerText) -> Iterator[tuple[Where, 
 
 
 def _runner(name: str, runner_text: RunnerText) -> Runner:
+    # All benches take hours on a processor.
+    bench = runner_text.bench or ("tiny" if runner_text.vendor == "cpu" else "default")
     return Runner(
         name=name,
         trust=runner_text.trust,
@@ -101,13 +103,6 @@ def _runner(name: str, runner_text: RunnerText) -> Runner:
         engine=runner_text.engine,
         scale_set=bool(runner_text.scale_set),
         image=runner_text.image or "",
-        bench=_bench(runner_text),
+        bench=bench if runner_text.targets and bench != "none" else "",
         max_slower=float((runner_text.max_slower or "5%").rstrip("%")) / 100,
     )
-
-
-def _bench(runner_text: RunnerText) -> str:
-    """Return the benches of a row; all of them take hours on a processor."""
-    usual = "tiny" if runner_text.vendor == "cpu" else "default"
-    chosen = runner_text.bench or usual
-    return chosen if runner_text.targets and chosen != "none" else ""

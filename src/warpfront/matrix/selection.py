@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
 from warpfront.errors import NothingSelectedError
@@ -70,7 +70,11 @@ def with_parents(selected: Iterable[Cell], cells: Iterable[Cell]) -> tuple[Cell,
         while current is not None and current.id not in cell_ids:
             cell_ids.add(current.id)
             current = by_id[current.parent] if current.parent else None
-    return _parents_first([cell for cell in by_id.values() if cell.id in cell_ids], by_id)
+
+    def depth(cell: Cell) -> int:
+        return 0 if cell.parent is None else 1 + depth(by_id[cell.parent])
+
+    return tuple(sorted((cell for cell in by_id.values() if cell.id in cell_ids), key=depth))
 
 
 def selected_with_parents(cells: tuple[Cell, ...], selection: Selection) -> tuple[Cell, ...]:
@@ -83,10 +87,3 @@ def leaves(cells: Iterable[Cell]) -> tuple[Cell, ...]:
     everything = tuple(cells)
     parents = {cell.parent for cell in everything}
     return tuple(cell for cell in everything if cell.id not in parents)
-
-
-def _parents_first(cells: list[Cell], by_id: Mapping[str, Cell]) -> tuple[Cell, ...]:
-    def depth(cell: Cell) -> int:
-        return 0 if cell.parent is None else 1 + depth(by_id[cell.parent])
-
-    return tuple(sorted(cells, key=depth))

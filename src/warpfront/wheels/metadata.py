@@ -5,6 +5,7 @@ A wheel is a zip file, whose directory is at its end: a few ranges over HTTP giv
 
 from __future__ import annotations
 
+import contextlib
 import io
 import zipfile
 from collections.abc import Collection, Mapping
@@ -17,8 +18,6 @@ from warpfront.wheels.sources import NoAnswer
 from warpfront.wheels.store.wheelhouse import LONGEST_METADATA_BYTES, UNREADABLE
 
 if TYPE_CHECKING:
-    import requests
-
     from warpfront.wheels.transport import Transport
 
 _BUFFER_BYTES = 1 << 16
@@ -85,7 +84,7 @@ class _Remote:
     url: str
     size_bytes: int
     transport: Transport
-    at: int = 0
+    position: int = 0
     start: int = 0
     piece: bytes = b""
 
@@ -93,21 +92,21 @@ class _Remote:
         return True
 
     def tell(self) -> int:
-        return self.at
+        return self.position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self.at, io.SEEK_END: self.size_bytes}[whence]
-        self.at = base + offset
-        return self.at
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self.position, io.SEEK_END: self.size_bytes}[whence]
+        self.position = base + offset
+        return self.position
 
     def read(self, size: int = -1, /) -> bytes:
         """Read at most the size of a zip file's directory, whatever its end record claims."""
-        remaining = self.size_bytes - self.at
+        remaining = self.size_bytes - self.position
         count = remaining if size < 0 else min(size, remaining)
         if count > LONGEST_METADATA_BYTES:
             raise OSError(f"{self.url}: its directory is too long")
-        data = self._range(self.at, count)[:count] if count > 0 else b""
-        self.at += len(data)
+        data = self._range(self.position, count)[:count] if count > 0 else b""
+        self.position += len(data)
         return data
 
     def _range(self, start: int, count: int) -> bytes:
@@ -121,23 +120,19 @@ class _Remote:
         return self.piece[offset:]
 
     def _fetched(self, first: int, last: int) -> bytes:
-        answer = self.transport.open(self.url, {"Range": f"bytes={first}-{last}"})
-        if isinstance(answer, NoAnswer):
-            raise OSError(str(answer))
-        try:
-            if answer.status_code != 206:
-                raise OSError(f"{self.url}: no ranges")
-            return self._whole(answer, last - first + 1)
-        finally:
-            answer.close()
-
-    def _whole(self, answer: requests.Response, size_bytes: int) -> bytes:
         """Return a range: no longer than requested, and within a time limit."""
         from warpfront.wheels.transport import received  # noqa: PLC0415 - see `Site.transport`
 
-        body, until = bytearray(), self.transport.deadline(size_bytes)
-        for chunk in received(answer, self.transport.stall_seconds):
-            body += chunk
-            if len(body) > size_bytes or self.transport.is_over(until):
-                raise OSError(f"{self.url}: another range than was asked for, or too slowly")
+        answer = self.transport.open(self.url, {"Range": f"bytes={first}-{last}"})
+        if isinstance(answer, NoAnswer):
+            raise OSError(str(answer))
+        size_bytes, body = last - first + 1, bytearray()
+        until = self.transport.deadline(size_bytes)
+        with contextlib.closing(answer):
+            if answer.status_code != 206:
+                raise OSError(f"{self.url}: no ranges")
+            for chunk in received(answer, self.transport.stall_seconds):
+                body += chunk
+                if len(body) > size_bytes or self.transport.is_over(until):
+                    raise OSError(f"{self.url}: another range than was asked for, or too slowly")
         return bytes(body)

@@ -26,7 +26,9 @@ _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 
 def read_site(run: Run) -> Site:
     """Return indexes, certificate and proxies from `pip config list` and the environment."""
-    argv = (*_pip(), "--disable-pip-version-check", "config", "list")
+    # This Python's pip, or that of PATH in an environment without one.
+    pip = (sys.executable, "-m", "pip") if importlib.util.find_spec("pip") else ("pip",)
+    argv = (*pip, "--disable-pip-version-check", "config", "list")
     completed = run(Command(argv=argv)).check(hint="is pip installed here?")
     values = read_pip_configuration(completed.stdout)
     environment = process.environment()
@@ -45,13 +47,6 @@ def read_site(run: Run) -> Site:
         proxies=_proxies(environment, values.get("proxy", "")),
         credentials=credentials,
     )
-
-
-def _pip() -> tuple[str, ...]:
-    """Return how to run pip: this Python's, or that of PATH in an environment without pip."""
-    if importlib.util.find_spec("pip"):
-        return (sys.executable, "-m", "pip")
-    return ("pip",)
 
 
 def read_pip_configuration(text: str) -> Mapping[str, str]:

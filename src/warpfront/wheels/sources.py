@@ -123,7 +123,7 @@ def links(
     local = local_path(source)
     if local is not None:
         return _local_links(local if flat else local / canonicalize_name(name))
-    url = source if flat else project_url(source, name)
+    url = source if flat else f"{source.rstrip('/')}/{canonicalize_name(name)}/"
     page = transport.read(url)
     if isinstance(page, NoAnswer):
         return page
@@ -176,10 +176,6 @@ def probe(site: Site, index_url: str, name: str) -> str:
     if key not in site.answers:
         site.answers[key] = _probed(site, index_url, name)
     return site.answers[key]
-
-
-def project_url(index_url: str, name: str) -> str:
-    return f"{index_url.rstrip('/')}/{canonicalize_name(name)}/"
 
 
 def local_path(source: str) -> Path | None:

@@ -91,7 +91,14 @@ class Transport:
         with contextlib.suppress(urllib3.exceptions.HTTPError, OSError):
             response.raw.read(_REFUSAL_BYTES)
         response.close()
-        return _refused_by_status(url, response)
+        status, after = response.status_code, response.headers.get("Retry-After", "")
+        return NoAnswer(
+            url=url,
+            reason=f"HTTP {status} {response.reason or ''}".strip(),
+            status=status,
+            lasting=status not in RETRIED_STATUSES,
+            after_seconds=float(read_count(after) or 0),
+        )
 
     def read(
         self, url: str, *, enough_bytes: int = _PAGE_LIMIT_BYTES
@@ -212,15 +219,3 @@ _REASONS: tuple[tuple[type[Exception], str], ...] = (
     (requests.exceptions.MissingSchema, "not a URL"),
 )
 _LASTING = (ssl.SSLError, requests.exceptions.SSLError, requests.exceptions.InvalidURL)
-
-
-def _refused_by_status(url: str, response: requests.Response) -> NoAnswer:
-    status = response.status_code
-    after = response.headers.get("Retry-After", "")
-    return NoAnswer(
-        url=url,
-        reason=f"HTTP {status} {response.reason or ''}".strip(),
-        status=status,
-        lasting=status not in RETRIED_STATUSES,
-        after_seconds=float(read_count(after) or 0),
-    )

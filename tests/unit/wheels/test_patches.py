@@ -309,9 +309,7 @@ class Project:
         return a_cell(requirements=(requirement,), patches=patches, index=index)
 
     def inputs(self, cell: Cell, parent: WheelLock | None = None) -> LockInputs:
-        inputs = inputs_of(cell, parent, {}, self.folders)
-        assert isinstance(inputs, LockInputs)
-        return inputs
+        return inputs_of(cell, parent, {}, self.folders)
 
     def builder(self, inputs: LockInputs) -> WheelBuilder:
         def builder(_apt: tuple[str, ...]) -> tuple[Engine, str]:

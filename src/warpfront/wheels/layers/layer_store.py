@@ -93,12 +93,12 @@ class LayerStore:
         `WheelError` and `StoreError`.
         """
         keys = [self._key(wheels, python, slim) for wheels in sets]
-        layers = {key: self.kept(key) for key in keys}
+        layers = {key: self.stored_layer(key) for key in keys}
         if None in layers.values():
             with exclusive(self.root, say, name=".making.lock"):
                 self._sweep()
                 # Another process may have made some of them meanwhile.
-                layers = {key: self.kept(key) for key in keys}
+                layers = {key: self.stored_layer(key) for key in keys}
                 absent = {k: s for k, s in zip(keys, sets, strict=True) if layers[k] is None}
                 # Largest first.
                 ordered = sorted(absent, key=lambda k: -sum(w.size_bytes for w in absent[k]))
@@ -192,7 +192,7 @@ class LayerStore:
         facts = [[[wheel.filename, wheel.sha256] for wheel in wheels], where, maker]
         return digest_of([*facts, list(slim)] if slim else facts)
 
-    def kept(self, key: str) -> Layer | None:
+    def stored_layer(self, key: str) -> Layer | None:
         """Return the stored layer of a key, if its blob is unchanged."""
         text = read_text(self._record(key), missing_ok=True)
         if text is None:

@@ -36,7 +36,8 @@ def read_locks(
             reason = f"its parent {cell.parent} has no fresh lock"
             states[cell.id] = LockState(lock=None, reason=reason)
             continue
-        inputs = inputs_of(cell, parent.lock if parent else None, requirements, folders)
+        lock = parent.lock if parent else None
+        inputs = attempt(cell.id, "lock", inputs_of, cell, lock, requirements, folders)
         if isinstance(inputs, Blocked | Failed):
             states[cell.id] = LockState(lock=None, reason=inputs.reason, fault=inputs)
             continue
@@ -70,19 +71,10 @@ def inputs_of(
     parent: WheelLock | None,
     requirements: Mapping[str, RequirementList],
     folders: Folders,
-) -> LockInputs | Blocked | Failed:
-    """Return everything that the cell's lock depends on, or what is wrong with its files; reads
-    its source folders.
-    """
-    return attempt(cell.id, "lock", _inputs_of, cell, parent, requirements, folders)
-
-
-def _inputs_of(
-    cell: Cell,
-    parent: WheelLock | None,
-    requirements: Mapping[str, RequirementList],
-    folders: Folders,
 ) -> LockInputs:
+    """Return everything that the cell's lock depends on; reads its source folders. Raise
+    `LockError` for wrong files.
+    """
     requirement_list = _required(cell, requirements)
     sources = {
         source.location: folder_sha256(folders.root / source.location)

@@ -62,7 +62,8 @@ def asking_line(name: str, edges: tuple[tuple[str, str, str], ...]) -> str:
 
 def _chain(name: str, edges: tuple[tuple[str, str, str], ...]) -> tuple[str, ...]:
     """Return the shortest chain from the image to a package, the package last."""
-    pending, visited = deque([(name,)] if name else []), {name}
+    pending: deque[tuple[str, ...]] = deque([(name,)] if name else [])
+    visited = {name}
     while pending:
         chain = pending.popleft()
         requirers = [asker for asker, required, _ in edges if required == chain[0]]

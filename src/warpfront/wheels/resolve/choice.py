@@ -99,7 +99,7 @@ class WheelChoice:
         """Return the lock's entry for a file of an index, whose plain name is `plain`."""
         sha256, size = link.sha256, link.size_bytes
         if not sha256:
-            file, sha256 = self.kept(package.name, dataclasses.replace(link, filename=plain))
+            file, sha256 = self.stored_file(package.name, dataclasses.replace(link, filename=plain))
             size = file.stat().st_size
         return LockedWheel(
             name=package.name,
@@ -134,7 +134,7 @@ class WheelChoice:
         beside = self.transport.read(f"{url}.metadata")
         if not isinstance(beside, NoAnswer):
             return requires_of(beside[2])
-        file, _ = self.kept(name, Link(url=url, filename=wheel.filename))
+        file, _ = self.stored_file(name, Link(url=url, filename=wheel.filename))
         return read_wheel_metadata(file).requires
 
     def _best(self, package: Package) -> PackageWheel:
@@ -154,13 +154,13 @@ class WheelChoice:
 
     def sdist(self, package: Package, sdist: PackageSdist) -> Sdist:
         url = sdist.url or str(sdist.path)
-        file, sha256 = self.kept(package.name, Link(url=url, filename=sdist.filename))
+        file, sha256 = self.stored_file(package.name, Link(url=url, filename=sdist.filename))
         digest = sdist.hashes.get("sha256", sha256)
         if digest != sha256:
             raise WheelError(f"{sdist.filename}: its index says sha256 {digest}, it has {sha256}")
         return Sdist(path=file, sha256=sha256, index=self._index(package, url))
 
-    def kept(self, name: str, link: Link) -> tuple[Path, str]:
+    def stored_file(self, name: str, link: Link) -> tuple[Path, str]:
         """Return a file in the wheelhouse, with its sha256: for indexes that give no hashes."""
         with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
             path = Path(folder) / link.filename

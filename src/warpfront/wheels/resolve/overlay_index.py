@@ -105,14 +105,10 @@ class OverlayIndex:
                 if files and self.variants.allows(name):
                     files = self.variants.page(name, files, transport)
                 self._files[name] = files
-            locked_wheels = [self._held[name] for name in names if name in self._held]
+            wheels = [self._held[name] for name in names if name in self._held]
             with ThreadPoolExecutor(8) as pool:
-                for wheel, same in zip(
-                    locked_wheels,
-                    pool.map(partial(self._same, transport), locked_wheels),
-                    strict=True,
-                ):
-                    self._files[wheel.name] = same
+                same = pool.map(partial(self._same, transport), wheels)
+                self._files |= zip((wheel.name for wheel in wheels), same, strict=True)
 
     def read_variants(self, resolution: Resolution) -> bool:
         """Read what the variants demand that a resolution took; whether any was not known."""

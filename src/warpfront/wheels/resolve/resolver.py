@@ -115,7 +115,7 @@ class UvResolver:
         filename = unquote(source.location.rpartition("/")[2])
         with self._site.transport() as transport:
             link = Link(url=source.location, filename=filename)
-            path, sha256 = self._choice(transport).kept(source.name, link)
+            path, sha256 = self._choice(transport).stored_file(source.name, link)
         if sha256 != source.pin:
             raise WheelError(f"{source}: its line says sha256 {source.pin}, it has {sha256}")
         return wheel_of(path, sha256, source=str(source))
@@ -243,12 +243,20 @@ class UvResolver:
         while True:
             unread = tuple(sorted({*terms.unread, *archives}))
             shelf = self._compiled_once(requirements, dataclasses.replace(terms, unread=unread))
+            more: tuple[str, ...] = ()
             if isinstance(shelf, Resolution):
                 new = self._shelf.missing(shelf.versions)
                 unknown = not new and self._shelf.read_variants(shelf)
             else:
                 new, unknown = self._shelf.missing_of(shelf.explanation), False
-            more = () if new else self._allowed(shelf, without=unread)
+                # uv gets only the name and version of archives that may be missing: their demands
+                # would need their code to run.
+                skipped = {*unread, *self._given, ROCM}
+                more = tuple(
+                    name
+                    for name in (() if new else self._inputs.allow_builds)
+                    if name not in skipped and re.search(rf"\b{name}\b", shelf.explanation)
+                )
             if not (new or more or unknown):
                 break
             self._shelf.put(new)
@@ -258,21 +266,6 @@ class UvResolver:
             return shelf
         lines = (shelf.explanation, *self._shelf.lacking(shelf.explanation))
         return Contradiction(explanation="\n    ".join(lines))
-
-    def _allowed(
-        self, outcome: Resolution | Contradiction, *, without: tuple[str, ...]
-    ) -> tuple[str, ...]:
-        """Return archives that may be missing ones: uv gets only their name and version,
-        because their demands would need their code to run.
-        """
-        if isinstance(outcome, Resolution):
-            return ()
-        return tuple(
-            name
-            for name in self._inputs.allow_builds
-            if name not in {*without, *self._given, ROCM}
-            and re.search(rf"\b{name}\b", outcome.explanation)
-        )
 
     def _compiled_once(
         self, requirements: tuple[str, ...], terms: Terms
@@ -285,7 +278,13 @@ class UvResolver:
             folder = Path(name)
             if ROCM in self._given and ROCM not in terms.unread:
                 requirements = (*requirements, self.given_for(ROCM))
-            (folder / "pyproject.toml").write_text(_project(inputs, requirements), "utf-8")
+            project = {
+                "name": _PROJECT,
+                "version": "0",
+                "requires-python": f"=={inputs.python}.*",
+                "dependencies": list(requirements),
+            }
+            (folder / "pyproject.toml").write_text(dump_toml({"project": project}), "utf-8")
             arguments = (
                 *("pip", "compile", "pyproject.toml", "--quiet"),
                 *("--format", "pylock.toml", "--output-file", "pylock.toml"),
@@ -308,7 +307,11 @@ class UvResolver:
             if completed.returncode != 0:
                 return _read_failure(inputs, completed)
             text = (folder / "pylock.toml").read_text("utf-8")
-            return Resolution(pylock=_read_pylock(text, inputs.cell_id))
+            try:
+                return Resolution(pylock=Pylock.from_dict(tomllib.loads(text)))
+            except (tomllib.TOMLDecodeError, PylockValidationError) as error:
+                reason = f"uv wrote a lock that is not valid: {error}"
+                raise LockError(f"{inputs.cell_id}: {reason}") from error
 
     def _choice(self, transport: Transport) -> WheelChoice:
         return WheelChoice(
@@ -355,19 +358,6 @@ def rehearsed(
     return {canonicalize_name(name): version for name, version in lines}
 
 
-def _project(inputs: LockInputs, requirements: tuple[str, ...]) -> str:
-    """Return a project with `requirements`."""
-    document = {
-        "project": {
-            "name": _PROJECT,
-            "version": "0",
-            "requires-python": f"=={inputs.python}.*",
-            "dependencies": list(requirements),
-        }
-    }
-    return dump_toml(document)
-
-
 def uv_platform(inputs: LockInputs) -> str:
     """uv's name for the newest manylinux level that the base's C library can load."""
     minor = int(inputs.glibc.split(".")[1])
@@ -406,13 +396,6 @@ def _explanation(text: str) -> str:
     ]
     relevant = [line.strip() for line in lines if line.strip() and "No solution found" not in line]
     return "\n".join(f"    {line}" for line in relevant)[:_EXPLANATION_CHARACTERS]
-
-
-def _read_pylock(text: str, cell_id: str) -> Pylock:
-    try:
-        return Pylock.from_dict(tomllib.loads(text))
-    except (tomllib.TOMLDecodeError, PylockValidationError) as error:
-        raise LockError(f"{cell_id}: uv wrote a lock that is not valid: {error}") from error
 
 
 def _check_stack(inputs: LockInputs, wheels: tuple[LockedWheel, ...]) -> None:

@@ -287,9 +287,13 @@ class _Resolving:
         inputs = self.inputs
         if inputs.parent:
             pins = [Requirement(text) for text in inputs.parent]
-            return stack_of(
-                inputs, {canonicalize_name(pin.name): _version(pin.specifier) for pin in pins}
-            )
+            # A parent's pin allows one version.
+            versions: dict[str, str] = {
+                canonicalize_name(pin.name): clause.version
+                for pin in pins
+                for clause in pin.specifier
+            }
+            return stack_of(inputs, versions)
         if not inputs.stack_requirements:
             return stack_of(inputs, {})
         built = sorted(self._made_names & {*inputs.allow_builds})
@@ -303,10 +307,9 @@ class _Resolving:
         """Resolve the requirements with the stack fixed, whichever package demands another."""
         terms = Terms(overrides=stack.pins, excludes=stack.excluded, constraints=constraints)
         outcome = self.resolver.resolution((*self._everything, *stack.pins), terms)
-        return outcome if isinstance(outcome, Contradiction) else self._judge(outcome, stack)
-
-    def _judge(self, resolution: Resolution, stack: Stack) -> _Judged:
-        distributions = self.resolver.distributions(resolution, without=stack.held)
+        if isinstance(outcome, Contradiction):
+            return outcome
+        distributions = self.resolver.distributions(outcome, without=stack.held)
         demands = unmet_demands(
             distributions,
             (*self.inputs.requirements, *self.added, *self.inputs.parent),
@@ -314,7 +317,7 @@ class _Resolving:
             python=self.inputs.python,
             machine=self.inputs.machine,
         )
-        return _Judged(resolution=resolution, distributions=distributions, demands=demands)
+        return _Judged(resolution=outcome, distributions=distributions, demands=demands)
 
     def _relaxed_lock(self, stack: Stack) -> WheelLock:
         """Resolve with the stack fixed: demands of relaxed packages are waived, others take
@@ -487,12 +490,6 @@ def _opened(text: str, names: Collection[str]) -> str:
     if canonicalize_name(requirement.name) in names:
         requirement.specifier = SpecifierSet()
     return str(requirement)
-
-
-def _version(specifier: SpecifierSet) -> str:
-    """Return the one version that a parent's pin allows."""
-    (clause,) = specifier
-    return clause.version
 
 
 def _without(demands: Iterable[UnmetDemand], names: Collection[str]) -> tuple[UnmetDemand, ...]:

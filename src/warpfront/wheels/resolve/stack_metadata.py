@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,42 +50,28 @@ class StackFiles:
         locked ones; `index_url` is the stack's index, "" for none.
         """
         locked = {wheel.name: wheel for wheel in wheels}
+        files: list[FoundMetadata] = []
         with self.site.transport() as transport:
-            files = [
-                self._found(name, version, locked.get(name), index_url, transport)
-                for name, version in pins.items()
-            ]
-        return tuple(file for file in files if file is not None)
+            for name, version in pins.items():
+                readings = self._readings(name, version, locked.get(name), index_url, transport)
+                for of, requires in readings:
+                    if requires is not None:
+                        package = Distribution(name=name, version=version, requires=requires)
+                        files.append(FoundMetadata(distribution=package, is_exact=of == version))
+                        break
+        return tuple(files)
 
-    def _found(
+    def _readings(
         self,
         name: str,
         version: str,
         wheel: LockedWheel | None,
         index_url: str,
         transport: Transport,
-    ) -> FoundMetadata | None:
-        offered = self._offered(name, version, index_url, transport)
-        return next(
-            (
-                FoundMetadata(
-                    distribution=Distribution(name=name, version=version, requires=requires),
-                    is_exact=of == version,
-                )
-                for of, requires in chain(((version, self._locked(wheel)),), offered)
-                if requires is not None
-            ),
-            None,
-        )
-
-    def _locked(self, wheel: LockedWheel | None) -> tuple[str, ...] | None:
-        path = self.wheelhouse.path(wheel) if wheel is not None else None
-        return _read(path) if path is not None and path.is_file() else None
-
-    def _offered(
-        self, name: str, version: str, index_url: str, transport: Transport
     ) -> Iterator[tuple[str, tuple[str, ...] | None]]:
         """Yield the version itself, then its release, each with what its wheels demand."""
+        if wheel is not None and (path := self.wheelhouse.path(wheel)).is_file():
+            yield version, _read(path)
         offered = tuple(self._links(name, index_url, transport))
         release = Version(version)
         for candidate in dict.fromkeys((version, release.public, release.base_version)):

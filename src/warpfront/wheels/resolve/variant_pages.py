@@ -13,6 +13,7 @@ import dataclasses
 import hashlib
 import tempfile
 import zipfile
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,7 +70,7 @@ class VariantPages:
         self._ranks = {tag: rank for rank, tag in enumerate(tags)}
         self._wheelhouse = wheelhouse
         self._taken: dict[tuple[str, Version], TakenVariant] = {}
-        self._why_not: dict[str, list[str]] = {}
+        self._why_not = defaultdict[str, list[str]](list)
 
     def allows(self, name: str) -> bool:
         rule = self._inputs.variants
@@ -163,7 +164,7 @@ class VariantPages:
         try:
             table = _table_of(name, version, files, transport)
         except LockError as error:
-            self._note(name, f"{name} {version}: its variants are left out: {error}")
+            self._why_not[name].append(f"{name} {version}: its variants are left out: {error}")
             return None
         of_the_stack = is_of_the_stack(name, self._inputs)
         for links in _by_build(offered):
@@ -177,14 +178,12 @@ class VariantPages:
                 plain, _ = split_label(link.filename)
                 return TakenVariant(link=link, plain=plain, variant=table.variant(label))
         every = ", ".join(sorted({split_label(link.filename)[1] for link in offered}))
-        self._note(name, f"{name} {version}: none of its variants ({every}) is for this cell")
+        reason = f"none of its variants ({every}) is for this cell"
+        self._why_not[name].append(f"{name} {version}: {reason}")
         return None
 
     def _place(self, link: Link) -> tuple[int, str]:
         return cast("int", self._rank(split_label(link.filename)[0])), link.filename
-
-    def _note(self, name: str, line: str) -> None:
-        self._why_not.setdefault(name, []).append(line)
 
     def _with_requires(self, name: str, wheel: TakenVariant, transport: Transport) -> TakenVariant:
         """Return it with the demands of the wheel itself, which confirms the table's variant."""
@@ -193,8 +192,9 @@ class VariantPages:
         metadata, document = members.get("METADATA"), members.get("variant.json")
         if metadata is None or document is None:
             raise WheelError(f"{where}: holds no METADATA, or no variant.json")
-        variants = read_variants(document, f"{where}: variant.json").variants
-        if variants != {label: wheel.variant.properties}:
+        table = read_variants(document, f"{where}: variant.json")
+        same = {*table.variants} == {label}
+        if not same or table.variant(label).properties != wheel.variant.properties:
             raise WheelError(
                 f"{where}: its variant.json says another variant than its index does",
                 hint="do not use that index until you know why",

@@ -19,6 +19,7 @@ from warpfront.errors import LockError
 from warpfront.matrix.cell import Properties, Variant, VariantRule
 from warpfront.wheels.wheel_names import read_wheel_name
 
+_Namespaces = Mapping[str, Mapping[str, tuple[str, ...]]]
 LONGEST_TEXT = 1 << 20
 # "Tools MUST NOT make any compatibility assumptions" below 1.0.0 (PEP 825 @8605833b9), so each
 # schema that was read has its own keys: of the document, and of `default-priorities`.
@@ -77,17 +78,25 @@ class VariantTable:
 
     schema: str
     namespaces: tuple[str, ...]
-    variants: Mapping[str, Properties]
+    variants: Mapping[str, _Namespaces]
     features_first: Mapping[str, tuple[str, ...]]
-    values_first: Mapping[tuple[str, str], tuple[str, ...]]
-    static: Properties = ()
+    values_first: _Namespaces
+    static: _Namespaces
 
     def variant(self, label: str) -> Variant:
+        """Return a variant with its properties in a fixed order."""
         properties = self.variants[label]
-        used = {namespace for namespace, _ in properties}
-        namespaces = tuple(namespace for namespace in self.namespaces if namespace in used)
         return Variant(
-            label=label, schema=self.schema, namespaces=namespaces, properties=properties
+            label=label,
+            schema=self.schema,
+            namespaces=tuple(name for name in self.namespaces if name in properties),
+            properties=tuple(
+                (
+                    namespace,
+                    tuple((name, tuple(sorted(features[name]))) for name in sorted(features)),
+                )
+                for namespace, features in sorted(properties.items())
+            ),
         )
 
 
@@ -120,7 +129,8 @@ def best_label(
     """
     offered = list(labels)
     if of_the_stack:
-        offered = [label for label in offered if _is_of(table.variants[label], rule.namespace)]
+        namespace = rule.namespace
+        offered = [name for name in offered if not namespace or namespace in table.variants[name]]
         named = [label for label in offered if _names_toolkit(label, rule.toolkit)]
         offered = named or offered
     keys = {label: _keys(table, label, rule) for label in offered}
@@ -163,40 +173,26 @@ def _keys(
     every = []
     for supported in rule.supported:
         keys = []
-        for namespace, features in table.variants[label]:
-            for feature, values in features:
-                supported_values = _values((*supported, *table.static), namespace, feature)
-                order = _ordered(table.values_first.get((namespace, feature), ()), supported_values)
+        for namespace, features in table.variants[label].items():
+            static = table.static.get(namespace, {})
+            for feature, values in features.items():
+                known = _values(supported, namespace, feature) or static.get(feature, ())
+                first = table.values_first.get(namespace, {}).get(feature, ())
+                order = _ordered(first, known)
                 best = next(
                     (position for position, value in enumerate(order) if value in values), None
                 )
                 if best is None:
                     return None
-                place = _feature_order(table, supported, namespace).index(feature)
+                names = [*dict(dict(supported).get(namespace, ())), *static]
+                place = _ordered(table.features_first.get(namespace, ()), names).index(feature)
                 keys.append((table.namespaces.index(namespace), place, best))
         every.append((*sorted(keys), (len(table.namespaces),)))
     return tuple(every)
 
 
-def _feature_order(table: VariantTable, supported: Properties, namespace: str) -> list[str]:
-    both = (*supported, *table.static)
-    feature_names = [
-        feature for name, features in both if name == namespace for feature, _ in features
-    ]
-    return _ordered(table.features_first.get(namespace, ()), feature_names)
-
-
 def _values(supported: Properties, namespace: str, feature: str) -> tuple[str, ...]:
-    return next(
-        (
-            values
-            for name, features in supported
-            if name == namespace
-            for candidate, values in features
-            if candidate == feature
-        ),
-        (),
-    )
+    return dict(dict(supported).get(namespace, ())).get(feature, ())
 
 
 def _ordered(first: Iterable[str], available: Iterable[str]) -> list[str]:
@@ -206,10 +202,6 @@ def _ordered(first: Iterable[str], available: Iterable[str]) -> list[str]:
         *(element for element in first if element in remaining),
         *(element for element in remaining if element not in first),
     ]
-
-
-def _is_of(properties: Properties, namespace: str) -> bool:
-    return not namespace or any(name == namespace for name, _ in properties)
 
 
 def _names_toolkit(label: str, version: str) -> bool:
@@ -240,18 +232,14 @@ def _table(document: Mapping[str, Any]) -> VariantTable:
         schema=schema,
         namespaces=namespaces,
         variants={
-            _text(label, _VALUE, "a label"): _sorted(_properties(value, f"variants.{label}"))
+            _text(label, _VALUE, "a label"): _properties(value, f"variants.{label}")
             for label, value in variants.items()
         },
         features_first={
             name: _texts(value, _NAME, f"feature.{name}")
             for name, value in _mapping(first.get("feature", {}), "feature").items()
         },
-        values_first={
-            (namespace, feature): values
-            for namespace, features in _properties(first.get("property", {}), "property")
-            for feature, values in features
-        },
+        values_first=_properties(first.get("property", {}), "property"),
         static=_static(document),
     )
     _check(table)
@@ -261,15 +249,15 @@ def _table(document: Mapping[str, Any]) -> VariantTable:
 def _check(table: VariantTable) -> None:
     if table.variants.get("null"):
         raise ValueError("the variant null has properties")
-    every = [pair for properties in table.variants.values() for pair in properties]
-    if not all(features and all(values for _, values in features) for _, features in every):
+    every = [pair for properties in table.variants.values() for pair in properties.items()]
+    if not all(features and all(features.values()) for _, features in every):
         raise ValueError("variants has a namespace without features, or a feature without values")
     used = {name for name, _ in every}
     if unranked := sorted(used - set(table.namespaces)):
         raise ValueError(f"default-priorities.namespace lacks {', '.join(unranked)}")
 
 
-def _static(document: Mapping[str, Any]) -> Properties:
+def _static(document: Mapping[str, Any]) -> _Namespaces:
     """Return properties that need no provider at installation: those of no machine."""
     providers = _mapping(document.get("providers", {}), "providers")
     static = {
@@ -278,27 +266,17 @@ def _static(document: Mapping[str, Any]) -> Properties:
         if _mapping(provider, f"providers.{name}").get("install-time") is False
     }
     declared = _properties(document.get("static-properties", {}), "static-properties")
-    return tuple(pair for pair in declared if pair[0] in static - _HARDWARE)
+    return {name: declared[name] for name in declared if name in static - _HARDWARE}
 
 
-def _properties(value: object, where: str) -> Properties:
-    properties = []
-    for namespace, features in _mapping(value, where).items():
-        location = f"{where}.{_text(namespace, _NAME, where)}"
-        read = [
-            (_text(feature, _NAME, location), _texts(values, _VALUE, f"{location}.{feature}"))
-            for feature, values in _mapping(features, location).items()
-        ]
-        properties.append((namespace, tuple(read)))
-    return tuple(properties)
-
-
-def _sorted(properties: Properties) -> Properties:
-    """Return a set in a fixed order, whatever its source."""
-    return tuple(
-        (namespace, tuple((feature, tuple(sorted(values))) for feature, values in sorted(features)))
-        for namespace, features in sorted(properties)
-    )
+def _properties(value: object, where: str) -> _Namespaces:
+    return {
+        _text(namespace, _NAME, where): {
+            _text(feature, _NAME, where): _texts(values, _VALUE, f"{where}.{namespace}.{feature}")
+            for feature, values in _mapping(features, f"{where}.{namespace}").items()
+        }
+        for namespace, features in _mapping(value, where).items()
+    }
 
 
 def _mapping(value: object, where: str) -> Mapping[str, Any]:

@@ -102,14 +102,9 @@ def _wrong_demands(
             whose = f"{asker} {locked[asker]}: its METADATA" if asker in locked else "the image"
             yield f"{whose} demands {text}, the lock holds {holds}"
     if metadata.keys() == locked.keys():
-        demanded = {demand for _, demand, _ in demands} | set(_unreadable(metadata))
+        demanded = {demand for _, demand, _ in demands}
+        # Only a lenient resolver can read some demands.
+        texts = (text for entry in metadata.values() for text in entry.requires)
+        demanded |= {requirement_name(text) for text in texts if readable_requirement(text) is None}
         for name in sorted(locked.keys() - demanded):
             yield f"{name} {locked[name]}: the lock holds it, and no wheel's METADATA demands it"
-
-
-def _unreadable(metadata: Mapping[str, WheelMetadata]) -> Iterator[str]:
-    """Yield the names of demands that only a lenient resolver can read."""
-    for wheel_metadata in metadata.values():
-        for text in wheel_metadata.requires:
-            if readable_requirement(text) is None:
-                yield requirement_name(text)

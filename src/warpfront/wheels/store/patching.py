@@ -7,7 +7,6 @@ weaker forms of the same command find the reason.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -101,29 +100,26 @@ class PatchTool:
 
     def _misfit(self, touched: tuple[str, ...]) -> LockError:
         """Why it does not apply, as one sentence and what to do."""
-        fits = {path: self._fit(path) for path in touched}
-        count = Counter(fits.values())
-        paths_by_fit = {
-            fit: _listed([path for path, file_fit in fits.items() if file_fit == fit])
-            for fit in count
-        }
-        if set(count) == {"there"}:
+        paths_by_fit: dict[Fit, list[str]] = {}
+        for path in touched:
+            paths_by_fit.setdefault(self._fit(path), []).append(path)
+        listed = {fit: _listed(paths) for fit, paths in paths_by_fit.items()}
+        if listed.keys() == {"there"}:
             return LockError(
-                f"{self.name}: the package has it already: {paths_by_fit['there']}",
+                f"{self.name}: the package has it already: {listed['there']}",
                 hint="upstream took it: remove it from matrix.yaml",
             )
-        if count["fits"] or count["there"]:
-            listed = "; ".join(
-                f"{_SAID[fit]}: {paths}" for fit, paths in sorted(paths_by_fit.items())
-            )
+        if listed.keys() & {"fits", "there"}:
+            parts = "; ".join(f"{_SAID[fit]}: {paths}" for fit, paths in sorted(listed.items()))
             return LockError(
-                f"{self.name}: applies in part only, so nothing of it was applied ({listed})",
+                f"{self.name}: applies in part only, so nothing of it was applied ({parts})",
                 hint="leave out of it what this version has not, or has already",
             )
-        worst: Fit = next(fit for fit in ("line ends", "fuzz", "missing", "other") if count[fit])
+        order: tuple[Fit, ...] = ("line ends", "fuzz", "missing", "other")
+        worst = next(fit for fit in order if fit in listed)
         refused = _first_line(self._git("--check").stderr)
         return LockError(
-            f"{self.name}: {_SAID[worst]}: {paths_by_fit[worst]} ({refused})", hint=_HINTS[worst]
+            f"{self.name}: {_SAID[worst]}: {listed[worst]} ({refused})", hint=_HINTS[worst]
         )
 
     def _fit(self, path: str) -> Fit:
@@ -147,12 +143,8 @@ class PatchTool:
         """git without anybody's settings, and without a repository around the tree."""
         command = Command(
             argv=(
-                "git",
-                "apply",
-                "--whitespace=nowarn",
-                f"-p{self.strip}",
-                *options,
-                str(self.patch.resolve()),
+                *("git", "apply", "--whitespace=nowarn", f"-p{self.strip}"),
+                *(*options, str(self.patch.resolve())),
             ),
             cwd=self.tree,
             environment={

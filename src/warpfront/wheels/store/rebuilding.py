@@ -11,7 +11,6 @@ import re
 import stat
 import tempfile
 import zipfile
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -145,7 +144,9 @@ def _pack(tree: Path, info: Path, target: Path) -> Path:
     record, text = info / "RECORD", io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
     with zipfile.ZipFile(target, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
-        for path in _ordered(tree, info):
+        paths = sorted(path for path in tree.rglob("*") if path.is_file())
+        # Every file by its name, metadata last.
+        for path in sorted(paths, key=lambda path: path.is_relative_to(info)):
             name = path.relative_to(tree).as_posix()
             rows.writerow((name, recorded_hash(sha256_of(path)), path.stat().st_size))
             _add(archive, path, name)
@@ -154,12 +155,6 @@ def _pack(tree: Path, info: Path, target: Path) -> Path:
         record.write_text(text.getvalue(), "utf-8")
         _add(archive, record, name)
     return target
-
-
-def _ordered(tree: Path, info: Path) -> Iterator[Path]:
-    """Return every file by its name, metadata last."""
-    paths = sorted(path for path in tree.rglob("*") if path.is_file())
-    yield from sorted(paths, key=lambda path: path.is_relative_to(info))
 
 
 def _add(archive: zipfile.ZipFile, path: Path, name: str) -> None:

@@ -27,7 +27,11 @@ DATA = "toolbox.toml"
 @cached
 def toolbox_wheels() -> tuple[LockedWheel, ...]:
     text = (resources.files("warpfront") / "data" / DATA).read_text(encoding="utf-8")
-    return tuple(_locked(**row) for row in tomllib.loads(text)["wheels"])
+    wheels = []
+    for row in tomllib.loads(text)["wheels"]:
+        name, version, _, _ = parse_wheel_filename(row["filename"])
+        wheels.append(LockedWheel(name=name, version=str(version), index=PYPI, **row))
+    return tuple(wheels)
 
 
 def install_toolbox(
@@ -47,15 +51,3 @@ def install_toolbox(
             with zipfile.ZipFile(house.path(wheel)) as archive:
                 archive.extractall(aside)
     return folder
-
-
-def _locked(*, filename: str, sha256: str, size_bytes: int) -> LockedWheel:
-    name, version, _, _ = parse_wheel_filename(filename)
-    return LockedWheel(
-        name=name,
-        version=str(version),
-        filename=filename,
-        sha256=sha256,
-        size_bytes=size_bytes,
-        index=PYPI,
-    )

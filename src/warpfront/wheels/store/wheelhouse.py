@@ -111,7 +111,7 @@ class Wheelhouse:
                 wheelhouse=self,
                 site=site,
                 transport=transport,
-                on_progress=_one_at_a_time(on_progress),
+                on_progress=on_progress,
                 build=build,
             )
             ordered = sorted(absent, key=lambda wheel: -wheel.size_bytes)
@@ -252,6 +252,7 @@ class _Fetching:
     on_progress: Progress
     build: Build | None
     _stop: threading.Event = field(default_factory=threading.Event)
+    _turn: threading.Lock = field(default_factory=threading.Lock)
     _answers: set[requests.Response] = field(default_factory=set)
 
     def fetch(self, wheel: LockedWheel) -> None:
@@ -261,7 +262,7 @@ class _Fetching:
             if self._brought(wheel):
                 ended_bytes = wheel.size_bytes
         finally:
-            self.on_progress(wheel.filename, ended_bytes, ended_bytes)
+            self._report(wheel, ended_bytes, ended_bytes)
 
     def _brought(self, wheel: LockedWheel) -> bool:
         """Return false if another process brought the wheel meanwhile."""
@@ -358,7 +359,8 @@ class _Fetching:
         if index and not self.site.no_index and index not in self.site.indexes:
             sources.append((index, False))
         for source, is_flat in sources:
-            offered = self._asked(source, name, is_flat=is_flat)
+            ask = partial(links, source, name, self.transport, flat=is_flat)
+            offered = _retried(ask, self._pause)
             if isinstance(offered, NoAnswer):
                 refused.append(without_secrets(str(offered)))
                 continue
@@ -366,10 +368,6 @@ class _Fetching:
             if not matching:
                 refused.append(f"{source}: does not have it")
             yield from ((source, link) for link in matching)
-
-    def _asked(self, source: str, name: str, *, is_flat: bool) -> tuple[Link, ...] | NoAnswer:
-        ask = partial(links, source, name, self.transport, flat=is_flat)
-        return _retried(ask, self._pause)
 
     def _bring(self, wheel: LockedWheel, link: Link, part: FileIO) -> NoAnswer | None:
         """Write all bytes of `link` into `part`, verified. Return the reason if the link does
@@ -498,7 +496,11 @@ class _Fetching:
                 hint="the source serves another file under this name",
             )
         if size < wheel.size_bytes:
-            self.on_progress(wheel.filename, size, wheel.size_bytes)
+            self._report(wheel, size, wheel.size_bytes)
+
+    def _report(self, wheel: LockedWheel, done_bytes: int, total_bytes: int) -> None:
+        with self._turn:
+            self.on_progress(wheel.filename, done_bytes, total_bytes)
 
     def _pause(self, seconds: float) -> None:
         if self._stop.wait(min(seconds, LONGEST_PAUSE_SECONDS)):
@@ -580,16 +582,6 @@ def in_parallel(
         if error is not None and not isinstance(error, stopped):
             raise error
     return [future.result() for future in futures]
-
-
-def _one_at_a_time(on_progress: Progress) -> Progress:
-    turn = threading.Lock()
-
-    def report(filename: str, done_bytes: int, total_bytes: int) -> None:
-        with turn:
-            on_progress(filename, done_bytes, total_bytes)
-
-    return report
 
 
 @contextlib.contextmanager
