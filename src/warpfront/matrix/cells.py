@@ -366,26 +366,22 @@ class CellMaker:
 
     def _index(self, point: Point, vendor: Vendor) -> WheelIndex | None:
         """Return the row's index, at the address that `indexes:` gives it, if any."""
-        index = None if vendor.torch_from == "base" else self._known_index(point)
-        if index is None:
+        if vendor.torch_from == "base":
             return None
-        own_index = self.text.indexes.get(index.name)
-        return WheelIndex(
-            name=index.name, url=own_index if isinstance(own_index, str) else index.url
-        )
-
-    def _known_index(self, point: Point) -> WheelIndex | None:
         if point.index:
             index = self.compat.index(point.index)
-            if index is None:
-                message = f"index `{point.index}` is not in the compat table"
-                self._tell(point, message, nearest(point.index, self.compat.table.indexes))
-            return index
-        index = self.compat.index_for(point.vendor, point.toolkit, point.torch)
-        if index is None:
+            fault = f"index `{point.index}` is not in the compat table"
+            hint = nearest(point.index, self.compat.table.indexes)
+        else:
+            index = self.compat.index_for(point.vendor, point.toolkit, point.torch)
             contradicted = self.compat.contradiction_of_no_index(point)
-            self._tell(point, contradicted.reason, f"what fits: {contradicted.fits}")
-        return index
+            fault, hint = contradicted.reason, f"what fits: {contradicted.fits}"
+        if index is None:
+            self._tell(point, fault, hint)
+            return None
+        own_index = self.text.indexes.get(index.name)
+        url = own_index if isinstance(own_index, str) else index.url
+        return WheelIndex(name=index.name, url=url)
 
     def _judged(self, point: Point, combination: Combination) -> bool:
         judgement = self.compat.judge(combination)
@@ -396,7 +392,9 @@ class CellMaker:
             for reason in judgement.reasons:
                 if self.text.strict:
                     self._tell(point, reason, "`strict: true` makes this an error")
-                elif self._new(point.line, reason):
+                elif (point.line, reason) not in self._told:
+                    # One row can have a thousand points.
+                    self._told.add((point.line, reason))
                     hint = "if you know better, add it to the compat table with its source"
                     self._warn_at(point.line, reason, hint)
         return not self.text.strict or not isinstance(judgement, Unknown)
@@ -511,13 +509,6 @@ class CellMaker:
             self._tell(point, message + where, "`tag_targets: true` puts targets into the tag")
             return False
         self._tags[image, tag] = point.line
-        return True
-
-    def _new(self, *key: object) -> bool:
-        """Return true for a new problem: one row can have a thousand points."""
-        if key in self._told:
-            return False
-        self._told.add(key)
         return True
 
     def _tell(self, point: Point, message: str, hint: str) -> None:

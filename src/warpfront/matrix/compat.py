@@ -347,7 +347,8 @@ class Compat:
         wanting = [target for target in point.targets if vendor.accepted_archs(target)]
         if not wanting:
             return
-        yield from filter(None, (self._judge_usable(point, target) for target in wanting))
+        for target in wanting:
+            yield from self._judge_usable(point, target)
         arch_entries = self._arch_entries(point, release)
         if arch_entries is None:
             yield _unknown(
@@ -358,39 +359,25 @@ class Compat:
         entries, confidence = arch_entries
         shipped = vendor.shipped_archs(entries)
         for target in wanting:
-            yield self._judge_target(point, target, shipped, entries, confidence)
+            if shipped.intersection(vendor.accepted_archs(target)):
+                continue
+            reason = f"{target} is not served by torch {point.torch} from index {point.index}"
+            if confidence == "low":
+                yield _unknown(f"{reason}, by an arch list of low confidence")
+            else:
+                reason = f"{reason}: compiled for {', '.join(entries)}"
+                yield Contradicted(reason=reason, fits=self._fits_target(point, target))
 
-    def _judge_usable(self, combination: Combination, target: str) -> Contradicted | None:
+    def _judge_usable(self, combination: Combination, target: str) -> Iterator[Contradicted]:
         for row in self.table.unusable:
             if row.covers(target, combination):
                 prefix = f"torch {combination.torch}: " if row.torch else ""
                 after = f", or {row.toolkit_before} and later" if row.toolkit_before else ""
                 other = "another release of torch, or " if row.torch else ""
-                return Contradicted(
+                yield Contradicted(
                     reason=f"{target}: {prefix}{row.reason} ({row.source})",
                     fits=f"{other}a toolkit before {row.toolkit_from}{after}",
                 )
-        return None
-
-    def _judge_target(
-        self,
-        combination: Combination,
-        target: str,
-        shipped: frozenset[str],
-        entries: tuple[str, ...],
-        confidence: Confidence,
-    ) -> Judgement:
-        if shipped.intersection(VENDORS[combination.vendor].accepted_archs(target)):
-            return Supported()
-        reason = (
-            f"{target} is not served by torch {combination.torch} from index {combination.index}"
-        )
-        if confidence == "low":
-            return _unknown(f"{reason}, by an arch list of low confidence")
-        listed = ", ".join(entries)
-        return Contradicted(
-            reason=f"{reason}: compiled for {listed}", fits=self._fits_target(combination, target)
-        )
 
     def _fits_target(self, combination: Combination, target: str) -> str:
         vendor = VENDORS[combination.vendor]
