@@ -124,7 +124,7 @@ def test_a_full_disk_is_said_in_words(locks: Locks, monkeypatch: pytest.MonkeyPa
     def full(*_: object, **__: object) -> str:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(resolver_module, "_project", full)
+    monkeypatch.setattr(resolver_module, "dump_toml", full)
     with pytest.raises(StoreError, match="No space left on device") as raised:
         locks.lock("timm")
     assert raised.value.hint == "free some space, or `warpfront clean`"
