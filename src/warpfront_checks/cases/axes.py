@@ -52,7 +52,7 @@ ENDLESS = ("non-finite", "masked", "far", "rare")
 TIED = ("above", "below", "signed", "short")
 SHORTER = {"wide": "few", "sparse": "few", "normal": "quarters"}
 # Of so many candidates the best is taken; so many times some are drawn for a domain.
-CANDIDATES, TRIES = 3, 12
+CANDIDATES, TRIES = 6, 12
 # The share of sizes that stay usual.
 USUAL = 0.33
 QUICK_CASES = 3
@@ -119,7 +119,8 @@ def _candidates(
     for number in range(2 * TRIES):
         # What no domain has is never met, so that later tries leave more to chance.
         choices, chance = fixed if number < TRIES else {}, number % TRIES / TRIES
-        drawn = [_candidate(axes, choices, met, draw, chance) for _ in range(CANDIDATES)]
+        chosen = _candidate(axes, choices, met, draw, chance)
+        drawn = [chosen | _drawn_sizes(axes, choices, draw) for _ in range(CANDIDATES)]
         if "values" in choices:
             # Equal numbers are short, and mostly 0.
             drawn = [_unexpanded(candidate) for candidate in drawn]
@@ -226,20 +227,17 @@ def _forms(dims: int) -> list[str]:
 def _candidate(
     axes: Mapping[str, list[Any]], fixed: Assignment, met: Met, draw: random.Random, chance: float
 ) -> Assignment:
-    """Choose for each axis the value that was crossed with fewest of those chosen before, or by
-    chance. Axes of few values come first, so that all of theirs cross. Sizes are left to chance:
-    few long ones fit together.
+    """Choose for each axis but sizes the value that was crossed with fewest of those chosen before,
+    or by chance. Axes of few values come first, so that all of theirs cross.
     """
     chosen, crossed, deciding = dict(fixed), set[Value](), list[Value]()
 
-    def place(axis: str) -> tuple[bool, bool, float]:
-        return axis not in fixed, axis.startswith("size "), len(axes[axis]) * draw.uniform(1, 2)
+    def place(axis: str) -> tuple[bool, float]:
+        return axis not in fixed, len(axes[axis]) * draw.uniform(1, 2)
 
-    for axis in sorted(axes, key=place):
-        values = draw.sample(axes[axis], len(axes[axis]))
-        if axis not in fixed and axis.startswith("size "):
-            chosen[axis] = axes[axis][0] if draw.random() < USUAL else values[0]
-        elif axis not in fixed:
+    for axis in sorted((axis for axis in axes if not axis.startswith("size ")), key=place):
+        if axis not in fixed:
+            values = draw.sample(axes[axis], len(axes[axis]))
             unmet = {value: len(crossed - met[axis, str(value)]) for value in values}
             by_chance = draw.random() < chance
             chosen[axis] = values[0] if by_chance else max(values, key=lambda v: unmet[v])
@@ -248,7 +246,15 @@ def _candidate(
         if axis.startswith(DECIDING):
             crossed |= {(min(one, other), max(one, other)) for other in deciding}
             deciding.append(one)
-    return {axis: chosen[axis] for axis in axes} | chosen
+    return {axis: chosen[axis] for axis in axes if axis in chosen} | chosen
+
+
+def _drawn_sizes(
+    axes: Mapping[str, list[Any]], fixed: Assignment, draw: random.Random
+) -> Assignment:
+    """Draw sizes that are not `fixed`, some of them usual: few long ones fit together."""
+    sizes = {axis: v for axis, v in axes.items() if axis.startswith("size ") and axis not in fixed}
+    return {a: v[0] if draw.random() < USUAL else draw.choice(v) for a, v in sizes.items()}
 
 
 def constrained(
