@@ -30,7 +30,8 @@ from kernels.kernel import KEYS, WrongKernel, dispatched_kernel, operators_of, s
 
 from warpfront_checks.cases.axes import cases_of
 from warpfront_checks.cases.catalogue import CATALOGUE, TOPICS
-from warpfront_checks.cases.run import execute, names_of
+from warpfront_checks.cases.known import preventing_thread
+from warpfront_checks.cases.run import ContextEndedError, execute, has_context, names_of
 from warpfront_checks.cases.session import SEEN_ON, case_dtypes, judge_operation
 from warpfront_checks.cases.special.tables import TABLES, free_bytes, judge_rows, rows_for
 from warpfront_checks.check_options import CheckOptions
@@ -87,7 +88,10 @@ def call_at(place: Place, device: str) -> None:
     if kind == "cases":
         dtypes = case_dtypes(device, quick=False)
         space = names_of()
-        for case in [*cases_of(CATALOGUE[names[0]], dtypes, device, 0)][::STEP]:
+        operation = CATALOGUE[names[0]]
+        for case in [*cases_of(operation, dtypes, device, 0)][::STEP]:
+            if preventing_thread(operation.known, device, dict(case.labels)):
+                continue
             with suppress(Exception):  # a refused call calls nothing
                 execute([*case.inputs(), *case.oracle(), *case.sent(), *case.call()], space)
         return
@@ -112,13 +116,13 @@ def serve(pipe: Any, device: str, modules: list[str], overloads: list[str]) -> N
             library = library or spies(called, overloads, device)
             called.clear()
             call_at(argument, device)
-            pipe.send(sorted(called))
+            pipe.send((sorted(called), has_context(device)))
             continue
         if library:
             library._destroy()  # noqa: SLF001
             library = None
         name, places, seeds = argument
-        pipe.send(seen_at(KERNELS[name], places, device, seeds))
+        pipe.send((seen_at(KERNELS[name], places, device, seeds), has_context(device)))
 
 
 def received(pipe: Any) -> Any:
@@ -134,7 +138,11 @@ def seen_at(fault: WrongKernel, places: list[Place], device: str, seeds: int) ->
     for seed in range(seeds):
         for place in places:
             with seeded(fault, device):
-                text = next(faults_at(place, device, seed), "")
+                try:
+                    text = next(faults_at(place, device, seed), "")
+                except ContextEndedError as error:
+                    # As a session has it: its check fails.
+                    return [*place, str(seed), f"the context ended in {error}"[:200]]
             if text and not next(faults_at(place, device, seed), ""):
                 return [*place, str(seed), text[:200]]
     return []
@@ -187,12 +195,18 @@ class Worker:
         with suppress(EOFError, OSError):
             self.pipe.send((request, argument))
             if self.pipe.poll(seconds):
-                return self.pipe.recv()
+                answer, has_context_left = self.pipe.recv()
+                if not has_context_left:
+                    self.begin_again()
+                return answer
             reason = f"no answer in {seconds:.0f} s"
+        self.begin_again()
+        return reason
+
+    def begin_again(self) -> None:
         self.child.kill()
         self.child.join()
         self.begin()
-        return reason
 
 
 def in_parallel(workers: list[Worker], items: list[Any], work: Any) -> None:
