@@ -295,7 +295,8 @@ def test_a_seed_covers_more_pairs_than_chance_and_each_further_seed_others() -> 
         covered |= set().union(*map(pairs_of, ones))
         counts.append(len(covered))
     assert counts == sorted(set(counts))
-    assert counts[4] > 1.4 * counts[0]
+    # Each covers so many of them that four more add a quarter.
+    assert counts[4] > 1.25 * counts[0]
 
 
 def test_every_size_class_and_option_is_crossed_within_the_budget() -> None:

@@ -19,7 +19,7 @@ from kernels.seeding.mutations import MutationTally  # noqa: E402
 
 from warpfront_checks.cases.catalogue import CATALOGUE, TOPICS  # noqa: E402
 from warpfront_checks.cases.session import SEEN_ON  # noqa: E402
-from warpfront_checks.cases.special.tables import TABLES, is_replaced, table_named  # noqa: E402
+from warpfront_checks.cases.special.tables import TABLES, table_named  # noqa: E402
 from warpfront_checks.results import Recorder  # noqa: E402
 from warpfront_checks.selftest import (  # noqa: E402
     CHECKOUT,
@@ -87,7 +87,7 @@ def on_the_cpu() -> Iterator[str]:
             yield topic
     yield "opinfo"
     for table in TABLES:
-        if not is_replaced(table, "cpu") and any(not row.devices for row in table.rows):
+        if any(not row.devices for row in table.rows):
             yield table.name
 
 

@@ -71,22 +71,17 @@ def test_a_row_that_raises_stops_no_other_and_a_quick_run_has_one_dtype() -> Non
     assert judge_rows(rows, "cpu", (), QUICK).finding().outcome == "failed"
 
 
-def test_a_table_of_other_devices_is_unclaimed_and_one_that_cases_replace_is_neither(
+def test_a_table_of_other_devices_is_unclaimed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     row = Row(name="c", answers=off, devices=("cuda",))
-    elsewhere = Table(name="elsewhere", asks="", rows=(row,))
-    replaced = Table(
-        name="replaced", asks="", rows=(Row(name="d", answers=off),), topics=("norms",)
-    )
-    monkeypatch.setattr(tables, "TABLES", (elsewhere, replaced))
-    for kinds, claimed in ((("cpu",), []), (("cuda",), ["replaced"])):
-        monkeypatch.setattr(tables, "SEEN_ON", {"norms": kinds})
-        recorder = Recorder(session="operators", target="cpu", folder=tmp_path)
-        assert [one.name for one in tables.claimed_tables("cpu", recorder)] == claimed
-        recorder.finish()
-        unclaimed = json.loads((tmp_path / "operators.json").read_text())["unclaimed"]
-        assert unclaimed == [{"name": "elsewhere", "reason": "says nothing about cpu"}]
+    here = Table(name="here", asks="", rows=(Row(name="d", answers=off),))
+    monkeypatch.setattr(tables, "TABLES", (Table(name="elsewhere", asks="", rows=(row,)), here))
+    recorder = Recorder(session="operators", target="cpu", folder=tmp_path)
+    assert tables.claimed_tables("cpu", recorder) == [here]
+    recorder.finish()
+    unclaimed = json.loads((tmp_path / "operators.json").read_text())["unclaimed"]
+    assert unclaimed == [{"name": "elsewhere", "reason": "says nothing about cpu"}]
 
 
 def test_rows_of_one_vendor_say_nothing_of_anothers_kernels(

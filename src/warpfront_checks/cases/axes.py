@@ -402,6 +402,15 @@ def _crossed(assignment: Assignment) -> set[Value]:
     return {*values, *itertools.combinations(deciding, 2)}
 
 
+def _marked(mark: str, assignment: Assignment) -> str:
+    """Return the values of an operand that a mark declares: indices, truth or a permutation."""
+    if mark[:1] in {"@", "&"}:
+        below = int(mark[1:]) if mark[1:].isdigit() else assignment["lengths"][mark[1:]]
+        narrow = ".int()" if assignment.get("index") == "int32" else ""
+        return INDEX.format(below=below, shape="{shape}") + narrow
+    return {"?": "truth", "%": "permutation"}.get(mark[:1], "")
+
+
 def build(operation: Operation, assignment: Assignment, device: str) -> Case:
     """Return the case of an assignment."""
     lengths = assignment["lengths"]
@@ -419,11 +428,7 @@ def build(operation: Operation, assignment: Assignment, device: str) -> Case:
         values: str = assignment["values"]
         if values == "wide" and len(floats) > 1:
             values = "wide" if name == wide else "few"
-        if mark[:1] in {"@", "&"}:
-            below = int(mark[1:]) if mark[1:].isdigit() else lengths[mark[1:]]
-            values = INDEX.format(below=below, shape="{shape}")
-            values += ".int()" if assignment.get("index") == "int32" else ""
-        values = {"?": "truth", "%": "permutation"}.get(mark[:1], values)
+        values = _marked(mark, assignment) or values
         floating = mark in {"", "!"}
         if assignment[f"memory {name}"] == "expanded":
             # Equal numbers all round alike; sums of these do not round.

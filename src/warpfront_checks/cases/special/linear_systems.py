@@ -238,7 +238,6 @@ TRIANGLES: dict[str, Any] = {
 LINEAR_SYSTEMS = Table(
     name="linear algebra",
     asks="do solutions and factors solve their equations, of one, of few and of many",
-    topics=("systems",),
     rows=(
         *rows(TABLE),
         *rows({"many systems": _many}),

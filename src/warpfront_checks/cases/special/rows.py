@@ -108,14 +108,11 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """Rows of a kind. `asks` is the question in words. A table is one check. Where all `topics`
-    are claimed, cases of the catalogue replace it.
-    """
+    """Rows of a kind. `asks` is the question in words. A table is one check."""
 
     name: str
     asks: str
     rows: tuple[Row, ...]
-    topics: tuple[str, ...] = ()
 
 
 def rows(table: Mapping[str, Try], dtypes: tuple[str, ...] = SINGLE, **options: Any) -> Any:

@@ -11,7 +11,6 @@ import torch
 
 from warpfront_checks.cases.known import thread_of
 from warpfront_checks.cases.run import lacks_kernel
-from warpfront_checks.cases.session import SEEN_ON
 from warpfront_checks.cases.special.attention_layers import ATTENTION
 from warpfront_checks.cases.special.int64_indexing import INT64_INDEXING
 from warpfront_checks.cases.special.linear_systems import LINEAR_SYSTEMS
@@ -65,21 +64,12 @@ class TableTally:
 
 
 def claimed_tables(device: str, recorder: Recorder) -> list[Table]:
-    """Return the tables that can run on the device, and record why others cannot. Those that cases
-    replace there are neither.
-    """
-    tables = [table for table in TABLES if not is_replaced(table, device)]
-    obstacles = {table.name: _obstacle(table, device) for table in tables}
+    """Return the tables that can run on the device, and record why others cannot."""
+    obstacles = {table.name: _obstacle(table, device) for table in TABLES}
     for name, reason in obstacles.items():
         if reason:
             recorder.note_unclaimed(name, reason)
-    return [table for table in tables if not obstacles[table.name]]
-
-
-def is_replaced(table: Table, device: str) -> bool:
-    """Return whether cases of the catalogue are claimed on a device in place of a table."""
-    claimed = [kind_of(device) in SEEN_ON.get(topic, ()) for topic in table.topics]
-    return bool(claimed) and all(claimed)
+    return [table for table in TABLES if not obstacles[table.name]]
 
 
 def find_table(name: str, device: str, effort: CheckOptions) -> CheckFinding:

@@ -159,7 +159,6 @@ EVERY_LENGTH = tuple((4, length) for length in range(1, 65))
 TRANSFORMS = Table(
     name="transforms",
     asks="are Fourier transforms right, of any length, along any axes, each time",
-    topics=("transforms",),
     rows=rows({"whole steps": _whole_steps}, devices=("cpu",))
     + rows(
         {
