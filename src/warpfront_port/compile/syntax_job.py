@@ -333,7 +333,9 @@ def passes(argv: list[str], root: Path, unit: str, seconds: float) -> dict[str, 
 
 
 def run_job(job: Mapping[str, Any]) -> dict[str, object]:
-    """Return the results of all units: `compiler`, `units`, and `hip` (HIP's names to CUDA's)."""
+    """Return the results of all units: `compiler`, `units`, `hip` (HIP's names to CUDA's), and
+    `build_words` (those of the diagnostics that build files have, too).
+    """
     compiler = find_compiler(job["target"])
     if compiler is None:
         return {"schema": SCHEMA, "compiler": "", "units": [], "hip": {}}
@@ -358,9 +360,11 @@ def run_job(job: Mapping[str, Any]) -> dict[str, object]:
     hip = {hip: cuda for cuda, hip in sorted(names.items(), reverse=True)}
     text = "\n".join(str(result["output"]) for result in results)
     reached = [unit for unit in units if unit in configured.flags]
-    used = {word: hip[word] for word in set(_NAME.findall(text)) if word in hip}
+    words = set(_NAME.findall(text))
+    used = {word: hip[word] for word in words if word in hip}
     return {
         "schema": SCHEMA, "compiler": compiler.version, "units": results, "hip": used,
+        "build_words": sorted(words & set(_NAME.findall(tree.builds))),
         "unconfigured": configured.reason, "reached": reached,
     }  # fmt: skip
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,6 +22,7 @@ _CUDAS = re.compile(
 )
 # Rules whose claim the compiler checks; it does not read asm strings here.
 _CHECKED = frozenset({"CU108", "CU135", "CU147"})
+_UNDECLARED = re.compile(r"undeclared identifier '(\w+)'")
 _QUOTED = re.compile(r"'([A-Za-z_]\w*)")
 
 
@@ -48,12 +49,15 @@ def read_results(document: Mapping[str, Any], root: str) -> SyntaxResult:
     compiled: list[str] = []
     uncompiled: dict[str, str] = {}
     names, reached = document.get("hip") or {}, document.get("reached") or ()
+    # What a build may define, where none was configured.
+    defined = frozenset() if reached else frozenset(document.get("build_words") or ())
     for entry in document.get("units") or ():
         errors: list[ScanFinding] = []
         lacking: list[str] = []
         for diagnostic in read_diagnostics(str(entry["output"])):
             if diagnostic.severity == "error":
-                answer = _meaning(diagnostic, root, names, configured=bool(reached))
+                answer = _lack(diagnostic, defined, configured=bool(reached))
+                answer = answer or _meaning(diagnostic, root, names)
                 (lacking if isinstance(answer, str) else errors).append(answer)  # type: ignore[arg-type]
         if 124 in entry["codes"]:
             lacking.append("the compiler took longer than its limit")
@@ -74,19 +78,25 @@ def read_results(document: Mapping[str, Any], root: str) -> SyntaxResult:
     )
 
 
-def _meaning(
-    diagnostic: Diagnostic, root: str, names: Mapping[str, str], *, configured: bool
-) -> ScanFinding | str:
-    """Return the project's error that a diagnostic is, or what the environment lacks.
-
-    An `#error` of a project that was not configured may be about what its build defines.
+def _lack(diagnostic: Diagnostic, defined: Set[str], *, configured: bool) -> str:
+    """Return what a project lacks that was not configured: an `#error` may be about what its build
+    defines, and a name that its build files have may be defined there.
     """
+    message = diagnostic.message
+    if message.startswith('"') and LACKS not in message and not configured:
+        return f"#error {message[:80]}, and no build was configured"
+    name = _UNDECLARED.search(message)
+    if name and name[1] in defined:
+        return f"its build may define {name[1]}, and no build was configured"
+    return ""
+
+
+def _meaning(diagnostic: Diagnostic, root: str, names: Mapping[str, str]) -> ScanFinding | str:
+    """Return the project's error that a diagnostic is, or what the environment lacks."""
     message, place = diagnostic.message, _place_in(diagnostic, root)
     if LACKS in message:
         header = message.partition(LACKS)[2].strip("\"' ")
         return f"the toolchain has no {header}"
-    if message.startswith('"') and not configured:
-        return f"#error {message[:80]}, and no build was configured"
     missing = _NOT_FOUND.search(message)
     if missing and not (_CUDAS.match(missing[1]) and place == diagnostic.place):
         return f"{missing[1]} is not there"

@@ -195,3 +195,35 @@ def test_an_error_directive_counts_where_the_build_was_configured() -> None:
     assert alone.uncompiled["k.cu"].startswith('#error "define WIDTH"')
     built = read_results({"compiler": "c", "units": [unit], "reached": ["k.cu"]}, "/src")
     assert [finding.line for finding in built.findings] == [1]
+
+
+def test_a_name_that_the_build_files_have_counts_where_the_build_was_configured() -> None:
+    output = "/src/k.cu:3:9: error: use of undeclared identifier 'COMPILE_CUDA'"
+    unit = {"unit": "k.cu", "codes": [1], "output": output}
+    document = {"compiler": "clang", "units": [unit], "build_words": ["COMPILE_CUDA"]}
+    alone = read_results(document, "/src")
+    assert alone.findings == ()
+    assert alone.uncompiled == {
+        "k.cu": "its build may define COMPILE_CUDA, and no build was configured"
+    }
+    for other in ({"reached": ["k.cu"]}, {"build_words": ["COMPILE"]}):
+        assert len(read_results({**document, **other}, "/src").findings) == 1
+
+
+def test_a_branch_for_amd_whose_sources_the_compiler_could_not_take_is_not_determined(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "k.cu").write_text("#include <ATen/ATen.h>\n")
+    (tmp_path / "setup.py").write_text(
+        "import torch\nfrom torch.utils.cpp_extension import CUDAExtension\n"
+        "flags = [] if torch.version.hip else ['-O2']\n"
+        "CUDAExtension('k', ['k.cu'], extra_compile_args={'nvcc': flags})\n"
+    )
+    output = "/src/k.cu:1:10: fatal error: 'ATen/ATen.h' file not found"
+    unit = {"unit": "k.cu", "codes": [1], "output": output}
+    scanned = with_syntax(
+        scan_tree(tmp_path, read_target("gfx942")),
+        read_results({"compiler": "clang", "units": [unit]}, "/src"),
+    )
+    verdict = verdict_of(scanned, scanned.findings)
+    assert "1 CUDA source not compiled: k.cu: ATen/ATen.h is not there" in str(verdict)
