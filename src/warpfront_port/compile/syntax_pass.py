@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -78,7 +79,7 @@ def read_results(document: Mapping[str, Any], root: str) -> SyntaxResult:
     )
 
 
-def _lack(diagnostic: Diagnostic, defined: Set[str], *, configured: bool) -> str:
+def _lack(diagnostic: Diagnostic, defined: AbstractSet[str], *, configured: bool) -> str:
     """Return what a project lacks that was not configured: an `#error` may be about what its build
     defines, and a name that its build files have may be defined there.
     """
