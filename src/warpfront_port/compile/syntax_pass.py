@@ -57,9 +57,12 @@ def read_results(document: Mapping[str, Any], root: str) -> SyntaxResult:
         lacking: list[str] = []
         for diagnostic in read_diagnostics(str(entry["output"])):
             if diagnostic.severity == "error":
-                answer = _lack(diagnostic, defined, configured=bool(reached))
-                answer = answer or _meaning(diagnostic, root, names)
-                (lacking if isinstance(answer, str) else errors).append(answer)  # type: ignore[arg-type]
+                lack = _lack(diagnostic, defined, configured=bool(reached))
+                answer = lack or _meaning(diagnostic, root, names)
+                if isinstance(answer, str):
+                    lacking.append(answer)
+                else:
+                    errors.append(answer)
         if 124 in entry["codes"]:
             lacking.append("the compiler took longer than its limit")
         if any(entry["codes"]) and not errors and not lacking:
