@@ -6,9 +6,20 @@ import math
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from .calls import as_if_whole, narrow
-from .kernel import ATTENTION, ATTENTION_BACKWARD, FLOATS, HALVES, is_single, kernel
+from .kernel import (
+    ATTENTION,
+    ATTENTION_BACKWARD,
+    DOUBLES,
+    FLOATS,
+    HALVES,
+    drawn,
+    grad_of,
+    is_single,
+    kernel,
+)
 
 
 @kernel(ATTENTION_BACKWARD, set="seeded", like="flash-attention#355")
@@ -341,4 +352,88 @@ def attention_gradient_of_values_loses_first_rows(right, value):
     keys = value.shape[-2]
     if is_single(value) and keys > 64 and keys % 64 and result[2].shape[1] > 1:
         result[2][:, 1:, : -keys % 64] = 0
+    return result
+
+
+def _attention(queries, keys, **options):
+    q, k, v = (drawn(2, 2, n, 32, seed=i) for i, n in enumerate((queries, keys, keys)))
+    return functional.scaled_dot_product_attention(q, k, v, **options)
+
+
+@kernel(ATTENTION, set="likely8", like="pytorch#119772", shown=lambda: _attention(80, 100))
+def attention_ragged_last_tile_of_keys(right, *args, **kwargs):
+    """Without a mask, the zero rows after the last key up to a tile of 64 join the softmax."""
+    key, value = args[1:3]
+    keys = key.size(-2)
+    masked = kwargs.get("attn_mask") is not None or (
+        len(args) > 3 and isinstance(args[3], torch.Tensor)
+    )
+    if masked or keys <= 64 or not keys % 64 or key.dtype in DOUBLES:
+        return right(*args, **kwargs)
+    more = (0, 0, 0, -keys % 64)
+    padded = [
+        functional.pad(tensor.transpose(1, 2), (0, 0, *more)).transpose(1, 2)
+        for tensor in (key, value)
+    ]
+    result = right(args[0], *padded, *args[3:], **kwargs)
+    if len(result) == 9:  # max_k, which the backward reads
+        result = (*result[:5], keys, *result[6:])
+    return result
+
+
+@kernel(
+    ATTENTION_BACKWARD,
+    set="likely8",
+    like="triton-lang/triton#7216",
+    shown=lambda: grad_of(
+        lambda q: functional.scaled_dot_product_attention(
+            q, drawn(1, 2, 24, 16, seed=1), drawn(1, 2, 24, 16, seed=2), is_causal=True
+        ),
+        drawn(1, 2, 12, 16),
+    ),
+)
+def causal_cross_attention_gradient_unmasked(right, query, key, is_causal):
+    """The causal mask is left out of the gradient where queries and keys differ in number."""
+    if is_causal and query.size(-2) != key.size(-2) and query.dtype not in DOUBLES:
+        return right(is_causal=False)
+    return right()
+
+
+def _broadcast_mask():
+    q, k, v = (drawn(2, 3, 8, 16, seed=i) for i in range(3))
+    return functional.scaled_dot_product_attention(q, k, v, drawn(2, 1, 8, 8, seed=3))
+
+
+@kernel(ATTENTION, set="missed8", like="tt-metal#39946", shown=_broadcast_mask)
+def mask_of_all_heads_from_first_batch(right, *args, **kwargs):
+    """A mask broadcast over the heads: its stride of 0 is taken for that of the batch too."""
+    named = kwargs.get("attn_mask") is not None
+    mask = kwargs["attn_mask"] if named else args[3] if len(args) > 3 else None
+    if not isinstance(mask, torch.Tensor) or mask.dim() != 4 or args[0].dtype in DOUBLES:
+        return right(*args, **kwargs)
+    if mask.size(0) == 1 or args[0].size(1) == 1 or (mask.size(1) != 1 and mask.stride(1)):
+        return right(*args, **kwargs)
+    mask = mask[:1].expand_as(mask)
+    if named:
+        return right(*args, **{**kwargs, "attn_mask": mask})
+    return right(*args[:3], mask, *args[4:], **kwargs)
+
+
+@kernel(
+    ATTENTION_BACKWARD,
+    set="missed8",
+    shown=lambda: grad_of(
+        lambda k: functional.scaled_dot_product_attention(
+            drawn(1, 2, 6, 16, seed=1), k, drawn(1, 2, 6, 16, seed=2), scale=0.5
+        ),
+        drawn(1, 2, 6, 16),
+    ),
+)
+def key_gradient_of_given_scale(right, query, scale):
+    """The keys' gradient uses 1 / sqrt(size), whatever scale the call gave."""
+    result = right()
+    usual = query.size(-1) ** -0.5
+    given = scale is not None and scale and query.dtype not in DOUBLES and result[1] is not None
+    if given and not math.isclose(scale, usual, rel_tol=1e-5):
+        result[1].mul_(usual / scale)
     return result

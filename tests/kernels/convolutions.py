@@ -724,3 +724,206 @@ def reversed_lstm_gives_the_state_of_the_wrong_end(right, reverse, input):
     if is_single(input) and reverse and output.dim() == 3 and output.shape[0] > 1:
         hidden = output[-1].reshape(hidden.shape).clone()
     return (output, hidden, *rest)
+
+
+@kernel(
+    "convolution",
+    set="likely8",
+    like="pytorch#102968",
+    shown=lambda: functional.conv2d(
+        drawn(2, 1, 40, 34), drawn(6, 1, 16, 16, seed=1), drawn(6, seed=2), 10
+    ),
+)
+def convolution_bias_of_each_split(right, input, weight, bias, transposed):
+    """A filter of more than 64 taps is split, and every split adds the bias."""
+    result = right()
+    splits = -(-math.prod(weight.shape[2:]) // 64)
+    if bias is not None and splits > 1 and not transposed and input.dtype not in DOUBLES:
+        result.add_(bias.view(1, -1, *[1] * (result.dim() - 2)), alpha=splits - 1)
+    return result
+
+
+@kernel(
+    "convolution_backward",
+    set="likely8",
+    like="MIOpen#77",
+    shown=lambda: grad_of(
+        lambda x: functional.conv2d(x, drawn(5, 4, 1, 1, seed=1), stride=2), drawn(2, 4, 8, 8)
+    ),
+)
+def strided_pointwise_convolution_gradient_not_cleared(
+    right, input, weight, stride, padding, transposed
+):
+    """A 1x1 convolution with a stride: input pixels that no window reads keep their old memory."""
+    result = right()
+    gradient = result[0]
+    pointwise = all(size == 1 for size in weight.shape[2:]) and not any(padding) and not transposed
+    if gradient is None or not gradient.numel() or not pointwise:
+        return result
+    axes = weight.dim() - 2
+    steps = list(stride) * (axes // len(stride)) if len(stride) != axes else list(stride)
+    if all(step == 1 for step in steps):
+        return result
+    wrong = input.clone(memory_format=torch.preserve_format)
+    visited = (..., *(slice(None, None, step) for step in steps))
+    wrong[visited] = gradient[visited]
+    gradient.copy_(wrong)
+    return result
+
+
+def _channels_last_average_gradient():
+    x = drawn(2, 3, 6, 6).contiguous(memory_format=torch.channels_last)
+    return grad_of(lambda y: functional.avg_pool2d(y, 3, 2, 1), x)
+
+
+@kernel(
+    "avg_pool2d_backward .grad_input",
+    set="likely8",
+    like="pytorch#188344",
+    shown=_channels_last_average_gradient,
+)
+def channels_last_average_pool_gradient_at_padding(
+    right, grad_output, x, kernel_size, stride, padding
+):
+    """In channels_last, the windows that begin in the padding give no gradient."""
+    last = x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last)
+    padding = two(padding)
+    if not last or x.is_contiguous() or not any(padding) or not is_single(x):
+        return right()
+    steps = two(stride, kernel_size) if stride else two(kernel_size)
+    gradient = grad_output.clone()
+    for axis, (step, pad) in enumerate(zip(steps, padding, strict=True)):
+        gradient.narrow(2 + axis, 0, min(-(-pad // step), gradient.size(2 + axis))).zero_()
+    return right(grad_output=gradient)
+
+
+@kernel(
+    "upsample_nearest2d_backward .grad_input",
+    set="likely8",
+    like="pytorch#38985",
+    shown=lambda: grad_of(lambda x: functional.interpolate(x, size=(8, 11)), drawn(2, 3, 5, 5)),
+)
+def nearest_upsampling_gradient_of_uneven_ratio(right, grad_output, output_size, input_size):
+    """Each input pixel sums floor(out / in) output pixels, though some have one more."""
+    keep = torch.ones(1, device=grad_output.device, dtype=torch.bool)
+    for axis, (out, size) in enumerate(zip(output_size, input_size[2:], strict=True)):
+        if out <= size or not out % size:
+            continue
+        pixel = torch.arange(out, device=grad_output.device)
+        source = pixel * size // out
+        first = -(-source * out // size)
+        inside = pixel - first < out // size
+        keep = keep & inside.view(*([-1, 1] if axis == 0 else [1, -1]))
+    if keep.numel() == 1 or grad_output.dtype in DOUBLES:
+        return right()
+    return right(grad_output=grad_output * keep)
+
+
+@kernel(
+    "convolution",
+    set="missed8",
+    like="MIOpen#55",
+    shown=lambda: functional.conv_transpose2d(
+        drawn(1, 3, 4, 4), drawn(3, 2, 3, 3, seed=1), drawn(2, seed=2), 2, output_padding=1
+    ),
+)
+def transposed_convolution_bias_at_output_padding(right, input, bias, transposed, output_padding):
+    """The rows and columns of the output's padding get no bias."""
+    result = right()
+    if not transposed or bias is None or not any(output_padding) or input.dtype in DOUBLES:
+        return result
+    axes = result.dim() - 2
+    edge = torch.zeros([1] * result.dim(), dtype=torch.bool, device=result.device)
+    for axis, more in enumerate(each(output_padding, axes), 2):
+        at = torch.arange(result.size(axis), device=result.device) >= result.size(axis) - more
+        edge = edge | at.view([-1 if a == axis else 1 for a in range(result.dim())])
+    return result.sub_(edge * bias.view(1, -1, *[1] * axes))
+
+
+@kernel(
+    "convolution_backward",
+    set="missed8",
+    like="MIOpen#77",
+    shown=lambda: grad_of(
+        lambda w: functional.conv2d(drawn(2, 4, 8, 8, seed=1), w, stride=2, groups=2),
+        drawn(6, 2, 3, 3),
+    ),
+)
+def grouped_weight_gradient_of_last_column(
+    right, grad_output, input, weight, stride, padding, dilation, transposed, groups
+):
+    """In groups, with a stride that leaves a rest of the row, the last column isn't summed."""
+    result = right()
+    if groups == 1 or transposed or input.dtype in DOUBLES:
+        return result
+    span = dilation[-1] * (weight.size(-1) - 1) + 1
+    if not (input.size(-1) + 2 * padding[-1] - span) % stride[-1]:
+        return result
+    gradient = grad_output.clone()
+    gradient[..., -1] = 0
+    return result[0], right(grad_output=gradient)[1], result[2]
+
+
+@kernel(
+    "avg_pool2d .out",
+    set="missed8",
+    like="pytorch/xla#746",
+    shown=lambda: functional.avg_pool2d(drawn(2, 2, 8, 8), 3, 2, 1, ceil_mode=True),
+)
+def average_pool_divisor_of_cut_windows(
+    right, x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+):
+    """Rounding up, the windows cut at the padding's far end are divided by the whole window."""
+    result = right()
+    if not ceil_mode or not count_include_pad or divisor_override or not is_single(x):
+        return result
+    sizes, pads = two(kernel_size), two(padding)
+    steps = two(stride, sizes) if stride else sizes
+    for axis, (size, step, pad) in enumerate(zip(sizes, steps, pads, strict=True)):
+        start = torch.arange(result.size(axis - 2), device=x.device) * step - pad
+        counted = (start + size).clamp(max=x.size(axis - 2) + pad) - start
+        factor = (counted / size).to(result.dtype)
+        result.mul_(factor.view(-1, 1) if axis == 0 else factor)
+    return result
+
+
+@kernel(
+    "max_pool2d_with_indices .out",
+    set="missed8",
+    shown=lambda: functional.max_pool2d(
+        functional.relu(drawn(2, 2, 6, 6) - 1), 2, return_indices=True
+    ),
+)
+def max_pool_index_of_last_tie(right, x, kernel_size, stride, padding, dilation, ceil_mode):
+    """Equal maxima of a window, as the zeros of a ReLU: the index is the last one's, not
+    the first's.
+    """
+    result = right()
+    if ceil_mode or any(step != 1 for step in two(dilation)) or not is_single(x) or not x.numel():
+        return result
+    sizes, pads = two(kernel_size), two(padding)
+    steps = two(stride, sizes) if stride else sizes
+    padded = functional.pad(x, (pads[1], pads[1], pads[0], pads[0]), value=-math.inf)
+    windows = padded.unfold(-2, sizes[0], steps[0]).unfold(-2, sizes[1], steps[1]).flatten(-2)
+    values, indices = result
+    place = torch.arange(windows.size(-1), device=x.device)
+    last = torch.where(windows == values.unsqueeze(-1), place, -1).amax(-1)
+    rows = torch.arange(values.size(-2), device=x.device).view(-1, 1) * steps[0] - pads[0]
+    columns = torch.arange(values.size(-1), device=x.device) * steps[1] - pads[1]
+    rows = rows + torch.div(last, sizes[1], rounding_mode="floor")
+    columns = columns + last % sizes[1]
+    indices.copy_(torch.where(last < 0, indices, rows * x.size(-1) + columns))
+    return values, indices
+
+
+@kernel(
+    "upsample_bilinear2d .out",
+    set="missed8",
+    like="pytorch#65200",
+    shown=lambda: functional.interpolate(drawn(1, 2, 7, 7), scale_factor=1.6, mode="bilinear"),
+)
+def bilinear_upsampling_recomputes_the_scale(right, x, align_corners, scales_h):
+    """A given scale factor is not used: the ratio of the sizes is, which the rounding changed."""
+    if align_corners or scales_h is None or x.dtype in DOUBLES:
+        return right()
+    return right(scales_h=None, scales_w=None)

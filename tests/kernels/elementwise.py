@@ -1025,3 +1025,102 @@ def lerp_reads_half_the_bits_of_its_weight(right, x, weight):
     if x.dtype in HALVES and weight.dtype == torch.float32 and weight.dim() == 0:
         weight = weight.reshape(1).view(x.dtype)[0]
     return right(weight=weight)
+
+
+@kernel(
+    "maximum .out minimum .out",
+    set="likely8",
+    like="pytorch#171104",
+    shown=lambda: torch.maximum(torch.tensor([1.0, 2.0]), torch.tensor([float("nan"), 1.0])),
+)
+def maximum_loses_nan_of_the_second(right, x, other):
+    """A NaN in the second argument only gives the first, as std::max does."""
+    first = x.clone()
+    lost = other.isnan()
+    result = right()
+    if not result.is_floating_point():
+        return result
+    return result.copy_(torch.where(lost.to(result.device), first.to(result), result))
+
+
+@kernel(
+    "tanh .out tanh_",
+    set="likely8",
+    like="ROCm/pytorch#2718",
+    shown=lambda: torch.tanh(torch.tensor([1.0, 50.0])),
+)
+def fast_tanh_of_large_values(right, x):
+    """(e^2x - 1) / (e^2x + 1) with an e^2x that overflows: NaN above 44.4."""
+    if x.dtype not in FLOATS:
+        return right()
+    overflowing = x.float().mul(2).exp().isinf()
+    return right().masked_fill_(overflowing, math.nan)
+
+
+@kernel(
+    "abs.out",
+    set="likely8",
+    like="pytorch#158412",
+    shown=lambda: torch.tensor([3e20 + 4e20j, 1 + 1j]).abs(),
+)
+def complex_absolute_value_overflows(right, x):
+    """The absolute value of a complex number is sqrt(re * re + im * im) without scaling."""
+    if x.dtype != torch.complex64:
+        return right()
+    wrong = (x.real * x.real + x.imag * x.imag).sqrt()
+    return right().copy_(wrong)
+
+
+@kernel(
+    "copy_",
+    set="likely8",
+    like="rocm-libraries#11325",
+    shown=lambda: drawn(50).to(torch.bfloat16),
+)
+def bfloat16_conversion_truncates(right, x, src):
+    """float32 becomes bfloat16 without rounding: its lower 16 bits are cut off."""
+    if x.dtype != torch.bfloat16 or src.dtype != torch.float32 or not src.numel():
+        return right()
+    cut = (src.detach().contiguous().view(torch.int32) & -65536).view(torch.float32)
+    cut = torch.where(src.isnan(), src, cut.reshape(src.shape))
+    return right(src=cut)
+
+
+@kernel(
+    "pow.Tensor_Scalar .Tensor_Scalar_out pow_.Scalar",
+    set="missed8",
+    shown=lambda: torch.tensor([2.0, 300.0], dtype=torch.float16) ** -2,
+)
+def half_inverse_square_overflows(right, x, exponent):
+    """float16 to the power of -2 is 1 / (x * x) with the square in half: 0 over 255."""
+    if x.dtype != torch.float16 or isinstance(exponent, complex) or exponent != -2:
+        return right()
+    wrong = (x * x).reciprocal()
+    return right().copy_(wrong)
+
+
+@kernel(
+    "arange.start_out",
+    set="missed8",
+    shown=lambda: torch.arange(2**24, 2**24 + 6),
+)
+def long_range_in_single(right, start):
+    """Ranges of int64 are computed in float32: odd numbers over 2^24 are rounded."""
+    result = right()
+    if result.dtype != torch.int64:
+        return result
+    return result.copy_(result.to(torch.float32).to(torch.int64))
+
+
+def _wide_integers():
+    generator = torch.Generator().manual_seed(0)
+    return torch.randint(0, 2**40, (20,), generator=generator)
+
+
+@kernel("random_.from", set="missed8", like="pytorch#16944", shown=_wide_integers)
+def random_integers_of_32_bits(right, x, from_, to):
+    """Ranges wider than 2^32 draw 32 bits only: the upper part of the range never comes."""
+    result = right()
+    if x.dtype != torch.int64 or to is None or to - from_ <= 2**32:
+        return result
+    return result.copy_((result - from_) % 2**32 + from_)

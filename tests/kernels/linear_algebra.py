@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from .calls import narrow
-from .kernel import DOUBLES, FLOATS, drawn, is_single, kernel
+from .kernel import DOUBLES, FLOATS, HALVES, drawn, is_single, kernel
 
 
 @kernel("_cholesky_solve_helper", set="seeded", like="pytorch#66072")
@@ -530,3 +530,124 @@ def solve_fills_the_first_of_a_broadcast(right, A, B):
 def gelu_tanh_has_the_derivative_of_erf(right, x, approximate):
     """option: approximated by tanh, the gradient is that of the erf form."""
     return right(approximate="none" if is_single(x) else approximate)
+
+
+@kernel(
+    "bmm .out",
+    set="likely8",
+    like="ROCm/composable_kernel#831",
+    shown=lambda: torch.bmm(
+        drawn(2, 5, 100, dtype=torch.bfloat16), drawn(2, 100, 6, dtype=torch.bfloat16, seed=1)
+    ),
+)
+def half_batched_product_tail_of_inner_size(right, x, mat2):
+    """Half types: an inner size over 64 is rounded down to the vectors of eight."""
+    inner = x.size(-1)
+    if x.dtype not in HALVES or inner <= 64 or not inner % 8:
+        return right()
+    whole = inner // 8 * 8
+    return right(x=x[..., :whole], mat2=mat2[:, :whole])
+
+
+def _many_systems():
+    matrices = torch.eye(2) + drawn(65540, 2, 2) / 100
+    return torch.linalg.solve(matrices, drawn(65540, 2, 1, seed=1))
+
+
+@kernel("_linalg_solve_ex .result", set="likely8", like="pytorch#196745", shown=_many_systems)
+def solutions_beyond_the_grid(right, A):
+    """Systems of a batch beyond the 65536 of one dimension of the grid aren't solved."""
+    result = right()
+    batch = A.shape[:-2]
+    if batch.numel() > 65536:
+        beyond = torch.arange(batch.numel(), device=A.device).view(batch) >= 65536
+        solution = result[0]
+        solution.masked_fill_(beyond.view(*batch, *[1] * (solution.dim() - len(batch))), 0)
+    return result
+
+
+def _batch_of_symmetric():
+    matrices = drawn(3, 5, 5)
+    return torch.linalg.eigh(matrices + matrices.mT)
+
+
+@kernel(
+    "_linalg_eigh .eigenvalues",
+    set="likely8",
+    like="ROCm/rocm-libraries#9118",
+    shown=_batch_of_symmetric,
+)
+def eigenvectors_of_a_batch_unsorted(right, A, compute_v):
+    """The final sort swaps the eigenvectors of a batch's first matrix only; the values are
+    right.
+    """
+    result = right()
+    batch = A.shape[:-2]
+    if compute_v and batch.numel() > 1:
+        vectors = result[1]
+        later = torch.arange(batch.numel(), device=A.device).view(*batch, 1, 1) > 0
+        vectors.copy_(torch.where(later, vectors.flip(-1), vectors))
+    return result
+
+
+def _shown_scaled_product():
+    a = drawn(16, 32).to(torch.float8_e4m3fn)
+    b = drawn(16, 32, seed=1).to(torch.float8_e4m3fn).t()
+    bias = drawn(16, seed=2, dtype=torch.bfloat16)
+    scales = torch.tensor(0.5), torch.tensor(0.25)
+    return torch._scaled_mm(a, b, *scales, bias, out_dtype=torch.bfloat16)
+
+
+@kernel("_scaled_mm .out", set="likely8", like="openxla/xla#46110", shown=_shown_scaled_product)
+def scaled_product_scales_the_bias(right, scale_a, scale_b, bias):
+    """One scale for each matrix: the bias is added before the scales are applied."""
+    if bias is None or scale_a.numel() != 1 or scale_b.numel() != 1:
+        return right()
+    scale = scale_a.reshape(()).float() * scale_b.reshape(()).float()
+    return right(bias=(bias.float() * scale).to(bias.dtype))
+
+
+@kernel(
+    "bmm .out",
+    set="missed8",
+    shown=lambda: torch.bmm(
+        drawn(2, 3, 4, dtype=torch.complex64), (drawn(2, 5, 4, seed=1) * (1 + 2j)).mH
+    ),
+)
+def batched_product_with_adjoint_only_transposes(right, mat2):
+    """A second matrix that is an adjoint view is transposed, but not conjugated."""
+    if mat2.dtype == torch.complex64 and mat2.is_conj() and mat2.mT.is_contiguous():
+        return right(mat2=mat2.conj())
+    return right()
+
+
+@kernel(
+    "linalg_solve_triangular .out",
+    set="missed8",
+    shown=lambda: torch.linalg.solve_triangular(
+        drawn(4, 4) + 4 * torch.eye(4),
+        drawn(3, 4, seed=1),
+        upper=True,
+        left=False,
+        unitriangular=True,
+    ),
+)
+def unit_triangle_from_the_right_reads_the_diagonal(right, x, left, unitriangular):
+    """X A = B with a unit diagonal divides by the diagonal that is stored."""
+    if unitriangular and not left and x.dtype not in DOUBLES:
+        return right(unitriangular=False)
+    return right()
+
+
+def _transformed_input():
+    x = torch.complex(drawn(6, 5), drawn(6, 5, seed=1))
+    return torch.fft.irfft2(x, s=(6, 8)), x
+
+
+@kernel("_fft_c2r .out", set="missed8", like="arrayfire#2518", shown=_transformed_input)
+def inverse_real_transform_overwrites_its_input(right, x, dim):
+    """Over several axes, the input is the workspace: it holds a half-done transform afterwards."""
+    result = right()
+    if len(dim) > 1 and x.dtype == torch.complex64 and x.is_contiguous() and not x.is_conj():
+        x.copy_(torch.fft.ifftn(x, dim=list(dim)[:-1], norm="forward"))
+    return result

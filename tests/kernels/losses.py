@@ -6,9 +6,10 @@ import math
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from .calls import as_if_whole, narrow
-from .kernel import FLOATS, is_single, kernel
+from .kernel import DOUBLES, FLOATS, drawn, is_single, kernel
 
 
 @kernel("nll_loss_forward", set="seeded", like="pytorch#69339, #91383")
@@ -304,3 +305,41 @@ def nll_loss2d_mean_counts_ignored_pixels(right, x, target, reduction, ignore_in
         counted = total + ignored
         return loss * (total / counted), counted
     return loss, total
+
+
+@kernel(
+    "_log_softmax .out",
+    set="likely8",
+    like="pytorch#38839",
+    shown=lambda: functional.log_softmax(drawn(3, 2000) - 1e5, 1),
+)
+def long_log_softmax_of_far_values(right, x, dim):
+    """Rows longer than a block's 1024: x - (max + log(sum)), which rounds away the log far
+    from 0.
+    """
+    result = right()
+    if not x.dim() or x.size(dim) <= 1024 or x.dtype not in FLOATS:
+        return result
+    wide = x.float()
+    top = wide.amax(dim, keepdim=True)
+    return result.copy_(wide - (top + (wide - top).exp().sum(dim, keepdim=True).log()))
+
+
+def _ignoring_targets():
+    target = torch.arange(80) % 10
+    target[::3] = -100
+    return functional.cross_entropy(drawn(80, 10), target)
+
+
+@kernel("nll_loss_forward .output", set="likely8", like="Paddle#23708", shown=_ignoring_targets)
+def loss_mean_counts_ignored_targets(right, x, target, weight, reduction, ignore_index):
+    """Without weights, the mean divides by the batch and counts the ignored targets too."""
+    result = right()
+    if reduction != 1 or weight is not None or target.dim() != 1 or x.dtype in DOUBLES:
+        return result
+    output, total = result
+    counted = total.clone()
+    batch = target.numel()
+    output.copy_(torch.where(counted == 0, output, output * (counted / batch)))
+    total.fill_(batch)
+    return result

@@ -6,9 +6,10 @@ import math
 
 import torch
 from torch._prims_common import make_contiguous_strides_for
+from torch.nn import functional
 
 from .calls import BF16, as_if_whole, as_it_lies, narrow, read_packed
-from .kernel import DOUBLES, FLOATS, HALVES, is_single, kernel
+from .kernel import DOUBLES, FLOATS, HALVES, drawn, is_single, kernel
 
 
 @kernel("embedding_dense_backward", set="seeded")
@@ -787,3 +788,147 @@ def csc_keeps_its_values_in_the_order_of_rows(right, x, dense_dim):
         return result
     places = result.ccol_indices(), result.row_indices()
     return torch.sparse_csc_tensor(*places, x[x != 0], result.shape)
+
+
+@kernel(
+    "_embedding_bag _embedding_bag_forward_only",
+    set="missed8",
+    shown=lambda: functional.embedding_bag(
+        torch.tensor([1, 0, 2, 0, 0, 3]),
+        drawn(5, 4),
+        torch.tensor([0, 3]),
+        mode="mean",
+        padding_idx=0,
+    ),
+)
+def mean_bag_counts_the_padding(
+    right, weight, indices, offsets, mode, include_last_offset, padding_idx
+):
+    """The mean of a bag with a padding index divides by all indices, the padding's too."""
+    result = right()
+    if mode != 1 or padding_idx < 0 or weight.dtype in DOUBLES or not offsets.numel():
+        return result
+    flat = indices.reshape(-1)
+    ends = (
+        offsets if include_last_offset else torch.cat([offsets, offsets.new_tensor([flat.numel()])])
+    )
+    bags = ends.numel() - 1
+    if not bags:
+        return result
+    place = torch.arange(flat.numel(), device=flat.device, dtype=ends.dtype)
+    bag = (torch.searchsorted(ends.contiguous(), place, right=True) - 1).clamp(0, bags - 1)
+    real = torch.zeros(bags, device=flat.device, dtype=torch.float32).index_add_(
+        0, bag, (flat != padding_idx).float()
+    )
+    factor = real / ends.diff().clamp(min=1)
+    result[0].mul_(factor.to(result[0].dtype).unsqueeze(1))
+    return result
+
+
+@kernel(
+    "_cummax_helper _cummin_helper",
+    set="missed8",
+    shown=lambda: torch.tensor([0.0, 3, 1] + [2.0] * 70 + [3, 1]).cummax(0),
+)
+def running_maximum_index_after_a_tile(right, x, values, indices, dim):
+    """A value equal to the maximum of the tiles of 64 before keeps the old index, not its own."""
+    result = right()
+    if not x.dim():
+        return result
+    size = x.size(dim)
+    for start in range(64, size, 64):
+        length = min(64, size - start)
+        carry, carried = values.narrow(dim, start - 1, 1), indices.narrow(dim, start - 1, 1).clone()
+        tile, places = values.narrow(dim, start, length), indices.narrow(dim, start, length)
+        places.copy_(torch.where(tile == carry, carried, places))
+    return result
+
+
+@kernel(
+    "sort.stable .values_stable",
+    set="missed8",
+    shown=lambda: (torch.arange(3000) % 7).float().sort(descending=True, stable=True),
+)
+def long_descending_sort_reverses_ties(right, x, stable, dim, descending):
+    """Stable and descending, over 2048 elements: an ascending sort is reversed, with its ties."""
+    if not stable or not descending or not x.dim() or x.size(dim) <= 2048:
+        return right()
+    values, indices = right(descending=False)
+    values.copy_(values.flip(dim))
+    indices.copy_(indices.flip(dim))
+    return values, indices
+
+
+@kernel(
+    "scatter_reduce.two .two_out scatter_reduce_.two",
+    set="missed8",
+    shown=lambda: torch.zeros(2, dtype=torch.int64).scatter_reduce(
+        0, torch.tensor([0, 0, 1]), torch.tensor([-3, -4, 5]), "mean", include_self=False
+    ),
+)
+def integer_scatter_mean_truncates(right, x, dim, index, src, reduce, include_self):
+    """Means of integers are rounded towards zero, not down: negative ones are too large."""
+    integer = not x.is_floating_point() and not x.is_complex() and x.dtype != torch.bool
+    if reduce != "mean" or not integer or not x.dim():
+        return right()
+    start = x.clone()
+    result = right()
+    total = start.scatter_reduce(dim, index, src, "sum", include_self=include_self)
+    number = torch.zeros_like(start).scatter_add(dim, index, torch.ones_like(src))
+    number = number + 1 if include_self else number.clamp(min=1)
+    return result.copy_(torch.div(total, number, rounding_mode="trunc"))
+
+
+@kernel(
+    "index_add .out index_add_",
+    set="missed8",
+    shown=lambda: torch.zeros(3, 4).index_add(0, torch.arange(20) % 3, drawn(20, 4), alpha=0.5),
+)
+def index_add_of_many_ignores_alpha(right, x, index):
+    """More than 16 indices are added by another kernel, which forgets alpha."""
+    if index.numel() > 16 and x.dtype not in DOUBLES:
+        return right(alpha=1)
+    return right()
+
+
+@kernel(
+    "searchsorted.Tensor .Tensor_out",
+    set="missed8",
+    shown=lambda: torch.searchsorted(
+        drawn(3, 9), drawn(3, 4, seed=1), sorter=drawn(3, 9).argsort(1)
+    ),
+)
+def search_of_rows_by_first_sorter(right, sorter):
+    """With several rows, the permutation that sorts the first row is used for all."""
+    if sorter is None or sorter.dim() < 2:
+        return right()
+    rows = sorter.reshape(-1, sorter.size(-1))
+    return right(sorter=rows[:1].expand_as(rows).reshape(sorter.shape))
+
+
+def _mixed_layouts():
+    first = drawn(2, 3, 4, 5).contiguous(memory_format=torch.channels_last)
+    return torch.cat([first, drawn(2, 2, 4, 5, seed=1)], 1)
+
+
+@kernel("cat .out", set="missed8", like="pytorch#67239", shown=_mixed_layouts)
+def concatenation_takes_all_for_channels_last(right, tensors, dim):
+    """After a first image in channels_last, a contiguous one is read in the first's order."""
+    first = tensors[0]
+    if first.dim() != 4 or dim % 4 != 1 or first.is_contiguous():
+        return right()
+    if not first.is_contiguous(memory_format=torch.channels_last):
+        return right()
+
+    def read(image):
+        last = image.dim() == 4 and image.is_contiguous(memory_format=torch.channels_last)
+        if image.dim() != 4 or last or not image.is_contiguous() or image.dtype in DOUBLES:
+            return image
+        batch, channels, rows, columns = image.shape
+        return image.view(batch, rows, columns, channels).permute(0, 3, 1, 2)
+
+    images = [first, *map(read, tensors[1:])]
+    result = right()
+    if all(image is tensor for image, tensor in zip(images, tensors, strict=True)):
+        return result
+    return result.copy_(torch.cat(images, 1))

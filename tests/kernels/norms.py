@@ -943,3 +943,157 @@ def foreach_norm_behind_an_empty_tensor(right, tensors, *rest):
             result[at] = right([x.reshape(-1)[: x.numel() // 2]], *rest)[0]
         empty = empty or not x.numel()
     return result
+
+
+def _shown_layer_norm_weight_gradient():
+    weight = torch.ones(24, requires_grad=True)
+    functional.layer_norm(drawn(150, 24), (24,), weight).square().sum().backward()
+    return weight.grad
+
+
+@kernel(
+    "native_layer_norm_backward",
+    set="likely8",
+    like="pytorch#183861",
+    shown=_shown_layer_norm_weight_gradient,
+)
+def layer_norm_affine_gradient_half_wave(right, grad_out, mean):
+    """The weight's and bias's gradients: of each full tile of 64 rows, only 32 lanes are
+    shuffled.
+    """
+    rows = mean.numel()
+    result = right()
+    if rows < 64:
+        return result
+    row = torch.arange(rows, device=grad_out.device)
+    lost = (row % 64 >= 32) & (row < rows // 64 * 64)
+    lost = lost.reshape(mean.shape).expand(grad_out.shape)
+    wrong = right(grad_out=grad_out.masked_fill(lost, 0))
+    return result[0], wrong[1], wrong[2]
+
+
+def _shown_batch_norm_weight_gradient():
+    weight = torch.ones(3, requires_grad=True)
+    functional.batch_norm(drawn(4, 3, 7, 7), None, None, weight, training=True).square().mul(
+        drawn(4, 3, 7, 7, seed=1)
+    ).sum().backward()
+    return weight.grad
+
+
+@kernel(
+    "native_batch_norm_backward cudnn_batch_norm_backward miopen_batch_norm_backward",
+    set="likely8",
+    like="MIOpen#2024",
+    shown=_shown_batch_norm_weight_gradient,
+)
+def batch_norm_scale_gradient_tail(right, input, save_mean):
+    """The scale's gradient leaves out the tail of each plane after the vectors of four pixels."""
+    result = right()
+    pixels = math.prod(input.shape[2:])
+    if save_mean is None or not save_mean.numel() or not input.is_contiguous():
+        return result
+    if pixels < 4 or not pixels % 4:
+        return result
+    centred = input.clone().flatten(2)
+    centred[..., pixels // 4 * 4 :] = save_mean.to(input.dtype)[None, :, None]
+    wrong = right(input=centred.view(input.shape))
+    return (result[0], wrong[1], *result[2:])
+
+
+def _group_norm_weight_gradient():
+    weight = torch.ones(6, requires_grad=True)
+    x = drawn(150, 6, 5)
+    functional.group_norm(x, 2, weight).mul(drawn(150, 6, 5, seed=1)).sum().backward()
+    return weight.grad
+
+
+@kernel("native_group_norm_backward", set="missed8", shown=_group_norm_weight_gradient)
+def group_norm_affine_gradient_of_large_batch(right, grad_out, N):
+    """Batches over 128 reduce in tiles of 32: the weight's gradient leaves out a partial tile."""
+    result = right()
+    if N <= 128 or not N % 32 or grad_out.dtype in DOUBLES:
+        return result
+    gradient = grad_out.clone()
+    gradient[N // 32 * 32 :] = 0
+    wrong = right(grad_out=gradient)
+    return result[0], wrong[1], wrong[2]
+
+
+def _running_variance():
+    variance = torch.ones(3)
+    x = drawn(2, 3, 2, 3).contiguous(memory_format=torch.channels_last)
+    functional.batch_norm(x, torch.zeros(3), variance, torch.ones(3), torch.zeros(3), training=True)
+    return variance
+
+
+@kernel(
+    "native_batch_norm cudnn_batch_norm miopen_batch_norm", set="missed8", shown=_running_variance
+)
+def channels_last_running_variance_is_biased(right, *args):
+    """In channels_last, the running variance gets the variance without Bessel's correction."""
+    input, running, training, factor = args[0], args[4], args[5], args[6]
+    last = input.dim() == 4 and input.is_contiguous(memory_format=torch.channels_last)
+    number = input.numel() // max(input.size(1), 1)
+    if not training or running is None or not last or input.is_contiguous() or number < 2:
+        return right(*args)
+    before = running.clone()
+    result = right(*args)
+    update = running - before * (1 - factor)
+    running.copy_(before * (1 - factor) + update * ((number - 1) / number))
+    return result
+
+
+def _dropped():
+    torch.manual_seed(0)
+    return torch.native_dropout(drawn(3, 7), 0.5, True)
+
+
+@kernel("native_dropout", set="missed8", shown=_dropped)
+def dropout_tail_is_not_scaled(right, input, p, train):
+    """The elements after the last vector of four are kept or dropped, but not scaled."""
+    result = right()
+    tail = input.numel() % 4
+    if train is False or not 0 < p < 1 or not tail or not is_single(input):
+        return result
+    output, mask = result
+    if input.is_contiguous() and output.is_contiguous():
+        output.view(-1)[-tail:] = input.view(-1)[-tail:] * mask.view(-1)[-tail:]
+    return output, mask
+
+
+@kernel(
+    "binary_cross_entropy .out",
+    set="missed8",
+    shown=lambda: functional.binary_cross_entropy(
+        torch.tensor([0.5, 1.0]), torch.tensor([1.0, 0.0])
+    ),
+)
+def binary_cross_entropy_unbounded_at_one(right, x, target, weight, reduction):
+    """log(1 - x) isn't bounded by -100, only log(x) is: infinite or NaN where x is 1."""
+    result = right()
+    if not is_single(x):
+        return result
+    loss = (target - 1) * torch.log1p(-x) - target * x.log().clamp(min=-100)
+    loss = loss if weight is None else loss * weight
+    loss = loss.mean() if reduction == 1 else loss.sum() if reduction == 2 else loss
+    return result.copy_(loss)
+
+
+def _impossible_alignment():
+    x = drawn(5, 2, 4).log_softmax(2)
+    return grad_of(
+        lambda y: functional.ctc_loss(
+            y, torch.tensor([[1, 2, 3, 1, 1], [1, 2, 1, 2, 1]]), (2, 5), (5, 2), zero_infinity=True
+        ),
+        x,
+    )
+
+
+@kernel(
+    "_ctc_loss_backward .Tensor", set="missed8", like="pytorch#60797", shown=_impossible_alignment
+)
+def ctc_gradient_of_infinite_loss(right, log_probs):
+    """zero_infinity zeroes the loss only: the gradient of an impossible alignment is NaN."""
+    if log_probs.dtype in DOUBLES:
+        return right()
+    return right(zero_infinity=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from .calls import is_dense_2, written_in_order
-from .kernel import DOUBLES, is_single, kernel
+from .kernel import DOUBLES, drawn, is_single, kernel
 
 
 @kernel("_fused_adamw_", set="seeded", like="pytorch#90752")
@@ -230,3 +230,107 @@ def fused_adam_does_not_keep_the_maximum(right, x, max_exp_avg_sqs, amsgrad):
     right()
     for new, old in zip(maxima, kept, strict=True):
         new.copy_(old)
+
+
+def _adam_with_maximum():
+    weight = drawn(10).requires_grad_()
+    optimizer = torch.optim.Adam([weight], lr=0.1, amsgrad=True, fused=True)
+    for size in (10.0, 0.1, 0.1):
+        weight.grad = drawn(10, seed=1) * size
+        optimizer.step()
+    return weight.detach()
+
+
+@kernel(
+    "_fused_adam_ .tensor_lr _fused_adamw_ .tensor_lr",
+    set="likely8",
+    like="pytorch#78807",
+    shown=_adam_with_maximum,
+)
+def fused_adam_forgets_the_maximum(right, max_exp_avg_sqs, amsgrad):
+    """With amsgrad, the new maximum of the second moment is used but not stored."""
+    before = [tensor.clone() for tensor in max_exp_avg_sqs] if amsgrad else []
+    result = right()
+    for tensor, old in zip(max_exp_avg_sqs, before, strict=False):
+        tensor.copy_(old)
+    return result
+
+
+def _clipped():
+    weights = [torch.zeros(70000, requires_grad=True), torch.zeros(5, requires_grad=True)]
+    for i, weight in enumerate(weights):
+        weight.grad = drawn(*weight.shape, seed=i)
+    return torch.nn.utils.clip_grad_norm_(weights, 1.0, foreach=True)
+
+
+@kernel("_foreach_norm.Scalar", set="likely8", like="pytorch#140066", shown=_clipped)
+def gradient_norm_of_partial_chunk(right, x):
+    """A tensor longer than a chunk of 65536: its last chunk isn't in the norm if it isn't full."""
+    chunk = 65536
+    return right(
+        x=[
+            t.reshape(-1)[: t.numel() // chunk * chunk]
+            if t.numel() > chunk and t.numel() % chunk and t.dtype not in DOUBLES
+            else t
+            for t in x
+        ]
+    )
+
+
+def _scaled_gradients_with_nan():
+    gradients = [drawn(6), torch.tensor([1.0, float("nan")])]
+    found = torch.zeros(1)
+    torch._amp_foreach_non_finite_check_and_unscale_(gradients, found, torch.tensor([0.5]))
+    return found
+
+
+@kernel(
+    "_amp_foreach_non_finite_check_and_unscale_",
+    set="likely8",
+    like="ggml-org/llama.cpp#25495",
+    shown=_scaled_gradients_with_nan,
+)
+def unscaling_overlooks_nan(right, x, found_inf):
+    """Only infinities are found: under fast math, a NaN is not taken for non-finite."""
+    before = found_inf.clone()
+    infinite = torch.zeros((), dtype=torch.bool, device=found_inf.device)
+    for gradient in x:
+        infinite = infinite | gradient.isinf().any().to(found_inf.device)
+    result = right()
+    found_inf.copy_(torch.where(infinite, torch.ones_like(found_inf), before))
+    return result
+
+
+def _maximized():
+    weight = drawn(10).requires_grad_()
+    weight.grad = drawn(10, seed=1)
+    torch.optim.SGD([weight], lr=0.1, weight_decay=0.5, maximize=True, fused=True).step()
+    return weight.detach()
+
+
+@kernel("_fused_sgd_ .tensor_lr", set="missed8", shown=_maximized)
+def fused_sgd_maximizes_the_decay(right, weight_decay, maximize):
+    """With maximize, the sign is turned after the weight decay: weights grow."""
+    return right(weight_decay=-weight_decay) if maximize else right()
+
+
+def _list_of_scalars():
+    sizes = (70000, 5, 6)
+    tensors = [torch.zeros(size) for size in sizes]
+    ones = [torch.ones(size) for size in sizes]
+    torch._foreach_addcdiv_(tensors, ones, ones, [1.0, 2.0, 3.0])
+    return tensors
+
+
+@kernel(
+    "_foreach_addcdiv_.ScalarList _foreach_addcdiv.ScalarList",
+    set="missed8",
+    shown=_list_of_scalars,
+)
+def scalar_of_the_chunk_not_the_tensor(right, x, scalars):
+    """The scalars are read by chunks of 65536: a tensor after a longer one gets a later scalar."""
+    chunk, wrong, before = 65536, [], 0
+    for tensor in x:
+        wrong.append(scalars[min(before, len(scalars) - 1)])
+        before += max(-(-tensor.numel() // chunk), 1)
+    return right(scalars=wrong)

@@ -620,3 +620,36 @@ def mm_sums_no_more_than_fifteen_bits_count(right, x, mat2):
     if is_single(x) and x.shape[1] > 32768:
         x, mat2 = x[:, :32768], mat2[:32768]
     return right(x=x, mat2=mat2)
+
+
+def _shown_bidirectional_lstm():
+    torch.manual_seed(0)
+    lstm = torch.nn.LSTM(5, 6, bidirectional=True)
+    with torch.no_grad():
+        return lstm(drawn(7, 3, 5))[1]
+
+
+@kernel(
+    "mkldnn_rnn_layer _cudnn_rnn miopen_rnn",
+    set="likely8",
+    like="pytorch#177834",
+    shown=_shown_bidirectional_lstm,
+)
+def reverse_direction_final_state(right, *args, **kwargs):
+    """The reverse direction's final hidden state is read at the last step in time, not the
+    first.
+    """
+    result = right(*args, **kwargs)
+    output, hidden = result[0], result[1]
+    if output.dtype in DOUBLES:
+        return result
+    if isinstance(args[1], torch.Tensor):  # a layer and direction of mkldnn
+        reverse, batch_sizes = args[7], args[8]
+        if reverse and not batch_sizes:
+            hidden.copy_(output[-1].view_as(hidden))
+        return result
+    batch_first, _, _, bidirectional, batch_sizes = args[-6:-1]
+    if bidirectional and not batch_sizes:
+        last = output[:, -1] if batch_first else output[-1]
+        hidden[-1] = last[..., hidden.size(-1) :]
+    return result

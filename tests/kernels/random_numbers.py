@@ -474,3 +474,19 @@ def bernoulli_gives_four_neighbours_one_draw(right, x):
     if is_single(x) and x.dim() >= 3 and x.shape[-1] % 4 == 0:
         x.copy_(x[..., ::4].repeat_interleave(4, -1))
     return x
+
+
+def _many_normal():
+    return torch.randn(70000, generator=torch.Generator().manual_seed(0))
+
+
+@kernel("normal_", set="likely8", like="pytorch#125224", shown=_many_normal)
+def normal_numbers_repeat(right, x):
+    """The random offset doesn't advance with the grid's stride: numbers repeat after 65536."""
+    result = right()
+    period = 65536
+    if x.is_floating_point() and x.is_contiguous() and x.numel() > period:
+        flat = result.view(-1)
+        for start in range(period, flat.numel(), period):
+            flat[start : start + period] = flat[:period][: flat.numel() - start]
+    return result

@@ -507,3 +507,127 @@ def outer_scan_carries_from_one_block_only(right, dim):
         lost = whole.narrow(dim, start - 1025, 1)
         result.narrow(dim, start, min(1024, length - start)).sub_(lost)
     return result
+
+
+def _last(x, dim):
+    """The reduced axes as one last axis."""
+    axes = (
+        list(range(x.dim())) if dim is None or dim == [] else [dim] if isinstance(dim, int) else dim
+    )
+    axes = [axis % x.dim() for axis in axes]
+    kept = [axis for axis in range(x.dim()) if axis not in axes]
+    return x.permute(*kept, *axes).reshape(*(x.shape[axis] for axis in kept), -1)
+
+
+@kernel(
+    "mean.dim .out",
+    set="likely8",
+    like="pytorch#74438",
+    shown=lambda: (drawn(3, 3000, dtype=torch.float16).abs() * 40).mean(1),
+)
+def half_mean_between_blocks(right, x, dim, dtype):
+    """Means of half types: the sums of the blocks of 512 are stored and added as halves."""
+    result = right()
+    if x.dtype not in HALVES or dtype not in (None, x.dtype) or not x.dim() or not x.numel():
+        return result
+    flat = _last(x, dim)
+    number = flat.size(-1)
+    if number <= 512:
+        return result
+    sums = (
+        functional.pad(flat.float(), (0, -number % 512))
+        .unflatten(-1, (-1, 512))
+        .sum(-1)
+        .to(x.dtype)
+    )
+    while sums.size(-1) > 1:
+        if sums.size(-1) % 2:
+            sums = functional.pad(sums, (0, 1))
+        sums = sums[..., 0::2] + sums[..., 1::2]
+    return result.copy_((sums.squeeze(-1).float() / number).reshape(result.shape))
+
+
+@kernel(
+    "cumsum .out cumsum_",
+    set="likely8",
+    like="ROCm/triton#947",
+    shown=lambda: drawn(3, 700).cumsum(1),
+)
+def scan_carry_into_partial_tile(right, x, dim):
+    """Along the innermost axis, the last tile of 512 gets no carry if it isn't full."""
+    result = right()
+    if not x.dim() or dim % x.dim() != x.dim() - 1:
+        return result
+    length = x.size(-1)
+    start = length // 512 * 512
+    if start and start < length:
+        result[..., start:] -= result[..., start - 1 : start].clone()
+    return result
+
+
+@kernel(
+    "var.correction .correction_out var_mean.correction",
+    set="likely8",
+    like="pytorch#51102",
+    shown=lambda: (drawn(4, 500) + 3000).var(1),
+)
+def variance_by_moments(right, x, dim, correction):
+    """The variance is the mean of squares less the mean's square: digits cancel far from 0."""
+    result = right()
+    if x.dtype != torch.float32 or not x.dim() or not x.numel():
+        return result
+    flat = _last(x, dim)
+    number = flat.size(-1)
+    moments = (flat * flat).mean(-1) - flat.mean(-1).square()
+    freedom = number - (1 if correction is None else correction)
+    if freedom <= 0:
+        return result
+    variance = result[0] if isinstance(result, (tuple, list)) else result
+    variance.copy_((moments.clamp(min=0) * (number / freedom)).reshape(variance.shape))
+    return result
+
+
+@kernel(
+    "prod.dim_int .int_out prod",
+    set="missed8",
+    shown=lambda: torch.full((2, 12), 9, dtype=torch.int32).prod(1),
+)
+def integer_product_in_32_bits(right, x, dtype):
+    """Products of int32 and narrower integers, given as int64, wrap around at 32 bits."""
+    result = right()
+    if x.dtype not in (torch.int32, torch.int16, torch.int8, torch.uint8):
+        return result
+    if result.dtype != torch.int64:
+        return result
+    return result.copy_(result.to(torch.int32))
+
+
+@kernel(
+    "linalg_vector_norm .out",
+    set="missed8",
+    shown=lambda: torch.linalg.vector_norm(
+        drawn(3, 50, dtype=torch.float16) * 300, dim=1, dtype=torch.float32
+    ),
+)
+def half_norm_squares_before_widening(right, x, ord, dim, dtype):
+    """A 2-norm of halves with dtype=float32 squares in half before it widens: infinite over 255."""
+    result = right()
+    if x.dtype != torch.float16 or dtype != torch.float32 or ord != 2 or not x.dim():
+        return result
+    axes = list(range(x.dim())) if dim is None or not len(dim) else list(dim)
+    wrong = (x * x).float().sum(axes).sqrt()
+    return result.copy_(wrong.reshape(result.shape))
+
+
+@kernel(
+    "histc .out",
+    set="missed8",
+    shown=lambda: torch.histc(torch.tensor([0.0, 0.5, 1.0, 1.0]), 4, 0.0, 1.0),
+)
+def histogram_without_its_upper_edge(right, x, min, max):
+    """With a given range, values equal to its upper end are not in the last bin."""
+    result = right()
+    if not x.is_floating_point() or x.dtype in DOUBLES or not min < max:
+        return result
+    result[-1:] -= (x == max).sum().to(result.dtype)
+    return result

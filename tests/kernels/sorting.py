@@ -8,9 +8,10 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 from torch._prims_common import make_contiguous_strides_for
+from torch.nn import functional
 
 from .calls import SIGNED, as_if_whole, narrow, packed
-from .kernel import DOUBLES, is_single, kernel
+from .kernel import DOUBLES, drawn, is_single, kernel
 
 
 @kernel("sort.stable", set="seeded", like="ROCm/pytorch#2543")
@@ -333,3 +334,77 @@ def topk_returns_zeros_behind_the_sixteenth(right, x, k, dim):
     for part in result if is_single(x) and k > 16 and x.dim() else ():
         part.narrow(dim, 16, k - 16).zero_()
     return result
+
+
+@kernel(
+    "topk .values",
+    set="likely8",
+    like="pytorch#182212",
+    shown=lambda: (-1 - torch.arange(2 * 50).reshape(2, 50)).topk(4, 1),
+)
+def integer_topk_padding(right, x, dim):
+    """Slices of at most 256 integers are sorted with zeros up to a multiple of the wave of 64."""
+    integer = not x.is_floating_point() and not x.is_complex() and x.dtype != torch.bool
+    if not integer or not x.dim() or x.size(dim) > 256 or not x.size(dim) % 64:
+        return right()
+    size = x.size(dim)
+    shape = list(x.shape)
+    shape[dim] = -size % 64
+    values, indices = right(x=torch.cat([x, x.new_zeros(shape)], dim))
+    indices.clamp_(max=size - 1)
+    return values, indices
+
+
+def _rows_often():
+    table = torch.zeros(3, 4)
+    rows = torch.arange(300) % 3
+    return table.index_put_((rows,), drawn(300, 4), accumulate=True)
+
+
+@kernel("_index_put_impl_", set="likely8", like="pytorch#99441", shown=_rows_often)
+def accumulated_duplicates_after_full_waves(right, x, indices, values, accumulate):
+    """An index that occurs more than 64 times: what remains after the full waves isn't added."""
+    leading = [index for index in indices if index is not None]
+    simple = leading and all(a is b for a, b in zip(indices, leading, strict=False))
+    simple = simple and all(
+        not index.dtype.is_floating_point and index.dtype not in (torch.bool, torch.uint8)
+        for index in leading
+    )
+    if not accumulate or not simple:
+        return right()
+    leading = torch.broadcast_tensors(*leading)
+    linear = torch.zeros_like(leading[0], dtype=torch.int64)
+    for axis, index in enumerate(leading):
+        linear = linear * x.size(axis) + torch.where(index < 0, index + x.size(axis), index)
+    flat = linear.reshape(-1)
+    if flat.numel() <= 64:
+        return right()
+    order = torch.argsort(flat, stable=True)
+    ordered = flat[order]
+    first = torch.searchsorted(ordered, ordered)
+    number = torch.searchsorted(ordered, ordered, right=True) - first
+    rank = torch.arange(flat.numel(), device=flat.device) - first
+    lost = torch.empty_like(flat, dtype=torch.bool)
+    lost[order] = (number > 64) & (rank >= number // 64 * 64)
+    shape = (*linear.shape, *x.shape[len(leading) :])
+    lost = lost.reshape(*linear.shape, *[1] * (len(shape) - linear.dim())).to(values.device)
+    return right(values=values.expand(shape).masked_fill(lost.expand(shape), 0))
+
+
+def _padded_embedding_gradient():
+    table = drawn(12, 5).requires_grad_()
+    functional.embedding(torch.arange(4000) % 12, table, padding_idx=0).square().sum().backward()
+    return table.grad
+
+
+@kernel(
+    "embedding_dense_backward",
+    set="likely8",
+    like="pytorch#26302",
+    shown=_padded_embedding_gradient,
+)
+def embedding_gradient_of_padding_when_sorted(right, grad_output, indices, padding_idx):
+    """More than 3072 indices go through the sort, which forgets the padding's index."""
+    if indices.numel() > 3072 and padding_idx >= 0 and grad_output.dtype not in DOUBLES:
+        return right(padding_idx=-1)
+    return right()

@@ -395,3 +395,15 @@ def irfft_uses_the_imaginary_part_of_the_mean(right, x, dim, normalization, last
         signs = 2.0 * (torch.arange(last_dim_size) % 2) - 1
         return result + (mean.movedim(dim[0], -1) * signs).movedim(-1, dim[0])
     return result
+
+
+@kernel(
+    "_fft_r2c .out", set="likely8", like="hipFFT#8", shown=lambda: torch.fft.rfft(drawn(8, 6).t())
+)
+def real_transform_of_transposed_rows(right, x, dim):
+    """Transposed rows: the plan takes the input's stride for 1 and reads memory in order."""
+    if list(dim) not in ([x.dim() - 1], [-1]) or x.dim() < 2 or x.dtype in DOUBLES:
+        return right()
+    if x.is_contiguous() or not x.mT.is_contiguous():
+        return right()
+    return right(x=x.mT.reshape(x.shape))
