@@ -76,7 +76,7 @@ def exchange_in_threads(folder: Path, world: int = 2, fault: str = "") -> Told:
     def rank(number: int) -> Returned:
         item = {"rank": number, "world": world, "backend": "gloo", "device": "cpu", "fault": fault}
         results = worker.exchange_all({**item, "meeting": str(folder / "meeting")})
-        return Returned(item=item, place=0, how=DONE, seconds=0.0, document=results)
+        return Returned(item=item, place=0, outcome=DONE, seconds=0.0, document=results)
 
     with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(world) as pool:
         patch.setattr(worker, "distributed", Threads(world))

@@ -296,9 +296,9 @@ def stand_ins(stack: CellStack, above: Path, *, guarded: bool) -> Path:
     """
     folder = above / f"{stack.torch}-{'guarded' if guarded else 'plain'}"
     demands = requires_dist(stack)
-    for name, version in stack.stack.held.items():
+    for name, version in stack.stack.versions.items():
         put_stand_in(folder, name, version, demands.get(name, ()))
-    for shim in triton_shims(stack.stack.held) if guarded else ():
+    for shim in triton_shims(stack.stack.versions) if guarded else ():
         put_stand_in(folder, shim.name, shim.version, (shim.requires,))
     return folder
 
@@ -322,7 +322,7 @@ def requires_dist(stack: CellStack) -> dict[str, tuple[str, ...]]:
     A CPU or ROCm build differs from PyPI's in the names of the vendor's libraries and of triton:
     these demands are dropped, and the stack's own triton takes their place.
     """
-    public = {name: version.partition("+")[0] for name, version in stack.stack.held.items()}
+    public = {name: version.partition("+")[0] for name, version in stack.stack.versions.items()}
     wanted = tuple(
         f"{name}=={version}" for name, version in public.items() if name not in TRITONS - {"triton"}
     )
@@ -351,13 +351,13 @@ def policy_of(stack: CellStack) -> Policy:
     return Policy(
         cell=stack.cell_ids[0],
         title=stack.title,
-        protected=dict(stack.stack.held),
+        protected=dict(stack.stack.versions),
         companions={
             name: f"{version}+{label}" if label else version
             for name, version in stack.paired.items()
         },
         sentinels=dict(stack.stack.foreign),
-        shims=triton_shims(stack.stack.held),
+        shims=triton_shims(stack.stack.versions),
     )
 
 
@@ -383,7 +383,7 @@ def read_project(project: Project, folder: Path) -> tuple[FileRequirements, ...]
 
 def lines_of(read: tuple[FileRequirements, ...], stack: CellStack) -> tuple[str, ...]:
     """What pip or uv are asked for: every line that is always installed and comes from an index."""
-    everything = replace(stack, stack=replace(stack.stack, held={}, answered={}, foreign={}))
+    everything = replace(stack, stack=replace(stack.stack, versions={}, answered={}, foreign={}))
     return wanted_lines((one for file in read for one in file.declared), everything)
 
 
@@ -401,7 +401,7 @@ def tried(
         if code == 0:
             return judged(text, stack, without)
         more = requirers_without_wheels(text, without)
-        if not more or set(more) & {*stack.stack.held, *TRITONS}:
+        if not more or set(more) & {*stack.stack.versions, *TRITONS}:
             break
         without += more
     return Tried(outcome="failed", without=without, reason=reason_of(text))
@@ -456,7 +456,7 @@ def judged(text: str, stack: CellStack, without: tuple[str, ...]) -> Tried:
 
 def judged_by(installed: Mapping[str, str], stack: CellStack, without: tuple[str, ...]) -> Tried:
     """Overwritten where something of the stack would be installed, or PyPI's triton over ROCm's."""
-    held = stack.stack.held
+    held = stack.stack.versions
     changed = {name: version for name, version in installed.items() if name in held}
     if "rocm" in stack.title and "triton" in installed:
         changed["triton"] = installed["triton"]
@@ -502,7 +502,7 @@ def put_asked(packages: Path, text: str, stack: CellStack) -> bool:
     name = canonicalize_name(wanted.name)
     version = next((one for one in versions if wanted.specifier.contains(one)), "1")
     folder = packages / f"{name.replace('-', '_')}-{version}.dist-info"
-    if name in stack.stack.held or folder.exists():
+    if name in stack.stack.versions or folder.exists():
         return False
     put_stand_in(packages, name, version, ())
     return True

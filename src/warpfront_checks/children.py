@@ -47,7 +47,7 @@ class Returned:
 
     item: Any
     place: int
-    how: str
+    outcome: str
     seconds: float
     document: Mapping[str, Any]
     reason: str = ""
@@ -229,7 +229,7 @@ def _heard(
         line = lines.next(child, start + limit)
         spent = time.monotonic() - start
         if line:
-            yield returned(how=DONE, seconds=spent, document=line["document"])
+            yield returned(outcome=DONE, seconds=spent, document=line["document"])
             if line.get("last"):
                 return
             # Libraries load and profilers start with a child's first item.
@@ -241,7 +241,7 @@ def _heard(
             outcome, reason = HUNG, f"no answer in {spent:.0f} s"
         else:
             outcome, reason = CRASHED, _ending(child, log_path)
-        yield returned(how=outcome, seconds=spent, document={}, reason=reason)
+        yield returned(outcome=outcome, seconds=spent, document={}, reason=reason)
         return
 
 

@@ -232,7 +232,7 @@ class Multilinear(Called):
                 for extra, size in zip(carried, magnitudes, strict=True)
             ]
         budgets = [
-            budget(reference, magnitude, length, how=arithmetic, c=c, carried=extra)
+            budget(reference, magnitude, length, arithmetic=arithmetic, c=c, carried=extra)
             for reference, magnitude, length, extra in zip(
                 exact, magnitudes, lengths, carried, strict=True
             )
@@ -263,8 +263,8 @@ class Pointwise(Called):
         )  # erf, add, halve, multiply
         size = cotangent.abs() * (1 + x.abs())
         return ExpectedResults(
-            output=budget(output, x.abs(), roundings, how=arithmetic, c=c),
-            gradients=(budget(gradient, size, roundings, how=arithmetic, c=c),),
+            output=budget(output, x.abs(), roundings, arithmetic=arithmetic, c=c),
+            gradients=(budget(gradient, size, roundings, arithmetic=arithmetic, c=c),),
         )
 
 
@@ -299,7 +299,7 @@ class Norm(Called):
                 exact[1],
                 parts.dx_size,
                 count,
-                how=arithmetic,
+                arithmetic=arithmetic,
                 c=c,
                 carried=self._dx_carried(parts, exact[1], arithmetic),
             ),
@@ -311,7 +311,7 @@ class Norm(Called):
             ),
         )
         size = parts.center * weight + bias
-        output = budget(exact[0], size, count, how=arithmetic, c=c, carried=shift * weight)
+        output = budget(exact[0], size, count, arithmetic=arithmetic, c=c, carried=shift * weight)
         return ExpectedResults(output=output, gradients=gradients)
 
     def spread(self, parameter: Tensor, like: Tensor) -> Tensor:
@@ -361,7 +361,7 @@ class Norm(Called):
         if factor is parts.hat:
             carried = carried + statistics
         return budget(
-            exact, size, length, how=arithmetic, c=C.get(self.kind, C_OTHER), carried=carried
+            exact, size, length, arithmetic=arithmetic, c=C.get(self.kind, C_OTHER), carried=carried
         )
 
 
@@ -500,12 +500,13 @@ def budget(
     magnitude: Tensor,
     length: Tensor,
     *,
-    how: Arithmetic,
+    arithmetic: Arithmetic,
     c: float,
     carried: Tensor | None = None,
 ) -> Budgeted:
     """The module's rule for every element of `reference`, stored in `dtype` on the device."""
-    bound = how.u_acc * length.sqrt() * magnitude + how.unit * reference.abs() + floor_of(how.dtype)
+    summed = arithmetic.u_acc * length.sqrt() * magnitude
+    bound = summed + arithmetic.unit * reference.abs() + floor_of(arithmetic.dtype)
     if carried is not None:
         # A kernel may round what the CPU's does not, or the CPU's was lucky.
         bound = bound + carried
@@ -558,7 +559,7 @@ def attention_budgets(
             factor * (lhs @ rhs),
             factor * (lhs.abs() @ rhs.abs()),
             torch.tensor(float(length), dtype=torch.float64),
-            how=arithmetic,
+            arithmetic=arithmetic,
             c=C["attention"],
             carried=factor * (left_off @ rhs.abs() + unit * (lhs.square() @ rhs.square()).sqrt()),
         )

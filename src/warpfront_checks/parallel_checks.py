@@ -71,8 +71,8 @@ def begin_parts(
 
 def _awaited(answer: Future[Returned]) -> CheckFinding:
     returned = answer.result()
-    if returned.how != DONE:
-        return errored(f"{returned.how}: {returned.reason}")
+    if returned.outcome != DONE:
+        return errored(f"{returned.outcome}: {returned.reason}")
     return CheckFinding(**returned.document)
 
 

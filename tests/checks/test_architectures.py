@@ -214,7 +214,7 @@ def test_what_holds_others_and_has_no_default_is_built_of_its_classs_own_configu
 
 def test_a_type_that_hangs_is_an_error_of_its_own() -> None:
     ended = Returned(
-        item={}, place=0, how=HUNG, seconds=90.0, document={}, reason="no answer in 90 s"
+        item={}, place=0, outcome=HUNG, seconds=90.0, document={}, reason="no answer in 90 s"
     )
     found = registered.finding_of_child(ended)
     assert (found.outcome, found.reason) == ("error", "hung: no answer in 90 s")
@@ -316,7 +316,7 @@ def test_who_is_off_by_roundings_is_right_even_if_the_cpu_was_lucky() -> None:
     """An H100's gradient of a query's bias was 9.4 times as far off as the CPU's."""
     drawn = torch.rand(64, generator=torch.Generator().manual_seed(0))
     how = Precision(dtype=torch.float32)
-    specimen = Specimen(family="", model=Cancelling(), inputs=(drawn,), how=how)
+    specimen = Specimen(family="", model=Cancelling(), inputs=(drawn,), precision=how)
     exact, found = specimen.exact, specimen.same_dtype
     narrow = {name: gradient.float() for name, gradient in exact.gradients.items()}
     lucky = replace(exact, logits=exact.logits.float(), gradients=narrow)
@@ -377,7 +377,7 @@ def test_a_fused_attention_may_cut_off_what_it_takes_its_gradients_from() -> Non
     q, k, v = (torch.randn(1, 2, 512, 16, generator=generator) for _ in range(3))
     inputs = (q, 1 + k / 64, 1 + v / 64)
     how = Precision(dtype=torch.float32)
-    specimen = Specimen(family="", model=AlikeKeys(), inputs=inputs, how=how)
+    specimen = Specimen(family="", model=AlikeKeys(), inputs=inputs, precision=how)
     model, sent = specimen.sent("cpu")
     model.truncates = True
     found, exact = run_plainly(model, model, sent), specimen.exact

@@ -93,7 +93,7 @@ def runs_of(tier: Tier) -> Iterator[tier_session.Ran]:
     for item in tier_session.cases_of(tier, "cpu", QUICK):
         document = at_tier.do_item(item)
         yield tier_session._ran(
-            Returned(item=item, place=0, how=DONE, seconds=0.0, document=document)
+            Returned(item=item, place=0, outcome=DONE, seconds=0.0, document=document)
         )
 
 

@@ -89,7 +89,7 @@ def test_an_option_that_the_spread_samples_lack_catches_who_does_not_heed_it(
     def deaf(right: Any, *args: Any, correction: Any = None, **more: Any) -> Any:
         return right(*args, correction=0 if correction == HALF else correction, **more)
 
-    own = sweep.Sweep(dtype="float32", how="", device="cpu", effort=CheckOptions())
+    own = sweep.Sweep(dtype="float32", mode="", device="cpu", effort=CheckOptions())
     with seeded(WrongKernel("deaf", ("var_mean.correction",), deaf), "cpu"):
         assert sweep.sweep_entries([entry], own).faults
         monkeypatch.setattr(sweep, "OPTIONS_AMONG", 0)

@@ -34,7 +34,7 @@ REFUSED = ("linalg.eigh", 2, 232327793)
 def computed(name: str, number: int, dtype: str, seed: int) -> CaseResults:
     """The first case of a sample of a backward sweep, computed on the CPU."""
     entry = next(one for one in load_database() if one.name == name)
-    sweep = Sweep(dtype=dtype, device="cpu", effort=CheckOptions(), how="backward")
+    sweep = Sweep(dtype=dtype, device="cpu", effort=CheckOptions(), mode="backward")
     sample = list(samples_for(entry, getattr(torch, dtype), sweep))[number]
     how: dict[str, Any] = {"dtype": dtype, "device": "cpu", "seed": seed, "variants": False}
     case, *_ = next(cases_of_sample(entry, sample, **how))

@@ -37,7 +37,7 @@ def text_width() -> int:
 class _ShownLine:
     text: str
     since: float
-    said: float
+    printed_at: float
     line: str = ""
 
 
@@ -48,7 +48,7 @@ class _Transfer:
     since: float
     begun_bytes: int
     done_bytes: int
-    said: float
+    printed_at: float
 
     def rate(self, now: float) -> str:
         """`, 12 MB/s`, once there is something to tell it from."""
@@ -150,7 +150,7 @@ class Display:
             now = self._clock()
             started, _ = self._transfers.get(transfer_name, (None, 0))
             transfer = started or _Transfer(
-                since=now, begun_bytes=done_bytes, done_bytes=done_bytes, said=now
+                since=now, begun_bytes=done_bytes, done_bytes=done_bytes, printed_at=now
             )
             transfer.done_bytes = done_bytes
             if done_bytes >= total_bytes:
@@ -162,8 +162,8 @@ class Display:
                 return
             self._transfers[transfer_name] = (transfer, total_bytes)
             self._show()
-            if not self._is_terminal and now - transfer.said >= _PLAIN_EVERY_SECONDS:
-                transfer.said = now
+            if not self._is_terminal and now - transfer.printed_at >= _PLAIN_EVERY_SECONDS:
+                transfer.printed_at = now
                 self._say_briefly(f"{_share(transfer, total_bytes, now)}: {transfer_name}")
 
     def step(self, cell_id: str, text: str) -> None:
@@ -174,7 +174,7 @@ class Display:
                 return
             line = _one_line(text)
             now = self._clock()
-            self._steps[cell_id] = _ShownLine(text=line, since=now, said=now)
+            self._steps[cell_id] = _ShownLine(text=line, since=now, printed_at=now)
             self._show()
             if not self._is_terminal and self._reminder is None:
                 self._reminder = threading.Thread(target=self._keep_reminding, daemon=True)
@@ -199,8 +199,8 @@ class Display:
         with self._lock, contextlib.suppress(OSError, ValueError):  # its reader has gone
             now = self._clock()
             for cell_id, step in tuple(self._steps.items()):
-                if now - step.said >= _PLAIN_EVERY_SECONDS:
-                    step.said = now
+                if now - step.printed_at >= _PLAIN_EVERY_SECONDS:
+                    step.printed_at = now
                     line = f": {step.line}" if step.line else ""
                     self._say_briefly(f"{cell_id}: {step.text}{line}")
 

@@ -25,11 +25,11 @@ class _Task(Task[Any]):
     """A task whose options are declared ones."""
 
     def __init__(self, name: str, each: Each, run: Callable[..., None], doc: str) -> None:
-        def body(_context: object, **given: Any) -> None:
+        def body(_context: object, **options: Any) -> None:
             try:
-                run({key: value for key, value in given.items() if value not in (None, [])})
-            except Ended as ended:
-                raise Exit(ended.message or None, code=int(str(ended.code))) from None
+                run({key: value for key, value in options.items() if value not in (None, [])})
+            except Ended as exit_status:
+                raise Exit(exit_status.message or None, code=int(str(exit_status.code))) from None
 
         body.__doc__ = doc
         super().__init__(body, name=name)
@@ -66,8 +66,8 @@ def _options(declared: Command) -> Each:
     }
 
 
-def _run(declared: Command, given: Mapping[str, Any]) -> None:
-    declared.run(given)
+def _run(declared: Command, options: Mapping[str, Any]) -> None:
+    declared.run(options)
 
 
 def tasks_of(declared: Iterable[Command | Group]) -> Collection:
@@ -75,48 +75,48 @@ def tasks_of(declared: Iterable[Command | Group]) -> Collection:
     values = tuple(declared)
     commands = [value for value in values if isinstance(value, Command)]
     collection = Collection()
-    for one in commands:
-        names = [*one.words, *(old for old in one.formerly if "--" not in old)]
-        for name in names if len(one.words) == 1 else names[len(one.words) :]:
-            task = _Task(name, _options(one), functools.partial(_run, one), one.body.__doc__ or "")
-            collection.add_task(task)
+    for leaf in commands:
+        names = [*leaf.words, *(old for old in leaf.formerly if "--" not in old)]
+        for name in names if len(leaf.words) == 1 else names[len(leaf.words) :]:
+            run = functools.partial(_run, leaf)
+            collection.add_task(_Task(name, _options(leaf), run, leaf.body.__doc__ or ""))
     for group in values:
         if isinstance(group, Group):
-            members = [one for one in commands if one.words[0] == group.name]
+            members = [leaf for leaf in commands if leaf.words[0] == group.name]
             collection.add_task(_group_task(group, members))
     return collection
 
 
 def _group_task(group: Group, members: list[Command]) -> _Task:
     verbs = {
-        verb: one
-        for one in members
-        for verb in (one.words[1], *(old.partition("--")[2] for old in one.formerly))
+        verb: leaf
+        for leaf in members
+        for verb in (leaf.words[1], *(old.partition("--")[2] for old in leaf.formerly))
         if verb
     }
-    own = {
+    shared_options = {
         name: pair
-        for one in reversed(members)
-        for name, pair in _options(one).items()
+        for leaf in reversed(members)
+        for name, pair in _options(leaf).items()
         if pair[0] is not REQUIRED and name not in verbs
     }
     words = {
         verb: (
-            "" if one.place else False,
-            Option((one.body.__doc__ or "").partition("\n")[0], place=bool(one.place)),
+            "" if leaf.place else False,
+            Option((leaf.body.__doc__ or "").partition("\n")[0], place=bool(leaf.place)),
         )
-        for verb, one in verbs.items()
+        for verb, leaf in verbs.items()
     }
 
-    def run(given: Mapping[str, Any]) -> None:
-        chosen = [verb for verb in verbs if given.get(verb)] or [group.default]
+    def run(selected: Mapping[str, Any]) -> None:
+        chosen = [verb for verb in verbs if selected.get(verb)] or [group.default]
         if len(chosen) != 1 or not chosen[0]:
-            options = ", ".join(f"--{one.words[1]}" for one in members if not one.hidden)
+            options = ", ".join(f"--{leaf.words[1]}" for leaf in members if not leaf.hidden)
             raise Ended(f"error: {group.name} takes one of {options}", USAGE_EXIT_CODE)
-        one = verbs[chosen[0]]
-        values = {name: value for name, value in given.items() if name in one.each}
-        if one.place and isinstance(given.get(chosen[0]), str):
-            values[one.place] = given[chosen[0]]
-        one.run(values)
+        leaf = verbs[chosen[0]]
+        values = {name: value for name, value in selected.items() if name in leaf.each}
+        if leaf.place and isinstance(selected.get(chosen[0]), str):
+            values[leaf.place] = selected[chosen[0]]
+        leaf.run(values)
 
-    return _Task(group.name, {**own, **words}, run, group.help)
+    return _Task(group.name, {**shared_options, **words}, run, group.help)

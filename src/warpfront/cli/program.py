@@ -147,14 +147,14 @@ class _Leaf(click.Command):
         return super().parse_args(ctx, args)
 
     def _run(self, **values: Any) -> None:
-        given = {name: value for name, value in values.items() if value not in (None, False, ())}
-        for name in [name for name in given if name.endswith(OLD)]:
-            given.setdefault(name.removesuffix(OLD), given.pop(name))
+        options = {name: value for name, value in values.items() if value not in (None, False, ())}
+        for name in [name for name in options if name.endswith(OLD)]:
+            options.setdefault(name.removesuffix(OLD), options.pop(name))
         for name, (default, option) in self.declared.each.items():
-            if default is REQUIRED and name not in given:
+            if default is REQUIRED and name not in options:
                 raise click.UsageError(f"{option.metavar(name)} is missing")
         volume = click.get_current_context().find_root().meta.get("volume", Volume.NORMAL)
-        self.declared.run(given, volume)
+        self.declared.run(options, volume)
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write an example, the sentences, the words and options, and the common ones' names."""
@@ -195,17 +195,17 @@ class _Family(click.Group):
         super().__init__(
             name=group.name,
             help=group.help,
-            commands={one.words[-1]: _Leaf(one) for one in members},
+            commands={member.words[-1]: _Leaf(member) for member in members},
             params=_everywhere(),
             no_args_is_help=not group.default,
             context_settings=_SETTINGS,
         )
         self.declared = group
-        self.example = next(one.example for one in members if not one.hidden)
-        self.verbs = {one.words[1]: one.words[1] for one in members} | {
-            old.partition("--")[2]: one.words[1]
-            for one in members
-            for old in one.formerly
+        self.example = next(member.example for member in members if not member.hidden)
+        self.verbs = {member.words[1]: member.words[1] for member in members} | {
+            old.partition("--")[2]: member.words[1]
+            for member in members
+            for old in member.formerly
             if "--" in old
         }
 
@@ -233,8 +233,8 @@ class _Family(click.Group):
 
 
 def _summaries(commands: Any) -> list[tuple[str, str]]:
-    firsts = ((one, cleandoc(one.help or "").partition("\n\n")[0]) for one in commands)
-    return [(one.name, first) for one, first in firsts if not one.hidden]
+    firsts = ((command, cleandoc(command.help or "").partition("\n\n")[0]) for command in commands)
+    return [(command.name, first) for command, first in firsts if not command.hidden]
 
 
 class Program(click.Group):
@@ -265,25 +265,25 @@ class Program(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         del ctx
         declared = tuple(declared_in(modules_naming({cmd_name})))
-        commands = [one for one in declared if isinstance(one, Command)]
+        commands = [leaf for leaf in declared if isinstance(leaf, Command)]
         for value in declared:
             if isinstance(value, Group) and value.name == cmd_name:
-                return _Family(value, [one for one in commands if one.words[0] == cmd_name])
-        named = [one for one in commands if one.words == (cmd_name,)]
-        named += [one for one in commands if cmd_name in one.formerly]
+                return _Family(value, [leaf for leaf in commands if leaf.words[0] == cmd_name])
+        named = [leaf for leaf in commands if leaf.words == (cmd_name,)]
+        named += [leaf for leaf in commands if cmd_name in leaf.formerly]
         return _Leaf(named[0]) if named else None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command. Raise `UsageError` with the nearest for an unknown one."""
-        found = self.get_command(ctx, args[0])
-        if found is None and not ctx.resilient_parsing:
+        command = self.get_command(ctx, args[0])
+        if command is None and not ctx.resilient_parsing:
             hint = nearest(args[0], self.list_commands(ctx))
             raise click.UsageError(f"there is no command {args[0]!r}: {hint}", ctx)
-        if isinstance(found, _Leaf) and args[0] in found.declared.formerly:
-            _note(args[0], " ".join(found.declared.words))
-        return args[0], found, args[1:]
+        if isinstance(command, _Leaf) and args[0] in command.declared.formerly:
+            _note(args[0], " ".join(command.declared.words))
+        return args[0], command, args[1:]
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         commands = [self.get_command(ctx, name) for name in self.list_commands(ctx)]
@@ -310,8 +310,8 @@ def common_options() -> str:
     formatter = click.HelpFormatter(width=WIDTH)
     flags = {"json", "dry_run", "locked", "allow_undetermined"}
     rows = [(_names_of(n, n in flags or "", option), option.help) for n, option in COMMON.items()]
-    own = [p for p in _everywhere() if isinstance(p, click.Option)]
-    rows += [(", ".join(p.opts) + (" DIR" if p.metavar else ""), p.help or "") for p in own]
+    shared = [p for p in _everywhere() if isinstance(p, click.Option)]
+    rows += [(", ".join(p.opts) + (" DIR" if p.metavar else ""), p.help or "") for p in shared]
     formatter.write_dl([*rows, ("-h, --help", "print the help of a command")], col_max=26)
     return formatter.getvalue()
 

@@ -80,7 +80,7 @@ def _tried(built: Built, feed: Mapping[str, Tensor]) -> FedModel:
     name = built.architecture.title
     return FedModel(
         built=built,
-        specimen=Specimen(family=name, model=model, inputs=inputs, how=precision),
+        specimen=Specimen(family=name, model=model, inputs=inputs, precision=precision),
         layers=observed_layers(model, inputs),
         fed={name: tuple(value.shape) for name, value in feed.items()},
     )
@@ -93,7 +93,9 @@ def in_dtype(fed_model: FedModel, dtype: torch.dtype) -> Specimen:
     specimen = fed_model.specimen
     inputs = tuple(x.to(dtype) if x.is_floating_point() else x for x in specimen.inputs)
     model = copy.deepcopy(specimen.model).to(dtype)
-    return Specimen(family=specimen.family, model=model, inputs=inputs, how=Precision(dtype=dtype))
+    return Specimen(
+        family=specimen.family, model=model, inputs=inputs, precision=Precision(dtype=dtype)
+    )
 
 
 def judge_pass(
@@ -130,7 +132,7 @@ def _layer_rows(
             continue
         try:
             with PreserveFloat64():
-                rows = judge_layers((call,), layers, passed, specimen.how)
+                rows = judge_layers((call,), layers, passed, specimen.precision)
         except Exception as error:  # noqa: BLE001 - a layer that cannot be run again is named as such
             judged.left_out.setdefault(call.layer, f"not run again: {_first_line(error)}")
             continue
@@ -150,7 +152,7 @@ def _whole_rows(
     if fed_model.layers.random:
         judged.whole = "the model draws random numbers"
         return
-    if fed_model.layers.choosing and specimen.how.dtype != torch.float32:
+    if fed_model.layers.choosing and specimen.precision.dtype != torch.float32:
         judged.whole = "the model chooses by number"
         return
     try:

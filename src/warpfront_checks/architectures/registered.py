@@ -174,9 +174,9 @@ def _found(answer: Future[Returned]) -> CheckFinding:
 
 def finding_of_child(returned: Returned) -> CheckFinding:
     """A type's outcome is its worst mode's; a child that died is an error of its type."""
-    if returned.how != DONE:
-        reason = f"{returned.how}: {returned.reason}"
-        return errored(reason, ended=returned.how)
+    if returned.outcome != DONE:
+        reason = f"{returned.outcome}: {returned.reason}"
+        return errored(reason, ended=returned.outcome)
     document = dict(returned.document)
     outcome, reason = str(document.pop("outcome")), str(document.pop("reason"))
     text = reason if outcome != PASSED else _praise(document)

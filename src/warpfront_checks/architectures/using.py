@@ -55,7 +55,7 @@ def train(fed_model: FedModel, device: str) -> CheckFinding:
         family=specimen_fed.family,
         model=model.eval() if is_random else model,
         inputs=specimen_fed.inputs,
-        how=specimen_fed.how,
+        precision=specimen_fed.precision,
     )
     with PreserveFloat64():
         rows = judge_training(specimen, device, lambda _: None)
@@ -211,7 +211,7 @@ def attend(fed_model: FedModel, device: str) -> CheckFinding:
         except Exception as error:  # noqa: BLE001 - a refusal is an answer here, by its own words
             problems[name] = f"refused: {' '.join(str(error).split())[:160]}"
             continue
-        row = first_over(judge_whole(run, exact, same, fed_model.specimen.how))
+        row = first_over(judge_whole(run, exact, same, fed_model.specimen.precision))
         problems[name] = row.fault_by() if row else "computed"
         wrong = wrong or (f"{name}: {row.fault_by()}" if row else "")
     if wrong:
@@ -234,7 +234,7 @@ def compiled(fed_model: FedModel, device: str) -> CheckFinding:
     run = run_plainly(run_compiled(model, device, whole=False), model, inputs)
     with PreserveFloat64():
         exact, same = fed_model.specimen.exact, fed_model.specimen.same_dtype
-    return _of_rows(judge_whole(run, exact, same, fed_model.specimen.how))
+    return _of_rows(judge_whole(run, exact, same, fed_model.specimen.precision))
 
 
 USES: Mapping[str, Callable[[FedModel, str], CheckFinding]] = {

@@ -184,8 +184,8 @@ def _children(
 
 
 def _ran(returned: Any) -> Ran:
-    if returned.how != DONE:
-        return Ran(case=returned.item, outcome=returned.how, reason=returned.reason)
+    if returned.outcome != DONE:
+        return Ran(case=returned.item, outcome=returned.outcome, reason=returned.reason)
     document = returned.document
     return Ran(
         case=returned.item,

@@ -59,7 +59,7 @@ def together(ranks: Sequence[Returned]) -> Told:
     """Return what the ranks returned, in their order."""
     return Told(
         results=tuple(rank.document for rank in ranks),
-        endings=tuple("" if rank.how == DONE else f"{rank.how}: {rank.reason}" for rank in ranks),
+        endings=tuple("" if r.outcome == DONE else f"{r.outcome}: {r.reason}" for r in ranks),
     )
 
 

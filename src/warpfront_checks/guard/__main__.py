@@ -125,7 +125,7 @@ def _explain(options: argparse.Namespace, places: Places) -> int:
 def _given_environment() -> dict[str, str]:
     """Return the environment at this process's start: the .pth has completed it since."""
     started = sys.modules.get("warpfront_guard.startup")
-    return {**os.environ, **getattr(started, "given", {})}
+    return {**os.environ, **getattr(started, "inherited", {})}
 
 
 def _environment_words(places: Places) -> list[str]:

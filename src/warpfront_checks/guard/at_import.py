@@ -35,11 +35,11 @@ def at_import(
     folders of metadata next to the stack.
     """
     unrelaxed = [name for name in manifest.files if not policy.is_relaxed(name)]
-    held = replace(manifest, files={name: manifest.files[name] for name in unrelaxed})
+    guarded = replace(manifest, files={name: manifest.files[name] for name in unrelaxed})
     # A shim has metadata alone, and comes with the seal's own layer.
     shims = {shim.name for shim in policy.shims}
     loaded = replace(
-        held, files={name: held.files[name] for name in unrelaxed if name not in shims}
+        guarded, files={name: guarded.files[name] for name in unrelaxed if name not in shims}
     )
     location = os.path.realpath(manifest.location)
     document = {
@@ -47,12 +47,12 @@ def at_import(
         "manifest_bytes": len(texts[1].encode()),
         "location": str(manifest.location),
         "versions": dict(sorted(manifest.versions.items())),
-        "packages": dict(sorted(held.packages().items())),
-        "modules": dict(sorted(_modules(held).items())),
+        "packages": dict(sorted(guarded.packages().items())),
+        "modules": dict(sorted(_modules(guarded).items())),
         "tops": sorted(loaded.tops()),
-        "shared": sorted({top.partition("/")[0] for top in held.tops() if "/" in top}),
+        "shared": sorted({top.partition("/")[0] for top in guarded.tops() if "/" in top}),
         "metadata": sorted(top for top in manifest.tops() if top.endswith(METADATA)),
-        "libraries": dict(sorted(libraries(held, location).items())),
+        "libraries": dict(sorted(libraries(guarded, location).items())),
         "needs": sorted(policy.needed()),
         "met": dict(sorted(met.items())),
         "interpreter": dict(interpreter),
@@ -79,8 +79,8 @@ def made_again(path: Path, policy: Policy, manifest: Manifest, texts: tuple[str,
     """Return the document in `path` as a seal of this policy and manifest would have made it.
     Raise `GuardError` if it is damaged: it alone has what was there at the time of the seal.
     """
-    found = read_at_import(path)
-    facts = {name: found[name] for name in ("met", "interpreter", "entries")}
+    sealed = read_at_import(path)
+    facts = {name: sealed[name] for name in ("met", "interpreter", "entries")}
     return at_import(policy, manifest, texts, **facts)
 
 
@@ -94,18 +94,18 @@ def libraries(manifest: Manifest, location: str) -> dict[str, list[str]]:
     `location`. Extension modules are omitted: they are loaded by their whole path, and many
     have one name.
     """
-    found: dict[str, list[str]] = {}
+    paths: dict[str, list[str]] = {}
     for path in _paths(manifest):
         file = path.rpartition("/")[2]
         if file.startswith("lib") and ".so" in file:
-            found.setdefault(file, []).append(f"{location}/{path}")
-    return found
+            paths.setdefault(file, []).append(f"{location}/{path}")
+    return paths
 
 
 def _files(manifest: Manifest) -> dict[str, dict[str, tuple[int, str]]]:
     """Return the measures of the files that make a difference at an import."""
     return {
-        name: {path: (one[0], one[1]) for path, one in sorted(files.items()) if is_for_start(path)}
+        name: {path: (row[0], row[1]) for path, row in sorted(files.items()) if is_for_start(path)}
         for name, files in sorted(manifest.files.items())
     }
 
@@ -118,15 +118,15 @@ def _modules(manifest: Manifest) -> dict[str, str]:
     """Return module -> the rest of its file's path after its own, "" for a folder without an
     `__init__`. A module that two files could be is omitted.
     """
-    packages, found, twice = manifest.packages(), dict[str, str](), set[str]()
+    packages, tails_of, twice = manifest.packages(), dict[str, str](), set[str]()
     for path in _paths(manifest):
-        tail = next((one for one in _TAILS if path.endswith(one)), "")
+        tail = next((ending for ending in _TAILS if path.endswith(ending)), "")
         if not tail or path.partition("/")[0] not in packages:
             continue
         name = path.removesuffix(tail).replace("/", ".")
-        if name in found:
+        if name in tails_of:
             twice.add(name)
-        found[name] = tail
-    above = {name[:end] for name in found for end, one in enumerate(name) if one == "."}
-    tails = {**dict.fromkeys(above, ""), **found}
+        tails_of[name] = tail
+    above = {name[:end] for name in tails_of for end, ending in enumerate(name) if ending == "."}
+    tails = {**dict.fromkeys(above, ""), **tails_of}
     return {name: tail for name, tail in tails.items() if name not in twice}

@@ -31,8 +31,8 @@ _LEVEL = re.compile(rf"(.+)\.{re.escape(str(sys.implementation.cache_tag))}(?:\.
 
 def level_of(file: str) -> int | None:
     """Return the level of optimization in a name of byte code of an interpreter like this one."""
-    found = _LEVEL.match(file)
-    return int(found[2] or 0) if found else None
+    match = _LEVEL.match(file)
+    return int(match[2] or 0) if match else None
 
 
 def cached_beside(source: str) -> str:
@@ -84,10 +84,10 @@ def _cached(manifest: Manifest, location: str) -> Iterator[tuple[str, str, int]]
     for folder in sorted({path.rpartition("/")[0] for path in sources}):
         below = f"{folder}/__pycache__" if folder else "__pycache__"
         for file in _entries(f"{location}/{below}"):
-            found = _LEVEL.match(file)
-            source = f"{folder}/{found[1]}.py".lstrip("/") if found else ""
-            if found and source in sources:
-                yield f"{below}/{file}", source, int(found[2] or 0)
+            match = _LEVEL.match(file)
+            source = f"{folder}/{match[1]}.py".lstrip("/") if match else ""
+            if match and source in sources:
+                yield f"{below}/{file}", source, int(match[2] or 0)
 
 
 def _below_prefix(manifest: Manifest, location: str) -> Iterator[tuple[str, str, int]]:
@@ -123,20 +123,20 @@ def is_foreign(
             text = stream.read()
         if not _is_taken(data, text, source):
             return False
-        found = marshal.loads(data[_HEADER_BYTES:])  # noqa: S302 - compared, never run
-        wanted = None
+        code = marshal.loads(data[_HEADER_BYTES:])  # noqa: S302 - compared, never run
+        compiled = None
         if like:
             with open(like, "rb") as stream:  # noqa: PTH123
-                known = stream.read()
-            if known[:4] == _EXTERNAL.MAGIC_NUMBER:  # else another Python's
-                wanted = marshal.loads(known[_HEADER_BYTES:])  # noqa: S302
-        if wanted is None:
-            wanted = compile(text, source, "exec", dont_inherit=True, optimize=min(level, 2))
+                reference = stream.read()
+            if reference[:4] == _EXTERNAL.MAGIC_NUMBER:  # else another Python's
+                compiled = marshal.loads(reference[_HEADER_BYTES:])  # noqa: S302
+        if compiled is None:
+            compiled = compile(text, source, "exec", dont_inherit=True, optimize=min(level, 2))
     except FileNotFoundError:
         return False
     except (OSError, ValueError, EOFError, TypeError, SyntaxError):
         return True
-    return not isinstance(found, CodeType) or found != wanted
+    return not isinstance(code, CodeType) or code != compiled
 
 
 def _is_taken(data: bytes, text: bytes, source: str) -> bool:

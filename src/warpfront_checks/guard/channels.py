@@ -100,7 +100,7 @@ def channel_findings(
     """Return (channel, what is wrong with it) for each that does not say what the policy
     demands. `environment` is what this process was started with.
     """
-    found = [
+    findings = [
         (str(path), problem)
         for path, text in (
             (places.constraints, constraints_text(policy)),
@@ -111,15 +111,15 @@ def channel_findings(
         )
         if (problem := _difference(path, text))
     ]
-    found += [(str(places.pip_configuration), problem) for problem in _pip_problems(places)]
+    findings += [(str(places.pip_configuration), problem) for problem in _pip_problems(places)]
     if _uv_block(policy) not in _text_of(places.uv_configuration):
-        found.append((str(places.uv_configuration), "it lacks the constraints of this image"))
+        findings.append((str(places.uv_configuration), "it lacks the constraints of this image"))
     if places.sitecustomize and block(places) not in _text_of(places.sitecustomize):
-        found.append((str(places.sitecustomize), "it does not start the watch"))
+        findings.append((str(places.sitecustomize), "it does not start the watch"))
     for name, value in environment_channels(places).items():
         if not set(value.split()) <= set(environment.get(name, "").split()):
-            found.append((name, f"not set to {value} in this environment"))
-    return found
+            findings.append((name, f"not set to {value} in this environment"))
+    return findings
 
 
 def _difference(path: Path, text: str) -> str:
@@ -183,8 +183,8 @@ def _uv_configuration(policy: Policy, path: Path) -> str:
 
 
 def _without_block(text: str) -> str:
-    before, found, rest = text.partition(f"{_BEGIN}\n")
-    return before + rest.partition(f"{_END}\n")[2] if found else text
+    before, marker, rest = text.partition(f"{_BEGIN}\n")
+    return before + rest.partition(f"{_END}\n")[2] if marker else text
 
 
 _BLOCK = """\
@@ -212,5 +212,5 @@ def block(places: Places) -> str:
 
 def with_block(theirs: str, places: Places) -> str:
     """Return the file with our block; the base's text stays, before it."""
-    kept = _without_block(theirs)
-    return kept + ("\n" if kept and not kept.endswith("\n") else "") + block(places)
+    base = _without_block(theirs)
+    return base + ("\n" if base and not base.endswith("\n") else "") + block(places)

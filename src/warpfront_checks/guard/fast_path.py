@@ -28,7 +28,7 @@ _MODULE_SPEC: "Any" = sys.modules["_frozen_importlib"].ModuleSpec
 _LOADERS = {".py": _EXTERNAL.SourceFileLoader, ".so": _EXTERNAL.ExtensionFileLoader}
 
 # Packages whose import has begun in this process: what it leaves behind is no intruder.
-begun: "set[str]" = set()
+imported: "set[str]" = set()
 # Packages that were found as they were sealed. Their modules need no other look.
 vouched: "set[str]" = set()
 _documents: "dict[tuple[int, ...], Mapping[str, Any]]" = {}
@@ -45,7 +45,7 @@ def look_at(name: str, spec: "Any", home: str, early: "Sequence[str]") -> bool:
     vouched.discard(name)
     folder = home + "/guard"
     document = _document(folder)
-    if not document or name not in document["packages"] or (early and name not in begun):
+    if not document or name not in document["packages"] or (early and name not in imported):
         return False
     _modules, location = document["modules"], document["location"]
     _location, since = location + "/", os.stat(folder + "/stack.json").st_ctime_ns  # noqa: PTH116 - as above
@@ -59,7 +59,7 @@ def look_at(name: str, spec: "Any", home: str, early: "Sequence[str]") -> bool:
         and _is_harmless_path(location, home + "/lib")
         and _is_clean_process(document["interpreter"], since)
     ):
-        begun.add(name)
+        imported.add(name)
         vouched.add(name)
         return True
     return False
@@ -145,7 +145,7 @@ def harmless(entries: "Iterable[str]", document: "Mapping[str, Any]") -> "list[s
     """Return the folders of metadata that neither change what was sealed, nor what it needs, nor
     have torch load code. Used by the seal for all of them, at an import for the new ones.
     """
-    found = []
+    folders = []
     for entry in entries:
         name, version = name_and_version(entry)
         if entry in document["metadata"] or (
@@ -153,8 +153,8 @@ def harmless(entries: "Iterable[str]", document: "Mapping[str, Any]") -> "list[s
             and (name not in document["needs"] or document["met"].get(name) == version)
             and not groups_of(f"{document['location']}/{entry}")
         ):
-            found.append(entry)
-    return found
+            folders.append(entry)
+    return folders
 
 
 def groups_of(metadata: str) -> "list[str]":
@@ -173,7 +173,7 @@ def _document(folder: str) -> "Mapping[str, Any]":
     """
     try:
         status = [os.stat(f"{folder}/{name}") for name in _TIED]  # noqa: PTH116 - as above
-        times = tuple(one.st_ctime_ns for one in status)
+        times = tuple(entry.st_ctime_ns for entry in status)
         if times not in _documents:
             document = marshal.loads(_bytes(f"{folder}/{_DOCUMENT}"))  # noqa: S302 - as a .pyc is
             tied = document["manifest_bytes"] == status[1].st_size
@@ -206,9 +206,9 @@ def is_unwritten(location: str, paths: "Iterable[str]", since: int) -> bool:
 
 def _has_harmless_entries(document: "Mapping[str, Any]", since: int) -> bool:
     location, sealed = document["location"], document["entries"]
-    entries = [one for one in os.listdir(location) if one.endswith(METADATA)]  # noqa: PTH208 - names are all it takes
-    times = {one: os.lstat(f"{location}/{one}").st_ctime_ns for one in entries}
-    written = [one for one in entries if one not in sealed or times[one] >= since]
+    entries = [entry for entry in os.listdir(location) if entry.endswith(METADATA)]  # noqa: PTH208 - names are all it takes
+    times = {entry: os.lstat(f"{location}/{entry}").st_ctime_ns for entry in entries}
+    written = [entry for entry in entries if entry not in sealed or times[entry] >= since]
     return len(harmless(written, document)) == len(written)
 
 
@@ -231,7 +231,7 @@ def _is_clean_process(interpreter: "Mapping[str, Any]", since: int) -> bool:
 
 def _is_harmless_path(location: str, library: str) -> bool:
     """Return whether no folder of the path has another guard, nor code that torch would load."""
-    for folder in {one or "." for one in sys.path}:
+    for folder in {entry_of_path or "." for entry_of_path in sys.path}:
         try:
             entries = os.listdir(folder)  # noqa: PTH208 - as above
         except FileNotFoundError:

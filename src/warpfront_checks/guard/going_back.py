@@ -46,58 +46,59 @@ class Releases:
 
     def add(self, name: str, number: str, demands: Iterable[str]) -> Release:
         demands = tuple(demands)
-        wants = next((one for one in demands if not goes_with(one, self.policy)), "")
+        wants = next((demand for demand in demands if not goes_with(demand, self.policy)), "")
         release = Release(name=normalized(name), version=number, wants=wants, demands=demands)
         return self.seen.setdefault(release.name, {}).setdefault(number, release)
 
     def blocked(self, name: str) -> list[Release]:
         """Return the releases of a package that do not go with the stack, the newest first."""
-        found = [one for one in self.seen.get(normalized(name), {}).values() if one.wants]
-        return sorted(found, key=lambda one: _order(one.version), reverse=True)
+        releases = self.seen.get(normalized(name), {}).values()
+        refused = [release for release in releases if release.wants]
+        return sorted(refused, key=lambda release: _order(release.version), reverse=True)
 
     def gone_back(self, name: str, number: str) -> list[Release]:
         """Return the refused releases newer than this one, which is considered because of them."""
         ours = _order(number)
-        return [one for one in self.blocked(name) if _order(one.version) > ours]
+        return [release for release in self.blocked(name) if _order(release.version) > ours]
 
     def asker_of(self, need: Requirement) -> str:
         """Return a considered release that names other versions of a need than installed."""
-        for one in (one for of_name in self.seen.values() for one in of_name.values()):
-            for line in one.demands:
-                wanted = _named(line, need.name)
-                if wanted and wanted.specifiers and wanted.specifiers != need.specifiers:
-                    return f"{one.name} {one.version}"
+        for release in (release for of_name in self.seen.values() for release in of_name.values()):
+            for line in release.demands:
+                named = _named(line, need.name)
+                if named and named.specifiers and named.specifiers != need.specifiers:
+                    return f"{release.name} {release.version}"
         return ""
 
 
 def _named(line: str, name: str) -> Requirement | None:
     try:
-        wanted = read_requirement(line)
+        requirement = read_requirement(line)
     except UnreadableError:
         return None
-    return wanted if wanted.name == name else None
+    return requirement if requirement.name == name else None
 
 
 def goes_with(line: str, policy: Policy) -> bool:
     """Return whether a package's requirements can be met with the stack as it is."""
     try:
-        wanted = read_requirement(line)
-        if not wanted.applies():
+        requirement = read_requirement(line)
+        if not requirement.applies():
             return True
-        return _is_met(wanted, policy)
+        return _is_met(requirement, policy)
     except UnreadableError:
         return True
 
 
-def _is_met(wanted: Requirement, policy: Policy) -> bool:
-    if wanted.name in policy.forbidden():
+def _is_met(need: Requirement, policy: Policy) -> bool:
+    if need.name in policy.forbidden():
         return False
-    is_need = wanted.name in policy.needed()
-    held = policy.pinned().get(wanted.name) or (_version(wanted.name) if is_need else None)
-    if held is None:
+    is_need = need.name in policy.needed()
+    pinned = policy.pinned().get(need.name) or (_version(need.name) if is_need else None)
+    if pinned is None:
         return True
-    there = wanted.name not in policy.companions or _version(wanted.name) == held
-    return there and wanted.accepts(held)
+    is_installed = need.name not in policy.companions or _version(need.name) == pinned
+    return is_installed and need.accepts(pinned)
 
 
 def _version(name: str) -> str | None:
@@ -123,24 +124,24 @@ def read_uv_log(text: str, policy: Policy) -> tuple[Releases, dict[str, str]]:
     demands: dict[tuple[str, str], list[str]] = {}
     chosen: dict[str, str] = {}
     for line in text.splitlines():
-        if found := _SELECTED.search(line):
-            chosen[found["name"]] = found["version"]
-            demands.setdefault((found["name"], found["version"]), [])
-        elif found := _DEPENDS.search(line):
-            key = (found["who"].partition("[")[0], found["version"])
-            demands.setdefault(key, []).append(_as_requirement(found["what"]))
+        if match := _SELECTED.search(line):
+            chosen[match["name"]] = match["version"]
+            demands.setdefault((match["name"], match["version"]), [])
+        elif match := _DEPENDS.search(line):
+            key = (match["who"].partition("[")[0], match["version"])
+            demands.setdefault(key, []).append(_as_requirement(match["what"]))
     releases = Releases(policy=policy)
-    for (name, number), asked in demands.items():
-        releases.add(name, number, asked)
+    for (name, number), dependencies in demands.items():
+        releases.add(name, number, dependencies)
     return releases, chosen
 
 
 def read_installs(text: str) -> dict[str, str]:
     """Return name -> version of the packages that uv would install, by its dry run."""
-    return {normalized(found["name"]): found["version"] for found in _INSTALLS.finditer(text)}
+    return {normalized(match["name"]): match["version"] for match in _INSTALLS.finditer(text)}
 
 
-def _as_requirement(what: str) -> str:
+def _as_requirement(text: str) -> str:
     """Return the text as a requirement; "" for alternatives (`|`), which no package of ours has."""
-    what = _EQUAL.sub(r"==\g<version>", re.sub(r"\{[^}]*\}", "", what)).strip()
-    return what.removesuffix("*") if "|" not in what else ""
+    text = _EQUAL.sub(r"==\g<version>", re.sub(r"\{[^}]*\}", "", text)).strip()
+    return text.removesuffix("*") if "|" not in text else ""

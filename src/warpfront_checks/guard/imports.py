@@ -107,8 +107,8 @@ def import_findings(start: Start, packages: Iterable[str]) -> Problems:
         yield name, "it was replaced by the time Python has started"
     for name in start.watch:
         yield "sys.meta_path", f"{name}: it is not this guard's own"
-    there = set(packages)
-    for module in sorted(one for one in start.modules if one.partition(".")[0] in there):
+    protected = set(packages)
+    for module in sorted(name for name in start.modules if name.partition(".")[0] in protected):
         yield module, "it is in sys.modules when Python starts, before anybody imported it"
 
 
@@ -117,30 +117,30 @@ def read_start(places: Places) -> Start:
     `places` lists the modules; if it is unreadable, `verify` reports that.
     """
     try:
-        asked = list(_modules(read_manifest(places.manifest)))
+        modules = list(_modules(read_manifest(places.manifest)))
     except GuardError:
-        asked = []
-    folders = sorted({folder for _, folder in asked if folder})
+        modules = []
+    folders = sorted({folder for _, folder in modules if folder})
     program = Path(__file__).with_name("machinery.py").read_text(encoding="utf-8") + _PROBE
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", program],
-        input=json.dumps([asked, folders, str(places.library / NAME)]),
+        input=json.dumps([modules, folders, str(places.library / NAME)]),
         capture_output=True,
         text=True,
         timeout=_SECONDS,
         check=False,
     )
     try:
-        found = json.loads(done.stdout.splitlines()[-1])
+        probe = json.loads(completed.stdout.splitlines()[-1])
     except (ValueError, IndexError):
         return Start(finders=None, modules=())
-    finders = found["finders"]
+    finders = probe["finders"]
     return Start(
         finders=None if finders is None else tuple(finders),
-        modules=tuple(found["modules"]),
-        answering=tuple((who, what) for who, what in [*found["answering"], *found["hooks"]]),
-        machinery=tuple(found["machinery"]),
-        watch=tuple(found["watch"]),
+        modules=tuple(probe["modules"]),
+        answering=tuple((hook, module) for hook, module in [*probe["answering"], *probe["hooks"]]),
+        machinery=tuple(probe["machinery"]),
+        watch=tuple(probe["watch"]),
     )
 
 

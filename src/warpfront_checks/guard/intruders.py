@@ -35,7 +35,7 @@ class Shadow:
     def _why(self, environment: Mapping[str, str]) -> str:
         name = os.path.basename(self.other)  # noqa: PTH119 - at every import of torch
         preloaded = environment.get("LD_PRELOAD", "").replace(":", " ").split()
-        if any(os.path.realpath(one) == self.other for one in preloaded):
+        if any(os.path.realpath(library) == self.other for library in preloaded):
             return "LD_PRELOAD names it"
         for folder in filter(None, environment.get("LD_LIBRARY_PATH", "").split(":")):
             if os.path.realpath(f"{folder}/{name}") == self.other:
@@ -49,17 +49,17 @@ def shadows(
     """Return the files of `loaded` that take the place of a sealed library. If torch is loaded,
     return also those of its own that are not. `loaded` are real paths.
     """
-    there = set(loaded)
+    real_paths = set(loaded)
     named = set()
-    for path in sorted(there):
+    for path in sorted(real_paths):
         file = path.rpartition("/")[2]
-        ours = [os.path.realpath(one) for one in sealed.get(file, ())]
+        ours = [os.path.realpath(candidate) for candidate in sealed.get(file, ())]
         if ours and path not in ours and not _NAMED_BY_CONTENT.search(path):
             named.add(file)
             yield Shadow(sealed=ours[0], other=path)
     for file in CORE if with_torch else ():
-        ours = [os.path.realpath(one) for one in sealed.get(file, ())]
-        if ours and file not in named and not there.intersection(ours):
+        ours = [os.path.realpath(candidate) for candidate in sealed.get(file, ())]
+        if ours and file not in named and not real_paths.intersection(ours):
             yield Shadow(sealed=ours[0], other="")
 
 
@@ -72,7 +72,7 @@ def plugin_problems(
     """Yield (distribution, group, metadata) of unsealed ones that the stack's import loads."""
     location = os.path.realpath(manifest.location)
     sealed = {path for files in manifest.files.values() for path in files}
-    for folder in dict.fromkeys(os.path.realpath(one or ".") for one in folders or sys.path):
+    for folder in dict.fromkeys(os.path.realpath(path or ".") for path in folders or sys.path):
         for entry in _metadata(folder):
             if folder == location and f"{entry}/entry_points.txt" in sealed:
                 continue
@@ -93,4 +93,4 @@ def _metadata(folder: str) -> list[str]:
         entries = os.listdir(folder)  # noqa: PTH208 - at every import of torch: names are enough
     except OSError:
         return []
-    return sorted(one for one in entries if one.endswith(METADATA))
+    return sorted(entry for entry in entries if entry.endswith(METADATA))

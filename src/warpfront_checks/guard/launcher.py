@@ -54,10 +54,10 @@ def main(arguments: Sequence[str]) -> int:
         sys.stderr.write(text)
         return 1
     # On a terminal uv draws, so its stderr is not captured; into a pipe or a file it writes lines.
-    code, said = _run(uv, arguments, heard=not os.isatty(sys.stderr.fileno()))
+    code, errors = _run(uv, arguments, heard=not os.isatty(sys.stderr.fileno()))
     if code > 0:
-        said = said or _asked_again(uv, arguments, command)
-        sys.stderr.write(_explanation(said, home, overrides_of(arguments)))
+        errors = errors or _asked_again(uv, arguments, command)
+        sys.stderr.write(_explanation(errors, home, overrides_of(arguments)))
     return code if code >= 0 else _BY_SIGNAL - code
 
 
@@ -67,24 +67,24 @@ def real_uv(path: str, home: Path = HOME) -> str | None:
     """
     ours = os.path.realpath(home / "bin" / "uv")
     for entry in path.split(os.pathsep):
-        found = shutil.which("uv", path=entry) if entry else None
-        if found is not None and os.path.realpath(found) != ours:
-            return found
+        program = shutil.which("uv", path=entry) if entry else None
+        if program is not None and os.path.realpath(program) != ours:
+            return program
     return None
 
 
 def command_of(arguments: Sequence[str]) -> tuple[str, ...]:
     """Return uv's command, behind any options: `("add",)`, `("pip", "install")`, or empty."""
     words = iter(arguments)
-    found: list[str] = []
+    command: list[str] = []
     for word in words:
-        if word in _WITH_VALUE and not found:
+        if word in _WITH_VALUE and not command:
             next(words, None)
         elif not word.startswith("-"):
-            found.append(word)
-        if found and (found[0] not in ("pip", "tool") or len(found) > 1):
+            command.append(word)
+        if command and (command[0] not in ("pip", "tool") or len(command) > 1):
             break
-    return tuple(found)
+    return tuple(command)
 
 
 def _run(uv: str, arguments: Sequence[str], *, heard: bool) -> tuple[int, str]:
@@ -95,12 +95,12 @@ def _run(uv: str, arguments: Sequence[str], *, heard: bool) -> tuple[int, str]:
     with subprocess.Popen([uv, *arguments], stderr=stderr) as child:
         signal.signal(signal.SIGTERM, lambda number, _: child.send_signal(number))
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to both
-        said = b""
+        written = b""
         while child.stderr is not None and (chunk := os.read(child.stderr.fileno(), 1 << 16)):
             sys.stderr.buffer.write(chunk)
             sys.stderr.buffer.flush()
-            said = (said + chunk)[-_KEPT_BYTES:]
-        return child.wait(), _COLORS.sub("", said.decode(errors="replace"))
+            written = (written + chunk)[-_KEPT_BYTES:]
+        return child.wait(), _COLORS.sub("", written.decode(errors="replace"))
 
 
 def _foreseen(uv: str, arguments: Sequence[str], command: tuple[str, ...], home: Path) -> str:
@@ -116,9 +116,10 @@ def _foreseen(uv: str, arguments: Sequence[str], command: tuple[str, ...], home:
     broken = unusable(releases, read_installs(log))
     if broken or command != ("pip", "install") or "--no-deps" in arguments:
         return broken
-    stops = [text for name, one in chosen.items() if (text := stopped(releases, name, one))]
+    stops = [text for name, number in chosen.items() if (text := stopped(releases, name, number))]
     if not stops:
-        sys.stderr.write("".join(going_back(releases, name, one) for name, one in chosen.items()))
+        steps = (going_back(releases, name, number) for name, number in chosen.items())
+        sys.stderr.write("".join(steps))
     return "".join(stops)
 
 
@@ -132,12 +133,12 @@ def overrides_of(
     for word, following in zip(arguments, (*arguments[1:], ""), strict=False):
         option, _, value = word.partition("=")
         paths += [value or following] if option in _OVERRIDES else []
-    found: dict[str, str] = {}
+    overrides: dict[str, str] = {}
     for path in paths:
         for line in _lines(Path(path)):
             with contextlib.suppress(UnreadableError):
-                found[read_requirement(line).name] = f"{line} ({path})"
-    return found
+                overrides[read_requirement(line).name] = f"{line} ({path})"
+    return overrides
 
 
 def _lines(path: Path) -> list[str]:
@@ -145,7 +146,7 @@ def _lines(path: Path) -> list[str]:
         text = path.read_text("utf-8")
     except (OSError, ValueError):
         return []
-    return [line for one in text.splitlines() if (line := one.partition("#")[0].strip())]
+    return [line for row in text.splitlines() if (line := row.partition("#")[0].strip())]
 
 
 def _asked_again(
@@ -182,8 +183,8 @@ def _as_dry_run(arguments: Sequence[str], command: tuple[str, ...]) -> list[str]
     return [*before, *(() if "--dry-run" in rest else ("--dry-run",)), *rest]
 
 
-def _explanation(said: str, home: Path, overrides: Mapping[str, str]) -> str:
+def _explanation(errors: str, home: Path, overrides: Mapping[str, str]) -> str:
     try:
-        return explanation(said, read_policy(home / "guard" / "policy.json"), overrides)
+        return explanation(errors, read_policy(home / "guard" / "policy.json"), overrides)
     except GuardError as error:
         return f"warpfront guard: no explanation: {error}\n"

@@ -36,7 +36,7 @@ def machinery_problems() -> "Iterator[str]":
     for name in FROZEN:
         fresh: dict[str, Any] = {"__name__": name}
         exec(_imp.get_frozen_object(name), fresh)  # noqa: S102 - the interpreter's own code
-        yield from (f"{name}.{one}" for one in differences(vars(sys.modules[name]), fresh))
+        yield from (f"{name}.{changed}" for changed in differences(vars(sys.modules[name]), fresh))
     for module in _IN_C:
         for name, value in [*vars(module).items()]:
             if isinstance(value, (FunctionType, MethodType)):
@@ -55,21 +55,21 @@ def replaced_builtins() -> "list[str]":
 
 def differences(living: "Mapping[str, Any]", fresh: "Mapping[str, Any]") -> "Iterator[str]":
     """Yield the names of functions, classes and constants that are others than in `fresh`."""
-    for name, right in fresh.items():
-        if name.startswith("__") or not isinstance(right, (FunctionType, type, list, *_PLAIN)):
+    for name, original in fresh.items():
+        if name.startswith("__") or not isinstance(original, (FunctionType, type, list, *_PLAIN)):
             continue
-        found = living.get(name)
-        if isinstance(right, type) and right.__module__ == fresh["__name__"]:
-            yield from (f"{name}{what}" for what in _class_differences(found, right))
-        elif not _is_same(found, right):
+        current = living.get(name)
+        if isinstance(original, type) and original.__module__ == fresh["__name__"]:
+            yield from (f"{name}{member}" for member in _class_differences(current, original))
+        elif not _is_same(current, original):
             yield name
 
 
-def _class_differences(found: "Any", right: type) -> "Iterator[str]":
-    if not isinstance(found, type) or _bases(found) != _bases(right):
+def _class_differences(current: "Any", original: type) -> "Iterator[str]":
+    if not isinstance(current, type) or _bases(current) != _bases(original):
         yield ""
         return
-    ours, theirs = vars(right), vars(found)
+    ours, theirs = vars(original), vars(current)
     for name in sorted((ours.keys() | theirs.keys()) - _ADDED):
         if name not in ours and isinstance(theirs[name], _PLAIN):
             continue  # such as a separator, which is set where Python starts
@@ -83,40 +83,40 @@ def _bases(kind: type) -> "list[str]":
     return [base.__name__ for base in kind.__mro__]
 
 
-def _is_same(found: "Any", right: "Any") -> bool:
-    if right is None:  # a place that is filled where Python starts
+def _is_same(current: "Any", original: "Any") -> bool:
+    if original is None:  # a place that is filled where Python starts
         return True
-    if type(found) is not type(right):
+    if type(current) is not type(original):
         return False
-    if isinstance(right, FunctionType):
-        return _is_same_function(found, right)
-    if isinstance(right, (list, tuple)):
-        return len(found) == len(right) and all(map(_is_same, found, right))
-    parts = [one for one in ("__func__", "fget", "fset") if hasattr(right, one)]
-    if isinstance(right, (classmethod, staticmethod, property)):
-        return all(_is_same(getattr(found, one), getattr(right, one)) for one in parts)
-    return not isinstance(right, _PLAIN) or found == right
+    if isinstance(original, FunctionType):
+        return _is_same_function(current, original)
+    if isinstance(original, (list, tuple)):
+        return len(current) == len(original) and all(map(_is_same, current, original))
+    parts = [part for part in ("__func__", "fget", "fset") if hasattr(original, part)]
+    if isinstance(original, (classmethod, staticmethod, property)):
+        return all(_is_same(getattr(current, part), getattr(original, part)) for part in parts)
+    return not isinstance(original, _PLAIN) or current == original
 
 
-def _is_same_function(found: FunctionType, right: FunctionType) -> bool:
-    if found.__code__ is not right.__code__ and found.__code__ != right.__code__:
+def _is_same_function(current: FunctionType, original: FunctionType) -> bool:
+    if current.__code__ is not original.__code__ and current.__code__ != original.__code__:
         return False
-    if not _is_same(found.__defaults__, right.__defaults__):
+    if not _is_same(current.__defaults__, original.__defaults__):
         return False
-    cells = zip(found.__closure__ or (), right.__closure__ or ())  # noqa: B905 - of one code
+    cells = zip(current.__closure__ or (), original.__closure__ or ())  # noqa: B905 - of one code
     # A class in a cell is `__class__`, and is looked at by its own name.
-    return all(_is_same(one.cell_contents, other.cell_contents) for one, other in cells)
+    return all(_is_same(cell.cell_contents, other.cell_contents) for cell, other in cells)
 
 
 def _changed_finders() -> "Iterator[str]":
     """Folders whose finder has its own methods or loaders; one of another type shows by itself."""
     external = sys.modules["_frozen_importlib_external"]
     supported = vars(external)["_get_supported_file_loaders"]()
-    own = [(suffix, kind) for kind, of in supported for suffix in of]
+    loaders = [(suffix, kind) for kind, of in supported for suffix in of]
     for folder, finder in [*sys.path_importer_cache.items()]:
         if type(finder) is not external.FileFinder:
             continue
         has = vars(finder)
         elsewhere = folder[:1] == "/" and has["path"] != folder  # a relative one is made absolute
-        if has.keys() - _FINDERS_OWN or has["_loaders"] != own or elsewhere:
+        if has.keys() - _FINDERS_OWN or has["_loaders"] != loaders or elsewhere:
             yield str(folder)

@@ -33,15 +33,15 @@ def sentinels(toolkit: str, protected: Iterable[str]) -> dict[str, str]:
     CUDA's libraries. Other tritons own `triton/` too; `triton` itself is not forbidden if a shim
     answers for it.
     """
-    held = set(protected)
+    distributions = set(protected)
     image = _TOOLKIT_OF[toolkit].lower()
-    found = dict.fromkeys(_NAMES["other_torches"], f"{image}.image.has.its.torch.already")
+    reasons = dict.fromkeys(_NAMES["other_torches"], f"{image}.image.has.its.torch.already")
     for vendor, names in _NAMES["triton"].items():
-        if vendor != "cuda" or (toolkit == "rocm" and not _other_tritons(held)):
-            found |= dict.fromkeys(names, f"{image}.image.has.another.triton")
+        if vendor != "cuda" or (toolkit == "rocm" and not _other_tritons(distributions)):
+            reasons |= dict.fromkeys(names, f"{image}.image.has.another.triton")
     if toolkit == "cuda":
-        found |= _same_folder(held)
-    return {name: why for name, why in sorted(found.items()) if name not in held}
+        reasons |= _same_folder(distributions)
+    return {name: why for name, why in sorted(reasons.items()) if name not in distributions}
 
 
 def triton_shims(protected: Mapping[str, str]) -> tuple[Shim, ...]:
@@ -56,20 +56,20 @@ def triton_shims(protected: Mapping[str, str]) -> tuple[Shim, ...]:
     return (Shim(name="triton", version=f"{public}+{label}", requires=requires),)
 
 
-def _other_tritons(held: Collection[str]) -> list[str]:
+def _other_tritons(distributions: Collection[str]) -> list[str]:
     """Return the tritons of `held` under another name than `triton`."""
-    others = (names for vendor, names in _NAMES["triton"].items() if vendor != "cuda")
-    return [name for names in others for name in names if name in held]
+    names_of_vendors = (names for vendor, names in _NAMES["triton"].items() if vendor != "cuda")
+    return [name for names in names_of_vendors for name in names if name in distributions]
 
 
-def default_policy(site_packages: Path, there: Iterable[str]) -> Policy:
+def default_policy(site_packages: Path, distributions: Iterable[str]) -> Policy:
     """Return `adopt`'s policy if none was written: the installed stack, `there` by name."""
     toolkit = read_toolkit(site_packages / "torch" / "version.py")
     return Policy(
         cell="",
         title=f"adopted from {site_packages}",
         adopt=stack_patterns(toolkit),
-        sentinels=sentinels(toolkit, there),
+        sentinels=sentinels(toolkit, distributions),
     )
 
 
@@ -85,8 +85,8 @@ def read_toolkit(version_file: Path) -> str:
     return "synapseai" if (version_file.parents[1] / "habana_frameworks").is_dir() else "cpu"
 
 
-def _same_folder(held: set[str]) -> dict[str, str]:
-    matches = (match for name in held if (match := _CUDA_SUFFIX.match(name)))
+def _same_folder(distributions: set[str]) -> dict[str, str]:
+    matches = (match for name in distributions if (match := _CUDA_SUFFIX.match(name)))
     return {
         f"{match['stem']}{suffix}": f"same.folder.as.{match[0].replace('-', '.')}"
         for match in matches

@@ -11,28 +11,28 @@ from .policy import Policy, Problems
 from .requires_dist import Requirement, UnreadableError, read_requirement
 
 
-def needs_of(there: Installed, names: Iterable[str]) -> dict[str, str]:
+def needs_of(installed: Installed, names: Iterable[str]) -> dict[str, str]:
     """Return name -> specifier: what `names` together accept of each that they ask for here."""
-    found: dict[str, set[str]] = {}
+    specifiers: dict[str, set[str]] = {}
     for name in names:
-        for one in _requirements(there, name):
-            for operator, version in one.specifiers:
-                found.setdefault(one.name, set()).add(operator + version)
-    return {name: ",".join(sorted(found[name])) for name in sorted(found)}
+        for requirement in _requirements(installed, name):
+            for operator, version in requirement.specifiers:
+                specifiers.setdefault(requirement.name, set()).add(operator + version)
+    return {name: ",".join(sorted(specifiers[name])) for name in sorted(specifiers)}
 
 
-def met_needs(policy: Policy, there: Installed) -> dict[str, str]:
+def met_needs(policy: Policy, installed: Installed) -> dict[str, str]:
     """Return name -> installed version of the needs that it meets, to be known at an import."""
-    found = {}
+    met = {}
     for name, accepted in policy.needs.items():
-        for version in versions_of(there, name)[:1]:
+        for version in versions_of(installed, name)[:1]:
             requirement = _read(name + accepted)
             if requirement is not None and not _version_problem(requirement, version):
-                found[name] = version
-    return found
+                met[name] = version
+    return met
 
 
-def need_problems(policy: Policy, there: Installed, names: Iterable[str]) -> Problems:
+def need_problems(policy: Policy, installed: Installed, names: Iterable[str]) -> Problems:
     """Return (distribution, fault) for each that `names`, or their needs in turn, cannot work
     with. A resolver with other instructions brought it, or it was removed.
     """
@@ -40,18 +40,18 @@ def need_problems(policy: Policy, there: Installed, names: Iterable[str]) -> Pro
     waiting = sorted(sealed)
     seen = set(waiting)
     for asker in waiting:  # grows
-        for one in _requirements(there, asker):
-            problem = _problem(one, there)
-            if problem and one.name not in sealed and not policy.is_relaxed(one.name):
-                yield one.name, f"{problem}; {asker} needs {_text(one)}"
-            if one.name not in seen:
-                seen.add(one.name)
-                waiting.append(one.name)
+        for need in _requirements(installed, asker):
+            problem = _problem(need, installed)
+            if problem and need.name not in sealed and not policy.is_relaxed(need.name):
+                yield need.name, f"{problem}; {asker} needs {_text(need)}"
+            if need.name not in seen:
+                seen.add(need.name)
+                waiting.append(need.name)
 
 
-def _requirements(there: Installed, name: str) -> Iterator[Requirement]:
+def _requirements(installed: Installed, name: str) -> Iterator[Requirement]:
     """Return what applies here without extras. Unreadable lines count as nothing, as for pip."""
-    for distribution in there.get(name, [])[:1]:
+    for distribution in installed.get(name, [])[:1]:
         for line in distribution.requires or ():
             requirement = _read(line)
             if requirement is not None:
@@ -66,13 +66,13 @@ def _read(line: str) -> Requirement | None:
         return None
 
 
-def _problem(requirement: Requirement, there: Installed) -> str:
+def _problem(requirement: Requirement, installed: Installed) -> str:
     """Return the fault of a need. Of several installed versions any may be the real one: an
     installer of another kind, such as conda, overwrites the files and not the metadata.
     """
-    found = versions_of(there, requirement.name)
-    problems = (_version_problem(requirement, version) for version in found)
-    return next(filter(None, problems), "") if found else "not installed"
+    versions = versions_of(installed, requirement.name)
+    problems = (_version_problem(requirement, version) for version in versions)
+    return next(filter(None, problems), "") if versions else "not installed"
 
 
 def _version_problem(requirement: Requirement, version: str) -> str:

@@ -70,10 +70,10 @@ class Stack:
 
     def file_problems(self, names: Iterable[str]) -> Iterator[str]:
         """Return the sealed files that have changed, and the files added next to them."""
-        wanted, written = sorted(names), list[str]()
+        distributions, written = sorted(names), list[str]()
         doubted = written_since(self.since)
-        found = size_differences(self.manifest, wanted, doubted=doubted, hashed=written)
-        yield from (f"{path}: {what}" for path, what in found)
+        changed = size_differences(self.manifest, distributions, doubted=doubted, hashed=written)
+        yield from (f"{path}: {fault}" for path, fault in changed)
         if len(written) > _MANY:
             self._unread.update((path, self.files[path][1]) for path in written)
             written = []
@@ -81,7 +81,7 @@ class Stack:
             if sha256_of(f"{self.location}/{path}") != self.files[path][1]:
                 yield f"{path}: other content, as many bytes as before"
         # A new file that Python cannot load, such as a header, is for `verify`.
-        added = strays(self.manifest, wanted, loadable=True)
+        added = strays(self.manifest, distributions, loadable=True)
         yield from (f"{path}: added" for path in added)
 
     def module_problem(self, spec: Any) -> str | None:
@@ -101,7 +101,7 @@ class Stack:
             return self._content_problem(path + tail, origin)
         folders = [*(spec.submodule_search_locations or ())]
         bare = self.document["modules"].get(name) == "" and folders
-        if origin is None and bare and all(self._is_place(one, path) for one in folders):
+        if origin is None and bare and all(self._is_place(folder, path) for folder in folders):
             return ""  # a folder without an __init__.py, such as triton/_C
         kind = type(spec.loader)
         where = origin or next(iter(folders), "nowhere")
@@ -134,13 +134,13 @@ class Stack:
         if self._bytecode is None:
             self._bytecode = dict(read_sealed(self.folder / "bytecode.json"))
         beside = cached_beside(origin)
-        known = self._bytecode.get(cached_beside(path), "")
-        like = beside if file != beside and known and sha256_of(beside) == known else ""
-        if is_foreign(file, origin, known if file == beside else "", like=like):
+        sealed_hash = self._bytecode.get(cached_beside(path), "")
+        like = beside if file != beside and sealed_hash and sha256_of(beside) == sealed_hash else ""
+        if is_foreign(file, origin, sealed_hash if file == beside else "", like=like):
             below = f" (below PYTHONPYCACHEPREFIX={sys.pycache_prefix}: give each image its own)"
             below = below if file != beside else ""
             return f"{path}: {file} is {OTHER}{below}"
-        if file == beside and sha256_of(file) != known:
+        if file == beside and sha256_of(file) != sealed_hash:
             self._judged[cached_beside(path)] = sha256_of(file)
         return ""
 
@@ -153,11 +153,11 @@ class Stack:
             return
         import json  # noqa: PLC0415 - torch has loaded it by now
 
-        known = {**read_sealed(file), **self._judged}
+        hashes = {**read_sealed(file), **self._judged}
         self._judged = {}
         aside = file.with_name(f".{file.name}.{os.getpid()}")
         try:
-            aside.write_text(json.dumps(known, separators=(",", ":"), sort_keys=True))
+            aside.write_text(json.dumps(hashes, separators=(",", ":"), sort_keys=True))
             aside.replace(file)
         except OSError:
             return
@@ -165,8 +165,8 @@ class Stack:
 
 def _tail(origin: str | None, path: str) -> str:
     """Return the rest of a file's path after its module's, below another spelling."""
-    before, found, tail = (origin or "").rpartition(f"/{path}")
-    return tail if before and found else "nowhere"
+    before, separator, tail = (origin or "").rpartition(f"/{path}")
+    return tail if before and separator else "nowhere"
 
 
 def read_stack(folder: Path) -> Stack:

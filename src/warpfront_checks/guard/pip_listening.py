@@ -20,11 +20,11 @@ class _Listener(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
-        self.said: list[str] = []
+        self.messages: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.levelno >= logging.ERROR or "conflict is caused by" in str(record.msg):
-            self.said.append(record.getMessage())
+            self.messages.append(record.getMessage())
 
 
 def listen_to_pip(folder: str | Path) -> None:
@@ -37,14 +37,14 @@ def listen_to_pip(folder: str | Path) -> None:
 
 
 def _explain_at_exit(listener: _Listener, folder: Path) -> None:
-    if not listener.said or sys.stderr is None or sys.stderr.closed:
+    if not listener.messages or sys.stderr is None or sys.stderr.closed:
         return
     try:
         policy = read_policy(folder / "policy.json")
     except GuardError as error:
         sys.stderr.write(f"warpfront guard: {error}\n")
         return
-    sys.stderr.write(explanation("\n".join(listener.said), policy))
+    sys.stderr.write(explanation("\n".join(listener.messages), policy))
 
 
 def watch_releases(candidates: ModuleType, folder: str | Path) -> None:
@@ -53,19 +53,19 @@ def watch_releases(candidates: ModuleType, folder: str | Path) -> None:
     """
     releases = Releases(policy=read_policy(Path(folder) / "policy.json"))
     kind: Any = candidates._InstallRequirementBackedCandidate  # noqa: SLF001 - pip has no hook for this
-    real, told = kind.iter_dependencies, set()
+    real, reported = kind.iter_dependencies, set()
 
     def iter_dependencies(self: Any, with_requires: bool, *rest: Any) -> Iterable[Any]:  # noqa: FBT001 - pip's
         name, number = str(self.project_name), str(self.version)
         if with_requires:
-            releases.add(name, number, [str(one) for one in self.dist.iter_dependencies()])
+            releases.add(name, number, [str(need) for need in self.dist.iter_dependencies()])
         if text := stopped(releases, name, number):
             error: Any = sys.modules["pip._internal.exceptions"]  # of the pip that runs
             raise error.InstallationError(f"{name} goes back to {number}\n{text.rstrip()}")
-        if name not in told and (text := going_back(releases, name, number)):
-            told.add(name)
+        if name not in reported and (text := going_back(releases, name, number)):
+            reported.add(name)
             sys.stderr.write(text)
-        found: Iterable[Any] = real(self, with_requires, *rest)
-        return found
+        dependencies: Iterable[Any] = real(self, with_requires, *rest)
+        return dependencies
 
     kind.iter_dependencies = iter_dependencies

@@ -34,11 +34,11 @@ _SHOWN = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Demand:
-    """A requirement and its origin: `who` is a package with its version, "" for the user;
+    """A requirement and its origin: `requirer` is a package with its version, "" for the user;
     `name` is normalized; `text` is the requirement as written.
     """
 
-    who: str
+    requirer: str
     name: str
     text: str
 
@@ -52,7 +52,7 @@ class Demand:
     @property
     def package(self) -> str:
         """The name of the requiring package, as `relax` takes it; "" for the user."""
-        return self.who.partition(" ")[0].partition("[")[0]
+        return self.requirer.partition(" ")[0].partition("[")[0]
 
 
 def read_demands(
@@ -68,46 +68,46 @@ def read_demands(
     """
     text = " ".join(text.split())
     guarded = {**policy.pinned(), **policy.forbidden(), **policy.needed()}
-    found: dict[Demand, None] = {}
+    demands: dict[Demand, None] = {}
     for pattern in (_BY_PACKAGE, _BY_USER, _NOT_FOUND):
         for match in pattern.finditer(text):
             name = normalized(match["wanted"])
-            wanted = _wanted(match)
-            if _is_ours(wanted, policy):
-                wanted = "" if name in policy.protected else match["wanted"]
-            if name in policy.needed() and _overlap(wanted, policy.needed()[name]):
-                wanted = ""
-            if not (name in guarded and wanted):
+            demand = _wanted(match)
+            if _is_ours(demand, policy):
+                demand = "" if name in policy.protected else match["wanted"]
+            if name in policy.needed() and _overlap(demand, policy.needed()[name]):
+                demand = ""
+            if not (name in guarded and demand):
                 continue
             overridden = (overrides or {}).get(name)
             asker = (match.groupdict().get(part) for part in ("who", "version"))
-            who = "" if overridden else " ".join(filter(None, asker))
-            found[Demand(who=who, name=name, text=overridden or wanted)] = None
-    return list(found)
+            requirer = "" if overridden else " ".join(filter(None, asker))
+            demands[Demand(requirer=requirer, name=name, text=overridden or demand)] = None
+    return list(demands)
 
 
-def _is_ours(wanted: str, policy: Policy) -> bool:
+def _is_ours(demand: str, policy: Policy) -> bool:
     """Return whether a constraint or an override of this image made this of a demand."""
     ours = {line.replace("===", "==") for line in constraint_lines(policy)}
-    return wanted.replace("===", "==") in ours
+    return demand.replace("===", "==") in ours
 
 
 def _wanted(match: re.Match[str]) -> str:
-    how = re.sub(r"(?:,| and) ?(?=[<>=!~])", ",", match["how"] or "").rstrip(".")
+    bounds = re.sub(r"(?:,| and) ?(?=[<>=!~])", ",", match["how"] or "").rstrip(".")
     file = match.groupdict().get("file") or ""
-    return f"{match['wanted']}{match['extras'] or ''}{how}{' ' if file else ''}{file.strip()}"
+    return f"{match['wanted']}{match['extras'] or ''}{bounds}{' ' if file else ''}{file.strip()}"
 
 
-def _overlap(wanted: str, needed: str) -> bool:
+def _overlap(demand: str, needed: str) -> bool:
     """Return whether a version meets both, tried with those named and their successors."""
     try:
-        requirement = read_requirement(wanted)
+        requirement = read_requirement(demand)
         need = read_requirement(f"{requirement.name}{needed}")
     except UnreadableError:
         return True
-    named = [version.rstrip(".*") for _, version in (*requirement.specifiers, *need.specifiers)]
-    tried = [*named, *(f"{version}.1" for version in named), "0"]
-    return any(requirement.accepts(one) and need.accepts(one) for one in tried)
+    named = [bound.rstrip(".*") for _, bound in (*requirement.specifiers, *need.specifiers)]
+    versions = [*named, *(f"{bound}.1" for bound in named), "0"]
+    return any(requirement.accepts(version) and need.accepts(version) for version in versions)
 
 
 def explanation(text: str, policy: Policy, overrides: Mapping[str, str] | None = None) -> str:
@@ -123,9 +123,9 @@ def going_back(releases: Releases, name: str, number: str) -> str:
     if not newer:
         return ""
     newest = newer[0]
-    wanted = normalized(re.split(r"[^A-Za-z0-9._-]", newest.wants)[0])
-    text = wanted if _is_ours(newest.wants, policy) else newest.wants
-    demand = Demand(who=f"{name} {newest.version}", name=wanted, text=text)
+    distribution = normalized(re.split(r"[^A-Za-z0-9._-]", newest.wants)[0])
+    text = distribution if _is_ours(newest.wants, policy) else newest.wants
+    demand = Demand(requirer=f"{name} {newest.version}", name=distribution, text=text)
     first, *advice = _explained(demand, policy)
     count = "it" if len(newer) == 1 else f"{len(newer)} releases of {name}"
     return _said([first, f"  {name} {number} is what is taken in the place of {count}.", *advice])
@@ -135,8 +135,8 @@ def stopped(releases: Releases, name: str, number: str) -> str:
     """Return the same where it has to stop; "" where few were passed over, or it is meant."""
     if len(releases.gone_back(name, number)) < STOPS_AT or may_go_on():
         return ""
-    how = f"To have an older {name} all the same, name its version, or set {GO_ON}=1"
-    return going_back(releases, name, number) + _said([f"stopped before it is fetched. {how}"])
+    advice = f"To have an older {name} all the same, name its version, or set {GO_ON}=1"
+    return going_back(releases, name, number) + _said([f"stopped before it is fetched. {advice}"])
 
 
 def unusable(releases: Releases, installs: Mapping[str, str]) -> str:
@@ -148,8 +148,8 @@ def unusable(releases: Releases, installs: Mapping[str, str]) -> str:
     for need in map(read_requirement, needs(releases.policy)):
         number = installs.get(need.name)
         if number is not None and not _accepts(need, number):
-            who = releases.asker_of(need)
-            demand = Demand(who=who, name=need.name, text=f"{need.name}=={number}")
+            requirer = releases.asker_of(need)
+            demand = Demand(requirer=requirer, name=need.name, text=f"{need.name}=={number}")
             lines += _explained(demand, releases.policy)
     return _said(lines)
 
@@ -179,41 +179,41 @@ def _held(text: str, policy: Policy) -> Iterator[str]:
 
 
 def _explained(demand: Demand, policy: Policy) -> Iterator[str]:
-    who = demand.who or "the command"
+    asker = demand.requirer or "the command"
     if demand.name in policy.forbidden():
         why = policy.sentinels[demand.name].replace(".", " ")
-        yield f"{who} wants {demand.text}, which must not come into this image: {why}."
+        yield f"{asker} wants {demand.text}, which must not come into this image: {why}."
         offers = f"take what {demand.package} offers for other machines, an extra or a version"
         yield f"  to do without: {offers if demand.package else f'leave {demand.text} out'}"
     elif demand.name in policy.companions:
-        fitting = requirement(demand.name, policy.companions[demand.name])
-        yield f"{who} wants {demand.text}; with this image's {policy.holds()} goes {fitting} alone."
+        pin = requirement(demand.name, policy.companions[demand.name])
+        yield f"{asker} wants {demand.text}; with this image's {policy.holds()} goes {pin} alone."
         if policy.index:
-            yield f"  to have it: pip install --index-url {policy.index} '{fitting}'"
+            yield f"  to have it: pip install --index-url {policy.index} '{pin}'"
             yield "  and then the same command again"
             return
-        yield f"  to have it: offer {fitting} to pip or uv"
+        yield f"  to have it: offer {pin} to pip or uv"
     elif demand.name in policy.needed():
         need = demand.name + policy.needed()[demand.name]
-        yield f"{who} wants {demand.text}; this image's {policy.holds()} needs {need}."
+        yield f"{asker} wants {demand.text}; this image's {policy.holds()} needs {need}."
         yield f"  to keep it working: {_keeping(demand)}"
     else:
-        held = policy.pinned()[demand.name]
-        if demand.is_met_by(held):
-            yield from _met(demand, held, policy)
+        version = policy.pinned()[demand.name]
+        if demand.is_met_by(version):
+            yield from _met(demand, version, policy)
             return
-        yield f"{who} wants {demand.text}; this image holds {demand.name} {held}, which stays."
+        yield f"{asker} wants {demand.text}; this image holds {demand.name} {version}, which stays."
         yield f"  to keep the image's: {_keeping(demand)}"
     yield _relaxing(demand)
 
 
-def _met(demand: Demand, held: str, policy: Policy) -> Iterator[str]:
+def _met(demand: Demand, version: str, policy: Policy) -> Iterator[str]:
     """The image's own would do, and a second one is looked for where there is none: with --target
     and --prefix, in another environment, to install it again.
     """
-    who = demand.who or "the command"
+    asker = demand.requirer or "the command"
     yield (
-        f"{who} wants {demand.text}, which the image's {demand.name} {held} meets; it would be"
+        f"{asker} wants {demand.text}, which the image's {demand.name} {version} meets; it would be"
         " installed a second time, and no index that was asked has it."
     )
     yield "  to use the image's: the same command with --no-deps, and then what `pip check` misses"

@@ -68,7 +68,7 @@ class Requirement:
         return any(_holds(self.marker, {**environment, "extra": e}) for e in ("", *extras))
 
     def accepts(self, version: str) -> bool:
-        return all(_meets(version, operator, wanted) for operator, wanted in self.specifiers)
+        return all(_meets(version, operator, number) for operator, number in self.specifiers)
 
 
 def read_requirement(line: str) -> Requirement:
@@ -128,32 +128,31 @@ def sort_key(version: str) -> tuple[object, ...]:
     return (int(match["epoch"] or 0), tuple(release), pre, post, dev)
 
 
-def _meets(version: str, operator: str, wanted: str) -> bool:
+def _meets(version: str, operator: str, number: str) -> bool:
     if operator == "===":
-        return version.lower() == wanted.lower()
-    if wanted.endswith(".*"):
-        return _starts_with(version, wanted[:-2]) is (operator == "==")
+        return version.lower() == number.lower()
+    if number.endswith(".*"):
+        return _starts_with(version, number[:-2]) is (operator == "==")
     if operator == "~=":
-        prefix = wanted.rpartition(".")[0]
-        return sort_key(version) >= sort_key(wanted) and _starts_with(version, prefix)
-    if operator in {"==", "!="} and "+" in wanted:
-        same = sort_key(version) == sort_key(wanted) and _local(version) == _local(wanted)
+        prefix = number.rpartition(".")[0]
+        return sort_key(version) >= sort_key(number) and _starts_with(version, prefix)
+    if operator in {"==", "!="} and "+" in number:
+        same = sort_key(version) == sort_key(number) and _local(version) == _local(number)
         return same is (operator == "==")
-    return _compares(version, operator, wanted)
+    return _compares(version, operator, number)
 
 
-def _compares(version: str, operator: str, wanted: str) -> bool:
-    left, right = sort_key(version), sort_key(wanted)
+def _compares(version: str, operator: str, number: str) -> bool:
+    key, bound = sort_key(version), sort_key(number)
     table = {
-        "==": left == right,
-        "!=": left != right,
-        "<=": left <= right,
-        ">=": left >= right,
+        "==": key == bound,
+        "!=": key != bound,
+        "<=": key <= bound,
+        ">=": key >= bound,
         # PEP 440: `<` and `>` do not reach a pre-release, respectively a post-release, of the named
         # version.
-        "<": left < (right if _is_pre(right) else sort_key(f"{wanted}.dev0")),
-        ">": left > right
-        and not (_is_post(left) and not _is_post(right) and left[:3] == right[:3]),
+        "<": key < (bound if _is_pre(bound) else sort_key(f"{number}.dev0")),
+        ">": key > bound and not (_is_post(key) and not _is_post(bound) and key[:3] == bound[:3]),
     }
     return table[operator]
 
@@ -171,9 +170,9 @@ def _starts_with(version: str, prefix: str) -> bool:
     longest = max(len(version), len(prefix))
     if not match or longest > _LONGEST_VERSION or not re.fullmatch(r"\d+(\.\d+)*", prefix):
         raise UnreadableError(f"{version} against {prefix}.*")
-    wanted = [int(part) for part in prefix.split(".")]
+    leading = [int(part) for part in prefix.split(".")]
     release = [int(part) for part in match["release"].split(".")]
-    return (release + [0] * len(wanted))[: len(wanted)] == wanted
+    return (release + [0] * len(leading))[: len(leading)] == leading
 
 
 def _local(version: str) -> str:
@@ -207,16 +206,16 @@ def _truth(node: ast.expr, environment: Mapping[str, str]) -> bool:
         raise ValueError(ast.dump(node))
     sides = (node.left, node.comparators[0])
     names = [side.id if isinstance(side, ast.Name) else "" for side in sides]
-    left, right = (_text(side, environment) for side in sides)
+    left_text, right_text = (_text(side, environment) for side in sides)
     operator = _OPERATORS[type(node.ops[0])]
     if operator in {"in", "not in"}:
-        return (left in right) is (operator == "in")
+        return (left_text in right_text) is (operator == "in")
     if _VERSION_VARIABLES & {*names}:
         if names[1] in _VERSION_VARIABLES:
             raise ValueError(operator)
-        return _meets(left, operator, right)
+        return _meets(left_text, operator, right_text)
     if "extra" in names:
-        left, right = normalized(left), normalized(right)
+        left_text, right_text = normalized(left_text), normalized(right_text)
     if operator not in {"==", "!="}:
         raise ValueError(operator)
-    return (left == right) is (operator == "==")
+    return (left_text == right_text) is (operator == "==")

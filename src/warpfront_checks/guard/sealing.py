@@ -54,17 +54,17 @@ def seal(
     nothing written, if the stack is not as policy and manifest require or one of the files
     may not be written.
     """
-    there = installed(places.site_packages)
-    policy = _adopted(policy, there, places)
-    policy = replace(policy, needs=needs_of(there, policy.protected))
-    _compare(policy, there, places)
+    distributions = installed(places.site_packages)
+    policy = _adopted(policy, distributions, places)
+    policy = replace(policy, needs=needs_of(distributions, policy.protected))
+    _compare(policy, distributions, places)
     shims = {path: text for shim in policy.shims for path, text in shim_files(shim).items()}
     programs = program_files(places, python)
-    in_place, began = None, layer_began(places.site_packages)
+    in_place, layer_start = None, layer_began(places.site_packages)
     if manifest is None:
         in_place = manifest = measure(places.site_packages, policy.protected)
     else:
-        manifest = _as_installed(manifest, policy, there, places)
+        manifest = _as_installed(manifest, policy, distributions, places)
     manifest = _with_shims(manifest, policy)
     text = manifest_text(manifest)
     write_files(
@@ -75,11 +75,11 @@ def seal(
                 policy,
                 manifest,
                 (policy_text(policy), text),
-                met=met_needs(policy, there),
+                met=met_needs(policy, distributions),
                 interpreter=interpreter_facts(places.interpreters),
                 entries={
                     *metadata_in(places.site_packages),
-                    *(one.partition("/")[0] for one in shims),
+                    *(shim_file.partition("/")[0] for shim_file in shims),
                 },
             ),
             places.packages: packages_text(manifest),
@@ -94,18 +94,18 @@ def seal(
     mode = py_compile.PycInvalidationMode.CHECKED_HASH
     compileall.compile_dir(places.library, quiet=2, invalidation_mode=mode)
     if in_place:
-        _renew_tops(in_place, began)
+        _renew_tops(in_place, layer_start)
     return policy
 
 
-def _renew_tops(manifest: Manifest, began: int) -> None:
+def _renew_tops(manifest: Manifest, layer_start: int) -> None:
     """Make the folders that this layer had already written to newer than the seal. In the layer
     that a container writes to, a write renews no folder that is in it, so an import has to look
     at each file below. The first write to any other folder renews it.
     """
     for path in sorted(manifest.location / top for top in manifest.tops()):
         status = path.stat()
-        if status.st_ctime_ns >= began:
+        if status.st_ctime_ns >= layer_start:
             os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
@@ -121,9 +121,9 @@ def layer_began(location: Path) -> int:
     except (ImportError, AttributeError, OSError):
         return 0
     failed = statx(-100, os.fsencode(point), 0, _BIRTH, facts)  # AT_FDCWD
-    (known,) = struct.unpack_from("I", facts, 0)
+    (mask,) = struct.unpack_from("I", facts, 0)
     seconds, nanoseconds = struct.unpack_from("qI", facts, 80)
-    if kind != "overlay" or failed or not known & _BIRTH:
+    if kind != "overlay" or failed or not mask & _BIRTH:
         return 0
     return int(seconds) * 10**9 + int(nanoseconds)
 
@@ -146,45 +146,47 @@ def policy_files(policy: Policy, places: Places) -> dict[Path, str | bytes]:
     return {places.policy: text, places.at_import: document}
 
 
-def _adopted(policy: Policy, there: Installed, places: Places) -> Policy:
+def _adopted(policy: Policy, distributions: Installed, places: Places) -> Policy:
     """Return the policy with the image's distributions that match the patterns to adopt, at
     their versions, and a shim if its triton has another name.
     """
     if not policy.adopt:
         return policy
-    found = {
-        name: distributions[0].version
-        for name, distributions in there.items()
+    adopted = {
+        name: releases[0].version
+        for name, releases in distributions.items()
         if any(fnmatchcase(name, pattern) for pattern in policy.adopt)
-        and (distributions[0].read_text("INSTALLER") or "").strip() != INSTALLER
+        and (releases[0].read_text("INSTALLER") or "").strip() != INSTALLER
     }
-    if "torch" not in found:
+    if "torch" not in adopted:
         raise GuardError(f"{places.site_packages} holds no torch: nothing to adopt")
     return replace(
         policy,
-        protected={**found, **policy.protected},
-        sentinels={name: why for name, why in policy.sentinels.items() if name not in found},
-        shims=policy.shims or triton_shims(found),
+        protected={**adopted, **policy.protected},
+        sentinels={name: why for name, why in policy.sentinels.items() if name not in adopted},
+        shims=policy.shims or triton_shims(adopted),
     )
 
 
-def _compare(policy: Policy, there: Installed, places: Places) -> None:
+def _compare(policy: Policy, distributions: Installed, places: Places) -> None:
     for name, version in policy.protected.items():
-        found = versions_of(there, name)
-        if found != [version]:
-            what = " and ".join(found) or "missing"
-            raise GuardError(f"{places.site_packages}: {name} is {what}, to be sealed is {version}")
+        versions = versions_of(distributions, name)
+        if versions != [version]:
+            text = " and ".join(versions) or "missing"
+            raise GuardError(f"{places.site_packages}: {name} is {text}, to be sealed is {version}")
     for name in policy.sentinels:
-        if name in there:
+        if name in distributions:
             raise GuardError(f"{places.site_packages}: {name} is there and must not be")
     for shim in policy.shims:
-        if versions_of(there, shim.name) not in ([], [shim.version]):
+        if versions_of(distributions, shim.name) not in ([], [shim.version]):
             raise GuardError(
                 f"{places.site_packages}: {shim.name} is there, in the place of {shim.requires}"
             )
 
 
-def _as_installed(manifest: Manifest, policy: Policy, there: Installed, places: Places) -> Manifest:
+def _as_installed(
+    manifest: Manifest, policy: Policy, distributions: Installed, places: Places
+) -> Manifest:
     """Return the wheels' manifest if the installed files match it: the same files, of the same
     sizes, and the small ones of the same content. The content of a large file is left to `verify`,
     which does not cost the time of a build.
@@ -192,12 +194,12 @@ def _as_installed(manifest: Manifest, policy: Policy, there: Installed, places: 
     if dict(manifest.versions) != dict(policy.protected):
         raise GuardError("the manifest is of other distributions than the policy protects")
     manifest = replace(manifest, location=places.site_packages)
-    found = differences(
+    changed = differences(
         manifest, manifest.files, doubted=lambda status: status.st_size < _SMALL_BYTES
     )
-    wrong = [f"{path}: {text}" for path, text in found]
+    wrong = [f"{path}: {text}" for path, text in changed]
     for name, files in manifest.files.items():
-        recorded = recorded_paths(there[name][0], places.site_packages)
+        recorded = recorded_paths(distributions[name][0], places.site_packages)
         wrong += [f"{path}: not in the wheel of {name}" for path in recorded if path not in files]
     if wrong:
         more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
@@ -280,10 +282,10 @@ def _demand_right_to_write(path: Path) -> None:
 
 def _make_folder(folder: Path) -> list[Path]:
     """Return the folders that had to be made, outermost first."""
-    missing = [one for one in (folder, *folder.parents) if not one.exists()][::-1]
-    for one in missing:
-        one.mkdir()
-        one.chmod(_RUNNABLE)
+    missing = [parent for parent in (folder, *folder.parents) if not parent.exists()][::-1]
+    for parent in missing:
+        parent.mkdir()
+        parent.chmod(_RUNNABLE)
     return missing
 
 

@@ -32,19 +32,19 @@ _FOLDER = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - a
 
 def _packages() -> "frozenset[str]":
     """Return the sealed packages, and those that must have the right version if they come."""
-    known = ("torch", "torchvision", "torchaudio", "triton", "habana_frameworks")
+    built_in = ("torch", "torchvision", "torchaudio", "triton", "habana_frameworks")
     try:
         with open(_HOME + "/guard/packages.txt", encoding="utf-8") as file:  # noqa: PTH123 - as above
-            return frozenset((*known, *file.read().split()))
+            return frozenset((*built_in, *file.read().split()))
     except OSError:
-        return frozenset(known)
+        return frozenset(built_in)
 
 
 WATCHED = _packages()
 # The module is there before any other.
 _EXTERNAL = sys.modules["_frozen_importlib_external"]
 # The variables as this process got them, for `verify`: they are put back before it can look.
-given = {name: os.environ.get(name, "") for name, _ in _CHANNELS}
+inherited = {name: os.environ.get(name, "") for name, _ in _CHANNELS}
 # Packages that have run by a loader of ours, and those that start-up code had put into
 # `sys.modules` instead.
 _executed: "set[str]" = set()
@@ -55,9 +55,9 @@ replaced: "list[str]" = []  # of what imports, by the time Python has started
 def restore_channels() -> None:
     """Add our files to the variables that name constraints, whatever else they name."""
     for name, path in _CHANNELS:
-        others = os.environ.get(name, "").split()
-        if path not in others and os.path.exists(path):  # noqa: PTH110 - as above
-            os.environ[name] = " ".join((*others, path))
+        paths = os.environ.get(name, "").split()
+        if path not in paths and os.path.exists(path):  # noqa: PTH110 - as above
+            os.environ[name] = " ".join((*paths, path))
 
 
 class WrappedLoader:
@@ -163,7 +163,7 @@ class Watcher:
         if spec is None or not hasattr(spec.loader, "exec_module"):
             return _watch(name).instead_of(name, spec, home=_HOME)
         # Now: once it is in sys.modules, other threads may import what is below it.
-        early = [one for one in [*sys.modules] if one.startswith(name + ".")]
+        early = [module for module in [*sys.modules] if module.startswith(name + ".")]
         early += [name] if name in planted else []
         spec.loader = WatchedLoader(spec.loader, early)
         return spec
@@ -246,8 +246,8 @@ def see_packages(packages: str) -> None:
     environment of their own.
     """
     site = sys.modules.get("site")
-    asked = site is not None and sys.base_prefix in site.PREFIXES
-    if asked and sys.prefix != sys.base_prefix and packages not in sys.path:
+    is_served = site is not None and sys.base_prefix in site.PREFIXES
+    if is_served and sys.prefix != sys.base_prefix and packages not in sys.path:
         sys.path.append(packages)
 
 
@@ -265,8 +265,8 @@ def start(packages: str = "") -> None:
     importing: object = builtins.__import__
     replaced[:] = [] if type(importing) is type(len) else ["builtins.__import__"]
     finders: list[object] = [*sys.meta_path]
-    others = [finder for finder in finders if not isinstance(finder, Watcher)]
-    sys.meta_path[:] = [Watcher(), *others]  # type: ignore[list-item]
+    foreign = [finder for finder in finders if not isinstance(finder, Watcher)]
+    sys.meta_path[:] = [Watcher(), *foreign]  # type: ignore[list-item]
     _provide_for_user()
 
 

@@ -64,7 +64,7 @@ def verify(
     except GuardError as error:
         return [Finding(part="guard", subject=str(places.folder), text=str(error))]
     names = sealed_names(policy, manifest)
-    there = installed(manifest.location)
+    distributions = installed(manifest.location)
     since = places.manifest.stat().st_ctime_ns if depth == "light" else 0
     if depth == "quick":
         changed = size_differences(manifest, names)
@@ -72,10 +72,10 @@ def verify(
         changed = differences(manifest, names, doubted=written_since(since))
     findings = [
         *_findings("channel", channel_findings(policy, places, environment)),
-        *_distribution_findings(policy, manifest, there),
-        *_findings("needs", need_problems(policy, there, names)),
+        *_distribution_findings(policy, manifest, distributions),
+        *_findings("needs", need_problems(policy, distributions, names)),
         *_findings("file", changed),
-        *_findings("distribution", relaxed_problems(policy, there, manifest.location)),
+        *_findings("distribution", relaxed_problems(policy, distributions, manifest.location)),
         *_shadow_findings(policy, manifest),
         *_findings("guard", own_problems(places, policy, manifest)),
         *_findings("interpreter", _interpreter_problems(places)),
@@ -84,7 +84,7 @@ def verify(
     if start is not None:
         findings += _findings("import", import_findings(start, manifest.packages()))
     if depth != "quick":
-        findings += _stray_findings(names, manifest, there)
+        findings += _stray_findings(names, manifest, distributions)
         findings += _findings("file", bytecode_findings(manifest, places.bytecode, since))
     return findings
 
@@ -112,21 +112,21 @@ def _intruder_findings(
 
 
 def _distribution_findings(
-    policy: Policy, manifest: Manifest, there: Installed
+    policy: Policy, manifest: Manifest, distributions: Installed
 ) -> Iterator[Finding]:
     for name in sealed_names(policy, manifest):
-        found = versions_of(there, name)
+        versions = versions_of(distributions, name)
         sealed = manifest.versions[name]
-        if found != [sealed]:
-            what = ", ".join(found) if found else "not installed"
-            yield Finding(part="distribution", subject=name, text=f"{what}; sealed was {sealed}")
+        if versions != [sealed]:
+            state = ", ".join(versions) if versions else "not installed"
+            yield Finding(part="distribution", subject=name, text=f"{state}; sealed was {sealed}")
     for name, why in policy.forbidden().items():
-        for distribution in there.get(name, []):
+        for distribution in distributions.get(name, []):
             text = f"{distribution.version} is installed, and must not be ({why})"
             yield Finding(part="forbidden", subject=name, text=text)
     for name, version in policy.pinned().items():
         if name not in manifest.versions:
-            for distribution in there.get(name, []):
+            for distribution in distributions.get(name, []):
                 if distribution.version != version:
                     goes = f"with {policy.holds()} goes {version}"
                     text = f"{distribution.version} is installed; {goes}"
@@ -134,10 +134,10 @@ def _distribution_findings(
 
 
 def _stray_findings(
-    names: Iterable[str], manifest: Manifest, there: Installed
+    names: Iterable[str], manifest: Manifest, distributions: Installed
 ) -> Iterator[Finding]:
     """Yield added files, and sealed ones that uninstalling another distribution would delete."""
-    owners, shared = _other_owners(manifest, there), shared_folders(manifest)
+    owners, shared = _other_owners(manifest, distributions), shared_folders(manifest)
     for path in strays(manifest, names):
         owner = owners.get(path)
         if owner and path.startswith(shared):
@@ -147,10 +147,10 @@ def _stray_findings(
             text += f", a link to {(manifest.location / path).readlink()}"
         yield Finding(part="stray", subject=path, text=text)
     sealed = {path for name in names for path in manifest.files[name]}
-    taken: dict[str, list[str]] = {}
+    owned: dict[str, list[str]] = {}
     for path in sorted(sealed & set(owners)):
-        taken.setdefault(owners[path], []).append(path)
-    for owner, paths in sorted(taken.items()):
+        owned.setdefault(owners[path], []).append(path)
+    for owner, paths in sorted(owned.items()):
         text = f"owns {len(paths)} of the sealed files too, {paths[0]} among them"
         yield Finding(part="owner", subject=owner, text=text)
 
@@ -218,22 +218,22 @@ class Finding:
 
 # The seal applies to what still has to be as it was: after `relax` that may be another torch, half
 # of one, or none.
-def sentence(policy: Policy, there: Installed) -> str:
+def sentence(policy: Policy, distributions: Installed) -> str:
     """Return the torch that is here, and whether it has to be the one that was sealed."""
     sealed = policy.protected.get("torch", "")
     if not policy.is_relaxed("torch"):
         rest = sorted({*policy.protected} & {*policy.relaxed})
         but = f", all but {', '.join(rest)}, which may be another" if rest else ""
         return f"{policy.holds()}: as it was sealed{but}"
-    found = versions_of(there, "torch")
-    here = f"torch {' and '.join(found)}" if found else "no torch"
-    return f"{here} is here; sealed was {sealed or 'the torch of its base'}, which was relaxed"
+    versions = versions_of(distributions, "torch")
+    state = f"torch {' and '.join(versions)}" if versions else "no torch"
+    return f"{state} is here; sealed was {sealed or 'the torch of its base'}, which was relaxed"
 
 
-def relaxed_problems(policy: Policy, there: Installed, location: Path) -> Problems:
+def relaxed_problems(policy: Policy, distributions: Installed, location: Path) -> Problems:
     """Return (distribution, fault) for relaxed ones with metadata and without their files."""
     for name in sorted(policy.protected):
-        for distribution in there.get(name, []) if policy.is_relaxed(name) else ():
+        for distribution in distributions.get(name, []) if policy.is_relaxed(name) else ():
             try:
                 paths = recorded_paths(distribution, location)
             except GuardError as error:
@@ -255,8 +255,8 @@ def traced_shadows(
     """Yield the shadows of torch's extension module and all it needs, as the loader would
     resolve them in this environment. Nothing of torch is run for that.
     """
-    wanted = replace(manifest, files={name: manifest.files[name] for name in names})
-    sealed = libraries(wanted, os.path.realpath(manifest.location))
+    traced = replace(manifest, files={name: manifest.files[name] for name in names})
+    sealed = libraries(traced, os.path.realpath(manifest.location))
     loader = next((path for path in mapped() if "/ld-" in path or "/ld.so" in path), None)
     for path in manifest.files.get("torch", ()):
         if loader and path.startswith("torch/_C.") and path.endswith(".so"):
@@ -267,7 +267,7 @@ def traced_shadows(
 def _traced(loader: str, library: str, environment: Mapping[str, str]) -> list[str]:
     """Return the files that the dynamic loader would map for a library; nothing if it fails."""
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             [loader, library],
             env={**environment, "LD_TRACE_LOADED_OBJECTS": "1"},
             capture_output=True,
@@ -278,7 +278,7 @@ def _traced(loader: str, library: str, environment: Mapping[str, str]) -> list[s
         )
     except (OSError, subprocess.TimeoutExpired):
         return []
-    return [os.path.realpath(match["path"]) for match in _TRACED.finditer(done.stdout)]
+    return [os.path.realpath(match["path"]) for match in _TRACED.finditer(completed.stdout)]
 
 
 def own_problems(places: Places, policy: Policy, manifest: Manifest) -> Problems:
@@ -288,24 +288,24 @@ def own_problems(places: Places, policy: Policy, manifest: Manifest) -> Problems
     folder = places.library / NAME
     for path in other_guards((os.getcwd(), *sys.path), str(folder)):  # noqa: PTH109 - as the path has it
         yield path, f"another {NAME} on the path: {folder} is this image's"
-    for file, right in (
+    for file, expected in (
         (places.at_import, _right_document(places, policy, manifest)),
         (places.packages, packages_text(manifest).encode()),
     ):
-        if _bytes(file) != right:
+        if _bytes(file) != expected:
             yield str(file), "not made of this manifest and policy"
     for name, module in (("warpfront-guard", "__main__"), ("uv", "launcher")):
         program = places.programs / name
-        found = _bytes(program)
-        if (found is None and name == "uv") or _is_program(places, found, module):
+        content = _bytes(program)
+        if (content is None and name == "uv") or _is_program(places, content, module):
             continue
         yield str(program), "not the program that the seal wrote"
     yield from _code_problems(folder)
 
 
-def _is_program(places: Places, found: bytes | None, module: str) -> bool:
-    first = (found or b"").partition(b"\n")[0].decode(errors="replace")
-    return found == program_text(places, first.removeprefix("#!"), module).encode()
+def _is_program(places: Places, content: bytes | None, module: str) -> bool:
+    first = (content or b"").partition(b"\n")[0].decode(errors="replace")
+    return content == program_text(places, first.removeprefix("#!"), module).encode()
 
 
 def _code_problems(folder: Path) -> Problems:

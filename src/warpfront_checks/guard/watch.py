@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from . import startup
 from .at_import import metadata_in
-from .fast_path import NAME, begun, mapped, name_and_version, vouched
+from .fast_path import NAME, imported, mapped, name_and_version, vouched
 from .interpreter import interpreter_problems
 from .intruders import is_loaded_by, plugin_problems, shadows
 from .loading import other_guards
@@ -59,11 +59,11 @@ def look_at(name: str, spec: ModuleSpec | None, *, home: str, early: Sequence[st
     """Raises `ImportError` that names what changed, and which path won, if the protected package
     that would come from `spec` is not what was sealed, or has modules before it is there (`early`).
     """
-    early = () if name in begun else early
+    early = () if name in imported else early
     text = _shadowed.get(name) or _refusal_of(name, spec, Path(home) / "guard", early)
     if text:
         _refuse(name, text)
-    begun.add(name)
+    imported.add(name)
 
 
 def look_after(name: str, *, home: str) -> None:
@@ -77,10 +77,10 @@ def look_after(name: str, *, home: str) -> None:
     # triton is imported without torch, too.
     with_torch = name == "torch" or "torch._C" in sys.modules
     intruders = shadows(_libraries, mapped(), with_torch=with_torch)
-    found = [one.words(os.environ) for one in intruders]
-    if found:
-        what = "runs other code"
-        _shadowed[name] = _refusal(name, _shortened(found), "", what=what, back=_UNSHADOWED)
+    shadowing = [intruder.words(os.environ) for intruder in intruders]
+    if shadowing:
+        fault = "runs other code"
+        _shadowed[name] = _refusal(name, _shortened(shadowing), "", fault=fault, back=_UNSHADOWED)
         _refuse(name, _shadowed[name])
 
 
@@ -90,15 +90,15 @@ def judge(spec: ModuleSpec, *, home: str) -> None:
     """
     name = spec.name
     top = name.partition(".")[0]
-    looked_at = top in _guarded or (top in begun and top not in vouched)
+    looked_at = top in _guarded or (top in imported and top not in vouched)
     stack = _guarded.get(top) if looked_at else _planted(top, Path(home))
     problem = stack.module_problem(spec) if stack is not None else ""
     if problem is None:
         kind = type(spec.loader)
-        who = f"{kind.__module__}.{kind.__qualname__}"
-        if who not in _told:
-            _told.add(who)
-            _say(f"{name} is loaded by {who}, not by Python's own loader")
+        loader = f"{kind.__module__}.{kind.__qualname__}"
+        if loader not in _told:
+            _told.add(loader)
+            _say(f"{name} is loaded by {loader}, not by Python's own loader")
     if problem and stack is not None:
         _refuse(name, _refusal(name, [problem], stack.policy.holds()))
 
@@ -161,7 +161,7 @@ def _refusal_of(name: str, spec: ModuleSpec | None, folder: Path, early: Sequenc
         return ""
     problems = list(import_problems(name, spec, stack))
     if not policy.is_relaxed(name):
-        problems += _shortened([f"{one} was in sys.modules before {name} was" for one in early])
+        problems += _shortened([f"{path} was in sys.modules before {name} was" for path in early])
     if not building:  # which runs the libraries of its own torch
         _libraries.update(stack.document["libraries"])
         if _is_guarded(name, stack):
@@ -189,10 +189,10 @@ def _tell_of_another(
     sealed = manifest.versions.get(manifest.packages().get(name, ""))
     if spec is None or not spec.origin or sealed is None or policy.is_relaxed(name):
         return
-    found = _version_beside(name, spec.origin)
-    if found != sealed:
+    version = _version_beside(name, spec.origin)
+    if version != sealed:
         _say(
-            f"{name} {found} of {sys.prefix} is not this image's {name} {sealed}"
+            f"{name} {version} of {sys.prefix} is not this image's {name} {sealed}"
             f" in {manifest.location}, which this environment does not see"
         )
 
@@ -200,8 +200,8 @@ def _tell_of_another(
 def _version_beside(name: str, origin: str) -> str:
     """Return the version in a package's metadata, without importing it."""
     beside = Path(origin).parents[1].glob(f"{name}-*.dist-info")
-    found = [folder.name.removesuffix(".dist-info").partition("-")[2] for folder in beside]
-    return " and ".join(sorted(found)) or "of unknown version"
+    versions = [folder.name.removesuffix(".dist-info").partition("-")[2] for folder in beside]
+    return " and ".join(sorted(versions)) or "of unknown version"
 
 
 def import_problems(name: str, spec: ModuleSpec | None, stack: Stack) -> Iterator[str]:
@@ -237,15 +237,15 @@ def _interpreter_problems(stack: Stack) -> Iterator[str]:
     if "interpreter" in _seen:
         return
     sealed = stack.document["interpreter"]
-    found = [f"{path}: {what}" for path, what in interpreter_problems(sealed, stack.since)]
+    problems = [f"{path}: {fault}" for path, fault in interpreter_problems(sealed, stack.since)]
     changed = [*machinery_problems(), *startup.replaced]
-    found += [f"{one} is not the interpreter's own" for one in _shortened(changed)]
-    found += [f"{path} is another {NAME}" for path in other_guards(sys.path, _OURS)]
-    yield from found
-    late = [one for one in replaced_builtins() if one not in startup.replaced]
+    problems += [f"{name} is not the interpreter's own" for name in _shortened(changed)]
+    problems += [f"{path} is another {NAME}" for path in other_guards(sys.path, _OURS)]
+    yield from problems
+    late = [name for name in replaced_builtins() if name not in startup.replaced]
     if late:  # a debugger
         _say(f"{', '.join(late)} was replaced since Python started")
-    if not found:
+    if not problems:
         _seen.add("interpreter")
 
 
@@ -280,9 +280,9 @@ def _shortened(lines: list[str]) -> list[str]:
 def _tell_of_needs(stack: Stack) -> None:
     """Report needs that the stack cannot work with; most of torch runs without sympy."""
     policy, needed = stack.policy, stack.policy.needed()
-    there = _versions_beside(stack.manifest)
+    installed = _versions_beside(stack.manifest)
     met = stack.document["met"]
-    changed = [one for one in there if one[0] in needed and met.get(one[0]) != one[1]]
+    changed = [entry for entry in installed if entry[0] in needed and met.get(entry[0]) != entry[1]]
     if not changed:
         return
     from .requires_dist import UnreadableError, read_requirement  # noqa: PLC0415 - slow to load
@@ -305,23 +305,23 @@ def _versions_beside(manifest: Manifest) -> list[tuple[str, str]]:
     may be there twice: conda does not remove the metadata of files that it overwrites.
     """
     try:
-        return [name_and_version(one) for one in sorted(metadata_in(manifest.location))]
+        return [name_and_version(folder) for folder in sorted(metadata_in(manifest.location))]
     except OSError:
         return []
 
 
 def _external_problems(name: str, policy: Policy) -> Iterator[str]:
     """A watched package that the image did not have: it has to be the one that fits its torch."""
-    wanted = policy.companions.get(name)
-    if wanted is None or policy.is_relaxed(name):
+    fitting = policy.companions.get(name)
+    if fitting is None or policy.is_relaxed(name):
         return
     from importlib.metadata import distributions  # noqa: PLC0415 - slow to load
 
-    every = list(distributions(name=name))
-    for one in every:
-        beside = str(one.locate_file("")) == str(every[0].locate_file(""))
-        if beside and one.version != wanted:  # in a folder further on it is not what is imported
-            yield f"{name} {one.version} was installed; with {policy.holds()} goes {wanted}"
+    installed = list(distributions(name=name))
+    for copy in installed:
+        beside = str(copy.locate_file("")) == str(installed[0].locate_file(""))
+        if beside and copy.version != fitting:  # in a folder further on it is not what is imported
+            yield f"{name} {copy.version} was installed; with {policy.holds()} goes {fitting}"
 
 
 def _version_problems(stack: Stack) -> Iterator[str]:
@@ -334,11 +334,11 @@ def _version_problems(stack: Stack) -> Iterator[str]:
     }
     names = {name_and_version(folder)[0] for folder in sealed}
     try:
-        there = sorted(metadata_in(stack.manifest.location))
+        entries = sorted(metadata_in(stack.manifest.location))
     except OSError as error:
         yield f"{stack.manifest.location}: {error.strerror}"
         return
-    for entry in there:
+    for entry in entries:
         name, version = name_and_version(entry)
         if entry not in sealed and name in names:
             yield f"{name} {version} was installed over it"
@@ -352,9 +352,9 @@ def _isolated_build_problems(name: str, won: str, version: str) -> Iterator[str]
     """pip builds in a folder with a torch of its own, which newer pips take without our
     constraints. The same one is as good as the image's.
     """
-    found = _version_beside(name, won)
-    if found != version:
-        has = f"this isolated build has {name} {found}, the image's is {version}"
+    installed = _version_beside(name, won)
+    if installed != version:
+        has = f"this isolated build has {name} {installed}, the image's is {version}"
         yield f"{has}: build with --no-build-isolation"
 
 
@@ -363,12 +363,12 @@ def _refusal(
     problems: list[str],
     holds: str,
     *,
-    what: str = "was changed",
+    fault: str = "was changed",
     back: str = _AGAIN,
 ) -> str:
     which = f" ({holds})" if holds else ""
     return (
-        f"warpfront guard: {name}: the torch stack of this image{which} {what}: "
+        f"warpfront guard: {name}: the torch stack of this image{which} {fault}: "
         f"{'; '.join(problems)}. See `warpfront-guard verify` for all of it. {back} to have it "
         "back; a change that is meant: `warpfront-guard relax NAME --reason TEXT`."
     )

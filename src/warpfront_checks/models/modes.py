@@ -144,14 +144,14 @@ def run_eager(specimen: Specimen, bench: Proving) -> tuple[nn.Module, Pass]:
     """Return a watched pass on the device, and the model there."""
     model, inputs = specimen.sent(bench.device)
     bench.tamper(model)
-    with specimen.how.autocast(bench.device):
+    with specimen.precision.autocast(bench.device):
         return model, watch(model, inputs, layers_of(model), specimen.scale)
 
 
 def judge_found(specimen: Specimen, passed: Pass, device: str) -> list[Verdict]:
     """Judge a pass of any origin as one of the device."""
     rows = _placed(passed, device)
-    rows += judge_layers(passed.calls, layers_of(specimen.model), passed, specimen.how)
+    rows += judge_layers(passed.calls, layers_of(specimen.model), passed, specimen.precision)
     return rows + judge_ends(passed, specimen)
 
 

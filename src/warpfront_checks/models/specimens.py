@@ -42,11 +42,11 @@ class Specimen:
     family: str
     model: nn.Module
     inputs: tuple[Tensor, ...]
-    how: Precision
+    precision: Precision
 
     @property
     def scale(self) -> float:
-        return LOSS_SCALE if self.how.dtype == torch.float16 else 1.0
+        return LOSS_SCALE if self.precision.dtype == torch.float16 else 1.0
 
     def sent(self, device: str) -> tuple[nn.Module, tuple[Tensor, ...]]:
         """Return a fresh copy on a device, its floating inputs with gradients."""
@@ -63,7 +63,7 @@ class Specimen:
     def same_dtype(self) -> Pass:
         """The pass on the CPU, as the device has to compute it."""
         model, inputs = self.sent("cpu")
-        with self.how.autocast("cpu"):
+        with self.precision.autocast("cpu"):
             return run_plainly(model, model, inputs, self.scale)
 
     def _inputs(self, change: Callable[[Tensor], Tensor]) -> tuple[Tensor, ...]:
@@ -122,20 +122,22 @@ def judge_ends(
     over their budget is compared with passes in float64, within `wide`, that round each step.
     """
     exact = specimen.exact
-    rows = judge_whole(passed, exact, specimen.same_dtype, specimen.how)
+    rows = judge_whole(passed, exact, specimen.same_dtype, specimen.precision)
     for draw in range(ROUNDED_DRAWS if any(row.fault for row in rows) else 0):
-        judged_tensors = judge_whole(passed, exact, _rounded(specimen, draw, wide), specimen.how)
+        judged_tensors = judge_whole(
+            passed, exact, _rounded(specimen, draw, wide), specimen.precision
+        )
         pairs = zip(rows, judged_tensors, strict=True)
         rows = [second if mine.fault else mine for mine, second in pairs]
     return rows
 
 
 def _rounded(specimen: Specimen, draw: int, wide: Wide) -> Pass:
-    dtype, exact = specimen.how.dtype, specimen.exact
+    dtype, exact = specimen.precision.dtype, specimen.exact
     with wide(), Rounded(rounding_unit(dtype), draw):
         # A copy: the specimen has its exact pass already.
         passed = replace(specimen).exact
-    own = specimen.how.parameters
+    own = specimen.precision.parameters
     gradients = {n: g.to(own) for n, g in passed.gradients.items() if n in exact.gradients}
     logits = passed.logits.to(specimen.same_dtype.logits.dtype)
     return replace(passed, logits=logits, gradients=gradients, loss=exact.loss)
@@ -154,7 +156,7 @@ def make_specimen(family: Family, precision: Precision, seed: int = 0) -> Specim
     for _ in range(_TRIES):
         drawn, dtype = family.inputs(generator), precision.parameters
         inputs = tuple(x.to(dtype) if x.is_floating_point() else x for x in drawn)
-        specimen = Specimen(family=family.name, model=model, inputs=inputs, how=precision)
+        specimen = Specimen(family=family.name, model=model, inputs=inputs, precision=precision)
         if _decided(specimen):
             return specimen
     raise UndecidedError(f"{family.name}: {_TRIES} sets of inputs are all close to a tie")

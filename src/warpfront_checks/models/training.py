@@ -42,13 +42,15 @@ def judge_training(
     rows: list[Verdict] = []
     for step in range(1, STEPS + 1):
         optimizer.zero_grad(set_to_none=True)
-        with specimen.how.autocast(device):
+        with specimen.precision.autocast(device):
             _, loss = model(*inputs)
         (loss * specimen.scale).backward()
         for parameter in model.parameters():
             if parameter.grad is not None:
                 parameter.grad /= specimen.scale
-        rows.append(judge_loss(float(loss.detach()), losses[step - 1], specimen.how, step=step))
+        rows.append(
+            judge_loss(float(loss.detach()), losses[step - 1], specimen.precision, step=step)
+        )
         shadow.take(model)
         optimizer.step()
         rows += shadow.judge(model, step)

@@ -77,15 +77,15 @@ class Sweep:
     dtype: str
     device: str
     effort: CheckOptions
-    how: str = ""
+    mode: str = ""
 
     @property
     def name(self) -> str:
-        return f"{self.dtype} {self.how}".strip()
+        return f"{self.dtype} {self.mode}".strip()
 
     @property
     def backward(self) -> bool:
-        return self.how == BACKWARD
+        return self.mode == BACKWARD
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -217,7 +217,7 @@ def sweeps_of(device: str, effort: CheckOptions) -> list[Sweep]:
         ]
         directions.append(("complex64", BACKWARD))
     return [
-        Sweep(dtype=dtype, device=device, effort=effort, how=direction)
+        Sweep(dtype=dtype, device=device, effort=effort, mode=direction)
         for dtype, direction in (directions[:1] if effort.quick else directions)
     ]
 
@@ -275,7 +275,7 @@ def _sweep_samples(entry: Entry, dtype: torch.dtype, seed: int, sweep: Sweep, sw
             swept.refused += 1
             continue
         options: dict[str, Any] = {"dtype": sweep.dtype, "device": sweep.device, "seed": seed}
-        for cases in cases_of_sample(entry, sample, variants=sweep.how == OTHERWISE, **options):
+        for cases in cases_of_sample(entry, sample, variants=sweep.mode == OTHERWISE, **options):
             _sweep_cases(cases, f"{entry.name}, sample {sample.number}, seed {seed}", sweep, swept)
 
 
@@ -309,11 +309,11 @@ def samples_for(
     sweep of variants.
     """
     affected = kind_of(sweep.device) in SEEN_ON
-    few = MORE_SAMPLES if affected and dtype == torch.float32 and not sweep.how else FEW_SAMPLES
+    few = MORE_SAMPLES if affected and dtype == torch.float32 and not sweep.mode else FEW_SAMPLES
     many = few if dtype.is_floating_point else EXACT_SAMPLES
-    limit = QUICK_SAMPLES if sweep.effort.quick or sweep.how == OTHERWISE else many
+    limit = QUICK_SAMPLES if sweep.effort.quick or sweep.mode == OTHERWISE else many
     among = AMONG if limit > 1 else 1
-    if sweep.how == OTHERWISE and not takes_any_length(entry):
+    if sweep.mode == OTHERWISE and not takes_any_length(entry):
         return
     options = 0
     if affected and limit > 1 and not barred and (dtype == torch.float32 or not sweep.backward):

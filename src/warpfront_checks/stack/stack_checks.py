@@ -60,31 +60,31 @@ _SHOWN, _SHOWN_CHARACTERS = 5, 80
 
 @dataclass(frozen=True, kw_only=True)
 class ImportReport:
-    """The report of a process that imported modules: `said` is its document, `ended` its ending."""
+    """The report of a process that imported modules: its `document`, and its `run`."""
 
-    said: Mapping[str, Any]
-    ended: Ended
+    document: Mapping[str, Any]
+    run: Ended
 
     @property
     def imports(self) -> Mapping[str, Mapping[str, Any]]:
-        imports: Mapping[str, Mapping[str, Any]] = self.said.get("imports", {})
+        imports: Mapping[str, Mapping[str, Any]] = self.document.get("imports", {})
         return imports
 
     @property
     def ending(self) -> str:
         """Why there is no more of it; "" where it came to its end."""
-        if self.said.get("finished"):
-            return outlived(self.ended)
-        doing = f" {self.said['doing']}" if self.said.get("doing") else ""
-        if self.ended.returncode is None:
-            return f"stopped after {self.ended.seconds:.0f} s{doing}"
-        return f"the process ended with {self.ended.returncode}{doing}: {tail(self.ended.output)}"
+        if self.document.get("finished"):
+            return outlived(self.run)
+        doing = f" {self.document['doing']}" if self.document.get("doing") else ""
+        if self.run.returncode is None:
+            return f"stopped after {self.run.seconds:.0f} s{doing}"
+        return f"the process ended with {self.run.returncode}{doing}: {tail(self.run.output)}"
 
     def unknown(self, part: str) -> str:
         """Return why nothing is known of a part of the report; "" where something is."""
         lost = [name for name, facts in self.imports.items() if facts.get("error")]
         why = self.ending or (f"{lost[0]} was not imported" if lost else "")
-        return why or ("" if part in self.said else "nothing was said")
+        return why or ("" if part in self.document else "nothing was said")
 
 
 Reports = list[tuple[str, ImportReport]]
@@ -219,7 +219,7 @@ def imported(
         request_json, hears = json.dumps(request).encode(), (answer.fileno(),)
         completed = _ran(argv, seconds=seconds, given=request_json, hears=hears)
         document = _read_report(answer.read(), request["word"])
-    return ImportReport(said=document, ended=completed)
+    return ImportReport(document=document, run=completed)
 
 
 def _read_report(data: bytes, word: object) -> dict[str, Any]:
@@ -267,11 +267,11 @@ def all_imported(report: ImportReport, package: Description | None = None) -> Ch
         name, error = next(iter(wrong.items()))
         more = f"; {report.ending}" if report.ending else ""
         advice = told_of_numpy(error, report.imports[name])
-        output = tail(report.ended.output)
+        output = tail(report.run.output)
         return failed(f"import {name}: {advice}{more}", output=output, **details)
-    if report.ended.left:
-        return failed(outlived(report.ended), **details)
-    if report.ending and not report.said.get("imported"):
+    if report.run.left:
+        return failed(outlived(report.run), **details)
+    if report.ending and not report.document.get("imported"):
         return errored(report.ending, **details)
     imports = report.imports.items()
     parts = (f"{name} {facts['version'] or '(no wheel)'}" for name, facts in imports)
@@ -280,9 +280,9 @@ def all_imported(report: ImportReport, package: Description | None = None) -> Ch
 
 def all_compiled(report: ImportReport) -> CheckFinding:
     """Check that all required compiled code is in the process."""
-    if report.ending or not report.said.get("compiled"):
+    if report.ending or not report.document.get("compiled"):
         return failed(f"not known: {report.ending or 'nothing was said'}")
-    compiled: Mapping[str, Mapping[str, Any]] = report.said["compiled"]
+    compiled: Mapping[str, Mapping[str, Any]] = report.document["compiled"]
     wrong = [f"{name}: {why_not(facts)}" for name, facts in compiled.items() if facts.get("error")]
     if wrong:
         return failed("; ".join(wrong), compiled=compiled)
@@ -310,7 +310,7 @@ def extensions_load(report: ImportReport) -> CheckFinding:
     """
     if why := report.unknown("extensions"):
         return failed(f"not known: {why}")
-    extensions = report.said["extensions"]
+    extensions = report.document["extensions"]
     wrong = [
         f"{Path(file).name}: {why_not({**facts, 'error': facts['said']})}"
         for file, facts in extensions["lacking"].items()
@@ -331,9 +331,9 @@ def no_fallback(report: ImportReport, package: Description) -> CheckFinding:
     """Check that neither the import's output nor an object shows a slower fallback."""
     if why := report.unknown("imports"):
         return failed(f"not known: {why}")
-    attributes = report.said.get("attributes", {})
+    attributes = report.document.get("attributes", {})
     for sign in package.signs:
-        line = re.search(sign.log, report.ended.output) if sign.log else None
+        line = re.search(sign.log, report.run.output) if sign.log else None
         if line:
             return failed(f"a fallback was taken: {sign.means} ({line.group(0)[:200]})")
         attribute = attributes.get(sign.attribute, {})
@@ -395,7 +395,7 @@ def same_devices(reports: Reports) -> CheckFinding:
     """Check that no import hides devices from torch, or shows others."""
     counts = {}
     for name, report in reports:
-        before, after = report.said.get("torch before"), report.said.get("torch after")
+        before, after = report.document.get("torch before"), report.document.get("torch after")
         if not before or not after:
             continue
         if before["devices"] != after["devices"]:
@@ -412,7 +412,7 @@ def same_torch(claims: Claims, reports: Reports) -> CheckFinding:
     wrong = []
     for name, report in reports:
         for moment in ("torch before", "torch after"):
-            torch_facts = report.said.get(moment, {})
+            torch_facts = report.document.get(moment, {})
             version = claims.versions.get("torch", torch_facts.get("version"))
             if torch_facts and torch_facts["version"] != version:
                 where = f"{torch_facts['version']} from {torch_facts['file']}"

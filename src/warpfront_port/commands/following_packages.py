@@ -92,7 +92,7 @@ class Following:
         offered, unknown = self._with_candidates(lines)
         # No installer keeps a vendor's pre-release in a base: the stack is excluded at once.
         is_in_base = any(
-            Version(version).is_prerelease for version in self.stack.stack.held.values()
+            Version(version).is_prerelease for version in self.stack.stack.versions.values()
         )
         outcome = self._tried(offered) if not is_in_base else Contradiction(explanation="")
         left_out: Lines = ()
@@ -124,7 +124,7 @@ class Following:
         `with_stack` keeps the stack as it is installed; False resolves without it, and without the
         packages that conflict with it.
         """
-        stack_names = () if with_stack else tuple(self.stack.stack.held)
+        stack_names = () if with_stack else tuple(self.stack.stack.versions)
         installed_names = {*stack_names, *self.stack.stack.excluded}
         tried_lines = tuple(line for line in lines if _name(line) not in installed_names)
         if not tried_lines:
@@ -145,7 +145,7 @@ class Following:
 
     def _with_candidates(self, lines: Lines) -> tuple[Lines, list[str]]:
         """Return the lines without those that no source has a version for, and why not."""
-        outside = [line for line in lines if _name(line) not in self.stack.stack.held]
+        outside = [line for line in lines if _name(line) not in self.stack.stack.versions]
 
         def why(line: str) -> str:
             return why_no_candidate(Requirement(line), self.index.versions(_name(line)))
@@ -214,7 +214,7 @@ class Following:
         distributions = [
             Distribution(name=name, version=version, requires=self.index.requires(name, version))
             for name, version in installations.items()
-            if name not in {*self.stack.stack.held, *self.stack.stack.excluded}
+            if name not in {*self.stack.stack.versions, *self.stack.stack.excluded}
         ]
         return [
             (
@@ -252,7 +252,7 @@ class Following:
         moved = [
             f"{name} {version}"
             for name, version in installations.items()
-            if name in stack.held
+            if name in stack.versions
             or (
                 name in stack.needs
                 and not stack.needs[name].specifier.contains(version, prereleases=True)
@@ -296,7 +296,7 @@ def fitting_text(index: MetadataIndex, name: str, stack: Stack, python: str, mac
     """
     offered = {offer.version for offer in index.offers(name) if not offer.version.is_prerelease}
     newest = [str(version) for version in sorted(offered, reverse=True)[:NEWEST_RELEASES]]
-    torch = f"torch {stack.held.get('torch', '')}".strip()
+    torch = f"torch {stack.versions.get('torch', '')}".strip()
     unread = 0
     for version in newest:
         requires = index.requires(name, version)

@@ -81,7 +81,7 @@ def knowing_themselves(
     files = StackFiles(site=read_site(run), wheelhouse=wheelhouse, offline=offline)
 
     def known(stack: CellStack) -> CellStack:
-        pins = {name: stack.stack.held[name] for name in stack.with_needs}
+        pins = {name: stack.stack.versions[name] for name in stack.with_needs}
         index = stack.inputs.index
         records = files.read(pins, stack.wheels, index.url if index else "")
         return stack.knowing(

@@ -435,7 +435,7 @@ class _Trying:
 
     def _need(self, name: str) -> VersionDemand | None:
         """Return the versions of `name` that the image's distributions accept, by metadata."""
-        stack = Stack(held={}, answered={}, foreign={})
+        stack = Stack(versions={}, answered={}, foreign={})
         needs = needs_of(self._inside(), stack, python=self.cell.python, machine=self.cell.machine)
         return needs.get(name)
 

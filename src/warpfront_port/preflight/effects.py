@@ -65,7 +65,7 @@ def holds(requirement: Requirement, stack: CellStack) -> bool:
 
 
 def _of_requirement(requirement: Requirement, stack: CellStack) -> Breach | None:
-    held, name = stack.stack.held, canonicalize_name(requirement.name)
+    held, name = stack.stack.versions, canonicalize_name(requirement.name)
     version = held.get(name, stack.stack.answered.get(name))
     if version is not None:
         if not requirement.specifier.contains(version, prereleases=True):
@@ -145,7 +145,7 @@ def _of_url(requirement: Requirement, stack: CellStack) -> Breach | None:
     plain, label = split_label(unquote(urlsplit(str(requirement.url)).path.rpartition("/")[2]))
     wheel = read_wheel_name(plain)
     version, label = (str(wheel.version), label) if wheel else ("", "")
-    torch_version = stack.stack.held.get(name)
+    torch_version = stack.stack.versions.get(name)
     if torch_version is not None:
         ours = stack.variants.get(name, "")
         if (version, label) == (torch_version, ours):
@@ -249,5 +249,6 @@ def _accepts(name: str, clause: str, stack: CellStack) -> bool:
     key = canonicalize_name(name)
     if need := stack.stack.needs.get(key):
         return need.accepts_some(specifier)
-    version = stack.stack.held.get(key) or stack.stack.answered.get(key) or stack.paired.get(key)
+    torch = stack.stack
+    version = torch.versions.get(key) or torch.answered.get(key) or stack.paired.get(key)
     return version is None or specifier.contains(version, prereleases=True)

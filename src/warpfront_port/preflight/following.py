@@ -64,7 +64,7 @@ def wanted_lines(
     """Return those of these lines that are not about the stack itself, without their markers: a
     resolver may know no extra of the project.
     """
-    stack_names = {*stack.stack.held, *stack.stack.excluded}
+    stack_names = {*stack.stack.versions, *stack.stack.excluded}
     lines = followed_lines(declared, stack, local)
     wanted = (_bare(line.requirement) for line in lines if line.name not in stack_names)
     return tuple(dict.fromkeys(wanted))
@@ -85,7 +85,7 @@ def rehearsed_lines(
         breach = breach_of(line, stack)
         if breach is None or breach.rule == rule_texts.COMPANION:
             lines.append(_bare(line.requirement))
-        elif line.name in stack.stack.held:
+        elif line.name in stack.stack.versions:
             lines.append(line.requirement.name)
     return tuple(dict.fromkeys(lines))
 
@@ -99,7 +99,7 @@ def unfollowed(declared: Iterable[DeclaredRequirement], stack: CellStack) -> Ite
     """Yield the lines whose packages are at a URL: reading their demands could require a build."""
     for line in declared:
         if line.kind is Kind.REQUIREMENT and line.is_installed and line.requirement.url:
-            is_held = line.name in stack.stack.held
+            is_held = line.name in stack.stack.versions
             if applies(line.requirement, stack, line.group) and not is_held:
                 name = line.requirement.name
                 yield f"{line.where}: {name} is at a URL; what it demands is not known"
@@ -113,7 +113,7 @@ def chain_of(demand: UnmetDemand) -> str:
 def breach_from(demand: UnmetDemand, stack: CellStack) -> Breach:
     """Return the breach by a package's demand: its chain, the reason and the way out."""
     name = canonicalize_name(Requirement(demand.wanted).name)
-    if name == "triton" and name not in stack.stack.held:
+    if name == "triton" and name not in stack.stack.versions:
         rule = rule_texts.TRITON
     elif name in stack.stack.foreign:
         rule = rule_texts.FOREIGN
@@ -131,7 +131,7 @@ def _explained(demand: UnmetDemand, stack: CellStack) -> tuple[str, ...]:
     policy = Policy(
         cell="",
         title=stack.title,
-        protected=dict(stack.stack.held),
+        protected=dict(stack.stack.versions),
         sentinels={**stack.stack.foreign, **reasons},
         needs={name: str(need.specifier) for name, need in stack.stack.needs.items()},
     )

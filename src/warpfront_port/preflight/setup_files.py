@@ -123,7 +123,7 @@ def _texts(value: object) -> Iterator[tuple[str, object]]:
     for group, listed in groups:
         texts = listed
         if isinstance(listed, str):
-            texts = [Placed.at(line, listed) for line in listed.splitlines()]
+            texts = [Placed.located(line, listed) for line in listed.splitlines()]
         if not isinstance(texts, list | tuple | set | None):
             yield "", UNKNOWN
             continue
@@ -131,7 +131,7 @@ def _texts(value: object) -> Iterator[tuple[str, object]]:
         for entry in texts or ():
             if isinstance(entry, str) and (bare := entry.partition(" #")[0].strip()):
                 text = f"{bare} ; {marker}" if marker and ";" not in bare else bare
-                yield extra, Placed.at(text, entry)
+                yield extra, Placed.located(text, entry)
             elif not isinstance(entry, str):
                 yield "", UNKNOWN
 

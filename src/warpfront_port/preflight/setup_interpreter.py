@@ -47,7 +47,7 @@ class Placed(str):
     condition: int
 
     @classmethod
-    def at(
+    def located(
         cls, text: str, place: Any, *, line: int = 0, source: str = "", condition: int = 0
     ) -> Self:
         placed = cls(text)
@@ -355,7 +355,7 @@ class SetupInterpreter:
             return values
         line = self._conditions[-1]
         return [
-            Placed.at(value, value, condition=line) if isinstance(value, str) else value
+            Placed.located(value, value, condition=line) if isinstance(value, str) else value
             for value in values
         ]
 
@@ -426,7 +426,7 @@ class SetupInterpreter:
         # A format's width may be a billion characters.
         elif isinstance(node.op, ast.Mod) and not re.search(r"%[^sd%]|^[^%]*$", first):
             value = first % (tuple(second) if isinstance(second, list) else second)
-        return Placed.at(value, first) if isinstance(value, str) else value
+        return Placed.located(value, first) if isinstance(value, str) else value
 
     def _of_joinedstr(self, node: ast.JoinedStr) -> str:
         parts = []
@@ -440,7 +440,7 @@ class SetupInterpreter:
         return self._literal("".join(parts), node.lineno)
 
     def _literal(self, text: str, line: int) -> Placed:
-        return Placed.at(text, None, line=line, source=self._lines[line - 1])
+        return Placed.located(text, None, line=line, source=self._lines[line - 1])
 
     def _of_subscript(self, node: ast.Subscript) -> Any:
         value = self._sure(node.value)
@@ -450,7 +450,7 @@ class SetupInterpreter:
         else:
             place = self._sure(node.slice)
         element = value[place]
-        return Placed.at(element, value) if isinstance(value, Placed) else element
+        return Placed.located(element, value) if isinstance(value, Placed) else element
 
     def _of_unaryop(self, node: ast.UnaryOp) -> Any:
         return _OPERATORS[type(node.op)](self._sure(node.operand))
@@ -583,7 +583,7 @@ class SetupInterpreter:
         text = self._read(path)
         if text is None:
             raise ValueError(path)
-        placed = Placed.at(text, None)
+        placed = Placed.located(text, None)
         placed.path = path
         return _File(placed)
 
@@ -653,9 +653,9 @@ def _plain(value: Any) -> Any:
 def _lines(text: Placed, *, keepends: bool) -> list[Any]:
     """Return the lines of a text, each with its place where that is a whole file."""
     if not text.path:
-        return [Placed.at(line, text) for line in text.splitlines(keepends)]
+        return [Placed.located(line, text) for line in text.splitlines(keepends)]
     return [
-        Placed.at(line, text, line=number, source=line.rstrip("\r\n"))
+        Placed.located(line, text, line=number, source=line.rstrip("\r\n"))
         for number, line in enumerate(text.splitlines(keepends), start=1)
     ]
 
@@ -674,7 +674,7 @@ def _longest(of: Any, method: str, arguments: list[Any]) -> int:
 def _placed(value: Any, of: Any) -> Any:
     """Return the strings made of a string, at its place."""
     if isinstance(value, str):
-        return Placed.at(value, of)
+        return Placed.located(value, of)
     if isinstance(value, list | tuple):
         return [_placed(item, of) for item in value]
     return value

@@ -48,7 +48,7 @@ class CellStack:
         Their libraries demand only one another.
         """
         names = ("torch", *COMPANIONS)
-        return tuple(n for n in self.stack.held if n in names or "triton" in n)
+        return tuple(n for n in self.stack.versions if n in names or "triton" in n)
 
     @property
     def installed(self) -> tuple[Distribution, ...]:
@@ -56,7 +56,7 @@ class CellStack:
         by_name = {distribution.name: distribution for distribution in self.own or ()}
         return tuple(
             by_name.get(name) or Distribution(name=name, version=version, requires=())
-            for name, version in self.stack.held.items()
+            for name, version in self.stack.versions.items()
         )
 
     def knowing(self, distributions: Iterable[Distribution]) -> CellStack:
@@ -69,7 +69,7 @@ class CellStack:
     @property
     def torch(self) -> str:
         """Return the full version (`2.9.1+rocm6.4`)."""
-        return self.stack.held["torch"]
+        return self.stack.versions["torch"]
 
 
 def stacks_of(
@@ -97,14 +97,14 @@ def _stack(cells: list[Cell], locks: Mapping[str, WheelLock], compat: Compat) ->
     if not cell.stack:
         versions = {"torch": f"{cell.torch}{_FORKED}"}
         foreign = {n: why for n, why in stack.foreign.items() if n not in inputs.protected}
-        stack = Stack(held=versions, answered={}, foreign=foreign)
+        stack = Stack(versions=versions, answered={}, foreign=foreign)
     toolkit = str(cell.toolkit or "")
-    names = (cell.vendor, toolkit, f"torch {stack.held['torch']}", f"Python {cell.python}")
+    names = (cell.vendor, toolkit, f"torch {stack.versions['torch']}", f"Python {cell.python}")
     release = compat.release(cell.torch)
     paired = {
         name: release.companion(name).version
         for name in COMPANIONS
-        if release is not None and name not in stack.held
+        if release is not None and name not in stack.versions
     }
     return CellStack(
         title=" ".join(filter(None, names)),
@@ -115,5 +115,5 @@ def _stack(cells: list[Cell], locks: Mapping[str, WheelLock], compat: Compat) ->
         paired=paired,
         inputs=inputs,
         variants={wheel.name: wheel.variant.label for wheel in wheels if wheel.variant.label},
-        wheels=tuple(wheel for wheel in wheels if wheel.name in stack.held),
+        wheels=tuple(wheel for wheel in wheels if wheel.name in stack.versions),
     )

@@ -46,7 +46,7 @@ def scan_source(source: SourceText, scope: Scope, before: SourceText | None = No
         source, matches = _seen(source, scope.context)
         matches = (*matches, *edited)
     except RecursionError:
-        matches = (Match(rule="SC003", start=0, end=0, what="nested too deeply"),)
+        matches = (Match(rule="SC003", start=0, end=0, excerpt="nested too deeply"),)
     evidence = scope.context.evidence.get(str(source.path))
     return judge(source, matches, scope.target, scope.rules, evidence=evidence)
 
@@ -56,14 +56,14 @@ def _seen(source: SourceText, context: Context) -> tuple[SourceText, tuple[Match
         try:
             source, broken = notebooks.as_python(source)
         except ValueError as error:
-            return source, (Match(rule="SC003", start=0, end=0, what=str(error)),)
+            return source, (Match(rule="SC003", start=0, end=0, excerpt=str(error)),)
         return source, (*broken, *python.rule_matches(source, context))
     return source, tuple(_rule_matches(source, context))
 
 
 def _rule_matches(source: SourceText, context: Context) -> Iterator[Match]:
     if source.path.suffix in BINARIES:
-        yield Match(rule="BL209", start=0, end=0, what=source.path.name)
+        yield Match(rule="BL209", start=0, end=0, excerpt=source.path.name)
     if python.reads(source.path):
         yield from python.rule_matches(source, context, cuda.rule_matches)
     if cuda.reads(source.path):

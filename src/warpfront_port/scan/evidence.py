@@ -70,7 +70,7 @@ def evidence_of(texts: Mapping[str, str], project: Project) -> Mapping[str, Evid
     `texts` are the sources, builds, lists and scripts of a tree, by relative path with `/`.
     """
     tree = _Tree(texts)
-    by_path = {path: own for path in texts if (own := tree.own(path)) is not None}
+    by_path = {path: inner for path in texts if (inner := tree.evidence_inside(path)) is not None}
     for path, evidence in (*tree.listed(), *tree.copies()):
         if path not in by_path or (evidence.kind == "amd" and by_path[path].kind == "left-out"):
             by_path[path] = evidence
@@ -122,16 +122,16 @@ class _Tree:
         amds = any(_OF_AMD.search(text) for text in cmakes.values())
         return {path: tuple(read_cmake(text)) for path, text in cmakes.items() if amds}
 
-    def at(self, path: str, offset: int, reason: str, kind: EvidenceKind = "amd") -> Evidence:
+    def cite(self, path: str, offset: int, reason: str, kind: EvidenceKind = "amd") -> Evidence:
         """Return the evidence at an offset of a file."""
         line = line_of(self.texts[path], offset)
         return Evidence(kind=kind, path=path, line=line, reason=reason)
 
-    def own(self, path: str) -> Evidence | None:
+    def evidence_inside(self, path: str) -> Evidence | None:
         """Return the evidence in a file itself."""
         text = self.texts[path]
         if path.endswith(".hip"):
-            return self.at(path, 0, "a HIP source")
+            return self.cite(path, 0, "a HIP source")
         if SOURCE.search(path):
             arm, reason = _OWN_ARM.search(text), "its own condition for AMD"
         elif path.endswith((".py", ".pyi")):
@@ -139,7 +139,7 @@ class _Tree:
         else:
             named_here = self.kinds[path] in _NAMED_FOR_AMD
             arm, reason = uncommented(_ROCM, text) if named_here else None, "it names ROCm"
-        return self.at(path, arm.end(), reason) if arm else None
+        return self.cite(path, arm.end(), reason) if arm else None
 
     def listed(self) -> Shown:
         """Yield the sources that the builds of a tree list for AMD, or for CUDA alone."""
@@ -192,7 +192,7 @@ class _Tree:
                 if command.name == "add_subdirectory" and command.sides == {"nvidia"}:
                     reason = "its build adds it for CUDA alone"
                     folder = PurePosixPath(path).parent / command.words[0].text
-                    yield folder, self.at(path, command.start, reason, "left-out")
+                    yield folder, self.cite(path, command.start, reason, "left-out")
 
     def built(self) -> Shown:
         """Yield the CUDA sources below a build that has a branch for AMD of its own.
@@ -225,7 +225,7 @@ class _Tree:
                     if command.sides == {"amd"} and command.name not in _SAYING
                 ]
                 for start in (*starts, *([arm.start()] if arm else []))[:1]:
-                    yield str(PurePosixPath(path).parent), self.at(path, start, reason, "built")
+                    yield str(PurePosixPath(path).parent), self.cite(path, start, reason, "built")
 
     def spared(self) -> Shown:
         """Yield the sources that a project's builds go on without, or that no default builds."""
@@ -245,12 +245,12 @@ class _Tree:
             return
         always, options = imports_by_default(self.texts)
         imported = {target for _, target, _ in options}.union(*always.values())
-        begun = followed(always.keys() - imported, always)
+        reached = followed(always.keys() - imported, always)
         reason = "only an option that is off by default imports its build"
         for path, target, offset in options:
-            for loader in loaders & followed((target,), always) - begun:
-                if path in begun:
-                    yield loader, self.at(path, offset, reason, "optional")
+            for loader in loaders & followed((target,), always) - reached:
+                if path in reached:
+                    yield loader, self.cite(path, offset, reason, "optional")
 
     def copies(self) -> Shown:
         """Yield files with a copy for AMD, whose path differs in the vendor's name alone."""
@@ -270,7 +270,7 @@ class _Tree:
                 images = kind != "yaml" or "compose" in path
                 amd = amds.get(_plain(path, kind), "") if images else ""
             if amd:
-                yield path, self.at(amd, 0, "a copy for AMD is there", "left-out")
+                yield path, self.cite(amd, 0, "a copy for AMD is there", "left-out")
 
     def follow_includes(self, by_path: dict[str, Evidence]) -> None:
         """Carry evidence along includes: down from sources, and up from headers that map names."""
@@ -278,7 +278,7 @@ class _Tree:
         reason = "a header that gives CUDA's names HIP's meaning"
         for path in self.sources.paths:
             if mapped := _MAPS_CUDA.search(self.texts[path]):
-                _spread(path, self.at(path, mapped.end(), reason), users, by_path)
+                _spread(path, self.cite(path, mapped.end(), reason), users, by_path)
         for path in [p for p, item in by_path.items() if item.kind == "amd" and p in includes]:
             if users.get(path) or not path.endswith((".h", ".hpp", ".cuh")):
                 _spread(path, by_path[path], includes, by_path)

@@ -108,20 +108,20 @@ class Evidence:
 class Match:
     """A match of a rule in a file, before it is judged for a target.
 
-    `start` and `end` are offsets into the source's text, in characters, end exclusive. `what` is
+    `start` and `end` are offsets into the source's text, in characters, end exclusive. `excerpt` is
     the matched code, for the rule's message (`{what}`). `shift` makes this match worse (1) or
     better (-1) than its rule's severity. `sides` are those that can reach this code. Without "amd"
     it is no finding for AMD; with "amd" alone it is NVIDIA code in AMD's arm. "other" is every
     device that is neither: CPU, Gaudi. `gate` is one that softens (availability, wrapped, test) or
     open. `gate_line` is the 1-based line of the condition that decided either, 0 where there is
     none. `use` is the offset of a use, where `start` is a definition behind several uses. `key`
-    names the cause: matches of one rule with equal keys are one cause; `what` where empty.
+    names the cause: matches of one rule with equal keys are one cause; `excerpt` where empty.
     """
 
     rule: str
     start: int
     end: int
-    what: str = ""
+    excerpt: str = ""
     shift: int = 0
     sides: frozenset[Side] = frozenset(SIDES)
     gate: Gate = Gate.OPEN

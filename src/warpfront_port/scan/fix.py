@@ -113,7 +113,7 @@ def fix_source(source: SourceText, matches: Iterable[Match]) -> Fix | None:
 
 def _of_definition(view: View, match: Match) -> Iterator[Edit]:
     """Yield the gate for the one `#define` of a mask that has 32 lanes on every side."""
-    name = match.what if match.use >= 0 else ""
+    name = match.excerpt if match.use >= 0 else ""
     defined = view.macros.get(name, ())
     if len(defined) != 1 or len(view.region(defined[0].start).reach) < len(SIDES):
         return

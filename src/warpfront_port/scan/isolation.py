@@ -77,7 +77,7 @@ def _changes(old: Sequence[_Step], new: Sequence[_Step], text: str) -> Iterator[
 
 
 def _rule_match(message: str, line: int, starts: Sequence[int]) -> Match:
-    return Match(rule=RULE, start=starts[line - 1], end=starts[line], what=message)
+    return Match(rule=RULE, start=starts[line - 1], end=starts[line], excerpt=message)
 
 
 def _lines(source: SourceText) -> list[_Step]:

@@ -36,7 +36,7 @@ def as_python(source: SourceText) -> tuple[SourceText, tuple[Match, ...]]:
             ast.parse("\n".join(lines))
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             start, message = len(text), f"cell {number} is no Python"
-            broken.append(Match(rule="SC003", start=start, end=start, what=message))
+            broken.append(Match(rule="SC003", start=start, end=start, excerpt=message))
             lines = [f"# {line}" for line in lines]
         text += "\n".join((f"# cell {number}", *lines, ""))
     return SourceText(path=source.path, text=text), tuple(broken)

@@ -43,7 +43,7 @@ class Product:
 
     code: frozenset[str] | None = None
     packages: tuple[str, ...] | None = None
-    others: tuple[str, ...] = ()
+    other_folders: tuple[str, ...] = ()
     basis: str = ""
     flags: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     unreached: frozenset[str] = frozenset()
@@ -64,7 +64,7 @@ class Product:
         """Return true if findings at `path` decide for the tree."""
         if SOURCE.search(path) and (self.code is not None or path in self.unreached):
             return path in (self.code or ()) and path not in self.unreached
-        if _depth(path, self.others) > _depth(path, self.packages or ()):
+        if _depth(path, self.other_folders) > _depth(path, self.packages or ()):
             return False
         if path.endswith((".py", ".pyi")) and self.packages is not None and "/" in path:
             return path in self.modules
@@ -91,9 +91,9 @@ def read_product(texts: Mapping[str, str], commands: Mapping[str, tuple[str, ...
         packages = ()
     run = frozenset(_run_by_default(texts, packages or ()))
     needed = set(_needed(texts, folders, run, packages or ()))
-    others = tuple(sorted(folders - {""} - needed))
+    unneeded = tuple(sorted(folders - {""} - needed))
     modules = run | {f"{folder}/setup.py" for folder in needed}
-    plain = Product(packages=packages, others=others, installs=installs, modules=modules)
+    plain = Product(packages=packages, other_folders=unneeded, installs=installs, modules=modules)
     lines = {
         path: text.count("\n")
         for path, text in texts.items()
@@ -166,9 +166,9 @@ def _run_by_default(texts: Mapping[str, str], packages: Iterable[str]) -> Iterat
         }
         named = {name for build in MANIFESTS for name in _ENTRY.findall(texts.get(build, ""))}
         top = package[cut:]
-        begun = {top, f"{top}.__main__", *named} & names.keys()
+        entries = {top, f"{top}.__main__", *named} & names.keys()
         graph = {
-            name: set(_imports(texts[path], name, path, names, anywhere=name in begun - {top}))
+            name: set(_imports(texts[path], name, path, names, anywhere=name in entries - {top}))
             for name, path in names.items()
         }
         offered = any(not _VERSION.search(name) for name in graph.get(top, ()) if name != top)
@@ -179,8 +179,8 @@ def _run_by_default(texts: Mapping[str, str], packages: Iterable[str]) -> Iterat
                 for other in _imports(texts[path], name, path, names, anywhere=True)
                 if other != name
             }
-            begun |= names.keys() - lazy
-        reached = followed(begun, graph)
+            entries |= names.keys() - lazy
+        reached = followed(entries, graph)
         parents = {
             name.rsplit(".", depth)[0] for name in reached for depth in range(name.count("."))
         }
@@ -256,14 +256,14 @@ def _listed(texts: Mapping[str, str], product: Product) -> tuple[set[str], str]:
     for path, text in texts.items() if product.installs else ():
         if path.endswith(".py") and EXTENSIONS.search(text) and product.has(path):
             folder = PurePosixPath(path).parent
-            here = {
+            listed_here = {
                 source
                 for name in _names(text)
                 for source in named(name, folder, sources)
-                if "*" not in name or not _depth(source, product.others)
+                if "*" not in name or not _depth(source, product.other_folders)
             }
-            basis = basis or (path if here else "")
-            listed |= here
+            basis = basis or (path if listed_here else "")
+            listed |= listed_here
     of_cuda = any("CUDAExtension" in text for path, text in texts.items() if product.has(path))
     whole = any(path.endswith(".cu") for path in listed) or not of_cuda
     return (listed, basis) if whole else (set(), "")

@@ -43,7 +43,7 @@ class SettingUse:
     """A rule that a setting falls under, and how it is shown."""
 
     rule: str
-    what: str
+    excerpt: str
 
 
 def may_be_setting(name: str) -> bool:
@@ -61,17 +61,17 @@ def read_setting(name: str, value: str, *, own: bool = False) -> tuple[SettingUs
         return tuple(_of_text(plain, value.strip()))
     rule = next((rule for pattern, rule in SWITCHES if pattern.match(plain)), "")
     rule = rule or ("PY008" if not own and _TF32.match(plain) else "")
-    return (SettingUse(rule=rule, what=f"{name}={value}"),) if rule else ()
+    return (SettingUse(rule=rule, excerpt=f"{name}={value}"),) if rule else ()
 
 
 def _of_text(name: str, value: str) -> Iterator[SettingUse]:
     if value in MODES and _MODE.match(name):
-        yield SettingUse(rule=MODES[value], what=f'"{value}"')
+        yield SettingUse(rule=MODES[value], excerpt=f'"{value}"')
     elif value == "cudagraphs" and name.endswith("backend"):
-        yield SettingUse(rule="PY001", what='backend="cudagraphs"')
+        yield SettingUse(rule="PY001", excerpt='backend="cudagraphs"')
     elif value in ATTENTION and _ATTENTION.match(name):
-        yield SettingUse(rule="PY025", what=f'"{value}"')
+        yield SettingUse(rule="PY025", excerpt=f'"{value}"')
     elif value in {"high", "medium"} and _PRECISION.match(name):
-        yield SettingUse(rule="PY008", what=f'matmul precision "{value}"')
+        yield SettingUse(rule="PY008", excerpt=f'matmul precision "{value}"')
     elif value == "tf32" and name.endswith("fp32_precision"):
-        yield SettingUse(rule="PY008", what=f'{name} "tf32"')
+        yield SettingUse(rule="PY008", excerpt=f'{name} "tf32"')

@@ -38,7 +38,7 @@ _TESTS = re.compile(
 )
 _DOCUMENTATION = re.compile(r"(?i)(?:/|\A)(?:docs?|documentation)/")
 _EXCERPT = 200
-_WORST_LAST = attrgetter("start", "shift", "what")
+_WORST_LAST = attrgetter("start", "shift", "excerpt")
 _SOFTENED = {
     Gate.AVAILABILITY: Severity.WARNING,
     Gate.OPTION: Severity.WARNING,
@@ -61,7 +61,7 @@ class Suppression:
     def match(self, text: str) -> Match:
         """Return the match of a comment that suppresses nothing."""
         rule = "SC002" if self.reason else "SC001"
-        return Match(rule=rule, start=self.start, end=self.end, what=text[self.start : self.end])
+        return Match(rule=rule, start=self.start, end=self.end, excerpt=text[self.start : self.end])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +167,7 @@ def _finding(
         severity, gate = Severity.NOTE, softer
     line, column = lines.place(rule_match.start)
     end_line, end_column = lines.place(max(rule_match.end, rule_match.start))
-    snippet = " ".join((rule_match.what or lines.text(line)).split())[:_EXCERPT]
+    snippet = " ".join((rule_match.excerpt or lines.text(line)).split())[:_EXCERPT]
     # The places of one cause have the first distinctive word of their code in common.
     words = (word for word in _TELLING.findall(snippet) if word not in _COMMON)
     named = next(words, snippet[:40])

@@ -102,8 +102,8 @@ class Verdict:
         if deciding is not None:
             return f"{self.target}: {self.answer}: {counted(len(self.of(deciding)), 'cause')}"
         if self.answer is VerdictAnswer.UNDETERMINED:
-            others = counted(len(self.reasons) - 1, "more reason")
-            more = f" (and {others})" if len(self.reasons) > 1 else ""
+            more_reasons = counted(len(self.reasons) - 1, "more reason")
+            more = f" (and {more_reasons})" if len(self.reasons) > 1 else ""
             return f"{self.target}: {self.answer}: {self.reasons[0]}{more}"
         checks = len(self.of(Consequence.CHECK))
         number = counted(checks, "thing") if checks else "nothing"
@@ -218,7 +218,7 @@ def _causes(
 
 
 def _cause(consequence: Consequence, rule: Rule, group: Sequence[ScanFinding]) -> Cause:
-    first = min(group, key=lambda one: (_LEVELS[one.severity], one.path, one.line))
+    first = min(group, key=lambda entry: (_LEVELS[entry.severity], entry.path, entry.line))
     places = [f"{finding.path}:{finding.line}" for finding in (first, *group)]
     if len(group) == 1:
         places += [f"{first.path}:{line}" for line in first.uses]

@@ -194,16 +194,16 @@ def _in_runs(
     network: Family, specimen_used: Specimen, device: str
 ) -> Iterator[tuple[str, str, Pass]]:
     """Devices that are wrong as a whole."""
-    other = make_specimen(network, specimen_used.how, STALE_SEED)
+    other = make_specimen(network, specimen_used.precision, STALE_SEED)
     stale = replace(specimen_used, inputs=other.inputs)
     tries: dict[str, tuple[Specimen, str, contextlib.AbstractContextManager[object]]] = {
         "answers of the run before": (stale, device, contextlib.nullcontext())
     }
     if device != "cpu":
         tries["computed on the CPU instead"] = specimen_used, "cpu", contextlib.nullcontext()
-    if specimen_used.how.dtype == torch.float32:
+    if specimen_used.precision.dtype == torch.float32:
         tries["low precision inside"] = specimen_used, device, _Narrowly()
-    if specimen_used.how.dtype == torch.float32 and device == "cuda":
+    if specimen_used.precision.dtype == torch.float32 and device == "cuda":
         tries["TF32 inside"] = specimen_used, device, tf32()
     for name, (specimen, place, region) in tries.items():
         with region:

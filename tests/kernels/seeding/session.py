@@ -98,7 +98,7 @@ def _opinfo_checks(floating: Sequence[str], device: str, effort: CheckOptions) -
     """Both directions in float32, and forward in bfloat16, whose rounding is the coarsest."""
     for dtype, pass_name in (("float32", ""), ("float32", BACKWARD), ("bfloat16", "")):
         if dtype in floating:
-            sweep = Sweep(dtype=dtype, how=pass_name, device=device, effort=effort)
+            sweep = Sweep(dtype=dtype, mode=pass_name, device=device, effort=effort)
             yield Check(
                 name=f"opinfo {sweep.name}",
                 find=partial(_opinfo_finding, sweep, drawn_seeds(DEVELOPMENT, 1)),

@@ -56,7 +56,7 @@ def a_stack(version: str = "2.13.0+cpu", *, answered: dict[str, str] | None = No
         cell_ids=("cell-torch",),
         python="3.11",
         index="cpu",
-        stack=Stack(held={"torch": version}, answered=answered or {}, foreign={}),
+        stack=Stack(versions={"torch": version}, answered=answered or {}, foreign={}),
         paired={},
         inputs=inputs,
     )

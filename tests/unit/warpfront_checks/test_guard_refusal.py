@@ -81,7 +81,7 @@ def test_where_uv_names_nobody_the_torch_that_stays_is_named_all_the_same(case: 
 
 def test_pips_range_is_shown_whole() -> None:
     [demand] = read_demands(said("extra", "pip-26.3"), rocm_policy())
-    assert (demand.who, demand.text) == ("needs-extra[gpu] 1.0", "torch<3,>=2.9")
+    assert (demand.requirer, demand.text) == ("needs-extra[gpu] 1.0", "torch<3,>=2.9")
     assert "relax needs-extra --reason" in explanation(said("extra", "pip-26.3"), rocm_policy())
 
 
@@ -95,7 +95,7 @@ def test_lines_that_uv_wraps_read_as_one() -> None:
     for width in range(20, 120, 7):
         lines = textwrap.wrap(flat, width, break_long_words=False, break_on_hyphens=False)
         [demand] = read_demands("\n         ".join(lines), rocm_policy())
-        assert (demand.who, demand.text) == ("needs-triton", "triton>=3.5")
+        assert (demand.requirer, demand.text) == ("needs-triton", "triton>=3.5")
 
 
 def test_the_command_for_a_companion_names_the_index_that_has_it() -> None:
@@ -142,7 +142,7 @@ def test_pips_errors_are_heard_and_its_chatter_is_not() -> None:
         (logging.INFO, "\nThe conflict is caused by:\n    The user requested torch>=2.9"),
         (logging.CRITICAL, "Cannot install torch>=2.9"),
     )
-    assert len(listener.said) == 2
+    assert len(listener.messages) == 2
 
 
 def test_pip_is_explained_once_it_ends(

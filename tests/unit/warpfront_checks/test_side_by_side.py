@@ -163,7 +163,7 @@ def test_lanes_take_the_next_item_and_each_answer_is_that_of_its_item(
             if place == 6:
                 slow.set()
                 raise OSError("no more processes")
-            yield Returned(item=items[place], place=place, how=DONE, seconds=0.0, document={})
+            yield Returned(item=items[place], place=place, outcome=DONE, seconds=0.0, document={})
 
     monkeypatch.setattr(children, "each_in_a_child", in_a_child)
     begun = children.begin_beside("module", list("abcdefg"), lanes=2, seconds=1.0)
@@ -189,8 +189,8 @@ def test_what_a_library_writes_among_the_answers_costs_the_item_only(
     with os.fdopen(reading, "rb", buffering=0) as pipe, os.fdopen(writing, "wb"):
         dealt = children._dealt(["one", "two", "three"], iter(range(3)), io.BytesIO())
         first, second = children._heard(child, pipe, dealt, 5.0, tmp_path)
-    assert (first.how, first.document) == (DONE, {"a": 1})
-    assert (second.item, second.how) == ("two", CRASHED)
+    assert (first.outcome, first.document) == (DONE, {"a": 1})
+    assert (second.item, second.outcome) == ("two", CRASHED)
     assert second.reason == "what it answered cannot be read"
 
 
@@ -230,7 +230,7 @@ def test_a_check_found_out_beside_is_its_childs_answer_or_how_the_child_ended(
                 Returned(
                     item=item,
                     place=0,
-                    how=how_it_went,
+                    outcome=how_it_went,
                     seconds=1,
                     document=document,
                     reason="SIGSEGV",

@@ -314,6 +314,6 @@ def test_claims_carry_what_is_tried_on_the_cell_s_vendor_and_are_read_back() -> 
 def test_what_was_not_imported_has_no_fallback_that_is_known() -> None:
     ended = Ended(argv=("python",), returncode=0, output="", seconds=0.1)
     said = {"imported": True, "finished": True, "imports": {"ops": {"error": "none"}}}
-    told = stack_checks.ImportReport(said=said, ended=ended)
+    told = stack_checks.ImportReport(document=said, run=ended)
     known = description("lmcache", vendor="cpu", version="0.5.6")
     assert stack_checks.no_fallback(told, known).reason == "not known: ops was not imported"

@@ -67,7 +67,7 @@ def made_stack(
         requirements=(),
     )
     stack = Stack(
-        held=held,
+        versions=held,
         answered=answered or {},
         foreign=dict.fromkeys(foreign, "image.has.no.such.thing"),
     )

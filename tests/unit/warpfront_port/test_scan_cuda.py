@@ -57,7 +57,7 @@ def test_the_examples_come_to_what_was_reviewed(golden: Any) -> None:
         text = EXAMPLES[rule]["hit"]
         for found in example(rule, "hit"):
             line = text.count("\n", 0, found.start) + 1
-            lines.append(f"{rule} {line} {found.shift:+d} {found.what}")
+            lines.append(f"{rule} {line} {found.shift:+d} {found.excerpt}")
     golden("scan-cuda.txt", "\n".join(lines) + "\n")
 
 
@@ -269,7 +269,7 @@ def test_a_mask_that_a_header_of_the_tree_defines_is_known_by_its_place() -> Non
     text = "__device__ int f(int v) { return __shfl_sync(WARP_MASK, v, 0); }"
     (found,) = seen(text, context=Context(masks=masks))
     assert (found.shift, found.key) == (0, "WARP_MASK")
-    assert "a/warp.h:1" in found.what
+    assert "a/warp.h:1" in found.excerpt
 
 
 def test_an_opt_in_to_what_a_block_has_anyway_is_no_finding() -> None:

@@ -36,7 +36,7 @@ def changed(before: str, after: str, name: str = "m.py") -> list[tuple[int, str]
     found = isolation_rule_matches(
         SourceText(path=path, text=before), SourceText(path=path, text=after)
     )
-    return [(after.count("\n", 0, one.start) + 1, one.what) for one in found]
+    return [(after.count("\n", 0, one.start) + 1, one.excerpt) for one in found]
 
 
 @pytest.mark.parametrize(

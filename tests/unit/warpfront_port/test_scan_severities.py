@@ -61,7 +61,7 @@ START = TEXT.index("two")
 
 
 def a_sighting(**changes: Any) -> Match:
-    facts: dict[str, Any] = {"rule": "XX001", "start": START, "end": START + 3, "what": "two"}
+    facts: dict[str, Any] = {"rule": "XX001", "start": START, "end": START + 3, "excerpt": "two"}
     return Match(**(facts | changes))
 
 
@@ -109,20 +109,20 @@ def test_a_sighting_that_ends_on_a_later_line_ends_there() -> None:
 
 
 def test_what_it_is_about_is_the_line_where_nothing_was_said() -> None:
-    assert only(a_sighting(what="")).message.startswith("second = two(3) is not there")
-    assert only(a_sighting(what=" a \n b ")).message.startswith("a b is not there")
+    assert only(a_sighting(excerpt="")).message.startswith("second = two(3) is not there")
+    assert only(a_sighting(excerpt=" a \n b ")).message.startswith("a b is not there")
 
 
 def test_a_sighting_without_an_extent_shows_what_it_is_about() -> None:
     for end in (START, START - 5):
-        found = only(a_sighting(end=end, what="two of  three"))
+        found = only(a_sighting(end=end, excerpt="two of  three"))
         assert found.excerpt == "two of three"
         assert (found.end_line, found.end_column) == (found.line, found.column)
 
 
 def test_what_is_shown_of_a_long_line_is_cut() -> None:
     text = "x" * 300
-    found = only(Match(rule="XX001", start=0, end=9, what="y" * 300), text=text)
+    found = only(Match(rule="XX001", start=0, end=9, excerpt="y" * 300), text=text)
     assert found.excerpt == "x" * 200
     assert found.message == f"{'y' * 200} is not there, says {'y' * 200}"
 
@@ -283,7 +283,7 @@ def test_the_same_thing_seen_twice_is_one_finding_the_worse_one() -> None:
 
 
 def test_of_two_equally_bad_the_later_in_the_alphabet_is_told_whatever_the_order() -> None:
-    one, other = a_sighting(what="a"), a_sighting(what="b")
+    one, other = a_sighting(excerpt="a"), a_sighting(excerpt="b")
     assert only(one, other) == only(other, one)
     assert only(one, other).message.startswith("b is")
 
@@ -296,7 +296,7 @@ def test_findings_are_in_the_order_of_the_file() -> None:
 def suppressing(comment: str, *, before: str = "", rule: str = "XX001") -> Judged:
     text = f"{before}two(3)  {comment}\nthird\n"
     start = text.index("two")
-    return judged(Match(rule=rule, start=start, end=start + 3, what="two"), text=text)
+    return judged(Match(rule=rule, start=start, end=start + 3, excerpt="two"), text=text)
 
 
 @pytest.mark.parametrize(
@@ -447,7 +447,7 @@ def test_the_order_in_which_things_were_seen_does_not_show(seen: list[Match], ra
 @given(rule_matches)
 @example(
     Match(
-        rule="XX001", start=0, end=0, what="", shift=-1, sides=AMD_ONLY, gate=Gate.AVAILABILITY
+        rule="XX001", start=0, end=0, excerpt="", shift=-1, sides=AMD_ONLY, gate=Gate.AVAILABILITY
     )  # a warning of AMD's own arm is a note without a gate
 )
 def test_a_gate_never_makes_a_finding_worse(rule_match: Match) -> None:

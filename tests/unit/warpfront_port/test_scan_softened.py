@@ -38,7 +38,7 @@ def weighed(
     )  # fmt: skip
     more = {} if sides is None else {"sides": sides}
     source = SourceText(path=PurePosixPath(path), text=TEXT)
-    rule_match = Match(rule=rule.id, start=0, end=5, what="x", gate=gate, **more)
+    rule_match = Match(rule=rule.id, start=0, end=5, excerpt="x", gate=gate, **more)
     found = judge(source, [rule_match], read_target(target), {rule.id: rule}).findings
     return " ".join(f"{one.severity} {one.gate}" for one in found)
 

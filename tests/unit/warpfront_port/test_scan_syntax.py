@@ -20,7 +20,7 @@ def view(text: str) -> View:
 
 def seen(text: str) -> list[tuple[str, str]]:
     source = SourceText(path=PurePosixPath("a.cu"), text=text)
-    return [(one.rule, one.what) for one in rule_matches(source, Context())]
+    return [(one.rule, one.excerpt) for one in rule_matches(source, Context())]
 
 
 def type_at(text: str, name: str) -> str | None:

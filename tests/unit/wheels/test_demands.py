@@ -10,12 +10,12 @@ from warpfront.wheels.lock.values import Distribution, LockInputs, RelaxedPackag
 from warpfront.wheels.resolve.demands import Stack, relaxed_of, stack_of, unmet_demands
 
 CPU = Stack(
-    held={"torch": "2.13.0+cpu", "torchvision": "0.28.0+cpu"},
+    versions={"torch": "2.13.0+cpu", "torchvision": "0.28.0+cpu"},
     answered={},
     foreign={"triton-rocm": "cpu.image.has.another.triton"},
 )
 ROCM = Stack(
-    held={"torch": "2.8.0+rocm6.4", "pytorch-triton-rocm": "3.4.0"},
+    versions={"torch": "2.8.0+rocm6.4", "pytorch-triton-rocm": "3.4.0"},
     answered={"triton": "3.4.0+pytorch.triton.rocm"},
     foreign={},
 )
@@ -142,7 +142,7 @@ def test_a_stack_is_what_the_matrix_names_and_what_its_torch_loads() -> None:
         "numpy": "2.4.6",
     }
     stack = stack_of(inputs_for("nvidia", "torch===2.14.1"), pins)
-    assert set(stack.held) == {"torch", "triton", "nvidia-cudnn-cu13"}
+    assert set(stack.versions) == {"torch", "triton", "nvidia-cudnn-cu13"}
     assert "nvidia-cudnn-cu12" in stack.foreign, "it owns the same folder"
     assert "torch===2.14.1" in stack.pins
 

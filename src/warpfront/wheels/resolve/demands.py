@@ -50,12 +50,12 @@ class VersionDemand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stack:
-    """A cell's torch stack: `held` maps name to version, `answered` maps name to version of the
+    """A cell's torch stack: `versions` maps name to version, `answered` maps name to version of the
     shim in its place, and forbidden names map to a reason. `needs` are the stack's demands
     on other distributions.
     """
 
-    held: Mapping[str, str]
+    versions: Mapping[str, str]
     answered: Mapping[str, str]
     foreign: Mapping[str, str]
     needs: Mapping[str, VersionDemand] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class Stack:
     def pins(self) -> tuple[str, ...]:
         """Return requirements that only the stack's versions meet."""
         return tuple(
-            str(Pin(name=name, version=version)) for name, version in sorted(self.held.items())
+            str(Pin(name=name, version=version)) for name, version in sorted(self.versions.items())
         )
 
     @property
@@ -92,7 +92,7 @@ class Stack:
 
     def refuses(self, name: str, demand: Requirement) -> bool:
         """Return true if the stack does not meet a demand on one of its names."""
-        version = self.held.get(name) or self.answered.get(name)
+        version = self.versions.get(name) or self.answered.get(name)
         if need := self.needs.get(name):
             return not need.accepts_some(demand.specifier)
         if version is None:
@@ -101,7 +101,7 @@ class Stack:
 
     def instead_of(self, name: str) -> str:
         """Return what the stack has in the place of what was demanded."""
-        if version := self.held.get(name) or self.answered.get(name):
+        if version := self.versions.get(name) or self.answered.get(name):
             return f"holds {name} {version}"
         if need := self.needs.get(name):
             return f"has {need.text(name)}"
@@ -122,7 +122,7 @@ def stack_of(inputs: LockInputs, pins: Mapping[str, str]) -> Stack:
     answered = {shim.name: shim.version for shim in triton_shims(versions)}
     in_base = {} if inputs.index else dict.fromkeys(inputs.protected, _IN_BASE)
     return Stack(
-        held=versions,
+        versions=versions,
         answered=answered,
         foreign={
             name: why
@@ -167,7 +167,7 @@ def unmet_demands(
         {name: distribution.requires for name, distribution in by_name.items()},
         marker_environment(python, machine),
         enters=lambda name, demand: (
-            name not in {*stack.held, *stack.answered} and not stack.refuses(name, demand)
+            name not in {*stack.versions, *stack.answered} and not stack.refuses(name, demand)
         ),
     )
     unmet = (
@@ -207,7 +207,7 @@ def needs_of(
     distributions: Iterable[Distribution], stack: Stack, *, python: str, machine: str
 ) -> Mapping[str, VersionDemand]:
     """Return the demands of these distributions, without extras, on others than the stack's."""
-    names = {*stack.held, *stack.answered, *stack.foreign}
+    names = {*stack.versions, *stack.answered, *stack.foreign}
     environment = {**marker_environment(python, machine), "extra": ""}
     needs: dict[str, VersionDemand] = {}
     for distribution in distributions:

@@ -309,7 +309,7 @@ class _Resolving:
         outcome = self.resolver.resolution((*self._everything, *stack.pins), terms)
         if isinstance(outcome, Contradiction):
             return outcome
-        distributions = self.resolver.distributions(outcome, without=stack.held)
+        distributions = self.resolver.distributions(outcome, without=stack.versions)
         demands = unmet_demands(
             distributions,
             (*self.inputs.requirements, *self.added, *self.inputs.parent),

@@ -60,7 +60,7 @@ def asm_rule_matches(view: View, _name: str, span: Span) -> Iterator[Match]:
     tensor_core = bool(_TENSOR_CORE.search(template))
     if tensor_core or certain or ("%" in template and view.in_device_code(span[0])):
         shift = 0 if tensor_core or certain else -1
-        yield rule_match(view, "CU107", whole, what=_short(template), shift=shift)
+        yield rule_match(view, "CU107", whole, excerpt=_short(template), shift=shift)
 
 
 _FAR = 4000
@@ -122,13 +122,13 @@ def _shared_memory(view: View) -> Iterator[Match]:
             span = (declaration.start_byte, variable.end_byte)
             if extents == [32] and _a_slot_a_warp(view, name, function):
                 description = f"{name}[32], a slot a warp,"
-                yield rule_match(view, "CU114", span, what=description)
+                yield rule_match(view, "CU114", span, excerpt=description)
             size = _SIZES.get(" ".join(kind.split()), 0) if extents else 0
             size *= math.prod(extent or 0 for extent in extents)
             total[function.start_byte] += size
             if size and total[function.start_byte] > _LDS_BYTES:
                 description = f"{total[function.start_byte]} bytes of __shared__"
-                yield rule_match(view, "CU130", span, what=description)
+                yield rule_match(view, "CU130", span, excerpt=description)
 
 
 def _a_slot_a_warp(view: View, name: str, function: Node) -> bool:

@@ -31,8 +31,8 @@ def guard_rule_matches(view: View) -> Iterator[Match]:
         for arm in chain.arms:
             if _decides(arm):
                 span = (arm.directive.start, arm.directive.end)
-                what = f"#{arm.directive.name} {arm.directive.body}"
-                yield rule_match(view, "CU123", span, what=what, sides=chain.reach)
+                excerpt = f"#{arm.directive.name} {arm.directive.body}"
+                yield rule_match(view, "CU123", span, excerpt=excerpt, sides=chain.reach)
 
 
 def _decides(arm: Arm) -> bool:

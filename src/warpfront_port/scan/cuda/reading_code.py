@@ -109,7 +109,7 @@ def _included(view: View, reported: Seen) -> Iterator[Match]:
             if row.once_a_file and key in reported:
                 continue
             reported.add(key)
-            yield rule_match(view, row.rule, span, what=str(header), shift=row.shift)
+            yield rule_match(view, row.rule, span, excerpt=str(header), shift=row.shift)
 
 
 def _named(view: View, reported: Seen) -> Iterator[Match]:

@@ -110,13 +110,13 @@ def _narrow_masks(view: View, name: str, span: Span) -> Iterator[Match]:
     defined = view.macros.get(mask, ())
     if len(defined) == 1:
         place = (defined[0].start, defined[0].end)
-        match = rule_match(view, "CU108", place, what=mask, shift=shift, names={name, mask})
+        match = rule_match(view, "CU108", place, excerpt=mask, shift=shift, names={name, mask})
         yield replace(match, use=span[0], sides=view.region(span[0]).reach)
         return
     description, whole = f"{name}({mask}, ...)", (span[0], arguments[0][1])
     if mask in view.context.masks:
         description += " of {}:{}".format(*view.context.masks[mask])
-    match = rule_match(view, "CU108", whole, what=description, shift=shift, names={name, mask})
+    match = rule_match(view, "CU108", whole, excerpt=description, shift=shift, names={name, mask})
     yield replace(match, key=mask)
 
 
@@ -145,8 +145,8 @@ def _width(view: View, name: str, offset: int) -> int:
 def _narrow_ballots(view: View, name: str, span: Span) -> Iterator[Match]:
     variable, start = view.syntax.taker(span[0], "call_expression", _ON_BITS)
     if variable and _width(view, variable, start) == 32:
-        what = f"{variable} = {name}()"
-        yield rule_match(view, "CU109", (start, span[1]), what=what, names={name})
+        excerpt = f"{variable} = {name}()"
+        yield rule_match(view, "CU109", (start, span[1]), excerpt=excerpt, names={name})
 
 
 _ON_BITS = frozenset("&|^~")
@@ -264,9 +264,9 @@ def _warp_constant(view: View, name: str, value: int | None, span: Span) -> Iter
     region = view.region(span[0])
     amds, by_architecture = region.reach == {"amd"}, any(map(_ARCH_MACRO.search, region.tested))
     if value == 32 and not (amds and by_architecture):
-        yield rule_match(view, "CU114", span, what=f"{name} = 32", names={name})
+        yield rule_match(view, "CU114", span, excerpt=f"{name} = 32", names={name})
     elif value == 64 and amds and not by_architecture:
-        yield rule_match(view, "CU117", span, what=f"{name} = 64", sides=SIDES)
+        yield rule_match(view, "CU117", span, excerpt=f"{name} = 64", sides=SIDES)
 
 
 def _lane_arithmetic(view: View) -> Iterator[Match]:
@@ -303,7 +303,7 @@ def _after_partial_returns(view: View) -> Iterator[Match]:
         for shuffle in shuffles:
             description = f"{shuffle['name']} after `{returned['condition'].strip()}` returned"
             first = (shuffles[0].start(), shuffles[0].end())
-            match = rule_match(view, "CU171", first, what=description)
+            match = rule_match(view, "CU171", first, excerpt=description)
             yield replace(match, use=shuffle.start())
 
 

@@ -51,9 +51,9 @@ def _programs(module: Module, head: ast.expr, via: ast.Call) -> Iterator[Seen]:
     for text in module.scopes.texts(head):
         if started := _STARTED.match(text.text):
             shift = -2 if _AMDS_PROGRAMS.search(module.text) else 0
-            yield Seen(rule="PY016", node=text.node, what=started[1], shift=shift, via=via)
+            yield Seen(rule="PY016", node=text.node, excerpt=started[1], shift=shift, via=via)
         elif _NVCC.search(text.text):
-            yield Seen(rule="BL214", node=via, what="nvcc")
+            yield Seen(rule="BL214", node=via, excerpt="nvcc")
 
 
 def setup_requirements(module: Module, node: ast.Call) -> Iterator[Seen]:
@@ -85,7 +85,7 @@ def _found(command: str, node: ast.AST, via: ast.AST) -> Iterator[Seen]:
     matches = {m.rule: m for m in reversed([*script_rule_matches(command, whole=command)])}
     for rule, match in matches.items():
         if _TAKEN.fullmatch(rule):
-            yield Seen(rule=rule, node=node, what=match.what, shift=match.shift, via=via)
+            yield Seen(rule=rule, node=node, excerpt=match.excerpt, shift=match.shift, via=via)
 
 
 def _required(
@@ -102,7 +102,7 @@ def _required(
         for text in (text for e in elements(value) for text in module.scopes.texts(e)):
             for required in read_requirement(text.text, extra=extra):
                 yield Seen(
-                    rule=required.rule, node=text.node, what=text.text,
+                    rule=required.rule, node=text.node, excerpt=text.text,
                     shift=required.shift, via=via,
                 )  # fmt: skip
 

@@ -172,8 +172,8 @@ class Conditions:
                 truth = self._truth(test, world)
                 if truth is not None:
                     result = self._value(body if truth else orelse, world)
-            case ast.Compare(left=left, ops=[_]):
-                result = self._compared(self._value(left, world), node, world[0])
+            case ast.Compare(left=operand, ops=[_]):
+                result = self._compared(self._value(operand, world), node, world[0])
             case _:
                 result = self._of_operand(node, world)
         return result
@@ -200,21 +200,21 @@ class Conditions:
         return result
 
     def _compared(self, value: object, test: ast.Compare, side: Side) -> object:
-        operator, right = test.ops[0], test.comparators[0]
+        operator, operand = test.ops[0], test.comparators[0]
         positive = isinstance(operator, ast.Eq | ast.Is | ast.In)
         if not positive and not isinstance(operator, ast.NotEq | ast.IsNot | ast.NotIn):
             return _Vague.UNKNOWN
-        literal = _literal(right)
-        result: object = _Vague(_of_words(test.left, right)[side])
+        literal = _literal(operand)
+        result: object = _Vague(_of_words(test.left, operand)[side])
         if not isinstance(value, _Vague) and not isinstance(literal, _Vague):
             within = isinstance(operator, ast.In | ast.NotIn)
             among = literal if within and isinstance(literal, tuple) else (literal,)
             return (value in among) is positive
-        if isinstance(right, ast.Constant) and (
-            right.value is None or right.value in (True, False)
+        if isinstance(operand, ast.Constant) and (
+            operand.value is None or operand.value in (True, False)
         ):
             # The values of names are truths of the name itself: a string, or None.
-            result = value if right.value else _negated(value)
+            result = value if operand.value else _negated(value)
         return result if positive else _negated(result)
 
     def _named(self, node: ast.Name | ast.Attribute, world: World) -> object:

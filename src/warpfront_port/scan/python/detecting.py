@@ -131,14 +131,14 @@ def rule_matches(
     for start, end, node in kernels.cuda_texts(module) if read_cuda is not None else ():
         standing = gates.standing(node)
         inner = SourceText(path=module.path, text=module.text[start:end])
-        for found in read_cuda(inner, context) if read_cuda is not None else ():
+        for inner_match in read_cuda(inner, context) if read_cuda is not None else ():
             yield replace(
-                found,
-                start=found.start + start,
-                end=found.end + start,
-                sides=found.sides & standing.sides,
-                gate=found.gate if found.gate is not Gate.OPEN else standing.gate,
-                gate_line=found.gate_line or standing.line,
+                inner_match,
+                start=inner_match.start + start,
+                end=inner_match.end + start,
+                sides=inner_match.sides & standing.sides,
+                gate=inner_match.gate if inner_match.gate is not Gate.OPEN else standing.gate,
+                gate_line=inner_match.gate_line or standing.line,
             )
 
 
@@ -146,18 +146,18 @@ def _seen(module: Module, context: Context) -> Iterator[Seen]:
     for node in module.nodes:
         for detect in _DETECTORS.get(type(node), ()):
             for sighting in detect(module, node):
-                package = sighting.what.partition(".")[0] if sighting.rule in OF_PACKAGES else ""
+                package = sighting.excerpt.partition(".")[0] if sighting.rule in OF_PACKAGES else ""
                 if package not in context.own_packages:
                     yield sighting
 
 
-def _once(module: Module, sighting: Seen, found: Match) -> object:
+def _once(module: Module, sighting: Seen, rule_match: Match) -> object:
     """Return the key of a match: a package behind one gate, a dtype in one function: once."""
     if sighting.rule in OF_PACKAGES:
-        package = sighting.what.split(".", maxsplit=1)[0]
-        return sighting.rule, package, found.gate, found.sides, found.shift
+        package = sighting.excerpt.split(".", maxsplit=1)[0]
+        return sighting.rule, package, rule_match.gate, rule_match.sides, rule_match.shift
     if sighting.rule == "PY037":
-        return found.what, found.gate, found.sides, module.scope(sighting.node)
+        return rule_match.excerpt, rule_match.gate, rule_match.sides, module.scope(sighting.node)
     return sighting
 
 
@@ -166,7 +166,7 @@ def _unreadable(source: SourceText, error: Exception | MemoryError) -> Match:
     reason = error.msg if isinstance(error, SyntaxError) else type(error).__name__
     starts = line_starts(source.text)
     start = starts[min(line, len(starts)) - 1]
-    return Match(rule="SC003", start=start, end=start, what=reason)
+    return Match(rule="SC003", start=start, end=start, excerpt=reason)
 
 
 def _rule_match(module: Module, gates: Gates, sighting: Seen) -> Match:
@@ -184,7 +184,7 @@ def _rule_match(module: Module, gates: Gates, sighting: Seen) -> Match:
         rule=sighting.rule,
         start=start,
         end=end,
-        what=sighting.what,
+        excerpt=sighting.excerpt,
         shift=sighting.shift,
         sides=standing.sides & sighting.sides,
         gate=Gate.OPEN if soft else standing.gate,

@@ -36,18 +36,18 @@ def comparisons(module: Module, node: ast.Compare) -> Iterator[Seen]:
     numbers = [number for side in sides for number in _numbers(side)]
     if numbers and _is_made_of(module, sides, _CAPABILITY):
         shift = -int(_is_lower_bound(node, numbers[0]))
-        yield Seen(rule="PY019", node=node, what=module.shown(node), shift=shift)
+        yield Seen(rule="PY019", node=node, excerpt=module.excerpt(node), shift=shift)
     words = [text for text in map(text_of, sides) if text and text.startswith("gfx")]
     exact = isinstance(node.ops[0], ast.Eq | ast.NotEq) and bool(words) and ":" not in words[0]
     if exact and _is_made_of(module, sides, _GCN):
-        yield Seen(rule="PY052", node=node, what=module.shown(node))
+        yield Seen(rule="PY052", node=node, excerpt=module.excerpt(node))
 
 
 def _device_names(module: Module, node: ast.AST, sides: list[ast.expr]) -> Iterator[Seen]:
     texts = (text_of(item) or "" for side in sides for item in (elements(side) or [side]))
     word = next((text for text in texts if _DEVICE_NAME.search(text)), None)
     if word is not None and _is_made_of(module, sides, _NAME):
-        yield Seen(rule="PY018", node=node, what=f'"{word}"')
+        yield Seen(rule="PY018", node=node, excerpt=f'"{word}"')
 
 
 def _numbers(node: ast.expr) -> list[float]:
@@ -80,14 +80,14 @@ def calls(module: Module, node: ast.Call) -> Iterator[Seen]:
         yield from _device_names(module, node, [owner, *node.args])
     taken_apart = name in {"split", "partition"} and [text_of(a) for a in node.args[:1]] == ["_"]
     if taken_apart and _is_made_of(module, [owner], _ARCH_LIST):
-        yield Seen(rule="PY019", node=node, what=module.shown(node))
+        yield Seen(rule="PY019", node=node, excerpt=module.excerpt(node))
     if name in _OF_STRINGS and module.dotted(owner) != "torch.version.cuda":
         # `os.environ.get("X", torch.version.cuda).split(".")` is None unless X is set.
         values = module.scopes.values(owner) if module.names("version.cuda") else ()
         falls_back = isinstance(owner, ast.BoolOp) and len(values) > 1
         named = any(module.dotted(value) == "torch.version.cuda" for value in values)
         if named and not falls_back and not _asked_before(module, node):
-            yield Seen(rule="PY021", node=node, what=module.shown(node))
+            yield Seen(rule="PY021", node=node, excerpt=module.excerpt(node))
 
 
 def _asked_of_a_function(module: Module, node: ast.Call, name: str) -> Iterator[Seen]:
@@ -95,13 +95,13 @@ def _asked_of_a_function(module: Module, node: ast.Call, name: str) -> Iterator[
 
     A call of an imported function is one level lower, since its code is unknown.
     """
-    shown = module.shown(node)
+    excerpt = module.excerpt(node)
     if not isinstance(node.func, ast.Name):
-        yield Seen(rule="PY019", node=node, what=f"{name}: {shown}")
+        yield Seen(rule="PY019", node=node, excerpt=f"{name}: {excerpt}")
         return
     source = "".join(module.source_of(value) for value in module.returned.get(name, ()))
     if "version.hip" not in source and "is_rocm" not in source:
-        yield Seen(rule="PY019", node=node, what=shown, shift=-int(name in module.imported))
+        yield Seen(rule="PY019", node=node, excerpt=excerpt, shift=-int(name in module.imported))
 
 
 def cuda_version(module: Module, node: ast.Attribute) -> Iterator[Seen]:
@@ -120,9 +120,9 @@ def cuda_version(module: Module, node: ast.Attribute) -> Iterator[Seen]:
         case _:
             parsed = False
     if parsed and not _asked_before(module, node):
-        yield Seen(rule="PY021", node=parent, what=module.shown(parent))
+        yield Seen(rule="PY021", node=parent, excerpt=module.excerpt(parent))
     elif not parsed and _is_bare_test(module, node) and not _is_for_nvidia(module, node):
-        yield Seen(rule="PY022", node=node, what="torch.version.cuda")
+        yield Seen(rule="PY022", node=node, excerpt="torch.version.cuda")
 
 
 def _is_for_nvidia(module: Module, node: ast.AST) -> bool:
@@ -192,12 +192,12 @@ def failing_devices(module: Module, node: ast.Try) -> Iterator[Seen]:
     for handler in node.handlers:
         source = "".join(map(module.source_of, handler.body))
         if started and any(word in source.lower() for word in ("cpu", "false", "= 0")):
-            yield Seen(rule="PY015", node=started, what="nvmlInit()")
+            yield Seen(rule="PY015", node=started, excerpt="nvmlInit()")
             started = None
         wide = handler.type is None or module.dotted(handler.type) in {"Exception", "BaseException"}
         forgives = wide and _DEVICE_START.search(body) and _GIVES_UP.search(source)
         if forgives and not _raises(handler):
-            yield Seen(rule="PY059", node=handler, what=module.shown(handler).split(":")[0])
+            yield Seen(rule="PY059", node=handler, excerpt=module.excerpt(handler).split(":")[0])
 
 
 _DEVICE_START = re.compile(r"\.to\(|\.cuda\(|cuda|hip\b|rocm")
@@ -219,9 +219,9 @@ def home_as_switch(module: Module, node: ast.Name | ast.Attribute) -> Iterator[S
         tested = module.parents.get(test)
         refuses = isinstance(tested, ast.If) and isinstance(tested.body[-1], ast.Raise)
         rule, worse = ("BL216", 1) if refuses else ("PY047", 0)
-        yield Seen(rule=rule, node=node, what=text, shift=worse - int(knows_hip))
+        yield Seen(rule=rule, node=node, excerpt=text, shift=worse - int(knows_hip))
     elif last == "ROCM_HOME" and test and "version.hip" not in text and "CUDA_HOME" not in text:
-        yield Seen(rule="PY048", node=node, what="ROCM_HOME")
+        yield Seen(rule="PY048", node=node, excerpt="ROCM_HOME")
 
 
 def _enclosing_test(module: Module, node: ast.AST) -> ast.AST | None:
@@ -232,10 +232,8 @@ def _enclosing_test(module: Module, node: ast.AST) -> ast.AST | None:
                 return test
             case ast.IfExp(test=test, body=body) if child is test:
                 return None if text_of(body) is not None else test
-            case ast.Compare(left=left, comparators=others):
-                if not any(
-                    isinstance(s, ast.Constant) and s.value is None for s in (left, *others)
-                ):
+            case ast.Compare(left=first, comparators=rest):
+                if not any(isinstance(s, ast.Constant) and s.value is None for s in (first, *rest)):
                     return None
             case ast.Assign(value=value) if isinstance(child, ast.BoolOp | ast.Compare | ast.IfExp):
                 return value
@@ -250,7 +248,7 @@ def arch_alternatives(module: Module, node: ast.BoolOp) -> Iterator[Seen]:
     """Yield `"gfx1200" or "gfx1201" in arch`: true whatever `arch` is."""
     texts = (text_of(value) or "" for value in node.values[:-1])
     if isinstance(node.op, ast.Or) and any(text.startswith(("gfx", "sm_")) for text in texts):
-        yield Seen(rule="PY052", node=node, what=module.shown(node))
+        yield Seen(rule="PY052", node=node, excerpt=module.excerpt(node))
 
 
 def patched_packages(module: Module, node: ast.Constant | ast.Call) -> Iterator[Seen]:
@@ -259,14 +257,14 @@ def patched_packages(module: Module, node: ast.Constant | ast.Call) -> Iterator[
     """
     if isinstance(node, ast.Constant):
         text = text_of(node) or ""
-        told = "site-packages" in text and node not in module.docstrings
-        if told and re.search(r"\b(?:cp|rsync|ln)\s+-\w+\s", text):
-            yield Seen(rule="PY060", node=node, what="site-packages")
+        instructs = "site-packages" in text and node not in module.docstrings
+        if instructs and re.search(r"\b(?:cp|rsync|ln)\s+-\w+\s", text):
+            yield Seen(rule="PY060", node=node, excerpt="site-packages")
     elif len(node.args) > 1 and module.dotted(node.func) in _COPIES:
         target = node.args[1]
         text = module.source_of(target) + module.source_of(module.scopes.one(target))
         if "site-packages" in text or re.search(r"\b[a-z]\w*\.__file__", text):
-            yield Seen(rule="PY060", node=node, what=module.shown(target))
+            yield Seen(rule="PY060", node=node, excerpt=module.excerpt(target))
 
 
 _COPIES = frozenset(f"shutil.{name}" for name in ("copytree", "copy", "copyfile", "copy2"))

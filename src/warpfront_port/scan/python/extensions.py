@@ -31,10 +31,10 @@ def strings(module: Module, node: ast.Constant) -> Iterator[Seen]:
     text = text_of(node) or ""
     indexed = "/whl/cu" in text and CUDA_INDEX.search(text) and node not in module.docstrings
     if indexed and not module.is_said(node):
-        yield Seen(rule="DP314", node=node, what=text[:80])
+        yield Seen(rule="DP314", node=node, excerpt=text[:80])
     flag = not module.builds_extensions and _RUN_TIME_FLAG.match(text)
     if flag and not _is_sought(module, node):
-        yield Seen(rule="BL201", node=node, what=text[:60])
+        yield Seen(rule="BL201", node=node, excerpt=text[:60])
 
 
 def build_strings(module: Module, node: ast.Constant) -> Iterator[Seen]:
@@ -44,20 +44,20 @@ def build_strings(module: Module, node: ast.Constant) -> Iterator[Seen]:
         return
     library = f"-l{text}"
     if _WINDOWS_LIBRARY.fullmatch(text):
-        yield Seen(rule="BL207", node=node, what=text)
+        yield Seen(rule="BL207", node=node, excerpt=text)
     elif ("BL207", library) in compiler_flag(library) and _is_linked(module, node):
-        yield Seen(rule="BL207", node=node, what=library)
+        yield Seen(rule="BL207", node=node, excerpt=library)
     around = [ancestor for ancestor, _ in islice(module.ancestors(node), 3)]
     if " is " in text or any(isinstance(ancestor, ast.Compare) for ancestor in around):
         return
     for rule, flag in compiler_flag(text):
-        yield Seen(rule=rule, node=node, what=flag)
+        yield Seen(rule=rule, node=node, excerpt=flag)
     if GFX.search(text):
-        yield Seen(rule="BL203", node=node, what=text[:60])
+        yield Seen(rule="BL203", node=node, excerpt=text[:60])
     asking = _ASKING.match(text)
     of_program = asking and re.search(r"--version|which\(", "".join(map(module.source_of, around)))
     if asking and not of_program and "PYTORCH_ROCM_ARCH" not in module.text:
-        yield Seen(rule="BL204", node=node, what=asking[1])
+        yield Seen(rule="BL204", node=node, excerpt=asking[1])
 
 
 def _is_sought(module: Module, node: ast.Constant) -> bool:
@@ -95,21 +95,21 @@ def cuda_alone(module: Module, node: ast.Raise | ast.Assert) -> Iterator[Seen]:
     if message is None or not module.builds_extensions or module.knows_hip:
         return
     if any(_NVIDIA_ALONE.search(text_of(part) or "") for part in ast.walk(message)):
-        yield Seen(rule="BL216", node=node, what=module.shown(node, 60))
+        yield Seen(rule="BL216", node=node, excerpt=module.excerpt(node, 60))
 
 
 def toolkit_imports(module: Module, node: ast.ImportFrom) -> Iterator[Seen]:
     """Yield `from torch.utils.cpp_extension import CUDA_HOME` without an import for ROCm."""
     named = any(alias.name == "CUDA_HOME" for alias in node.names)
     if named and node.module == "torch.utils.cpp_extension" and not module.knows_hip:
-        yield Seen(rule="PY047", node=node, what="CUDA_HOME", shift=-1)
+        yield Seen(rule="PY047", node=node, excerpt="CUDA_HOME", shift=-1)
 
 
 def packaged_data(module: Module, node: ast.keyword) -> Iterator[Seen]:
     """Yield `include_package_data=True` of a package whose extension is hipified."""
     packaged = node.arg == "include_package_data" and is_true(node.value)
     if packaged and "CUDAExtension" in module.text and not module.knows_hip:
-        yield Seen(rule="BL212", node=node, what="include_package_data=True")
+        yield Seen(rule="BL212", node=node, excerpt="include_package_data=True")
 
 
 def calls(module: Module, node: ast.Call) -> Iterator[Seen]:
@@ -118,8 +118,8 @@ def calls(module: Module, node: ast.Call) -> Iterator[Seen]:
     """
     name = last_name(node.func)
     if module.builds_extensions and module.dotted(node.func) == "torch.cuda.get_gencode_flags":
-        yield Seen(rule="BL202", node=node, what="-gencode by get_gencode_flags()")
+        yield Seen(rule="BL202", node=node, excerpt="-gencode by get_gencode_flags()")
     elif name in {"glob", "rglob", "iglob"} and node.args:
         hipified = "CUDAExtension" in module.text and not module.knows_hip
         if hipified and _PATTERN.search(module.source_of(node)):
-            yield Seen(rule="BL211", node=node, what=module.shown(node, 60))
+            yield Seen(rule="BL211", node=node, excerpt=module.excerpt(node, 60))

@@ -27,17 +27,17 @@ def launches(module: Module, node: ast.Call) -> Iterator[Seen]:
     warps, clusters = keyword(node, "num_warps"), keyword(node, "num_ctas")
     if not module.names("triton") or not (warps or clusters):
         return
-    tried = [warps]
+    warp_values = [warps]
     if isinstance(warps, ast.Name):
         bound = [value for value in module.scopes.bound(warps) if value is not None]
-        tried = [value for value in bound if elements(module.parents.get(value))]
-    for value in tried:
+        warp_values = [value for value in bound if elements(module.parents.get(value))]
+    for value in warp_values:
         if _number(value) >= 32:
-            shift = 0 if all(_number(other) >= 32 for other in tried) else -1
-            what = f"num_warps={_number(value)}"
-            yield Seen(rule="PY038", node=value or node, what=what, shift=shift)
+            shift = 0 if all(_number(other) >= 32 for other in warp_values) else -1
+            excerpt = f"num_warps={_number(value)}"
+            yield Seen(rule="PY038", node=value or node, excerpt=excerpt, shift=shift)
     if clusters is not None and _number(clusters) > 1:
-        yield Seen(rule="PY039", node=clusters, what=f"num_ctas={_number(clusters)}")
+        yield Seen(rule="PY039", node=clusters, excerpt=f"num_ctas={_number(clusters)}")
 
 
 def _number(node: ast.expr | None) -> int:
@@ -51,9 +51,9 @@ def warps_assigned(module: Module, node: ast.Assign) -> Iterator[Seen]:
     number = _number(node.value)
     for name in map(last_name, node.targets) if number >= 32 else ():
         if name == "num_warps" and "triton" in module.text:
-            yield Seen(rule="PY038", node=node, what=f"num_warps = {number}")
+            yield Seen(rule="PY038", node=node, excerpt=f"num_warps = {number}")
         elif number == 32 and _WARP_NAME.match(name) and _LAUNCHES.search(module.text):
-            yield Seen(rule="PY055", node=node, what=f"{name} = 32")
+            yield Seen(rule="PY055", node=node, excerpt=f"{name} = 32")
 
 
 def warp_products(module: Module, node: ast.BinOp) -> Iterator[Seen]:
@@ -63,10 +63,10 @@ def warp_products(module: Module, node: ast.BinOp) -> Iterator[Seen]:
     if not isinstance(node.op, ast.Mult):
         return
     if _TRITON_WARP.fullmatch(module.source_of(node)):
-        yield Seen(rule="PY039", node=node, what=module.source_of(node))
+        yield Seen(rule="PY039", node=node, excerpt=module.source_of(node))
     for side, other in ((node.left, node.right), (node.right, node.left)):
         if last_name(side) == "multi_processor_count" and _number(other) in {32, 64, 128, 192}:
-            yield Seen(rule="PY054", node=node, what=module.shown(node))
+            yield Seen(rule="PY054", node=node, excerpt=module.excerpt(node))
 
 
 def cuda_texts(module: Module) -> Iterator[tuple[int, int, ast.AST]]:

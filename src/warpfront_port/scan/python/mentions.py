@@ -33,7 +33,7 @@ def imports_from(module: Module, node: ast.ImportFrom) -> Iterator[Seen]:
         if longest_known(dotted, IMPORTS):
             yield from _imported(module, node, dotted)
         elif entry := longest_known(dotted, NAMES):
-            yield Seen(rule=NAMES[entry], node=node, what=dotted)
+            yield Seen(rule=NAMES[entry], node=node, excerpt=dotted)
 
 
 def calls(module: Module, node: ast.Call) -> Iterator[Seen]:
@@ -47,7 +47,8 @@ def calls(module: Module, node: ast.Call) -> Iterator[Seen]:
         for argument in (a for call in of for a in (*call.args, *(i.value for i in call.keywords))):
             for text in module.scopes.texts(argument):
                 if pattern.fullmatch(text.text):
-                    yield Seen(rule=rule, node=node, what=shown.format(name=name, text=text.text))
+                    excerpt = shown.format(name=name, text=text.text)
+                    yield Seen(rule=rule, node=node, excerpt=excerpt)
 
 
 def _imported(module: Module, node: ast.AST, name: str) -> Iterator[Seen]:
@@ -57,7 +58,7 @@ def _imported(module: Module, node: ast.AST, name: str) -> Iterator[Seen]:
         lazy = -1 if rule in OF_PACKAGES and module.in_function(node) else 0
         # cupy has a build for ROCm
         better = -2 if entry in {"cupy", "cupyx"} else 0
-        yield Seen(rule=rule, node=node, what=name, shift=lazy + better)
+        yield Seen(rule=rule, node=node, excerpt=name, shift=lazy + better)
 
 
 def attributes(module: Module, node: ast.Attribute) -> Iterator[Seen]:
@@ -65,17 +66,17 @@ def attributes(module: Module, node: ast.Attribute) -> Iterator[Seen]:
     parent, dotted = module.parents[node], module.dotted(node)
     if dotted == "torch.version.rocm":
         if 'hasattr(torch.version, "rocm")' not in module.text.replace("'", '"'):
-            yield Seen(rule="PY023", node=node, what=dotted)
+            yield Seen(rule="PY023", node=node, excerpt=dotted)
     elif isinstance(parent, ast.Attribute) or "." not in dotted:
         return
     elif entry := longest_known(dotted, NAMES):
         # Triton gets assembly of AMD's: `s_getreg_b32`, `v_exp_f32`.
         if not (dotted.endswith("asm_elementwise") and _GCN.search(module.source_of(parent))):
             one_of_many = isinstance(parent, ast.List | ast.Tuple)
-            yield Seen(rule=NAMES[entry], node=node, what=dotted, shift=-int(one_of_many))
+            yield Seen(rule=NAMES[entry], node=node, excerpt=dotted, shift=-int(one_of_many))
     elif dotted in _OCP and not _is_compared(module, node):
         mixed = f"{dotted.removeprefix('torch.')}uz" in module.text
-        yield Seen(rule="PY037", node=node, what=dotted, shift=-int(mixed))
+        yield Seen(rule="PY037", node=node, excerpt=dotted, shift=-int(mixed))
 
 
 def _is_compared(module: Module, node: ast.AST) -> bool:

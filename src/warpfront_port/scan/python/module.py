@@ -40,7 +40,7 @@ class Seen:
 
     rule: str
     node: ast.AST
-    what: str = ""
+    excerpt: str = ""
     shift: int = 0
     via: ast.AST | None = None
     sides: frozenset[Side] = frozenset(SIDES)
@@ -179,7 +179,7 @@ class Module:
         start, end = self.span(node)
         return self.text[start:end]
 
-    def shown(self, node: ast.AST, longest: int = 80) -> str:
+    def excerpt(self, node: ast.AST, longest: int = 80) -> str:
         """Return the source of `node` on one line, truncated where it is long."""
         return " ".join(self.source_of(node).split())[:longest]
 

@@ -148,8 +148,8 @@ class Scopes:
         parts: list[ast.AST] = [*elements(node)]
         ending = ""
         match node:
-            case ast.BinOp(left=left, right=right):
-                parts = [left, right]
+            case ast.BinOp(left=first, right=second):
+                parts = [first, second]
             case ast.Call(func=ast.Attribute(attr=name, value=value)) if name in _SAME:
                 parts = [value]
             case (
@@ -264,11 +264,11 @@ class Scopes:
         if node is None:
             return ()
         if (node, depth) not in self._texts:
-            found: list[Text] = []
+            candidates: list[Text] = []
             for value in self.values(node, depth):
                 composed = self._composed(value, depth + 1) if depth <= _DEPTH else ()
-                found += (Text(text=text, node=value) for text in composed)
-            self._texts[node, depth] = tuple(found[:_MOST])
+                candidates += (Text(text=text, node=value) for text in composed)
+            self._texts[node, depth] = tuple(candidates[:_MOST])
         return self._texts[node, depth]
 
     def _composed(self, node: ast.expr, depth: int) -> Iterator[str]:

@@ -54,24 +54,24 @@ def _judged(module: Module, assignment: Assignment) -> Iterator[Seen]:
     for text in module.scopes.texts(value):
         via = None if text.node is value else assignment.node
         for use in read_setting(name, text.text, own=assignment.own):
-            yield Seen(rule=use.rule, node=text.node, what=use.what, via=via)
+            yield Seen(rule=use.rule, node=text.node, excerpt=use.excerpt, via=via)
     # A number is no yes: the rate in `{"tf32": 156e12}`.
     amount = isinstance(value, ast.Constant) and value.value not in (0, 1)
     for use in () if amount else read_setting(name, "true", own=assignment.own):
         sides = module.conditions.true_for(value)
         if sides:
-            what = module.shown(assignment.node)
-            yield Seen(rule=use.rule, node=assignment.node, what=what, sides=sides)
+            excerpt = module.excerpt(assignment.node)
+            yield Seen(rule=use.rule, node=assignment.node, excerpt=excerpt, sides=sides)
 
 
 def _of_variable(module: Module, assignment: Assignment) -> Iterator[Seen]:
     name, node = assignment.name, assignment.node
     for text in module.scopes.texts(assignment.value):
         for rule, snippet, shift in allocator_rules(text.text.replace(HOLE, "0")):
-            yield Seen(rule=rule, node=text.node, what=snippet, shift=shift, via=node)
+            yield Seen(rule=rule, node=text.node, excerpt=snippet, shift=shift, via=node)
     prefixes = (rule for prefix, rule in ENVIRONMENT_PREFIXES.items() if name.startswith(prefix))
     if rule := ENVIRONMENT.get(name) or next(prefixes, ""):
-        yield Seen(rule=rule, node=node, what=name)
+        yield Seen(rule=rule, node=node, excerpt=name)
     scope = module.scope(node)
     if name.endswith("_ALLOC_CONF") and any(
         call.lineno < getattr(node, "lineno", 0)
@@ -79,10 +79,10 @@ def _of_variable(module: Module, assignment: Assignment) -> Iterator[Seen]:
         and _allocates(module, call)
         for call in module.of(ast.Call)
     ):
-        yield Seen(rule="PY010", node=node, what=name)
+        yield Seen(rule="PY010", node=node, excerpt=name)
     keys = {text_of(s.slice) for s in module.of(ast.Subscript) if isinstance(s.ctx, ast.Store)}
     if name == "ROCR_VISIBLE_DEVICES" and keys >= _HIDING:
-        yield Seen(rule="PY045", node=node, what=" and ".join(sorted(_HIDING)))
+        yield Seen(rule="PY045", node=node, excerpt=" and ".join(sorted(_HIDING)))
 
 
 def _allocates(module: Module, call: ast.Call) -> bool:
@@ -96,7 +96,7 @@ def allocator_texts(module: Module, node: ast.Constant) -> Iterator[Seen]:
     text = text_of(node)
     if text is not None and ":" in text and ALLOCATOR.search(text):
         for rule, snippet, shift in allocator_rules(text) if node not in module.docstrings else ():
-            yield Seen(rule=rule, node=node, what=snippet, shift=shift)
+            yield Seen(rule=rule, node=node, excerpt=snippet, shift=shift)
 
 
 def _assignments(module: Module, node: ast.AST) -> Iterator[Assignment]:
@@ -152,8 +152,8 @@ def _attribute(
     """Return an attribute of the first possible value of `owner` that has such a setting."""
     owners = {module.dotted(base) for base in (owner, *module.scopes.values(owner))} - {""}
     full = [f"{dotted}.{name}" for dotted in sorted(owners, key=len, reverse=True)]
-    known = (n for n in full if any(read_setting(n, text) for text in ("true", "tf32")))
-    chosen = next(known, name) if len(full) > 1 else (*full, name)[0]
+    settings = (n for n in full if any(read_setting(n, text) for text in ("true", "tf32")))
+    chosen = next(settings, name) if len(full) > 1 else (*full, name)[0]
     return Assignment(name=chosen, value=value, node=node, own=True)
 
 
@@ -205,8 +205,8 @@ def _compiles(module: Module, call: ast.AST | None) -> bool:
     roots = {module.dotted(maker).split(".")[0] for maker in (*makers, call.func.value)}
     foreign = {name.split(".")[0] for name in module.imported.values()} - {"torch"}
     # A class of this module that is none of torch's modules has a `compile` of its own.
-    own = [module.classes[name].bases for name in roots if name in module.classes]
-    models = all(any("Mod" in module.dotted(base) for base in bases) for bases in own)
+    bases_of_own = [module.classes[name].bases for name in roots if name in module.classes]
+    models = all(any("Mod" in module.dotted(base) for base in bases) for bases in bases_of_own)
     return "torch" in module.packages and roots.isdisjoint(foreign) and models
 
 

@@ -31,18 +31,18 @@ def device_calls(module: Module, node: ast.Call) -> Iterator[Seen]:
     dotted, name = module.dotted(node.func), last_name(node.func)
     if isinstance(node.func, ast.Attribute) and name == "cuda" and not node.keywords:
         if dotted not in {"torch.cuda", "numba.cuda"}:
-            yield Seen(rule="HP601", node=node, what=".cuda()")
+            yield Seen(rule="HP601", node=node, excerpt=".cuda()")
     elif _is_cuda_autocast(dotted, node):
-        yield Seen(rule="HP601", node=node, what=dotted)
+        yield Seen(rule="HP601", node=node, excerpt=dotted)
     elif dotted.startswith("torch.cuda.") and name not in _HARMLESS:
         idle = dotted == f"torch.cuda.{name}" and name in _DOING_NOTHING
-        yield Seen(rule="HP601", node=node, what=dotted, shift=-2 * idle)
+        yield Seen(rule="HP601", node=node, excerpt=dotted, shift=-2 * idle)
     elif dotted.split(".")[-1] == "CUDAExtension":
-        yield Seen(rule="HP606", node=node, what="CUDAExtension")
+        yield Seen(rule="HP606", node=node, excerpt="CUDAExtension")
     elif dotted == "torch.compile":
         backend = text_of(keyword(node, "backend"))
         if backend not in {"hpu_backend", "eager", "aot_eager"}:
-            yield Seen(rule="HP608", node=node, what=f"backend={backend or 'inductor'}")
+            yield Seen(rule="HP608", node=node, excerpt=f"backend={backend or 'inductor'}")
 
 
 def questions(module: Module, node: ast.Call) -> Iterator[Seen]:
@@ -53,10 +53,10 @@ def questions(module: Module, node: ast.Call) -> Iterator[Seen]:
     dotted = module.dotted(node.func)
     if dotted in _QUESTIONS and not _knows_gaudi(module):
         match module.parents[node]:
-            case ast.BinOp(op=ast.Mod() | ast.FloorDiv() | ast.Div(), right=right) if right is node:
-                yield Seen(rule="HP610", node=node, what=f"dividing by {dotted}()", shift=1)
+            case ast.BinOp(op=ast.Mod() | ast.FloorDiv() | ast.Div(), right=by) if by is node:
+                yield Seen(rule="HP610", node=node, excerpt=f"dividing by {dotted}()", shift=1)
             case _:
-                yield Seen(rule="HP610", node=node, what=f"{dotted}()")
+                yield Seen(rule="HP610", node=node, excerpt=f"{dotted}()")
 
 
 def _knows_gaudi(module: Module) -> bool:
@@ -81,20 +81,20 @@ def device_strings(module: Module, node: ast.Constant) -> Iterator[Seen]:
         named = isinstance(parent, ast.keyword) and parent.arg in _DEVICE_ARGUMENTS
         chosen = named or (isinstance(parent, ast.Call) and node in parent.args)
         if chosen and next(n for n in module.of(ast.Constant) if n.value == "hpu") is node:
-            yield Seen(rule="HP603", node=node, what='"hpu"')
+            yield Seen(rule="HP603", node=node, excerpt='"hpu"')
     if text is None or text.partition(":")[0] != "cuda" or node in module.docstrings:
         return
     whole, parent = _whole(module, node)
     if isinstance(parent, ast.Call) and module.is_said(whole):
         return
     if _is_asked(module, whole, parent) or text == "cuda:" or text.startswith(("cuda:%", "cuda:{")):
-        yield Seen(rule="HP610", node=whole, what=module.shown(whole, 60))
+        yield Seen(rule="HP610", node=whole, excerpt=module.excerpt(whole, 60))
         return
     call = module.parents[parent] if isinstance(parent, ast.keyword) else None
     mixed = isinstance(call, ast.Call) and _is_cuda_autocast(module.dotted(call.func), call)
     shift = None if mixed else _choice(module, node, whole, parent)
     if shift is not None:
-        yield Seen(rule="HP601", node=node, what=f'"{text}"', shift=shift)
+        yield Seen(rule="HP601", node=node, excerpt=f'"{text}"', shift=shift)
 
 
 def _whole(module: Module, node: ast.AST) -> tuple[ast.AST, ast.AST]:
@@ -169,6 +169,6 @@ def device_attributes(module: Module, node: ast.Attribute) -> Iterator[Seen]:
     if node.attr == "is_cuda" and isinstance(node.ctx, ast.Load):
         if not _knows_gaudi(module):
             worse = int(isinstance(parent, ast.Assert))
-            yield Seen(rule="HP610", node=node, what=module.shown(node, 60), shift=worse)
+            yield Seen(rule="HP610", node=node, excerpt=module.excerpt(node, 60), shift=worse)
     elif node.attr in _FUNCTIONS and module.dotted(node) == f"torch.cuda.{node.attr}":
-        yield Seen(rule="HP601", node=node, what=f"torch.cuda.{node.attr}")
+        yield Seen(rule="HP601", node=node, excerpt=f"torch.cuda.{node.attr}")

@@ -109,9 +109,9 @@ def _of_command(command: Command, better: int) -> Iterator[Match]:
         case _:
             pass
     if shift is not None:
-        what = f"{command.name}({' '.join(command.texts)[:60]})"
+        excerpt = f"{command.name}({' '.join(command.texts)[:60]})"
         end = command.words[-1].end if command.words else command.start
-        yield Word(text=what, start=command.start, end=end + 1, sides=command.sides).match(
+        yield Word(text=excerpt, start=command.start, end=end + 1, sides=command.sides).match(
             "BL205", shift=shift
         )
 
@@ -126,5 +126,5 @@ def _of_word(word: Word, command: Command) -> Iterator[Match]:
     named = GFX.search(word.text) is not None
     devices = all(part.startswith("-") or GFX.search(part) for part in word.text.split())
     if command.name == "set" and named and devices:
-        what = f"set({' '.join(command.texts)[:60]})"
-        yield replace(word, start=command.start).match("BL203", what)
+        excerpt = f"set({' '.join(command.texts)[:60]})"
+        yield replace(word, start=command.start).match("BL203", excerpt)

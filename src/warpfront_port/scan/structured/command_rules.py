@@ -106,7 +106,7 @@ def variable_rule_matches(name: str, value: str, word: Word) -> Iterator[Match]:
     if "\n" not in value and CUDA_INDEX.search(value):
         yield word.match("DP314", value[:80])
     for use in read_setting(name, value.strip("\"' ")):
-        yield word.match(use.rule, use.what)
+        yield word.match(use.rule, use.excerpt)
 
 
 def option_rule_matches(words: Sequence[Word]) -> Iterator[Match]:
@@ -117,7 +117,7 @@ def option_rule_matches(words: Sequence[Word]) -> Iterator[Match]:
             value = words[index + 1].text
         if value and _OPTION.fullmatch(name):
             for use in read_setting(name.lstrip("+"), value.strip("\"'")):
-                yield word.match(use.rule, use.what)
+                yield word.match(use.rule, use.excerpt)
 
 
 def word_rule_matches(word: Word, *, nvccs: bool = False) -> Iterator[Match]:

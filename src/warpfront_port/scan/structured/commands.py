@@ -26,13 +26,13 @@ class Word:
     sides: frozenset[Side] = frozenset(SIDES)
     gate: Gate = Gate.OPEN
 
-    def match(self, rule: str, what: str = "", shift: int = 0) -> Match:
+    def match(self, rule: str, excerpt: str = "", shift: int = 0) -> Match:
         """Return the match of a rule here."""
         return Match(
             rule=rule,
             start=self.start,
             end=self.end,
-            what=what or self.text,
+            excerpt=excerpt or self.text,
             shift=shift,
             sides=self.sides,
             gate=self.gate,

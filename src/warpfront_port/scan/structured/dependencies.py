@@ -44,7 +44,7 @@ def toml_rule_matches(text: str) -> Iterator[Match]:
     try:
         document: dict[str, Any] = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        yield Match(rule="SC003", start=0, end=0, what=str(error)[:100])
+        yield Match(rule="SC003", start=0, end=0, excerpt=str(error)[:100])
         return
     finder = _Finder(text)
     for group, requirement in _requirements(document):
@@ -53,7 +53,7 @@ def toml_rule_matches(text: str) -> Iterator[Match]:
     yield from _of_poetry(finder, text, document)
     for name, value in _settings(document):
         for setting_use in read_setting(name, value):
-            yield finder.word(value).match(setting_use.rule, setting_use.what)
+            yield finder.word(value).match(setting_use.rule, setting_use.excerpt)
     optional = _table(document, "project", "optional-dependencies")
     chosen = {*_strings(optional), *_explicit(document)}
     for value in _strings(document):

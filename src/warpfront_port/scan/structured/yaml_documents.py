@@ -75,7 +75,7 @@ class _Document:
         elif name.isupper():
             yield from variable_rule_matches(name, text, word)
         elif uses := read_setting(".".join((*path[-2:], name)), text):
-            yield word.match(uses[0].rule, uses[0].what)
+            yield word.match(uses[0].rule, uses[0].excerpt)
         elif CUDA_INDEX.search(text):
             yield word.match("DP314", text[:80], index_shift(self.text))
 
@@ -127,7 +127,7 @@ def yaml_rule_matches(text: str) -> Iterator[Match]:
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         if "{{" not in text and "{%" not in text:
             message = str(getattr(error, "problem", "") or type(error).__name__)
-            yield Match(rule="SC003", start=0, end=0, what=message)
+            yield Match(rule="SC003", start=0, end=0, excerpt=message)
         return
     document = _Document(text)
     for root in roots:
