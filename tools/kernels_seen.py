@@ -30,7 +30,7 @@ from kernels.kernel import KEYS, WrongKernel, dispatched_kernel, operators_of, s
 
 from warpfront_checks.cases.axes import cases_of
 from warpfront_checks.cases.catalogue import CATALOGUE, TOPICS
-from warpfront_checks.cases.known import preventing_thread
+from warpfront_checks.cases.known_defects import preventing_thread
 from warpfront_checks.cases.run import ContextEndedError, execute, has_context, names_of
 from warpfront_checks.cases.session import SEEN_ON, case_dtypes, judge_operation
 from warpfront_checks.cases.special.tables import TABLES, free_bytes, judge_rows, rows_for
@@ -90,7 +90,7 @@ def call_at(place: Place, device: str) -> None:
         space = names_of()
         operation = CATALOGUE[names[0]]
         for case in [*cases_of(operation, dtypes, device, 0)][::STEP]:
-            if preventing_thread(operation.known, device, dict(case.labels)):
+            if preventing_thread(operation.defects, device, dict(case.labels)):
                 continue
             with suppress(Exception):  # a refused call calls nothing
                 execute([*case.inputs(), *case.oracle(), *case.sent(), *case.call()], space)

@@ -33,7 +33,7 @@ def _document(name: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckSession:
-    """One session inside an image. `record` is `module:function` below this package, called
+    """A session inside an image. `record` is `module:function` below this package, called
     with claims, recorder and effort. `asked_for` sessions run only if named, or if an image
     declares them. `seconds` is the approximate time on a CPU: of parallel sessions the longest
     begins first. One that is `last` begins when all the rest have ended. On the CPU `threaded` ones

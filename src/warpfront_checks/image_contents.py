@@ -79,7 +79,7 @@ class Package:
 
 @dataclass(frozen=True, kw_only=True)
 class Contents:
-    """All contents of an image. `system` and `release` are ID and VERSION_ID of os-release
+    """The contents of an image. `system` and `release` are ID and VERSION_ID of os-release
     (`debian`, `12`), `folders` the bytes of the files in each folder (`folder_of`).
     """
 

@@ -39,7 +39,7 @@ class KpackError(Exception):
 
 @dataclass(frozen=True)
 class Archive:
-    """One archive: `kernels` maps an architecture (`gfx90a`, `gfx90a:xnack-`) to the number of
+    """An archive: `kernels` maps an architecture (`gfx90a`, `gfx90a:xnack-`) to the number of
     its code objects in the table; an architecture may be listed and have none.
     """
 

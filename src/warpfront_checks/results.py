@@ -37,7 +37,7 @@ class ResultsError(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class CheckRecord:
-    """One check as recorded in the file."""
+    """A check as recorded in the file."""
 
     name: str
     outcome: str

@@ -37,7 +37,7 @@ DEVICE_NODES = tuple(f"/dev/{node}" for node in _NODES)
 
 @dataclass(frozen=True, kw_only=True)
 class Device:
-    """One device as torch reports it. `arch` is `sm_90`, `gfx942`, or empty if torch does not
+    """A device as torch reports it. `arch` is `sm_90`, `gfx942`, or empty if torch does not
     report it. `multiprocessors` of RDNA are pairs of compute units. `wave` is the number of threads
     that run in step, 0 if neither torch nor the architecture gives it.
     """

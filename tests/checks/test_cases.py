@@ -28,7 +28,7 @@ from warpfront_checks.cases.axes import (  # noqa: E402
 from warpfront_checks.cases.bounds import Bound, judge  # noqa: E402
 from warpfront_checks.cases.case import Case  # noqa: E402
 from warpfront_checks.cases.catalogue import CATALOGUE, TOPICS  # noqa: E402
-from warpfront_checks.cases.known import KnownDefect  # noqa: E402
+from warpfront_checks.cases.known_defects import KnownDefect  # noqa: E402
 from warpfront_checks.cases.operation import Operation  # noqa: E402
 from warpfront_checks.cases.oracle import Independent, oracle_for  # noqa: E402
 from warpfront_checks.cases.run import execute, names_of, run_case  # noqa: E402
@@ -395,13 +395,13 @@ def test_a_case_that_an_unsafe_defect_of_torch_would_end_is_counted_and_not_run(
     )
     operation = Operation(name="unsafe", code="torch.nothing_of_the_kind(a)", definition="a * 2")
     every = judge_operation(operation, "cpu", WHOLE)
-    tally = judge_operation(replace(operation, known=(defect,)), "cpu", WHOLE)
-    assert tally.known["torch#1"] > 0
-    assert tally.cases == every.cases - tally.known["torch#1"] > 0
+    tally = judge_operation(replace(operation, defects=(defect,)), "cpu", WHOLE)
+    assert tally.defects["torch#1"] > 0
+    assert tally.cases == every.cases - tally.defects["torch#1"] > 0
     elsewhere = replace(defect, device="cuda")
-    assert not judge_operation(replace(operation, known=(elsewhere,)), "cpu", WHOLE).known
+    assert not judge_operation(replace(operation, defects=(elsewhere,)), "cpu", WHOLE).defects
     fixed = replace(defect, before=(2, 0))
-    assert not judge_operation(replace(operation, known=(fixed,)), "cpu", WHOLE).known
+    assert not judge_operation(replace(operation, defects=(fixed,)), "cpu", WHOLE).defects
 
 
 def test_a_context_that_ends_is_one_finding_with_its_case(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -277,7 +277,7 @@ def test_compiled_models_begin_where_there_are_cores(
     monkeypatch.setattr(modes, "_checks", lambda *_: [])
     monkeypatch.setattr(modes, "_record_compiled", lambda *_: told.append(-1))
     recorder = Recorder(session="models", target="cpu", folder=tmp_path)
-    modes.record_models(CPU, recorder, CheckOptions(quick=quick), begun=checks)
+    modes.record_models(CPU, recorder, CheckOptions(quick=quick), compiled=checks)
     assert [one for one in recorder.planned if "compiled" in one] == [one.name for one in checks]
     assert (told[-1:] == [-1]) is (not begun and not quick)
 

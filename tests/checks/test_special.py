@@ -18,7 +18,7 @@ from kernels.seeding.cases import seed_property_faults  # noqa: E402
 from kernels.seeding.mutations import MutationTally  # noqa: E402
 
 from warpfront_checks.cases.catalogue import CATALOGUE  # noqa: E402
-from warpfront_checks.cases.known import KnownDefect  # noqa: E402
+from warpfront_checks.cases.known_defects import KnownDefect  # noqa: E402
 from warpfront_checks.cases.special import session  # noqa: E402
 from warpfront_checks.cases.special.autocast import check_autocast  # noqa: E402
 from warpfront_checks.cases.special.properties import (  # noqa: E402
@@ -104,7 +104,7 @@ def test_a_known_defect_of_repeats_is_named_and_is_no_fault_of_the_image(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     defect = KnownDefect(thread="a#1", device="cpu", label="runs on the same inputs")
-    chosen = [replace(CATALOGUE["mm"], known=(defect,)), CATALOGUE["cumsum"]]
+    chosen = [replace(CATALOGUE["mm"], defects=(defect,)), CATALOGUE["cumsum"]]
     calls = itertools.count()
 
     def unlike(run: Any) -> Any:
@@ -113,7 +113,7 @@ def test_a_known_defect_of_repeats_is_named_and_is_no_fault_of_the_image(
     monkeypatch.setitem(CATALOGUE, "mm", chosen[0])
     report = check_repeats(chosen, "cpu", alter=unlike)
     assert [fault.partition(":")[0] for fault in report.faults] == ["cumsum"]
-    assert report.known == ("mm: 3 runs on the same inputs differ (a#1)",)
+    assert report.defects == ("mm: 3 runs on the same inputs differ (a#1)",)
 
 
 def test_each_seed_draws_other_operations() -> None:

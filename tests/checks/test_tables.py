@@ -13,7 +13,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed; runs inside the built image")
 
 from warpfront_checks.cases.catalogue import CATALOGUE  # noqa: E402
-from warpfront_checks.cases.known import KnownDefect  # noqa: E402
+from warpfront_checks.cases.known_defects import KnownDefect  # noqa: E402
 from warpfront_checks.cases.session import check_name  # noqa: E402
 from warpfront_checks.cases.special import linear_systems, tables  # noqa: E402
 from warpfront_checks.cases.special.rows import Answer, CaseContext, Row, Table  # noqa: E402
@@ -137,10 +137,10 @@ def test_what_torch_itself_gets_wrong_is_said_and_is_no_fault_of_an_image(
         yield Answer("gradient of it", x, np.zeros(3))
         yield Answer("output", x, np.zeros(3) if ground.seed else np.ones(3))
 
-    row = Row(name="padded", answers=answers, known=(known,))
+    row = Row(name="padded", answers=answers, defects=(known,))
     monkeypatch.setattr(torch, "__version__", "2.13.1+cpu")
     right = judge_rows([row], "cpu", ("float32",), QUICK)
-    assert (right.faults, right.known) == ([], {"torch#1": 1})
+    assert (right.faults, right.defects) == ([], {"torch#1": 1})
     assert right.finding().reason == "2 answers; torch gets torch#1 wrong"
     # Another answer of the row, and a torch in which it was mended, are judged as ever.
     other = judge_rows([row], "cpu", ("float32",), CheckOptions(seeds=(1,)))

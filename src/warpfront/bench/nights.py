@@ -226,20 +226,20 @@ def _trend(place: Place, nights: Sequence[Night], shift: Shift | None = None) ->
     ]
     if shift:
         image = shift.image_digest.removeprefix("sha256:")[:12] or "none"
-        said = f"{shift.ratio:.3f} times its time since {shift.at}, image {image}"
+        summary = f"{shift.ratio:.3f} times its time since {shift.at}, image {image}"
     else:
         last = f"; the last night {times[-1]:.3f} times what is usual" if times else ""
-        said = f"{counted(len(cases), 'operation')} of {counted(len(timed), 'night')}{last}"
-    at = tuple(night.at for night in timed)
+        summary = f"{counted(len(cases), 'operation')} of {counted(len(timed), 'night')}{last}"
+    dates = tuple(night.at for night in timed)
     return Trend(
         cell_id=place[0],
         target=place[1],
         name=shift.case if shift else "all operations",
         place=" ".join(filter(None, place)),
-        at=at,
+        at=dates,
         times=tuple(times),
-        change=at.index(shift.at) if shift else None,
-        said=said,
+        change=dates.index(shift.at) if shift else None,
+        said=summary,
     )
 
 

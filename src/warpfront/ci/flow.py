@@ -39,7 +39,7 @@ LABEL = "gpu"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One kind of job. `runners` are the rows that it may run on, all of one `trust`; `script`
+    """A kind of job. `runners` are the rows that it may run on, all of one `trust`; `script`
     is its one call. `tells` are the facts of a work that it receives as variables. A job that is
     `spread` has works of one `vendor`, and the output of `plan` that lists them has its name.
 
@@ -93,7 +93,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flow:
-    """All jobs, each after those that it needs. `installs` are the calls of pip that install
+    """The jobs, each after those that it needs. `installs` are the calls of pip that install
     the program; `repository` is the address of images.
     """
 

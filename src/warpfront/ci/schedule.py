@@ -42,7 +42,7 @@ SCOPES: Mapping[str, RunScope] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """One job: the `cells` of one `vendor` that it takes, and the `target` that it verifies on.
+    """A job: the `cells` of one `vendor` that it takes, and the `target` that it verifies on.
     Its `name` is also that of its artifact; `after` are the jobs whose artifacts it downloads.
     `images` are the cells whose images a build uploads for other jobs.
     """

@@ -320,9 +320,9 @@ def run(words: list[str]) -> int:
     """Run a command line, without the program's name; its exit code."""
     cut = words.index("--") if "--" in words else len(words)
     try:
-        ended = Program().main(words[:cut], prog_name="warpfront", standalone_mode=False)
+        status = Program().main(words[:cut], prog_name="warpfront", standalone_mode=False)
         sys.stdout.flush()
-        return ended if isinstance(ended, int) else 0
+        return status if isinstance(status, int) else 0
     except click.UsageError as error:
         where = error.ctx.command_path if error.ctx else "warpfront"
         usage = wrong_usage(error.format_message(), f"`{where} --help`", error.exit_code)
@@ -332,10 +332,10 @@ def run(words: list[str]) -> int:
         return error.exit_code
     except click.Abort:
         return INTERRUPTED_EXIT_CODE
-    except Ended as ended:
-        if ended.message:
-            print(ended.message, file=sys.stderr)
-        return int(str(ended.code))
+    except Ended as status:
+        if status.message:
+            print(status.message, file=sys.stderr)
+        return int(str(status.code))
     except BrokenPipeError:
         # `--help | head`: the interpreter flushes the rest again when it ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -41,12 +41,12 @@ def add_image(root: Path, name: str, *, parent: str, requirements: str) -> Edit:
 def with_image(text: str, name: str, *, parent: str, requirements: str) -> Edit:
     """Return the edit of a matrix that adds an image with these requirements."""
     document = yaml.safe_load(text)
-    known = document.get("images", {})
-    if not re.fullmatch(NAME_PATTERN, name) or name in known:
-        reason = "is an image already" if name in known else "is no name of an image"
+    images = document.get("images", {})
+    if not re.fullmatch(NAME_PATTERN, name) or name in images:
+        reason = "is an image already" if name in images else "is no name of an image"
         raise InputError(f"{name} {reason}", hint="lower case letters, digits, - and _")
-    if parent not in known:
-        raise InputError(f"--parent {parent}: no such image", hint=nearest(parent, known))
+    if parent not in images:
+        raise InputError(f"--parent {parent}: no such image", hint=nearest(parent, images))
     folder = f"{IMAGES_FOLDER}/{name}"
     lines = [
         f"{name}:",
@@ -58,7 +58,7 @@ def with_image(text: str, name: str, *, parent: str, requirements: str) -> Edit:
     text = editing.with_entry(text, ("images",), lines)
     if "images" in document.get("defaults", {}):
         text = editing.with_item(text, ("defaults", "images"), name)
-    own = editing.rows_with(text, "images")
+    rows = editing.rows_with(text, "images")
     return Edit(
         files={
             MATRIX_FILE: text,
@@ -66,7 +66,7 @@ def with_image(text: str, name: str, *, parent: str, requirements: str) -> Edit:
             f"{folder}/requirements.txt": requirements,
         },
         notes=tuple(
-            f"matrix.yaml:{line}: this row lists its images: add {name} there" for line in own
+            f"matrix.yaml:{line}: this row lists its images: add {name} there" for line in rows
         ),
     )
 
@@ -87,8 +87,8 @@ def project_from(
         wheels += (lines or "").splitlines()
     stack = [line for line in wheels if re.match(r"torch(vision|audio)?\b(?!-)", line)]
     unread += [f"{line}: torch is the row's" for line in (*proposal.stack, *stack)]
-    kept = "".join(f"{line}\n" for line in wheels if line not in stack)
-    image = with_image(edit.files[MATRIX_FILE], "app", parent="torch", requirements=kept)
+    requirements = "".join(f"{line}\n" for line in wheels if line not in stack)
+    image = with_image(edit.files[MATRIX_FILE], "app", parent="torch", requirements=requirements)
     notes = (f"read {dockerfile}: row {rows}, image app", *(f"not read: {x}" for x in unread))
     return Edit(files={**edit.files, **image.files}, notes=(*image.notes, *notes))
 
@@ -167,10 +167,10 @@ def read_dockerfile(text: str) -> Proposal:
             row = _row_of(rest) or row
         elif instruction == "RUN":
             for command in re.split(r"&&|;", rest):
-                found = _installed(command.strip(), files)
-                if found is None:
+                wheels = _installed(command.strip(), files)
+                if wheels is None:
                     unread.append(f"{number}: RUN {command.strip()}")
-                requirements += found or ()
+                requirements += wheels or ()
         elif instruction not in _IGNORED and not _is_requirements(instruction, rest):
             unread.append(f"{number}: {line}")
     stack = [x for x in requirements if re.split(r"[\[=<>!~ ;@]", x)[0].lower() in _STACK]
@@ -211,15 +211,15 @@ def _installed(command: str, files: list[str]) -> tuple[str, ...] | None:
         return None
     if "install" not in words or not {"pip", "pip3", "uv"} & set(words[: words.index("install")]):
         return None
-    found, rest = list[str](), iter(words[words.index("install") + 1 :])
+    requirements, rest = list[str](), iter(words[words.index("install") + 1 :])
     for word in rest:
         if word in {"-r", "--requirement"}:
             files.append(next(rest, ""))
         elif word in {"-i", "--index-url", "--extra-index-url", "-f", "--find-links", "-c"}:
             next(rest, "")  # the row's index takes its place
         elif not word.startswith("-"):
-            found.append(word)
-    return tuple(found)
+            requirements.append(word)
+    return tuple(requirements)
 
 
 def _is_requirements(instruction: str, rest: str) -> bool:

@@ -214,7 +214,7 @@ class VariantRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """One image of one row of the matrix. `id` names its lock, folder, log, tag part and CI row.
+    """An image of one row of the matrix. `id` names its lock, folder, log, tag part and CI row.
 
     `id` has no dots (PEP 751 file names forbid them), is unique, and is never parsed back. `line`
     is the row's line in matrix.yaml. `machine` is the platform (`x86_64`, `aarch64`). `parent` is

@@ -15,7 +15,7 @@ from warpfront.system.strict_values import strict_dataclass
 
 @strict_dataclass
 class IndexedRelease:
-    """One version of one distribution on one index, as its Linux files and METADATA describe it.
+    """A version of one distribution on one index, as its Linux files and METADATA describe it.
 
     `python` are the X.Y of CPython with a wheel, empty where one wheel serves all; `machines` as in
     platform tags; `platform` is the lowest manylinux level, "" for none. `hashes` counts the files

@@ -96,14 +96,14 @@ def new_project(folder: Path, *, name: str, vendors: str, base: str, registry: s
     ):
         text = text.replace(old, new)
     head, after = text.split(_FIRST_ROW, 1)
-    made = f"{head}{_FIRST_ROW}"
+    matrix = f"{head}{_FIRST_ROW}"
     for entry in filter(None, vendors.split(",")):
         row, _, torch = entry.partition("==")
         vendor, _, toolkit = row.partition(":")
-        made = with_row(made, vendor, toolkit, python, torch)
-    made = f"{head}{made.removeprefix(head + _FIRST_ROW).lstrip()}"
-    made = made.replace("rows:\n-", "rows:\n  -")
-    return Edit(files={**files, MATRIX_FILE: f"{made}{after}"})
+        matrix = with_row(matrix, vendor, toolkit, python, torch)
+    matrix = f"{head}{matrix.removeprefix(head + _FIRST_ROW).lstrip()}"
+    matrix = matrix.replace("rows:\n-", "rows:\n  -")
+    return Edit(files={**files, MATRIX_FILE: f"{matrix}{after}"})
 
 
 def _indented(lines: tuple[str, ...]) -> str:
@@ -119,10 +119,10 @@ def with_row(text: str, vendor: str, toolkit: str, python: str, torch: str = "")
         raise NothingSelectedError(f"no vendor {vendor!r}", hint=nearest(vendor, VENDORS))
     compat = packaged()
     toolkits = editing.newest_toolkits(vendor, compat)
-    tried = (toolkit,) if toolkit else toolkits
-    for one in tried:
-        if lines := editing.row_lines(vendor, one, python, compat, torch=torch):
+    versions = (toolkit,) if toolkit else toolkits
+    for release in versions:
+        if lines := editing.row_lines(vendor, release, python, compat, torch=torch):
             return editing.with_entry(text, ("rows",), ["", *lines])
-    known = [one for one in toolkits if editing.row_lines(vendor, one, python, compat, torch=torch)]
-    hint = f"with Python {python}: {', '.join(known)}" if known else "docs/matrix.md has its row"
+    built = [t for t in toolkits if editing.row_lines(vendor, t, python, compat, torch=torch)]
+    hint = f"with Python {python}: {', '.join(built)}" if built else "docs/matrix.md has its row"
     raise NothingSelectedError(f"no wheels are known for {vendor} {toolkit}".rstrip(), hint=hint)

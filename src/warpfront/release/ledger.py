@@ -50,7 +50,7 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TagMove:
-    """One tag of a publication. `before` is its previous digest, "" for none; `done` is true
+    """A tag of a publication. `before` is its previous digest, "" for none; `done` is true
     once the registry has it on the new one.
     """
 
@@ -87,7 +87,7 @@ class Attachment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publication:
-    """One image on its way into a channel. `repository` has its host; `config` is the digest of
+    """An image on its way into a channel. `repository` has its host; `config` is the digest of
     its config. `targets` are its verified targets, `noted` the findings that the channel let pass.
     `signed_by` is "" for an unsigned image; `attested` names the documents that are attested as
     well. Bytes are those of the image: sent over the wire, and already in the registry.
@@ -135,7 +135,7 @@ class Unpublished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ledger:
-    """All actions of one run. `run` names its file and its candidates."""
+    """The actions of one run. `run` names its file and its candidates."""
 
     run: str
     channel: str
@@ -178,7 +178,7 @@ class Removed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pruning:
-    """All digests that one run removed."""
+    """The digests that one run removed."""
 
     removed: tuple[Removed, ...]
 

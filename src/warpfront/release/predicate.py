@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Predicate:
-    """One statement, without its subject. `name` is that of the attached document, `type` the
+    """A statement without its subject. `name` is that of the attached document, `type` the
     address of its kind.
     """
 

@@ -45,7 +45,7 @@ class TagPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One changed name: its old and new value, None where it is absent."""
+    """A changed name: its old and new value, None where it is absent."""
 
     name: str
     before: str | int | None

@@ -93,8 +93,8 @@ def begin_usual(
     # In 16 bits a type that chooses by number, or sums long, may be off by more than its CPU twin.
     modes = USUAL_MODES[:1] if effort.quick else USUAL_MODES
     library = Library(library="transformers", architectures=names, modes=modes)
-    checks, begun = _begin(claims, recorder, library, seed=effort.seeds[0])
-    return checks, begun.wait
+    checks, workers = _begin(claims, recorder, library, seed=effort.seeds[0])
+    return checks, workers.wait
 
 
 def record_architectures(
@@ -102,9 +102,9 @@ def record_architectures(
 ) -> None:
     """Record one check a type; if all were requested, one more a kind: as many ran as ever did."""
     before = _children_seconds()
-    checks, begun = _begin(claims, recorder, library, seed)
+    checks, workers = _begin(claims, recorder, library, seed)
     recorder.run(checks)
-    begun.wait()
+    workers.wait()
     recorder.environment["processor_seconds"] = round(_children_seconds() - before, 1)
 
 
@@ -117,7 +117,7 @@ def _begin(
     for title, reason in left_out.items():
         recorder.note_unclaimed(title, reason)
     run = [each for each in architectures_chosen if each.title not in left_out]
-    begun = begin_beside(
+    workers = begin_beside(
         WORKER,
         [_item(architecture, claims, library, seed) for architecture in run],
         lanes=library.workers or min(os.cpu_count() or 1, _MOST_WORKERS),
@@ -126,7 +126,7 @@ def _begin(
     )
     checks = [
         Check(name=f"architecture {each.title}", find=partial(_found, answer))
-        for each, answer in zip(run, begun.answers, strict=True)
+        for each, answer in zip(run, workers.answers, strict=True)
     ]
     has_none = f"{library.library} {library_version()} has no architecture" if missing else ""
     checks += [
@@ -135,7 +135,7 @@ def _begin(
     ]
     if library.architectures == ("all",):
         checks += [_counted(kind, run, recorder) for kind in dict.fromkeys(o.kind for o in run)]
-    return checks, begun
+    return checks, workers
 
 
 def _children_seconds() -> float:

@@ -44,7 +44,7 @@ class TimedDevice(Protocol):
 
 @dataclass
 class Timing:
-    """One case, while it is timed."""
+    """A case, while it is timed."""
 
     case: TimedCase
     outcome: str = TIMED

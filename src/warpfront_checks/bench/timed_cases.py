@@ -118,7 +118,7 @@ class Decoder:
 
 @dataclass(frozen=True)
 class TimedCase:
-    """One operation on one shape. `work` makes it from `sizes`; `flops` is None for an
+    """An operation on one shape. `work` makes it from `sizes`; `flops` is None for an
     operation that is not counted by them, `bytes` for one that memory does not bound.
     """
 

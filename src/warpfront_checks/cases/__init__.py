@@ -1,1 +1,1 @@
-"""One engine for numeric checks: a catalogue, axes, an oracle, a bound."""
+"""An engine for numeric checks: a catalogue, axes, an oracle, a bound."""

@@ -85,10 +85,10 @@ def assignments_of(
     count = QUICK_CASES if quick else operation.cases
     sized = _sized(axes, draw)
     # Each size class first, with the dtype and gradients that show most, and mostly such numbers.
-    shown: tuple[str, ...] = ("dtype", "destination", "gradient")
+    first_axes: tuple[str, ...] = ("dtype", "destination", "gradient")
     # In a sum of products a rounded operand shows only by the longest numbers.
-    shown += ("values",) if operation.ulps and operation.values[0] == "wide" else ()
-    first_choices = {axis: axes[axis][0] for axis in shown}
+    first_axes += ("values",) if operation.ulps and operation.values[0] == "wide" else ()
+    first_choices = {axis: axes[axis][0] for axis in first_axes}
     for number in range(count):
         fixed = {}
         if number < count // 2 and number < len(sized):
@@ -100,7 +100,7 @@ def assignments_of(
             (candidate, _crossed(candidate))
             for candidate in _candidates(operation, axes, fixed, met, draw)
         ]
-        best, crossed = max(crossings, key=lambda one: sum(len(one[1] - met[v]) for v in one[1]))
+        best, crossed = max(crossings, key=lambda pair: sum(len(pair[1] - met[v]) for v in pair[1]))
         for value in crossed:
             met[value] |= crossed
         yield best | {"seed": draw.randrange(2**31), "wide": number}
@@ -120,12 +120,12 @@ def _candidates(
         # What no domain has is never met, so that later tries leave more to chance.
         choices, chance = fixed if number < TRIES else {}, number % TRIES / TRIES
         chosen = _candidate(axes, choices, met, draw, chance)
-        drawn = [chosen | _drawn_sizes(axes, choices, draw) for _ in range(CANDIDATES)]
+        tries = [chosen | _drawn_sizes(axes, choices, draw) for _ in range(CANDIDATES)]
         if "values" in choices:
             # Equal numbers are short, and mostly 0.
-            drawn = [_unexpanded(candidate) for candidate in drawn]
-        drawn = [constrained(operation, candidate, draw, choices) for candidate in drawn]
-        if candidates := [candidate for candidate in drawn if in_domain(operation, candidate)]:
+            tries = [_unexpanded(candidate) for candidate in tries]
+        tries = [constrained(operation, candidate, draw, choices) for candidate in tries]
+        if candidates := [candidate for candidate in tries if in_domain(operation, candidate)]:
             return candidates
     raise ValueError(f"{operation.name}: no case was drawn in {operation.domain}")
 
@@ -241,11 +241,11 @@ def _candidate(
             unmet = {value: len(crossed - met[axis, str(value)]) for value in values}
             by_chance = draw.random() < chance
             chosen[axis] = values[0] if by_chance else max(values, key=lambda v: unmet[v])
-        one = (axis, str(chosen[axis]))
-        crossed.add(one)
+        pair = (axis, str(chosen[axis]))
+        crossed.add(pair)
         if axis.startswith(DECIDING):
-            crossed |= {(min(one, other), max(one, other)) for other in deciding}
-            deciding.append(one)
+            crossed |= {(min(pair, other), max(pair, other)) for other in deciding}
+            deciding.append(pair)
     return {axis: chosen[axis] for axis in axes if axis in chosen} | chosen
 
 

@@ -171,7 +171,7 @@ class Measured(Bounds):
         names = names_of(case)
         for name, x in self.reference.drawn.items():
             names[name] = converted(x, lambda each: (move or _same)(each.detach().clone()))
-        found, slopes = ("found", "gradients") if narrow else ("right", "rights")
+        results, slopes = ("found", "gradients") if narrow else ("right", "rights")
         lines = [*case.sent(), *case.call()] if narrow else case.again()
         with warnings.catch_warnings(), mode or nullcontext():
             warnings.simplefilter("ignore")
@@ -179,7 +179,7 @@ class Measured(Bounds):
                 execute(lines, names)
             except REFUSALS:
                 return None
-        return [*listed(names[found]), *names.get(slopes, ())]
+        return [*listed(names[results]), *names.get(slopes, ())]
 
 
 @dataclass(frozen=True, kw_only=True)

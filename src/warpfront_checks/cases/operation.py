@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any
 
-from warpfront_checks.cases.known import KnownDefect
+from warpfront_checks.cases.known_defects import KnownDefect
 
 # Numbers for which every result is exact: of sums of products, and of operations without sums.
 # The first, which shows most, is drawn half of the time.
@@ -77,7 +77,7 @@ class Operation:
     work: int = WORK
     numbers: int = NUMBERS
     cases: int = CASES
-    known: tuple[KnownDefect, ...] = ()
+    defects: tuple[KnownDefect, ...] = ()
     unseen: Sequence[str] = ()
 
     def arguments(self, rank: int = 0) -> tuple[tuple[str, list[str]], ...]:

@@ -173,7 +173,7 @@ def reference_of(case: Case, oracle: Oracle | None = None) -> Reference:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         execute(case.inputs(), names)
-        drawn = {argument.name: names[argument.name].clone() for argument in case.arguments}
+        inputs = {argument.name: names[argument.name].clone() for argument in case.arguments}
         try:
             with oracle or oracle_for(case.device):
                 execute(case.oracle(), names)
@@ -182,10 +182,10 @@ def reference_of(case: Case, oracle: Oracle | None = None) -> Reference:
     expected = listed(names["right"])
     if case.destination == "in place" and expected[0].shape != names["a"].shape:
         raise NoOracleError("the result has another shape than the argument that it changes")
-    changed = frozenset(name for name, x in drawn.items() if not _equal(x, names[name]))
-    drawn |= {name: names[name] for name in ("right", "fed") if name in names}
+    changed = frozenset(name for name, x in inputs.items() if not _equal(x, names[name]))
+    inputs |= {name: names[name] for name in ("right", "fed") if name in names}
     rights = list(names.get("rights", ()))
-    return Reference(expected=expected, rights=rights, drawn=drawn, changed=changed)
+    return Reference(expected=expected, rights=rights, drawn=inputs, changed=changed)
 
 
 def results_of(
@@ -227,19 +227,19 @@ def compared(results: CaseResults, bounds: Bounds) -> Iterator[Verdict]:
         kind = getattr(torch, case.dtype)
         wide = torch.float64 if kind.is_floating_point else kind
         expected = [x if x.is_floating_point() or x.is_complex() else x.to(wide) for x in expected]
-    for place, (mine, right) in enumerate(zip(results.actual, expected, strict=True)):
+    for place, (mine, exact) in enumerate(zip(results.actual, expected, strict=True)):
         name = f"result {place}" if len(expected) > 1 else "result"
-        yield bounds.verdict(name, place, mine, right)
+        yield bounds.verdict(name, place, mine, exact)
     pairs = zip(case.leaves, results.gradients, results.reference.rights, strict=True)
-    for place, (leaf, mine, right) in enumerate(pairs, len(expected)):
+    for place, (leaf, mine, exact) in enumerate(pairs, len(expected)):
         name = f"gradient of {leaf.name}"
-        if mine is None or right is None:
+        if mine is None or exact is None:
             # No gradient is one of zeros.
             none = torch.zeros(leaf.shape, dtype=torch.float64)
-            pair = [none if x is None else x.detach() for x in (mine, right)]
+            pair = [none if x is None else x.detach() for x in (mine, exact)]
             yield replace(bounds.judge(place, *pair), name=name)
         else:
-            yield bounds.verdict(name, place, mine, right)
+            yield bounds.verdict(name, place, mine, exact)
 
 
 def _equal(x: Tensor, y: Tensor) -> bool:

@@ -13,7 +13,7 @@ from warpfront_checks.cases.axes import Assignment, assignments_of, build
 from warpfront_checks.cases.bounds import Verdict
 from warpfront_checks.cases.case import Case
 from warpfront_checks.cases.catalogue import CATALOGUE, TOPICS
-from warpfront_checks.cases.known import preventing_thread, thread_of
+from warpfront_checks.cases.known_defects import preventing_thread, thread_of
 from warpfront_checks.cases.operation import Operation
 from warpfront_checks.cases.report import described, shrunk
 from warpfront_checks.cases.run import (
@@ -78,7 +78,7 @@ class Tally:
     largest: float = 0.0
     faults: list[str] = field(default_factory=list)
     lacking: list[str] = field(default_factory=list)
-    known: dict[str, int] = field(default_factory=dict)
+    defects: dict[str, int] = field(default_factory=dict)
     first: Assignment | None = None
     worst: Verdict | None = None
 
@@ -88,7 +88,7 @@ class Tally:
             "without an oracle": self.refused,
             "budget_used": float(f"{self.largest:.4g}"),
             "no such kernel": sorted(set(self.lacking))[:SHOWN],
-            "known defects of torch": self.known,
+            "known defects of torch": self.defects,
         }
         if self.faults and self.first and self.worst:
             details["faults"] = self.faults[:SHOWN]
@@ -166,8 +166,8 @@ def judge_operation(operation: Operation, device: str, effort: CheckOptions) -> 
 def _judge(operation: Operation, assignment: Assignment, device: str, tally: Tally) -> None:
     case = build(operation, assignment, device)
     axes = dict(case.labels)
-    if thread := preventing_thread(operation.known, device, axes):
-        tally.known[thread] = tally.known.get(thread, 0) + 1
+    if thread := preventing_thread(operation.defects, device, axes):
+        tally.defects[thread] = tally.defects.get(thread, 0) + 1
         return
     judgeds = verdicts_of(case, tally)
     tally.cases += bool(judgeds)
@@ -176,20 +176,20 @@ def _judge(operation: Operation, assignment: Assignment, device: str, tally: Tal
         if not each.fault:
             continue
         label = f"{each.name}: {each.fault} {_label(case)}"
-        if thread := thread_of(operation.known, label, device, axes):
-            tally.known[thread] = tally.known.get(thread, 0) + 1
+        if thread := thread_of(operation.defects, label, device, axes):
+            tally.defects[thread] = tally.defects.get(thread, 0) + 1
             continue
         tally.faults.append(f"{_label(case)}: {each.name}: {each.fault}")
         if tally.first is None:
             tally.first, tally.worst = assignment, each
 
 
-def verdicts_of(case: Case, tally: Tally, **how: Any) -> list[Verdict]:
+def verdicts_of(case: Case, tally: Tally, **options: Any) -> list[Verdict]:
     """Return the compared tensors of a case, or nothing where it could not be computed. Options are
     those of `run_case`.
     """
     try:
-        return list(run_case(case, **how))
+        return list(run_case(case, **options))
     except NoOracleError:
         tally.refused += 1
     except LackingError as error:

@@ -93,16 +93,16 @@ def _verify(options: argparse.Namespace, places: Places) -> int:
         return 1
     for name, reason in policy.relaxed.items():
         print(f"relaxed: {name}: {reason}")
-    here = sentence(policy, installed(places.site_packages))
-    print(f"{len(findings)} findings" if findings else here)
+    state = sentence(policy, installed(places.site_packages))
+    print(f"{len(findings)} findings" if findings else state)
     return int(bool(findings))
 
 
 def _relax(options: argparse.Namespace, places: Places) -> int:
     if bool(options.name) == bool(options.file):
         raise GuardError("give a NAME with its --reason, or --from FILE")
-    wanted = read_reasons(options.file) if options.file else {options.name: options.reason}
-    for line in relax(wanted, places):
+    reasons = read_reasons(options.file) if options.file else {options.name: options.reason}
+    for line in relax(reasons, places):
         print(line)
     return 0
 
@@ -110,8 +110,8 @@ def _relax(options: argparse.Namespace, places: Places) -> int:
 def _explain(options: argparse.Namespace, places: Places) -> int:
     del options
     policy = read_policy(places.policy)
-    here = sentence(policy, installed(places.site_packages))
-    print(f"built as {policy.title or policy.cell}: {here}")
+    state = sentence(policy, installed(places.site_packages))
+    print(f"built as {policy.title or policy.cell}: {state}")
     for name, version in policy.pinned().items():
         print(f"  {name} stays {version}")
     for name, accepted in policy.needed().items():

@@ -114,7 +114,7 @@ def _manifest(fields: dict[str, Any]) -> Manifest:
     location, versions, files = fields["location"], fields["versions"], fields["files"]
     if set(versions) != set(files):
         raise ValueError("its versions and its files are of other distributions")
-    if not all(len(one) == 2 for measures in files.values() for one in measures.values()):
+    if not all(len(measure) == 2 for measures in files.values() for measure in measures.values()):
         raise ValueError("a file has its size and its sha256")
     return Manifest(location=Path(location), versions=versions, files=files)
 
@@ -184,17 +184,17 @@ def strays(manifest: Manifest, names: Iterable[str], *, loadable: bool = False) 
     brought, links to folders included. With `loadable`, return only files that Python could load.
     Byte code in `__pycache__` is judged by its source.
     """
-    wanted = set(names)
+    distributions = set(names)
     sealed = {path for files in manifest.files.values() for path in files}
     start = len(f"{manifest.location}/")
     for top, owners in sorted(manifest.folders().items()):
-        if not owners & wanted:
+        if not owners & distributions:
             continue
         if os.path.islink(f"{manifest.location}/{top}"):  # noqa: PTH114 - as above
             yield top
         for folder, folders, files in os.walk(f"{manifest.location}/{top}"):
             cached, inside = folder.endswith("/__pycache__"), folder[start:]
-            links = {one for one in folders if os.path.islink(f"{folder}/{one}")}  # noqa: PTH114
+            links = {name for name in folders if os.path.islink(f"{folder}/{name}")}  # noqa: PTH114
             folders[:] = sorted(set(folders) - links)
             for file in sorted((*files, *links)):
                 path, code = f"{inside}/{file}", file.endswith(SUFFIXES)

@@ -28,12 +28,12 @@ def installed(location: Path) -> dict[str, list[Distribution]]:
     """Return the distributions with metadata in `location`, by normalized name, with
     duplicates. The rest of a half-removed one has no name and is none.
     """
-    found: dict[str, list[Distribution]] = {}
+    by_name: dict[str, list[Distribution]] = {}
     for distribution in distributions(path=[str(location)]):
         name = _name_of(distribution)
         if name:
-            found.setdefault(normalized(name), []).append(distribution)
-    return found
+            by_name.setdefault(normalized(name), []).append(distribution)
+    return by_name
 
 
 def _name_of(distribution: Distribution) -> str:
@@ -50,12 +50,12 @@ def _name_of(distribution: Distribution) -> str:
 
 def measure(location: Path, names: Iterable[str]) -> Manifest:
     """Hash all files of these. Raise `GuardError` if one is not installed or has no RECORD."""
-    there = installed(location)
+    by_name = installed(location)
     versions, files = {}, {}
     for name in sorted(names):
-        if name not in there:
+        if name not in by_name:
             raise GuardError(f"{name} is not installed in {location}")
-        distribution = there[name][0]
+        distribution = by_name[name][0]
         versions[name] = distribution.version
         files[name] = _measured(location, recorded_paths(distribution, location))
     return Manifest(location=location, versions=versions, files=files)
@@ -90,10 +90,10 @@ def _measured(location: Path, paths: list[str]) -> dict[str, Measured]:
     """
     with ThreadPoolExecutor() as pool:
         batches = [paths[start::_BATCHES] for start in range(_BATCHES)]
-        found = pool.map(
+        measures = pool.map(
             lambda batch: {path: measured_file(f"{location}/{path}") for path in batch}, batches
         )
-        together = {path: measure for batch in found for path, measure in batch.items()}
+        together = {path: measure for batch in measures for path, measure in batch.items()}
     return {path: together[path] for path in paths}
 
 

@@ -53,7 +53,7 @@ def _settings(text: str) -> dict[str, dict[str, str]]:
 
 def _words(settings: dict[str, dict[str, str]]) -> dict[str, dict[str, list[str]]]:
     sections = settings.items()
-    return {s: {n: (value or "").split() for n, value in one.items()} for s, one in sections}
+    return {s: {n: (value or "").split() for n, value in named.items()} for s, named in sections}
 
 
 def _with_setting(lines: list[str], section: str, files: list[str]) -> list[str]:
@@ -61,8 +61,8 @@ def _with_setting(lines: list[str], section: str, files: list[str]) -> list[str]
     start = next((i for i, line in enumerate(lines) if _section_of(line) == section), None)
     if start is None:
         return [f"[{section}]", *setting, *([""] if lines else []), *lines]
-    kept = _without_constraint(lines, start)
-    return [*kept[: start + 1], *setting, *kept[start + 1 :]]
+    rest = _without_constraint(lines, start)
+    return [*rest[: start + 1], *setting, *rest[start + 1 :]]
 
 
 def _section_of(line: str) -> str | None:
@@ -72,7 +72,7 @@ def _section_of(line: str) -> str | None:
 
 def _without_constraint(lines: list[str], start: int) -> list[str]:
     """Return `lines` without the setting `constraint` of the section that begins at `start`."""
-    kept, dropping, inside = [], False, False
+    remaining, dropping, inside = [], False, False
     for number, line in enumerate(lines):
         comment = line.lstrip().startswith(("#", ";"))
         if _section_of(line) is not None:
@@ -80,5 +80,5 @@ def _without_constraint(lines: list[str], start: int) -> list[str]:
         elif inside and line[:1].strip() and not comment:
             dropping = re.split("[=:]", line)[0].strip().lower() == "constraint"
         if comment or not dropping:
-            kept.append(line)
-    return kept
+            remaining.append(line)
+    return remaining

@@ -28,7 +28,7 @@ class _Listener(logging.Handler):
 
 
 def listen_to_pip(folder: str | Path) -> None:
-    """At the end of this pip, explain what it refused because of the guard. The handler sits above
+    """Explain at the end of this pip what it refused because of the guard. The handler sits above
     pip's own loggers, which it makes and sets up itself.
     """
     listener = _Listener()

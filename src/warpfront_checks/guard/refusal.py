@@ -1,4 +1,4 @@
-"""What a user reads where the guard made pip or uv refuse: demands, versions, a way out."""
+"""Text that a user reads where the guard made pip or uv refuse: demands, versions, a way out."""
 
 from __future__ import annotations
 

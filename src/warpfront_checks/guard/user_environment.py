@@ -94,9 +94,9 @@ def _make_private(folder: str, uid: int) -> bool:
         pass
     except OSError:
         return False
-    found = os.lstat(folder)
-    closed = found.st_uid == uid and not found.st_mode & _OTHERS
-    return closed and found.st_mode & _KIND == _FOLDER
+    status = os.lstat(folder)
+    closed = status.st_uid == uid and not status.st_mode & _OTHERS
+    return closed and status.st_mode & _KIND == _FOLDER
 
 
 def _sentence(home: str, uid: int) -> str:

@@ -36,8 +36,8 @@ def visible_json(text: str) -> str:
     return text.replace("\x7f", "\\u007f")
 
 
-def _shown(found: re.Match[str]) -> str:
-    character = found[0]
+def _shown(match: re.Match[str]) -> str:
+    character = match[0]
     if unicodedata.category(character) not in _WRITTEN_OUT and not _NO_GLYPH.match(character):
         return character
     number = ord(character)
@@ -60,8 +60,8 @@ class VisibleStream:
     def write(self, text: str) -> int:
         """Write a text, with escapes for characters that the terminal's encoding lacks."""
         encoding = getattr(self.terminal, "encoding", None) or "utf-8"
-        shown = visible(text).encode(encoding, "backslashreplace").decode(encoding)
-        self.terminal.write(shown)
+        encoded = visible(text).encode(encoding, "backslashreplace").decode(encoding)
+        self.terminal.write(encoded)
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:

@@ -97,7 +97,7 @@ def record_models(
     effort: CheckOptions = USUAL,
     *,
     tamper: Tamper = leave_alone,
-    begun: Sequence[Check] = (),
+    compiled: Sequence[Check] = (),
 ) -> None:
     """Judge every family in every mode that the device computes. `begun` are the compiled ones."""
     quick = effort.quick
@@ -107,8 +107,8 @@ def record_models(
     modes = planned if quick else _planned((*REQUIRED[claims.device], *tested), quick=False)
     benches = _benches(claims, effort, tamper)
     recorder.run(list(_checks(modes, benches, effort.profile)))
-    if begun:
-        recorder.run(list(begun))
+    if compiled:
+        recorder.run(list(compiled))
     elif not quick:
         _record_compiled(recorder, benches, effort.profile)
 
@@ -288,7 +288,7 @@ def record_model_session(claims: Claims, recorder: Recorder, effort: CheckOption
     first = claims.device == "hpu"
     if not first:
         compiled_checks = begin_compiled(claims, effort)
-        record_models(claims, recorder, effort, begun=compiled_checks)
+        record_models(claims, recorder, effort, compiled=compiled_checks)
     recorder.run(checks)
     wait()
     if first:

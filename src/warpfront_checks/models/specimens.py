@@ -124,10 +124,9 @@ def judge_ends(
     exact = specimen.exact
     rows = judge_whole(passed, exact, specimen.same_dtype, specimen.precision)
     for draw in range(ROUNDED_DRAWS if any(row.fault for row in rows) else 0):
-        judged_tensors = judge_whole(
-            passed, exact, _rounded(specimen, draw, wide), specimen.precision
-        )
-        pairs = zip(rows, judged_tensors, strict=True)
+        rounded = _rounded(specimen, draw, wide)
+        second_rows = judge_whole(passed, exact, rounded, specimen.precision)
+        pairs = zip(rows, second_rows, strict=True)
         rows = [second if mine.fault else mine for mine, second in pairs]
     return rows
 

@@ -54,7 +54,7 @@ class DatabaseMoved(Exception):  # noqa: N818 - the name is the event
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """One call: torch's own object with its arguments, and with the transformation of the result
+    """A call: torch's own object with its arguments, and with the transformation of the result
     before torch's tests compare it (signs of eigenvectors and the like). `place` is its index among
     torch's, for a `backward` or not, and `number` that among the chosen.
     """

@@ -182,12 +182,12 @@ def setup_of(entry: Entry, sample: Sample, dtype: str) -> tuple[str, ...]:
     name = (entry.raw.name, entry.raw.variant_test_name)
     module = "torch.testing._internal.common_methods_invocations"
     leaves = "torch.utils._pytree.tree_leaves([sample.input, sample.args, sample.kwargs])"
-    drawn = f"entry, 'cpu', torch.{dtype}, {sample.backward}"
+    arguments = f"entry, 'cpu', torch.{dtype}, {sample.backward}"
     return (
         "import random, numpy",
         f"from {module} import op_db",
         f"entry = next(one for one in op_db if (one.name, one.variant_test_name) == {name!r})",
-        f"samples = iter(entry.sample_inputs_func({drawn}))",
+        f"samples = iter(entry.sample_inputs_func({arguments}))",
         f"for _ in range({sample.place + 1}):",
         f"    torch.manual_seed({SEED}); random.seed({SEED}); numpy.random.seed({SEED})",
         "    sample = next(samples)",
@@ -203,11 +203,11 @@ def partial_text(entry: Entry, raw: Any, names: dict[int, str]) -> Callable[[str
     """
     values = [_text(raw.input, "sample.input", names)]
     values += [_text(x, f"sample.args[{n}]", names) for n, x in enumerate(raw.args)]
-    given = {key: _text(x, f"sample.kwargs[{key!r}]", names) for key, x in raw.kwargs.items()}
+    keyed = {key: _text(x, f"sample.kwargs[{key!r}]", names) for key, x in raw.kwargs.items()}
     placed = "device" in raw.kwargs or getattr(entry.raw, "is_factory_function", False)
 
     def call(device: str) -> str:
-        named = {**given, "device": repr(device)} if placed else given
+        named = {**keyed, "device": repr(device)} if placed else keyed
         keywords = [f"**{{{key!r}: {value}}}" for key, value in named.items() if not _plain(key)]
         keywords = [f"{key}={value}" for key, value in named.items() if _plain(key)] + keywords
         return f"listed(settle(entry({', '.join([*values, *keywords])})))"
@@ -233,8 +233,8 @@ def _text(x: Any, path: str, names: dict[int, str]) -> str:
 
 
 def _argument(name: str, number: int, x: Tensor, dtype: str) -> Argument:
-    own = str(x.dtype).removeprefix("torch.")
-    floating = x.is_floating_point() or x.is_complex() or own == dtype
+    own_dtype = str(x.dtype).removeprefix("torch.")
+    floating = x.is_floating_point() or x.is_complex() or own_dtype == dtype
     return SampleTensor(
         name=name,
         shape=tuple(x.shape),
@@ -242,7 +242,7 @@ def _argument(name: str, number: int, x: Tensor, dtype: str) -> Argument:
         values=f"tensors[{number}]",
         fit="{x}" if x.layout == torch.strided else "sparse",
         floating=floating,
-        dtype=own if floating else "",
+        dtype=own_dtype if floating else "",
         leaf=x.requires_grad,
     )
 

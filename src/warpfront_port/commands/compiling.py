@@ -425,7 +425,7 @@ class _Compiling:
             self.request.repo, read_target(self.request.target), exclude=self.request.exclude
         )
         loud, read = {Severity.ERROR, Severity.WARNING}, set(self.hipified)
-        return tuple(one for one in scan.findings if one.path in read and one.severity in loud)
+        return tuple(f for f in scan.findings if f.path in read and f.severity in loud)
 
     def _notes(self, verification: Verification) -> Iterable[str]:
         """Yield the versions that the results depend on: of the compiler and of torch."""

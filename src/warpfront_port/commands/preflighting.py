@@ -80,7 +80,7 @@ def knowing_themselves(
     """Return the stacks with the metadata of their own distributions, as far as it can be had."""
     files = StackFiles(site=read_site(run), wheelhouse=wheelhouse, offline=offline)
 
-    def known(stack: CellStack) -> CellStack:
+    def with_metadata(stack: CellStack) -> CellStack:
         pins = {name: stack.stack.versions[name] for name in stack.with_needs}
         index = stack.inputs.index
         records = files.read(pins, stack.wheels, index.url if index else "")
@@ -95,7 +95,7 @@ def knowing_themselves(
         )
 
     with ThreadPoolExecutor(4) as pool:
-        return tuple(pool.map(known, stacks))
+        return tuple(pool.map(with_metadata, stacks))
 
 
 def examine(
@@ -110,7 +110,7 @@ def examine(
 
     `index` is shared by an examination of several projects, so that each package is requested once.
     """
-    found: Found = {}
+    breaches: Found = {}
     unknown = [text for file in read for text in file.unknown]
 
     def add(requirement: DeclaredRequirement, breach: Breach, stack: CellStack) -> None:
@@ -120,7 +120,7 @@ def examine(
             line, why = f"{requirement.where}: {requirement.text}", breach.why.splitlines()[0]
             unknown.append(f"{line}, {under}: {why}")
         else:
-            reasons = found.setdefault((requirement, breach.rule), {})
+            reasons = breaches.setdefault((requirement, breach.rule), {})
             reasons.setdefault(stack.title, breach.why)
 
     notes = [text for file in read for text in file.notes]
@@ -145,7 +145,7 @@ def examine(
     return Preflight(
         files=tuple(file.path for file in read),
         stacks={stack.title: stack.cell_ids for stack in stacks},
-        findings=tuple(_findings(found, stacks)),
+        findings=tuple(_findings(breaches, stacks)),
         unknown=tuple(dict.fromkeys(unknown)),
         lines=len(declared),
         notes=tuple(dict.fromkeys(notes)),
@@ -203,14 +203,14 @@ def _unfollowed(followed: Mapping[str, StackBreaches], stacks: tuple[CellStack, 
     ]
 
 
-def _findings(found: Found, stacks: tuple[CellStack, ...]) -> Iterator[LineBreach]:
+def _findings(breaches: Found, stacks: tuple[CellStack, ...]) -> Iterator[LineBreach]:
     by_title = {stack.title: stack for stack in stacks}
 
     def place(entry: tuple[tuple[DeclaredRequirement, str], object]) -> tuple[object, ...]:
         (requirement, rule), _ = entry
         return requirement.path, requirement.line, rule, requirement.text
 
-    for (requirement, rule), reasons in sorted(found.items(), key=place):
+    for (requirement, rule), reasons in sorted(breaches.items(), key=place):
         level = rule_texts.LEVELS[rule]
         yield LineBreach(
             rule=rule,

@@ -172,7 +172,7 @@ class Tree:
 
 @dataclass(frozen=True)
 class Configured:
-    """What `cmake -S -B` shows: options by source of the tree, made headers' folders, or a reason
+    """Results of `cmake -S -B`: options by source of the tree, made headers' folders, or a reason
     why the project was not configured.
     """
 

@@ -66,8 +66,8 @@ def wanted_lines(
     """
     stack_names = {*stack.stack.versions, *stack.stack.excluded}
     lines = followed_lines(declared, stack, local)
-    wanted = (_bare(line.requirement) for line in lines if line.name not in stack_names)
-    return tuple(dict.fromkeys(wanted))
+    requirements = (_bare(line.requirement) for line in lines if line.name not in stack_names)
+    return tuple(dict.fromkeys(requirements))
 
 
 def rehearsed_lines(

@@ -322,8 +322,8 @@ class SetupInterpreter:
             self._conditions = outside
         names = {name: [end.get(name, UNKNOWN) for end in ends] for end in ends for name in end}
         scope.clear()
-        for name, (value, *others) in names.items():
-            is_one = all(other is value or other == value for other in others)
+        for name, (value, *rest) in names.items():
+            is_one = all(other is value or other == value for other in rest)
             scope[name] = value if is_one else UNKNOWN
 
     def _bind(self, target: ast.expr, value: Any) -> None:

@@ -103,9 +103,9 @@ def selecting(**helps: str) -> Options:
     """Return the four options that make a `Selection`. `helps` are those that mean something
     else to one command; an empty one is hidden.
     """
-    own = {name: Option(text or COMMON[name].text, hidden=not text) for name, text in helps.items()}
+    custom = {n: Option(text or COMMON[n].text, hidden=not text) for n, text in helps.items()}
     names = ("target", "vendor", "image", "only")
-    return Options({name: ("", own.get(name, COMMON[name])) for name in names}, Selection)
+    return Options({name: ("", custom.get(name, COMMON[name])) for name in names}, Selection)
 
 
 Chosen = Annotated[Selection, selecting()]
@@ -163,7 +163,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """One command of `warpfront`. `formerly` are old words for it: `scan`, `runner --prepare`."""
+    """A command of `warpfront`. `formerly` are old words for it: `scan`, `runner --prepare`."""
 
     words: tuple[str, ...]
     body: Callable[..., None]
@@ -187,7 +187,7 @@ class Command:
         """Return the name of the first word that follows the command; "" if none does."""
         return next(iter(self.places), "")
 
-    def run(self, given: Mapping[str, Any], volume: Volume = Volume.NORMAL) -> None:
+    def run(self, selected: Mapping[str, Any], volume: Volume = Volume.NORMAL) -> None:
         """Run the command with the options given. Raise `Ended` for what is no success.
 
         SIGTERM becomes an exception; errors become exit codes here only.
@@ -195,12 +195,12 @@ class Command:
         is_shown = "display" in inspect.signature(self.body).parameters
         with (
             job_output(),
-            _displayed(volume, as_json=bool(given.get("json"))) as display,
+            _displayed(volume, as_json=bool(selected.get("json"))) as display,
             _errors_as_exit_codes(),
             terminable(),
             display,
         ):
-            values = {n: _made(group, given) for n, group in self.groups.items() if n != "json"}
+            values = {n: _made(group, selected) for n, group in self.groups.items() if n != "json"}
             self.body(**({"display": display} if is_shown else {}), **values)
 
 
@@ -270,14 +270,14 @@ def _single(name: str, default: Any, option: Option) -> Options:
     return Options({name: (default, option)}, make)
 
 
-def _made(group: Options, given: Mapping[str, Any]) -> Any:
+def _made(group: Options, selected: Mapping[str, Any]) -> Any:
     for name, (_, option) in group.each.items():
-        value = given.get(name) or ""
+        value = selected.get(name) or ""
         if option.choices and value and value not in option.choices:
             hint = nearest(str(value), option.choices)
             raise Ended(f"error: {dashed(name)} {value!r}: {hint}", USAGE_EXIT_CODE)
     try:
-        return group.make(**{n: given.get(n, default) for n, (default, _) in group.each.items()})
+        return group.make(**{n: selected.get(n, default) for n, (default, _) in group.each.items()})
     except ValueError as error:
         raise Ended(f"error: {error}", USAGE_EXIT_CODE) from None
 

@@ -105,7 +105,7 @@ class LogFacts:
     model: Annotated[str, Option("the model's name", hidden=True)] = ""
     precision: Annotated[str, Option("the number format", hidden=True)] = ""
 
-    def said(self) -> dict[str, object]:
+    def by_field(self) -> dict[str, object]:
         """Return the facts by the names of a run's fields."""
         values: dict[str, object] = {
             field.name: getattr(self, field.name)
@@ -130,7 +130,7 @@ class LogFacts:
 def read_log(
     display: Display,
     file: Annotated[str, "a log, several separated by commas, a folder, a glob, or -"],
-    given: LogFacts,
+    log_facts: LogFacts,
     *,
     format: Annotated[  # noqa: A002 - the name of the option
         str, "NAME  format of the log (default: by its lines)"
@@ -149,7 +149,7 @@ def read_log(
     from warpfront.commands import measurements
     from warpfront.system.store import write_json, write_text
 
-    runs = measurements.read_all(file, display, form=format, given=given.said())
+    runs = measurements.read_all(file, display, form=format, given=log_facts.by_field())
     summaries = [(run, summary_of(run)) for run in runs]
     documents = [run_document(*summary) for summary in summaries]
     document = documents[0] if len(documents) == 1 else documents
@@ -236,8 +236,8 @@ def compare(
     display: Display,
     a: Annotated[str, "BASELINE  logs or benchmark records, as for read-log"],
     b: Annotated[str, "NEW  logs or records to compare with it"],
-    asked: ComparisonOptions,
-    shown: ComparisonForms,
+    options: ComparisonOptions,
+    forms: ComparisonForms,
     *,
     allow_undetermined: AllowUndetermined = False,
 ) -> None:
@@ -249,22 +249,22 @@ def compare(
     from warpfront.commands import measurements
     from warpfront.system.store import write_text
 
-    terms = asked.terms()
+    terms = options.terms()
     side, other = (measurements.read_side(name, display) for name in (a, b))
     comparison = measurements.compare_sides((a, side), (b, other), terms)
-    display.result(*_written(comparison, shown))
+    display.result(*_written(comparison, forms))
     charts = None
-    if shown.charts or shown.page:
+    if forms.charts or forms.page:
         try:
             charts = charts_of(comparison, [side, other])
         except ImportError as error:
             display.say(f"warning: no charts: {error.name or error} is not installed")
-    for name, picture in (charts or {}).items() if shown.charts else ():
-        write_text(Path(shown.charts) / name, picture)
-    if shown.page:
-        write_text(Path(shown.page), measurements.page_of(comparison, charts or {}))
+    for name, picture in (charts or {}).items() if forms.charts else ():
+        write_text(Path(forms.charts) / name, picture)
+    if forms.page:
+        write_text(Path(forms.page), measurements.page_of(comparison, charts or {}))
     _raise(comparison, allow_undetermined=allow_undetermined)
-    if charts is None and (shown.charts or shown.page):
+    if charts is None and (forms.charts or forms.page):
         hint = "pip install 'warpfront[charts]'"
         raise CommandFailedError("no charts: matplotlib is not installed", hint=hint)
 
@@ -309,8 +309,8 @@ def nights(
 )
 def compare_stacks(
     display: Display,
-    asked: ComparisonOptions,
-    shown: ComparisonForms,
+    options: ComparisonOptions,
+    forms: ComparisonForms,
     *,
     folder: Annotated[str, "DIR  folder of benchmark_{cuda,rocm}_*.json"] = "output",
     allow_undetermined: AllowUndetermined = False,
@@ -321,8 +321,8 @@ def compare_stacks(
     """
     from warpfront.commands import measurements
 
-    every, unpaired = measurements.compare_layout(Path(folder), asked.terms(), display)
-    results = [_written(comparison, shown) for comparison in every]
+    every, unpaired = measurements.compare_layout(Path(folder), options.terms(), display)
+    results = [_written(comparison, forms) for comparison in every]
     display.result([document for document, _ in results], "".join(text for _, text in results))
     for comparison in every:
         _raise(comparison, allow_undetermined=allow_undetermined)

@@ -119,7 +119,7 @@ class Artifact:
 
 
 class Registry(Protocol):
-    """One registry host. `repository` is without it; `reference` is a tag or a digest.
+    """A registry host. `repository` is without it; `reference` is a tag or a digest.
 
     Every verb raises `RegistryError`, which names the registry, the step, and what to do next.
     """

@@ -37,7 +37,7 @@ ACCEPT = {"Accept": ", ".join((*MANIFEST_TYPES, *INDEX_TYPES))}
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request. `url` may begin with its path; `step` is its purpose, in words; `accepted`
+    """A request. `url` may begin with its path; `step` is its purpose, in words; `accepted`
     are the statuses that are an answer. A `body` that is no bytes is made anew for each try;
     `more_seconds` are added to the time limit of an answer.
     """

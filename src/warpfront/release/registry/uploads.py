@@ -50,7 +50,7 @@ class PieceSizes:
 
 
 class Upload:
-    """One blob. `location` is that of an upload that has been begun, "" for none."""
+    """A blob. `location` is that of an upload that has been begun, "" for none."""
 
     def __init__(
         self,

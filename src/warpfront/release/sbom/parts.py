@@ -24,7 +24,7 @@ _PYPI = "https://pypi.org/simple"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One part of an image. `sha256` is bare hex where it is known, `within` the purl of the
+    """A part of an image. `sha256` is bare hex where it is known, `within` the purl of the
     wheel that bundles it. `source` is the Debian source package, how the base was made, or the
     wheel from which one was made by `patches`. A `distribution` was found in the image and is in no
     lock: it came with the base.

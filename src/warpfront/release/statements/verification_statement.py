@@ -34,7 +34,7 @@ class Session:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnTarget:
-    """One verification: of the image that engines call `image_id`, ended `at` (RFC 3339)."""
+    """A verification: of the image that engines call `image_id`, ended `at` (RFC 3339)."""
 
     target: str
     outcome: Outcome
@@ -45,7 +45,7 @@ class OnTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """All verifications of an image. `relaxed` are packages whose requirements are unmet,
+    """The verifications of an image. `relaxed` are packages whose requirements are unmet,
     `noted` the findings that a channel let pass.
     """
 

@@ -189,7 +189,7 @@ class UnbuiltWheel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WheelLock:
-    """All wheels of a cell, its parents' included. `inputs_digest` is `LockInputs.digest` at
+    """The wheels of a cell, its parents' included. `inputs_digest` is `LockInputs.digest` at
     the time of locking. `relaxed` are the packages with waived demands on the torch stack,
     `builds` those built against it, `patched` those that differ from their authors'; those
     of the parents included. A lock with `unbuilt` wheels is not complete: no image is made of it.

@@ -8,7 +8,7 @@ from typing import Any
 
 from warpfront_checks.cases.catalogue.norms import ONE_OF_TWO
 from warpfront_checks.cases.catalogue.record import Make, exact, moved, rounded, steps
-from warpfront_checks.cases.known import KnownDefect
+from warpfront_checks.cases.known_defects import KnownDefect
 from warpfront_checks.cases.operation import Operation
 
 CASES = 32
@@ -71,7 +71,7 @@ POOLS = (
             SHAPE[dims],
             stride=steps(dims, 1, 2),
             backward=False,
-            known=(INDICES_OF_MANY_LINES,) if dims == 1 else (),
+            defects=(INDICES_OF_MANY_LINES,) if dims == 1 else (),
         )
         for dims in (1, 2, 3)
     ),
@@ -81,7 +81,7 @@ POOLS = (
             f"F.max_unpool{dims}d(*F.max_pool{dims}d(a, 2, return_indices=True), 2,"
             " output_size=a.shape[2:])",
             SHAPE[dims],
-            known=(INDICES_OF_MANY_LINES,) if dims == 1 else (),
+            defects=(INDICES_OF_MANY_LINES,) if dims == 1 else (),
         )
         for dims in (1, 2, 3)
     ),
@@ -103,7 +103,7 @@ POOLS = (
         padding=(0, 1),
         ceil=(False, True),
         counted=(False, True),
-        known=(PADDED_MEANS,),
+        defects=(PADDED_MEANS,),
         least_size=2,
     ),
     *(
@@ -118,7 +118,7 @@ POOLS = (
             ceil=(False, True),
             counted=(False, True),
             divisor=(None, 5),
-            known=(PADDED_MEANS,),
+            defects=(PADDED_MEANS,),
             least_size=3,
         )
         for dims in (2, 3)
@@ -130,7 +130,7 @@ POOLS = (
             SHAPE[dims],
             size=(1, 3, 5),
             walk=1 / 16,
-            known=(BATCHES_OF_ONE_PLACE,),
+            defects=(BATCHES_OF_ONE_PLACE,),
         )
         for dims in (1, 2, 3)
     ),
@@ -391,13 +391,13 @@ NORMS = tuple(
             # Weights are packed before: see `STRIDED`.
             "F.batch_norm(a, None, None, b + 0, c + 0, training=True, eps=0.125)",
             "b c x, c, c | b c y x, c, c | b c z y x, c, c",
-            {"known": PERMUTED},
+            {"defects": PERMUTED},
         ),
         (
             "batch_norm with statistics",
             "F.batch_norm(a, d, d * d + 0.5, b, c, eps=0.125)",
             "b c x, c, c, !c | b c y x, c, c, !c | b c z y x, c, c, !c",
-            {"known": (*PERMUTED, *STRIDED)},
+            {"defects": (*PERMUTED, *STRIDED)},
         ),
         (
             "instance_norm",
@@ -409,7 +409,7 @@ NORMS = tuple(
             "group_norm",
             "F.group_norm(a, {groups}, b, c, eps=0.125)",
             "b 6 x, 6, 6 | b 6 y x, 6, 6 | b 6 z y x, 6, 6",
-            {"groups": (2, 3), "known": (ONE_OF_TWO,)},
+            {"groups": (2, 3), "defects": (ONE_OF_TWO,)},
         ),
     )
 )

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from warpfront_checks.cases.catalogue.record import Make, rounded
-from warpfront_checks.cases.known import KnownDefect
+from warpfront_checks.cases.known_defects import KnownDefect
 from warpfront_checks.cases.operation import Operation
 
 REDUCTION: Mapping[str, Any] = {"reduction": ("none", "mean", "sum")}
@@ -172,7 +172,7 @@ LOSSES: tuple[Operation, ...] = (
             shapes,
             weighted=(True, False),
             ignored=(-100, 0, 1, 2**32),
-            known=(NARROW_IGNORED,) if of != " of rows" else (),
+            defects=(NARROW_IGNORED,) if of != " of rows" else (),
         )
         for of, shapes in (
             (" of rows", "n c, @c n, !c"),

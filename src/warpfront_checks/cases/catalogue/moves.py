@@ -7,7 +7,7 @@ from functools import partial
 from warpfront_checks.cases.case import INTEGERS
 from warpfront_checks.cases.catalogue.record import DIM, PLACES, exact, rounded
 from warpfront_checks.cases.catalogue.record import moved as moved_floats
-from warpfront_checks.cases.known import KnownDefect
+from warpfront_checks.cases.known_defects import KnownDefect
 from warpfront_checks.cases.operation import Operation
 
 # A row that is looked up twice is scaled twice: 5,029 of 219,680 times on an H200 that others used
@@ -169,7 +169,7 @@ INDEXED: tuple[Operation, ...] = (
         k=(5, 1031),
         halves=False,
         backward=False,
-        known=(LIMITED_TWICE,),
+        defects=(LIMITED_TWICE,),
     ),
     rounded(
         "embedding of limited rows of a slice",
@@ -181,7 +181,7 @@ INDEXED: tuple[Operation, ...] = (
         halves=False,
         backward=False,
         changes=True,
-        known=(LIMITED_TWICE, MEASURED_WHOLE),
+        defects=(LIMITED_TWICE, MEASURED_WHOLE),
     ),
     moved_floats(
         "embedding in 16 bits", "F.embedding(b, a)", "k d, &k n | k d, &k n m", backward=False

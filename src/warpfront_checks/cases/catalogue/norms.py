@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from warpfront_checks.cases.catalogue.record import Make, rounded
-from warpfront_checks.cases.known import KnownDefect
+from warpfront_checks.cases.known_defects import KnownDefect
 from warpfront_checks.cases.operation import Operation
 
 # Where all numbers are alike, the rounding error of them is divided by the root of eps.
@@ -37,7 +37,7 @@ NORMS: tuple[Operation, ...] = (
         "layer_norm",
         "F.layer_norm(a, ({k},), b, c, {eps})",
         "n k, k, k | m n k, k, k",
-        known=BIAS_OF_MANY_ROWS,
+        defects=BIAS_OF_MANY_ROWS,
     ),
     *(
         _norm(
@@ -66,7 +66,7 @@ NORMS: tuple[Operation, ...] = (
         "layer_norm of two axes",
         "F.layer_norm(a, ({j}, {k}), b, c, {eps})",
         "n j k, j k, j k",
-        known=(WEIGHTS_OF_MANY_ROWS,),
+        defects=(WEIGHTS_OF_MANY_ROWS,),
     ),
     _norm("rms_norm", "F.rms_norm(a, ({k},), b, {eps})", "n k, k | m n k, k"),
     _norm(
@@ -77,7 +77,7 @@ NORMS: tuple[Operation, ...] = (
         "F.group_norm(a.flatten(1, 2), {g}, b.flatten(), c.flatten(), {eps})",
         "b g c x, g c, g c | b g c y x, g c, g c",
         # The CPU's gradient of 65,999 channels ends the process (torch 2.13).
-        known=(ONE_OF_TWO,),
+        defects=(ONE_OF_TWO,),
         g=2,
         c=(5, 8191),
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from warpfront_checks.cases.catalogue.norms import NORMS
 from warpfront_checks.cases.catalogue.products import CONVOLUTIONS
 from warpfront_checks.cases.catalogue.record import contract, exact, rounded
-from warpfront_checks.cases.known import KnownDefect
+from warpfront_checks.cases.known_defects import KnownDefect
 from warpfront_checks.cases.operation import Operation
 
 PRODUCT = "m k, n k, n"
@@ -34,7 +34,7 @@ PATTERNS: tuple[Operation, ...] = (
         half_roundings=32.0,
         values=("normal",),
         least_size=2,
-        known=UNALIGNED,
+        defects=UNALIGNED,
     ),
     exact("add + relu", "F.relu(a + b)", "m n, m n | m n, n | b c y x, b c y x"),
     exact("matmul + bias + hardtanh", "F.hardtanh(F.linear(a, b, c), -2.5, 2.5)", PRODUCT),

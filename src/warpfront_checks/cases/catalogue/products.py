@@ -6,7 +6,7 @@ from functools import partial
 
 from warpfront_checks.cases.case import COMPLEX
 from warpfront_checks.cases.catalogue.record import exact, rounded, steps
-from warpfront_checks.cases.known import KnownDefect
+from warpfront_checks.cases.known_defects import KnownDefect
 from warpfront_checks.cases.operation import CASES, MANY_CASES, SUMS, Operation
 
 BETA = {"beta": (1, 0, 2), "alpha": (1, -1)}
@@ -18,7 +18,7 @@ CUBLAS = KnownDefect(
     device="cuda",
     before=None,
 )
-_product = partial(exact, values=(*SUMS, "ones"), cases=MANY_CASES, known=(CUBLAS,))
+_product = partial(exact, values=(*SUMS, "ones"), cases=MANY_CASES, defects=(CUBLAS,))
 MATRICES: tuple[Operation, ...] = (
     _product("mm", "torch.mm(a, b)", "m k, k n"),
     _product("linear", "F.linear(a, b, c)", "m k, n k, n | b m k, n k, n | k, n k, n"),
@@ -182,7 +182,7 @@ CONVOLUTIONS: tuple[Operation, ...] = (
             stride=steps(dims, 1, 2),
             padding=steps(dims, 0, 1),
             dilation=steps(dims, 1, 2),
-            known=FAR_PLACE if dims == 3 else (),
+            defects=FAR_PLACE if dims == 3 else (),
         )
         for dims, places, taps in (
             (1, "x", "3"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from warpfront_checks.cases.catalogue.record import exact
-from warpfront_checks.cases.known import KnownDefect
+from warpfront_checks.cases.known_defects import KnownDefect
 from warpfront_checks.cases.operation import Operation
 
 # The default algorithm of cuSPARSE for coordinates adds atomically. Torch chooses no other, and
@@ -33,7 +33,7 @@ SPARSE: tuple[Operation, ...] = (
             code.format(x=f"a.to_sparse{layout}()"),
             shapes,
             definition=definition,
-            known=() if layout else (ADDED_ATOMICALLY,),
+            defects=() if layout else (ADDED_ATOMICALLY,),
         )
         for layout in LAYOUTS
         for name, code, shapes, definition in (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from warpfront_checks.cases.catalogue.record import PARTS, exact, rounded
-from warpfront_checks.cases.known import KnownDefect
+from warpfront_checks.cases.known_defects import KnownDefect
 from warpfront_checks.cases.operation import Operation
 
 NORM = (None, "ortho", "forward")
@@ -35,7 +35,7 @@ STRIDED_PLANES = tuple(
         {"layout": ("transposed",)},
     )
 )
-_planes = partial(_waves, known=STRIDED_PLANES, least_size=3)
+_planes = partial(_waves, defects=STRIDED_PLANES, least_size=3)
 _SIGNAL = "torch.complex(a, b)[..., {first}:]"
 LINES = (
     *(
@@ -148,7 +148,7 @@ FRAMES = (
         "torch.linspace(5, 5 + ({count} - 1) * (2**20 + 1), {count}, dtype=torch.int64,"
         " device=a.device)",
         "k",
-        known=(STEPS_IN_SINGLE,),
+        defects=(STEPS_IN_SINGLE,),
         definition="5 + torch.arange({count}) * (2**20 + 1)",
         count=(2, 7, 400),
         backward=False,

@@ -53,11 +53,11 @@ def _cast_faults(
         return listed(space["found"])
 
     with torch.autocast(device, dtype=getattr(torch, low)):
-        (found,) = alter(run)()
-    if found.dtype != getattr(torch, expected):
-        yield f"{name} in {low}: {found.dtype}, expected torch.{expected}"
+        (result,) = alter(run)()
+    if result.dtype != getattr(torch, expected):
+        yield f"{name} in {low}: {result.dtype}, expected torch.{expected}"
     bound = Bound(ulps=4, roundings=64, least=1.0, unit=getattr(torch, low))
-    if fault := judge(found, space["right"], bound).fault:
+    if fault := judge(result, space["right"], bound).fault:
         yield f"{name} in {low}: {fault}"
 
 
@@ -71,8 +71,8 @@ def _stale_weights(device: str, alter: Callable[[Run], Run]) -> Iterator[str]:
 
     for step in range(3):
         with torch.autocast(device, dtype=torch.bfloat16):
-            (found,) = alter(run)()
-        if not bool((found == 8 * step).all()):
+            (result,) = alter(run)()
+        if not bool((result == 8 * step).all()):
             yield f"linear after {step} changes of its weight: an earlier weight's result"
         with torch.no_grad():
             weight.add_(1)

@@ -22,7 +22,7 @@ from torch.autograd.gradcheck import GradcheckError
 from warpfront_checks.cases.axes import axes_of, build, constrained
 from warpfront_checks.cases.case import Case
 from warpfront_checks.cases.catalogue import CATALOGUE
-from warpfront_checks.cases.known import thread_of
+from warpfront_checks.cases.known_defects import thread_of
 from warpfront_checks.cases.operation import Operation
 from warpfront_checks.cases.run import REFUSALS, execute, lacks_kernel, listed, names_of
 
@@ -54,7 +54,7 @@ class PropertyReport:
     faults: tuple[str, ...]
     tried: int
     exempt: tuple[str, ...] = ()
-    known: tuple[str, ...] = ()
+    defects: tuple[str, ...] = ()
     spread: float = 0.0
     grown_bytes: int = 0
 
@@ -139,8 +139,8 @@ def _call(case: Case, names: dict[str, Any], *leaves: Tensor) -> Any:
 def _slopes(call: Function, leaves: Sequence[Tensor]) -> bool:
     """Return whether any derivative is more than zeros."""
     ends = [x for x in listed(call(*leaves)) if x.requires_grad]
-    fed = [torch.linspace(1, 2, x.numel(), dtype=x.dtype).view(x.shape).to(x.device) for x in ends]
-    gradients = torch.autograd.grad(ends, leaves, fed, allow_unused=True) if ends else ()
+    back = [torch.linspace(1, 2, x.numel(), dtype=x.dtype).view(x.shape).to(x.device) for x in ends]
+    gradients = torch.autograd.grad(ends, leaves, back, allow_unused=True) if ends else ()
     return any(x is not None and bool((x.abs() > SLIGHT).any()) for x in gradients)
 
 
@@ -153,7 +153,7 @@ def check_repeats(
     Where torch has none for an operation it raises. The spread of plain runs is then reported.
     """
     faults: list[str] = []
-    known: list[str] = []
+    defects: list[str] = []
     exempt, count, spread = [], 0, 0.0
     for name, run in _runs(chosen, device, alter, long=True):
         count += 1
@@ -169,13 +169,13 @@ def check_repeats(
             torch.use_deterministic_algorithms(False)
         if runs and not all(_same(runs[0], other) for other in runs[1:]):
             fault = f"{REPEATS} runs on the same inputs differ"
-            thread = thread_of(CATALOGUE[name].known, f"{fault}, {name}", device)
-            (known if thread else faults).append(f"{name}: {fault}{thread and f' ({thread})'}")
+            thread = thread_of(CATALOGUE[name].defects, f"{fault}, {name}", device)
+            (defects if thread else faults).append(f"{name}: {fault}{thread and f' ({thread})'}")
         if not runs:
             plain = [run() for _ in range(REPEATS)]
             spread = max(spread, *(_spread(plain[0], other) for other in plain[1:]))
-    found = PropertyReport(faults=tuple(faults), tried=count, spread=spread)
-    return replace(found, exempt=tuple(exempt), known=tuple(known))
+    report = PropertyReport(faults=tuple(faults), tried=count, spread=spread)
+    return replace(report, exempt=tuple(exempt), defects=tuple(defects))
 
 
 def _runs(

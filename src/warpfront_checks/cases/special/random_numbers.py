@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from warpfront_checks.cases.known import KnownDefect
+from warpfront_checks.cases.known_defects import KnownDefect
 from warpfront_checks.cases.special.rows import (
     TRUE,
     USUAL,
@@ -477,7 +477,7 @@ RANDOM_NUMBERS = Table(
             Row(
                 name=name,
                 answers=partial(_distribution, name),
-                known=(REPEATED,) if name == "poisson of many" else (),
+                defects=(REPEATED,) if name == "poisson of many" else (),
             )
             for name in DISTRIBUTIONS
         ),

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from warpfront_checks.cases.bounds import Bound, judge
-from warpfront_checks.cases.known import KnownDefect
+from warpfront_checks.cases.known_defects import KnownDefect
 
 FLOATS = ("float32", "bfloat16", "float16")
 SINGLE = ("float32",)
@@ -26,7 +26,7 @@ TRUE = np.ones((), dtype=bool)
 
 @dataclass(frozen=True)
 class Answer:
-    """One tensor to compare. It may be off by `ulps` units in the last place of the expected
+    """A tensor to compare. It may be off by `ulps` units in the last place of the expected
     value, plus `slack` (a number, or one per element). Integers and booleans have to be equal.
     """
 
@@ -103,7 +103,7 @@ class Row:
     dtypes: tuple[str, ...] = SINGLE
     devices: tuple[str, ...] = ()
     needed_bytes: int = 0
-    known: tuple[KnownDefect, ...] = ()
+    defects: tuple[KnownDefect, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

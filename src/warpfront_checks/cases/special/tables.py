@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from warpfront_checks.cases.known import thread_of
+from warpfront_checks.cases.known_defects import thread_of
 from warpfront_checks.cases.run import lacks_kernel
 from warpfront_checks.cases.special.attention_layers import ATTENTION
 from warpfront_checks.cases.special.int64_indexing import INT64_INDEXING
@@ -43,7 +43,7 @@ class TableTally:
     faults: list[str] = field(default_factory=list)
     lacking: list[str] = field(default_factory=list)
     too_large: list[str] = field(default_factory=list)
-    known: dict[str, int] = field(default_factory=dict)
+    defects: dict[str, int] = field(default_factory=dict)
 
     def finding(self) -> CheckFinding:
         details: dict[str, object] = {
@@ -51,7 +51,7 @@ class TableTally:
             "budget_used": float(f"{self.largest:.4g}"),
             "no such kernel": self.lacking,
             "no memory": self.too_large,
-            "known defects of torch": self.known,
+            "known defects of torch": self.defects,
         }
         if self.faults:
             details["faults"] = self.faults[:SHOWN]
@@ -59,7 +59,7 @@ class TableTally:
             return CheckFinding(outcome=SKIPPED, reason=self.too_large[0], details=details)
         elif not self.answers:
             return failed("no row of it could be computed", **details)
-        suffix = "".join(f"; torch gets {thread} wrong" for thread in self.known)
+        suffix = "".join(f"; torch gets {thread} wrong" for thread in self.defects)
         return judged(self.faults, f"{self.answers} answers{suffix}", **details)
 
 
@@ -129,8 +129,8 @@ def _judge_row(row: Row, ground: CaseContext, tally: TableTally) -> None:
             for answer in row.answers(ground):
                 fault, share = answer.judged()
                 tally.answers += 1
-                if fault and (thread := thread_of(row.known, answer.label, ground.device)):
-                    tally.known[thread] = tally.known.get(thread, 0) + 1
+                if fault and (thread := thread_of(row.defects, answer.label, ground.device)):
+                    tally.defects[thread] = tally.defects.get(thread, 0) + 1
                     continue
                 tally.largest = max(tally.largest, share if not fault else 0.0)
                 tally.faults += [f"{where}: {fault}"] if fault else []

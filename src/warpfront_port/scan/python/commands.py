@@ -113,5 +113,5 @@ def script_requirements(module: Module) -> Iterator[Match]:
     if match is not None:
         plain = re.sub(r"(?m)^# ?", lambda marks: " " * len(marks[0]), match[1])
         moved = match.start(1) - len("[project]\n")
-        for found in toml_rule_matches(f"[project]\n{plain}"):
-            yield replace(found, start=found.start + moved, end=found.end + moved)
+        for rule_match in toml_rule_matches(f"[project]\n{plain}"):
+            yield replace(rule_match, start=rule_match.start + moved, end=rule_match.end + moved)

@@ -105,8 +105,8 @@ class Gates:
         if isinstance(scope, FUNCTIONS) and depth <= _CALLERS_DEPTH:
             private = scope.name.startswith("_") and not scope.name.startswith("__")
             calls = self._module.called.get(scope.name, ())
-            known = private or self._module.path.name == "setup.py"
-            if known and 0 < len(calls) <= _MAX_CALLERS:
+            is_closed = private or self._module.path.name == "setup.py"
+            if is_closed and 0 < len(calls) <= _MAX_CALLERS:
                 callers = [self.standing(call, depth + 1) for call in calls]
                 sides = frozenset[Side]().union(*(caller.sides for caller in callers))
                 return sides, callers[0].line
@@ -126,7 +126,7 @@ class Gates:
             case ast.BoolOp(op=operator, values=values) if child in values:
                 both = isinstance(operator, ast.And)
                 before = map(truths, values[: values.index(child)])
-                yield from ((one if both else negated(one), parent.lineno) for one in before)
+                yield from ((truth if both else negated(truth), parent.lineno) for truth in before)
             case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
                 tests = (t for g in parent.generators if child is not g for t in g.ifs)
                 yield from ((truths(test), parent.lineno) for test in tests)
@@ -205,8 +205,8 @@ class Gates:
                 return self._asks_availability(test)
             case ast.If(test=test) | ast.IfExp(test=test) if child is not test:
                 missing = isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Is)
-                asked = self._module.dotted(test.left) if isinstance(test, ast.Compare) else ""
-                return missing and asked.split(".")[-1] in {"CUDA_HOME", "CUDA_PATH"}
+                operand = self._module.dotted(test.left) if isinstance(test, ast.Compare) else ""
+                return missing and operand.split(".")[-1] in {"CUDA_HOME", "CUDA_PATH"}
             case ast.With(items=items):
                 calls = [i.context_expr for i in items if isinstance(i.context_expr, ast.Call)]
                 return any(
@@ -259,7 +259,7 @@ def _as_test(subject: ast.expr, pattern: ast.pattern) -> ast.expr:
         case ast.MatchValue(value=expression):
             return ast.Compare(subject, [ast.Eq()], [expression])
         case ast.MatchOr(patterns=patterns):
-            return ast.BoolOp(ast.Or(), [_as_test(subject, one) for one in patterns])
+            return ast.BoolOp(ast.Or(), [_as_test(subject, each) for each in patterns])
         case ast.MatchAs(pattern=None):
             return ast.Constant(value=True)
         case _:
