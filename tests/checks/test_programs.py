@@ -327,10 +327,10 @@ def test_a_nursery_begins_children_that_know_what_it_knew_and_one_that_dies_cost
     pid = fork(session)
     assert os.waitpid(pid, 0)[1] == 0
     own, (first, died, left, last) = json.loads((tmp_path / "answers").read_text())
-    assert (died["how"], died["reason"]) == ("crashed", "signal SIGKILL")
+    assert (died["outcome"], died["reason"]) == ("crashed", "signal SIGKILL")
     assert left["document"]["pid"] != last["document"]["pid"]
     for one in (first, left, last):
-        assert one["how"] == "done"
+        assert one["outcome"] == "done"
         assert (one["document"]["told"], one["document"]["known"]) == ("something", True)
         assert one["document"]["session"] == one["document"]["pid"] != own
 
