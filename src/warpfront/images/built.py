@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from warpfront.matrix.cell import BaseSource
 from warpfront.system.digests import digest_of
 from warpfront.system.tree_files import ImageFile
-from warpfront.wheels.lock.values import LockedWheel
+
+if TYPE_CHECKING:
+    # A machine that verifies itself may lack pydantic.
+    from warpfront.wheels.lock.values import LockedWheel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from warpfront.matrix.language import Bootstrap, Patch, Smoke, SourceTree
+if TYPE_CHECKING:
+    # A machine that verifies itself may lack pydantic.
+    from warpfront.matrix.language import Bootstrap, Patch, Smoke, SourceTree
+
 
 ENVIRONMENT_PYTHON = "/opt/venv/bin/python"
 """The interpreter of an image whose torch warpfront installed."""

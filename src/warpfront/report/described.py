@@ -6,13 +6,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from warpfront.images.built import BuiltImage, RenderedImage
 from warpfront.release.ledger import CANDIDATE_PREFIX, Publication, Removed, Stage, Stock, Yank
 from warpfront.system.sizes import counted, readable_size
 from warpfront.verify.results import Verification
-from warpfront.wheels.lock.values import WheelLock
 from warpfront_checks.check_options import current_profile, stored_options
+
+if TYPE_CHECKING:
+    # A machine that verifies itself may lack pydantic.
+    from warpfront.wheels.lock.values import WheelLock
 
 
 def describe(result: object) -> str:

@@ -35,13 +35,13 @@ from warpfront.errors import (
     UnavailableError,
 )
 from warpfront.matrix.cell import Selection
-from warpfront.matrix.language import SourceTree
 from warpfront.system.sizes import counted
 from warpfront.verify.results import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from warpfront.matrix.language import SourceTree
     from warpfront.pipeline.workspace import Workspace
     from warpfront_port.commands.compiling import CompileRequest
     from warpfront_port.commands.project_check import ProjectCheck
@@ -596,6 +596,8 @@ def _raise_uncompiled(result: Compilation) -> None:
 
 def _asked_tree(source: Selection, repo: str) -> SourceTree:
     """Return the named folder, else the project of the named image, else this folder."""
+    from warpfront.matrix.language import SourceTree
+
     declared = None if repo else _declared_tree(source)
     return declared or SourceTree(path=repo or ".")
 

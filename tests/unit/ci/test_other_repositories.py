@@ -99,15 +99,20 @@ def test_the_lock_hook_refuses_a_cell_without_a_lock(tmp_path: Path) -> None:
 
 @pytest.mark.process
 @pytest.mark.parametrize(
-    ("line", "code"),
-    [("", 0), ('asm volatile("bar.sync 0;");', 15)],
+    ("line", "options", "code"),
+    [
+        # Its branch for AMD was not compiled.
+        ("", [], 33),
+        ("", ["--allow-undetermined"], 0),
+        ('asm volatile("bar.sync 0;");', ["--allow-undetermined"], 15),
+    ],
 )
 def test_the_scan_hook_refuses_what_does_not_run_there(
-    tmp_path: Path, line: str, code: int
+    tmp_path: Path, line: str, options: list[str], code: int
 ) -> None:
     folder = tmp_path / "sources"
     shutil.copytree(EXAMPLES / "extension", folder)
     if line:
         kernel = folder / "bad.cu"
         kernel.write_text(f"__global__ void kernel() {{\n{line}\n}}\n")
-    assert run_hook("warpfront-scan", folder, "--target", "gfx942") == code
+    assert run_hook("warpfront-scan", folder, "--target", "gfx942", *options) == code
