@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 from warpfront.images.built import BuiltImage, RenderedImage
 from warpfront.release.ledger import CANDIDATE_PREFIX, Publication, Removed, Stage, Stock, Yank
@@ -14,13 +13,12 @@ from warpfront.system.sizes import counted, readable_size
 from warpfront.verify.results import Verification
 from warpfront_checks.check_options import current_profile, stored_options
 
-if TYPE_CHECKING:
-    # A machine that verifies itself may lack pydantic.
-    from warpfront.wheels.lock.values import WheelLock
-
 
 def describe(result: object) -> str:
     """Return a locked, rendered or built result in words."""
+    # A machine that verifies itself has what else is here, and no pydantic.
+    from warpfront.wheels.lock.values import WheelLock  # noqa: PLC0415
+
     match result:
         case WheelLock():
             unbuilt = ", ".join(map(str, result.unbuilt))
