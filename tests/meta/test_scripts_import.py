@@ -1,0 +1,61 @@
+"""Benchmarks and tools import what is there: no checker reads those without a suffix."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from source_modules import ROOT
+
+SOURCES = ROOT / "src"
+
+
+def scripts() -> Iterator[Path]:
+    for folder in ("benchmarks", "tools", "scripts"):
+        for path in sorted((ROOT / folder).iterdir()):
+            if path.is_file() and (path.suffix == ".py" or b"python" in path.read_bytes()[:40]):
+                yield path
+
+
+def lacking(text: str) -> list[str]:
+    """Return the modules and names of `from warpfront... import ...` that are not in src."""
+    imports = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom)]
+    return [
+        f"{node.module}.{alias.name}"
+        for node in imports
+        if (node.module or "").startswith("warpfront")
+        for alias in node.names
+        if not _is_there(SOURCES.joinpath(*str(node.module).split(".")), alias.name)
+    ]
+
+
+def _is_there(module: Path, name: str) -> bool:
+    if (module / f"{name}.py").exists() or (module / name / "__init__.py").exists():
+        return True
+    file = (
+        module.with_suffix(".py") if module.with_suffix(".py").exists() else module / "__init__.py"
+    )
+    if not file.exists():
+        return False
+    words = {
+        word
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        for word in (
+            getattr(node, "id", None),
+            getattr(node, "name", None),
+            getattr(node, "asname", None),
+        )
+    }
+    return name in words
+
+
+def test_every_script_imports_what_is_there() -> None:
+    found = {path.name: lacking(path.read_text(encoding="utf-8")) for path in scripts()}
+    assert len(found) > 30
+    assert {name: names for name, names in found.items() if names} == {}
+
+
+def test_a_name_or_module_that_is_gone_is_found() -> None:
+    text = "from warpfront.bench.nights import never_there\nfrom warpfront.nowhere import standing_of\n"
+    assert lacking(text) == ["warpfront.bench.nights.never_there", "warpfront.nowhere.standing_of"]
