@@ -47,7 +47,9 @@ _HIPCC = re.compile(r"\bhipcc\b")
 _LOADS = re.compile(r"cpp_extension\.load|import[^\n]*\bload(?:_inline)?\b")
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 _WORD = re.compile(r"[\w./*%$(){}-]+")
+# Of one digit near the word; of two only next to it: those near may be a distribution's.
 _RELEASE = re.compile(r"(?<![\d.])([5-9])\.\d")
+_LATER = re.compile(r"(?:[-_]?version)?[\s:=\"'\[/@-]*(1\d)\.\d", re.IGNORECASE)
 _NEAR = 100
 _OF_AMD = re.compile(r"(?i)(?<![a-z])(?:rocm|hip|amd)(?![a-z])")
 _OF_A_VENDOR = re.compile(
@@ -328,17 +330,17 @@ def doubt_of_branch(texts: Mapping[str, str], release: str) -> str:
     Such a branch states that its sources build. The project's own CI shows it, for the releases of
     ROCm that it names.
     """
-    places: dict[str, str] = {}
+    places: dict[int, str] = {}
     for path, text in texts.items():
         arm = uncommented(_BUILDS_ROCM, text) if is_automation(path) else None
         if arm:
             ends = [word.end() for word in _ROCM.finditer(text)]
             releases = [m[1] for end in ends for m in _RELEASE.finditer(text, end, end + _NEAR)]
-            newest = f"rocm{max(releases)}" if releases else ""
-            places[newest] = f"{path}:{line_of(text, arm.end())}"
+            releases += [m[1] for end in ends if (m := _LATER.match(text, end))]
+            places[max(map(int, releases), default=0)] = f"{path}:{line_of(text, arm.end())}"
     if not places:
         return "no CI of the project's builds them for ROCm"
     newest = max(places)
-    if not newest or newest >= release:
+    if not newest or newest >= int(release.removeprefix("rocm")):
         return ""
-    return f"the project's CI builds them for {newest} at most ({places[newest]})"
+    return f"the project's CI builds them for rocm{newest} at most ({places[newest]})"

@@ -129,6 +129,10 @@ TWO = (
          "(.github/workflows/a.yml:1)")),
         ("rocm:\n  [6.2, 7.1]\n", "runs as it is, nothing to check"),
         ("image: rocm/pytorch\n", "runs as it is, nothing to check"),
+        ("matrix:\n  rocm-version: ['10.0']\n  old: rocm6.4\n", "runs as it is, nothing to check"),
+        ("image: 'rocm/dev-ubuntu-18.04:6.4'\n", ("not determined: 2 CUDA sources not compiled: "
+         "k.cu, k.hip: no HIP toolchain, and the project's CI builds them for rocm6 at most "
+         "(.github/workflows/a.yml:1)")),
     ],
 )  # fmt: skip
 def test_a_branch_for_amd_beside_cuda_s_needs_a_compiler_or_the_project_s_ci(
