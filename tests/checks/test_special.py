@@ -116,6 +116,24 @@ def test_a_known_defect_of_repeats_is_named_and_is_no_fault_of_the_image(
     assert report.defects == ("mm: 3 runs on the same inputs differ (a#1)",)
 
 
+def test_a_known_defect_of_derivatives_is_named_and_what_is_unsafe_does_not_run() -> None:
+    wrong = KnownDefect(thread="a#1", device="cpu", label="Jacobian")
+    unsafe = KnownDefect(thread="a#2", device="cpu", unsafe=True)
+    chosen = [
+        replace(CATALOGUE["mm"], defects=(wrong,)),
+        replace(CATALOGUE["exp"], defects=(unsafe,)),
+        CATALOGUE["cumsum"],
+    ]
+
+    def bent(call: Any) -> Any:
+        return lambda *leaves: call(*leaves) + leaves[0].detach().sum()
+
+    report = check_gradients(chosen, "cpu", alter=bent)
+    assert [fault.partition(":")[0] for fault in report.faults] == ["cumsum"]
+    assert [defect.partition(":")[0] for defect in report.defects] == ["mm"]
+    assert check_repeats(chosen[1:2], "cpu").tried == 0
+
+
 def test_each_seed_draws_other_operations() -> None:
     names = [[operation.name for operation in sampled(seed)] for seed in (1, 1, 2)]
     assert names[0] == names[1] != names[2]

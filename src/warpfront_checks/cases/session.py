@@ -13,7 +13,7 @@ from warpfront_checks.cases.axes import Assignment, assignments_of, build
 from warpfront_checks.cases.bounds import Verdict
 from warpfront_checks.cases.case import Case
 from warpfront_checks.cases.catalogue import CATALOGUE, TOPICS
-from warpfront_checks.cases.known_defects import preventing_thread, thread_of
+from warpfront_checks.cases.known_defects import NO_AXES, preventing_thread, thread_of
 from warpfront_checks.cases.operation import Operation
 from warpfront_checks.cases.report import described, shrunk
 from warpfront_checks.cases.run import (
@@ -113,7 +113,9 @@ def claimed_operations(device: str, recorder: Recorder) -> list[str]:
             recorder.note_unclaimed(f"{topic}{SUFFIX}", reason)
             continue
         for operation in operations:
-            if kind in operation.unseen:
+            if thread := preventing_thread(operation.defects, kind, NO_AXES):
+                recorder.note_unclaimed(check_name(operation.name), f"no case is safe: {thread}")
+            elif kind in operation.unseen:
                 recorder.note_unclaimed(check_name(operation.name), reason)
             else:
                 claimed.append(operation.name)

@@ -8,8 +8,8 @@ from warpfront_checks.cases.catalogue.record import exact
 from warpfront_checks.cases.known_defects import KnownDefect
 from warpfront_checks.cases.operation import Operation
 
-# The default algorithm of cuSPARSE for coordinates adds atomically. Torch chooses no other, and
-# raises nothing, where deterministic algorithms are demanded (H200, torch 2.11).
+# The algorithms of cuSPARSE that torch chooses add atomically, in each format. Torch chooses no
+# other, and raises nothing, where deterministic algorithms are demanded (H200, torch 2.11).
 ADDED_ATOMICALLY = KnownDefect(thread="cupy#9323", device="cuda", label="runs on the same inputs")
 
 _table = partial(
@@ -33,7 +33,7 @@ SPARSE: tuple[Operation, ...] = (
             code.format(x=f"a.to_sparse{layout}()"),
             shapes,
             definition=definition,
-            defects=() if layout else (ADDED_ATOMICALLY,),
+            defects=(ADDED_ATOMICALLY,),
         )
         for layout in LAYOUTS
         for name, code, shapes, definition in (

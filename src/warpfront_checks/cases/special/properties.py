@@ -22,7 +22,7 @@ from torch.autograd.gradcheck import GradcheckError
 from warpfront_checks.cases.axes import axes_of, build, constrained
 from warpfront_checks.cases.case import Case
 from warpfront_checks.cases.catalogue import CATALOGUE
-from warpfront_checks.cases.known_defects import thread_of
+from warpfront_checks.cases.known_defects import preventing_thread, thread_of
 from warpfront_checks.cases.operation import Operation
 from warpfront_checks.cases.run import REFUSALS, execute, lacks_kernel, listed, names_of
 
@@ -100,7 +100,9 @@ def check_gradients(
     chosen: Sequence[Operation], device: str, *, alter: Callable[[Function], Function] = _as_it_is
 ) -> PropertyReport:
     """Run torch's gradcheck in float64 on the device: each backward fits its own forward."""
-    faults, count = [], 0
+    faults: list[str] = []
+    defects: list[str] = []
+    count = 0
     for operation in chosen:
         if not operation.backward or operation.changes or not _in_float64(operation):
             continue
@@ -108,6 +110,8 @@ def check_gradients(
         if ".detach()" in operation.code + operation.definition:
             continue
         case = plain_case(operation, "float64", device, values="normal")
+        if preventing_thread(operation.defects, device, dict(case.labels)):
+            continue
         try:
             names = prepared(case)
             leaves = [names[leaf.name] for leaf in case.leaves]
@@ -118,13 +122,15 @@ def check_gradients(
                 alter(call), leaves, fast_mode=True, atol=1e-7, nondet_tol=1e-10
             )
         except GradcheckError as error:
-            faults.append(f"{operation.name}: {str(error).strip().splitlines()[0]}")
+            fault = f"{operation.name}: {str(error).strip().splitlines()[0]}"
+            thread = thread_of(operation.defects, fault, device)
+            (defects if thread else faults).append(f"{fault}{thread and f' ({thread})'}")
         except (RuntimeError, NotImplementedError) as error:
             if not lacks_kernel(error):
                 raise
             continue
         count += 1
-    return PropertyReport(faults=tuple(faults), tried=count)
+    return PropertyReport(faults=tuple(faults), defects=tuple(defects), tried=count)
 
 
 def _in_float64(operation: Operation) -> bool:
@@ -190,6 +196,8 @@ def _runs(
     """
     for operation, changes in _sized(chosen, long=long):
         case = plain_case(operation, "float32", device, values="normal", **changes)
+        if preventing_thread(operation.defects, device, dict(case.labels)):
+            continue
         try:
             run = runs_of(replace(case, destination=""))
             run()

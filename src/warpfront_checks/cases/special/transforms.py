@@ -57,13 +57,14 @@ ACROSS: dict[str, Pair] = {
     "rfftn": (lambda x: torch.fft.rfftn(x.real), lambda a: np.fft.rfftn(a.real)),
     "fftn of parts": (lambda x: torch.fft.fftn(_part(x)), np.fft.fftn),
     "rfft2 of parts": (lambda x: torch.fft.rfft2(_part(x.real)), lambda a: np.fft.rfft2(a.real)),
-    # Of its own input, which it must not work in.
-    "irfft2 alone": (
-        lambda x: torch.fft.irfft2(x, s=x.shape[-2:]),
-        lambda a: np.fft.irfft2(a, s=a.shape[-2:]),
-    ),
     "irfftn": (lambda x: torch.fft.irfftn(torch.fft.rfftn(x.real), s=x.shape), lambda a: a.real),
 }
+
+# Of its own input, which it must not work in.
+INVERSE: Pair = (
+    lambda x: torch.fft.irfft2(x, s=x.shape[-2:]),
+    lambda a: np.fft.irfft2(a, s=a.shape[-2:]),
+)
 
 
 def _part(x: Tensor) -> Tensor:
@@ -78,14 +79,23 @@ def _numbers(ground: CaseContext, *shape: int) -> Tensor:
     return torch.complex(ground.normal(*shape), ground.normal(*shape)).to(complex_of(ground.dtype))
 
 
+def _spectrum(ground: CaseContext, *shape: int) -> Tensor:
+    """Return the transform of real numbers: what is none has another inverse in each library."""
+    spectrum = np.fft.fft2(array(ground.normal(*shape)))
+    return torch.from_numpy(spectrum).to(complex_of(ground.dtype))
+
+
 def _tried(
-    pair: Pair, shapes: tuple[tuple[int, ...], ...], ground: CaseContext
+    pair: Pair,
+    shapes: tuple[tuple[int, ...], ...],
+    ground: CaseContext,
+    made: Callable[..., Tensor] = _numbers,
 ) -> Iterator[Answer]:
     """Call everything twice: the first call creates and caches a plan, the second one uses it."""
     call, numbers = pair
     for shape in shapes:
         for time in ("first", "second"):
-            x = _numbers(ground, *shape)
+            x = made(ground, *shape)
             expected = numbers(array(x.to(torch.complex128)))
             on_device = x.to(ground.device, copy=True)
             actual = call(on_device).resolve_conj()
@@ -164,6 +174,7 @@ TRANSFORMS = Table(
         {
             **{name: partial(_tried, pair, TRANSFORMED) for name, pair in ALONG.items()},
             **{name: partial(_tried, pair, SHAPES) for name, pair in ACROSS.items()},
+            "irfft2 alone": partial(_tried, INVERSE, SHAPES, made=_spectrum),
             "every length": partial(_tried, ACROSS["fft2"], EVERY_LENGTH),
             "every real length": partial(_tried, ACROSS["irfft2"], EVERY_LENGTH),
             "windows": _windows,
