@@ -28,8 +28,8 @@ from warpfront.matrix.vendors import VENDORS
 from warpfront.system import process
 from warpfront.wheels.lock.pylock import dump_lock, read_lock
 from warpfront.wheels.lock.values import LockInputs, WheelLock
-from warpfront.wheels.resolve.by_uv import resolve_by_uv
 from warpfront.wheels.resolve.index_rules import PYPI
+from warpfront.wheels.resolve.resolving import resolve_by_uv
 from warpfront.wheels.rocm import rocm_wheel
 from warpfront.wheels.site import read_site
 from warpfront.wheels.sources import Site

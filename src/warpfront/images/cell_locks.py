@@ -20,7 +20,7 @@ from warpfront.wheels.lock.reading import inputs_of, read_state
 from warpfront.wheels.lock.values import LockInputs, LockState, WheelLock
 from warpfront.wheels.project_folders import Folders
 from warpfront.wheels.requirements import RequirementList
-from warpfront.wheels.resolve.by_uv import resolve_by_uv
+from warpfront.wheels.resolve.resolving import resolve_by_uv
 from warpfront.wheels.site import AskSite
 
 Locked = WheelLock | Blocked | Failed

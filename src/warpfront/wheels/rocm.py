@@ -49,8 +49,8 @@ def rocm_wheel(sdist: Path, folder: Path, targets: tuple[str, ...]) -> Path:
     entry_points = root / "src" / f"{ROCM}.egg-info" / "entry_points.txt"
     if entry_points.is_file():
         content[f"{info}/entry_points.txt"] = entry_points.read_bytes()
-    narrowed = _narrowed(metadata, targets, sdist.name).encode()
-    return write_wheel(content, narrowed, folder, name=ROCM, version=str(metadata.version))
+    wheel = folder / f"{ROCM}-{metadata.version}-py3-none-any.whl"
+    return write_wheel(wheel, _narrowed(metadata, targets, sdist.name), content)
 
 
 def _metadata(root: Path, name: str) -> Metadata:

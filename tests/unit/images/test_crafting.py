@@ -24,7 +24,7 @@ from warpfront.system import process
 from warpfront.system.progress import Line
 from warpfront.wheels.lock.pylock import dump_lock, read_lock, staleness
 from warpfront.wheels.lock.values import LockInputs, WheelLock
-from warpfront.wheels.resolve.by_uv import resolve_by_uv as resolve
+from warpfront.wheels.resolve.resolving import resolve_by_uv as resolve
 from warpfront.wheels.sources import Site
 from warpfront.wheels.store.archives import folder_sha256
 from warpfront.wheels.store.wheelhouse import Wheelhouse

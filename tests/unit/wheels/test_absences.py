@@ -15,7 +15,7 @@ from warpfront.errors import BlockedError, LockError
 from warpfront.matrix.cell import OwnIndex, WheelIndex
 from warpfront.system import process
 from warpfront.wheels.lock.values import LockInputs, WheelLock
-from warpfront.wheels.resolve.by_uv import resolve_by_uv
+from warpfront.wheels.resolve.resolving import resolve_by_uv
 from warpfront.wheels.sources import FLAT_PAGE, Site, probe
 from warpfront.wheels.store.wheelhouse import Wheelhouse
 

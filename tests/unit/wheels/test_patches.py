@@ -28,7 +28,7 @@ from warpfront.wheels.lock.pylock import dump_lock, read_lock, staleness
 from warpfront.wheels.lock.reading import inputs_of
 from warpfront.wheels.lock.values import LockInputs, WheelLock
 from warpfront.wheels.project_folders import Folders
-from warpfront.wheels.resolve.by_uv import resolve_by_uv
+from warpfront.wheels.resolve.resolving import resolve_by_uv
 from warpfront.wheels.sources import Site
 from warpfront.wheels.store.patching import LARGEST_BYTES, PatchTool
 from warpfront.wheels.store.rebuilding import Patching, patched_wheel

@@ -28,8 +28,8 @@ from warpfront.wheels.lock.pylock import (
     variant_rule,
 )
 from warpfront.wheels.lock.values import LockedWheel, LockInputs, WheelLock
-from warpfront.wheels.resolve.by_uv import resolve_by_uv
 from warpfront.wheels.resolve.index_rules import PYPI
+from warpfront.wheels.resolve.resolving import resolve_by_uv
 from warpfront.wheels.sources import Site
 from warpfront.wheels.store.wheelhouse import Wheelhouse
 from warpfront.wheels.uv_program import uv_binary

@@ -1,9 +1,9 @@
-"""Types of resolving: terms, results, reasons, and the resolver. Words."""
+"""Types of resolving: terms, results and reasons. Words."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -12,7 +12,7 @@ from packaging.pylock import Pylock
 
 from warpfront.matrix.cell import Pin, Recipe, Source
 from warpfront.matrix.language import Patch
-from warpfront.wheels.lock.values import Distribution, LockedWheel, UnbuiltWheel
+from warpfront.wheels.lock.values import LockedWheel, UnbuiltWheel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,34 +93,6 @@ class Sdist:
     sha256: str
     index: str = ""
     source: str = ""
-
-
-class Resolver(Protocol):
-    """A resolver of one cell's distributions. Raises `BlockedError` if their source is out of
-    reach and no other has them.
-    """
-
-    def give(self, wheel: LockedWheel, extras: tuple[str, ...] = ()) -> str: ...
-
-    def given_for(self, requirement: str) -> str: ...
-
-    def sdist(self, resolution: Resolution, name: str) -> Sdist: ...
-
-    def wheel_at(self, source: Source) -> LockedWheel: ...
-
-    def resolution(
-        self, requirements: tuple[str, ...], terms: Terms = NO_TERMS
-    ) -> Resolution | Contradiction: ...
-
-    def distributions(
-        self, resolution: Resolution, *, without: Collection[str] = ()
-    ) -> tuple[Distribution, ...]: ...
-
-    def absences(self, contradiction: Contradiction) -> Absences: ...
-
-    def wheels(self, resolution: Resolution) -> tuple[LockedWheel, ...]: ...
-
-    def wheel(self, resolution: Resolution, name: str) -> LockedWheel: ...
 
 
 class WheelMaker(Protocol):

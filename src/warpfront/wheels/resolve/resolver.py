@@ -66,7 +66,9 @@ _NETWORK_WORDS = re.compile(
 
 
 class UvResolver:
-    """A `Resolver` of one cell's requirements, by uv, from what this site can reach."""
+    """A resolver of one cell's requirements, by uv, from what this site can reach. Raises
+    `BlockedError` if a source is out of reach and no other has what it is asked for.
+    """
 
     def __init__(
         self,

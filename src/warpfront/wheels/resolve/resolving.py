@@ -1,5 +1,5 @@
 """A cell's lock: resolved against the cell's own torch, or refused with the packages that
-demand another. Pure.
+demand another. Path.
 
 uv reports that requirements contradict each other, not always which one began. So requirements that
 would move torch are resolved again with the stack fixed, and the metadata of the result shows which
@@ -21,7 +21,9 @@ from packaging.utils import canonicalize_name
 from warpfront.errors import LockError
 from warpfront.matrix.cell import Recipe
 from warpfront.matrix.language import Patch
+from warpfront.system.process import Run
 from warpfront.system.progress import Line
+from warpfront.wheels.device_packages import refuse_every_device
 from warpfront.wheels.lock.pylock import foreign_wheel
 from warpfront.wheels.lock.values import (
     Distribution,
@@ -46,10 +48,12 @@ from warpfront.wheels.resolve.resolution import (
     NO_TERMS,
     Contradiction,
     Resolution,
-    Resolver,
     Terms,
     WheelMaker,
 )
+from warpfront.wheels.resolve.resolver import UvResolver
+from warpfront.wheels.sources import Site
+from warpfront.wheels.store.wheelhouse import Wheelhouse
 
 _PATCH = "read the patch, then write its sha256 into matrix.yaml"
 _TOGETHER = "its requirements cannot be met together"
@@ -63,22 +67,29 @@ _RELAX = (
 )
 
 
-def resolve(
+def resolve_by_uv(
     inputs: LockInputs,
-    resolver: Resolver,
+    site: Site,
     *,
+    run: Run,
     on_line: Line,
+    wheelhouse: Wheelhouse | None = None,
     parent: WheelLock | None = None,
     crafting: WheelMaker | None = None,
 ) -> WheelLock:
     """Return the lock for `inputs`: one wheel per distribution, the best for the base's Python
-    and glibc. `parent` is the lock with the pins of `inputs`; `crafting` builds what no index has
-    as a wheel.
+    and glibc, from the sources that the site can reach. `parent` is the lock with the pins of
+    `inputs`; `crafting` builds what no index has as a wheel.
 
     Raise `LockError` if the requirements contradict each other or the torch stack, with
     the demands' chains; `BlockedError` if the index or PyPI is out of reach and no other
     source has them.
     """
+    refuse_every_device(inputs, site)
+    parent_wheels = parent.wheels if parent else ()
+    resolver = UvResolver(
+        inputs, site, run=run, on_line=on_line, wheelhouse=wheelhouse, held=parent_wheels
+    )
     if inputs.unfit:
         raise LockError(f"{inputs.cell_id}: {'; '.join(inputs.unfit)}", hint=_PATCH)
     for wheel in _built_wheels(parent):
@@ -119,7 +130,7 @@ class _Resolving:
     """The resolution of one cell."""
 
     inputs: LockInputs
-    resolver: Resolver
+    resolver: UvResolver
     on_line: Line
     added: tuple[str, ...]
     builds: tuple[Recipe, ...]

@@ -12,7 +12,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import tempfile
-import zipfile
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ from packaging.version import InvalidVersion, Version
 from warpfront.errors import BlockedError, LockError, StoreError, WheelError, without_secrets
 from warpfront.matrix.cell import Variant
 from warpfront.system.foreign import read_regular
-from warpfront.wheels.core_metadata import metadata_text, requires_of
+from warpfront.wheels.core_metadata import requires_of
 from warpfront.wheels.lock.values import LockInputs
 from warpfront.wheels.metadata import read_small_members
 from warpfront.wheels.resolve.index_rules import is_of_the_stack
@@ -227,19 +226,6 @@ class VariantPages:
             if not local:
                 self._wheelhouse.keep(path)
         return members
-
-
-def write_stand_in(filename: str, folder: Path, *, requires: Iterable[str] = ()) -> Path:
-    """Return a wheel of nothing but what it demands: what a variant does, as far as it was read."""
-    name, version, _, tags = parse_wheel_filename(filename)
-    info = "-".join(filename.split("-")[:2]) + ".dist-info"
-    wheel = ["Wheel-Version: 1.0", "Root-Is-Purelib: false", *(f"Tag: {tag}" for tag in tags)]
-    path = folder / filename
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr(f"{info}/METADATA", metadata_text(name, str(version), requires))
-        archive.writestr(f"{info}/WHEEL", "\n".join(wheel) + "\n")
-        archive.writestr(f"{info}/RECORD", "")
-    return path
 
 
 def _by_build(links: Iterable[Link]) -> Iterator[list[Link]]:

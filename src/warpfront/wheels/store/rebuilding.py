@@ -4,8 +4,6 @@ same inputs. Edge.
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import re
 import stat
@@ -21,16 +19,14 @@ from warpfront.matrix.language import Patch
 from warpfront.system.digests import digest_of
 from warpfront.system.process import Run
 from warpfront.system.store import storing
-from warpfront.wheels.core_metadata import recorded_hash
 from warpfront.wheels.store.patching import PatchTool
 from warpfront.wheels.store.unpacked import read_unpacked
+from warpfront.wheels.store.wheel_files import pack_wheel
 from warpfront.wheels.store.wheelhouse import sha256_of
 
 LABEL = "wf"
 NOTE = "warpfront-patches.json"
-_EPOCH = (1980, 1, 1, 0, 0, 0)
 _SIGNATURES = ("RECORD", "RECORD.jws", "RECORD.p7s")
-_CHUNK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +104,10 @@ def patched_wheel(wheel: Path, patching: Patching, folder: Path, *, sources: str
         info = _relabel(tree, version, parts[1])
         (info / NOTE).write_text(patching.note(origin), "utf-8")
         folder.mkdir(parents=True, exist_ok=True)
-        return _pack(tree, info, folder / "-".join(parts))
+        paths = sorted(path for path in tree.rglob("*") if path.is_file())
+        paths.sort(key=lambda path: path.is_relative_to(info))  # metadata last
+        content = {path.relative_to(tree).as_posix(): path for path in paths}
+        return pack_wheel(folder / "-".join(parts), content, info=info.name)
 
 
 def _unpack(wheel: Path, tree: Path) -> None:
@@ -137,30 +136,3 @@ def _relabel(tree: Path, old: str, new: str) -> Path:
     for signature in _SIGNATURES:  # they were of the other content
         (info / signature).unlink(missing_ok=True)
     return info
-
-
-def _pack(tree: Path, info: Path, target: Path) -> Path:
-    """Uncompressed: two machines' zlib need not make the same bytes of the same file."""
-    record, text = info / "RECORD", io.StringIO()
-    rows = csv.writer(text, lineterminator="\n")
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
-        paths = sorted(path for path in tree.rglob("*") if path.is_file())
-        # Every file by its name, metadata last.
-        for path in sorted(paths, key=lambda path: path.is_relative_to(info)):
-            name = path.relative_to(tree).as_posix()
-            rows.writerow((name, recorded_hash(sha256_of(path)), path.stat().st_size))
-            _add(archive, path, name)
-        name = record.relative_to(tree).as_posix()
-        rows.writerow((name, "", ""))
-        record.write_text(text.getvalue(), "utf-8")
-        _add(archive, record, name)
-    return target
-
-
-def _add(archive: zipfile.ZipFile, path: Path, name: str) -> None:
-    status, entry = path.stat(), zipfile.ZipInfo(name, _EPOCH)
-    entry.external_attr = (0o100755 if status.st_mode & stat.S_IXUSR else 0o100644) << 16
-    entry.file_size = status.st_size
-    with path.open("rb") as source, archive.open(entry, "w") as target:
-        while chunk := source.read(_CHUNK_BYTES):
-            target.write(chunk)

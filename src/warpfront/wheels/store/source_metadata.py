@@ -34,9 +34,8 @@ def metadata_wheel(archive: Path, name: str, folder: Path) -> tuple[Path, str]:
         requires_python=metadata.requires_python,
         extras=metadata.extras,
     )
-    filename = name.replace("-", "_")
-    wheel = write_wheel({}, text.encode(), folder, name=filename, version=metadata.version)
-    return wheel, stated_by
+    filename = f"{name.replace('-', '_')}-{metadata.version}-py3-none-any.whl"
+    return write_wheel(folder / filename, text), stated_by
 
 
 def _stated(root: Path, name: str) -> tuple[WheelMetadata, str]:
