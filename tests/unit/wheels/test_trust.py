@@ -234,17 +234,20 @@ def test_no_setup_py_runs_for_what_is_built_or_asked_before_an_install(
     mark = tmp_path / "mark"
     hostile_sdist(public.folder, "app", "1.0", mark)
     hostile_sdist(public.folder, "rocm", "7.14.99", mark)
-    resolver = UvResolver(
-        inputs_for(rocm),
-        Site(index_url=public.url),
-        run=process.run,
-        on_line=lambda _: None,
-        wheelhouse=house,
-    )
-    found = resolver.resolution((TORCH, "app"), Terms(unread=("app",)))  # as `builds:` asks
-    assert isinstance(found, Resolution)
-    assert found.versions["app"] == "1.0"
-    refused = resolver.resolution(("rocm",), Terms(unread=("rocm",)))
+    site = Site(index_url=public.url)
+    with site.transport() as transport:
+        resolver = UvResolver(
+            inputs_for(rocm),
+            site,
+            transport,
+            run=process.run,
+            on_line=lambda _: None,
+            wheelhouse=house,
+        )
+        found = resolver.resolution((TORCH, "app"), Terms(unread=("app",)))  # as `builds:` asks
+        assert isinstance(found, Resolution)
+        assert found.versions["app"] == "1.0"
+        refused = resolver.resolution(("rocm",), Terms(unread=("rocm",)))
     assert isinstance(refused, Contradiction), "not even its archive is taken from elsewhere"
     assert not mark.exists()
 

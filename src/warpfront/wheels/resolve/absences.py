@@ -75,7 +75,7 @@ def explain_absences(
         (line, _ROW if is_of_the_stack(name, inputs) else hint)
         for name in names
         for line, hint in _reasons(
-            name, _demands(text, name), _sources(name, inputs, site, reach), usable, site
+            name, _demands(text, name), _sources(name, inputs, reach), usable, site
         )
     ]
     unasked = f"; not asked: {', '.join(map(without_secrets, left_out))}" if left_out else ""
@@ -97,16 +97,13 @@ def _demands(text: str, name: str) -> tuple[SpecifierSet, ...]:
     return tuple(dict.fromkeys(ranges)) or (SpecifierSet(),)
 
 
-def _sources(
-    name: str, inputs: LockInputs, site: Site, reach: Reach
-) -> tuple[tuple[str, bool], ...]:
-    """Yield the sources of a name in the order of a resolution, each with whether it is flat."""
+def _sources(name: str, inputs: LockInputs, reach: Reach) -> tuple[tuple[str, bool], ...]:
+    """Return the sources of a name in the order of a resolution, each with whether it is flat."""
     where = index_rule(name, inputs)
     sources = ((where.url, False),) if where else ()
     if where and where.alone:
         return sources
-    remaining = (*((link, True) for link in site.find_links), *((url, False) for url in reach.site))
-    return tuple(dict.fromkeys((*sources, *remaining)))
+    return tuple(dict.fromkeys((*sources, *reach.sources)))
 
 
 def _reasons(

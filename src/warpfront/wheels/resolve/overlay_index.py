@@ -12,8 +12,7 @@ import re
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import cache, partial
-from itertools import chain
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,11 +47,11 @@ class OverlayIndex:
         reach: Reach,
         variants: VariantPages,
         held: Iterable[LockedWheel] = (),
+        *,
+        transport: Transport,
     ) -> None:
-        self._inputs = inputs
-        self._site = site
-        self._reach = reach
-        self.variants = variants
+        self._inputs, self._site, self._reach = inputs, site, reach
+        self.variants, self._transport = variants, transport
         self._held = {
             locked_wheel.name: locked_wheel
             for locked_wheel in held
@@ -99,22 +98,15 @@ class OverlayIndex:
 
     def put(self, names: Iterable[str]) -> None:
         """Put what the index of each of `names` offers of it here."""
-        with self._site.transport() as transport:
-            for name in self.missing(names):
-                where = index_rule(name, self._inputs)
-                files = self._offered(name, where, transport)
-                if files and self.variants.allows(name):
-                    files = self.variants.page(name, files, transport)
-                self._files[name] = files
-            wheels = [self._held[name] for name in names if name in self._held]
-            with ThreadPoolExecutor(8) as pool:
-                same = pool.map(partial(self._same, transport), wheels)
-                self._files |= zip((wheel.name for wheel in wheels), same, strict=True)
-
-    def read_variants(self, resolution: Resolution) -> bool:
-        """Read what the variants demand that a resolution took; whether any was not known."""
-        with self._site.transport() as transport:
-            return self.variants.read(resolution.versions, transport)
+        for name in self.missing(names):
+            files = self._offered(name, index_rule(name, self._inputs))
+            if files and self.variants.allows(name):
+                files = self.variants.page(name, files)
+            self._files[name] = files
+        wheels = [self._held[name] for name in names if name in self._held]
+        with ThreadPoolExecutor(8) as pool:
+            same = pool.map(self._same, wheels)
+            self._files |= zip((wheel.name for wheel in wheels), same, strict=True)
 
     def write(self, folder: Path, answered: Iterable[Pin] = ()) -> Path:
         """Return the shelf as an index below `folder`, an empty wheel for each of `answered`."""
@@ -165,9 +157,7 @@ class OverlayIndex:
                     "warpfront",
                 )
 
-    def _offered(
-        self, name: str, where: IndexRule | None, transport: Transport
-    ) -> tuple[Link, ...] | None:
+    def _offered(self, name: str, where: IndexRule | None) -> tuple[Link, ...] | None:
         """Return the files of a name in its index, or in the index's local mirrors together;
         none; or None if the site's other indexes may have it. A name that belongs to no index is
         overlaid for its variants: then the first index of the site that has it counts.
@@ -176,7 +166,7 @@ class OverlayIndex:
         for sources in self._groups(where):
             files: list[Link] = []
             for source, flat in sources:
-                answer = links(source, name, transport, flat=flat)
+                answer = links(source, name, self._transport, flat=flat)
                 if not isinstance(answer, NoAnswer):
                     files += [link for link in answer if _names(link.filename, name)]
                 elif answer.status not in ABSENT and local_path(source) is None:
@@ -195,19 +185,16 @@ class OverlayIndex:
         flat. An index is read if it is in reach.
         """
         if where is not None:
-            reached = not self._site.no_index and where.url not in (self._reach.silent)
+            reached = not self._site.no_index and where.url not in self._reach.silent
             return ((where.url, False),) if reached else (), self._mirrors(where)
-        return (
-            *(((link, True),) for link in self._site.find_links),
-            *(((url, False),) for url in self._reach.site),
-        )
+        return tuple((source,) for source in self._reach.sources)
 
-    def _same(self, transport: Transport, wheel: LockedWheel) -> tuple[Link, ...] | None:
+    def _same(self, wheel: LockedWheel) -> tuple[Link, ...] | None:
         """Return the file of the image below, where one of the site's sources has it; else its
         sources go by their order, as ever.
         """
-        for source, flat in chain.from_iterable(self._groups(None)):
-            answer = links(source, wheel.name, transport, flat=flat)
+        for source, flat in self._reach.sources:
+            answer = links(source, wheel.name, self._transport, flat=flat)
             for link in () if isinstance(answer, NoAnswer) else answer:
                 if link.filename == wheel.filename and link.sha256 in {"", wheel.sha256}:
                     return (replace(link, sha256=wheel.sha256),)
@@ -224,7 +211,7 @@ class OverlayIndex:
         folders = tuple((link, True) for link in site.find_links if local_path(link) is not None)
         if where.url != PYPI:
             return folders
-        stands = [url for url in self._reach.site if url == site.index_url or local_path(url)]
+        stands = [url for url in self._reach.indexes if url == site.index_url or local_path(url)]
         return (*folders, *((stand, False) for stand in stands))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from packaging.requirements import Requirement
 
@@ -16,13 +16,17 @@ from warpfront.wheels.sources import Site, files_of, probe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reach:
-    """The indexes to use, best first (mirrors, then PyPI), the cell's own if it answers, and why
-    others do not.
+    """The site's sources to use, in uv's order and each with whether it is flat, and why others,
+    the cell's own index among them, do not answer.
     """
 
-    site: tuple[str, ...]
-    stack: str | None
-    silent: Mapping[str, str] = field(default_factory=dict)
+    sources: tuple[tuple[str, bool], ...]
+    silent: Mapping[str, str]
+
+    @property
+    def indexes(self) -> tuple[str, ...]:
+        """Return the indexes to use, best first: mirrors, then PyPI."""
+        return tuple(url for url, flat in self.sources if not flat)
 
 
 def reach_of(inputs: LockInputs, site: Site, on_line: Line) -> Reach:
@@ -32,18 +36,14 @@ def reach_of(inputs: LockInputs, site: Site, on_line: Line) -> Reach:
     for url in site.indexes:
         if names and (reason := why_not(site, url, names[0])) and not says_no_such(reason):
             silent[url] = reason
-    stack = inputs.index.url if inputs.index and inputs.stack_requirements else None
-    if stack is not None and inputs.stack_requirements:
-        reason = why_not(site, stack, Requirement(inputs.stack_requirements[0]).name)
-        if reason:
+    if inputs.index and inputs.stack_requirements:
+        stack = inputs.index.url
+        if reason := why_not(site, stack, Requirement(inputs.stack_requirements[0]).name):
             silent[stack] = reason
     for url, reason in silent.items():
         on_line(without_secrets(f"{inputs.cell_id}: {url}: {reason}; going on without it"))
-    return Reach(
-        site=tuple(url for url in site.indexes if url not in silent),
-        stack=None if stack in silent else stack,
-        silent=silent,
-    )
+    sources = tuple((url, flat) for url, flat in site.sources if flat or url not in silent)
+    return Reach(sources=sources, silent=silent)
 
 
 def answering(site: Site) -> tuple[str, ...]:

@@ -74,22 +74,31 @@ class UvResolver:
         self,
         inputs: LockInputs,
         site: Site,
+        transport: Transport,
         *,
         run: Run,
         on_line: Line,
         wheelhouse: Wheelhouse | None = None,
         held: tuple[LockedWheel, ...] = (),
     ) -> None:
-        self._inputs = inputs
-        self._site = site
-        self._run = run
-        self._on_line = on_line
+        self._inputs, self._site = inputs, site
+        self._run, self._on_line = run, on_line
         self._wheelhouse = wheelhouse or Wheelhouse()
         self._reach = reach_of(inputs, site, on_line)
         self._tags = supported_tags(inputs.python, inputs.machine, inputs.glibc)
-        variants = VariantPages(inputs, self._tags, self._wheelhouse)
-        self._shelf = OverlayIndex(inputs, site, self._reach, variants, held)
+        self._variants = VariantPages(inputs, self._tags, self._wheelhouse, transport)
+        self._shelf = OverlayIndex(
+            inputs, site, self._reach, self._variants, held, transport=transport
+        )
         self._given: dict[str, LockedWheel] = {}
+        self._choice = WheelChoice(
+            inputs=inputs,
+            tags=self._tags,
+            transport=transport,
+            wheelhouse=self._wheelhouse,
+            given=self._given,
+            shelf=self._shelf,
+        )
 
     def give(self, wheel: LockedWheel, extras: tuple[str, ...] = ()) -> str:
         """Take this wheel, which the wheelhouse has, wherever its name is demanded; the requirement
@@ -109,15 +118,13 @@ class UvResolver:
         package = next(package for package in resolution.pylock.packages if package.name == name)
         if package.sdist is None:
             raise LockError(f"{self._inputs.cell_id}: {name} {package.version} has no sources")
-        with self._site.transport() as transport:
-            return self._choice(transport).sdist(package, package.sdist)
+        return self._choice.sdist(package, package.sdist)
 
     def wheel_at(self, source: Source) -> LockedWheel:
         """Return the wheel at a source's address, verified, in the wheelhouse."""
         filename = unquote(source.location.rpartition("/")[2])
-        with self._site.transport() as transport:
-            link = Link(url=source.location, filename=filename)
-            path, sha256 = self._choice(transport).stored_file(source.name, link)
+        link = Link(url=source.location, filename=filename)
+        path, sha256 = self._choice.stored_file(source.name, link)
         if sha256 != source.pin:
             raise WheelError(f"{source}: its line says sha256 {source.pin}, it has {sha256}")
         return wheel_of(path, sha256, source=str(source))
@@ -157,8 +164,8 @@ class UvResolver:
         packages = [
             package for package in resolution.pylock.packages if package.name not in without
         ]
-        with self._site.transport() as transport, ThreadPoolExecutor(8) as pool:
-            return tuple(pool.map(self._choice(transport).distribution, packages))
+        with ThreadPoolExecutor(8) as pool:
+            return tuple(pool.map(self._choice.distribution, packages))
 
     def absences(self, contradiction: Contradiction) -> Absences:
         """Return names of a contradiction that no source has, or only one that another hides."""
@@ -168,12 +175,11 @@ class UvResolver:
 
     def wheels(self, resolution: Resolution) -> tuple[LockedWheel, ...]:
         """Return one wheel per distribution, the best for the base's Python and C library."""
-        with self._site.transport() as transport, ThreadPoolExecutor(8) as pool:
-            chosen = pool.map(self._choice(transport).wheel, resolution.pylock.packages)
-            wheels = tuple(sorted(chosen))
+        with ThreadPoolExecutor(8) as pool:
+            wheels = tuple(sorted(pool.map(self._choice.wheel, resolution.pylock.packages)))
         _check_stack(self._inputs, wheels)
         for wheel in wheels:
-            for line in self._shelf.variants.why_not(wheel.name):
+            for line in self._variants.why_not(wheel.name):
                 if line.startswith(f"{wheel.name} {wheel.version}:"):
                     self._on_line(f"{self._inputs.cell_id}: {line}")
         if newer := self._newer_torch(wheels):
@@ -208,8 +214,7 @@ class UvResolver:
     def wheel(self, resolution: Resolution, name: str) -> LockedWheel:
         """Return the wheel of one distribution."""
         (package,) = resolution.only(name).pylock.packages
-        with self._site.transport() as transport:
-            return self._choice(transport).wheel(package)
+        return self._choice.wheel(package)
 
     def _compiled(self, requirements: tuple[str, ...], terms: Terms) -> Resolution | Contradiction:
         """uv's resolution, of wheels only. Where `rocm` was missing, a second time with the wheel
@@ -248,7 +253,7 @@ class UvResolver:
             more: tuple[str, ...] = ()
             if isinstance(shelf, Resolution):
                 new = self._shelf.missing(shelf.versions)
-                unknown = not new and self._shelf.read_variants(shelf)
+                unknown = not new and self._variants.read(shelf.versions)
             else:
                 new, unknown = self._shelf.missing_of(shelf.explanation), False
                 # uv gets only the name and version of archives that may be missing: their demands
@@ -299,7 +304,7 @@ class UvResolver:
             command = uv_command(
                 arguments,
                 site=self._site,
-                indexes=self._reach.site,
+                indexes=self._reach.indexes,
                 folder=folder,
                 shelf=self._shelf,
                 unread=terms.unread,
@@ -314,16 +319,6 @@ class UvResolver:
             except (tomllib.TOMLDecodeError, PylockValidationError) as error:
                 reason = f"uv wrote a lock that is not valid: {error}"
                 raise LockError(f"{inputs.cell_id}: {reason}") from error
-
-    def _choice(self, transport: Transport) -> WheelChoice:
-        return WheelChoice(
-            inputs=self._inputs,
-            tags=self._tags,
-            transport=transport,
-            wheelhouse=self._wheelhouse,
-            given=self._given,
-            shelf=self._shelf,
-        )
 
 
 def rehearsed(

@@ -87,25 +87,32 @@ def resolve_by_uv(
     """
     refuse_every_device(inputs, site)
     parent_wheels = parent.wheels if parent else ()
-    resolver = UvResolver(
-        inputs, site, run=run, on_line=on_line, wheelhouse=wheelhouse, held=parent_wheels
-    )
-    if inputs.unfit:
-        raise LockError(f"{inputs.cell_id}: {'; '.join(inputs.unfit)}", hint=_PATCH)
-    for wheel in _built_wheels(parent):
-        resolver.give(wheel)
-    resolving = _Resolving(
-        inputs=inputs,
-        resolver=resolver,
-        on_line=on_line,
-        added=(),
-        builds=parent.builds if parent else (),
-        patched=parent.patched if parent else (),
-    )
-    if crafting is not None:
-        resolving = resolving.with_sources(crafting).with_builds(crafting)
-        resolving = resolving.with_patches(crafting).with_allowed_builds(crafting)
-    return resolving.lock()
+    with site.transport() as transport:
+        resolver = UvResolver(
+            inputs,
+            site,
+            transport,
+            run=run,
+            on_line=on_line,
+            wheelhouse=wheelhouse,
+            held=parent_wheels,
+        )
+        if inputs.unfit:
+            raise LockError(f"{inputs.cell_id}: {'; '.join(inputs.unfit)}", hint=_PATCH)
+        for wheel in _built_wheels(parent):
+            resolver.give(wheel)
+        resolving = _Resolving(
+            inputs=inputs,
+            resolver=resolver,
+            on_line=on_line,
+            added=(),
+            builds=parent.builds if parent else (),
+            patched=parent.patched if parent else (),
+        )
+        if crafting is not None:
+            resolving = resolving.with_sources(crafting).with_builds(crafting)
+            resolving = resolving.with_patches(crafting).with_allowed_builds(crafting)
+        return resolving.lock()
 
 
 def _built_wheels(lock: WheelLock | None) -> tuple[LockedWheel, ...]:

@@ -64,8 +64,14 @@ class TakenVariant:
 class VariantPages:
     """The variants of one cell's resolution."""
 
-    def __init__(self, inputs: LockInputs, tags: Iterable[Tag], wheelhouse: Wheelhouse) -> None:
-        self._inputs = inputs
+    def __init__(
+        self,
+        inputs: LockInputs,
+        tags: Iterable[Tag],
+        wheelhouse: Wheelhouse,
+        transport: Transport,
+    ) -> None:
+        self._inputs, self._transport = inputs, transport
         self._ranks = {tag: rank for rank, tag in enumerate(tags)}
         self._wheelhouse = wheelhouse
         self._taken: dict[tuple[str, Version], TakenVariant] = {}
@@ -80,16 +86,13 @@ class VariantPages:
 
     def stood_for(self, filename: str) -> TakenVariant | None:
         """Return the wheel of a stand-in, by its file name."""
-        return next(
-            (wheel for wheel in self._taken.values() if wheel.plain == filename),
-            None,
-        )
+        return next((wheel for wheel in self._taken.values() if wheel.plain == filename), None)
 
     def why_not(self, name: str) -> tuple[str, ...]:
         """Why versions of a name have no variant for this cell."""
         return tuple(self._why_not.get(name, ()))
 
-    def page(self, name: str, files: tuple[Link, ...], transport: Transport) -> tuple[Link, ...]:
+    def page(self, name: str, files: tuple[Link, ...]) -> tuple[Link, ...]:
         """Return the files of a name, with one stand-in for each version that has a variant for
         this cell, in place of its other wheels. Versions without one are unchanged.
         """
@@ -101,8 +104,7 @@ class VariantPages:
             if label and self._rank(plain) is not None:
                 variants.setdefault(parse_wheel_filename(plain)[1], []).append(link)
         for version in self._asked_about(name, variants):
-            offered = variants[version]
-            best = self._best(name, version, offered, files, transport)
+            best = self._best(name, version, variants[version], files)
             if best is None:
                 continue
             self._taken[name, version] = best
@@ -113,14 +115,14 @@ class VariantPages:
             listed.append(Link(url=best.link.url, filename=best.plain, attributes=attributes))
         return tuple(listed)
 
-    def read(self, versions: Mapping[str, str], transport: Transport) -> bool:
+    def read(self, versions: Mapping[str, str]) -> bool:
         """Read what the variants at these versions demand; whether any was not known before."""
         new = False
         for name, version in versions.items():
             key = (name, Version(version))
             taken_variant = self._taken.get(key)
             if taken_variant is not None and taken_variant.requires is None:
-                self._taken[key] = self._with_requires(name, taken_variant, transport)
+                self._taken[key] = self._with_requires(name, taken_variant)
                 new = True
         return new
 
@@ -150,18 +152,13 @@ class VariantPages:
         return min((self._ranks[tag] for tag in tags if tag in self._ranks), default=None)
 
     def _best(
-        self,
-        name: str,
-        version: Version,
-        offered: list[Link],
-        files: Iterable[Link],
-        transport: Transport,
+        self, name: str, version: Version, offered: list[Link], files: Iterable[Link]
     ) -> TakenVariant | None:
         """Return the best by build number, label, then platform, as PEP 825 orders them."""
         rule = self._inputs.variants
         assert rule is not None
         try:
-            table = _table_of(name, version, files, transport)
+            table = _table_of(name, version, files, self._transport)
         except LockError as error:
             self._why_not[name].append(f"{name} {version}: its variants are left out: {error}")
             return None
@@ -184,10 +181,10 @@ class VariantPages:
     def _place(self, link: Link) -> tuple[int, str]:
         return cast("int", self._rank(split_label(link.filename)[0])), link.filename
 
-    def _with_requires(self, name: str, wheel: TakenVariant, transport: Transport) -> TakenVariant:
+    def _with_requires(self, name: str, wheel: TakenVariant) -> TakenVariant:
         """Return it with the demands of the wheel itself, which confirms the table's variant."""
         where, label = wheel.link.filename, wheel.variant.label
-        members = self._members(name, wheel, transport)
+        members = self._members(name, wheel)
         metadata, document = members.get("METADATA"), members.get("variant.json")
         if metadata is None or document is None:
             raise WheelError(f"{where}: holds no METADATA, or no variant.json")
@@ -207,9 +204,9 @@ class VariantPages:
             )
         return dataclasses.replace(wheel, requires=requires)
 
-    def _members(self, name: str, wheel: TakenVariant, transport: Transport) -> Mapping[str, str]:
+    def _members(self, name: str, wheel: TakenVariant) -> Mapping[str, str]:
         """Return the texts of the wheel's dist-info: by ranges where its server gives some."""
-        member_names = ("METADATA", "variant.json")
+        transport, member_names = self._transport, ("METADATA", "variant.json")
         local = local_path(wheel.link.url)
         members = None if local else read_small_members(wheel.link.url, transport, member_names)
         if members is not None:
