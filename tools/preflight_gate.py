@@ -29,7 +29,7 @@ from packaging.utils import canonicalize_name
 from warpfront.errors import InputError
 from warpfront.pipeline.workspace import open_workspace
 from warpfront.system.process import run
-from warpfront.wheels.resolve.stack_metadata import write_environment
+from warpfront.wheels.metadata import write_environment
 from warpfront.wheels.site import read_site
 from warpfront.wheels.uv_program import uv_binary
 from warpfront_port.commands.preflighting import examine, knowing_themselves

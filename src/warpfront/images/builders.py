@@ -13,7 +13,6 @@ from warpfront.images.engine import Engine, connect
 from warpfront.images.engine.bases import resolve_base
 from warpfront.images.engine.buildx import bake, local_context
 from warpfront.images.labels import CONTENT_HASH
-from warpfront.images.registry_ping import registry_reachable
 from warpfront.images.render import DOCKERFILE, Material
 from warpfront.images.template_process import RenderRequest, render_templates
 from warpfront.images.tools import CellInputs, Tools
@@ -52,13 +51,7 @@ def builders(
         def build(apt: tuple[str, ...]) -> tuple[Engine, str]:
             engine = connect(environment())
             if cell.parent is None:
-                base = resolve_base(
-                    cell.base,
-                    engine,
-                    registry_reachable=registry_reachable,
-                    cache=folders.cache,
-                    on_line=watch.say,
-                )
+                base = resolve_base(cell.base, engine, cache=folders.cache, on_line=watch.say)
                 reference, identity = base.reference, base.identity
                 local = base.source is BaseSource.BOOTSTRAP
             else:

@@ -13,11 +13,11 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from warpfront.errors import BuildFailedError, StoreError, WarpfrontError
 from warpfront.images.bake import BakeTarget
 from warpfront.images.engine.buildx import BakeRequest, BuildStep, bake, forget_steps
-from warpfront.images.layered_manifest import config_on, manifest_on
 from warpfront.images.preparing import Prepared
 from warpfront.images.stages import (
     COMPILER,
@@ -205,3 +205,40 @@ class Composer:
 
 def _named(wheels: Iterable[LockedWheel]) -> tuple[str, ...]:
     return tuple(f"{wheel.name}=={wheel.version} {wheel.sha256[:12]}" for wheel in wheels)
+
+
+MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+CONFIG = "application/vnd.oci.image.config.v1+json"
+LAYER = "application/vnd.oci.image.layer.v1.tar+zstd"
+
+
+def config_on(
+    base: Mapping[str, Any], layers: Sequence[tuple[str, Sequence[str]]], *, created: str
+) -> dict[str, Any]:
+    """Return the configuration of `base` with more layers: each its diff_id and the wheels in
+    it, which `docker history` shows.
+    """
+    history = [
+        {"created": created, "created_by": f"warpfront layer: {' '.join(wheels)}"}
+        for _, wheels in layers
+    ]
+    rootfs = {
+        "type": "layers",
+        "diff_ids": [*base["rootfs"]["diff_ids"], *(diff_id for diff_id, _ in layers)],
+    }
+    earlier = [{**entry, "created": created} for entry in base.get("history", ())]
+    return {**base, "created": created, "history": [*earlier, *history], "rootfs": rootfs}
+
+
+def manifest_on(
+    base: Mapping[str, Any], layers: Sequence[tuple[str, int]], config: tuple[str, int]
+) -> dict[str, Any]:
+    """Return the manifest of `base` with more layers (digest, size) and another configuration."""
+    blobs = [{"mediaType": LAYER, "digest": digest, "size": size} for digest, size in layers]
+    digest, size = config
+    return {
+        "schemaVersion": 2,
+        "mediaType": MANIFEST,
+        "config": {"mediaType": CONFIG, "digest": digest, "size": size},
+        "layers": [*base["layers"], *blobs],
+    }

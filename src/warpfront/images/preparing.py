@@ -15,7 +15,6 @@ from warpfront.images.engine.bases import find_base, resolve_base
 from warpfront.images.labels import CONTENT_HASH, CREATED
 from warpfront.images.plan import ContentRecord, content_hash, content_record
 from warpfront.images.protection import guard_files, guard_policy, relaxed_files
-from warpfront.images.registry_ping import registry_reachable
 from warpfront.images.render import ContextParts, Material, context_parts, rendered_image
 from warpfront.images.template_process import Rendered, RenderRequest, render_templates
 from warpfront.images.tools import CellInputs, Tools
@@ -194,5 +193,6 @@ def _bases(
 ) -> Mapping[str, T | Blocked | Failed]:
     """Return each base by name, as `find` finds it or makes it."""
     first = {cell.base.name: cell for cell in cells if cell.parent is None}
-    act = partial(find, engine=engine, registry_reachable=registry_reachable)
-    return {name: attempt(cell.id, "build", act, cell.base) for name, cell in first.items()}
+    return {
+        name: attempt(cell.id, "build", find, cell.base, engine) for name, cell in first.items()
+    }

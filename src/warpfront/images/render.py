@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from warpfront.errors import BlockedError, RenderError
 from warpfront.images.built import RenderedImage
 from warpfront.images.protection import GUARD_ENVIRONMENT, POLICY, RELAXED
-from warpfront.images.slimming import slim_files
-from warpfront.images.stages import BYTE_CODE_FILES
+from warpfront.images.stages import BYTE_CODE_FILES, slim_files
 from warpfront.matrix.cell import ENVIRONMENT_PYTHON, Cell, Compiler
 from warpfront.matrix.compat import Compat
 from warpfront.matrix.device_variables import device_fault

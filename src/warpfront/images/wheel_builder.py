@@ -33,9 +33,8 @@ from warpfront.wheels.resolve.resolution import Sdist
 from warpfront.wheels.sources import Site
 from warpfront.wheels.store.archives import archive_commit, archive_folder, unpack
 from warpfront.wheels.store.rebuilding import Patching, patched_wheel
-from warpfront.wheels.store.sdists import pure_builder
+from warpfront.wheels.store.sdists import install_tools, installed_in, pure_builder
 from warpfront.wheels.store.source_metadata import metadata_wheel
-from warpfront.wheels.store.tools import install_tools, installed_in
 from warpfront.wheels.store.wheelhouse import Build, Wheelhouse, sha256_of
 from warpfront.wheels.uv_program import uv_binary, uv_version
 

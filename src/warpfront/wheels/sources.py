@@ -19,6 +19,7 @@ from urllib.request import url2pathname
 
 from packaging.utils import canonicalize_name
 
+from warpfront.errors import without_secrets
 from warpfront.wheels.resolve.index_rules import PYPI
 from warpfront.wheels.wheel_names import FileName, read_file_name
 
@@ -101,7 +102,7 @@ class Link:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoAnswer:
     """The reason for an unanswered URL. `lasting`: a retry will not help; `after_seconds`: the
-    server's own wait.
+    server's own wait. As text it has no secrets.
     """
 
     url: str
@@ -111,7 +112,7 @@ class NoAnswer:
     after_seconds: float = 0.0
 
     def __str__(self) -> str:
-        return f"{self.url}: {self.reason}"
+        return without_secrets(f"{self.url}: {self.reason}")
 
 
 def links(

@@ -40,7 +40,7 @@ from warpfront.verify.results import CheckResult, Outcome, Verification
 from warpfront.verify.verdict import read_verification
 from warpfront.wheels.project_folders import Folders
 from warpfront.wheels.site import AskSite, site_when_needed
-from warpfront.wheels.store.tools import install_tools
+from warpfront.wheels.store.sdists import install_tools
 from warpfront_port.commands.scanning import scan_tree
 from warpfront_port.compile.job_document import SOURCE, Bounds, job_document
 from warpfront_port.compile.outcomes import HIPIFIED, SESSION, Compilation, Message, judged

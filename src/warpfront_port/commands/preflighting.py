@@ -19,10 +19,10 @@ from warpfront.pipeline.workspace import Workspace
 from warpfront.system.process import run
 from warpfront.system.progress import Watch
 from warpfront.wheels.lock.reading import fresh_locks
+from warpfront.wheels.metadata import StackFiles
 from warpfront.wheels.project_folders import Folders
 from warpfront.wheels.requirements import RequirementList
 from warpfront.wheels.resolve.demands import without_libraries
-from warpfront.wheels.resolve.stack_metadata import StackFiles
 from warpfront.wheels.site import read_site
 from warpfront.wheels.store.wheelhouse import Wheelhouse
 from warpfront_port.commands.following_packages import Following, fitting_texts

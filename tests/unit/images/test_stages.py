@@ -12,7 +12,7 @@ import pytest
 from builders import a_cell, a_lock
 from rendering import render
 
-from warpfront.images.layered_manifest import config_on, manifest_on
+from warpfront.images.composing import config_on, manifest_on
 from warpfront.images.render import Templates
 from warpfront.images.stages import BYTE_CODE_FILES, COMPILER, before_wheels, byte_code_context
 from warpfront.system.store import read_tree

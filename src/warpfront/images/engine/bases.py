@@ -11,6 +11,7 @@ from warpfront.errors import BlockedError, CommandFailedError, EngineError
 from warpfront.images.built import ResolvedBase
 from warpfront.images.engine import Engine, StoredImage, packages
 from warpfront.images.engine.packages import PackageTree
+from warpfront.images.registry_ping import registry_reachable
 from warpfront.matrix.cell import Base, BaseSource
 from warpfront.matrix.language import Bootstrap
 from warpfront.system import process
@@ -60,7 +61,7 @@ _EMPTIED = (
 
 
 def find_base(
-    base: Base, engine: Engine, *, registry_reachable: RegistryReachable
+    base: Base, engine: Engine, *, registry_reachable: RegistryReachable = registry_reachable
 ) -> ResolvedBase | None:
     """Return the base as it would be used, without pulling or making anything; None = by a
     bootstrap that was not made yet. Raise `BlockedError` as `resolve_base` does.
@@ -94,7 +95,7 @@ def resolve_base(
     base: Base,
     engine: Engine,
     *,
-    registry_reachable: RegistryReachable,
+    registry_reachable: RegistryReachable = registry_reachable,
     cache: Path,
     on_line: Line,
 ) -> ResolvedBase:

@@ -11,12 +11,12 @@ image's diff id; the blob's, that an engine that adopts it by a link has the man
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import tempfile
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from importlib.metadata import version
@@ -28,7 +28,7 @@ import zstandard
 from warpfront.errors import WheelError
 from warpfront.system.digests import digest_of
 from warpfront.system.progress import Line
-from warpfront.system.store import exclusive, read_text, storing, write_json, write_text
+from warpfront.system.store import Store, exclusive, read_text, storing, write_json, write_text
 from warpfront.wheels.layers.streamed import (
     SITE_PACKAGES,
     Streamed,
@@ -40,6 +40,7 @@ from warpfront.wheels.layers.streamed import (
 from warpfront.wheels.lock.values import LockedWheel
 from warpfront.wheels.store.unpacked import keep_unpacked, stays
 from warpfront.wheels.store.wheelhouse import (
+    Interrupted,
     Wheelhouse,
     in_parallel,
     is_intact,
@@ -67,15 +68,12 @@ class Layer:
     wheels: tuple[str, ...]
 
 
-class _LayerStopped(Exception):  # noqa: N818 - no error: another layer failed, or Ctrl-C
-    """Stop this layer; nothing of it stays."""
-
-
 class LayerStore:
     """A folder of layers. Safe for several processes at once: one makes, the others wait."""
 
     def __init__(self, root: Path, wheelhouse: Wheelhouse) -> None:
         self.root = root
+        self._records = Store(root)
         self._wheelhouse = wheelhouse
         self._hashed: set[str] = set()
 
@@ -102,16 +100,12 @@ class LayerStore:
                 absent = {k: s for k, s in zip(keys, sets, strict=True) if layers[k] is None}
                 # Largest first.
                 ordered = sorted(absent, key=lambda k: -sum(w.size_bytes for w in absent[k]))
-                going = [True]
+                stopped = threading.Event()
                 make = partial(
-                    self._make, python=python, slim=slim, on_progress=on_progress, going=going
+                    self._make, python=python, slim=slim, on_progress=on_progress, stopped=stopped
                 )
-                new = in_parallel(
-                    [partial(make, key, absent[key]) for key in ordered],
-                    threads=os.cpu_count(),
-                    stop=going.clear,
-                    stopped=_LayerStopped,
-                )
+                tasks = [partial(make, key, absent[key]) for key in ordered]
+                new = in_parallel(tasks, threads=os.cpu_count(), stop=stopped.set)
                 layers |= zip(ordered, new, strict=True)
         return tuple(layer for key in keys if (layer := layers[key]))
 
@@ -131,7 +125,7 @@ class LayerStore:
 
     def keep(self, key: str, layer: Layer) -> Layer:
         """Remember which of the blobs here `key` came to."""
-        write_json(self._record(key), asdict(layer))
+        self._records.save("made", key, layer)
         return layer
 
     def blob(self, digest: str) -> Path:
@@ -194,17 +188,12 @@ class LayerStore:
 
     def stored_layer(self, key: str) -> Layer | None:
         """Return the stored layer of a key, if its blob is unchanged."""
-        text = read_text(self._record(key), missing_ok=True)
-        if text is None:
+        layer: Layer | None = self._records.readable("made", key, (Layer,))
+        if layer is None:
             return None
-        with contextlib.suppress(ValueError, TypeError, KeyError):
-            facts = json.loads(text)
-            layer = Layer(**{**facts, "wheels": tuple(facts["wheels"])})
-            digest = layer.digest.removeprefix("sha256:")
-            with storing(self.root):
-                if is_intact(self.blob(digest), layer.size_bytes, digest):
-                    return layer
-        return None
+        digest = layer.digest.removeprefix("sha256:")
+        with storing(self.root):
+            return layer if is_intact(self.blob(digest), layer.size_bytes, digest) else None
 
     def _make(
         self,
@@ -214,11 +203,11 @@ class LayerStore:
         python: str,
         slim: Sequence[str],
         on_progress: Progress,
-        going: list[bool],
+        stopped: threading.Event,
     ) -> Layer:
-        """Make a layer, as long as there is something in `going`. All bytes of the wheels are read:
-        no installer checks their hashes once there is a layer, and size and time do not show who
-        wrote a file.
+        """Make a layer, unless it is `stopped`: then nothing of it stays. All bytes of the wheels
+        are read: no installer checks their hashes once there is a layer, and size and time do not
+        show who wrote a file.
         """
         paths = [self._wheelhouse.present(wheel) for wheel in wheels]
         for wheel, path in zip(wheels, paths, strict=True):
@@ -227,8 +216,8 @@ class LayerStore:
         label = wheels[0].filename if len(wheels) == 1 else f"{len(wheels)} wheels"
 
         def went_on(done_bytes: int) -> None:
-            if not going:
-                raise _LayerStopped
+            if stopped.is_set():
+                raise Interrupted
             on_progress(f"layer of {label}", done_bytes, 0)
 
         stream = partial(stream_wheels, paths, python=python, slim=slim, on_bytes=went_on)
@@ -258,9 +247,6 @@ class LayerStore:
             finally:
                 Path(aside).unlink(missing_ok=True)
         return completed
-
-    def _record(self, key: str) -> Path:
-        return self.root / "made" / f"{key}.json"
 
     def _sweep(self) -> None:
         """Remove files of a killed maker: only the owner of the lock runs here. A folder may

@@ -88,7 +88,9 @@ def lock_inputs(
         index=cell.index,
         stack_requirements=tuple(sorted(str(pin) for pin in cell.stack)),
         requirements=tuple(sorted({*compiler, *cell.requirements, *requirement_list.requirements})),
-        parent=_pins(parent) if parent else (),
+        parent=tuple(f"{wheel.name}=={wheel.version}" for wheel in sorted(parent.wheels))
+        if parent
+        else (),
         relax=tuple(sorted({**inherited, **cell.relax}.items())),
         sources=tuple(_pinned(source, folders or {}) for source in requirement_list.sources),
         builds=cell.builds,
@@ -303,10 +305,6 @@ def _pinned(source: Source, folders: Mapping[str, str]) -> Source:
 _RELOCK = "make it again: warpfront lock --only <cell>"
 
 
-def _pins(lock: WheelLock) -> tuple[str, ...]:
-    return tuple(f"{wheel.name}=={wheel.version}" for wheel in sorted(lock.wheels))
-
-
 def _package(wheel: LockedWheel, *, patched: bool) -> Package:
     """Return the lock entry. A patched wheel has another version than its sources, which PEP
     751 has no field for.
@@ -448,20 +446,20 @@ def _read_python(document: Pylock, path: str) -> str:
     return match[1]
 
 
-def _without_labels(raw: Mapping[str, Any]) -> dict[str, Any]:
+def _without_labels(raw: dict[str, Any]) -> dict[str, Any]:
     """Return the document with names that `packaging` knows: labels of variants are read apart."""
-    packages = raw.get("packages")
-    if not isinstance(packages, list):
-        return dict(raw)
-    return {**raw, "packages": [_without_label(package) for package in packages]}
-
-
-def _without_label(package: Any) -> Any:
     try:
-        wheels = [{**wheel, "path": split_label(wheel["path"])[0]} for wheel in package["wheels"]]
+        packages = [
+            {**package, "wheels": [_without_label(wheel) for wheel in package["wheels"]]}
+            for package in raw["packages"]
+        ]
     except (KeyError, TypeError):  # of another shape, which is reported
-        return package
-    return {**package, "wheels": wheels}
+        return raw
+    return {**raw, "packages": packages}
+
+
+def _without_label(wheel: Mapping[str, Any]) -> dict[str, Any]:
+    return {**wheel, "path": split_label(wheel["path"])[0]}
 
 
 def _read_wheel(package: Package, path: str, raw: Mapping[str, Any]) -> LockedWheel:

@@ -16,7 +16,7 @@ from packaging.pylock import Package, PackageSdist, PackageWheel
 from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import parse_wheel_filename
 
-from warpfront.errors import BlockedError, LockError, WheelError, without_secrets
+from warpfront.errors import BlockedError, LockError, WheelError
 from warpfront.wheels.core_metadata import requires_of
 from warpfront.wheels.lock.values import Distribution, LockedWheel, LockInputs
 from warpfront.wheels.resolve.index_rules import PYPI, index_rule
@@ -115,16 +115,15 @@ class WheelChoice:
         else from the wheel.
         """
         built = self.given.get(package.name)
+        variant = self.shelf.variants.taken(package.name, package.version)
         if built is not None:
             requires = read_wheel_metadata(self.wheelhouse.path(built)).requires
-            return Distribution(name=package.name, version=built.version, requires=requires)
-        variant = self.shelf.variants.taken(package.name, package.version)
-        if variant is not None and variant.requires is not None:
-            return Distribution(
-                name=package.name, version=str(package.version), requires=variant.requires
-            )
-        requires = self._requires(package.name, self._best(package))
-        return Distribution(name=package.name, version=str(package.version), requires=requires)
+        elif variant is not None and variant.requires is not None:
+            requires = variant.requires
+        else:
+            requires = self._requires(package.name, self._best(package))
+        version = built.version if built else str(package.version)
+        return Distribution(name=package.name, version=version, requires=requires)
 
     def _requires(self, name: str, wheel: PackageWheel) -> tuple[str, ...]:
         url = wheel.url or str(wheel.path)
@@ -166,7 +165,7 @@ class WheelChoice:
             path = Path(folder) / link.filename
             failure = save(link, path, self.transport)
             if failure is not None:
-                raise BlockedError(f"{self.inputs.cell_id}: {name}: {_bare(failure)}")
+                raise BlockedError(f"{self.inputs.cell_id}: {name}: {failure}")
             return self.wheelhouse.keep(path)
 
     def _size(self, url: str) -> int:
@@ -175,7 +174,7 @@ class WheelChoice:
             return local.stat().st_size
         size = self.transport.size_bytes(url)
         if isinstance(size, NoAnswer):
-            raise BlockedError(f"{self.inputs.cell_id}: {_bare(size)}")
+            raise BlockedError(f"{self.inputs.cell_id}: {size}")
         return size
 
     def _index(self, package: Package, url: str) -> str:
@@ -188,7 +187,3 @@ class WheelChoice:
         local_label = package.version is not None and package.version.local is not None
         same_host = index and urlsplit(url).netloc == urlsplit(index.url).netloc != ""
         return index.url if index and (local_label or same_host) else PYPI
-
-
-def _bare(failure: NoAnswer) -> str:
-    return without_secrets(str(failure))

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from warpfront.errors import BlockedError, LockError, without_secrets
+from warpfront.errors import BlockedError, LockError
 from warpfront.matrix.cell import Pin
 from warpfront.wheels.lock.values import LockedWheel, LockInputs
 from warpfront.wheels.resolve.index_rules import PYPI, IndexRule, index_rule
@@ -129,14 +129,12 @@ class OverlayIndex:
 
     def lacking(self, text: str) -> tuple[str, ...]:
         """Lines about the names in an explanation of uv's that their index does not have."""
-        names = {str(canonicalize_name(name)) for name in _NAME.findall(text)}
-        unfit = [line for name in sorted(names) for line in self.variants.why_not(name)]
-        absent = sorted(name for name in names if self._files.get(name) == ())
-        rules = {name: index_rule(name, self._inputs) for name in absent}
+        names = sorted({canonicalize_name(name) for name in _NAME.findall(text)})
+        unfit = [line for name in names for line in self.variants.why_not(name)]
         none = [
             f"{name} comes from {where.url} only, which has none"
-            for name, where in rules.items()
-            if where
+            for name in names
+            if self._files.get(name) == () and (where := index_rule(name, self._inputs))
         ]
         return (*none, *unfit)
 
@@ -175,7 +173,7 @@ class OverlayIndex:
                 return tuple(map(_hashed, files))
         if unanswered:
             raise BlockedError(
-                f"{self._inputs.cell_id}: {name}: {without_secrets(str(unanswered[0]))}",
+                f"{self._inputs.cell_id}: {name}: {unanswered[0]}",
                 hint="only this index may have it; try again",
             )
         return () if where is not None and where.alone else None

@@ -28,6 +28,7 @@ from warpfront.system.progress import Line
 from warpfront.system.store import storing
 from warpfront.system.toml import dump_toml
 from warpfront.wheels.lock.values import Distribution, LockedWheel, LockInputs
+from warpfront.wheels.metadata import write_environment
 from warpfront.wheels.resolve.absences import explain_absences
 from warpfront.wheels.resolve.choice import WheelChoice, supported_tags, wheel_of
 from warpfront.wheels.resolve.index_rules import known_names, misplaced, placeholder
@@ -41,7 +42,6 @@ from warpfront.wheels.resolve.resolution import (
     Sdist,
     Terms,
 )
-from warpfront.wheels.resolve.stack_metadata import write_environment
 from warpfront.wheels.resolve.variant_pages import VariantPages
 from warpfront.wheels.rocm import ROCM, rocm_wheel
 from warpfront.wheels.sources import FLAT_PAGE, FLAT_WAY_OUT, Link, Site
@@ -198,18 +198,15 @@ class UvResolver:
         and has its local version; "" for none.
         """
         locked = next((Version(wheel.version) for wheel in wheels if wheel.name == _TORCH), None)
-        newest = max(
-            (
-                version
-                for version in self._shelf.versions(_TORCH)
-                if locked
-                and version > locked
-                and version.local == locked.local
-                and not version.is_prerelease
-            ),
-            default=None,
-        )
-        return f"{_TORCH} {newest}" if newest else ""
+        newer = [
+            version
+            for version in self._shelf.versions(_TORCH)
+            if locked
+            and locked < version
+            and version.local == locked.local
+            and not version.is_prerelease
+        ]
+        return f"{_TORCH} {max(newer)}" if newer else ""
 
     def wheel(self, resolution: Resolution, name: str) -> LockedWheel:
         """Return the wheel of one distribution."""
@@ -358,9 +355,7 @@ def rehearsed(
 def uv_platform(inputs: LockInputs) -> str:
     """uv's name for the newest manylinux level that the base's C library can load."""
     minor = int(inputs.glibc.split(".")[1])
-    level = next(
-        (platform_minor for platform_minor in _PLATFORM_MINORS if platform_minor <= minor), None
-    )
+    level = next((level for level in _PLATFORM_MINORS if level <= minor), None)
     if level is None:
         raise LockError(f"{inputs.cell_id}: glibc {inputs.glibc} is older than any manylinux level")
     return f"{inputs.machine}-manylinux_2_{level}"

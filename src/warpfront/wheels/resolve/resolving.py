@@ -105,13 +105,14 @@ def resolve_by_uv(
             inputs=inputs,
             resolver=resolver,
             on_line=on_line,
-            added=(),
             builds=parent.builds if parent else (),
             patched=parent.patched if parent else (),
         )
         if crafting is not None:
-            resolving = resolving.with_sources(crafting).with_builds(crafting)
-            resolving = resolving.with_patches(crafting).with_allowed_builds(crafting)
+            resolving.add_sources(crafting)
+            resolving.add_builds(crafting)
+            resolving.add_patches(crafting)
+            resolving.add_allowed_builds(crafting)
         return resolving.lock()
 
 
@@ -132,21 +133,20 @@ class _Judged:
     demands: tuple[UnmetDemand, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class _Resolving:
-    """The resolution of one cell."""
+    """The resolution of one cell. `added` are the requirements that ask for wheels of no index."""
 
     inputs: LockInputs
     resolver: UvResolver
     on_line: Line
-    added: tuple[str, ...]
     builds: tuple[Recipe, ...]
     patched: tuple[PatchedWheel, ...]
+    added: tuple[str, ...] = ()
     unbuilt: tuple[UnbuiltWheel, ...] = ()
 
-    def with_sources(self, crafting: WheelMaker) -> _Resolving:
+    def add_sources(self, crafting: WheelMaker) -> None:
         """Add the wheels of its folders, commits and addresses."""
-        more = self
         for source in self.inputs.sources:
             if source.kind == "wheel":
                 wheel, build = self.resolver.wheel_at(source), None
@@ -154,31 +154,29 @@ class _Resolving:
                 wheel, build = crafting.from_source(source)
             if source.name and source.name != wheel.name:
                 raise LockError(f"{self.inputs.cell_id}: {source} is {wheel.name}")
-            more = more._with(self.resolver.give(wheel, source.extras), build)
-        return more
+            self._add(self.resolver.give(wheel, source.extras), build)
 
-    def _with(self, requirement: str, build: Recipe | UnbuiltWheel | None) -> _Resolving:
+    def _add(self, requirement: str, build: Recipe | UnbuiltWheel | None) -> None:
         """Add a wheel by the requirement that asks for it, and how it was or is to be built."""
+        self.added += (requirement,)
         if isinstance(build, UnbuiltWheel):
-            return dataclasses.replace(
-                self, added=(*self.added, requirement), unbuilt=(*self.unbuilt, build)
-            )
-        builds = (*self.builds, build) if build else self.builds
-        return dataclasses.replace(self, added=(*self.added, requirement), builds=builds)
+            self.unbuilt += (build,)
+        elif build is not None:
+            self.builds += (build,)
 
     @property
     def _made_names(self) -> set[str]:
         """Return the packages that are built, and those that are to be built."""
         return {*(build.package for build in self.builds), *(one.package for one in self.unbuilt)}
 
-    def with_builds(self, crafting: WheelMaker) -> _Resolving:
+    def add_builds(self, crafting: WheelMaker) -> None:
         """Add the wheels built of an index's source archives, at versions that the rest allows."""
         built = self._made_names
         recipes = {
             build.package: build for build in self.inputs.builds if build.package not in built
         }
         if not recipes:
-            return self
+            return
         resolution = self._undecided(tuple(recipes))
         absent = sorted(set(recipes) - set(resolution.versions))
         if absent:
@@ -187,11 +185,9 @@ class _Resolving:
                 "asks for",
                 hint="remove the entry, or correct its name",
             )
-        more = self
         for name, recipe in recipes.items():
             wheel, build = crafting.from_sdist(self.resolver.sdist(resolution, name), recipe)
-            more = more._with(self.resolver.give(wheel), build)
-        return more
+            self._add(self.resolver.give(wheel), build)
 
     def _undecided(self, unread: tuple[str, ...] = ()) -> Resolution:
         """Resolve everything with the stack fixed, whichever package demands another."""
@@ -202,13 +198,12 @@ class _Resolving:
             raise self._contradiction(outcome)
         return outcome
 
-    def with_patches(self, crafting: WheelMaker) -> _Resolving:
+    def add_patches(self, crafting: WheelMaker) -> None:
         """Add the wheels that this image changes, and builds of patched sources."""
         if not self.inputs.patches:
-            return self
+            return
         self._check_patchable()
         resolution = self._undecided()
-        direct, patched = list(self.added), list(self.patched)
         built = self._made_names | {source.name for source in self.inputs.sources}
         for name, patches in self._patches().items():
             if name not in resolution.versions:
@@ -220,9 +215,8 @@ class _Resolving:
             if name not in built:
                 original = self.resolver.wheel(resolution, name)
                 wheel = crafting.from_wheel(original, patches)
-                direct.append(self.resolver.give(wheel))
-            patched.append(PatchedWheel(package=name, patches=patches, original=original))
-        return dataclasses.replace(self, added=tuple(direct), patched=tuple(patched))
+                self._add(self.resolver.give(wheel), None)
+            self.patched += (PatchedWheel(package=name, patches=patches, original=original),)
 
     def _patches(self) -> dict[str, tuple[Patch, ...]]:
         """Return patches by package, in the order of the matrix."""
@@ -250,26 +244,19 @@ class _Resolving:
                     hint="patch it in `patches:` of that image",
                 )
 
-    def with_allowed_builds(self, crafting: WheelMaker) -> _Resolving:
+    def add_allowed_builds(self, crafting: WheelMaker) -> None:
         """Add the wheels that their index has as a source archive only and that matrix.yaml
         allows to build. Their demands are known once they are built, and may add more of them.
         """
-        if not self.inputs.allow_builds:
-            return self
-        outcome = self._resolution()
-        if isinstance(outcome, Contradiction):
-            return self
-        unbuilt = [
-            candidate for candidate in outcome.unbuilt if candidate in self.inputs.allow_builds
-        ]
-        if not unbuilt:
-            return self
-        more = self
-        for name in unbuilt:
-            recipe = Recipe(package=name, tools=BUILD_TOOLS)
-            wheel, build = crafting.from_sdist(self.resolver.sdist(outcome, name), recipe)
-            more = more._with(self.resolver.give(wheel), build)
-        return more.with_allowed_builds(crafting)
+        allowed = self.inputs.allow_builds
+        while allowed and isinstance(outcome := self._resolution(), Resolution):
+            unbuilt = [name for name in outcome.unbuilt if name in allowed]
+            if not unbuilt:
+                break
+            for name in unbuilt:
+                recipe = Recipe(package=name, tools=BUILD_TOOLS)
+                wheel, build = crafting.from_sdist(self.resolver.sdist(outcome, name), recipe)
+                self._add(self.resolver.give(wheel), build)
 
     def lock(self) -> WheelLock:
         if self.inputs.relax:

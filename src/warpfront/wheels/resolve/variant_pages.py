@@ -13,17 +13,18 @@ import dataclasses
 import hashlib
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from packaging.requirements import Requirement
 from packaging.tags import Tag
-from packaging.utils import canonicalize_name, parse_wheel_filename
+from packaging.utils import BuildTag, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
-from warpfront.errors import BlockedError, LockError, StoreError, WheelError, without_secrets
+from warpfront.errors import BlockedError, LockError, StoreError, WheelError
 from warpfront.matrix.cell import Variant
 from warpfront.system.foreign import read_regular
 from warpfront.wheels.core_metadata import requires_of
@@ -131,20 +132,17 @@ class VariantPages:
         decides how many versions it lists, and each is a question more.
         """
         inputs = self._inputs
-        requirements = map(
-            Requirement, (*inputs.stack_requirements, *inputs.requirements, *inputs.parent)
-        )
-        ours = [
-            requirement
-            for requirement in requirements
-            if canonicalize_name(requirement.name) == name
+        texts = (*inputs.stack_requirements, *inputs.requirements, *inputs.parent)
+        accepted = [
+            requirement.specifier
+            for requirement in map(Requirement, texts)
+            if canonicalize_name(requirement.name) == name and requirement.marker is None
         ]
-        accepted = [our.specifier for our in ours if our.marker is None]
-        fitting = [
+        fitting = (
             version
             for version in versions
-            if all(requirement.contains(version, prereleases=True) for requirement in accepted)
-        ]
+            if all(specifier.contains(version, prereleases=True) for specifier in accepted)
+        )
         return sorted(fitting, reverse=True)[:_MOST_VERSIONS]
 
     def _rank(self, plain: str) -> int | None:
@@ -163,23 +161,23 @@ class VariantPages:
             self._why_not[name].append(f"{name} {version}: its variants are left out: {error}")
             return None
         of_the_stack = is_of_the_stack(name, self._inputs)
-        for links in _by_build(offered):
-            labels = {split_label(link.filename)[1] for link in links} & set(table.variants)
-            label = best_label(table, labels, rule, of_the_stack=of_the_stack)
-            if label is not None:
-                link = min(
-                    (link for link in links if split_label(link.filename)[1] == label),
-                    key=self._place,
-                )
-                plain, _ = split_label(link.filename)
-                return TakenVariant(link=link, plain=plain, variant=table.variant(label))
-        every = ", ".join(sorted({split_label(link.filename)[1] for link in offered}))
+        wheels = [(*split_label(link.filename), link) for link in offered]
+        for _, group in groupby(sorted(wheels, key=_build, reverse=True), _build):
+            same_build = list(group)
+            labels = {label for _, label, _ in same_build} & set(table.variants)
+            best = best_label(table, labels, rule, of_the_stack=of_the_stack)
+            if best is not None:
+                fitting = [(plain, link) for plain, label, link in same_build if label == best]
+                plain, link = min(fitting, key=self._place)
+                return TakenVariant(link=link, plain=plain, variant=table.variant(best))
+        every = ", ".join(sorted({label for _, label, _ in wheels}))
         reason = f"none of its variants ({every}) is for this cell"
         self._why_not[name].append(f"{name} {version}: {reason}")
         return None
 
-    def _place(self, link: Link) -> tuple[int, str]:
-        return cast("int", self._rank(split_label(link.filename)[0])), link.filename
+    def _place(self, wheel: tuple[str, Link]) -> tuple[int, str]:
+        plain, link = wheel
+        return cast("int", self._rank(plain)), link.filename
 
     def _with_requires(self, name: str, wheel: TakenVariant) -> TakenVariant:
         """Return it with the demands of the wheel itself, which confirms the table's variant."""
@@ -215,8 +213,7 @@ class VariantPages:
             path = Path(local) if local else Path(folder) / wheel.plain
             failure = None if local else save(wheel.link, path, transport)
             if failure is not None:
-                failed = without_secrets(str(failure))
-                raise BlockedError(f"{self._inputs.cell_id}: {name}: {failed}")
+                raise BlockedError(f"{self._inputs.cell_id}: {name}: {failure}")
             members = read_small_members(path, transport, member_names)
             if members is None:
                 raise WheelError(f"{wheel.link.filename}: not a readable wheel")
@@ -225,14 +222,8 @@ class VariantPages:
         return members
 
 
-def _by_build(links: Iterable[Link]) -> Iterator[list[Link]]:
-    """Yield the links of each build number, the highest first."""
-    groups: dict[tuple[()] | tuple[int, str], list[Link]] = {}
-    for link in links:
-        build = parse_wheel_filename(split_label(link.filename)[0])[2]
-        groups.setdefault(build, []).append(link)
-    for build in sorted(groups, reverse=True):
-        yield groups[build]
+def _build(wheel: tuple[str, str, Link]) -> BuildTag:
+    return parse_wheel_filename(wheel[0])[2]
 
 
 def _table_of(
@@ -260,7 +251,7 @@ def _text_of(link: Link, transport: Transport) -> str:
     if local is None:
         answer = transport.read(link.url)
         if isinstance(answer, NoAnswer):
-            raise LockError(without_secrets(str(answer)))
+            raise LockError(str(answer))
         return answer[2]
     try:
         return read_regular(local, LONGEST_TEXT, follow=True).decode("utf-8", errors="replace")

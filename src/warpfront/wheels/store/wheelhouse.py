@@ -115,12 +115,8 @@ class Wheelhouse:
                 build=build,
             )
             ordered = sorted(absent, key=lambda wheel: -wheel.size_bytes)
-            in_parallel(
-                [partial(fetching.fetch, wheel) for wheel in ordered],
-                threads=PARALLEL,
-                stop=fetching.interrupt,
-                stopped=_Interrupted,
-            )
+            tasks = [partial(fetching.fetch, wheel) for wheel in ordered]
+            in_parallel(tasks, threads=PARALLEL, stop=fetching.interrupt)
         return absent
 
     def keep(self, source: Path) -> tuple[Path, str]:
@@ -238,8 +234,8 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-class _Interrupted(Exception):  # noqa: N818 - not an error: another wheel failed, or Ctrl-C
-    """Stop this wheel's thread; what it has stays as `.part`."""
+class Interrupted(Exception):  # noqa: N818 - not an error: another task failed, or Ctrl-C
+    """Stop this task's thread. What it has of a wheel stays as `.part`."""
 
 
 @dataclass(kw_only=True)
@@ -306,7 +302,7 @@ class _Fetching:
             if failure is None:
                 self._compare_with_index(wheel, link, part)
                 return False
-            refused.append(without_secrets(str(failure)))
+            refused.append(str(failure))
         if not wheel.sdist:
             raise _out_of_reach(wheel.filename, refused)
         self._fill_by_building(wheel, part)
@@ -362,7 +358,7 @@ class _Fetching:
             ask = partial(links, source, name, self.transport, flat=is_flat)
             offered = _retried(ask, self._pause)
             if isinstance(offered, NoAnswer):
-                refused.append(without_secrets(str(offered)))
+                refused.append(str(offered))
                 continue
             matching = [link for link in offered if link.filename == filename]
             if not matching:
@@ -484,7 +480,7 @@ class _Fetching:
 
     def _take(self, wheel: LockedWheel, chunk: bytes, part: FileIO) -> None:
         if self._stop.is_set():
-            raise _Interrupted
+            raise Interrupted
         unwritten = memoryview(chunk)
         while unwritten:  # a disk that is nearly full takes some of it, and fails at the next write
             unwritten = unwritten[part.write(unwritten) :]
@@ -504,7 +500,7 @@ class _Fetching:
 
     def _pause(self, seconds: float) -> None:
         if self._stop.wait(min(seconds, LONGEST_PAUSE_SECONDS)):
-            raise _Interrupted
+            raise Interrupted
 
 
 def save(link: Link, path: Path, transport: Transport) -> NoAnswer | None:
@@ -561,14 +557,10 @@ def _out_of_reach(filename: str, refused: list[str]) -> WheelError:
 
 
 def in_parallel(
-    tasks: Iterable[Callable[[], T]],
-    *,
-    threads: int | None,
-    stop: Callable[[], None],
-    stopped: type[Exception],
+    tasks: Iterable[Callable[[], T]], *, threads: int | None, stop: Callable[[], None]
 ) -> list[T]:
     """Return the results of tasks, begun in their order. The first failure, or Ctrl-C, stops the
-    others where they are: after `stop` they raise `stopped`.
+    others where they are: after `stop` they raise `Interrupted`.
     """
     with ThreadPoolExecutor(threads) as pool:
         try:
@@ -579,7 +571,7 @@ def in_parallel(
             stop()
     for future in futures:
         error = None if future.cancelled() else future.exception()
-        if error is not None and not isinstance(error, stopped):
+        if error is not None and not isinstance(error, Interrupted):
             raise error
     return [future.result() for future in futures]
 
@@ -591,7 +583,7 @@ def _locked(path: Path, stop: threading.Event) -> Iterator[FileIO | None]:
         with path.open("ab+", buffering=0) as stream:
             while not try_lock(stream.fileno()):
                 if stop.wait(0.1):
-                    raise _Interrupted
+                    raise Interrupted
             try:
                 ours = os.fstat(stream.fileno()).st_ino == path.stat().st_ino
             except FileNotFoundError:
