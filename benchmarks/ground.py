@@ -16,9 +16,8 @@ import yaml
 from benchmark import child_environment
 
 from warpfront.images.engine import Engine, connect
-from warpfront.images.engine.bases import resolve_base
+from warpfront.images.engine.bases import registry_reachable, resolve_base
 from warpfront.images.labels import CELL
-from warpfront.images.registry_ping import registry_reachable
 from warpfront.matrix.cell import Cell
 from warpfront.pipeline.workspace import Workspace, open_workspace
 from warpfront.system.process import Command, environment, run

@@ -33,7 +33,7 @@ from warpfront.commands.adopting import attached_making, part_here, verify_claim
 from warpfront.errors import NotPublishableError, RegistryError, RegistryFault, SignatureError
 from warpfront.images.engine import Engine, connect, embedded
 from warpfront.images.engine import docker as docker_engine
-from warpfront.images.engine.transfers import Transfer
+from warpfront.images.engine.streams import Transfer
 from warpfront.images.tools import Tools
 from warpfront.matrix.scaffold import make_project
 from warpfront.pipeline.verifying import CheckPlan

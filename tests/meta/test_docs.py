@@ -27,7 +27,7 @@ from warpfront.commands.documentation import page_text, pages
 from warpfront.errors import WarpfrontError
 from warpfront.images import render
 from warpfront.images.engine import DEAD_MAN_SECONDS
-from warpfront.images.engine.line_splitter import LONGEST_LINE
+from warpfront.images.engine.streams import LONGEST_LINE
 from warpfront.matrix import language
 from warpfront.matrix.compat import packaged
 from warpfront.matrix.reading import read_matrix

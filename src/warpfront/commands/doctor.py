@@ -9,7 +9,7 @@ from packaging.version import InvalidVersion, Version
 
 from warpfront.errors import EngineError, without_secrets
 from warpfront.images.engine import Engine, connect
-from warpfront.images.registry_ping import registry_reachable
+from warpfront.images.engine.bases import registry_reachable
 from warpfront.matrix.cell import Cell
 from warpfront.matrix.compat import Compat
 from warpfront.matrix.vendors import VENDORS

@@ -43,7 +43,7 @@ from warpfront.verify.results import Verification
 from warpfront.verify.verdict import is_sealed
 from warpfront.wheels.lock.reading import read_locks
 from warpfront.wheels.lock.values import WheelLock
-from warpfront.wheels.lock.why_dependency import DependencyGraph, asked_for, roots_of
+from warpfront.wheels.lock.why_dependency import asked_for, roots_of
 from warpfront.wheels.store.wheelhouse import read_wheel_metadata
 from warpfront_checks.image_contents import ContentsError, contents_from
 
@@ -69,16 +69,12 @@ def explain(workspace: Workspace, reference: str, *, trust: str = "") -> Why:
     # Another lock than the one of the build describes other wheels.
     if cell is None or lock is None or lock.digest != explanation.labels.get(LOCK):
         return explanation
-    asking = DependencyGraph(
-        requires=requires,
-        roots=roots_of(chain, requirements, lock.wheels),
-        python=cell.python,
-        machine=cell.machine,
-    )
+    roots = roots_of(chain, requirements, lock.wheels)
+    edges = asked_for(requires, roots, python=cell.python, machine=cell.machine)
     names = {wheel.name for wheel in lock.wheels}
     return dataclasses.replace(
         explanation,
-        asked=tuple(requirement for requirement in asked_for(asking) if requirement[1] in names),
+        asked=tuple(requirement for requirement in edges if requirement[1] in names),
     )
 
 
@@ -236,12 +232,9 @@ def who_asked(
                 f"what its wheels demand is not known: {', '.join(absent)} not here",
                 hint=f"warpfront build --only {cell.id}",
             )
-        asking = DependencyGraph(
-            requires={name: read_wheel_metadata(path).requires for name, path in paths.items()},
-            roots=roots_of(chain, requirements, lock.wheels),
-            python=cell.python,
-            machine=cell.machine,
-        )
-        return tuple(dependent for dependent in asked_for(asking) if dependent[1] in paths)
+        requires = {name: read_wheel_metadata(path).requires for name, path in paths.items()}
+        roots = roots_of(chain, requirements, lock.wheels)
+        edges = asked_for(requires, roots, python=cell.python, machine=cell.machine)
+        return tuple(dependent for dependent in edges if dependent[1] in paths)
 
     return of_locks(matrix, requirements, folders, selection, asked, step="lock")

@@ -1,8 +1,13 @@
-"""A bake of every image that does not exist yet, and its results. Path."""
+"""A bake of every image that does not exist yet, and its results. Path.
+
+The guard's manifest of an image's files is made from its wheels. It follows from them and from the
+guard, which the content hash covers, and is no part of it.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -22,13 +27,13 @@ from warpfront.images.bake import (
     proxy_script,
 )
 from warpfront.images.budgets import within_budget
-from warpfront.images.built import BuiltImage
+from warpfront.images.built import BuiltImage, RenderedImage
 from warpfront.images.engine import Engine, StoredImage
 from warpfront.images.engine.buildx import Baked, BakeRequest, BuildStep, bake, local_context
 from warpfront.images.labels import CONTENT_HASH, image_labels
 from warpfront.images.plan import CONTENT
 from warpfront.images.preparing import Prepared, prepare_build
-from warpfront.images.sealed import is_sealed, write_manifest
+from warpfront.images.protection import POLICY, stack_location
 from warpfront.images.tools import CellInputs, Tools
 from warpfront.matrix.cell import BaseSource, Cell
 from warpfront.matrix.nodes import CACHE_VARIABLE
@@ -40,11 +45,15 @@ from warpfront.system.invocation import read_invocation
 from warpfront.system.process import environment, run
 from warpfront.system.progress import Watch
 from warpfront.system.provenance import read_provenance
-from warpfront.system.store import Store, place_program, remove_other, write_json
+from warpfront.system.store import Store, remove_other, write_json, write_text
 from warpfront.wheels.sources import Site
 from warpfront.wheels.store.checked_wheels import check_wheels
 from warpfront.wheels.store.toolbox import install_toolbox
-from warpfront.wheels.uv_program import uv_binary, uv_version
+from warpfront.wheels.store.unpacked import unpacked_files
+from warpfront.wheels.store.wheelhouse import Wheelhouse
+from warpfront.wheels.uv_program import placed_uv, uv_binary, uv_version
+from warpfront_checks.guard.manifest import Manifest, manifest_text
+from warpfront_checks.guard.policy import policy_from
 
 Built = BuiltImage | Blocked | Failed
 # The containerd store has a tar of every layer and its unpacked form, gzipped by default.
@@ -52,6 +61,7 @@ Built = BuiltImage | Blocked | Failed
 # (docs/performance.md). Docker's own manifests know no zstd; OCI's do.
 _OUTPUT = "type=image,oci-mediatypes=true,compression=zstd,compression-level=0"
 _OUTPUT_CLASSIC_STORE = "type=docker"
+_MANIFEST = "stack.json"
 _LAYOUTS = "layouts"
 
 
@@ -318,9 +328,7 @@ class _Building:
         return self._folders.cache / "views" / item.rendered.digest[:24]
 
     def _tools(self) -> Path:
-        """Return a folder with the one program that a build needs from outside."""
-        folder = self._folders.cache / "tools" / f"uv-{uv_version()}"
-        return place_program(uv_binary(), folder)
+        return placed_uv(self._folders.cache)
 
     def _request(self, name: str, targets: Sequence[BakeTarget], *writable: Path) -> BakeRequest:
         return replace(
@@ -426,3 +434,24 @@ def build_secrets(site: Site) -> tuple[str, ...]:
         *([f"id={CA_SECRET},src={site.certificate}"] if site.certificate else []),
         *([f"type=env,id={PROXIES_SECRET},env={PROXIES_VARIABLE}"] if site.proxies else []),
     )
+
+
+def is_sealed(cell: Cell, rendered: RenderedImage) -> bool:
+    """Return true if this image has a guard of wheels, not of its base's torch."""
+    return POLICY in rendered.files and bool(cell.stack)
+
+
+def write_manifest(
+    rendered: RenderedImage, wheelhouse: Wheelhouse, folder: Path, *, cell: Cell
+) -> None:
+    """The manifest of what the guard of `cell` protects, in `folder`. Raise `WheelError` for a
+    wheel whose RECORD is not true.
+    """
+    protected = policy_from(json.loads(rendered.files[POLICY])).protected
+    wheels = [wheel for wheel in rendered.wheels if wheel.name in protected]
+    manifest = Manifest(
+        location=stack_location(cell),
+        versions={wheel.name: wheel.version for wheel in wheels},
+        files={wheel.name: unpacked_files(wheelhouse, wheel, cell.slim) for wheel in wheels},
+    )
+    write_text(folder / _MANIFEST, manifest_text(manifest))

@@ -14,7 +14,7 @@ from warpfront.step_results import Failed
 from warpfront.system.sizes import readable_size
 from warpfront.system.store import Store
 from warpfront.wheels.lock.values import WheelLock
-from warpfront.wheels.store.unpacked import stays, unpacked_files
+from warpfront.wheels.store.unpacked import unpacked_files
 from warpfront.wheels.store.wheelhouse import Wheelhouse
 
 _NAME = "weights"
@@ -61,13 +61,11 @@ def within_budget(
 
 
 def _breakdown(cell: Cell, lock: WheelLock, wheelhouse: Wheelhouse) -> SizeBreakdown:
-    stays_in = stays(cell.slim)
     return breakdown_of(
         {
             f"{wheel.name}=={wheel.version}": {
                 path: int(measured[0])
-                for path, measured in unpacked_files(wheelhouse, wheel).items()
-                if stays_in(path)
+                for path, measured in unpacked_files(wheelhouse, wheel, cell.slim).items()
             }
             for wheel in lock.wheels
         }

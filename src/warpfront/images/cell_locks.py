@@ -188,7 +188,7 @@ class _CellLocking:
 
     def restored(self, cell: Cell, inputs: LockInputs, lock: WheelLock) -> Locked:
         """Return the lock, after building its wheels that neither an index nor this machine has."""
-        built = {build.package: build for build in lock.builds}
+        built = {build.package for build in lock.builds}
         local = [
             wheel for wheel in lock.wheels if wheel.sdist and (wheel.source or wheel.name in built)
         ]
@@ -198,13 +198,8 @@ class _CellLocking:
         builder = self._builder(cell, inputs)
 
         def restore() -> WheelLock:
-            sources = {str(source): source for source in inputs.sources}
-            patched = {build.package: build for build in lock.patched if build.original}
             for wheel in missing:
-                if wheel.name in patched:
-                    builder.restore_patched(wheel, patched[wheel.name])
-                    continue
-                builder.restore(wheel, sources.get(wheel.source), built.get(wheel.name))
+                builder.restore(wheel, lock)
             return lock
 
         return attempt(cell.id, self.step, restore)

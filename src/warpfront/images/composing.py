@@ -30,8 +30,7 @@ from warpfront.system.digests import digest_of
 from warpfront.system.progress import Watch
 from warpfront.system.store import Store, read_text, storing, write_json
 from warpfront.system.tree_files import ImageFile
-from warpfront.wheels.layers.layer_sets import Wheels, bytecode_sets, layer_sets
-from warpfront.wheels.layers.layer_store import Layer, LayerStore
+from warpfront.wheels.layers.layer_store import Layer, LayerStore, Wheels, bytecode_sets, layer_sets
 from warpfront.wheels.lock.values import LockedWheel
 from warpfront.wheels.uv_program import uv_version
 

@@ -64,6 +64,7 @@ def render_templates(
     """
     results: dict[int, Rendered] = {}
     broken: dict[str, str] = {}
+    files = {name: _sent(source) for name, source in sources.items()}
     while pending := [index for index in range(len(requests)) if index not in results]:
         for index in pending:
             if why := broken.get(requests[index].folder):
@@ -71,7 +72,14 @@ def render_templates(
         pending = [index for index in pending if index not in results]
         if not pending:
             break
-        completed = _completed(sources, [requests[index] for index in pending], limits)
+        sent = (files, [requests[index] for index in pending], limits)
+        # -P: nothing of the project's own folder is imported.
+        command = Command(
+            argv=(sys.executable, "-P", "-m", __name__),
+            stdin=base64.b64encode(pickle.dumps(sent)).decode(),
+            timeout_seconds=_WALL_SECONDS,
+        )
+        completed = run(command)
         # What follows the last line's end was cut off.
         answers = [json.loads(line) for line in completed.stdout.split("\n")[:-1]]
         for index, answer in zip(pending, answers, strict=False):
@@ -81,22 +89,6 @@ def render_templates(
             broken[requests[index].folder] = why = _why_ended(completed, limits)
             results[index] = _error(requests[index], why)
     return [results[index] for index in range(len(requests))]
-
-
-def _completed(
-    sources: Mapping[str, ImageFile | RefusedFile],
-    requests: Sequence[RenderRequest],
-    limits: Limits,
-) -> Completed:
-    sent = ({name: _sent(source) for name, source in sources.items()}, list(requests), limits)
-    return run(
-        Command(
-            # -P: nothing of the project's own folder is imported.
-            argv=(sys.executable, "-P", "-m", __name__),
-            stdin=base64.b64encode(pickle.dumps(sent)).decode(),
-            timeout_seconds=_WALL_SECONDS,
-        )
-    )
 
 
 def _sent(file: ImageFile | RefusedFile) -> ImageFile | RefusedFile:

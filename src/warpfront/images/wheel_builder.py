@@ -26,8 +26,8 @@ from warpfront.matrix.language import Patch
 from warpfront.system.digests import digest_of
 from warpfront.system.process import run
 from warpfront.system.progress import Line
-from warpfront.system.store import place_program, read_text, write_json
-from warpfront.wheels.lock.values import LockedWheel, LockInputs, PatchedWheel, UnbuiltWheel
+from warpfront.system.store import read_text, write_json
+from warpfront.wheels.lock.values import LockedWheel, LockInputs, UnbuiltWheel, WheelLock
 from warpfront.wheels.resolve.choice import wheel_of
 from warpfront.wheels.resolve.resolution import Sdist
 from warpfront.wheels.sources import Site
@@ -36,7 +36,7 @@ from warpfront.wheels.store.rebuilding import Patching, patched_wheel
 from warpfront.wheels.store.sdists import install_tools, installed_in, pure_builder
 from warpfront.wheels.store.source_metadata import metadata_wheel
 from warpfront.wheels.store.wheelhouse import Build, Wheelhouse, sha256_of
-from warpfront.wheels.uv_program import uv_binary, uv_version
+from warpfront.wheels.uv_program import placed_uv
 
 PATCHED = "patched:"
 """How the source of a wheel begins that was made of another; the index of that one follows."""
@@ -134,28 +134,32 @@ class WheelBuilder:
         )
         return wheel_of(stored, sha256, sdist=archive)
 
-    def restore_patched(self, wheel: LockedWheel, patched: PatchedWheel) -> None:
-        """Patch a wheel again by its lock. Raise `WheelError` for other bytes."""
-        assert patched.original is not None
-        locked = self.from_wheel(patched.original, patched.patches)
-        if locked.sha256 != wheel.sha256:
+    def restore(self, wheel: LockedWheel, lock: WheelLock) -> None:
+        """Build a wheel, or patch it, again by its lock. Raise `WheelError` for other bytes."""
+        for patched in lock.patched:
+            if patched.package == wheel.name and patched.original:
+                self._patch_again(wheel, patched.original, patched.patches)
+                return
+        for source in self.inputs.sources:
+            if str(source) == wheel.source:
+                self.archived(source)
+        make = pure_builder(self.site, run)
+        for build in lock.builds:
+            if build.package == wheel.name:
+                make = self.container_build(build, self._tools(build.tools))
+        make = self._patching(make, wheel.name)
+        self.wheelhouse.fetch((wheel,), self.site, on_progress=lambda *_: None, build=make)
+
+    def _patch_again(
+        self, wheel: LockedWheel, original: LockedWheel, patches: tuple[Patch, ...]
+    ) -> None:
+        again = self.from_wheel(original, patches)
+        if again.sha256 != wheel.sha256:
             raise WheelError(
-                f"{wheel.filename}: patched again it has sha256 {locked.sha256}, its lock says "
+                f"{wheel.filename}: patched again it has sha256 {again.sha256}, its lock says "
                 f"{wheel.sha256}",
                 hint=f"warpfront lock --only {self.inputs.cell_id}",
             )
-
-    def restore(self, wheel: LockedWheel, source: Source | None, build: Recipe | None) -> None:
-        """Build a wheel again by its lock. Raise `WheelError` for other bytes."""
-        if source is not None:
-            self.archived(source)
-        make = (
-            self.container_build(build, self._tools(build.tools))
-            if build is not None
-            else pure_builder(self.site, run)
-        )
-        make = self._patching(make, wheel.name)
-        self.wheelhouse.fetch((wheel,), self.site, on_progress=lambda *_: None, build=make)
 
     def archived(self, source: Source) -> Sdist:
         """Return the sources as an archive in the wheelhouse. A folder that changed since the
@@ -213,11 +217,6 @@ class WheelBuilder:
             patch for patch in self.inputs.patches if patch.package == canonicalize_name(name)
         )
 
-    def _patched_by(self, name: str) -> list[object]:
-        """Return the identity of patches among a wheel's inputs."""
-        patches = self._patches(name)
-        return [[patch.sha256, patch.strip, patch.version] for patch in patches]
-
     def _patching(self, build: Build, name: str) -> Build:
         """Return the same build, of patched sources, under a version that names the patches."""
         patches = self._patches(name)
@@ -242,7 +241,8 @@ class WheelBuilder:
         """Return the wheel that was built of the same before, if the wheelhouse still has it, else
         one that is built now; None where nothing is built.
         """
-        digest = digest_of([*key, *self._patched_by(name)])
+        patched_by = [[patch.sha256, patch.strip, patch.version] for patch in self._patches(name)]
+        digest = digest_of([*key, *patched_by])
         record = self.cache / "crafted" / f"{digest}.json"
         text = read_text(record, missing_ok=True)
         if text is not None:
@@ -274,7 +274,6 @@ class WheelBuilder:
     def _request(
         self, image: str, recipe: Recipe, *, tools: Path, source: Path, out: Path
     ) -> RunRequest:
-        uv = place_program(uv_binary(), self.cache / "tools" / f"uv-{uv_version()}")
         path = f"{_TOOLS}/bin:/opt/venv/bin:/usr/local/bin:/usr/bin:/bin"
         return RunRequest(
             image=image,
@@ -292,7 +291,7 @@ class WheelBuilder:
                 **dict(recipe.environment),
             },
             binds=(
-                Bind(source=uv, target=_UV),
+                Bind(source=placed_uv(self.cache), target=_UV),
                 Bind(source=tools, target=_TOOLS),
                 Bind(source=source, target=_SOURCE, writable=True),
                 Bind(source=out, target=_OUT, writable=True),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from warpfront.images.builders import builders
+from warpfront.images.builders import Builders
 from warpfront.images.cell_locks import Locked, LockTools, complete_cells, locked_before
 from warpfront.matrix.cell import Selection
 from warpfront.matrix.selection import selected_with_parents
@@ -28,7 +28,7 @@ def build_wheels(
     matrix, requirements = workspace.matrix, workspace.requirements
     folders, material = workspace.folders, workspace.material
     cells, site = selected_with_parents(matrix.cells, selection), site_when_needed()
-    build_in = builders(matrix, material, folders, site=site, watch=watch)
+    build_in = Builders(matrix=matrix, material=material, folders=folders, site=site, watch=watch)
     tools = LockTools(folders=folders, site=site, builder_of=build_in)
     with folders.store.exclusive(watch.say):
         known = locked_before(cells, requirements, folders) if locks is None else locks

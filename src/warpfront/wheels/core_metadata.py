@@ -84,16 +84,11 @@ def differences(first: WheelMetadata, second: WheelMetadata) -> tuple[tuple[str,
     """Return (field, text of `first`, text of `second`) for each field that means something else,
     whatever the spelling and order.
     """
-    pythons = _specifiers(first.requires_python), _specifiers(second.requires_python)
-    pairs = (
-        ("Name", canonicalize_name(first.name), canonicalize_name(second.name)),
-        ("Version", canonicalize_version(first.version), canonicalize_version(second.version)),
-        ("Requires-Dist", _demands(first.requires), _demands(second.requires)),
-        ("Requires-Python", *pythons),
-        ("Provides-Extra", _names(first.extras), _names(second.extras)),
-    )
+    one, other = _meaning(first), _meaning(second)
     return tuple(
-        (field, *_only_different(pair, other)) for field, pair, other in pairs if pair != other
+        (field, _without(one[field], other[field]), _without(other[field], one[field]))
+        for field in one
+        if one[field] != other[field]
     )
 
 
@@ -181,24 +176,19 @@ def _machine(tag: Tag) -> str:
     return "_".join(parts[2:] if parts[0].isdigit() and len(parts) > 2 else parts)
 
 
-def _specifiers(text: str) -> str:
-    return ",".join(sorted(part.replace(" ", "") for part in text.split(",") if part.strip()))
+def _without(values: set[str], others: set[str]) -> str:
+    return "; ".join(sorted(values - others))
 
 
-def _names(names: Iterable[str]) -> tuple[str, ...]:
-    return tuple(sorted({str(canonicalize_name(name)) for name in names}))
-
-
-def _demands(requires: Iterable[str]) -> tuple[str, ...]:
-    pairs = ((require, readable_requirement(require)) for require in requires)
-    return tuple(sorted({_normal(text) if pair is None else str(pair) for text, pair in pairs}))
-
-
-def _normal(text: str) -> str:
-    return " ".join(text.split())
-
-
-def _only_different(before: str | tuple[str, ...], other: str | tuple[str, ...]) -> tuple[str, str]:
-    if isinstance(before, str) or isinstance(other, str):
-        return str(before), str(other)
-    return "; ".join(sorted({*before} - {*other})), "; ".join(sorted({*other} - {*before}))
+def _meaning(metadata: WheelMetadata) -> dict[str, set[str]]:
+    """Return the values of each field, the same for the same meaning."""
+    pythons = sorted(part.replace(" ", "") for part in metadata.requires_python.split(","))
+    return {
+        "Name": {canonicalize_name(metadata.name)},
+        "Version": {canonicalize_version(metadata.version)},
+        "Requires-Dist": {
+            str(readable_requirement(text) or " ".join(text.split())) for text in metadata.requires
+        },
+        "Requires-Python": {",".join(filter(None, pythons))},
+        "Provides-Extra": {canonicalize_name(name) for name in metadata.extras},
+    }

@@ -9,8 +9,6 @@ from warpfront.system.store import Store
 from warpfront.wheels.store.wheelhouse import Wheelhouse
 
 IMAGES_FOLDER = "images"
-
-
 LOCKS_FOLDER = "locks"
 
 

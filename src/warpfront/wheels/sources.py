@@ -76,7 +76,11 @@ class Site:
 
     def credentials_for(self, url: str) -> tuple[str, str] | None:
         """Return the user and password for `url`: of the longest prefix that it is at or below."""
-        fitting = [prefix for prefix in self.credentials if _is_below(url, prefix)]
+        fitting = [
+            prefix
+            for prefix in self.credentials
+            if url == prefix or url.startswith(f"{prefix.rstrip('/')}/")
+        ]
         return self.credentials[max(fitting, key=len)] if fitting else None
 
     def transport(self, *, connect_seconds: float = 8.0, stall_seconds: float = 30.0) -> Transport:
@@ -149,7 +153,11 @@ def read_links(
     any other page.
     """
     if "json" in content_type:
-        return _read_json_links(url, text, keep)
+        try:
+            files = json.loads(text)["files"]
+            return tuple(_json_link(url, file) for file in files if keep(file["filename"]))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            return NoAnswer(url=url, reason=f"not the JSON of a package index ({error!r})")
     page = _Anchors()
     page.feed(text)
     try:
@@ -157,12 +165,12 @@ def read_links(
         page_links = tuple(_link(base, anchor) for anchor in page.anchors)
     except ValueError as error:
         return NoAnswer(url=url, reason=f"its page names what is no address ({error})")
-    files = tuple(link for link in page_links if _is_distribution(link.filename))
-    if not files and page.has_form:
+    distributions = tuple(link for link in page_links if _is_distribution(link.filename))
+    if not distributions and page.has_form:
         return NoAnswer(
             url=url, reason="not a package index but a page with a form (a login page?)"
         )
-    return files
+    return distributions
 
 
 def page_of(files: Iterable[Link]) -> str:
@@ -185,11 +193,6 @@ def local_path(source: str) -> Path | None:
     if parts.scheme == "file":
         return Path(url2pathname(parts.path))
     return None if "://" in source else Path(source)
-
-
-def _is_below(url: str, prefix: str) -> bool:
-    """Return true if an address is at or below another, on the same host."""
-    return url == prefix or url.startswith(f"{prefix.rstrip('/')}/")
 
 
 def _probed(site: Site, index_url: str, name: str) -> str:
@@ -230,14 +233,6 @@ def _local_links(path: Path) -> tuple[Link, ...] | NoAnswer:
         for file in sorted(path.iterdir())
         if _is_distribution(file.name)
     )
-
-
-def _read_json_links(url: str, text: str, keep: Keep) -> tuple[Link, ...] | NoAnswer:
-    try:
-        files = json.loads(text)["files"]
-        return tuple(_json_link(url, file) for file in files if keep(file["filename"]))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        return NoAnswer(url=url, reason=f"not the JSON of a package index ({error!r})")
 
 
 def _json_link(url: str, file: Mapping[str, Any]) -> Link:

@@ -15,6 +15,7 @@ import uv
 from warpfront.matrix.cell import Pin
 from warpfront.system import process
 from warpfront.system.process import Command
+from warpfront.system.store import place_program
 from warpfront.system.toml import dump_toml
 from warpfront.wheels.resolve.overlay_index import OverlayIndex
 from warpfront.wheels.sources import Site, local_path
@@ -31,6 +32,11 @@ def uv_binary() -> Path:
 
 def uv_version() -> str:
     return importlib.metadata.version("uv")
+
+
+def placed_uv(cache: Path) -> Path:
+    """Return a folder with uv alone: the one program that a build needs from outside."""
+    return place_program(uv_binary(), cache / "tools" / f"uv-{uv_version()}")
 
 
 def uv_command(

@@ -258,12 +258,12 @@ def test_a_machine_that_lacks_the_wheel_builds_it_again_and_takes_no_other(bench
     lock = bench.lock(inputs)
     (flash,) = [wheel for wheel in lock.wheels if wheel.name == "flash"]
     bench.house.path(flash).unlink()
-    bench.builder(inputs).restore(flash, None, lock.builds[0])
+    bench.builder(inputs).restore(flash, lock)
     assert bench.house.missing([flash]) == ()
     bench.house.path(flash).unlink()
     bench.container.marker = "other bytes"
     with pytest.raises(WheelError, match=r"flash-1\.0.*(wrong bytes|its lock says)"):
-        bench.builder(inputs).restore(flash, None, lock.builds[0])
+        bench.builder(inputs).restore(flash, lock)
 
 
 def test_a_folder_that_is_built_against_torch_goes_to_the_container(bench: Bench) -> None:
@@ -304,7 +304,7 @@ def test_patched_sources_are_what_is_built_under_a_version_that_says_so(bench: B
     assert patched.original is None
     assert read_lock(dump_lock(lock), path="pylock.cell.toml") == lock
     bench.house.path(flash).unlink()
-    bench.builder(inputs).restore(flash, None, lock.builds[0])
+    bench.builder(inputs).restore(flash, lock)
     assert bench.house.missing([flash]) == ()
     stale = bench.inputs(
         requirements=("flash",), builds=(RECIPE,), patches=(replace(patch, version="2.0"),)

@@ -20,7 +20,7 @@ from warpfront.errors import EngineError
 from warpfront.images import engine as rooms
 from warpfront.images.engine import connect, embedded, liveness, packages
 from warpfront.images.engine import docker as room
-from warpfront.images.engine.line_splitter import LONGEST_LINE, LineSplitter
+from warpfront.images.engine.streams import LONGEST_LINE, LineSplitter
 from warpfront.system import process
 
 DEBIAN = 'PRETTY_NAME="Debian GNU/Linux 12"\nID=debian\nVERSION_ID="12"\n'

@@ -20,7 +20,7 @@ from warpfront import pipeline
 from warpfront.commands import doctor
 from warpfront.errors import BlockedError, WheelError
 from warpfront.images.baking import Built
-from warpfront.images.builders import builders
+from warpfront.images.builders import Builders
 from warpfront.images.built import BuiltImage, RenderedImage
 from warpfront.images.engine.buildx import Baked, BakeRequest
 from warpfront.images.labels import CONTENT_HASH
@@ -227,8 +227,12 @@ def test_wheels_that_are_built_in_a_container_are_blocked_on_another_machine(
 ) -> None:
     cell, engine = cell_for("aarch64", workspace), FakeEngine(machine="x86_64")
     monkeypatch.setattr("warpfront.images.builders.connect", lambda _environment: engine)
-    builder_of = builders(
-        workspace.matrix, workspace.material, workspace.folders, site=Site, watch=Quiet()
+    builder_of = Builders(
+        matrix=workspace.matrix,
+        material=workspace.material,
+        folders=workspace.folders,
+        site=Site,
+        watch=Quiet(),
     )
     with pytest.raises(BlockedError, match="it is for aarch64, and the engine's machine is x86_64"):
         builder_of(a_child(cell), {cell.id: a_lock(cell)})(())

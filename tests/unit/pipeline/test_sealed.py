@@ -11,9 +11,9 @@ from builders import a_cell, a_lock, a_wheel
 from guarded import TORCH, install, places_below
 from standins import stand_in_wheel
 
+from warpfront.images.baking import is_sealed, write_manifest
 from warpfront.images.built import RenderedImage
 from warpfront.images.protection import guard_files, guard_policy, stack_location
-from warpfront.images.sealed import is_sealed, write_manifest
 from warpfront.matrix import compat
 from warpfront.system.digests import frozen
 from warpfront.wheels.lock.values import LockedWheel, WheelLock

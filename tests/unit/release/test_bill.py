@@ -22,7 +22,7 @@ from warpfront.matrix.cell import OwnIndex, WheelIndex
 from warpfront.release.sbom.cyclonedx import cyclonedx_text
 from warpfront.release.sbom.parts import Bill
 from warpfront.release.sbom.spdx import spdx_text
-from warpfront.wheels.lock.why_dependency import DependencyGraph, asked_for, requirers_of, roots_of
+from warpfront.wheels.lock.why_dependency import asked_for, requirers_of, roots_of
 from warpfront.wheels.requirements import RequirementList
 from warpfront_checks.image_contents import Contents, FoundDistribution, Package
 
@@ -116,9 +116,7 @@ def test_who_asked_is_known_where_markers_hold() -> None:
 
 
 def asking(*roots: str, **requires: tuple[str, ...]) -> tuple[tuple[str, str, str], ...]:
-    return asked_for(
-        DependencyGraph(requires=requires, roots=roots, python="3.11", machine="x86_64")
-    )
+    return asked_for(requires, roots, python="3.11", machine="x86_64")
 
 
 def test_an_extra_counts_from_where_somebody_asked_for_it() -> None:

@@ -10,8 +10,8 @@ import pytest
 import requests
 from loopback import running
 
-from warpfront.images import registry_ping as ping
-from warpfront.images.registry_ping import registry_reachable
+from warpfront.images.engine import bases as ping
+from warpfront.images.engine.bases import registry_reachable
 
 
 class Registry(BaseHTTPRequestHandler):

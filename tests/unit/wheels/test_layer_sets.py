@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from warpfront.wheels.layers.layer_sets import (
+from warpfront.wheels.layers.layer_store import (
     ALONE_BYTES,
     MOST_ALONE,
     bytecode_sets,

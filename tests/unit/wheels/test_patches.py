@@ -379,11 +379,11 @@ def test_a_machine_without_the_patched_wheel_makes_the_same_bytes(project: Proje
     (wheel,) = [one for one in lock.wheels if one.name == "pkg"]
     house.path(wheel).unlink()
     builder = project.builder(project.inputs(cell))
-    builder.restore_patched(wheel, lock.patched[0])
+    builder.restore(wheel, lock)
     assert house.missing([wheel]) == ()
     other = dataclasses.replace(wheel, sha256="0" * 64)
     with pytest.raises(WheelError, match="patched again"):
-        builder.restore_patched(other, lock.patched[0])
+        builder.restore(other, lock)
 
 
 def test_a_patch_for_another_version_is_stale_and_one_that_upstream_has_is_over(

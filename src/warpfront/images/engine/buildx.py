@@ -23,7 +23,7 @@ from typing import Any, Self, TextIO
 
 from warpfront.errors import TimedOutError, without_secrets
 from warpfront.images.engine.protocol import Engine
-from warpfront.system.process import DISK_FULL, Command, Completed, run, stop_all, stream
+from warpfront.system.process import DISK_FULL, Command, run, stop_all, stream
 from warpfront.system.store import storing
 
 _LAYER = "sha256:"
@@ -86,13 +86,16 @@ class BuildStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baked:
-    """The result of one target. `error` is "" for a built one; `digest` is then the image's."""
+    """The result of one target. `error` is "" for a built one; `digest` is then the image's.
+    `disk_full` is true if the bake, or a program inside it, met a full disk.
+    """
 
     digest: str
     error: str
     engine_gone: bool = False
     disk_full: bool = False
     cache_lost: bool = False
+    named_at_once: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,13 +138,10 @@ def bake(request: BakeRequest, on_step: OnStep) -> Mapping[str, Baked]:
     each leaf is baked by itself (two at a time; BuildKit shares their common steps), then
     each parent of a failed leaf: every target has its own result.
     """
-    results = _bake_steadily(request, request.targets, on_step)
-    if (
-        results.completed.returncode == 0
-        or _failed_with(_ENGINE_GONE, results.completed)
-        or len(request.targets) == 1
-    ):
-        return _answers(request, request.targets, results)
+    together = _bake_steadily(request, request.targets, on_step)
+    first = together[request.targets[0]]
+    if not first.error or first.engine_gone or len(request.targets) == 1:
+        return together
     leaves = request.leaves or request.targets
     answers = _bake_each(request, leaves, on_step)
     rest = tuple(target for target in request.targets if target not in answers)
@@ -164,7 +164,7 @@ def forget_steps(request: BakeRequest, words: str) -> None:
 
 def _bake_each(request: BakeRequest, targets: tuple[str, ...], on_step: OnStep) -> dict[str, Baked]:
     def one(target: str) -> Mapping[str, Baked]:
-        return _answers(request, (target,), _bake_steadily(request, (target,), on_step))
+        return _bake_steadily(request, (target,), on_step)
 
     answers: dict[str, Baked] = {}
     with ThreadPoolExecutor(max_workers=_PARALLEL) as pool:
@@ -179,32 +179,25 @@ def _bake_each(request: BakeRequest, targets: tuple[str, ...], on_step: OnStep) 
     return answers
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Ended:
-    """A bake that ended, whether it, or a program inside it, met a full disk, and which step
-    failed with what words.
-    """
-
-    completed: Completed
-    disk_full: bool
-    failure: str
-
-
-def _bake_steadily(request: BakeRequest, targets: tuple[str, ...], on_step: OnStep) -> _Ended:
+def _bake_steadily(
+    request: BakeRequest, targets: tuple[str, ...], on_step: OnStep
+) -> dict[str, Baked]:
     """Bake once more where another build named an image at the same moment, and without the cache
     where BuildKit's had lost something, which it would look for each time.
     """
-    results = _bake_once(request, targets, on_step)
-    if _failed_with(_NAMED_AT_ONCE, results.completed):
+    answers = _bake_once(request, targets, on_step)
+    if answers[targets[0]].named_at_once:
         return _bake_once(request, targets, on_step)
-    if _failed_with(_CACHE_LOST, results.completed):
+    if answers[targets[0]].cache_lost:
         return _bake_once(request, targets, on_step, "--no-cache")
-    return results
+    return answers
 
 
 def _bake_once(
     request: BakeRequest, targets: tuple[str, ...], on_step: OnStep, *options: str
-) -> _Ended:
+) -> dict[str, Baked]:
+    name = targets[0] if len(targets) == 1 else "all"
+    metadata = request.file.with_name(f"{request.file.stem}-{name}-metadata.json")
     command = Command(
         argv=(
             *request.buildx,
@@ -213,7 +206,7 @@ def _bake_once(
             str(request.file),
             "--progress=rawjson",
             "--metadata-file",
-            str(_metadata_path(request, targets)),
+            str(metadata),
             *(f"--allow=fs.read={path}" for path in request.readable),
             *_cached(request, targets),
             *(f"--allow=fs.write={path}" for path in request.writable),
@@ -227,14 +220,28 @@ def _bake_once(
             "BUILDX_NO_DEFAULT_ATTESTATIONS": "1",
         },
     )
-    _metadata_path(request, targets).unlink(missing_ok=True)
+    metadata.unlink(missing_ok=True)
     # A full disk is first noticed by the logs: BuildKit has its own reserve.
     with (
         storing(request.file.parent),
         ProgressReader(targets, request.logs, on_step, request.references) as reader,
     ):
         completed = stream(command, reader.read_line)
-    return _Ended(completed=completed, disk_full=reader.disk_full, failure=reader.failure)
+    if completed.returncode == 0:
+        facts = json.loads(metadata.read_text(encoding="utf-8"))
+        return {t: Baked(digest=_digest_in(facts.get(t)), error="") for t in targets}
+    output = completed.stdout
+    stated = [line for line in output.splitlines() if line.startswith("ERROR: ")]
+    last = stated[-1].removeprefix("ERROR: ") if stated else ""
+    failed = Baked(
+        digest="",
+        error=reader.failure or last or f"buildx exited with {completed.returncode}",
+        engine_gone=bool(_ENGINE_GONE.search(output)),
+        disk_full=reader.disk_full,
+        cache_lost=bool(_CACHE_LOST.search(output)),
+        named_at_once=bool(_NAMED_AT_ONCE.search(output)),
+    )
+    return dict.fromkeys(targets, failed)
 
 
 def _cached(request: BakeRequest, targets: tuple[str, ...]) -> list[str]:
@@ -251,38 +258,11 @@ def _cached(request: BakeRequest, targets: tuple[str, ...]) -> list[str]:
     return words
 
 
-def _answers(request: BakeRequest, targets: tuple[str, ...], end: _Ended) -> dict[str, Baked]:
-    completed = end.completed
-    if completed.returncode == 0:
-        text = _metadata_path(request, targets).read_text(encoding="utf-8")
-        facts = json.loads(text)
-        return {t: Baked(digest=_digest_in(facts.get(t)), error="") for t in targets}
-    stated = [line for line in completed.stdout.splitlines() if line.startswith("ERROR: ")]
-    last = stated[-1].removeprefix("ERROR: ") if stated else ""
-    failed = Baked(
-        digest="",
-        error=end.failure or last or f"buildx exited with {completed.returncode}",
-        engine_gone=_failed_with(_ENGINE_GONE, completed),
-        disk_full=end.disk_full,
-        cache_lost=_failed_with(_CACHE_LOST, completed),
-    )
-    return dict.fromkeys(targets, failed)
-
-
 def _digest_in(facts: object) -> str:
     """Return an image's digest. The containerd store names the manifest, overlay2 the config."""
     if not isinstance(facts, dict):
         return ""
     return str(facts.get("containerimage.digest") or facts.get("containerimage.config.digest"))
-
-
-def _failed_with(words: re.Pattern[str], completed: Completed) -> bool:
-    return completed.returncode != 0 and bool(words.search(completed.stdout))
-
-
-def _metadata_path(request: BakeRequest, targets: tuple[str, ...]) -> Path:
-    name = targets[0] if len(targets) == 1 else "all"
-    return request.file.with_name(f"{request.file.stem}-{name}-metadata.json")
 
 
 @dataclass

@@ -48,9 +48,8 @@ from warpfront.images.engine import (
     nowhere,
     packages,
 )
-from warpfront.images.engine.line_splitter import LineSplitter
 from warpfront.images.engine.rootfs import image_archive
-from warpfront.images.engine.transfers import STALL_SECONDS, Transfer
+from warpfront.images.engine.streams import STALL_SECONDS, LineSplitter, Transfer
 from warpfront.matrix.devices import HostDevices
 from warpfront.system import process
 from warpfront.system.digests import digest_of, frozen
@@ -152,7 +151,8 @@ class DockerEngine:
 
     def features(self) -> Features:
         info, local = self._info(), self.name.startswith("unix://")
-        root, containerd = str(info.get("DockerRootDir", "")), _containerd_store(info)
+        root, status = str(info.get("DockerRootDir", "")), info.get("DriverStatus") or []
+        containerd = any("io.containerd.snapshotter" in str(value) for _, value in status)
         free_bytes = None
         with contextlib.suppress(OSError):  # not ours to look into, or another machine's path
             free_bytes = shutil.disk_usage(root).free if local else None
@@ -593,7 +593,9 @@ def _engine_error(host: str, error: Exception) -> EngineError:
             hint="`systemctl start docker`, or `warpfront engine start` for the embedded one",
         )
     if any(isinstance(cause, docker.errors.APIError) for cause in causes):
-        return EngineError(f"{host}: {_api_words(error)}", hint=_api_hint(error))
+        words = _api_words(error)
+        hints = (hint for begin, hint in _API_HINTS.items() if begin in words.lower())
+        return EngineError(f"{host}: {words}", hint=next(hints, ""))
     timeouts = (TimeoutError, requests.Timeout, urllib3.exceptions.TimeoutError)
     if any(isinstance(cause, timeouts) for cause in causes):
         return EngineError(f"{host}: the engine does not answer", hint="see its log")
@@ -612,11 +614,6 @@ def _api_words(error: Exception) -> str:
     return str(explanation or error).strip()
 
 
-def _api_hint(error: Exception) -> str:
-    words = _api_words(error).lower()
-    return next((hint for begin, hint in _API_HINTS.items() if begin in words), "")
-
-
 _API_HINTS = {
     "cdi device": "`docker info` lists the CDI devices; the vendor's toolkit writes their "
     "specification",
@@ -625,11 +622,6 @@ _API_HINTS = {
     "no space left": "free some space: `docker system df`, `warpfront clean`",
     "no such image": "warpfront build",
 }
-
-
-def _containerd_store(info: Mapping[str, Any]) -> bool:
-    rows = info.get("DriverStatus") or []
-    return any("io.containerd.snapshotter" in str(value) for _, value in rows)
 
 
 # What a container of an image runs with: https://github.com/opencontainers/image-spec, config.md.

@@ -15,7 +15,7 @@ from warpfront.matrix.cell import BaseSource, Cell
 from warpfront.matrix.language import Patch
 from warpfront.release.sbom.licences import Licence, licence_of, licence_of_package
 from warpfront.wheels.lock.values import LockedWheel, WheelLock
-from warpfront.wheels.lock.why_dependency import DependencyGraph, asked_for
+from warpfront.wheels.lock.why_dependency import asked_for
 from warpfront_checks.image_contents import Contents, EmbeddedComponent, FoundDistribution, Package
 
 Kind = Literal["wheel", "distribution", "debian", "carried", "base"]
@@ -108,12 +108,8 @@ def bill_of(
         )
     ]
     packages = [_package(package, contents) for package in contents.packages]
-    asking = DependencyGraph(
-        requires={name: distributions[name].requires for name in wheels if name in distributions},
-        roots=roots,
-        python=cell.python,
-        machine=cell.machine,
-    )
+    requires = {name: distributions[name].requires for name in wheels if name in distributions}
+    edges = asked_for(requires, roots, python=cell.python, machine=cell.machine)
     every = {part.ref: part for part in (*wheels.values(), *from_base, *carried, *packages)}
     return Bill(
         cell_id=cell.id,
@@ -125,7 +121,7 @@ def bill_of(
         parts=tuple(every[ref] for ref in sorted(every)),
         asked=tuple(
             (wheels[asker].purl if asker else "", wheels[required].purl, requirement)
-            for asker, required, requirement in asked_for(asking)
+            for asker, required, requirement in edges
             if required in wheels
         ),
         debian_main=base.source is BaseSource.BOOTSTRAP,

@@ -35,6 +35,7 @@ from warpfront.errors import WheelError
 from warpfront.matrix.cell import ENVIRONMENT_PYTHON
 from warpfront.wheels.core_metadata import installed_path, recorded_hash
 from warpfront.wheels.store.unpacked import stays
+from warpfront.wheels.store.wheelhouse import FORGED
 from warpfront_checks.guard.manifest import Measured
 
 # The same as in `_shared/settle.j2`: byte code records its source's time.
@@ -57,7 +58,6 @@ _DAMAGED: tuple[type[Exception], ...] = (
     cast("type[Exception]", isal_zlib.IsalError),  # its stubs say that it is an instance
     InstallerError,
 )
-_HINT = "the file is damaged or forged: have its publisher make it anew, or lock another"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +95,7 @@ def stream_wheels(
         except _DAMAGED as error:
             if isinstance(error, OSError) and error.errno is not None:
                 raise  # the disk's own words
-            raise WheelError(f"{path.name}: {error}", hint=_HINT) from error
+            raise WheelError(f"{path.name}: {error}", hint=FORGED) from error
     tree.end()
     return Streamed(
         diff_id=packed.raw.hexdigest(),
@@ -112,7 +112,7 @@ def _opened(wheel: Path) -> Iterator[zipfile.ZipFile]:
         with zipfile.ZipFile(wheel) as archive:
             yield archive
     except zipfile.BadZipFile as error:
-        raise WheelError(f"{wheel.name}: {error}", hint=_HINT) from error
+        raise WheelError(f"{wheel.name}: {error}", hint=FORGED) from error
 
 
 def has_headers(wheel: Path) -> bool:

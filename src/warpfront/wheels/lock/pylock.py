@@ -150,7 +150,8 @@ def read_lock(text: str, *, path: str) -> WheelLock:
     Refused: another schema, a wheel without size or sha256, a wheel named by URL or by folder, more
     than one wheel of a package.
     """
-    _refuse_name(path)
+    if not is_valid_pylock_path(PurePath(path)):  # type: ignore[arg-type]  # only `.name` is read
+        raise LockError(f"{path}: not a name for a lock", hint="use pylock.<cell>.toml, no dots")
     try:
         raw = tomllib.loads(text)
         document = Pylock.from_dict(_without_labels(raw))
@@ -378,11 +379,6 @@ def _original_document(original: LockedWheel) -> dict[str, Any]:
         "index": original.index,
         "sha256": original.sha256,
     }
-
-
-def _refuse_name(path: str) -> None:
-    if not is_valid_pylock_path(PurePath(path)):  # type: ignore[arg-type]  # only `.name` is read
-        raise LockError(f"{path}: not a name for a lock", hint="use pylock.<cell>.toml, no dots")
 
 
 def _own_table(document: Pylock, path: str) -> Mapping[str, Any]:

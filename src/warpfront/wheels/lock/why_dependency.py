@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 from packaging.requirements import Requirement
 
@@ -17,24 +16,18 @@ from warpfront.wheels.requirements import RequirementList
 from warpfront.wheels.resolve.demands import demands_from
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DependencyGraph:
-    """`requires`: normalized name -> its `Requires-Dist`; `roots`: what the image asks for."""
-
-    requires: Mapping[str, tuple[str, ...]]
-    roots: tuple[str, ...]
-    python: str
-    machine: str
-
-
-def asked_for(asking: DependencyGraph) -> tuple[tuple[str, str, str], ...]:
+def asked_for(
+    requires: Mapping[str, tuple[str, ...]], roots: Iterable[str], *, python: str, machine: str
+) -> tuple[tuple[str, str, str], ...]:
     """Return the edges (requirer or "" for the image, required package, requirement text) that
-    apply on the cell's Python and machine. An extra counts only if a requirement names it.
+    apply on this Python and machine. `requires` maps a normalized name to its `Requires-Dist`;
+    `roots` are the image's own requirements. An extra counts only if a requirement names it.
     """
-    environment = marker_environment(asking.python, asking.machine)
     edges = {
         (chain[-1][0] if chain else "", name, _plain(demand))
-        for chain, name, demand in demands_from(asking.roots, asking.requires, environment)
+        for chain, name, demand in demands_from(
+            roots, requires, marker_environment(python, machine)
+        )
     }
     return tuple(sorted(edges))
 

@@ -73,12 +73,14 @@ def misplaced(wheels: Iterable[LockedWheel], inputs: LockInputs) -> str:
     """Return the first wheel of a lock from another index than its own, in words; "" for none.
     Sources that the project names have no index.
     """
+    shared = dict.fromkeys((*((inputs.index.url,) if inputs.index else ()), PYPI))
     for wheel in wheels:
         if wheel.source:
             continue
         if inputs.index is None and _matches(wheel.name, inputs.protected):
             return f"{wheel.name} from {wheel.index}, and the base has its own"
-        allowed = _indexes_for(wheel.name, inputs)
+        rule = index_rule(wheel.name, inputs)
+        allowed = [rule.url] if rule and rule.alone else list(shared)
         if wheel.index not in allowed:
             return f"{wheel.name} from {wheel.index}, which belongs to {' or '.join(allowed)}"
     return ""
@@ -90,14 +92,6 @@ def placeholder(wheels: Iterable[LockedWheel]) -> str:
         if wheel.index == PYPI and _matches(wheel.name, RESERVED_ON_PYPI):
             return f"{wheel.name} {wheel.version} of PyPI, an empty package with AMD's name"
     return ""
-
-
-def _indexes_for(name: str, inputs: LockInputs) -> tuple[str, ...]:
-    """Return the indexes that a lock may name for a distribution."""
-    rule = index_rule(name, inputs)
-    if rule is not None and rule.alone:
-        return (rule.url,)
-    return tuple(dict.fromkeys((*((inputs.index.url,) if inputs.index else ()), PYPI)))
 
 
 def _stack_names(inputs: LockInputs) -> frozenset[str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from packaging.pylock import Pylock
+from packaging.pylock import Package, Pylock
 
 from warpfront.matrix.cell import Pin, Recipe, Source
 from warpfront.matrix.language import Patch
@@ -73,9 +73,9 @@ class Resolution:
             package.name for package in packages if package.sdist is not None and not package.wheels
         )
 
-    def only(self, name: str) -> Resolution:
-        packages = [package for package in self.pylock.packages if package.name == name]
-        return Resolution(pylock=dataclasses.replace(self.pylock, packages=packages))
+    def package(self, name: str) -> Package:
+        """Return a resolved distribution."""
+        return next(package for package in self.pylock.packages if package.name == name)
 
     def without(self, names: Iterable[str]) -> Resolution:
         names = frozenset(names)

@@ -115,7 +115,7 @@ class UvResolver:
 
     def sdist(self, resolution: Resolution, name: str) -> Sdist:
         """Return the source archive of a distribution, verified, in the wheelhouse."""
-        package = next(package for package in resolution.pylock.packages if package.name == name)
+        package = resolution.package(name)
         if package.sdist is None:
             raise LockError(f"{self._inputs.cell_id}: {name} {package.version} has no sources")
         return self._choice.sdist(package, package.sdist)
@@ -210,8 +210,7 @@ class UvResolver:
 
     def wheel(self, resolution: Resolution, name: str) -> LockedWheel:
         """Return the wheel of one distribution."""
-        (package,) = resolution.only(name).pylock.packages
-        return self._choice.wheel(package)
+        return self._choice.wheel(resolution.package(name))
 
     def _compiled(self, requirements: tuple[str, ...], terms: Terms) -> Resolution | Contradiction:
         """uv's resolution, of wheels only. Where `rocm` was missing, a second time with the wheel
@@ -246,30 +245,27 @@ class UvResolver:
         archives: tuple[str, ...] = ()
         while True:
             unread = tuple(sorted({*terms.unread, *archives}))
-            shelf = self._compiled_once(requirements, dataclasses.replace(terms, unread=unread))
-            more: tuple[str, ...] = ()
-            if isinstance(shelf, Resolution):
-                new = self._shelf.missing(shelf.versions)
-                unknown = not new and self._variants.read(shelf.versions)
+            outcome = self._compiled_once(requirements, dataclasses.replace(terms, unread=unread))
+            if isinstance(outcome, Resolution):
+                new = self._shelf.missing(outcome.versions)
+                if not new and not self._variants.read(outcome.versions):
+                    self._shelf.check(outcome.without(shim.name for shim in terms.answered))
+                    return outcome
             else:
-                new, unknown = self._shelf.missing_of(shelf.explanation), False
+                new = self._shelf.missing_of(outcome.explanation)
                 # uv gets only the name and version of archives that may be missing: their demands
                 # would need their code to run.
                 skipped = {*unread, *self._given, ROCM}
                 more = tuple(
                     name
                     for name in (() if new else self._inputs.allow_builds)
-                    if name not in skipped and re.search(rf"\b{name}\b", shelf.explanation)
+                    if name not in skipped and re.search(rf"\b{name}\b", outcome.explanation)
                 )
-            if not (new or more or unknown):
-                break
+                if not (new or more):
+                    lines = (outcome.explanation, *self._shelf.lacking(outcome.explanation))
+                    return Contradiction(explanation="\n    ".join(lines))
+                archives += more
             self._shelf.put(new)
-            archives += more
-        if isinstance(shelf, Resolution):
-            self._shelf.check(shelf.without(answered_name.name for answered_name in terms.answered))
-            return shelf
-        lines = (shelf.explanation, *self._shelf.lacking(shelf.explanation))
-        return Contradiction(explanation="\n    ".join(lines))
 
     def _compiled_once(
         self, requirements: tuple[str, ...], terms: Terms

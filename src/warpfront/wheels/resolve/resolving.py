@@ -27,7 +27,6 @@ from warpfront.wheels.device_packages import refuse_every_device
 from warpfront.wheels.lock.pylock import foreign_wheel
 from warpfront.wheels.lock.values import (
     Distribution,
-    LockedWheel,
     LockInputs,
     PatchedWheel,
     RelaxedPackage,
@@ -99,8 +98,10 @@ def resolve_by_uv(
         )
         if inputs.unfit:
             raise LockError(f"{inputs.cell_id}: {'; '.join(inputs.unfit)}", hint=_PATCH)
-        for wheel in _built_wheels(parent):
-            resolver.give(wheel)
+        built = {build.package for build in parent.builds} if parent else set()
+        for wheel in parent_wheels:
+            if wheel.source or wheel.name in built:  # no index has it
+                resolver.give(wheel)
         resolving = _Resolving(
             inputs=inputs,
             resolver=resolver,
@@ -114,14 +115,6 @@ def resolve_by_uv(
             resolving.add_patches(crafting)
             resolving.add_allowed_builds(crafting)
         return resolving.lock()
-
-
-def _built_wheels(lock: WheelLock | None) -> tuple[LockedWheel, ...]:
-    """Return the wheels of a lock that no index has."""
-    if lock is None:
-        return ()
-    built = {build.package for build in lock.builds}
-    return tuple(wheel for wheel in lock.wheels if wheel.source or wheel.name in built)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

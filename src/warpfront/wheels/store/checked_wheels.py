@@ -6,8 +6,8 @@ or cache of its bytes, so that a lock needs no copy of it.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -17,7 +17,7 @@ from warpfront.errors import WheelError
 from warpfront.matrix.cell import Cell
 from warpfront.wheels.core_metadata import WheelMetadata, accepts_python
 from warpfront.wheels.lock.values import WheelLock
-from warpfront.wheels.lock.why_dependency import DependencyGraph, asked_for, roots_of
+from warpfront.wheels.lock.why_dependency import asked_for, roots_of
 from warpfront.wheels.requirement_lines import readable_requirement, requirement_name
 from warpfront.wheels.requirements import RequirementList
 from warpfront.wheels.store.wheelhouse import Wheelhouse, read_wheel_metadata
@@ -78,16 +78,11 @@ def _wrong_demands(
     locked: dict[str, str] = {canonicalize_name(wheel.name): wheel.version for wheel in lock.wheels}
     shims = {shim.name: Version(shim.version).public for shim in triton_shims(locked)}
     requires = {name: entry.requires for name, entry in metadata.items()}
-    asking = DependencyGraph(
-        requires=requires,
-        roots=roots_of(chain, requirements, lock.wheels),
-        python=lock.python,
-        machine=chain[-1].machine,
-    )
-    demands = asked_for(asking)
+    asked_from = partial(asked_for, requires, python=lock.python, machine=chain[-1].machine)
+    demands = asked_from(roots_of(chain, requirements, lock.wheels))
     # Where the stack is pinned, uv puts the pin in the place of a demand, without its extras.
     stack = {canonicalize_name(pin.name) for cell in chain for pin in cell.stack}
-    plain = asked_for(dataclasses.replace(asking, roots=tuple(sorted(stack))))
+    plain = asked_from(sorted(stack))
     relaxed = {
         (canonicalize_name(entry.package), canonicalize_name(Requirement(text).name))
         for entry in lock.relaxed

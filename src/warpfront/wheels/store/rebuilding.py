@@ -41,7 +41,12 @@ class Patching:
         """Raise `LockError` where they are for another version than is here."""
         for patch in self.patches:
             if Version(patch.version) != Version(version):
-                raise stale(patch, version)
+                raise LockError(
+                    f"{patch.file}: is for {patch.package} {patch.version}, and {version} is what "
+                    "the requirements come to",
+                    hint=f"make it anew for {version}, or ask for {patch.package}=="
+                    f"{patch.version}; remove it if it is no longer needed",
+                )
 
     def apply(self, tree: Path) -> None:
         """Apply all patches to a tree of files, or raise an error."""
@@ -74,15 +79,6 @@ class Patching:
             json.dumps({"of": f"sha256:{origin}", "patches": entries}, indent=1, sort_keys=True)
             + "\n"
         )
-
-
-def stale(patch: Patch, version: str) -> LockError:
-    return LockError(
-        f"{patch.file}: is for {patch.package} {patch.version}, and {version} is what the "
-        "requirements come to",
-        hint=f"make it anew for {version}, or ask for {patch.package}=={patch.version}; remove it "
-        "if it is no longer needed",
-    )
 
 
 def patched_wheel(wheel: Path, patching: Patching, folder: Path, *, sources: str = "") -> Path:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -53,13 +54,8 @@ def _stated(root: Path, name: str) -> tuple[WheelMetadata, str]:
 
 def _normal(metadata: WheelMetadata) -> WheelMetadata:
     """Return the metadata with its version in normal form. Raise `ValueError` for none."""
-    return WheelMetadata(
-        name=metadata.name,
-        version=str(Version(metadata.version)),
-        requires=tuple(str(Requirement(text)) for text in metadata.requires),
-        requires_python=metadata.requires_python,
-        extras=metadata.extras,
-    )
+    requires = tuple(str(Requirement(text)) for text in metadata.requires)
+    return replace(metadata, version=str(Version(metadata.version)), requires=requires)
 
 
 def _of_project(project: Mapping[str, Any], name: str) -> WheelMetadata:

@@ -23,7 +23,7 @@ from warpfront.errors import StoreError, WheelError
 from warpfront.system.store import write_text
 from warpfront.wheels.core_metadata import installed_path, recorded_hash
 from warpfront.wheels.lock.values import LockedWheel
-from warpfront.wheels.store.wheelhouse import Wheelhouse
+from warpfront.wheels.store.wheelhouse import FORGED, Wheelhouse
 from warpfront_checks.guard.manifest import Measured
 from warpfront_checks.guard.measuring import is_sealed
 
@@ -33,7 +33,6 @@ _CHUNK_BYTES = 1 << 18
 # Lists itself without a hash; the signatures are of it.
 _UNHASHED = ("RECORD", "RECORD.jws", "RECORD.p7s")
 _UNREADABLE = (OSError, KeyError, ValueError, zipfile.BadZipFile, zlib.error)
-_HINT = "the file is damaged or forged: have its publisher make it anew, or lock another"
 
 
 def stays(globs: Iterable[str]) -> Callable[[str], bool]:
@@ -42,13 +41,18 @@ def stays(globs: Iterable[str]) -> Callable[[str], bool]:
     return lambda path: not any(fnmatchcase(path, pattern) for pattern in every)
 
 
-def unpacked_files(wheelhouse: Wheelhouse, wheel: LockedWheel) -> Mapping[str, Measured]:
+def unpacked_files(
+    wheelhouse: Wheelhouse, wheel: LockedWheel, slim: Iterable[str] = ()
+) -> dict[str, Measured]:
     """Return path below site-packages -> size and sha256, without files that installers write
-    anew. Read once for each wheel. Raise `WheelError` if RECORD contradicts the wheel.
+    anew and those of the globs `slim`. Read once for each wheel. Raise `WheelError` if RECORD
+    contradicts the wheel.
     """
-    path = wheelhouse.present(wheel)
-    recorded = _kept(_note(path))
-    return keep_unpacked(path, read_members(path)) if recorded is None else recorded
+    path, stays_in = wheelhouse.present(wheel), stays(slim)
+    files = _kept(_note(path))
+    if files is None:
+        files = keep_unpacked(path, read_members(path))
+    return {name: measured for name, measured in files.items() if stays_in(name)}
 
 
 def keep_unpacked(path: Path, measured: Mapping[str, Measured]) -> dict[str, Measured]:
@@ -94,24 +98,24 @@ def _placed(path: Path, measured: Mapping[str, Measured]) -> dict[str, Measured]
             # Installers differ on which of two members of one name they take.
             twice, times = Counter(member.filename for member in members).most_common(1)[0]
             if times > 1:
-                raise WheelError(f"{path.name}: holds {twice} {times} times", hint=_HINT)
+                raise WheelError(f"{path.name}: holds {twice} {times} times", hint=FORGED)
             folders = {
                 member.filename.partition("/")[0]
                 for member in members
                 if member.filename.count("/") == 1 and member.filename.endswith(".dist-info/RECORD")
             }
             if len(folders) != 1:
-                raise WheelError(f"{path.name}: holds {len(folders)} RECORDs, not one", hint=_HINT)
+                raise WheelError(f"{path.name}: holds {len(folders)} RECORDs, not one", hint=FORGED)
             info = folders.pop()
             record = archive.read(f"{info}/RECORD").decode("utf-8")
             rows = [row for row in csv.reader(io.StringIO(record), strict=True) if row]
     except csv.Error as error:
-        raise WheelError(f"{path.name}: its RECORD cannot be read: {error}", hint=_HINT) from error
+        raise WheelError(f"{path.name}: its RECORD cannot be read: {error}", hint=FORGED) from error
     except _UNREADABLE as error:
         raise WheelError(f"{path.name}: not a readable wheel: {error}") from error
     recorded = {row[0]: row[1] if len(row) > 1 else "" for row in rows}
     for problem in _record_problems(info, recorded, measured):
-        raise WheelError(f"{path.name}: {problem}", hint=_HINT)
+        raise WheelError(f"{path.name}: {problem}", hint=FORGED)
     placed = ((installed_path(name), entry) for name, entry in sorted(measured.items()))
     return {name: entry for name, entry in placed if name and is_sealed(name)}
 

@@ -56,6 +56,7 @@ _LONGEST_FILE_BYTES = 1 << 33  # of files of unknown size
 LONGEST_METADATA_BYTES = 1 << 24
 UNREADABLE = (OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
 """What `zipfile` raises of what is damaged, encrypted, or packed as it does not know."""
+FORGED = "the file is damaged or forged: have its publisher make it anew, or lock another"
 _TWO_METADATA = (
     "the lock was resolved from what the index says, and the wheel would install something else: "
     "do not use that index until you know why"
@@ -205,7 +206,7 @@ def read_wheel_metadata(wheel: Path | FileIO, filename: str = "") -> WheelMetada
     except ValueError as error:
         raise WheelError(
             f"{name}: {error}",
-            hint="the file is damaged or forged: have its publisher make it anew, or lock another",
+            hint=FORGED,
         ) from error
 
 

@@ -1,9 +1,12 @@
-"""Events of a push or a pull. Errors are events of a stream that ends normally, and a registry
-that hangs sends 20 events a second without end. Edge.
+"""Streams of an engine: lines of a container's bytes, and events of a push or a pull. Edge.
+
+Errors are events of a stream that ends normally. A registry that hangs sends 20 events a second
+and never ends.
 """
 
 from __future__ import annotations
 
+import codecs
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -13,6 +16,7 @@ from typing import Any
 from warpfront.errors import RegistryError, RegistryFault
 from warpfront.images.engine.protocol import Progress
 
+LONGEST_LINE = 16_384
 STALL_SECONDS = 90
 _WAITING = re.compile(r"Waiting|Preparing|Retrying in|Unavailable")
 _MOVING = ("Pushing", "Downloading", "Pushed")
@@ -117,3 +121,44 @@ def _error_in(event: Mapping[str, Any]) -> str:
     if isinstance(detail, Mapping) and detail.get("message"):
         return str(detail["message"]).strip()
     return str(event.get("error") or "").strip()
+
+
+class LineSplitter:
+    """A splitter of arbitrary chunks into whole lines, with memory bounded by the longest line.
+
+    Bytes that are not UTF-8 become U+FFFD. A line beyond `LONGEST_LINE` characters is cut, with the
+    number of missing ones. `\r` progress bars stay within their line.
+    """
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        self._parts: list[str] = []
+        self._kept = 0
+        self._cut = 0
+
+    def feed(self, chunk: bytes, *, final: bool = False) -> list[str]:
+        """Return the lines that `chunk` completes; with `final` also the unfinished last one."""
+        *ends, rest = self._decoder.decode(chunk, final=final).split("\n")
+        lines = []
+        for end in ends:
+            self._add(end)
+            lines.append(self._line())
+        self._add(rest)
+        if final and (self._kept or self._cut):
+            lines.append(self._line())
+        return lines
+
+    def _add(self, text: str) -> None:
+        room = LONGEST_LINE - self._kept
+        head = text[:room]
+        if head:
+            self._parts.append(head)
+        self._kept += len(head)
+        self._cut += len(text) - len(head)
+
+    def _line(self) -> str:
+        line = "".join(self._parts).removesuffix("\r")
+        if self._cut:
+            line += f"... ({self._cut} more characters)"
+        self._parts, self._kept, self._cut = [], 0, 0
+        return line
