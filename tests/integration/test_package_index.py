@@ -34,7 +34,7 @@ from warpfront.wheels.rocm import rocm_wheel
 from warpfront.wheels.site import read_site
 from warpfront.wheels.sources import Site
 from warpfront.wheels.store.archives import folder_sha256
-from warpfront.wheels.store.sdists import sdist_builder
+from warpfront.wheels.store.sdists import pure_wheel
 from warpfront.wheels.store.toolbox import install_toolbox
 from warpfront.wheels.store.wheelhouse import Wheelhouse, read_wheel_metadata
 from warpfront.wheels.uv_program import uv_version
@@ -136,7 +136,7 @@ def test_the_wheel_made_of_rocm_is_what_its_setup_py_makes_but_for_the_device_co
 ) -> None:
     monkeypatch.setenv("ROCM_SDK_TARGET_FAMILY", "gfx942")
     sdist = stand_in_rocm_sdist(tmp_path)
-    built = sdist_builder(site, process.run)(sdist, tmp_path / "built")
+    built = pure_wheel(sdist, tmp_path / "built", site=site, run=process.run)
     made = rocm_wheel(sdist, tmp_path / "made", ("gfx942",))
     assert made.name == built.name
     assert shipped(made) == shipped(built)

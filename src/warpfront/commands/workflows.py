@@ -37,8 +37,8 @@ from warpfront.pipeline.workspace import Workspace
 from warpfront.system.digests import digest_of
 from warpfront.system.process import run
 from warpfront.system.store import read_text, storing, write_text
-from warpfront.wheels.lock.hashed_requirements import hash_requirements
 from warpfront.wheels.site import read_site
+from warpfront.wheels.uv_program import hash_requirements
 
 REQUIREMENTS = "ci/requirements.txt"
 _PROJECT = "pyproject.toml"

@@ -48,7 +48,8 @@ def lock_cells(
     names the wheels that are to be built, and those of its children follow when they are.
     """
     locking = _CellLocking(tools=tools, watch=watch, step="lock")
-    for cell, inputs, read in _lockable(cells, locking.results, requirements, tools.folders):
+    for cell, inputs in _lockable(cells, locking.results, requirements, tools.folders):
+        read = attempt(cell.id, "lock", read_state, inputs, tools.folders)
         if isinstance(read, Blocked | Failed) and not refresh:
             locking.results[cell.id] = read
             continue
@@ -91,18 +92,10 @@ def complete_cells(
     """
     completing = _CellLocking(tools=tools, watch=watch, step="build-wheels")
     resolved_now = set()
-    for cell in cells:
-        parent = completing.results[cell.parent] if cell.parent else None
-        if isinstance(parent, Blocked | Failed):
-            completing.results[cell.id] = _without_parent(cell, parent)
-            continue
+    for cell, inputs in _lockable(cells, completing.results, requirements, tools.folders):
         lock = locks[cell.id]
         if cell.parent not in resolved_now and isinstance(lock, Blocked | Failed):
             completing.results[cell.id] = lock
-            continue
-        inputs = attempt(cell.id, "lock", inputs_of, cell, parent, requirements, tools.folders)
-        if isinstance(inputs, Blocked | Failed):
-            completing.results[cell.id] = inputs
         elif isinstance(lock, WheelLock) and not lock.unbuilt:
             completing.results[cell.id] = completing.restored(cell, inputs, lock)
         else:
@@ -116,7 +109,8 @@ def locked_before(
 ) -> Mapping[str, Locked]:
     """Return the locks of cells of an earlier run of `lock`."""
     results: dict[str, Locked] = {}
-    for cell, _, state in _lockable(cells, results, requirements, folders):
+    for cell, inputs in _lockable(cells, results, requirements, folders):
+        state = attempt(cell.id, "lock", read_state, inputs, folders)
         if not isinstance(state, LockState):
             results[cell.id] = state
         elif state.lock and state.reason in {"", waits_for(state.lock)}:
@@ -131,8 +125,8 @@ def _lockable(
     results: dict[str, Locked],
     requirements: Mapping[str, RequirementList],
     folders: Folders,
-) -> Iterator[tuple[Cell, LockInputs, LockState | Blocked | Failed]]:
-    """Yield cells with the inputs of their lock and its state. A cell whose parent has no complete
+) -> Iterator[tuple[Cell, LockInputs]]:
+    """Yield cells with the inputs of their lock. A cell whose parent has no complete
     lock, or whose files are wrong, gets its result here.
     """
     for cell in cells:
@@ -145,7 +139,7 @@ def _lockable(
         else:
             inputs = attempt(cell.id, "lock", inputs_of, cell, parent, requirements, folders)
             if isinstance(inputs, LockInputs):
-                yield cell, inputs, attempt(cell.id, "lock", read_state, inputs, folders)
+                yield cell, inputs
             else:
                 results[cell.id] = inputs
 

@@ -28,6 +28,9 @@ CREATED = f"{_OCI}.created"
 SOURCE = f"{_OCI}.source"
 REVISION = f"{_OCI}.revision"
 
+Facts = Mapping[str, object]
+"""What the session `load` found in an image (`warpfront_checks.load`)."""
+
 
 def image_labels(
     cell: Cell,
@@ -94,13 +97,8 @@ def _base_words(declared: Base, base: ResolvedBase) -> str:
     )
 
 
-def label_disagreements(
-    cell: Cell, labels: Mapping[str, str], facts: Mapping[str, object]
-) -> tuple[str, ...]:
-    """Return claims of a built image's labels, its tag or the matrix that the image contradicts.
-
-    `facts` are those of the `load` session inside (`warpfront_checks.load`).
-    """
+def label_disagreements(cell: Cell, labels: Mapping[str, str], facts: Facts) -> tuple[str, ...]:
+    """Return claims of a built image's labels, its tag or the matrix that the image contradicts."""
     return (
         *_label_differences(cell, labels, facts),
         *_tag_differences(cell, labels, facts),
@@ -108,9 +106,7 @@ def label_disagreements(
     )
 
 
-def _label_differences(
-    cell: Cell, labels: Mapping[str, str], facts: Mapping[str, object]
-) -> Iterator[str]:
+def _label_differences(cell: Cell, labels: Mapping[str, str], facts: Facts) -> Iterator[str]:
     vendor = VENDORS[cell.vendor]
     from_base = vendor.torch_from == "base"
     truths = {"torch": facts.get("torch"), "python": facts.get("python")}
@@ -129,9 +125,7 @@ def _label_differences(
             yield f"label {_OURS}.{name} says {label!r}, the image holds {truth!r}"
 
 
-def _tag_differences(
-    cell: Cell, labels: Mapping[str, str], facts: Mapping[str, object]
-) -> Iterator[str]:
+def _tag_differences(cell: Cell, labels: Mapping[str, str], facts: Facts) -> Iterator[str]:
     """Compare the tag with torch's public version, toolkit and Python, from which it is
     written; the tag is not parsed.
     """
@@ -149,9 +143,7 @@ def _tag_differences(
             yield f"tag {cell.tag} does not name the {name} of the image, {word}"
 
 
-def _target_differences(
-    cell: Cell, labels: Mapping[str, str], facts: Mapping[str, object]
-) -> Iterator[str]:
+def _target_differences(cell: Cell, labels: Mapping[str, str], facts: Facts) -> Iterator[str]:
     """Yield differences between the label's targets, the matrix's and torch's arch list."""
     archs = facts.get("archs")
     listed = set(map(str, archs)) if isinstance(archs, list) else set()

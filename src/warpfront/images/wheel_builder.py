@@ -14,6 +14,7 @@ import tempfile
 import tomllib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -32,8 +33,8 @@ from warpfront.wheels.resolve.choice import wheel_of
 from warpfront.wheels.resolve.resolution import Sdist
 from warpfront.wheels.sources import Site
 from warpfront.wheels.store.archives import archive_commit, archive_folder, unpack
-from warpfront.wheels.store.rebuilding import Patching, patched_wheel
-from warpfront.wheels.store.sdists import install_tools, installed_in, pure_builder
+from warpfront.wheels.store.patching import Patching, patched_wheel
+from warpfront.wheels.store.sdists import install_tools, installed_in, pure_wheel
 from warpfront.wheels.store.source_metadata import metadata_wheel
 from warpfront.wheels.store.wheelhouse import Build, Wheelhouse, sha256_of
 from warpfront.wheels.uv_program import placed_uv
@@ -79,41 +80,33 @@ class WheelBuilder:
         key: list[object] = ["container", sdist.sha256]
         key += [inputs.machine, inputs.python, inputs.glibc, *stack, recipe.package]
         key += [list(recipe.tools), list(recipe.apt), list(recipe.environment)]
-        wheel = self._made(
-            key,
-            sdist,
-            recipe.package,
-            lambda: self.container_build(recipe, self._tools(recipe.tools)),
-        )
+        wheel = self._made(key, sdist, recipe.package, partial(self._in_container, recipe))
         if wheel is None:
             return self._unbuilt(sdist, recipe.package)
         tools = installed_in(self._tools(recipe.tools))
         return wheel, replace(recipe, package=wheel.name, tools=tools)
 
-    def container_build(self, recipe: Recipe, tools: Path) -> Build:
-        """Builds sources in the cell's own container with a folder of tools."""
-
-        def build(sdist: Path, folder: Path) -> Path:
-            self.on_line(f"{self.inputs.cell_id}: building {recipe.package} in its container")
-            assert self.builder is not None
-            engine, image = self.builder(recipe.apt)
-            folder.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(prefix="warpfront-") as name:
-                source = unpack(sdist, Path(name))
-                request = self._request(image, recipe, tools=tools, source=source, out=folder)
-                lines: list[str] = []
-                result = engine.run(request, on_line=lines.append)
-            built = sorted(folder.glob("*.whl"))
-            if result.exit_code != 0 or len(built) != 1:
-                raise CommandFailedError(
-                    f"{self.inputs.cell_id}: {recipe.package} does not build in its container\n"
-                    + "\n".join(f"    {line}" for line in lines[-_TAIL_LINES:]),
-                    hint=f"`builds: {recipe.package}:` in matrix.yaml gives its tools, Debian "
-                    "packages and environment",
-                )
-            return built[0]
-
-        return build
+    def _in_container(self, recipe: Recipe, sdist: Path, folder: Path) -> Path:
+        """Build sources in the cell's own container with a folder of tools."""
+        tools = self._tools(recipe.tools)
+        self.on_line(f"{self.inputs.cell_id}: building {recipe.package} in its container")
+        assert self.builder is not None
+        engine, image = self.builder(recipe.apt)
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix="warpfront-") as name:
+            source = unpack(sdist, Path(name))
+            request = self._request(image, recipe, tools=tools, source=source, out=folder)
+            lines: list[str] = []
+            result = engine.run(request, on_line=lines.append)
+        built = sorted(folder.glob("*.whl"))
+        if result.exit_code != 0 or len(built) != 1:
+            raise CommandFailedError(
+                f"{self.inputs.cell_id}: {recipe.package} does not build in its container\n"
+                + "\n".join(f"    {line}" for line in lines[-_TAIL_LINES:]),
+                hint=f"`builds: {recipe.package}:` in matrix.yaml gives its tools, Debian "
+                "packages and environment",
+            )
+        return built[0]
 
     def from_wheel(self, original: LockedWheel, patches: tuple[Patch, ...]) -> LockedWheel:
         """Return the wheel with patches in it: its archive is the original. Raise `LockError`
@@ -143,11 +136,11 @@ class WheelBuilder:
         for source in self.inputs.sources:
             if str(source) == wheel.source:
                 self.archived(source)
-        make = pure_builder(self.site, run)
+        make: Build = partial(pure_wheel, site=self.site, run=run)
         for build in lock.builds:
             if build.package == wheel.name:
-                make = self.container_build(build, self._tools(build.tools))
-        make = self._patching(make, wheel.name)
+                make = partial(self._in_container, build)
+        make = partial(self._built, make, wheel.name)
         self.wheelhouse.fetch((wheel,), self.site, on_progress=lambda *_: None, build=make)
 
     def _patch_again(
@@ -209,7 +202,7 @@ class WheelBuilder:
 
     def _pure(self, sdist: Sdist, name: str) -> tuple[LockedWheel, UnbuiltWheel | None]:
         key = ["pure", sdist.sha256]
-        wheel = self._made(key, sdist, name, lambda: pure_builder(self.site, run))
+        wheel = self._made(key, sdist, name, partial(pure_wheel, site=self.site, run=run))
         return (wheel, None) if wheel is not None else self._unbuilt(sdist, name)
 
     def _patches(self, name: str) -> tuple[Patch, ...]:
@@ -217,26 +210,22 @@ class WheelBuilder:
             patch for patch in self.inputs.patches if patch.package == canonicalize_name(name)
         )
 
-    def _patching(self, build: Build, name: str) -> Build:
-        """Return the same build, of patched sources, under a version that names the patches."""
+    def _built(self, build: Build, name: str, sdist: Path, folder: Path) -> Path:
+        """Build sources; patched ones under a version that names the patches."""
         patches = self._patches(name)
         if not patches:
-            return build
+            return build(sdist, folder)
         patching = Patching(patches=patches, root=self.root, run=run)
-
-        def patched(sdist: Path, folder: Path) -> Path:
-            with tempfile.TemporaryDirectory(prefix="warpfront-") as work:
-                tree = unpack(sdist, Path(work) / "source")
-                patching.apply(tree)
-                archive = archive_folder(tree, Path(work) / f"{sdist.name}.tar")
-                built = build(archive, folder / "as-built")
-                _refuse_ended(patches[0], built.name.split("-")[1])
-                return patched_wheel(built, patching, folder, sources=sha256_of(sdist))
-
-        return patched
+        with tempfile.TemporaryDirectory(prefix="warpfront-") as work:
+            tree = unpack(sdist, Path(work) / "source")
+            patching.apply(tree)
+            archive = archive_folder(tree, Path(work) / f"{sdist.name}.tar")
+            built = build(archive, folder / "as-built")
+            _refuse_ended(patches[0], built.name.split("-")[1])
+            return patched_wheel(built, patching, folder, sources=sha256_of(sdist))
 
     def _made(
-        self, key: Iterable[object], sdist: Sdist, name: str, build: Callable[[], Build]
+        self, key: Iterable[object], sdist: Sdist, name: str, build: Build
     ) -> LockedWheel | None:
         """Return the wheel that was built of the same before, if the wheelhouse still has it, else
         one that is built now; None where nothing is built.
@@ -252,9 +241,9 @@ class WheelBuilder:
                 return wheel_of(path, facts["sha256"], sdist=sdist)
         if self.builder is None:
             return None
-        make = self._patching(build(), name)
         with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
-            stored, sha256 = self.wheelhouse.keep(make(sdist.path, Path(folder) / "built"))
+            built = self._built(build, name, sdist.path, Path(folder) / "built")
+            stored, sha256 = self.wheelhouse.keep(built)
         path = stored.relative_to(self.wheelhouse.root)
         write_json(record, {"path": str(path), "sha256": sha256})
         return wheel_of(stored, sha256, sdist=sdist)

@@ -1,23 +1,27 @@
 """uv as a command with this site's sources. Edge.
 
-Credentials reach uv through its environment, never through its arguments or a file.
+Credentials reach uv through its environment, never through its arguments or a file. uv resolves
+locks, builds wheels, and writes a requirements file by hash, as `pip --require-hashes` reads it.
 """
 
 from __future__ import annotations
 
 import importlib.metadata
 import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
 import uv
 
+from warpfront.errors import LockError
 from warpfront.matrix.cell import Pin
 from warpfront.system import process
-from warpfront.system.process import Command
+from warpfront.system.process import Command, Run
 from warpfront.system.store import place_program
 from warpfront.system.toml import dump_toml
 from warpfront.wheels.resolve.overlay_index import OverlayIndex
+from warpfront.wheels.resolve.reach import answering
 from warpfront.wheels.sources import Site, local_path
 
 _KEPT_SETTINGS = frozenset(
@@ -143,3 +147,30 @@ def option_file(folder: Path, option: str, lines: tuple[str, ...]) -> tuple[str,
         return ()
     (folder / f"{option}.txt").write_text("\n".join(lines) + "\n", "utf-8")
     return (f"--{option}", f"{option}.txt")
+
+
+_PYTHON = "3.11"
+"""The oldest Python of the machines; uv resolves for this one and all newer ones."""
+
+
+def hash_requirements(
+    requirements: tuple[str, ...], *, site: Site, run: Run, without: tuple[str, ...] = ()
+) -> str:
+    """Return the text of a requirements file for `requirements` and all that they need, on every
+    machine and Python, but for the distributions `without`, which are installed in another way.
+    """
+    with tempfile.TemporaryDirectory(prefix="warpfront-") as name:
+        folder = Path(name)
+        (folder / "wanted.in").write_text("\n".join(requirements) + "\n", "utf-8")
+        arguments = (
+            *("pip", "compile", "wanted.in", "--quiet", "--universal", "--generate-hashes"),
+            *("--python", sys.executable, "--python-version", _PYTHON),
+            *("--no-header", "--no-annotate"),
+            *(word for name in without for word in ("--no-emit-package", name)),
+        )
+        command = uv_command(arguments, site=site, indexes=answering(site), folder=folder)
+        hint = "the requirements of `install:` in matrix.yaml have to resolve on this machine"
+        text = run(command).check(hint=hint).stdout
+    if "--hash=sha256:" not in text:
+        raise LockError(f"no hash for {', '.join(requirements)}", hint=hint)
+    return text

@@ -26,7 +26,7 @@ from warpfront.errors import without_secrets
 from warpfront.wheels.core_metadata import requires_of
 from warpfront.wheels.metadata import read_small_members
 from warpfront.wheels.sources import ABSENT, Link, NoAnswer, Site, links, local_path
-from warpfront.wheels.store.sdist_files import LONGEST_ARCHIVE_BYTES, unpack_project_files
+from warpfront.wheels.store.archives import LONGEST_ARCHIVE_BYTES, unpack_project_files
 from warpfront.wheels.store.wheelhouse import save
 
 _JSON = "application/vnd.pypi.simple.v1+json"

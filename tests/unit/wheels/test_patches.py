@@ -30,8 +30,7 @@ from warpfront.wheels.lock.values import LockInputs, WheelLock
 from warpfront.wheels.project_folders import Folders
 from warpfront.wheels.resolve.resolving import resolve_by_uv
 from warpfront.wheels.sources import Site
-from warpfront.wheels.store.patching import LARGEST_BYTES, PatchTool
-from warpfront.wheels.store.rebuilding import Patching, patched_wheel
+from warpfront.wheels.store.patching import LARGEST_BYTES, Patching, PatchTool, patched_wheel
 from warpfront.wheels.store.unpacked import read_unpacked
 from warpfront.wheels.store.wheelhouse import read_wheel_metadata
 

@@ -200,13 +200,8 @@ def _bake_once(
     metadata = request.file.with_name(f"{request.file.stem}-{name}-metadata.json")
     command = Command(
         argv=(
-            *request.buildx,
-            "bake",
-            "--file",
-            str(request.file),
-            "--progress=rawjson",
-            "--metadata-file",
-            str(metadata),
+            *(*request.buildx, "bake", "--file", str(request.file)),
+            *("--progress=rawjson", "--metadata-file", str(metadata)),
             *(f"--allow=fs.read={path}" for path in request.readable),
             *_cached(request, targets),
             *(f"--allow=fs.write={path}" for path in request.writable),

@@ -465,17 +465,11 @@ class DockerEngine:
     def _tries_named_context(self) -> bool:
         """Return true if BuildKit accepts a named context: older versions refuse only then."""
         with tempfile.TemporaryDirectory() as folder:
-            argv = (
-                *self.buildx,
-                "build",
-                "--quiet",
-                "--output=type=cacheonly",
-                "--build-context",
-                f"probe={folder}",
-                "-",
-            )
             command = Command(
-                argv=argv,
+                argv=(
+                    *(*self.buildx, "build", "--quiet", "--output=type=cacheonly"),
+                    *("--build-context", f"probe={folder}", "-"),
+                ),
                 environment=self.build_environment,
                 stdin=_NAMED_CONTEXT_PROBE,
                 timeout_seconds=60.0,

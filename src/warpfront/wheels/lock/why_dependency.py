@@ -15,13 +15,16 @@ from warpfront.wheels.requirement_lines import marker_environment
 from warpfront.wheels.requirements import RequirementList
 from warpfront.wheels.resolve.demands import demands_from
 
+Edge = tuple[str, str, str]
+"""The requirer, "" for the image; the required package; and the requirement's text."""
+
 
 def asked_for(
     requires: Mapping[str, tuple[str, ...]], roots: Iterable[str], *, python: str, machine: str
-) -> tuple[tuple[str, str, str], ...]:
-    """Return the edges (requirer or "" for the image, required package, requirement text) that
-    apply on this Python and machine. `requires` maps a normalized name to its `Requires-Dist`;
-    `roots` are the image's own requirements. An extra counts only if a requirement names it.
+) -> tuple[Edge, ...]:
+    """Return the edges that apply on this Python and machine. `requires` maps a normalized name
+    to its `Requires-Dist`; `roots` are the image's own requirements. An extra counts only if a
+    requirement names it.
     """
     edges = {
         (chain[-1][0] if chain else "", name, _plain(demand))
@@ -32,9 +35,7 @@ def asked_for(
     return tuple(sorted(edges))
 
 
-def requirers_of(
-    name: str, edges: tuple[tuple[str, str, str], ...]
-) -> Iterator[tuple[tuple[str, ...], str]]:
+def requirers_of(name: str, edges: tuple[Edge, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
     """Yield (the shortest chain from the image to the requirer, the requirement) for each
     requirer of `name`; an empty chain is the image itself.
     """
@@ -43,7 +44,7 @@ def requirers_of(
             yield _chain(asker, edges), requirement
 
 
-def asking_line(name: str, edges: tuple[tuple[str, str, str], ...]) -> str:
+def asking_line(name: str, edges: tuple[Edge, ...]) -> str:
     """Return a line like `numpy: asked for by torch (numpy>=1.22)`, with the shortest chains."""
     requirers = [
         f"asked for by {' -> '.join(chain) or 'the image itself'}"
@@ -53,7 +54,7 @@ def asking_line(name: str, edges: tuple[tuple[str, str, str], ...]) -> str:
     return f"{name}: {'; '.join(requirers) or 'not in this lock'}"
 
 
-def _chain(name: str, edges: tuple[tuple[str, str, str], ...]) -> tuple[str, ...]:
+def _chain(name: str, edges: tuple[Edge, ...]) -> tuple[str, ...]:
     """Return the shortest chain from the image to a package, the package last."""
     pending: deque[tuple[str, ...]] = deque([(name,)] if name else [])
     visited = {name}

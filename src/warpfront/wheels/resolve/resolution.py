@@ -83,6 +83,9 @@ class Resolution:
         return Resolution(pylock=dataclasses.replace(self.pylock, packages=packages))
 
 
+Outcome = Resolution | Contradiction
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sdist:
     """A source archive in the wheelhouse. `index` is the public one to name, `source` where it

@@ -29,7 +29,7 @@ from warpfront.system.store import storing
 from warpfront.system.toml import dump_toml
 from warpfront.wheels.lock.values import Distribution, LockedWheel, LockInputs
 from warpfront.wheels.metadata import write_environment
-from warpfront.wheels.resolve.absences import explain_absences
+from warpfront.wheels.resolve.candidates import explain_absences
 from warpfront.wheels.resolve.choice import WheelChoice, supported_tags, wheel_of
 from warpfront.wheels.resolve.index_rules import known_names, misplaced, placeholder
 from warpfront.wheels.resolve.overlay_index import OverlayIndex
@@ -38,6 +38,7 @@ from warpfront.wheels.resolve.resolution import (
     NO_TERMS,
     Absences,
     Contradiction,
+    Outcome,
     Resolution,
     Sdist,
     Terms,
@@ -129,9 +130,7 @@ class UvResolver:
             raise WheelError(f"{source}: its line says sha256 {source.pin}, it has {sha256}")
         return wheel_of(path, sha256, source=str(source))
 
-    def resolution(
-        self, requirements: tuple[str, ...], terms: Terms = NO_TERMS
-    ) -> Resolution | Contradiction:
+    def resolution(self, requirements: tuple[str, ...], terms: Terms = NO_TERMS) -> Outcome:
         """Return the distributions that meet `requirements` on `terms`.
 
         Raise `BlockedError` if the index or PyPI is out of reach and no other source has them.
@@ -212,7 +211,7 @@ class UvResolver:
         """Return the wheel of one distribution."""
         return self._choice.wheel(resolution.package(name))
 
-    def _compiled(self, requirements: tuple[str, ...], terms: Terms) -> Resolution | Contradiction:
+    def _compiled(self, requirements: tuple[str, ...], terms: Terms) -> Outcome:
         """uv's resolution, of wheels only. Where `rocm` was missing, a second time with the wheel
         made of its archive.
         """
@@ -235,9 +234,7 @@ class UvResolver:
             path, sha256 = self._wheelhouse.keep(built)
         return dataclasses.replace(wheel_of(path, sha256, sdist=sdist), targets=targets)
 
-    def _from_shelf(
-        self, requirements: tuple[str, ...], terms: Terms
-    ) -> Resolution | Contradiction:
+    def _from_shelf(self, requirements: tuple[str, ...], terms: Terms) -> Outcome:
         """uv's resolution, again until every name that belongs to one index came from there:
         which names a resolution meets is not known before.
         """
@@ -267,9 +264,7 @@ class UvResolver:
                 archives += more
             self._shelf.put(new)
 
-    def _compiled_once(
-        self, requirements: tuple[str, ...], terms: Terms
-    ) -> Resolution | Contradiction:
+    def _compiled_once(self, requirements: tuple[str, ...], terms: Terms) -> Outcome:
         inputs = self._inputs
         with (
             storing(Path(tempfile.gettempdir())),

@@ -46,6 +46,7 @@ from warpfront.wheels.resolve.resolution import (
     BUILD_TOOLS,
     NO_TERMS,
     Contradiction,
+    Outcome,
     Resolution,
     Terms,
     WheelMaker,
@@ -267,7 +268,7 @@ class _Resolving:
             return self._lock_or_refusal(outcome, stack)
         return self._lock(outcome.without(stack.answered))
 
-    def _resolution(self, terms: Terms = NO_TERMS) -> Resolution | Contradiction:
+    def _resolution(self, terms: Terms = NO_TERMS) -> Outcome:
         return self.resolver.resolution(self._everything, terms)
 
     @property

@@ -1,21 +1,26 @@
 """Sources as archives: the files of a folder or commit as a tar that depends on nothing else. Edge.
 
 Compression, times, owners and the order of a file system do not go into it, so that its sha256
-shows whether the files are the same.
+shows whether the files are the same. Of a source archive of an index, the few files can be read
+that say what its package demands.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 import stat
 import tarfile
 import tempfile
-from collections.abc import Iterator
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
 from fnmatch import fnmatch
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import IO, Any
 
 from warpfront.errors import CommandFailedError, LockError, StoreError
 from warpfront.system.process import Command, Run
@@ -139,3 +144,56 @@ def _git(folder: Path, arguments: tuple[str, ...], run: Run, *, hint: str) -> No
         unset=("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"),
     )
     run(command).check(hint=hint)
+
+
+LONGEST_ARCHIVE_BYTES = 32 * 2**20
+_LONGEST_FILE_BYTES = 2**20
+_LONGEST_UNPACKED_BYTES = 512 * 2**20
+_UNREADABLE = (
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    zlib.error,
+    RuntimeError,
+    OSError,
+    EOFError,
+    ValueError,
+)
+# At its top: metadata, the files of a project; and lists of requirements, two folders deep at most.
+_WANTED = re.compile(
+    r"[^/]+/(PKG-INFO|pyproject\.toml|setup\.(cfg|py)|([^/]+/){0,2}[^/]+\.(txt|in))\Z"
+)
+
+
+def unpack_project_files(archive: Path, folder: Path) -> Path | None:
+    """Write these files of an sdist (`.tar.gz` or `.zip`) below `folder`. Return the project's
+    folder; None where the archive has none or cannot be read.
+    """
+    try:
+        if zipfile.is_zipfile(archive):
+            with zipfile.ZipFile(archive) as packed:
+                for entry in packed.infolist():
+                    _write(folder, entry.filename, entry.file_size, partial(packed.open, entry))
+        else:
+            with tarfile.open(archive, "r:gz") as opened:
+                for member in opened:
+                    if member.offset_data > _LONGEST_UNPACKED_BYTES:
+                        return None
+                    if member.isreg():
+                        content = partial(opened.extractfile, member)
+                        _write(folder, member.name, member.size, content)
+    except _UNREADABLE:
+        return None
+    return next((path for path in sorted(folder.iterdir()) if path.is_dir()), None)
+
+
+def _write(
+    folder: Path, name: str, size_bytes: int, content: Callable[[], IO[bytes] | None]
+) -> None:
+    if not _WANTED.match(name) or ".." in name or size_bytes > _LONGEST_FILE_BYTES:
+        return
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    stream = content()
+    if stream is not None:
+        with stream:
+            path.write_bytes(stream.read(_LONGEST_FILE_BYTES))

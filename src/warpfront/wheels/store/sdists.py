@@ -18,7 +18,6 @@ from warpfront.wheels.resolve.reach import answering
 from warpfront.wheels.resolve.resolution import BUILD_TOOLS
 from warpfront.wheels.sources import Site
 from warpfront.wheels.store.archives import unpack
-from warpfront.wheels.store.wheelhouse import Build
 from warpfront.wheels.uv_program import option_file, uv_command, wheels_for
 
 # A build that asks for torch gets none in isolation: it would be another than the cell's.
@@ -27,19 +26,20 @@ NO_TORCH = tuple(
 )
 
 
-def sdist_builder(site: Site, run: Run, *, constraints: tuple[str, ...] = ()) -> Build:
-    """Builds a wheel from an sdist or an unpacked one in isolation, with fixed build tools and
-    timestamps, and whatever `constraints` allow.
+def pure_wheel(sdist: Path, folder: Path, *, site: Site, run: Run) -> Path:
+    """Build a wheel of pure Python from sources, in isolation, with fixed build tools and
+    timestamps. Raise `LockError` for one that needs torch to build, or contains compiled code:
+    those need the cell's own container.
     """
-
-    def build(sdist: Path, folder: Path) -> Path:
-        folder.mkdir(parents=True, exist_ok=True)
-        fixed = folder / "build-constraints.txt"
-        fixed.write_text("\n".join((*BUILD_TOOLS, *constraints)) + "\n", "utf-8")
+    folder.mkdir(parents=True, exist_ok=True)
+    fixed = folder / "build-constraints.txt"
+    fixed.write_text("\n".join((*BUILD_TOOLS, *NO_TORCH)) + "\n", "utf-8")
+    with tempfile.TemporaryDirectory(prefix="warpfront-") as name:
+        source = unpack(sdist, Path(name) / sdist.stem)
         command = uv_command(
             (
                 *("build", "--wheel", "--python", sys.executable),
-                *("--build-constraints", str(fixed), "--out-dir", str(folder), str(sdist)),
+                *("--build-constraints", str(fixed), "--out-dir", str(folder), str(source)),
             ),
             site=site,
             indexes=answering(site),
@@ -47,33 +47,17 @@ def sdist_builder(site: Site, run: Run, *, constraints: tuple[str, ...] = ()) ->
             public_first=True,
             extra={"SOURCE_DATE_EPOCH": "315532800"},
         )
-        run(command).check(hint=f"{sdist.name} must build with {', '.join(BUILD_TOOLS)}")
-        built = sorted(folder.glob("*.whl"))
-        if len(built) != 1:
-            raise CommandFailedError(f"{sdist.name}: built {len(built)} wheels, not one")
-        return built[0]
-
-    return build
-
-
-def pure_builder(site: Site, run: Run) -> Build:
-    """Build a wheel of pure Python from sources in isolation. Raise `LockError` for one that
-    needs torch to build, or contains compiled code: those need the cell's own container.
-    """
-    build = sdist_builder(site, run, constraints=NO_TORCH)
-
-    def pure(sdist: Path, folder: Path) -> Path:
-        with tempfile.TemporaryDirectory(prefix="warpfront-") as name:
-            wheel = build(unpack(sdist, Path(name) / sdist.stem), folder)
-        if not wheel.name.endswith("-none-any.whl"):
-            raise LockError(
-                f"{wheel.name}: holds compiled code, for the machine that built it",
-                hint="name it under `builds:` of its image in matrix.yaml: it is then built in the "
-                "image's own container",
-            )
-        return wheel
-
-    return pure
+        run(command).check(hint=f"{source.name} must build with {', '.join(BUILD_TOOLS)}")
+    built = sorted(folder.glob("*.whl"))
+    if len(built) != 1:
+        raise CommandFailedError(f"{source.name}: built {len(built)} wheels, not one")
+    if not built[0].name.endswith("-none-any.whl"):
+        raise LockError(
+            f"{built[0].name}: holds compiled code, for the machine that built it",
+            hint="name it under `builds:` of its image in matrix.yaml: it is then built in the "
+            "image's own container",
+        )
+    return built[0]
 
 
 def install_tools(

@@ -204,10 +204,7 @@ def read_wheel_metadata(wheel: Path | FileIO, filename: str = "") -> WheelMetada
     except (*UNREADABLE, KeyError) as error:
         raise WheelError(f"{name}: not a readable wheel: {error}") from error
     except ValueError as error:
-        raise WheelError(
-            f"{name}: {error}",
-            hint=FORGED,
-        ) from error
+        raise WheelError(f"{name}: {error}", hint=FORGED) from error
 
 
 def _member_text(archive: zipfile.ZipFile, member: str) -> str:
