@@ -24,7 +24,10 @@ def sending(answer: Answer) -> Iterator[str]:
                     threading.Thread(target=_answered, args=(line, answer), daemon=True).start()
 
         threading.Thread(target=serve, daemon=True).start()
-        yield f"127.0.0.1:{server.getsockname()[1]}"
+        try:
+            yield f"127.0.0.1:{server.getsockname()[1]}"
+        finally:  # or its thread goes on to accept, on the descriptor of whatever is opened next
+            server.shutdown(socket.SHUT_RDWR)
 
 
 def _answered(line: socket.socket, answer: Answer) -> None:
