@@ -305,7 +305,12 @@ Keep = Callable[[dict[str, Any]], None]
 def swept(seed: int, kills: int, *, seconds: float, keep: Keep) -> None:
     """`kills` kills, or those that there was time for; their counts are kept after each round."""
     site = read_site(run)
-    install_toolbox(cache_folder(), Wheelhouse(), site=lambda: site, on_progress=lambda *_: None)
+    install_toolbox(
+        cache_folder(),
+        Wheelhouse(cache_folder() / "wheelhouse"),
+        site=lambda: site,
+        on_progress=lambda *_: None,
+    )
     deadline = time.monotonic() + seconds
     with tempfile.TemporaryDirectory(prefix="warpfront-faults-") as name:
         place = Path(name)

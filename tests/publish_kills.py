@@ -312,7 +312,12 @@ class Kills:
 def own_release(folder: Path, cell: str = CELL) -> Iterator[Release]:
     """For who runs this without the fixtures of the tests."""
     site = read_site(run)
-    install_toolbox(cache_folder(), Wheelhouse(), site=lambda: site, on_progress=lambda *_: None)
+    install_toolbox(
+        cache_folder(),
+        Wheelhouse(cache_folder() / "wheelhouse"),
+        site=lambda: site,
+        on_progress=lambda *_: None,
+    )
     engine = connect(environment())
     client = docker.DockerClient(base_url=engine.name)
     here = {**os.environ, "DOCKER_HOST": engine.name}

@@ -90,7 +90,10 @@ def client(engine: Engine) -> Iterator[docker.DockerClient]:
 def toolbox() -> Path:
     """nox, in this user's cache: made once per machine."""
     return install_toolbox(
-        cache_folder(), Wheelhouse(), site=lambda: read_site(run), on_progress=lambda *_: None
+        cache_folder(),
+        Wheelhouse(cache_folder() / "wheelhouse"),
+        site=lambda: read_site(run),
+        on_progress=lambda *_: None,
     )
 
 

@@ -48,46 +48,56 @@ def never_asked(reference: str) -> str | None:
     raise AssertionError(f"{reference} was probed")
 
 
-def test_a_base_in_the_engine_needs_no_registry() -> None:
+def test_a_base_in_the_engine_needs_no_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bases, "registry_reachable", never_asked)
     engine = FakeEngine()
     engine.build(BASE.pinned, {})
-    found = find_base(BASE, engine, registry_reachable=never_asked)
+    found = find_base(BASE, engine)
     assert found is not None
     assert (found.source, found.identity) == (BaseSource.REGISTRY, BASE.digest)
 
 
-def test_a_reachable_registry_wins_over_the_bootstrap(tmp_path: Path) -> None:
-    found = resolve_base(
-        BASE, FakeEngine(), registry_reachable=reached, cache=tmp_path, on_line=print
-    )
+def test_a_reachable_registry_wins_over_the_bootstrap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bases, "registry_reachable", reached)
+    found = resolve_base(BASE, FakeEngine(), cache=tmp_path, on_line=print)
     assert (found.source, found.reference) == (BaseSource.REGISTRY, BASE.pinned)
 
 
-def test_a_base_without_bootstrap_is_blocked_with_registry_and_reason() -> None:
+def test_a_base_without_bootstrap_is_blocked_with_registry_and_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bases, "registry_reachable", out_of_reach)
     base = replace(BASE, bootstrap=None)
     with pytest.raises(BlockedError, match=r"registry\.test: Name or service not known") as caught:
-        find_base(base, FakeEngine(), registry_reachable=out_of_reach)
+        find_base(base, FakeEngine())
     assert "bootstrap" in caught.value.hint
 
 
-def test_a_bootstrap_not_yet_made_is_told_as_such() -> None:
-    assert find_base(BASE, FakeEngine(), registry_reachable=out_of_reach) is None
+def test_a_bootstrap_not_yet_made_is_told_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bases, "registry_reachable", out_of_reach)
+    assert find_base(BASE, FakeEngine()) is None
 
 
-def test_a_base_that_no_registry_has_asks_none(tmp_path: Path) -> None:
+def test_a_base_that_no_registry_has_asks_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bases, "registry_reachable", never_asked)
     base, engine = replace(BASE, reference="localhost/warpfront/base:sid", digest=""), FakeEngine()
     engine.build(base.pinned, {})  # a name that anybody can give is no proof
-    assert find_base(base, engine, registry_reachable=never_asked) is None
+    assert find_base(base, engine) is None
     rootfs = tmp_path / "bases" / f"{recipe_digest(RECIPE)}.tar"
     rootfs.parent.mkdir()
     rootfs.write_bytes(b"root file system")
-    found = resolve_base(
-        base, engine, registry_reachable=never_asked, cache=tmp_path, on_line=print
-    )
+    found = resolve_base(base, engine, cache=tmp_path, on_line=print)
     assert found.source is BaseSource.BOOTSTRAP
 
 
-def test_a_bootstrap_is_imported_once_and_labelled(tmp_path: Path) -> None:
+def test_a_bootstrap_is_imported_once_and_labelled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bases, "registry_reachable", out_of_reach)
     engine = FakeEngine()
     rootfs = tmp_path / "bases" / f"{recipe_digest(RECIPE)}.tar"
     rootfs.parent.mkdir()
@@ -95,16 +105,14 @@ def test_a_bootstrap_is_imported_once_and_labelled(tmp_path: Path) -> None:
     said: list[str] = []
 
     def resolve() -> object:
-        return resolve_base(
-            BASE, engine, registry_reachable=out_of_reach, cache=tmp_path, on_line=said.append
-        )
+        return resolve_base(BASE, engine, cache=tmp_path, on_line=said.append)
 
     first = resolve()
     assert resolve() == first
     assert len(said) == 1
     (stored,) = engine.images(f"{SOURCE_LABEL}=bootstrap")
     assert stored.labels[RECIPE_LABEL] == recipe_digest(RECIPE)
-    found = find_base(BASE, engine, registry_reachable=out_of_reach)
+    found = find_base(BASE, engine)
     assert found == first
     assert found is not None
     assert (found.source, found.identity) == (BaseSource.BOOTSTRAP, stored.id)

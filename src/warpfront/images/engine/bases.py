@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 from warpfront.errors import BlockedError, CommandFailedError, EngineError
@@ -21,7 +20,6 @@ from warpfront.system.references import address_of, is_loopback
 from warpfront.system.store import exclusive
 
 _PROBE_SECONDS = 5.0
-RegistryReachable = Callable[[str], str | None]
 
 SOURCE_LABEL = "dev.warpfront.base-source"
 RECIPE_LABEL = "dev.warpfront.base-recipe"
@@ -83,9 +81,7 @@ def registry_reachable(reference: str) -> str | None:
     return None
 
 
-def find_base(
-    base: Base, engine: Engine, *, registry_reachable: RegistryReachable = registry_reachable
-) -> ResolvedBase | None:
+def find_base(base: Base, engine: Engine) -> ResolvedBase | None:
     """Return the base as it would be used, without pulling or making anything; None = by a
     bootstrap that was not made yet. Raise `BlockedError` as `resolve_base` does.
     """
@@ -114,20 +110,13 @@ def find_base(
     return None if stored is None else _bootstrapped(base, base.bootstrap, stored)
 
 
-def resolve_base(
-    base: Base,
-    engine: Engine,
-    *,
-    registry_reachable: RegistryReachable = registry_reachable,
-    cache: Path,
-    on_line: Line,
-) -> ResolvedBase:
+def resolve_base(base: Base, engine: Engine, *, cache: Path, on_line: Line) -> ResolvedBase:
     """Return the base, made if need be. In the engine by digest, or its registry answers:
     BuildKit takes it by digest. Else its bootstrap, once per recipe.
 
     Raise `BlockedError`, naming the registry and the reason, where neither is possible.
     """
-    resolved_base = find_base(base, engine, registry_reachable=registry_reachable)
+    resolved_base = find_base(base, engine)
     if resolved_base is not None:
         return resolved_base
     assert base.bootstrap is not None

@@ -20,6 +20,7 @@ from packaging.version import Version
 from warpfront.errors import without_secrets
 from warpfront.wheels.lock.values import LockInputs
 from warpfront.wheels.metadata import read_file_names
+from warpfront.wheels.requirement_lines import requirement_name
 from warpfront.wheels.resolve.index_rules import index_rule, is_of_the_stack
 from warpfront.wheels.resolve.reach import Reach
 from warpfront.wheels.resolve.resolution import Absences
@@ -149,24 +150,6 @@ _ABSENT = re.compile(
 _DEMAND = re.compile(rf"(?:depends? on|no versions? of) {_NAME}(?:\[[^\]]*\])?{_RANGE}?(?=[\s,]|$)")
 
 
-@dataclass(frozen=True, slots=True)
-class _Offer:
-    """Versions of a name from one source that this cell could install."""
-
-    source: str
-    versions: tuple[Version, ...]
-
-    def best(self, specifier: SpecifierSet) -> Version | None:
-        return max(specifier.filter(self.versions), default=None)
-
-    @property
-    def newest(self) -> Version | None:
-        """A release before what precedes one."""
-        return max(
-            self.versions, key=lambda version: (not version.is_prerelease, version), default=None
-        )
-
-
 def explain_absences(
     explanation: str, inputs: LockInputs, site: Site, reach: Reach, tags: Iterable[Tag]
 ) -> Absences:
@@ -220,29 +203,35 @@ def _reasons(
     usable: frozenset[Tag],
     site: Site,
 ) -> Iterator[tuple[str, str]]:
-    offers, failed = list[_Offer](), list[str]()
     with site.transport(connect_seconds=5.0, stall_seconds=site.patience_seconds) as transport:
         answers = [(source, links(source, name, transport, flat=flat)) for source, flat in sources]
-    for source, answer in answers:
-        if isinstance(answer, NoAnswer):
-            if answer.status not in ABSENT and local_path(source) is None:
-                failed.append(str(answer))
-        elif (versions := _versions(answer, name, usable)) is not None:
-            offers.append(_Offer(source, versions))
+    failed = [
+        str(answer)
+        for source, answer in answers
+        if isinstance(answer, NoAnswer)
+        and answer.status not in ABSENT
+        and local_path(source) is None
+    ]
+    offers = {
+        without_secrets(source): versions
+        for source, answer in answers
+        if not isinstance(answer, NoAnswer)
+        and (versions := _versions(answer, name, usable)) is not None
+    }
     if failed:
-        yield f"{name}: not determined: {'; '.join(map(without_secrets, failed))}", "try again"
+        yield f"{name}: not determined: {'; '.join(failed)}", "try again"
         return
     if not offers:
         yield _nowhere(name, sources, site)
         return
-    first, others_left = offers[0], offers[1:]
+    first = next(iter(offers))
     for demand in demands:
-        if first.best(demand) is not None:
-            continue
-        hidden = [
-            (offer, version) for offer in others_left if (version := offer.best(demand)) is not None
-        ]
-        yield _hidden(name, demand, first, *hidden[0]) if hidden else _unknown(name, demand, offers)
+        fitting = [(source, max(demand.filter(offers[source]), default=None)) for source in offers]
+        source, version = next((pair for pair in fitting if pair[1]), (first, None))
+        if version is None:
+            yield _unknown(f"{name}{demand}", offers)
+        elif source != first:
+            yield _hidden(f"{name}{demand}", first, _newest(offers[first]), source, version)
 
 
 def _nowhere(name: str, sources: tuple[tuple[str, bool], ...], site: Site) -> tuple[str, str]:
@@ -256,13 +245,17 @@ def _nowhere(name: str, sources: tuple[tuple[str, bool], ...], site: Site) -> tu
     )
 
 
+def _newest(versions: Iterable[Version]) -> Version | None:
+    """Return the newest version: a release before what precedes one."""
+    return max(versions, key=lambda version: (not version.is_prerelease, version), default=None)
+
+
 def _hidden(
-    name: str, point: SpecifierSet, first: _Offer, other: _Offer, version: Version
+    demand: str, ours: str, newest: Version | None, theirs: str, version: Version
 ) -> tuple[str, str]:
-    ours, theirs = without_secrets(first.source), without_secrets(other.source)
-    newest = first.newest
+    name = requirement_name(demand)
     line = (
-        f"{name}{point}: {theirs} has {version}, and {ours} hides it, which comes first and has "
+        f"{demand}: {theirs} has {version}, and {ours} hides it, which comes first and has "
         f"{newest or 'no wheel for this cell'}: a name comes from the first source that has it, "
         "whatever the others have (docs/security.md)"
     )
@@ -273,14 +266,14 @@ def _hidden(
     return line, f"{fits}put {theirs} before {ours} in pip's configuration"
 
 
-def _unknown(name: str, specifier: SpecifierSet, offers: list[_Offer]) -> tuple[str, str]:
+def _unknown(demand: str, offers: Offered) -> tuple[str, str]:
     has = ", ".join(
-        f"{without_secrets(offer.source)} has "
-        + (f"{offer.newest} at most" if offer.versions else "no wheel for this cell")
-        for offer in offers
+        f"{source} has "
+        + (f"{_newest(versions)} at most" if versions else "no wheel for this cell")
+        for source, versions in offers.items()
     )
     hint = "ask for a version that there is as a wheel for this cell's Python and machine"
-    return f"{name}{specifier}: no source has such a version: {has}", hint
+    return f"{demand}: no source has such a version: {has}", hint
 
 
 def _versions(

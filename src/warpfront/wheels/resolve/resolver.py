@@ -79,12 +79,12 @@ class UvResolver:
         *,
         run: Run,
         on_line: Line,
-        wheelhouse: Wheelhouse | None = None,
+        wheelhouse: Wheelhouse,
         held: tuple[LockedWheel, ...] = (),
     ) -> None:
         self._inputs, self._site = inputs, site
         self._run, self._on_line = run, on_line
-        self._wheelhouse = wheelhouse or Wheelhouse()
+        self._wheelhouse = wheelhouse
         self._reach = reach_of(inputs, site, on_line)
         self._tags = supported_tags(inputs.python, inputs.machine, inputs.glibc)
         self._variants = VariantPages(inputs, self._tags, self._wheelhouse, transport)

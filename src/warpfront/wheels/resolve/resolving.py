@@ -73,7 +73,7 @@ def resolve_by_uv(
     *,
     run: Run,
     on_line: Line,
-    wheelhouse: Wheelhouse | None = None,
+    wheelhouse: Wheelhouse,
     parent: WheelLock | None = None,
     crafting: WheelMaker | None = None,
 ) -> WheelLock:

@@ -28,7 +28,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from warpfront.errors import WheelError, without_secrets
-from warpfront.system import process
 from warpfront.system.store import folder_aside, storing, try_lock
 from warpfront.wheels.core_metadata import (
     WheelMetadata,
@@ -75,8 +74,8 @@ class Wheelhouse:
     it is complete.
     """
 
-    def __init__(self, root: Path | None = None, *, stall_seconds: float = 30.0) -> None:
-        self.root = root or default_root()
+    def __init__(self, root: Path, *, stall_seconds: float = 30.0) -> None:
+        self.root = root
         self._stall_seconds = stall_seconds
 
     def path(self, wheel: LockedWheel) -> Path:
@@ -181,12 +180,6 @@ class Wheelhouse:
         return all(
             _same(folder / name, self.present(wheel)) for name, wheel in wheels_by_name.items()
         )
-
-
-def default_root() -> Path:
-    """Return `~/.cache/warpfront/wheelhouse`, or below `XDG_CACHE_HOME`."""
-    cache = process.environment().get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(cache) / "warpfront" / "wheelhouse"
 
 
 def read_wheel_metadata(wheel: Path | FileIO, filename: str = "") -> WheelMetadata:
