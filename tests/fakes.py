@@ -142,15 +142,9 @@ class FakeEngine:
         self._untag(reference)
 
     def import_rootfs(
-        self,
-        tar: Path,
-        reference: str,
-        labels: Mapping[str, str],
-        environment: Mapping[str, str] | None = None,
+        self, tar: Path, reference: str, labels: Mapping[str, str], environment: Mapping[str, str]
     ) -> StoredImage:
-        content = hashlib.sha256(
-            tar.read_bytes() + repr(sorted((environment or {}).items())).encode()
-        )
+        content = hashlib.sha256(tar.read_bytes() + repr(sorted(environment.items())).encode())
         return self.build(reference, labels, content=content.hexdigest())
 
     def build(

@@ -124,7 +124,7 @@ def state_folder() -> Iterator[Path]:
 def filled(found: Private) -> Iterator[Private]:
     try:
         tar = bases.bootstrap_rootfs(PYTHON, found.cache, print)
-        found.connect().import_rootfs(tar, IMAGE, {LABEL: "image"})
+        found.connect().import_rootfs(tar, IMAGE, {LABEL: "image"}, {})
         yield found
     finally:
         found.client.close()
@@ -138,7 +138,7 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Engine:
         real: Private = request.getfixturevalue("private")
         return real.connect()
     fake = FakeEngine()
-    fake.import_rootfs(small_tar(tmp_path / "base.tar"), IMAGE, {LABEL: "image"})
+    fake.import_rootfs(small_tar(tmp_path / "base.tar"), IMAGE, {LABEL: "image"}, {})
     return fake
 
 
@@ -157,7 +157,7 @@ def test_an_imported_image_is_found_by_reference_by_id_and_by_label(
     engine: Engine, tmp_path: Path
 ) -> None:
     labels = {LABEL: 'quo"te $HOME \\ back', "other": "b"}
-    made = engine.import_rootfs(small_tar(tmp_path / "a.tar"), "localhost/x/a:1", labels)
+    made = engine.import_rootfs(small_tar(tmp_path / "a.tar"), "localhost/x/a:1", labels, {})
     assert engine.image("localhost/x/a:1") == made
     assert engine.image(made.id) == made
     assert dict(made.labels) == labels
@@ -177,7 +177,7 @@ def test_images_of_one_substance_differ_in_their_labels_alone(
     names = ("localhost/x/s:1", "localhost/x/s:2", "localhost/x/s:3")
     rootfs = (tar, tar, more)
     found = [
-        engine.import_rootfs(one, name, {"name": name})
+        engine.import_rootfs(one, name, {"name": name}, {})
         for one, name in zip(rootfs, names, strict=True)
     ]
     first, again, other = (engine.image(one.id) for one in found)
@@ -192,7 +192,7 @@ def test_images_of_one_substance_differ_in_their_labels_alone(
 def test_an_image_leaves_as_a_layout_and_is_built_on_where_it_is(
     engine: Engine, tmp_path: Path
 ) -> None:
-    made = engine.import_rootfs(small_tar(tmp_path / "a.tar"), "localhost/x/a:1", {})
+    made = engine.import_rootfs(small_tar(tmp_path / "a.tar"), "localhost/x/a:1", {}, {})
     digest = engine.export("localhost/x/a:1", tmp_path / "layout")
     index = json.loads((tmp_path / "layout" / "index.json").read_text())
     assert [one["digest"] for one in index["manifests"]] == [digest] == [made.id]
@@ -206,7 +206,7 @@ def test_images_go_to_another_engine_as_one_archive(engine: Engine, tmp_path: Pa
     """What the archive calls each of them is what this engine calls it."""
     names = ("localhost/x/a:1", "localhost/x/b:1")
     made = {
-        name: engine.import_rootfs(small_tar(tmp_path / "a.tar"), name, {LABEL: name})
+        name: engine.import_rootfs(small_tar(tmp_path / "a.tar"), name, {LABEL: name}, {})
         for name in names
     }
     archive = tmp_path / "images.tar.gz"
@@ -235,7 +235,7 @@ def test_a_missing_image_is_none_and_its_removal_no_error(engine: Engine) -> Non
 def test_a_tag_moves_and_the_image_goes_with_its_last_reference(
     engine: Engine, tmp_path: Path
 ) -> None:
-    made = engine.import_rootfs(small_tar(tmp_path / "a.tar"), "localhost/x/b:1", {"a": "b"})
+    made = engine.import_rootfs(small_tar(tmp_path / "a.tar"), "localhost/x/b:1", {"a": "b"}, {})
     engine.tag(made.id, "localhost/x/b:2")
     found = engine.image("localhost/x/b:2")
     assert found is not None
@@ -540,7 +540,7 @@ class TestTheEmbeddedEngine:
         self, private: Private, tmp_path: Path
     ) -> None:
         before = private.status()
-        made = private.connect().import_rootfs(small_tar(tmp_path / "a"), "localhost/x/k:1", {})
+        made = private.connect().import_rootfs(small_tar(tmp_path / "a"), "localhost/x/k:1", {}, {})
         private.kill_daemon(signal.SIGKILL)
         wait_until(lambda: private.status().state == "stale")
         after = private.start()
@@ -612,7 +612,7 @@ class TestTheEmbeddedEngine:
             other = Private(state)
             try:
                 text = bases.bootstrap_rootfs(PYTHON, other.cache, print)
-                other.connect().import_rootfs(text, IMAGE, {LABEL: "image"})
+                other.connect().import_rootfs(text, IMAGE, {LABEL: "image"}, {})
                 with serving(other.client, "second") as theirs:
                     for address in ("127.0.0.1", host_address()):
                         assert answer(address, port) == "first"

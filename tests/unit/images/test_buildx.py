@@ -417,7 +417,7 @@ def test_a_disk_too_full_for_the_logs_is_an_error_of_its_own(tmp_path: Path) -> 
 def test_a_builder_elsewhere_gets_this_engine_s_images_as_layouts(tmp_path: Path) -> None:
     engine = FakeEngine()
     (tmp_path / "a.tar").write_bytes(b"")
-    image = engine.import_rootfs(tmp_path / "a.tar", "localhost/x/a:1", {})
+    image = engine.import_rootfs(tmp_path / "a.tar", "localhost/x/a:1", {}, {})
     folder = tmp_path / "layouts"
     assert local_context(engine, "localhost/x/a:1", folder) == "docker-image://localhost/x/a:1"
     assert not folder.exists()

@@ -216,11 +216,7 @@ class DockerEngine:
             self._client.api.remove_image(reference)
 
     def import_rootfs(
-        self,
-        tar: Path,
-        reference: str,
-        labels: Mapping[str, str],
-        environment: Mapping[str, str] | None = None,
+        self, tar: Path, reference: str, labels: Mapping[str, str], environment: Mapping[str, str]
     ) -> StoredImage:
         names = {ours: theirs for theirs, ours in _MACHINES.items()}
         body = image_archive(
@@ -228,7 +224,7 @@ class DockerEngine:
             reference,
             architecture=names.get(self.machine, self.machine),
             labels=labels,
-            environment=environment or {},
+            environment=environment,
         )
         self._load(body, tar)
         return self._present(reference, "loaded")

@@ -131,11 +131,7 @@ class Engine(Protocol):
         """Remove a reference, and the image with its last one. Nothing to remove is no error."""
 
     def import_rootfs(
-        self,
-        tar: Path,
-        reference: str,
-        labels: Mapping[str, str],
-        environment: Mapping[str, str] | None = None,
+        self, tar: Path, reference: str, labels: Mapping[str, str], environment: Mapping[str, str]
     ) -> StoredImage:
         """Make an image of one layer from a tar of a root file system."""
 
