@@ -54,7 +54,7 @@ def house(tmp_path: Path) -> Wheelhouse:
 
 
 def resolved(inputs: LockInputs, site: Site, house: Wheelhouse) -> WheelLock:
-    return resolve_by_uv(inputs, site, run=process.run, on_line=print, wheelhouse=house)
+    return resolve_by_uv(inputs, site, on_line=print, wheelhouse=house)
 
 
 @pytest.fixture
@@ -136,7 +136,7 @@ def test_the_wheel_made_of_rocm_is_what_its_setup_py_makes_but_for_the_device_co
 ) -> None:
     monkeypatch.setenv("ROCM_SDK_TARGET_FAMILY", "gfx942")
     sdist = stand_in_rocm_sdist(tmp_path)
-    built = pure_wheel(sdist, tmp_path / "built", site=site, run=process.run)
+    built = pure_wheel(sdist, tmp_path / "built", site=site)
     made = rocm_wheel(sdist, tmp_path / "made", ("gfx942",))
     assert made.name == built.name
     assert shipped(made) == shipped(built)

@@ -12,7 +12,6 @@ from warpfront.images.wheel_builder import WheelBuilder
 from warpfront.matrix.cell import ENVIRONMENT_PYTHON, Cell
 from warpfront.step_results import Blocked, Failed, StepName
 from warpfront.system.attempt import attempt, failed_by
-from warpfront.system.process import run
 from warpfront.system.progress import Watch
 from warpfront.system.store import write_text
 from warpfront.wheels.lock.pylock import dump_lock, gone_back, waits_for
@@ -206,7 +205,6 @@ class _CellLocking:
             self.known[inputs.digest] = resolve_by_uv(
                 inputs,
                 self.tools.site(),
-                run=run,
                 on_line=self.watch.say,
                 wheelhouse=self.tools.folders.wheelhouse,
                 parent=parent if isinstance(parent, WheelLock) else None,

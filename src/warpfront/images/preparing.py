@@ -105,7 +105,7 @@ def prepare_cells(
         if base is None:
             continue
         failure = next(
-            (one for one in (base, image, parent) if isinstance(one, Blocked | Failed)), None
+            (part for part in (base, image, parent) if isinstance(part, Blocked | Failed)), None
         )
         if failure is not None:
             results[cell.id] = dataclasses.replace(failure, cell_id=cell.id)

@@ -25,7 +25,6 @@ from warpfront.images.engine import Bind, Engine, RunRequest
 from warpfront.matrix.cell import ENVIRONMENT_PYTHON, Recipe, Source
 from warpfront.matrix.language import Patch
 from warpfront.system.digests import digest_of
-from warpfront.system.process import run
 from warpfront.system.progress import Line
 from warpfront.system.store import read_text, write_json
 from warpfront.wheels.lock.values import LockedWheel, LockInputs, UnbuiltWheel, WheelLock
@@ -115,7 +114,7 @@ class WheelBuilder:
         for patch in patches:
             _refuse_ended(patch, original.version)
         self.wheelhouse.fetch((original,), self.site, on_progress=lambda *_: None)
-        patching = Patching(patches=patches, root=self.root, run=run)
+        patching = Patching(patches=patches, root=self.root)
         with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
             patched = patched_wheel(self.wheelhouse.path(original), patching, Path(folder))
             stored, sha256 = self.wheelhouse.keep(patched)
@@ -136,7 +135,7 @@ class WheelBuilder:
         for source in self.inputs.sources:
             if str(source) == wheel.source:
                 self.archived(source)
-        make: Build = partial(pure_wheel, site=self.site, run=run)
+        make: Build = partial(pure_wheel, site=self.site)
         for build in lock.builds:
             if build.package == wheel.name:
                 make = partial(self._in_container, build)
@@ -165,7 +164,7 @@ class WheelBuilder:
                 archive_folder(self.root / source.location, target)
             else:
                 archive_commit(
-                    source.location, source.pin, target, subdirectory=source.subdirectory, run=run
+                    source.location, source.pin, target, subdirectory=source.subdirectory
                 )
             stored, sha256 = self.wheelhouse.keep(target)
         if source.kind == "folder" and sha256 != source.pin:
@@ -202,7 +201,7 @@ class WheelBuilder:
 
     def _pure(self, sdist: Sdist, name: str) -> tuple[LockedWheel, UnbuiltWheel | None]:
         key = ["pure", sdist.sha256]
-        wheel = self._made(key, sdist, name, partial(pure_wheel, site=self.site, run=run))
+        wheel = self._made(key, sdist, name, partial(pure_wheel, site=self.site))
         return (wheel, None) if wheel is not None else self._unbuilt(sdist, name)
 
     def _patches(self, name: str) -> tuple[Patch, ...]:
@@ -215,7 +214,7 @@ class WheelBuilder:
         patches = self._patches(name)
         if not patches:
             return build(sdist, folder)
-        patching = Patching(patches=patches, root=self.root, run=run)
+        patching = Patching(patches=patches, root=self.root)
         with tempfile.TemporaryDirectory(prefix="warpfront-") as work:
             tree = unpack(sdist, Path(work) / "source")
             patching.apply(tree)
@@ -256,7 +255,6 @@ class WheelBuilder:
             python=self.inputs.python,
             machine=self.inputs.machine,
             site=self.site,
-            run=run,
             hint="`tools:` names what the build needs; torch is the container's own",
         )
 

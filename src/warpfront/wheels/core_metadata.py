@@ -84,11 +84,11 @@ def differences(first: WheelMetadata, second: WheelMetadata) -> tuple[tuple[str,
     """Return (field, text of `first`, text of `second`) for each field that means something else,
     whatever the spelling and order.
     """
-    one, other = _meaning(first), _meaning(second)
+    before, after = _meaning(first), _meaning(second)
     return tuple(
-        (field, _without(one[field], other[field]), _without(other[field], one[field]))
-        for field in one
-        if one[field] != other[field]
+        (field, _without(before[field], after[field]), _without(after[field], before[field]))
+        for field in before
+        if before[field] != after[field]
     )
 
 
@@ -176,8 +176,8 @@ def _machine(tag: Tag) -> str:
     return "_".join(parts[2:] if parts[0].isdigit() and len(parts) > 2 else parts)
 
 
-def _without(values: set[str], others: set[str]) -> str:
-    return "; ".join(sorted(values - others))
+def _without(values: set[str], excluded: set[str]) -> str:
+    return "; ".join(sorted(values - excluded))
 
 
 def _meaning(metadata: WheelMetadata) -> dict[str, set[str]]:

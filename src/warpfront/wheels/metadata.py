@@ -223,8 +223,8 @@ class StackFiles:
     def _of_link(self, link: Link, transport: Transport) -> tuple[str, ...] | None:
         if link.url not in self.known:
             path = local_path(link.url)
-            found = _read(path) if path else read_remote_requires(link.url, transport)
-            self.known[link.url] = found
+            requires = _read(path) if path else read_remote_requires(link.url, transport)
+            self.known[link.url] = requires
         return self.known[link.url]
 
 

@@ -29,7 +29,7 @@ from warpfront.matrix.selection import select
 from warpfront.matrix.vendors import VENDORS, Vendor
 from warpfront.report.junit import junit_xml
 from warpfront.system.foreign import read_regular, regular_files, remove_tree
-from warpfront.system.process import environment, run
+from warpfront.system.process import environment
 from warpfront.system.progress import Watch
 from warpfront.system.sizes import counted
 from warpfront.system.store import Store, exclusive, write_json, write_text
@@ -267,7 +267,6 @@ def _of_base(
             python=base.python,
             machine=platform.machine(),
             site=site(),
-            run=run,
             hint=f"`compilers: {base.name}` needs its vendor's wheels",
         )
         packages = f"/opt/venv/lib/python{base.python}/site-packages"

@@ -18,7 +18,6 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from warpfront.errors import BlockedError, LockError, WheelError
-from warpfront.system.process import run
 from warpfront.system.progress import Watch
 from warpfront.wheels.lock.values import Distribution, UnmetDemand
 from warpfront.wheels.requirement_lines import readable_requirement, requirement_name
@@ -140,7 +139,6 @@ class Following:
             inputs=replace(self.stack.inputs, cell_id=self.stack.title),
             index_url=self.index.url,
             cache=self.index.cache,
-            run=run,
         )
 
     def _with_candidates(self, lines: Lines) -> tuple[Lines, list[str]]:

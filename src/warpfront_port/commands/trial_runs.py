@@ -525,7 +525,6 @@ class _Trying:
         return resolve_by_uv(
             inputs,
             site,
-            run=run,
             on_line=lambda _: None,
             wheelhouse=self.wheelhouse,
             parent=self.lock,

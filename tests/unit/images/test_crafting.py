@@ -20,7 +20,6 @@ from warpfront.images.engine import Engine, RunRequest
 from warpfront.images.wheel_builder import WheelBuilder
 from warpfront.matrix.cell import Recipe, Source, WheelIndex
 from warpfront.matrix.language import Patch
-from warpfront.system import process
 from warpfront.system.progress import Line
 from warpfront.wheels.lock.pylock import dump_lock, read_lock, staleness
 from warpfront.wheels.lock.values import LockInputs, WheelLock
@@ -105,7 +104,6 @@ class Bench:
         return resolve(
             inputs,
             self.site,
-            run=process.run,
             on_line=lambda _: None,
             wheelhouse=self.house,
             crafting=builder or self.builder(inputs),

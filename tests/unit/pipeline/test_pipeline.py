@@ -34,7 +34,6 @@ from warpfront.pipeline import planning, verifying
 from warpfront.pipeline.verifying import CheckPlan, RunOptions, verify_cells
 from warpfront.pipeline.workspace import Workspace, open_workspace
 from warpfront.step_results import Blocked, Failed
-from warpfront.system.process import Run
 from warpfront.verify.containers import ending_of
 from warpfront.verify.results import Outcome, Verification
 from warpfront.verify.verdict import sealed
@@ -114,13 +113,12 @@ def lock(
         inputs: LockInputs,
         site: Site,
         *,
-        run: Run,
         on_line: object,
         wheelhouse: object,
         parent: WheelLock | None = None,
         crafting: object = None,
     ) -> WheelLock:
-        del site, run, on_line, wheelhouse, parent, crafting
+        del site, on_line, wheelhouse, parent, crafting
         asked.append(inputs.cell_id)
         return answer(inputs)
 

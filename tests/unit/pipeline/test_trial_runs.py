@@ -21,7 +21,6 @@ from warpfront.images.labels import CONTENT_HASH
 from warpfront.matrix.cell import ENVIRONMENT_PYTHON, Selection, WheelIndex
 from warpfront.matrix.devices import DeviceAccess
 from warpfront.step_results import Blocked
-from warpfront.system import process
 from warpfront.system.progress import Line, Watch
 from warpfront.system.store import Store
 from warpfront.wheels.lock.pylock import lock_inputs
@@ -91,7 +90,6 @@ class Spot:
         self.lock = resolve_by_uv(
             lock_inputs(self.cell, None, None),
             self.site,
-            run=process.run,
             on_line=lambda _: None,
             wheelhouse=self.folders.wheelhouse,
         )

@@ -13,7 +13,6 @@ from standins import Fault, Index, serve_index, stand_in_wheel
 
 from warpfront.errors import BlockedError, LockError
 from warpfront.matrix.cell import OwnIndex, WheelIndex
-from warpfront.system import process
 from warpfront.wheels.lock.values import LockInputs, WheelLock
 from warpfront.wheels.resolve.resolving import resolve_by_uv
 from warpfront.wheels.sources import FLAT_PAGE, Site, probe
@@ -64,7 +63,6 @@ class Locks:
         return resolve_by_uv(
             dataclasses.replace(inputs, **changes),  # type: ignore[arg-type]
             self.site,
-            run=process.run,
             on_line=self.said.append,
             wheelhouse=Wheelhouse(self.folder / "house"),
         )

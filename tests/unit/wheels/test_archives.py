@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from warpfront.errors import CommandFailedError, LockError, StoreError
-from warpfront.system import process
 from warpfront.wheels.store.archives import archive_commit, archive_folder, folder_sha256, unpack
 from warpfront.wheels.store.wheelhouse import sha256_of
 
@@ -91,11 +90,9 @@ def test_a_commit_is_archived_as_it_was_and_an_unknown_one_is_named(
     git("commit", "--quiet", "--message", "first")
     commit = git("rev-parse", "HEAD").strip()
     (folder / "later.py").write_text("")
-    archive = archive_commit(
-        folder.as_uri(), commit, tmp_path / "lib.tar", subdirectory="", run=process.run
-    )
+    archive = archive_commit(folder.as_uri(), commit, tmp_path / "lib.tar", subdirectory="")
     assert sha256_of(archive) == wanted
     unknown = "0" * 40
     with pytest.raises(CommandFailedError) as caught:
-        archive_commit(folder.as_uri(), unknown, archive, subdirectory="", run=process.run)
+        archive_commit(folder.as_uri(), unknown, archive, subdirectory="")
     assert unknown in caught.value.hint

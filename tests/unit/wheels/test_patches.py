@@ -22,7 +22,6 @@ from warpfront.images.engine import Engine
 from warpfront.images.wheel_builder import WheelBuilder
 from warpfront.matrix.cell import Cell, WheelIndex
 from warpfront.matrix.language import Patch
-from warpfront.system import process
 from warpfront.system.store import Store
 from warpfront.wheels.lock.pylock import dump_lock, read_lock, staleness
 from warpfront.wheels.lock.reading import inputs_of
@@ -58,9 +57,7 @@ class Tree:
     def apply(self, patch: str | bytes, strip: int = 1) -> tuple[str, ...]:
         file = self.root.parent / "change.patch"
         file.write_bytes(patch if isinstance(patch, bytes) else patch.encode())
-        tool = PatchTool(
-            tree=self.root, patch=file, name="change.patch", strip=strip, run=process.run
-        )
+        tool = PatchTool(tree=self.root, patch=file, name="change.patch", strip=strip)
         return tool.apply()
 
     def refusal(self, patch: str | bytes, strip: int = 1) -> str:
@@ -257,9 +254,7 @@ def test_a_patched_wheel_is_a_wheel_of_another_version_and_its_record_is_true(
 ) -> None:
     wheel = stand_in_wheel(tmp_path / "in", "pkg", "1.0", requires=["torch>=2"], files=FILES)
     new = "--- /dev/null\n+++ b/pkg/a,b.py\n@@ -0,0 +1 @@\n+x\n"
-    patching = Patching(
-        patches=(a_patch(tmp_path, diff(ADAPTER, PORTED) + new),), root=tmp_path, run=process.run
-    )
+    patching = Patching(patches=(a_patch(tmp_path, diff(ADAPTER, PORTED) + new),), root=tmp_path)
     made = patched_wheel(wheel, patching, tmp_path / "one")
     again = patched_wheel(wheel, patching, tmp_path / "two")
     assert made.read_bytes() == again.read_bytes()
@@ -283,16 +278,14 @@ def test_another_patch_or_another_wheel_is_another_version(tmp_path: Path) -> No
 
     def version(of: Path, after: str) -> str:
         patch = a_patch(tmp_path, diff(ADAPTER, after))
-        patching = Patching(patches=(patch,), root=tmp_path, run=process.run)
+        patching = Patching(patches=(patch,), root=tmp_path)
         return patched_wheel(of, patching, tmp_path / "made").name.split("-")[1]
 
     changed = PORTED.replace("line 7", "line seven")
     assert len({version(wheel, PORTED), version(wheel, changed), version(other, PORTED)}) == 3
     local = stand_in_wheel(tmp_path / "in", "pkg", "1.0+cu130", files=FILES)
     patch = a_patch(tmp_path, diff(ADAPTER, PORTED), version="1.0+cu130")
-    made = patched_wheel(
-        local, Patching(patches=(patch,), root=tmp_path, run=process.run), tmp_path / "made"
-    )
+    made = patched_wheel(local, Patching(patches=(patch,), root=tmp_path), tmp_path / "made")
     assert made.name.split("-")[1].startswith("1.0+cu130.wf.p")
 
 
@@ -329,7 +322,6 @@ class Project:
         return resolve_by_uv(
             inputs,
             self.site,
-            run=process.run,
             on_line=lambda _: None,
             wheelhouse=self.folders.wheelhouse,
             parent=parent,

@@ -81,7 +81,7 @@ def inputs_for(index: Index | None, **changes: object) -> LockInputs:
 
 
 def resolved(inputs: LockInputs, site: Site, house: Wheelhouse) -> WheelLock:
-    return resolve(inputs, site, run=process.run, on_line=lambda _: None, wheelhouse=house)
+    return resolve(inputs, site, on_line=lambda _: None, wheelhouse=house)
 
 
 def versions(lock: WheelLock) -> dict[str, str]:
@@ -315,7 +315,9 @@ def test_an_index_that_fails_midway_is_never_called_a_contradiction(
     assert "500" in caught.value.message
 
 
-def test_a_full_disk_is_no_contradiction(rocm: Index, pypi: Index, house: Wheelhouse) -> None:
+def test_a_full_disk_is_no_contradiction(
+    rocm: Index, pypi: Index, house: Wheelhouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
     said = "error: Failed to write\n  Caused by: No space left on device (os error 28)"
 
     def run(asked: Command) -> Completed:
@@ -324,14 +326,9 @@ def test_a_full_disk_is_no_contradiction(rocm: Index, pypi: Index, house: Wheelh
             return done
         return Completed(command=asked, returncode=2, stdout="", stderr=said)
 
+    monkeypatch.setattr("warpfront.wheels.resolve.resolver.run", run)
     with pytest.raises(StoreError, match="the disk is full"):
-        resolve(
-            inputs_for(rocm),
-            Site(index_url=pypi.url),
-            run=run,
-            on_line=lambda _: None,
-            wheelhouse=house,
-        )
+        resolved(inputs_for(rocm), Site(index_url=pypi.url), house)
 
 
 def test_pypi_out_of_reach_blocks_the_cell(rocm: Index, house: Wheelhouse) -> None:
@@ -360,7 +357,7 @@ def test_a_sites_own_uv_settings_change_nothing(
 
 
 def test_a_password_is_in_no_command_lock_or_message(
-    rocm: Index, pypi: Index, house: Wheelhouse
+    rocm: Index, pypi: Index, house: Wheelhouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site = Site(index_url=pypi.url, credentials={pypi.url: ("user", "canary")})
     commands: list[str] = []
@@ -370,12 +367,12 @@ def test_a_password_is_in_no_command_lock_or_message(
         commands.append(str(command) + repr(command.argv))
         return process.run(command)
 
-    lock = resolve(inputs_for(rocm), site, run=run, on_line=lines.append, wheelhouse=house)
+    monkeypatch.setattr("warpfront.wheels.resolve.resolver.run", run)
+    lock = resolve(inputs_for(rocm), site, on_line=lines.append, wheelhouse=house)
     with pytest.raises(WarpfrontError) as caught:
         resolve(
             inputs_for(rocm, requirements=("numpy==99",)),
             site,
-            run=run,
             on_line=lines.append,
             wheelhouse=house,
         )
@@ -466,7 +463,6 @@ def test_a_wheel_by_its_address_for_another_machine_is_refused(
         resolve(
             inputs,
             Site(index_url=pypi.url),
-            run=process.run,
             on_line=lambda _: None,
             wheelhouse=house,
             crafting=_NothingIsBuilt(),

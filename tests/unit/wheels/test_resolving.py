@@ -15,7 +15,6 @@ from standins import Index, rocm64_stand_ins, serve_index, stand_in_wheel
 from warpfront.errors import LockError, StoreError
 from warpfront.matrix.cell import WheelIndex
 from warpfront.matrix.vendors import VENDORS
-from warpfront.system import process
 from warpfront.wheels.lock.pylock import dump_lock, read_lock, staleness
 from warpfront.wheels.lock.values import LockInputs, RelaxedPackage, WheelLock
 from warpfront.wheels.resolve import resolver as resolver_module
@@ -83,7 +82,6 @@ class Locks:
         return resolve(
             self.inputs(*requirements, **changes),
             Site(index_url=self.pypi.url),
-            run=process.run,
             on_line=self.said.append,
             wheelhouse=self.house,
         )
@@ -252,7 +250,6 @@ def test_what_wants_a_torch_of_its_own_beside_the_bases_is_named(
         resolve(
             inputs,
             Site(index_url=pypi.url),
-            run=process.run,
             on_line=lambda _: None,
             wheelhouse=Wheelhouse(tmp_path / "house"),
         )

@@ -117,12 +117,13 @@ def test_no_canary_of_pips_configuration_is_said_or_written(
         return process.run(command)
 
     house = Wheelhouse(tmp_path / "written" / "house")
-    lock = resolve_by_uv(inputs, site, run=run, on_line=said.append, wheelhouse=house)
+    monkeypatch.setattr("warpfront.wheels.resolve.resolver.run", run)
+    lock = resolve_by_uv(inputs, site, on_line=said.append, wheelhouse=house)
     said += [dump_lock(lock), repr(site)]
     for text in ("torch==9", "nowhere-to-be-found"):
         asked = dataclasses.replace(inputs, requirements=(text,))
         with pytest.raises(WarpfrontError) as caught:
-            resolve_by_uv(asked, site, run=run, on_line=said.append, wheelhouse=house)
+            resolve_by_uv(asked, site, on_line=said.append, wheelhouse=house)
         said += [caught.value.message, caught.value.hint]
     down = WheelIndex(name="rocm6.4", url="http://127.0.0.1:9/whl")
     said.append(why_unresolvable(down, (Pin(name="torch", version="2.8.0+rocm6.4"),), site))

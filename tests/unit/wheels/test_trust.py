@@ -18,7 +18,6 @@ from warpfront.errors import BlockedError, LockError
 from warpfront.matrix.cell import OwnIndex, Recipe, Source, WheelIndex
 from warpfront.matrix.language import Patch
 from warpfront.matrix.vendors import VENDORS
-from warpfront.system import process
 from warpfront.wheels.lock.pylock import dump_lock, read_lock, staleness
 from warpfront.wheels.lock.values import LockedWheel, LockInputs, WheelLock
 from warpfront.wheels.resolve.choice import wheel_of
@@ -77,7 +76,7 @@ def inputs_for(of: Index, **changes: object) -> LockInputs:
 
 
 def locked(inputs: LockInputs, site: Site, house: Wheelhouse) -> WheelLock:
-    return resolve_by_uv(inputs, site, run=process.run, on_line=lambda _: None, wheelhouse=house)
+    return resolve_by_uv(inputs, site, on_line=lambda _: None, wheelhouse=house)
 
 
 def by_name(lock: WheelLock) -> dict[str, LockedWheel]:
@@ -165,9 +164,7 @@ def test_what_the_image_below_holds_is_found_wherever_the_site_has_it(
     site = Site(index_url=public.url, extra_index_urls=(company.url,))
 
     def above() -> WheelLock:
-        return resolve_by_uv(
-            inputs, site, run=process.run, on_line=lambda _: None, wheelhouse=house, parent=below
-        )
+        return resolve_by_uv(inputs, site, on_line=lambda _: None, wheelhouse=house, parent=below)
 
     assert by_name(above())["numpy"] == held
     stand_in_wheel(public.folder, "numpy", held.version, files={"numpy/other.py": "1"})
@@ -240,7 +237,6 @@ def test_no_setup_py_runs_for_what_is_built_or_asked_before_an_install(
             inputs_for(rocm),
             site,
             transport,
-            run=process.run,
             on_line=lambda _: None,
             wheelhouse=house,
         )
@@ -281,7 +277,6 @@ def test_what_may_be_built_is_resolved_again_with_what_its_wheel_demands(
     lock = resolve_by_uv(
         inputs_for(rocm, requirements=("app",), allow_builds=("app",)),
         Site(index_url=public.url),
-        run=process.run,
         on_line=lambda _: None,
         wheelhouse=house,
         crafting=InContainer(house, tmp_path / "built"),

@@ -20,7 +20,6 @@ from warpfront.errors import LockError, WheelError
 from warpfront.images.render import requirements_text
 from warpfront.matrix.cell import Toolkit, WheelIndex
 from warpfront.matrix.vendors import VENDORS
-from warpfront.system import process
 from warpfront.wheels.lock.pylock import (
     dump_lock,
     read_lock,
@@ -100,7 +99,7 @@ def locked(
 ) -> WheelLock:
     site = Site(index_url=public.url)
     note = (said if said is not None else []).append
-    return resolve_by_uv(inputs, site, run=process.run, on_line=note, wheelhouse=house)
+    return resolve_by_uv(inputs, site, on_line=note, wheelhouse=house)
 
 
 def named(lock: WheelLock, name: str) -> LockedWheel:

@@ -163,13 +163,13 @@ def forget_steps(request: BakeRequest, words: str) -> None:
 
 
 def _bake_each(request: BakeRequest, targets: tuple[str, ...], on_step: OnStep) -> dict[str, Baked]:
-    def one(target: str) -> Mapping[str, Baked]:
+    def bake_one(target: str) -> Mapping[str, Baked]:
         return _bake_steadily(request, (target,), on_step)
 
     answers: dict[str, Baked] = {}
     with ThreadPoolExecutor(max_workers=_PARALLEL) as pool:
         try:
-            for answer in pool.map(one, targets):
+            for answer in pool.map(bake_one, targets):
                 answers.update(answer)
         except BaseException:
             # Ctrl-C reaches the main thread only; the pool would wait for needless bakes.

@@ -23,7 +23,7 @@ from packaging.version import Version
 
 from warpfront.errors import BlockedError, LockError, StoreError, WheelError, without_secrets
 from warpfront.matrix.cell import Source
-from warpfront.system.process import DISK_FULL, Completed, Run
+from warpfront.system.process import DISK_FULL, Completed, run
 from warpfront.system.progress import Line
 from warpfront.system.store import storing
 from warpfront.system.toml import dump_toml
@@ -68,7 +68,7 @@ _NETWORK_WORDS = re.compile(
 
 class UvResolver:
     """A resolver of one cell's requirements, by uv, from what this site can reach. Raises
-    `BlockedError` if a source is out of reach and no other has what it is asked for.
+    `BlockedError` if a source is out of reach and no other has its distributions.
     """
 
     def __init__(
@@ -77,13 +77,12 @@ class UvResolver:
         site: Site,
         transport: Transport,
         *,
-        run: Run,
         on_line: Line,
         wheelhouse: Wheelhouse,
         held: tuple[LockedWheel, ...] = (),
     ) -> None:
         self._inputs, self._site = inputs, site
-        self._run, self._on_line = run, on_line
+        self._on_line = on_line
         self._wheelhouse = wheelhouse
         self._reach = reach_of(inputs, site, on_line)
         self._tags = supported_tags(inputs.python, inputs.machine, inputs.glibc)
@@ -298,7 +297,7 @@ class UvResolver:
                 unread=terms.unread,
                 answered=terms.answered,
             )
-            completed = self._run(command)
+            completed = run(command)
             if completed.returncode != 0:
                 return _read_failure(inputs, completed)
             text = (folder / "pylock.toml").read_text("utf-8")
@@ -317,7 +316,6 @@ def rehearsed(
     inputs: LockInputs,
     index_url: str,
     cache: Path,
-    run: Run,
 ) -> Mapping[str, str] | Contradiction:
     """Return what uv would install (name -> version) where `installed` are there, by its own dry
     run, from one index of wheels on this machine. Only metadata is read. Of `terms`, excludes and

@@ -21,7 +21,6 @@ from packaging.utils import canonicalize_name
 from warpfront.errors import LockError
 from warpfront.matrix.cell import Recipe
 from warpfront.matrix.language import Patch
-from warpfront.system.process import Run
 from warpfront.system.progress import Line
 from warpfront.wheels.device_packages import refuse_every_device
 from warpfront.wheels.lock.pylock import foreign_wheel
@@ -71,7 +70,6 @@ def resolve_by_uv(
     inputs: LockInputs,
     site: Site,
     *,
-    run: Run,
     on_line: Line,
     wheelhouse: Wheelhouse,
     parent: WheelLock | None = None,
@@ -92,7 +90,6 @@ def resolve_by_uv(
             inputs,
             site,
             transport,
-            run=run,
             on_line=on_line,
             wheelhouse=wheelhouse,
             held=parent_wheels,
@@ -161,7 +158,10 @@ class _Resolving:
     @property
     def _made_names(self) -> set[str]:
         """Return the packages that are built, and those that are to be built."""
-        return {*(build.package for build in self.builds), *(one.package for one in self.unbuilt)}
+        return {
+            *(build.package for build in self.builds),
+            *(wheel.package for wheel in self.unbuilt),
+        }
 
     def add_builds(self, crafting: WheelMaker) -> None:
         """Add the wheels built of an index's source archives, at versions that the rest allows."""

@@ -23,7 +23,7 @@ from types import SimpleNamespace
 from typing import IO, Any
 
 from warpfront.errors import CommandFailedError, LockError, StoreError
-from warpfront.system.process import Command, Run
+from warpfront.system.process import Command, run
 from warpfront.system.store import storing
 
 # Results of builds, tests and version control among sources; and our own locks, which change when
@@ -62,7 +62,7 @@ def archive_folder(folder: Path, target: Path) -> Path:
     return target
 
 
-def archive_commit(url: str, commit: str, target: Path, *, subdirectory: str, run: Run) -> Path:
+def archive_commit(url: str, commit: str, target: Path, *, subdirectory: str) -> Path:
     """Return the files of a commit of the git repository at `url`, its submodules' included, as
     the tar `target`. Raise `CommandFailedError` with git's own words.
     """
@@ -74,7 +74,7 @@ def archive_commit(url: str, commit: str, target: Path, *, subdirectory: str, ru
             ("checkout", "--quiet", "--detach", commit),
             ("submodule", "--quiet", "update", "--init", "--recursive", "--depth=1"),
         ):
-            _git(folder, arguments, run, hint=f"is {commit} a commit of {url}?")
+            _git(folder, arguments, hint=f"is {commit} a commit of {url}?")
         chosen = folder / subdirectory
         if not chosen.is_dir():
             raise CommandFailedError(f"{url}@{commit} has no folder {subdirectory}")
@@ -134,7 +134,7 @@ def _add(archive: tarfile.TarFile, file: Path, name: str) -> None:
             archive.addfile(member, stream)
 
 
-def _git(folder: Path, arguments: tuple[str, ...], run: Run, *, hint: str) -> None:
+def _git(folder: Path, arguments: tuple[str, ...], *, hint: str) -> None:
     """git without anybody's hooks, prompts or settings of its user's repositories."""
     command = Command(
         argv=("git", "-c", "core.hooksPath=/dev/null", *arguments),

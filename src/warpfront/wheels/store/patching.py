@@ -13,7 +13,7 @@ import stat
 import tempfile
 import zipfile
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
@@ -22,7 +22,7 @@ from packaging.version import Version
 from warpfront.errors import LockError, WheelError
 from warpfront.matrix.language import Patch
 from warpfront.system.digests import digest_of
-from warpfront.system.process import Command, Completed, Run
+from warpfront.system.process import Command, Completed, run
 from warpfront.system.store import storing
 from warpfront.wheels.store.unpacked import read_unpacked
 from warpfront.wheels.store.wheel_files import pack_wheel
@@ -60,7 +60,6 @@ class PatchTool:
     patch: Path
     name: str
     strip: int
-    run: Run
 
     def apply(self) -> tuple[str, ...]:
         """Change the tree; the files that were changed. Raise `LockError` for a patch that does
@@ -169,7 +168,7 @@ class PatchTool:
             timeout_seconds=_GIT_SECONDS,
             unset=("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"),
         )
-        return self.run(command)
+        return run(command)
 
     def _refused(self, why: str) -> LockError:
         return LockError(
@@ -252,7 +251,6 @@ class Patching:
 
     patches: tuple[Patch, ...]
     root: Path
-    run: Run = field(repr=False)
 
     def check_version(self, version: str) -> None:
         """Raise `LockError` where they are for another version than is here."""
@@ -275,9 +273,7 @@ class Patching:
                     f"{patch.file}: sha256 {digest}, matrix.yaml says {patch.sha256}",
                     hint="read the patch, then write its sha256 into matrix.yaml",
                 )
-            PatchTool(
-                tree=tree, patch=file, name=patch.file, strip=patch.strip, run=self.run
-            ).apply()
+            PatchTool(tree=tree, patch=file, name=patch.file, strip=patch.strip).apply()
 
     def version(self, version: str, origin: str) -> str:
         """Return the version of what they make of `origin`, a sha256: the same with a local

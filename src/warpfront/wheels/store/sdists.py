@@ -12,7 +12,7 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from warpfront.errors import CommandFailedError, LockError
-from warpfront.system.process import Run
+from warpfront.system.process import run
 from warpfront.system.store import folder_aside
 from warpfront.wheels.resolve.reach import answering
 from warpfront.wheels.resolve.resolution import BUILD_TOOLS
@@ -26,7 +26,7 @@ NO_TORCH = tuple(
 )
 
 
-def pure_wheel(sdist: Path, folder: Path, *, site: Site, run: Run) -> Path:
+def pure_wheel(sdist: Path, folder: Path, *, site: Site) -> Path:
     """Build a wheel of pure Python from sources, in isolation, with fixed build tools and
     timestamps. Raise `LockError` for one that needs torch to build, or contains compiled code:
     those need the cell's own container.
@@ -67,7 +67,6 @@ def install_tools(
     python: str,
     machine: str,
     site: Site,
-    run: Run,
     hint: str,
 ) -> Path:
     """Install requirements that the image lacks below `folder`, for Python `python` (X.Y) on
