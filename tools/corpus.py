@@ -36,7 +36,7 @@ from packaging.version import Version
 from warpfront.matrix.cell import Selection
 from warpfront.pipeline.workspace import open_workspace
 from warpfront.system.process import run
-from warpfront.wheels.resolve.missing_wheel_errors import requirers_without_wheels
+from warpfront.wheels.resolve.candidates import requirers_without_wheels
 from warpfront.wheels.resolve.resolution import Contradiction
 from warpfront.wheels.resolve.resolver import UvResolver
 from warpfront.wheels.site import read_site

@@ -184,7 +184,7 @@ class _Building:
                 item.rendered.wheels, self._view_folder(item)
             )
             damaged |= {wheel.filename for wheel in wheels}
-        if remove_other(self._tools() / uv_binary().name, uv_binary()):
+        if remove_other(placed_uv(self._folders.cache) / uv_binary().name, uv_binary()):
             damaged.add("uv")
         for name in sorted(damaged):
             self._watch.say(f"{name} was damaged on this disk: it is brought again")
@@ -248,7 +248,7 @@ class _Building:
             watch=self._watch,
             contexts=lambda item: {
                 **self._base_contexts(item, {}),
-                TOOLS_CONTEXT: str(self._tools()),
+                TOOLS_CONTEXT: str(placed_uv(self._folders.cache)),
             },
             secrets=self._secrets,
             request=lambda target, folder: self._request("layers.json", [target], folder),
@@ -300,7 +300,7 @@ class _Building:
         if item.rendered.wheels:
             view = self._folders.wheelhouse.view(item.rendered.wheels, self._view_folder(item))
             contexts[WHEELS_CONTEXT] = str(view)
-            contexts[TOOLS_CONTEXT] = str(self._tools())
+            contexts[TOOLS_CONTEXT] = str(placed_uv(self._folders.cache))
         if is_sealed(item.cell, item.rendered):
             contexts[SEALED_CONTEXT] = str(self._sealed_folder(item.cell))
         return contexts
@@ -326,9 +326,6 @@ class _Building:
 
     def _view_folder(self, item: Prepared) -> Path:
         return self._folders.cache / "views" / item.rendered.digest[:24]
-
-    def _tools(self) -> Path:
-        return placed_uv(self._folders.cache)
 
     def _request(self, name: str, targets: Sequence[BakeTarget], *writable: Path) -> BakeRequest:
         return replace(

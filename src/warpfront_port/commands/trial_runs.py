@@ -51,10 +51,15 @@ from warpfront.wheels.lock.reading import fresh_locks
 from warpfront.wheels.lock.values import Distribution, LockedWheel, LockInputs, WheelLock
 from warpfront.wheels.project_folders import Folders
 from warpfront.wheels.requirements import RequirementList
-from warpfront.wheels.resolve.candidates import OlderRelease, release_with_module
+from warpfront.wheels.resolve.candidates import (
+    OlderRelease,
+    refusal,
+    release_with_module,
+    requirers_without_wheels,
+    way_out,
+)
 from warpfront.wheels.resolve.choice import wheel_of
 from warpfront.wheels.resolve.demands import Stack, VersionDemand, needs_of, stack_of
-from warpfront.wheels.resolve.missing_wheel_errors import refusal, requirers_without_wheels, way_out
 from warpfront.wheels.resolve.resolver import uv_platform
 from warpfront.wheels.resolve.resolving import resolve_by_uv
 from warpfront.wheels.site import AskSite, site_when_needed

@@ -11,8 +11,8 @@ import pytest
 
 from warpfront.errors import InputError
 from warpfront.wheels.lock.values import Distribution, LockInputs
+from warpfront.wheels.resolve.candidates import requirers_without_wheels
 from warpfront.wheels.resolve.demands import Stack
-from warpfront.wheels.resolve.missing_wheel_errors import requirers_without_wheels
 from warpfront_port.commands.preflighting import examine
 from warpfront_port.commands.project_files import read_file, read_files
 from warpfront_port.preflight import rule_texts

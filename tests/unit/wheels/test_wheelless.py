@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from warpfront.wheels.resolve.missing_wheel_errors import refusal, way_out, wheelless
+from warpfront.wheels.resolve.candidates import refusal, way_out, wheelless
 
 FLASH = """
     Because all versions of flash-attn have no usable wheels and cpu-x86_64-py311-torch2130-flash

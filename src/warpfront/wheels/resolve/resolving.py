@@ -33,6 +33,7 @@ from warpfront.wheels.lock.values import (
     UnmetDemand,
     WheelLock,
 )
+from warpfront.wheels.resolve.candidates import refusal, way_out, wheelless
 from warpfront.wheels.resolve.demands import (
     Stack,
     belonging_to_a_stack,
@@ -40,7 +41,6 @@ from warpfront.wheels.resolve.demands import (
     stack_of,
     unmet_demands,
 )
-from warpfront.wheels.resolve.missing_wheel_errors import refusal, way_out, wheelless
 from warpfront.wheels.resolve.resolution import (
     BUILD_TOOLS,
     NO_TERMS,
@@ -158,10 +158,7 @@ class _Resolving:
     @property
     def _made_names(self) -> set[str]:
         """Return the packages that are built, and those that are to be built."""
-        return {
-            *(build.package for build in self.builds),
-            *(wheel.package for wheel in self.unbuilt),
-        }
+        return {build.package for build in (*self.builds, *self.unbuilt)}
 
     def add_builds(self, crafting: WheelMaker) -> None:
         """Add the wheels built of an index's source archives, at versions that the rest allows."""
