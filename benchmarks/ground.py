@@ -16,7 +16,7 @@ import yaml
 from benchmark import child_environment
 
 from warpfront.images.engine import Engine, connect
-from warpfront.images.engine.bases import registry_reachable, resolve_base
+from warpfront.images.engine.bases import resolve_base
 from warpfront.images.labels import CELL
 from warpfront.matrix.cell import Cell
 from warpfront.pipeline.workspace import Workspace, open_workspace
@@ -161,7 +161,6 @@ def _base_reference(workspace: Workspace, cell: Cell, engine: Engine) -> str:
     return resolve_base(
         cell.base,
         engine,
-        registry_reachable=registry_reachable,
         cache=workspace.folders.cache,
         on_line=lambda _: None,
     ).reference

@@ -34,12 +34,13 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from warpfront.matrix.cell import Selection
-from warpfront.pipeline.workspace import open_workspace
+from warpfront.pipeline.workspace import cache_folder, open_workspace
 from warpfront.system.process import run
 from warpfront.wheels.resolve.candidates import requirers_without_wheels
 from warpfront.wheels.resolve.resolution import Contradiction
 from warpfront.wheels.resolve.resolver import UvResolver
 from warpfront.wheels.site import read_site
+from warpfront.wheels.store.wheelhouse import Wheelhouse
 from warpfront.wheels.uv_program import uv_binary, uv_version
 from warpfront_checks.guard.constraints import constraint_lines
 from warpfront_checks.guard.names import triton_shims
@@ -327,12 +328,14 @@ def requires_dist(stack: CellStack) -> dict[str, tuple[str, ...]]:
         f"{name}=={version}" for name, version in public.items() if name not in TRITONS - {"triton"}
     )
     inputs = replace(stack.inputs, requirements=wanted, stack_requirements=(), index=None)
-    resolver = UvResolver(inputs, read_site(run), run=run, on_line=lambda _line: None)
-    found = resolver.resolution(wanted)
-    if isinstance(found, Contradiction):
-        raise SystemExit(f"{stack.title}: {found.explanation}")
-    others = set(found.versions) - set(public)
-    demands = {one.name: one.requires for one in resolver.distributions(found, without=others)}
+    site, house = read_site(run), Wheelhouse(cache_folder() / "wheelhouse")
+    with site.transport() as transport:
+        resolver = UvResolver(inputs, site, transport, on_line=lambda _line: None, wheelhouse=house)
+        found = resolver.resolution(wanted)
+        if isinstance(found, Contradiction):
+            raise SystemExit(f"{stack.title}: {found.explanation}")
+        others = set(found.versions) - set(public)
+        demands = {one.name: one.requires for one in resolver.distributions(found, without=others)}
     if "nvidia" not in stack.title:
         foreign = {*stack.stack.foreign, "triton"}
         own = [f"{name}=={version}" for name, version in public.items() if name in TRITONS]

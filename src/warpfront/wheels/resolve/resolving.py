@@ -22,7 +22,6 @@ from warpfront.errors import LockError
 from warpfront.matrix.cell import Recipe
 from warpfront.matrix.language import Patch
 from warpfront.system.progress import Line
-from warpfront.wheels.device_packages import refuse_every_device
 from warpfront.wheels.lock.pylock import foreign_wheel
 from warpfront.wheels.lock.values import (
     Distribution,
@@ -51,6 +50,7 @@ from warpfront.wheels.resolve.resolution import (
     WheelMaker,
 )
 from warpfront.wheels.resolve.resolver import UvResolver
+from warpfront.wheels.rocm import refuse_every_device
 from warpfront.wheels.sources import Site
 from warpfront.wheels.store.wheelhouse import Wheelhouse
 
@@ -158,7 +158,8 @@ class _Resolving:
     @property
     def _made_names(self) -> set[str]:
         """Return the packages that are built, and those that are to be built."""
-        return {build.package for build in (*self.builds, *self.unbuilt)}
+        unbuilt = {wheel.package for wheel in self.unbuilt}
+        return unbuilt | {build.package for build in self.builds}
 
     def add_builds(self, crafting: WheelMaker) -> None:
         """Add the wheels built of an index's source archives, at versions that the rest allows."""
