@@ -144,7 +144,6 @@ def test_what_is_attached_is_found(registry: Registry, repository: str) -> None:
             Artifact(
                 artifact_type=f"application/{kind}",
                 payload=kind.encode(),
-                payload_type="text/plain",
                 annotations={"kind": kind},
             ),
         )
@@ -192,7 +191,6 @@ def test_an_image_goes_through_a_folder_with_all_that_is_attached(
         Artifact(
             artifact_type="application/sbom",
             payload=b"{}",
-            payload_type="application/json",
             annotations={},
         ),
     )

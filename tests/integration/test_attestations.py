@@ -23,10 +23,14 @@ from registries import RealRegistry, cosign_3, real_registry, strangers_program
 from stub_registry import Fault, serve_registry
 
 from warpfront.errors import SignatureError
-from warpfront.release.predicate import Predicate
-from warpfront.release.publication import Referrer
 from warpfront.release.registry.client import connect
-from warpfront.release.registry.contract import IMAGE_MANIFEST, BytesBlob, digest_of_bytes
+from warpfront.release.registry.contract import (
+    IMAGE_MANIFEST,
+    Artifact,
+    BytesBlob,
+    Predicate,
+    digest_of_bytes,
+)
 from warpfront.release.registry.manifests import attach
 from warpfront.release.signing import Cosign, Signer, verify_attestation_command
 from warpfront.release.statements.statement import (
@@ -94,7 +98,7 @@ def program(version: str) -> str:
     return str(strangers_program("cosign") if version == "2" else cosign_3())
 
 
-def documents(digest: str) -> list[Referrer]:
+def documents(digest: str) -> list[Artifact]:
     def statement(kind: str, predicate: Mapping[str, Any]) -> bytes:
         said = Statement(name="x", digest=digest, predicate_type=kind, predicate=predicate)
         return statement_text(said).encode()
@@ -103,12 +107,12 @@ def documents(digest: str) -> list[Referrer]:
     slsa = "https://slsa.dev/provenance/v1"
     spdx = {"spdxVersion": "SPDX-2.3", "name": "a < b & é", "packages": [{"size": 3_000_000_000}]}
     return [
-        Referrer(name="provenance", artifact_type=MEDIA_TYPE, payload=statement(slsa, PROVENANCE)),
-        Referrer(name="tested", artifact_type=MEDIA_TYPE, payload=statement(tested, TESTED)),
-        Referrer(
+        Artifact(name="provenance", artifact_type=MEDIA_TYPE, payload=statement(slsa, PROVENANCE)),
+        Artifact(name="tested", artifact_type=MEDIA_TYPE, payload=statement(tested, TESTED)),
+        Artifact(
             name="spdx", artifact_type="application/spdx+json", payload=json.dumps(spdx).encode()
         ),
-        Referrer(
+        Artifact(
             name="cyclonedx",
             artifact_type="application/vnd.cyclonedx+json",
             payload=b'{"bomFormat": "CycloneDX", "specVersion": "1.6"}',

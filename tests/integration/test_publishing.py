@@ -267,7 +267,6 @@ def another_machines(release: Release, tag: str) -> str:
         proof = Artifact(
             artifact_type="application/vnd.warpfront.verification.v1+json",
             payload=b"{}",
-            payload_type="application/json",
             annotations={CHANNEL_ANNOTATION: "trial"},
         )
         registry.attach_all(path, staged, [proof])

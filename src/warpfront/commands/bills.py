@@ -19,9 +19,9 @@ from warpfront.matrix.project_values import AllowedVulnerability
 from warpfront.matrix.reading import Matrix
 from warpfront.matrix.selection import select, with_parents
 from warpfront.pipeline.workspace import MATRIX_FILE, Workspace
-from warpfront.release.image_papers import DocumentInputs, bill_for, bill_papers
+from warpfront.release.papers import DocumentInputs, bill_for, bill_papers
 from warpfront.release.sbom.cyclonedx import cyclonedx_text
-from warpfront.release.sbom.licence_table import licence_rows
+from warpfront.release.sbom.licence_table import licence_markdown, licence_rows
 from warpfront.release.sbom.parts import Bill
 from warpfront.release.statements.statement import StatementError
 from warpfront.release.vulnerabilities import (
@@ -68,12 +68,13 @@ def bills(workspace: Workspace, selection: Selection) -> Mapping[str, Billed | B
     def written(chain: tuple[Cell, ...], lock: WheelLock | None) -> Billed:
         bill = bill_of_cell(chain, lock, requirements, folders.store)
         folder = folders.store.cell_folder(bill.cell_id) / _FOLDER
-        papers, rows = bill_papers(bill), licence_rows(bill)
-        for paper in papers:
-            write_text(folder / paper.name, paper.text)
+        texts = {paper.title: paper.payload.decode() for paper in bill_papers(bill)}
+        texts["licences.md"], rows = licence_markdown(bill), licence_rows(bill)
+        for name, text in texts.items():
+            write_text(folder / name, text)
         return Billed(
             cell_id=bill.cell_id,
-            files=tuple(str(folder / paper.name) for paper in papers),
+            files=tuple(str(folder / name) for name in texts),
             packages=len(rows),
             decisions=sum(asks.decision for _, asks in rows),
         )

@@ -11,8 +11,8 @@ from warpfront.matrix.project_values import Channel
 from warpfront.release.admission import Evidence
 from warpfront.release.evidence import DOCUMENT, VERIFICATION_TYPE, Publishable, attached_evidence
 from warpfront.release.ledger import NOT_PUBLIC, Publication
-from warpfront.release.publication import Referrer, RegistryImage, held_image
-from warpfront.release.registry.contract import INDEX_TYPES, Registry
+from warpfront.release.publication import RegistryImage, held_image
+from warpfront.release.registry.contract import INDEX_TYPES, Artifact, Registry
 from warpfront.release.registry.copying import Repository, copy_attached, copy_image
 from warpfront.release.registry.manifests import attached_payload
 from warpfront.release.statements.statement import predicate_of
@@ -59,7 +59,7 @@ class CarriedImages:
                 return image
         return None
 
-    def documents(self, publication: Publication, evidence: Evidence) -> tuple[Referrer, ...]:
+    def documents(self, publication: Publication, evidence: Evidence) -> tuple[Artifact, ...]:
         """Return the unchanged documents of ours that are attached next to the verifications."""
         place = self.place_of(evidence.cell)
         documents = []
@@ -68,7 +68,7 @@ class CarriedImages:
             if name is not None and kind != VERIFICATION_TYPE:
                 payload = attached_payload(place.registry, place.repository, descriptor.digest)
                 documents.append(
-                    Referrer(
+                    Artifact(
                         name=name,
                         artifact_type=kind,
                         payload=payload,

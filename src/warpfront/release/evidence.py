@@ -17,8 +17,8 @@ from warpfront.matrix.naming import verifying_job
 from warpfront.matrix.project_values import Channel
 from warpfront.release.admission import Admission, Evidence
 from warpfront.release.ledger import CHANNEL_ANNOTATION
-from warpfront.release.publication import Referrer, RegistryImage
-from warpfront.release.registry.contract import Registry
+from warpfront.release.publication import RegistryImage
+from warpfront.release.registry.contract import Artifact, Registry
 from warpfront.release.registry.manifests import attached_payload
 from warpfront.step_results import Blocked, Failed
 from warpfront.system.foreign import clean_json
@@ -95,7 +95,7 @@ def states_by_target(cell: Cell, jobs: Mapping[str, str] | None) -> Mapping[str,
     return {target: jobs[name] for target, name in names.items() if name in jobs}
 
 
-def verification_payload(evidence: Evidence, verdict: Admission, image: RegistryImage) -> Referrer:
+def verification_payload(evidence: Evidence, verdict: Admission, image: RegistryImage) -> Artifact:
     """Return an image's verifications as one document, with what the channel let pass."""
     ordered = [evidence.verifications[name] for name in sorted(evidence.verifications)]
     payload = {
@@ -107,7 +107,7 @@ def verification_payload(evidence: Evidence, verdict: Admission, image: Registry
         "noted": list(verdict.noted),
         "verifications": as_json(ordered),
     }
-    return Referrer(
+    return Artifact(
         name="verification",
         artifact_type=VERIFICATION_TYPE,
         payload=json.dumps(payload, sort_keys=True).encode(),

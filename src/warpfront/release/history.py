@@ -11,7 +11,7 @@ from warpfront.errors import TagConflictError
 from warpfront.release.ledger import Yank
 from warpfront.release.publication import MOVES_TYPE, YANK_TYPE, digest_on, held_image, move_tag
 from warpfront.release.registry.contract import Artifact, Descriptor, Registry
-from warpfront.release.registry.manifests import attach, attached_payload, read_object
+from warpfront.release.registry.manifests import attached_payload, read_object
 from warpfront.system.references import is_digest, is_tag
 
 _LIMIT_BYTES = 1 << 20
@@ -101,15 +101,10 @@ def _move_back(registry: Registry, path: str, alias: str, before: str, *, away_f
 
 def _record(registry: Registry, path: str, subject: Descriptor, yank: Yank, *, run: str) -> None:
     payload = {"schema": 1, "run": run, "reason": yank.reason, "moved": dict(yank.moved)}
-    attach(
-        registry,
-        path,
-        subject,
-        Artifact(
-            artifact_type=YANK_TYPE,
-            payload=json.dumps(payload, sort_keys=True).encode(),
-            payload_type=YANK_TYPE,
-            title="yank.json",
-            annotations={"dev.warpfront.run": run, "dev.warpfront.reason": yank.reason},
-        ),
+    document = Artifact(
+        name="yank",
+        artifact_type=YANK_TYPE,
+        payload=json.dumps(payload, sort_keys=True).encode(),
+        annotations={"dev.warpfront.run": run, "dev.warpfront.reason": yank.reason},
     )
+    registry.attach_all(path, subject, [document])

@@ -112,7 +112,7 @@ class IndexWriter:
         path = publication.path
         if name.moves:
             moves = moves_document(publication, {name.tag: before})
-            self.registry.attach_all(path, index.descriptor, [moves.artifact])
+            self.registry.attach_all(path, index.descriptor, [moves])
         # It was looked at before the signature, which takes its time.
         move_tag(
             self.registry,

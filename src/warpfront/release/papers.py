@@ -1,35 +1,49 @@
-"""Documents attached to an image, each under its signer. Path."""
+"""Documents attached to an image, each under its signer: SBOM, licences, provenance and
+verification. Path.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from warpfront.errors import NotPublishableError
+from warpfront.errors import BlockedError, NotPublishableError
 from warpfront.images.built import BuiltImage
-from warpfront.images.labels import LOCK, SOURCE
+from warpfront.images.labels import CREATED, LOCK, REVISION, SOURCE, UV
 from warpfront.matrix.cell import Cell
 from warpfront.release.admission import Evidence
 from warpfront.release.evidence import DOCUMENT
 from warpfront.release.ledger import Publication
-from warpfront.release.publication import Referrer
+from warpfront.release.registry.contract import Artifact
+from warpfront.release.sbom.cyclonedx import cyclonedx_text
+from warpfront.release.sbom.licence_table import licence_document
+from warpfront.release.sbom.parts import Bill, bill_of
+from warpfront.release.sbom.spdx import spdx_text
+from warpfront.release.statements.provenance_statement import making_of, provenance_text
 from warpfront.release.statements.statement import MEDIA_TYPE, is_attested_kind, predicate_of
+from warpfront.release.statements.verification_statement import Proof, on_target, proof_text
 from warpfront.system.store import Store
+from warpfront.verify.results import Verification
 from warpfront.wheels.lock.values import WheelLock
+from warpfront.wheels.lock.why_dependency import roots_of
 from warpfront.wheels.requirements import RequirementList
+from warpfront_checks.image_contents import Contents, ContentsError, contents_from
 
-if TYPE_CHECKING:
-    from warpfront.release.image_papers import Paper
 
-# The table for people is for a terminal: who pulls reads the one for programs.
-_NAMES = {
-    "sbom.cdx.json": "cyclonedx",
-    "sbom.spdx.json": "spdx",
-    "licences.json": "licences",
-    "provenance.json": "provenance",
-    "verification.json": "tested",
-}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentInputs:
+    """Inputs of an image's documents, from `build` and `verify`. `chain` is its cell with the
+    cells below it, `labels` are the image's own.
+    """
+
+    cell: Cell
+    chain: tuple[Cell, ...]
+    requirements: Mapping[str, RequirementList]
+    lock: WheelLock
+    built: BuiltImage
+    labels: Mapping[str, str]
+    verifications: tuple[Verification, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,9 +56,9 @@ class ImagePapers:
     locks: Mapping[str, WheelLock]
     requirements: Mapping[str, RequirementList]
     store: Store
-    _made: dict[tuple[object, ...], tuple[Referrer, ...]] = field(default_factory=dict)
+    _made: dict[tuple[object, ...], tuple[Artifact, ...]] = field(default_factory=dict)
 
-    def __call__(self, publication: Publication, evidence: Evidence) -> tuple[Referrer, ...]:
+    def __call__(self, publication: Publication, evidence: Evidence) -> tuple[Artifact, ...]:
         cell = evidence.cell
         lock = self.locks.get(cell.id)
         if lock is None or lock.digest != evidence.labels.get(LOCK):
@@ -57,52 +71,108 @@ class ImagePapers:
         key = (publication.repository, publication.digest, publication.noted)
         made_from = (cell.id, *key, tuple(sorted(evidence.labels.items())), seals)
         if made_from not in self._made:
-            self._made[made_from] = self._written(publication, evidence, lock)
+            inputs = DocumentInputs(
+                cell=cell,
+                chain=self.chains[cell.id],
+                requirements=self.requirements,
+                lock=lock,
+                built=self.store.load(cell.id, "build", (BuiltImage,)),
+                labels=evidence.labels,
+                verifications=tuple(evidence.verifications.values()),
+            )
+            bill = bill_for(inputs)
+            documents = (*bill_papers(bill), *statement_papers(inputs, bill, publication))
+            for document in documents:
+                if document.predicate is None and is_attested_kind(document.artifact_type):
+                    text = f"{document.title} is too large to be attested"
+                    raise NotPublishableError(text, hint="docs/sbom.md")
+            self._made[made_from] = documents
         return self._made[made_from]
 
-    def _written(
-        self, publication: Publication, evidence: Evidence, lock: WheelLock
-    ) -> tuple[Referrer, ...]:
-        # A refused image needs none.
-        from warpfront.release import image_papers  # noqa: PLC0415
 
-        document_inputs = image_papers.DocumentInputs(
-            cell=evidence.cell,
-            chain=self.chains[evidence.cell.id],
-            requirements=self.requirements,
-            lock=lock,
-            built=self.store.load(evidence.cell.id, "build", (BuiltImage,)),
-            labels=evidence.labels,
-            verifications=tuple(evidence.verifications.values()),
-        )
-        bill = image_papers.bill_for(document_inputs)
-        statements = image_papers.statement_papers(
-            document_inputs,
-            bill,
-            name=publication.repository,
-            digest=publication.digest,
-            builder=document_inputs.built.builder or evidence.labels.get(SOURCE, ""),
-            ended={
-                verification.target: verification.ended
-                for verification in document_inputs.verifications
-            },
-            noted=publication.noted,
-        )
-        papers = (*image_papers.bill_papers(bill), *statements)
-        return tuple(_attachable(paper) for paper in papers if paper.name in _NAMES)
+def bill_for(inputs: DocumentInputs) -> Bill:
+    """Return an image's bill. Raises `BlockedError` where no verification lists its content."""
+    return bill_of(
+        inputs.cell,
+        inputs.lock,
+        _contents(inputs),
+        inputs.built.base,
+        roots=roots_of(inputs.chain, inputs.requirements, inputs.lock.wheels),
+        created=inputs.labels[CREATED],
+        source=inputs.labels.get(SOURCE, ""),
+    )
 
 
-def _attachable(paper: Paper) -> Referrer:
-    name, payload = _NAMES[paper.name], paper.text.encode()
-    stated = paper.media_type == MEDIA_TYPE
-    predicate = predicate_of(name, paper.media_type, payload)
-    if predicate is None and is_attested_kind(paper.media_type):
-        raise NotPublishableError(f"{paper.name} is too large to be attested", hint="docs/sbom.md")
-    return Referrer(
+def bill_papers(bill: Bill) -> tuple[Artifact, ...]:
+    """Return the documents that need no digest."""
+    licences = json.dumps(licence_document(bill), indent=1, sort_keys=True) + "\n"
+    return (
+        _document("cyclonedx", "application/vnd.cyclonedx+json", cyclonedx_text(bill)),
+        _document("spdx", "application/spdx+json", spdx_text(bill)),
+        _document("licences", "application/vnd.warpfront.licences.v1+json", licences),
+    )
+
+
+def statement_papers(
+    inputs: DocumentInputs, bill: Bill, publication: Publication
+) -> tuple[Artifact, ...]:
+    """Return the statements about the published digest. The builder is the identity that vouches
+    for the build, else the project.
+    """
+    name, digest = publication.repository, publication.digest
+    content_hash = inputs.built.content_hash
+    making = making_of(
+        inputs.cell,
+        inputs.lock,
+        bill,
+        builder=inputs.built.builder or inputs.labels.get(SOURCE, ""),
+        content_hash=content_hash,
+        revision=inputs.labels.get(REVISION, ""),
+        uv=inputs.labels.get(UV, ""),
+        invocation=inputs.built.invocation,
+    )
+    proof = Proof(
+        cell_id=inputs.cell.id,
+        content_hash=content_hash,
+        targets=tuple(map(on_target, inputs.verifications)),
+        relaxed=tuple(sorted(relaxation.package for relaxation in inputs.lock.relaxed)),
+        noted=publication.noted,
+    )
+    provenance = provenance_text(making, name=name, digest=digest)
+    tested = proof_text(proof, name=name, digest=digest)
+    return (
+        _document("provenance", MEDIA_TYPE, provenance),
+        _document("tested", MEDIA_TYPE, tested),
+    )
+
+
+def _document(name: str, media_type: str, text: str) -> Artifact:
+    payload, stated = text.encode(), media_type == MEDIA_TYPE
+    return Artifact(
         name=name,
-        artifact_type=paper.media_type,
+        artifact_type=media_type,
         payload=payload,
         # The kind of statement finds one among several.
         annotations={DOCUMENT: name, **({"dev.warpfront.statement": name} if stated else {})},
-        predicate=predicate,
+        predicate=predicate_of(name, media_type, payload),
+    )
+
+
+def _contents(inputs: DocumentInputs) -> Contents:
+    """Return the contents that `load` listed on the first target where they can be read, since
+    it is one image. Those of another content hash do not count.
+    """
+    reasons = []
+    for verification in inputs.verifications:
+        if verification.content_hash != inputs.built.content_hash:
+            reasons.append(f"on {verification.target}, another content was verified")
+            continue
+        try:
+            return contents_from(verification.environment.get("contents"))
+        except ContentsError as error:
+            reasons.append(f"on {verification.target}: {error}")
+    raise BlockedError(
+        f"{inputs.cell.id}: nobody says what lies in its image"
+        + "".join(f"; {reason}" for reason in reasons),
+        hint=f"warpfront verify --only {inputs.cell.id}",
     )

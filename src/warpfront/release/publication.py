@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from warpfront.errors import RegistryError, RegistryFault, TagConflictError
 from warpfront.release.ledger import CHANNEL_ANNOTATION, Attachment, Publication
-from warpfront.release.predicate import Predicate
 from warpfront.release.registry.contract import (
     Artifact,
     Descriptor,
@@ -26,32 +25,6 @@ from warpfront.release.registry.manifests import (
 
 MOVES_TYPE = "application/vnd.warpfront.moves.v1+json"
 YANK_TYPE = "application/vnd.warpfront.yank.v1+json"
-# By these endings, scanners know what a file is.
-_TITLES = {"cyclonedx": "sbom.cdx.json", "spdx": "sbom.spdx.json"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Referrer:
-    """A document attached to a digest. `name` is its name in the signature, `predicate` the
-    statement about the image that it attests, if any.
-    """
-
-    name: str
-    artifact_type: str
-    payload: bytes
-    payload_type: str = ""
-    annotations: Mapping[str, str] = field(default_factory=dict)
-    predicate: Predicate | None = None
-
-    @property
-    def artifact(self) -> Artifact:
-        return Artifact(
-            artifact_type=self.artifact_type,
-            payload=self.payload,
-            payload_type=self.payload_type or self.artifact_type,
-            title=_TITLES.get(self.name, f"{self.name}.json"),
-            annotations=self.annotations,
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,12 +115,12 @@ def wrong_image(registry: Registry, message: str) -> RegistryError:
     )
 
 
-def attached_as(subject: Descriptor, document: Referrer) -> Attachment:
+def attached_as(subject: Descriptor, document: Artifact) -> Attachment:
     """Return the artifact of an attached document: same document, same digest, everywhere."""
     return Attachment(
         name=document.name,
         artifact_type=document.artifact_type,
-        digest=digest_of_bytes(body_of(subject, document.artifact)),
+        digest=digest_of_bytes(body_of(subject, document)),
         size_bytes=len(document.payload),
     )
 
@@ -160,10 +133,10 @@ def signed_annotations(publication: Publication) -> Mapping[str, str]:
     return {CHANNEL_ANNOTATION: publication.channel, **documents}
 
 
-def moves_document(publication: Publication, befores: Mapping[str, str]) -> Referrer:
+def moves_document(publication: Publication, befores: Mapping[str, str]) -> Artifact:
     """Return the document of the previous digests of aliases, which a rollback reads."""
     content = {"schema": 1, "channel": publication.channel, "run": publication.run}
-    return Referrer(
+    return Artifact(
         name="moves",
         artifact_type=MOVES_TYPE,
         payload=json.dumps({**content, "before": dict(befores)}, sort_keys=True).encode(),

@@ -36,10 +36,10 @@ from warpfront.release.ledger import (
     Unpublished,
 )
 from warpfront.release.origin import Origin
-from warpfront.release.publication import Referrer, RegistryImage, attached_as, held_image, taken
+from warpfront.release.publication import RegistryImage, attached_as, held_image, taken
 from warpfront.release.publishers import keyless_identity, publishing_refusals
 from warpfront.release.publishing import Attester, Bring, Meter, Tagger, Uploader, publish_image
-from warpfront.release.registry.contract import Registry
+from warpfront.release.registry.contract import Artifact, Registry
 from warpfront.release.signing import KEYLESS, Signer, find_cosign, trusting
 from warpfront.release.tag_contents_of import leave_page
 from warpfront.release.tags import (
@@ -61,7 +61,7 @@ from warpfront.system.store import Store
 Published = Publication | Blocked | Failed
 Find = Callable[[Cell], Publishable | Blocked | Failed]
 """The image of a cell that is to be published, and what is known of it."""
-Papers = Callable[[Publication, Evidence], tuple[Referrer, ...]]
+Papers = Callable[[Publication, Evidence], tuple[Artifact, ...]]
 """What writes the documents that go with an image, whose digest the publication has."""
 _HINT = "docs/release.md says what a channel demands; `warpfront verify` proves it"
 _TRUST = "--trust names the public key of who proved it"
@@ -360,7 +360,7 @@ def _proven(
     context: PublishContext,
     publication: Publication,
     registry_image: RegistryImage,
-) -> tuple[Referrer, ...]:
+) -> tuple[Artifact, ...]:
     """Judge a second time, by the registry's content: its own labels, and the ids of its own
     bytes, which the verifications have to name. Return the documents of the image.
     """

@@ -25,7 +25,6 @@ from warpfront.errors import (
 from warpfront.images.engine import Engine
 from warpfront.release.ledger import Publication, Stage, TagMove
 from warpfront.release.publication import (
-    Referrer,
     RegistryImage,
     attached_as,
     digest_on,
@@ -37,7 +36,7 @@ from warpfront.release.publication import (
     taken,
     wrong_image,
 )
-from warpfront.release.registry.contract import Registry
+from warpfront.release.registry.contract import Artifact, Registry
 from warpfront.release.registry.copying import Repository, copy_image
 from warpfront.release.registry.layout import LayoutRegistry
 from warpfront.release.signing import Signer
@@ -53,7 +52,7 @@ _AT_ONCE = 4
 
 Bring = Callable[[Publication], int]
 """Gets an image into its repository by its digest; returns the bytes that were sent."""
-Prove = Callable[[Publication, RegistryImage], tuple[Referrer, ...]]
+Prove = Callable[[Publication, RegistryImage], tuple[Artifact, ...]]
 """Raises where this very image may not be published; returns the documents that go with it."""
 Record = Callable[[Publication], None]
 
@@ -182,7 +181,7 @@ class Attester:
         self,
         publication: Publication,
         registry_image: RegistryImage,
-        documents: tuple[Referrer, ...],
+        documents: tuple[Artifact, ...],
     ) -> Publication:
         """Attach every document, and find it among what is attached: where a registry keeps no list
         of its own, another publisher may have written the list meanwhile.
@@ -190,7 +189,7 @@ class Attester:
         path, subject = publication.path, registry_image.manifest.descriptor
         expected = {document.name: attached_as(subject, document) for document in documents}
 
-        def missing() -> list[Referrer]:
+        def missing() -> list[Artifact]:
             listed = {entry.digest for entry in self.registry.referrers(path, subject.digest)}
             return [
                 document for document in documents if expected[document.name].digest not in listed
@@ -199,7 +198,7 @@ class Attester:
         for _ in range(2):
             if not (absent := missing()):
                 break
-            self.registry.attach_all(path, subject, [attachment.artifact for attachment in absent])
+            self.registry.attach_all(path, subject, absent)
         else:
             if names := ", ".join(sorted(attachment.name for attachment in missing())):
                 text = f"{names}: attached to {subject.digest}, and not listed"
@@ -207,7 +206,7 @@ class Attester:
         return dataclasses.replace(publication, attached=tuple(expected.values()))
 
     def sign(
-        self, publication: Publication, documents: tuple[Referrer, ...], *, anew: bool
+        self, publication: Publication, documents: tuple[Artifact, ...], *, anew: bool
     ) -> Publication:
         """Attest each statement and SBOM, and sign the digest with all that is attached to it, if
         there is a signer. A digest that is `anew` in the registry is not checked for a signature.
@@ -219,7 +218,7 @@ class Attester:
         return dataclasses.replace(publication, signed_by=self.signer.name, attested=attested)
 
     def attest(
-        self, reference: str, documents: tuple[Referrer, ...], signer: Signer
+        self, reference: str, documents: tuple[Artifact, ...], signer: Signer
     ) -> tuple[str, ...]:
         """Attest what is not attested, one after the other: cosign keeps all of a digest in one
         list, which two writers would take from each other.
@@ -254,7 +253,7 @@ class Tagger:
                 publication = self.set_tag(publication, tag, registry_image)
         if moving := {tag.tag: tag.before for tag in tags if tag.moves and tag.before != digest}:
             moves = moves_document(publication, moving)
-            self.registry.attach_all(path, registry_image.manifest.descriptor, [moves.artifact])
+            self.registry.attach_all(path, registry_image.manifest.descriptor, [moves])
         for tag in tags:
             if tag.moves:
                 publication = self.set_tag(publication, tag, registry_image)
@@ -326,7 +325,7 @@ def publish_image(
     `record` gets the publication after every step.
     """
     ahead, publication = Ahead(), planned
-    documents: tuple[Referrer, ...] = ()
+    documents: tuple[Artifact, ...] = ()
 
     def step(stage: Stage, act: Callable[[Publication], Publication]) -> Publication:
         watch.step(planned.cell_id, f"publishing: {stage}")

@@ -18,7 +18,7 @@ from shutil import which
 
 from warpfront.errors import CommandFailedError, SignatureError
 from warpfront.release.origin import KeylessIdentity
-from warpfront.release.predicate import Predicate
+from warpfront.release.registry.contract import Predicate
 from warpfront.system.process import Command, Completed, Run
 from warpfront.system.references import is_loopback
 

@@ -22,7 +22,8 @@ from warpfront.images.labels import CREATED as CREATED_LABEL
 from warpfront.matrix.cell import Cell, Selection
 from warpfront.matrix.scaffold import make_project
 from warpfront.pipeline import Workspace, open_workspace
-from warpfront.release.image_papers import DocumentInputs, bill_for, statement_papers
+from warpfront.release.ledger import Publication
+from warpfront.release.papers import DocumentInputs, bill_for, statement_papers
 from warpfront.release.statements.provenance_statement import read_provenance_statement
 from warpfront.release.statements.verification_statement import read_proof
 from warpfront.step_results import Blocked
@@ -121,7 +122,7 @@ def test_a_cell_that_was_not_built_has_no_papers(workspace: Workspace) -> None:
 
 def test_statements_are_about_the_digest_and_by_what_the_steps_left(workspace: Workspace) -> None:
     (cell,) = workspace.matrix.cells
-    verification = a_verified(target=cell.targets[0], cell_id=cell.id)
+    verification = a_verified(target=cell.targets[0], cell_id=cell.id, ended=CREATED)
     known = DocumentInputs(
         cell=cell,
         chain=(cell,),
@@ -131,16 +132,20 @@ def test_statements_are_about_the_digest_and_by_what_the_steps_left(workspace: W
         labels=LABELS,
         verifications=(verification,),
     )
-    papers = statement_papers(
-        known,
-        bill_for(known),
-        name="ghcr.io/demo/torch",
-        digest=DIGEST,
-        builder="https://ci.example/1",
-        ended={cell.targets[0]: CREATED},
+    publication = Publication(
+        cell_id=cell.id,
+        channel="nightly",
+        run="r",
+        repository="ghcr.io/demo/torch",
+        image_id=DIGEST,
+        content_hash=known.built.content_hash,
+        targets=cell.targets,
         noted=("its base was made by a bootstrap",),
+        tags=(),
+        digest=DIGEST,
     )
-    made, proven = (paper.text.encode() for paper in papers)
+    papers = statement_papers(known, bill_for(known), publication)
+    made, proven = (paper.payload for paper in papers)
     assert read_provenance_statement(made, digest=DIGEST).lock == the_lock(cell).digest
     proof = read_proof(proven, digest=DIGEST)
     assert (proof.cell_id, proof.targets[0].at) == (cell.id, CREATED)

@@ -15,11 +15,11 @@ from builders import A_RESOLVED_BASE, a_built_image, a_cell, a_lock, a_verificat
 from warpfront.errors import NotPublishableError
 from warpfront.images.labels import BASE_SOURCE, CONTENT_HASH, LOCK, REVISION, SOURCE, UV
 from warpfront.images.labels import CREATED as CREATED_LABEL
-from warpfront.release import image_papers
+from warpfront.release import papers as papers_module
 from warpfront.release.admission import Evidence
 from warpfront.release.ledger import Publication
 from warpfront.release.papers import ImagePapers
-from warpfront.release.publication import Referrer
+from warpfront.release.registry.contract import Artifact
 from warpfront.release.statements.provenance_statement import read_provenance_statement
 from warpfront.release.statements.verification_statement import read_proof
 from warpfront.system.store import Store
@@ -73,7 +73,7 @@ def writer(store: Store) -> ImagePapers:
     return ImagePapers(chains=chains, locks={CELL.id: A_LOCK}, requirements={}, store=store)
 
 
-def documents(folder: Path, **labels: str) -> dict[str, Referrer]:
+def documents(folder: Path, **labels: str) -> dict[str, Artifact]:
     store, publication = Store(folder), published()
     store.save(CELL.id, "build", a_built_image(CELL, content_hash=publication.content_hash))
     return {one.name: one for one in writer(store)(publication, some_evidence(**labels))}
@@ -107,7 +107,7 @@ def test_documents_are_written_once_by_who_signs_them_and_anew_for_any_other_ima
     def written(*_: object) -> None:
         raise AssertionError("written anew")
 
-    monkeypatch.setattr(image_papers, "bill_for", written)
+    monkeypatch.setattr(papers_module, "bill_for", written)
     assert papers(publication, evidence) is first
     for others in (
         (dataclasses.replace(publication, digest="sha256:" + "34" * 32), evidence),

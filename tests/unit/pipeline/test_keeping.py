@@ -47,7 +47,6 @@ from warpfront.release.evidence import (
     local_evidence,
 )
 from warpfront.release.ledger import LEDGER_FOLDER, Publication, Stage, Stock
-from warpfront.release.publication import Referrer
 from warpfront.release.publish_context import Published, publish_cells
 from warpfront.release.registry.contract import IMAGE_INDEX, IMAGE_MANIFEST, Artifact
 from warpfront.release.registry.copying import Repository
@@ -154,7 +153,6 @@ def test_an_edited_attachment_promotes_nothing(world: World) -> None:
             Artifact(
                 artifact_type=VERIFICATION_TYPE,
                 payload=forged,
-                payload_type=VERIFICATION_TYPE,
                 annotations={},
             ),
         )
@@ -181,7 +179,6 @@ def test_a_forged_proof_with_a_seal_of_its_own_is_in_no_signature(world: World) 
         Artifact(
             artifact_type=VERIFICATION_TYPE,
             payload=json.dumps({"verifications": as_json([forged])}).encode(),
-            payload_type=VERIFICATION_TYPE,
             annotations={},
         ),
     )
@@ -496,7 +493,6 @@ def test_what_is_attached_and_does_not_hold_is_said(world: World) -> None:
             Artifact(
                 artifact_type=VERIFICATION_TYPE,
                 payload=name.encode(),
-                payload_type="text/plain",
                 annotations=said,
             ),
         )
@@ -577,7 +573,7 @@ def test_a_document_that_no_trusted_key_has_signed_is_neither_promoted_nor_attes
     build(world)
     kind = "application/spdx+json"
     payload = b'{"name": "ours"}'
-    ours = Referrer(
+    ours = Artifact(
         name="spdx",
         artifact_type=kind,
         payload=payload,
@@ -591,7 +587,7 @@ def test_a_document_that_no_trusted_key_has_signed_is_neither_promoted_nor_attes
     subject = world.registry.head(REPOSITORY, done.digest)
     assert subject is not None
     theirs = dataclasses.replace(ours, payload=b'{"name": "theirs"}')
-    attach(world.registry, REPOSITORY, subject, theirs.artifact)
+    attach(world.registry, REPOSITORY, subject, theirs)
     cosign.attested.clear()
     result = carried(world, a_release_channel(allow=()))
     assert isinstance(result, Publication), result
@@ -603,7 +599,7 @@ def test_attestations_are_checked_by_the_key_that_is_trusted(world: World) -> No
     world.signer = a_signer(FakeCosign())
     build(world)
     kind = "application/vnd.cyclonedx+json"
-    paper = Referrer(
+    paper = Artifact(
         name="cyclonedx",
         artifact_type=kind,
         payload=b"{}",

@@ -46,11 +46,10 @@ from warpfront.release.evidence import (
 )
 from warpfront.release.ledger import Publication, Stage
 from warpfront.release.origin import KeylessIdentity
-from warpfront.release.predicate import Predicate
-from warpfront.release.publication import YANK_TYPE, Referrer, held_image
+from warpfront.release.publication import YANK_TYPE, held_image
 from warpfront.release.publish_context import PublishContext, publish_cells
 from warpfront.release.publishing import AHEAD
-from warpfront.release.registry.contract import IMAGE_MANIFEST, Artifact, digest_of_bytes
+from warpfront.release.registry.contract import IMAGE_MANIFEST, Artifact, Predicate, digest_of_bytes
 from warpfront.release.registry.manifests import attach
 from warpfront.release.signing import Cosign, Signer
 from warpfront.release.tag_contents import TagPage
@@ -405,9 +404,9 @@ def test_nobody_is_waited_for_twice(copied: World) -> None:
 def test_a_signature_of_other_documents_than_were_found_in_the_end_is_made_anew(
     copied: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def documents(publication: Publication, _evidence: Evidence) -> tuple[Referrer, ...]:
+    def documents(publication: Publication, _evidence: Evidence) -> tuple[Artifact, ...]:
         text = f"{publication.stage} {publication.present_bytes}".encode()
-        return (Referrer(name="paper", artifact_type="text/plain", payload=text),)
+        return (Artifact(name="paper", artifact_type="text/plain", payload=text),)
 
     shop = dataclasses.replace(copied.shop(), documents=documents)
     monkeypatch.setattr(copied, "shop", lambda: shop)
@@ -525,7 +524,6 @@ def test_a_yanked_image_is_not_published_again(world: World) -> None:
         Artifact(
             artifact_type=YANK_TYPE,
             payload=b"{}",
-            payload_type=YANK_TYPE,
             annotations={},
         ),
     )
@@ -882,7 +880,7 @@ def test_a_run_without_a_key_never_prints_that_it_signed(
 # --- attestations ---
 
 
-SBOM = Referrer(
+SBOM = Artifact(
     name="spdx",
     artifact_type="application/spdx+json",
     payload=b'{"name": "a"}',
@@ -890,7 +888,7 @@ SBOM = Referrer(
 )
 
 
-def with_sbom(world: World, *documents: Referrer) -> PublishContext:
+def with_sbom(world: World, *documents: Artifact) -> PublishContext:
     shown = documents or (SBOM,)
     return dataclasses.replace(world.shop(), documents=lambda _publication, _evidence: shown)
 
@@ -983,7 +981,7 @@ def test_an_attestation_that_does_not_hold_keeps_every_tag_away(copied: World) -
 # --- the page of a tag ---
 
 
-def bill_referrer(*wheels: tuple[str, str]) -> Referrer:
+def bill_referrer(*wheels: tuple[str, str]) -> Artifact:
     document = {
         "components": [
             {"purl": f"pkg:pypi/{name}@{version}", "name": name, "version": version}
@@ -993,7 +991,7 @@ def bill_referrer(*wheels: tuple[str, str]) -> Referrer:
             "component": {"properties": [{"name": "dev.warpfront:folder:/usr/lib", "value": "9"}]}
         },
     }
-    return Referrer(
+    return Artifact(
         name="cyclonedx",
         artifact_type="application/vnd.cyclonedx+json",
         payload=json.dumps(document).encode(),
@@ -1030,7 +1028,7 @@ def test_an_sbom_that_nobody_trusted_signed_is_not_read_and_without_one_nothing_
     done = published_with(world, with_sbom(world, bill_referrer(("torch", "1"))))
     subject = world.registry.head(REPOSITORY, done.digest)
     assert subject is not None
-    attach(world.registry, REPOSITORY, subject, bill_referrer(("evil", "1")).artifact)
+    attach(world.registry, REPOSITORY, subject, bill_referrer(("evil", "1")))
     found = read_tag_contents(world.registry, REPOSITORY, done.digest, signer=world.signer)
     assert found.wheels == {"torch": "1"}
     unsigned = read_tag_contents(world.registry, REPOSITORY, done.digest)

@@ -21,15 +21,15 @@ from warpfront.errors import RegistryError, TagConflictError
 from warpfront.release.admission import admission
 from warpfront.release.evidence import DOCUMENT, attached_evidence, local_evidence
 from warpfront.release.ledger import Publication
-from warpfront.release.predicate import Predicate
-from warpfront.release.publication import Referrer, held_image
+from warpfront.release.publication import held_image
 from warpfront.release.publish_context import Published, publish_cells
 from warpfront.release.registry.client import HttpRegistry
+from warpfront.release.registry.contract import Artifact, Predicate
 from warpfront.step_results import Failed
 
 PATH = "demo/torch"
 OTHER = "sha256:" + "0" * 64
-SBOM = Referrer(
+SBOM = Artifact(
     name="spdx",
     artifact_type="application/spdx+json",
     payload=b'{"name": "a"}',

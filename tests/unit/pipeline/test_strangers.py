@@ -80,7 +80,6 @@ def attach(world: World, named: Reference, payload: bytes) -> None:
         Artifact(
             artifact_type=MEDIA_TYPE,
             payload=payload,
-            payload_type=MEDIA_TYPE,
             annotations={"dev.warpfront.statement": "provenance"},
         ),
     )

@@ -244,7 +244,6 @@ def test_what_is_attached_is_found_whether_or_not_the_registry_lists_it(
             Artifact(
                 artifact_type=f"application/{kind}",
                 payload=kind.encode(),
-                payload_type="application/json",
                 annotations={"kind": kind},
             ),
         )
@@ -290,7 +289,6 @@ def test_a_list_of_what_is_attached_that_another_overwrote_is_written_again(
         Artifact(
             artifact_type="application/x",
             payload=b"x",
-            payload_type="text/plain",
             annotations={},
         ),
     )

@@ -92,7 +92,6 @@ def attach(client: HttpRegistry, subject: Descriptor, kind: str) -> Descriptor:
         Artifact(
             artifact_type=f"application/{kind}",
             payload=kind.encode(),
-            payload_type="text/plain",
             annotations={"kind": kind},
         ),
     )

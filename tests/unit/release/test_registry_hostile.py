@@ -458,7 +458,7 @@ def test_what_is_attached_and_cannot_be_read_says_nothing(content: bytes) -> Non
     registry = FakeRegistry()
     image = Descriptor(media_type=IMAGE_MANIFEST, digest=OTHER, size_bytes=1)
     for kind in (MOVES_TYPE, VERIFICATION_TYPE):
-        paper = Artifact(artifact_type=kind, payload=content, payload_type="application/json")
+        paper = Artifact(artifact_type=kind, payload=content)
         registry.attach_all("a/b", image, [paper])
     assert aliases_before(registry, "a/b", OTHER) == {}
     (_, verified) = registry.referrers("a/b", OTHER)

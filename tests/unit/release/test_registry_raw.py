@@ -28,7 +28,7 @@ from warpfront.release.registry.contract import (
 
 DIGEST = "sha256:" + "a" * 64
 SUBJECT = Descriptor(media_type=IMAGE_MANIFEST, digest=DIGEST, size_bytes=1)
-PAPER = Artifact(artifact_type="a/b", payload=b"1", payload_type="a/b")
+PAPER = Artifact(artifact_type="a/b", payload=b"1")
 ENTRY = {"mediaType": IMAGE_MANIFEST, "digest": DIGEST, "size": 2}
 
 

@@ -11,7 +11,7 @@ from releases import FakeCosign, envelope_of
 
 from warpfront.errors import CommandFailedError, SignatureError
 from warpfront.release.origin import KeylessIdentity
-from warpfront.release.predicate import Predicate
+from warpfront.release.registry.contract import Predicate
 from warpfront.release.signing import (
     KEYLESS,
     Cosign,

@@ -4,6 +4,7 @@ all.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable
 from typing import Any
@@ -51,7 +52,7 @@ def a_proof(**changes: Any) -> Proof:
     facts: dict[str, Any] = {
         "cell_id": "cell-a",
         "content_hash": "ef" * 32,
-        "targets": (on_target(verification, at=CREATED),),
+        "targets": (on_target(dataclasses.replace(verification, ended=CREATED)),),
         "relaxed": ("vllm",),
         "noted": ("its base was made by a bootstrap",),
     }
@@ -107,7 +108,7 @@ def test_provenance_holds_no_argument_path_host_or_password_of_a_build() -> None
 
 def test_a_proof_says_what_each_session_came_to_and_when() -> None:
     failed = a_verification(a_check(), a_check(Outcome.FAILED, session="numerics"))
-    one = on_target(failed, at=CREATED)
+    one = on_target(dataclasses.replace(failed, ended=CREATED))
     assert (one.outcome, one.at) == (Outcome.FAILED, CREATED)
     assert [(s.name, s.outcome, s.checks) for s in one.sessions] == [
         ("load", Outcome.PASSED, 1),

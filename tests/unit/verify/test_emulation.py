@@ -317,7 +317,7 @@ def test_emulated_is_the_word_in_the_ledger_the_page_and_why(world: World) -> No
     proof = Proof(
         cell_id=world.cell.id,
         content_hash="aa",
-        targets=(on_target(found, at=found.ended),),
+        targets=(on_target(found),),
         noted=named.noted,
     )
     why = Why(

@@ -8,13 +8,14 @@ artifact's manifest may have no `artifactType`, then its config's media type is 
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from hashlib import sha256
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import Any, BinaryIO, Protocol
 
 IMAGE_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 IMAGE_INDEX = "application/vnd.oci.image.index.v1+json"
@@ -24,6 +25,8 @@ MANIFEST_TYPES = (IMAGE_MANIFEST, DOCKER_MANIFEST)
 INDEX_TYPES = (IMAGE_INDEX, DOCKER_LIST)
 EMPTY_TYPE = "application/vnd.oci.empty.v1+json"
 EMPTY_BODY = b"{}"
+# By these endings, scanners know what a file is.
+_TITLES = {"cyclonedx": "sbom.cdx.json", "spdx": "sbom.spdx.json"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,16 +109,37 @@ class BytesBlob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Artifact:
-    """A document that is to be attached: of which type, and of which type its bytes are. `title` is
-    the file name that `oras pull` writes it to.
+class Predicate:
+    """A statement without its subject. `name` is that of the attached document, `type` the
+    address of its kind.
     """
 
+    name: str
+    type: str
+    content: Mapping[str, Any] = field(hash=False)
+
+    @property
+    def text(self) -> str:
+        """Return the predicate as JSON, as `cosign attest --predicate` reads it."""
+        return json.dumps(self.content, sort_keys=True, separators=(",", ":"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Artifact:
+    """A document attached to a digest. `name` is its name in the signature, `predicate` the
+    statement about the image that it attests, if any.
+    """
+
+    name: str = ""
     artifact_type: str
     payload: bytes
-    payload_type: str
-    title: str = ""
     annotations: Mapping[str, str] = field(default_factory=dict, hash=False)
+    predicate: Predicate | None = None
+
+    @property
+    def title(self) -> str:
+        """Return the file name that `oras pull` writes it to; none without a name."""
+        return _TITLES.get(self.name, self.name and f"{self.name}.json")
 
 
 class Registry(Protocol):

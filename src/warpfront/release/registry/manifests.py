@@ -254,7 +254,7 @@ def body_of(subject: Descriptor, artifact: Artifact) -> bytes:
     """Return the manifest of a document: the same for the same document, in every registry."""
     content = artifact.payload
     payload = Descriptor(
-        media_type=artifact.payload_type,
+        media_type=artifact.artifact_type,
         digest=digest_of_bytes(content),
         size_bytes=len(content),
         annotations={TITLE: artifact.title} if artifact.title else {},

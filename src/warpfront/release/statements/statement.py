@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
-from warpfront.release.predicate import Predicate
+from warpfront.release.registry.contract import Predicate
 
 MEDIA_TYPE = "application/vnd.in-toto+json"
 LIMIT_BYTES = 8 * 2**20

@@ -56,8 +56,8 @@ class Proof:
     noted: tuple[str, ...] = ()
 
 
-def on_target(verification: Verification, *, at: str) -> OnTarget:
-    """Return the summary of a verification that ended `at`."""
+def on_target(verification: Verification) -> OnTarget:
+    """Return the summary of a verification."""
     sessions = []
     for name in verification.sessions:
         outcomes = [check.outcome for check in verification.checks if check.session == name]
@@ -66,7 +66,7 @@ def on_target(verification: Verification, *, at: str) -> OnTarget:
     return OnTarget(
         target=verification.target,
         outcome=outcome_of(verification),
-        at=at,
+        at=verification.ended,
         image_id=verification.image_id,
         sessions=tuple(sessions),
     )
