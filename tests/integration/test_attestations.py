@@ -169,7 +169,7 @@ def attested(
     line.put_blob(PATH, BytesBlob(config))
     put = line.put_manifest(PATH, f"v{version}", manifest, IMAGE_MANIFEST)
     for document in documents(digest):
-        attach(line, PATH, put, document.artifact)
+        attach(line, PATH, put, document)
     return Attested(
         registry=registry,
         digest=digest,
@@ -257,7 +257,7 @@ def test_oras_pulls_attached_documents_as_files(attested: Attested, tmp_path: Pa
     wanted = {"provenance.json", "tested.json", "sbom.spdx.json", "sbom.cdx.json"}
     assert {path.name for path in tmp_path.iterdir()} == wanted
     for document in documents(attested.digest):
-        name = str(document.artifact.title)
+        name = str(document.title)
         assert (tmp_path / name).read_bytes() == document.payload
 
 

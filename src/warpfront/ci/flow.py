@@ -309,78 +309,35 @@ def yaml_text(*documents: object) -> str:
     )
 
 
-_HEAD = """\
-#!/usr/bin/env bash
-# Made by `warpfront ci write`; `warpfront ci check` says when it is stale.
-set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
-"""
-_MACHINE = """\
-#!/usr/bin/env bash
-# Made by `warpfront ci write`; docs/ci.md, A machine of one's own.
-set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-"""
-_PACKAGES = "ca-certificates git python3 python3-venv"
+FOLDERS = {"handover": HANDOVER, "images": IMAGES, "left": LEFT, "site": SITE}
 _UNIT = "warpfront-runner@.service"
-_CALL = 'exec "${WARPFRONT_PYTHON:-.venv/bin/python}" -m invoke'
-_PRUNED = "release --prune nightly"
-_PRUNE = f"{_CALL.removeprefix('exec ')} {_PRUNED}"
-_PAGE = f"{LEFT}/report/index.html"
 _PIP = ".venv/bin/python -m pip install --quiet"
-_WORK = '--name "$NAME" --cells "$CELLS" --runner "$RUNNER"'
-_AFTER = f'{_WORK} --after "${{AFTER:-}}"'
-_BUILDS = f"""\
-SOURCE_DATE_EPOCH="$(git log -1 --format=%ct)"
-export SOURCE_DATE_EPOCH {CACHE_VARIABLE}={{cache}}
-"""
 
 
-def scripts(flow: Flow) -> dict[str, str]:
-    """Return the entry points of the jobs, by path: one call each. Builds use the time of their
-    commit, so that the same content has the same digest when it is built again. They also use the
-    layers of earlier runs in the registry.
-    """
-    builds = _BUILDS.format(cache=f"{flow.repository}/build-cache")
-    merges = f"merge --below {HANDOVER}"
-    calls = {
-        "ci/plan.sh": f'{_CALL} ci --check ci --plan --scope "${{SCOPE:-}}" --since "${{SINCE:-}}"',
-        "ci/build.sh": f'{builds}{_CALL} job --step build --images "${{IMAGES:-}}" {_WORK}',
-        "ci/candidate.sh": f"{builds}{_CALL} job --step build --to {flow.repository} {_WORK}",
-        "ci/verify.sh": f'{_CALL} job --step verify --on "$TARGET" {_AFTER}',
-        "ci/bench.sh": f'{_CALL} job --step bench --on "$TARGET" {_AFTER}',
-        "ci/publish.sh": f'{_CALL} job --step publish --channel "$CHANNEL" {_AFTER}',
-        "ci/report.sh": f"{_CALL} {merges} report --html {_PAGE}",
-        "ci/pages.sh": f"{_CALL} {merges} report --html {SITE}/index.html "
-        f"--history-branch {HISTORY}",
-        "ci/prune.sh": f"{_PRUNE} --dry-run\n{_CALL} {_PRUNED} --yes",
-        "ci/required.sh": f"{_CALL} ci --judge",
-        "ci/notify.sh": f"{_CALL} ci --notify",
-        "ci/queue.sh": f"{_CALL} ci --queue",
-        "ci/compat.sh": f"{_CALL} compat --propose",
-        "ci/login.sh": 'docker login "$REGISTRY" --username "$REGISTRY_USER" --password-stdin '
-        '<<<"$REGISTRY_TOKEN"',
-        "ci/setup.sh": "\n".join(
-            ["python3 -m venv .venv", *(f"{_PIP} {words}" for words in flow.installs)]
-        ),
-    }
-    return {path: f"{_HEAD}{call}\n" for path, call in calls.items()}
+def scripts(flow: Flow, templates: Mapping[str, str]) -> dict[str, str]:
+    """Return the entry points of the jobs, by path."""
+    installs = "\n".join(f"{_PIP} {words}" for words in flow.installs)
+    calls = _calls(templates, "jobs", repository=flow.repository, installs=installs)
+    return {f"ci/{name}.sh": text for name, text in calls.items()}
 
 
 def machine_scripts(source: str, templates: Mapping[str, str]) -> dict[str, str]:
     """Return what sets up a machine of one's own, by path. `source` is the project's address."""
-    runner = f'{_CALL} runner --row "$1"'
-    calls = {
-        "setup": f"apt-get update --quiet=2\napt-get install --quiet=2 --yes "
-        f"--no-install-recommends {_PACKAGES}\nci/setup.sh\n{runner} --prepare",
-        "serve": f'{runner} --serve --forge "$2" --agent "$3" --token "${{4:--}}"',
-        "tidy": f"{runner} --tidy",
-    }
     api = source.replace("https://github.com/", "https://api.github.com/repos/")
+    calls = _calls(templates, "machine")
     return {
-        **{f"ci/runner/{name}.sh": f"{_MACHINE}{call}\n" for name, call in calls.items()},
+        **{f"ci/runner/{name}.sh": text for name, text in calls.items()},
         f"ci/runner/{_UNIT}": filled(templates[_UNIT], forge=api),
     }
+
+
+def _calls(templates: Mapping[str, str], table: str, **words: str) -> dict[str, str]:
+    """Return the scripts of a table of scripts.toml, by name."""
+    rows = tomllib.loads(templates["scripts.toml"])
+    shared = {name: text for name, text in rows.items() if isinstance(text, str)}
+    words = {**shared, **FOLDERS, "history": HISTORY, "cache_variable": CACHE_VARIABLE, **words}
+    head = rows[table].pop("head")
+    return {name: f"{head}{filled(call, **words)}\n" for name, call in rows[table].items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -64,8 +64,11 @@ def ci_files(workspace: Workspace, lock: Lock | None = None) -> Mapping[str, str
     # A robot may have moved the pins of the committed workflows.
     committed = sorted((root / FOLDER).glob(f"{MAIN}*.yml"))
     actions = kept_pins(pinned_actions(), [read_text(path) or "" for path in committed])
-    files: dict[str, str | None] = {**workflows(flow, actions, limits), **gitlab_files(flow)}
-    files |= scripts(flow)
+    files: dict[str, str | None] = {
+        **workflows(flow, actions, limits, texts),
+        **gitlab_files(flow),
+    }
+    files |= scripts(flow, texts)
     install = install_of(matrix, root)
     if install.kind == "requirements":
         require_hashes(install.source, read_text(root / install.source) or "")

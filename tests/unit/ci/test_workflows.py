@@ -59,7 +59,7 @@ def the_flow(repository: str = "ghcr.io/warpfront") -> Flow:
 
 
 LIMITS = packaged_limits()
-FILES = workflows(the_flow(), pinned_actions(), LIMITS)
+FILES = workflows(the_flow(), pinned_actions(), LIMITS, templates())
 RENDERED = {
     p: yaml.load(t, yaml.CSafeLoader)
     for p, t in FILES.items()
@@ -319,8 +319,8 @@ def test_a_job_is_one_call() -> None:
         for job in jobs_of(workflow):
             calls = [step["run"] for step in job.get("steps", ()) if "run" in step]
             assert len([one for one in calls if one not in {"ci/setup.sh", "ci/login.sh"}]) <= 1
-            assert set(calls) <= scripts(the_flow()).keys()
-    for path, text in scripts(the_flow()).items():
+            assert set(calls) <= scripts(the_flow(), templates()).keys()
+    for path, text in scripts(the_flow(), templates()).items():
         lines = [line for line in text.splitlines()[4:] if line and "SOURCE_DATE" not in line]
         assert len(lines) <= 2, path
         assert not re.search(r"\b(if|for|while|case)\b", "\n".join(lines))
@@ -355,7 +355,7 @@ def test_one_workflow_signs_and_it_is_the_one_that_signatures_have_to_name() -> 
     """Called ones count: a certificate names the called file, with the ref."""
     own = [dataclasses.replace(one, trust="self-hosted") for one in MATRIX.runners]
     for runners in (MATRIX.runners, own):
-        files = workflows(a_flow(runners), pinned_actions(), LIMITS)
+        files = workflows(a_flow(runners), pinned_actions(), LIMITS, templates())
         signs = [path for path, text in files.items() if "sigstore/cosign-installer" in text]
         assert signs == [PUBLISH_WORKFLOW] == [PUBLISH]
 
@@ -371,7 +371,7 @@ def test_a_merge_and_a_release_tag_start_a_run() -> None:
     assert started["push"] == {"branches": ["main"], "tags": ["v*"]}
     refs = PublishingRefs(branch="trunk", release_tags="rel-", releases=False)
     flow = a_flow(MATRIX.runners, publishes=refs)
-    files = workflows(flow, pinned_actions(), LIMITS)
+    files = workflows(flow, pinned_actions(), LIMITS, templates())
     main = yaml.load(files[MAIN], yaml.CSafeLoader)
     assert (main.get("on") or main[True])["push"] == {"branches": ["trunk"]}
     assert "startsWith(github.ref, 'refs/tags/rel-')" in main["jobs"]["publish-cpu"]["if"]
@@ -385,12 +385,14 @@ def test_a_red_run_after_the_merge_is_told_where_the_table_wants_it() -> None:
     assert notify["permissions"] == {"contents": "read", "actions": "read", "issues": "write"}
     assert "required" in notify["needs"]
     silent = a_flow(MATRIX.runners, options=CiOptions(notify=()))
-    assert "notify" not in workflows(silent, pinned_actions(), LIMITS)[MAIN]
+    assert "notify" not in workflows(silent, pinned_actions(), LIMITS, templates())[MAIN]
 
 
 def test_only_where_machines_are_ours_does_a_clock_end_what_waits_for_one() -> None:
     hosted = a_flow([one for one in MATRIX.runners if one.trust == "hosted"])
-    assert f".github/workflows/{QUEUE}" not in workflows(hosted, pinned_actions(), LIMITS)
+    assert f".github/workflows/{QUEUE}" not in workflows(
+        hosted, pinned_actions(), LIMITS, templates()
+    )
     queue = RENDERED[f".github/workflows/{QUEUE}"]["jobs"]["queue"]
     assert queue["runs-on"] == "ubuntu-24.04"
     assert queue["permissions"] == {"contents": "read", "actions": "write"}
@@ -430,7 +432,7 @@ def test_no_empty_matrix_reaches_a_forge() -> None:
 
 
 def test_another_registry_is_logged_into_with_what_its_environment_holds() -> None:
-    files = workflows(the_flow("registry.example.com/mine"), pinned_actions(), LIMITS)
+    files = workflows(the_flow("registry.example.com/mine"), pinned_actions(), LIMITS, templates())
     assert "secrets.REGISTRY_TOKEN" in files[PUBLISH]
     assert "REGISTRY_TOKEN: ${{ github.token }}" not in files[PUBLISH]
     calls = yaml.load(files[MAIN], yaml.CSafeLoader)["jobs"]
@@ -443,7 +445,7 @@ def test_another_registry_is_logged_into_with_what_its_environment_holds() -> No
 
 
 def test_the_same_flow_gives_the_same_bytes() -> None:
-    assert workflows(the_flow(), pinned_actions(), LIMITS) == FILES
+    assert workflows(the_flow(), pinned_actions(), LIMITS, templates()) == FILES
 
 
 def nightly() -> Schedule:
@@ -466,7 +468,7 @@ def test_gitlab_runs_the_same_calls_of_the_same_jobs() -> None:
     ends = {"report", "prune", "required", "notify"}
     assert jobs.keys() == {work.name for work in (*works, *planned.publish)} | ends
     for name, body in jobs.items():
-        assert set(body["script"]) <= scripts(the_flow()).keys()
+        assert set(body["script"]) <= scripts(the_flow(), templates()).keys()
         sends = any(kind in body["script"][-1] for kind in ("candidate", "publish", "prune"))
         logs_in = sends or any(kind in body["script"][-1] for kind in ("verify", "bench"))
         assert ("ci/login.sh" in body["script"]) == logs_in
@@ -620,7 +622,7 @@ def test_no_number_of_rows_meets_the_limit_of_called_workflows(tmp_path: Path) -
 def test_more_called_workflows_than_the_limit_are_refused() -> None:
     few = dataclasses.replace(LIMITS, called_workflows=3)
     with pytest.raises(InputError, match="called workflows, and GitHub starts none with more"):
-        workflows(the_flow(), pinned_actions(), few)
+        workflows(the_flow(), pinned_actions(), few, templates())
 
 
 @pytest.mark.parametrize(
@@ -690,7 +692,7 @@ def test_a_job_that_takes_artifacts_names_those_of_its_work() -> None:
 
 def test_what_builds_does_so_at_the_moment_of_its_commit_and_with_earlier_layers() -> None:
     for path in ("ci/build.sh", "ci/candidate.sh"):
-        text = scripts(the_flow())[path]
+        text = scripts(the_flow(), templates())[path]
         assert 'SOURCE_DATE_EPOCH="$(git log -1 --format=%ct)"' in text
         assert (
             "export SOURCE_DATE_EPOCH WARPFRONT_BUILD_CACHE=ghcr.io/warpfront/build-cache" in text
