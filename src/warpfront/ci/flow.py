@@ -7,14 +7,13 @@ from __future__ import annotations
 import dataclasses
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 import yaml
 
 from warpfront.matrix.language import CiOptions
-from warpfront.matrix.nodes import CACHE_VARIABLE
 from warpfront.matrix.runners import Runner
 
 HANDOVER = "handover"
@@ -291,13 +290,6 @@ _Quoting.add_representer(
 )
 
 
-def filled(template: str, **words: str) -> str:
-    """Return a template of data/ci with each `@word@` replaced."""
-    for name, text in words.items():
-        template = template.replace(f"@{name}@", text)
-    return template
-
-
 def yaml_text(*documents: object) -> str:
     """Return YAML for people and CI services: in the order of its keys, no line broken."""
     return yaml.dump_all(
@@ -310,34 +302,6 @@ def yaml_text(*documents: object) -> str:
 
 
 FOLDERS = {"handover": HANDOVER, "images": IMAGES, "left": LEFT, "site": SITE}
-_UNIT = "warpfront-runner@.service"
-_PIP = ".venv/bin/python -m pip install --quiet"
-
-
-def scripts(flow: Flow, templates: Mapping[str, str]) -> dict[str, str]:
-    """Return the entry points of the jobs, by path."""
-    installs = "\n".join(f"{_PIP} {words}" for words in flow.installs)
-    calls = _calls(templates, "jobs", repository=flow.repository, installs=installs)
-    return {f"ci/{name}.sh": text for name, text in calls.items()}
-
-
-def machine_scripts(source: str, templates: Mapping[str, str]) -> dict[str, str]:
-    """Return what sets up a machine of one's own, by path. `source` is the project's address."""
-    api = source.replace("https://github.com/", "https://api.github.com/repos/")
-    calls = _calls(templates, "machine")
-    return {
-        **{f"ci/runner/{name}.sh": text for name, text in calls.items()},
-        f"ci/runner/{_UNIT}": filled(templates[_UNIT], forge=api),
-    }
-
-
-def _calls(templates: Mapping[str, str], table: str, **words: str) -> dict[str, str]:
-    """Return the scripts of a table of scripts.toml, by name."""
-    rows = tomllib.loads(templates["scripts.toml"])
-    shared = {name: text for name, text in rows.items() if isinstance(text, str)}
-    words = {**shared, **FOLDERS, "history": HISTORY, "cache_variable": CACHE_VARIABLE, **words}
-    head = rows[table].pop("head")
-    return {name: f"{head}{filled(call, **words)}\n" for name, call in rows[table].items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from warpfront.ci.judging import Judgement
 from warpfront.ci.schedule import Omitted, Schedule
 from warpfront.report.described import describe
 from warpfront.step_results import Blocked, Failed, repeat_line
-from warpfront.system.markdown import flat, markdown_text
+from warpfront.system.markdown import flat, markdown_table, markdown_text
 from warpfront.verify.results import Outcome, Verification
 from warpfront.verify.verdict import outcome_of
 
@@ -55,20 +55,9 @@ def plan_summary(planned: Schedule) -> str:
 
 
 def _omitted(title: str, omitted: tuple[Omitted, ...]) -> list[str]:
-    if not omitted:
-        return []
-    rows = [
-        f"| {omission.cell_id} | {omission.target or '-'} | {_said(omission.reason)} |"
-        for omission in omitted
-    ]
-    return [
-        f"**{title}** ({len(omitted)})",
-        "",
-        "| cell | target | why |",
-        "|---|---|---|",
-        *rows,
-        "",
-    ]
+    rows = [(one.cell_id, one.target or "-", one.reason[:MOST_CHARACTERS]) for one in omitted]
+    table = markdown_table(("cell", "target", "why"), rows)
+    return [f"**{title}** ({len(omitted)})", "", *table, ""] if omitted else []
 
 
 # A field of a judgement, how its lines are counted, and how each begins; in the order of a summary.

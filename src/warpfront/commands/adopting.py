@@ -37,7 +37,7 @@ from warpfront.system.process import environment, run
 from warpfront.system.progress import Watch
 from warpfront.system.references import Reference, read_reference
 from warpfront.system.store import Store
-from warpfront.verify.claimed_cell import claimed_cell, claimed_versions, claims_of
+from warpfront.verify.image_claims import claimed_cell, claimed_versions, claims_of
 from warpfront.verify.results import Verification
 from warpfront.wheels.lock.reading import fresh_locks
 from warpfront.wheels.lock.values import WheelLock

@@ -101,7 +101,7 @@ def serve(
         try:
             chosen_engine = engine or engine_of(runner, watch)
             ready(runner, watch, chosen_engine)
-            from warpfront.ci.registration import (  # noqa: PLC0415 - its HTTP takes long to load
+            from warpfront.ci.forge_api import (  # noqa: PLC0415 - its HTTP takes long to load
                 one_job_configuration,
             )
 

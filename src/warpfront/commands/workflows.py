@@ -16,20 +16,16 @@ from warpfront.ci.actions import (
     pinned_images,
     templates,
 )
-from warpfront.ci.flow import (
-    Flow,
-    Limits,
-    PublishingRefs,
-    machine_scripts,
-    make_flow,
-    read_limits,
-    scripts,
-)
+from warpfront.ci.flow import Flow, Limits, PublishingRefs, make_flow, read_limits
 from warpfront.ci.github_workflows import FOLDER, MAIN, workflows
 from warpfront.ci.gitlab import gitlab_files
-from warpfront.ci.kubernetes import kubernetes_files
-from warpfront.ci.robots import robot_files
 from warpfront.ci.schedule import SCOPES
+from warpfront.ci.template_files import (
+    kubernetes_files,
+    machine_scripts,
+    robot_files,
+    scripts,
+)
 from warpfront.errors import InputError, LockError
 from warpfront.matrix.install import CHECKOUT, Install
 from warpfront.matrix.reading import Matrix

@@ -52,7 +52,6 @@ from warpfront.verify.emulation import (
     as_leads,
     find_emulator,
 )
-from warpfront.verify.flips import together
 from warpfront.verify.image_claims import image_claims, tried
 from warpfront.verify.results import EMULATOR, CheckResult, Outcome, Verification
 from warpfront.verify.resuming import (
@@ -68,6 +67,7 @@ from warpfront.verify.verdict import (
     outcome_of,
     read_verification,
     sealed,
+    together,
     verification_document,
 )
 from warpfront.wheels.project_folders import Folders

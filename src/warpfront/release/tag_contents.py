@@ -4,13 +4,13 @@ of a tag as Markdown. Pure.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from warpfront.release.sbom.cyclonedx import FOLDER, OURS
 from warpfront.release.statements.statement import StatementError, read_json
+from warpfront.system.markdown import flat, markdown_table, markdown_text
 from warpfront.system.sizes import readable_size
 
 Unit = Literal["", "bytes"]
@@ -139,24 +139,20 @@ def _text(fields: Mapping[str, Any], name: str) -> str:
 
 
 _MOST_FOLDERS = 20
-_MARKDOWN = re.compile(r"([\\`*_{}\[\]<>()#+!|~])")
-_NOT_TEXT = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def tag_page(page: TagPage) -> str:
     """Return the page of an image under its tags. Without an image before it, it is the first."""
     now, before = page.now, page.before
-    named = ", ".join(f"`{_plain(tag)}`" for tag in page.tags)
-    size, built = readable_size(now.size_bytes), _cell(now.created) or "unknown"
-    facts = (
-        f"Tags: {named or 'none'}. Digest: `{_plain(now.digest)}`. Built: {built}. Size: {size}."
-    )
-    lines = [f"# {_cell(now.reference)}", "", facts, "", "## What changed", ""]
+    named = ", ".join(map(_code, page.tags))
+    size, built = readable_size(now.size_bytes), markdown_text(now.created) or "unknown"
+    facts = f"Tags: {named or 'none'}. Digest: {_code(now.digest)}. Built: {built}. Size: {size}."
+    lines = [f"# {markdown_text(now.reference)}", "", facts, "", "## What changed", ""]
     if before:
         lines += difference_lines(difference(before, now))
     else:
         lines += ["This is the first image of its tag.", ""]
-        lines += [f"Not determined: {_cell(part)}." for part in now.unread]
+        lines += map(_unknown, now.unread)
     for title, listed in (("Wheels", now.wheels), ("Debian packages", now.packages)):
         lines += ["", f"## {title} ({len(listed)})", ""]
         lines += _table(("name", "version"), sorted(listed.items()))
@@ -168,40 +164,34 @@ def tag_page(page: TagPage) -> str:
 
 def difference_text(tag_difference: TagDifference) -> str:
     """Return the difference alone, as `why` prints it."""
-    lines = [
-        f"# {_cell(tag_difference.before)} -> {_cell(tag_difference.now)}",
-        "",
-        *difference_lines(tag_difference),
-    ]
-    return "\n".join([*lines, ""])
+    images = " -> ".join(map(markdown_text, (tag_difference.before, tag_difference.now)))
+    return "\n".join([f"# {images}", "", *difference_lines(tag_difference), ""])
 
 
 def difference_lines(tag_difference: TagDifference) -> list[str]:
     was, is_ = tag_difference.size_bytes
     change = f"{'+' if is_ >= was else '-'}{readable_size(abs(is_ - was))}"
     sizes = f"{readable_size(was)} -> {readable_size(is_)} ({change})"
-    lines = [f"Since `{_plain(tag_difference.before)}`: {sizes}."]
-    for title, changes in (
-        ("Wheels", tag_difference.wheels),
-        ("Debian packages", tag_difference.packages),
+    lines = [f"Since {_code(tag_difference.before)}: {sizes}."]
+    for title, name, changes, shown in (
+        ("Wheels", "name", tag_difference.wheels, str),
+        ("Debian packages", "name", tag_difference.packages, str),
+        ("Folders", "folder", tag_difference.folders, readable_size),
     ):
-        lines += ["", f"### {title}: {_count(changes)}"]
-        rows = (
-            (change.name, str(change.before or "-"), str(change.now or "-")) for change in changes
-        )
-        lines += ["", *_table(("name", "before", "now"), rows)] if changes else []
-    lines += ["", f"### Folders: {_count(tag_difference.folders)}"]
-    rows_of_sizes = (
-        [
-            change.name,
-            *("-" if s is None else readable_size(int(s)) for s in (change.before, change.now)),
+        rows = [
+            (
+                change.name,
+                *("-" if v in {None, ""} else shown(v) for v in (change.before, change.now)),
+            )
+            for change in (changes[:_MOST_FOLDERS] if name == "folder" else changes)
         ]
-        for change in tag_difference.folders[:_MOST_FOLDERS]
-    )
-    if tag_difference.folders:
-        lines += ["", *_table(("folder", "before", "now"), rows_of_sizes)]
-    lines += ["", *(f"Not determined: {_cell(part)}." for part in tag_difference.undetermined)]
-    return lines
+        lines += ["", f"### {title}: {_count(changes)}"]
+        lines += ["", *markdown_table((name, "before", "now"), rows)] if rows else []
+    return [*lines, "", *map(_unknown, tag_difference.undetermined)]
+
+
+def _unknown(part: str) -> str:
+    return f"Not determined: {markdown_text(part)}."
 
 
 def _count(changes: Sequence[Change]) -> str:
@@ -213,15 +203,11 @@ def _count(changes: Sequence[Change]) -> str:
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    body = [f"| {' | '.join(map(_cell, row))} |" for row in rows]
-    head = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
-    return [*head, *body] if body else ["none"]
+    rows = tuple(rows)
+    return markdown_table(heads, rows) if rows else ["none"]
 
 
-def _cell(text: str) -> str:
-    """Return foreign text as one cell of a Markdown table."""
-    return _MARKDOWN.sub(r"\\\1", _plain(text))
-
-
-def _plain(text: str) -> str:
-    return _NOT_TEXT.sub("\N{REPLACEMENT CHARACTER}", text).replace("`", "'")
+def _code(text: str) -> str:
+    """Return foreign text as code in a line of Markdown."""
+    plain = flat(text).replace("`", "'")
+    return f"`{plain}`"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+from collections.abc import Iterable, Sequence
 
 # What Unicode calls a control, and what changes the order of a line's characters.
 _NOT_TEXT = re.compile(
@@ -22,3 +23,9 @@ def flat(text: str) -> str:
 def markdown_text(text: str) -> str:
     """Return a text as one line of Markdown that reads as it is: no markup, link, image or HTML."""
     return _MARKUP.sub(r"\\\1", html.escape(flat(text), quote=False))
+
+
+def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Return the lines of a table, whose cells are foreign text."""
+    lines = [heads, ["---"] * len(heads), *(tuple(map(markdown_text, row)) for row in rows)]
+    return [f"| {' | '.join(line)} |" for line in lines]

@@ -1,7 +1,8 @@
 """Verdicts: a `Verification` and an `Outcome` from the result files of the sessions. Pure.
 
 The files are foreign text when they come back. A missing, unfinished or foreign one, and one that
-contradicts nox, is an `error`: never a pass.
+contradicts nox, is an `error`: never a pass. A check that flips between verifications of one digest
+is a finding, never a pass.
 
 A seal is a digest of all parts of a verification, which shows an edited or mixed one. It is no
 signature: an edit of both is not seen here. Published evidence has its seals in the signed part.
@@ -10,7 +11,8 @@ signature: an edit of both is not seen here. Published evidence has its seals in
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -35,6 +37,9 @@ _WORST_FIRST = (
     Outcome.SKIPPED,
     Outcome.PASSED,
 )
+
+
+Named = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,3 +226,44 @@ def is_sealed(verification: Verification) -> bool:
 def _seal(verification: Verification) -> str:
     document = verification_document(verification)
     return digest_of({name: part for name, part in document.items() if name != "seal"})
+
+
+def together(runs: Sequence[Verification]) -> Verification:
+    """Return the last run, with its flips as failures; what failed each time has failed. Raise
+    `ValueError` for runs of more than one digest, which say nothing about each other.
+    """
+    about = {(run.cell_id, run.target, run.where, run.content_hash, run.image_id) for run in runs}
+    if len(about) != 1:
+        raise ValueError(f"{len(about)} images, cells or targets are not verified again but each")
+    checks_of_runs = [{(check.session, check.name): check for check in run.checks} for run in runs]
+    names: dict[Named, None] = {name: None for each in checks_of_runs for name in each}
+    checks = tuple(_judged(name, [each.get(name) for each in checks_of_runs]) for name in names)
+    flipped = [f"{check.session}: {check.name}" for check in checks if "outcomes" in check.details]
+    again = {"times": len(runs), "outcomes": [outcome_of(run).value for run in runs]}
+    return dataclasses.replace(
+        runs[-1],
+        sessions=tuple(dict.fromkeys(name for run in runs for name in run.sessions)),
+        checks=checks,
+        seconds=round(sum(run.seconds for run in runs), 2),
+        environment={**runs[-1].environment, "again": {**again, "flips": flipped}},
+    )
+
+
+def _judged(name: Named, results: Sequence[CheckResult | None]) -> CheckResult:
+    """Return one check of all runs. A missing one is an error."""
+    outcomes = [Outcome.ERROR if result is None else result.outcome for result in results]
+    present = [result for result in results if result is not None]
+    if len(set(outcomes)) == 1:
+        return present[-1]
+    worst = worst_of(outcomes)
+    counts = ", ".join(f"{result.value} {count}" for result, count in Counter(outcomes).items())
+    of_worst = next((result for result in present if result.outcome is worst), present[-1])
+    why = of_worst.reason if of_worst.outcome is worst else "it was not made"
+    return CheckResult(
+        session=name[0],
+        name=name[1],
+        outcome=Outcome.FAILED,
+        reason=f"flips on one digest ({counts} of {len(results)} times): {why}",
+        seconds=round(sum(result.seconds for result in present), 4),
+        details={**of_worst.details, "outcomes": [outcome.value for outcome in outcomes]},
+    )

@@ -17,7 +17,7 @@ import yaml
 from cluster import cluster
 
 from warpfront.ci.actions import pinned_images, templates
-from warpfront.ci.kubernetes import RUNS_JOBS, kubernetes_files
+from warpfront.ci.template_files import kubernetes_files
 from warpfront.errors import MatrixError
 from warpfront.matrix.compat import packaged
 from warpfront.matrix.reading import read_matrix
@@ -34,6 +34,7 @@ runners:
   gaudi: {{scale_set: gaudis, trust: self-hosted, vendor: gaudi, targets: gaudi3}}
   pods: {{scale_set: pods, trust: self-hosted, builds: true, vendor: cpu, targets: x86_64}}
 """
+RUNS_JOBS = {"warpfront.dev/runs": "jobs"}
 # Sidecars that start before a container, and profiles of AppArmor as fields: since 1.30.
 VERSIONS = ("1.30", "1.32", "1.34", "1.37")
 

@@ -19,14 +19,13 @@ from warpfront.ci.flow import (
     Flow,
     PublishingRefs,
     make_flow,
-    scripts,
     unable_to_pull,
     yaml_text,
 )
 from warpfront.ci.github_workflows import MATCHERS, QUEUE, workflows
 from warpfront.ci.gitlab import PARENT, child_pipeline, gitlab_files
-from warpfront.ci.robots import DEPENDABOT, RENOVATE, robot_files
 from warpfront.ci.schedule import SCOPES, Schedule, schedule
+from warpfront.ci.template_files import DEPENDABOT, RENOVATE, robot_files, scripts
 from warpfront.commands.workflows import (
     ci_files,
     flow_of,

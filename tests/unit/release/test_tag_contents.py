@@ -110,5 +110,5 @@ def test_a_strangers_sbom_writes_no_markdown_and_no_line_of_its_own() -> None:
     found = contents(json.dumps(document).replace("\\n", "\\\\n"))
     text = tag_page(TagPage(tags=("1",), now=found, before=None))
     assert "\n# owned" not in text
-    assert "](https" not in text.replace("\\]\\(https", "")
+    assert "](https" not in text.replace("\\](https", "")
     assert "<b>" not in text.replace("\\<b\\>", "")

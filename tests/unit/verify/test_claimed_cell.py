@@ -8,7 +8,7 @@ import pytest
 
 from warpfront.errors import InputError
 from warpfront.matrix.cell import Toolkit
-from warpfront.verify.claimed_cell import claimed_cell, claimed_versions, claims_of
+from warpfront.verify.image_claims import claimed_cell, claimed_versions, claims_of
 
 LABELS = {
     "dev.warpfront.cell": "nvidia-cuda130-sm90-py311-torch2141-torch",

@@ -6,9 +6,8 @@ import dataclasses
 
 import pytest
 
-from warpfront.verify.flips import together
 from warpfront.verify.results import CheckResult, Outcome, Verification
-from warpfront.verify.verdict import outcome_of
+from warpfront.verify.verdict import outcome_of, together
 
 
 def a_run(run: str, **outcomes: str) -> Verification:

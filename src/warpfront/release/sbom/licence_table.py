@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from warpfront.release.sbom.licences import LicenceClass, class_of
 from warpfront.release.sbom.parts import Bill, Part
-from warpfront.system.markdown import markdown_text
+from warpfront.system.markdown import markdown_table, markdown_text
 
 SCHEMA = 1
 LicenceRow = tuple[Part, LicenceClass]
@@ -64,7 +64,7 @@ def licence_markdown(bill: Bill) -> str:
             "",
             f"{len(rows)} packages; {len(undecided)} need a decision before it is passed on.",
             "",
-            *_table(("class", "packages", "what it asks"), classes),
+            *markdown_table(("class", "packages", "what it asks"), classes),
             "",
             *(["## To decide", "", *_packages(undecided), ""] if undecided else []),
             "## All",
@@ -85,9 +85,4 @@ def _packages(rows: Iterable[LicenceRow]) -> list[str]:
         )
         for part, asks in rows
     ]
-    return _table(("package", "licence", "says", "class"), cells)
-
-
-def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:
-    lines = [head, tuple("---" for _ in head), *(tuple(map(markdown_text, row)) for row in rows)]
-    return [f"| {' | '.join(line)} |" for line in lines]
+    return markdown_table(("package", "licence", "says", "class"), cells)

@@ -1,0 +1,108 @@
+"""Files that are made from templates of data/ci: scripts of jobs and machines, configuration of the
+robots that move pins, and machines of a cluster from the same table. Pure.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterable, Mapping
+
+from warpfront.ci.flow import FOLDERS, HEADER, HISTORY, Flow
+from warpfront.matrix.nodes import CACHE_VARIABLE
+from warpfront.matrix.runners import Runner
+from warpfront.matrix.vendors import VENDORS
+
+DEPENDABOT = ".github/dependabot.yml"
+RENOVATE = ".github/renovate.json"
+_KUBERNETES = "ci/kubernetes"
+_UNIT = "warpfront-runner@.service"
+_PIP = ".venv/bin/python -m pip install --quiet"
+
+
+def filled(template: str, **words: str) -> str:
+    """Return a template of data/ci with each `@word@` replaced."""
+    for name, text in words.items():
+        template = template.replace(f"@{name}@", text)
+    return template
+
+
+def scripts(flow: Flow, templates: Mapping[str, str]) -> dict[str, str]:
+    """Return the entry points of the jobs, by path."""
+    installs = "\n".join(f"{_PIP} {words}" for words in flow.installs)
+    calls = _calls(templates, "jobs", repository=flow.repository, installs=installs)
+    return {f"ci/{name}.sh": text for name, text in calls.items()}
+
+
+def machine_scripts(source: str, templates: Mapping[str, str]) -> dict[str, str]:
+    """Return what sets up a machine of one's own, by path. `source` is the project's address."""
+    api = source.replace("https://github.com/", "https://api.github.com/repos/")
+    calls = _calls(templates, "machine")
+    return {
+        **{f"ci/runner/{name}.sh": text for name, text in calls.items()},
+        f"ci/runner/{_UNIT}": filled(templates[_UNIT], forge=api),
+    }
+
+
+def _calls(templates: Mapping[str, str], table: str, **words: str) -> dict[str, str]:
+    """Return the scripts of a table of scripts.toml, by name."""
+    rows = tomllib.loads(templates["scripts.toml"])
+    shared = {name: text for name, text in rows.items() if isinstance(text, str)}
+    words = {**shared, **FOLDERS, "history": HISTORY, "cache_variable": CACHE_VARIABLE, **words}
+    head = rows[table].pop("head")
+    return {name: f"{head}{filled(call, **words)}\n" for name, call in rows[table].items()}
+
+
+def robot_files(templates: Mapping[str, str], *, requirements: str) -> dict[str, str]:
+    """Return both, by path. They move the pins of actions, in the workflows, and of what jobs
+    install, in `requirements`; Renovate also the digests of bases, which Dependabot does not read.
+    """
+    folder, pattern = requirements.rpartition("/")[0], requirements.replace(".", "[.]")
+    return {
+        DEPENDABOT: HEADER + filled(templates["dependabot.yml"], folder=folder),
+        RENOVATE: filled(templates["renovate.json"], pattern=pattern),
+    }
+
+
+def kubernetes_files(
+    runners: Iterable[Runner],
+    images: Mapping[str, str],
+    templates: Mapping[str, str],
+    *,
+    source: str,
+    pods: int,
+) -> dict[str, str]:
+    """Return values of the chart `gha-runner-scale-set` for each scale set, and manifests of so
+    many `pods` of BuildKit; by path. https://github.com/actions/actions-runner-controller
+    """
+    sets = [runner for runner in runners if runner.scale_set]
+    text = templates["scale-set.values.yaml"]
+    files = {
+        f"{_KUBERNETES}/{runner_set.name}.values.yaml": HEADER
+        + filled(text, **_values(runner_set, images, source))
+        for runner_set in sets
+    }
+    if sets or pods:
+        manifests = filled(
+            templates["buildkit.yaml"], buildkit=images["buildkit"], pods=str(max(pods, 1))
+        )
+        files[f"{_KUBERNETES}/buildkit.yaml"] = HEADER + manifests
+    return files
+
+
+def _values(runner: Runner, images: Mapping[str, str], source: str) -> dict[str, str]:
+    """Return the values of a runner set: one pod per job, `count` at most, each with one device
+    of the vendor.
+    """
+    resource = VENDORS[runner.vendor].kubernetes_resource if runner.vendor else ""
+    tolerated = {"key": resource, "operator": "Exists", "effect": "NoSchedule"}
+    return {
+        "source": json.dumps(source),
+        "name": json.dumps(runner.labels[0]),
+        "count": str(runner.count),
+        "selector": json.dumps({f"warpfront.dev/{target}": "true" for target in runner.targets}),
+        "engine": runner.image or images["engine"],
+        "runner": images["runner"],
+        "limits": json.dumps({resource: 1} if resource else {}),
+        "tolerations": json.dumps([tolerated] if resource else []),
+    }
