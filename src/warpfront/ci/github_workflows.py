@@ -9,10 +9,10 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import jinja2
 import yaml
 
 from warpfront.ci.flow import FOLDERS, HEADER, LABEL, READ_TOKEN, Flow, Job, Limits, yaml_text
+from warpfront.ci.template_files import rendered
 from warpfront.errors import InputError
 from warpfront.matrix.runners import Runner
 
@@ -78,22 +78,27 @@ def workflows(
             f"{limits.called_workflows}",
             hint="fewer kinds of machines in `runners:`",
         )
-    environment = jinja2.Environment(  # noqa: S701 - YAML: `tojson` quotes
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        variable_start_string="<<",
-        variable_end_string=">>",
-    )
-    environment.policies["json.dumps_kwargs"] = {"sort_keys": False}
+    kinds_of_jobs = [
+        dataclasses.replace(job, runners=tuple(rows[file])) for file, job in kinds.items()
+    ]
+    values = {**_values(flow), "actions": actions, "kinds": kinds_of_jobs}
+    documents = yaml.safe_load(rendered(templates["github.yml.j2"], values))
+    # For actionlint: GitHub's larger machines have custom names, too.
+    every = sorted({label for runner in flow.runners for label in runner.labels})
+    documents[".github/actionlint.yaml"] = {"self-hosted-runner": {"labels": every}}
+    files = {path: _text(document, actions) for path, document in documents.items()}
+    files[".github/zizmor.yml"] = HEADER + rendered(templates["zizmor.yml.j2"], values)
+    return {**files, MATCHERS: templates["warpfront-problems.json"]}
+
+
+def _values(flow: Flow) -> dict[str, Any]:
+    """Return what the templates take from the flow."""
     jobs = [job for job in flow.jobs if job.is_own or any(runner.group for runner in job.runners)]
     reached = [*dict.fromkeys(f"{MAIN}-{job.file}.yml" for job in jobs if job.spread)]
     if any(not job.spread for job in jobs):
         reached += [f"{MAIN}.yml", f"{LABELLED}.yml"]
-    values: dict[str, Any] = {
+    return {
         **FOLDERS,
-        "actions": actions,
         "bare_rows": _bare_rows,
         "by_label": _BY_LABEL,
         "compat": _by_clock("compat", ("contents", "pull-requests"), flow),
@@ -102,9 +107,6 @@ def workflows(
         "guards": lambda job: _guards(flow, job),
         "is_one_of": _is_one_of,
         "jobs": flow.jobs,
-        "kinds": [
-            dataclasses.replace(job, runners=tuple(rows[file])) for file, job in kinds.items()
-        ],
         "label": LABEL,
         "labelled_jobs": _labelled(flow),
         "machine": _machine,
@@ -119,15 +121,6 @@ def workflows(
         "variables": lambda job: _variables(flow, job),
         "when": lambda conditions: json.dumps(f"${{{{ {' && '.join(conditions)} }}}}"),
     }
-    text = environment.from_string(templates["github.yml.j2"]).render(values)
-    documents = yaml.safe_load(text)
-    # For actionlint: GitHub's larger machines have custom names, too.
-    every = sorted({label for runner in flow.runners for label in runner.labels})
-    documents[".github/actionlint.yaml"] = {"self-hosted-runner": {"labels": every}}
-    files = {path: _text(document, actions) for path, document in documents.items()}
-    zizmor = environment.from_string(templates["zizmor.yml.j2"]).render(values)
-    files[MATCHERS] = templates["warpfront-problems.json"]
-    return {**files, ".github/zizmor.yml": HEADER + zizmor}
 
 
 def _has_own_machines(flow: Flow) -> bool:

@@ -8,8 +8,11 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+import yaml
+
 from warpfront.ci.flow import HEADER, IMAGES, LABEL, LEFT, Flow, Job, Limits, yaml_text
 from warpfront.ci.schedule import Schedule, Work, works_of
+from warpfront.ci.template_files import rendered
 from warpfront.errors import InputError
 from warpfront.matrix.runners import Runner
 
@@ -18,8 +21,6 @@ CHILD = f"{LEFT}/plan/gitlab.yml"
 _PLANNED = "planned"
 _REQUEST = '$CI_PIPELINE_SOURCE == "merge_request_event"'
 _SCHEDULE = '$CI_PIPELINE_SOURCE == "schedule"'
-COMPAT = "COMPAT"
-"""The variable of the schedule that reads the wheel indexes, once a week."""
 _NOTIFIED = frozenset({"merged", "nightly", "release"})
 
 
@@ -46,49 +47,18 @@ def _begins(text: str) -> str:
     return f"/^{re.escape(text).replace('/', chr(92) + '/')}/"
 
 
-def gitlab_files(flow: Flow) -> dict[str, str]:
+def gitlab_files(flow: Flow, templates: Mapping[str, str]) -> dict[str, str]:
     """Return the files that the project's own .gitlab-ci.yml includes."""
     plan = next(job for job in flow.jobs if job.name == "plan")
-    rules = _rules(flow)
-    weekly = {"if": f"{_SCHEDULE} && ${COMPAT}"}
-    since = {"SINCE": "$CI_MERGE_REQUEST_DIFF_BASE_SHA"}
-    merged = {"SINCE": "$CI_COMMIT_BEFORE_SHA"}
-    document = {
-        "stages": ["plan", "cells"],
-        "plan": {
-            "stage": "plan",
-            **_machine(plan.runner, plan.minutes),
-            "rules": [
-                {**weekly, "when": "never"},
-                *(
-                    {
-                        "if": rule,
-                        "variables": {"SCOPE": scope, **(merged if scope == "merged" else since)},
-                    }
-                    for rule, scope in rules
-                ),
-            ],
-            "variables": {"GIT_DEPTH": "0"},
-            "script": ["ci/setup.sh", plan.script],
-            "artifacts": _artifacts("plan"),
-        },
-        "cells": {
-            "stage": "cells",
-            "needs": ["plan"],
-            "rules": [{**weekly, "when": "never"}, *({"if": rule} for rule, _ in rules)],
-            "trigger": {
-                "include": [{"artifact": CHILD, "job": "plan"}],
-                "strategy": "depend",
-            },
-            "variables": {"PARENT_PIPELINE": "$CI_PIPELINE_ID"},
-        },
-        "compat": {
-            "stage": "plan",
-            **_machine(plan.runner, plan.minutes),
-            "rules": [weekly],
-            "script": ["ci/setup.sh", "ci/compat.sh"],
-        },
+    values = {
+        "artifacts": _artifacts("plan"),
+        "child": CHILD,
+        "machine": _machine(plan.runner, plan.minutes),
+        "plan": plan,
+        "rules": _rules(flow),
+        "weekly": f"{_SCHEDULE} && $COMPAT",
     }
+    document = yaml.safe_load(rendered(templates["gitlab.yml.j2"], values))
     return {PARENT: HEADER + yaml_text(document)}
 
 

@@ -7,6 +7,9 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Iterable, Mapping
+from typing import Any
+
+import jinja2
 
 from warpfront.ci.flow import FOLDERS, HEADER, HISTORY, Flow
 from warpfront.matrix.nodes import CACHE_VARIABLE
@@ -18,6 +21,20 @@ RENOVATE = ".github/renovate.json"
 _KUBERNETES = "ci/kubernetes"
 _UNIT = "warpfront-runner@.service"
 _PIP = ".venv/bin/python -m pip install --quiet"
+
+
+def rendered(template: str, values: Mapping[str, Any]) -> str:
+    """Return a template of YAML: `<<` and `>>` enclose values, which `tojson` quotes."""
+    environment = jinja2.Environment(  # noqa: S701 - YAML
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        variable_start_string="<<",
+        variable_end_string=">>",
+    )
+    environment.policies["json.dumps_kwargs"] = {"sort_keys": False}
+    return environment.from_string(template).render(values)
 
 
 def filled(template: str, **words: str) -> str:

@@ -62,7 +62,7 @@ def ci_files(workspace: Workspace, lock: Lock | None = None) -> Mapping[str, str
     actions = kept_pins(pinned_actions(), [read_text(path) or "" for path in committed])
     files: dict[str, str | None] = {
         **workflows(flow, actions, limits, texts),
-        **gitlab_files(flow),
+        **gitlab_files(flow, texts),
     }
     files |= scripts(flow, texts)
     install = install_of(matrix, root)

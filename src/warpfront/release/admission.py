@@ -8,7 +8,8 @@ each outcome must be a pass or allowed by the channel by name.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -21,12 +22,7 @@ from warpfront_checks.check_options import stored_options
 
 _FACTS = ("torch", "toolkit", "python", "machine")
 _CLOCK_SKEW = timedelta(minutes=5)
-_ALLOWABLE: Mapping[str, Allowance] = {
-    "unavailable": "unavailable",
-    "emulated": "emulated",
-    "undetermined": "undetermined",
-    "skipped": "skipped",
-}
+_ALLOWABLE: Sequence[Allowance] = ("unavailable", "emulated", "undetermined", "skipped")
 """Outcomes that a channel may allow. Every other one that is no pass is refused, also one that this
 version does not know.
 """
@@ -141,11 +137,7 @@ def _on(evidence: Evidence, target: str, channel: Channel, *, now: str) -> Itera
         yield _Objection(text=f"{target}: {wrong}", only_here=True)
     else:
         for objection in (*_options(verification), *_outcomes(verification, channel)):
-            yield _Objection(
-                text=f"{target}: {objection.text}",
-                allowed_by=objection.allowed_by,
-                only_here=objection.only_here,
-            )
+            yield dataclasses.replace(objection, text=f"{target}: {objection.text}")
 
 
 def _not_of_this(verification: Verification, evidence: Evidence, target: str) -> str:
@@ -213,7 +205,7 @@ def _outcomes(verification: Verification, channel: Channel) -> Iterator[_Objecti
         # Each kind by itself: leave for one of them is none for another.
         first = {str(check.outcome): check for check in reversed(checks)}
         for outcome in sorted(set(first) - {"passed"}):
-            allowed_by = _ALLOWABLE.get(outcome)
+            allowed_by = next((name for name in _ALLOWABLE if name == outcome), None)
             demanded = session in channel.sessions or outcome in _OF_THE_DEVICE
             if allowed_by is None or demanded:
                 text = f"{session}/{first[outcome].name}: {outcome}: {first[outcome].reason}"

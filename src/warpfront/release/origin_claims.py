@@ -9,14 +9,15 @@ https://docs.gitlab.com/ci/secrets/id_token_authentication/.
 from __future__ import annotations
 
 import base64
+import dataclasses
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import requests
 
 from warpfront.errors import InputError, keep_secret
-from warpfront.release.origin import Origin
+from warpfront.release.origin import ForgeName, Origin
 from warpfront.system.github import read_event
 
 _SECONDS = 30.0
@@ -51,22 +52,11 @@ def _of_github(environment: Mapping[str, str]) -> Iterator[Origin]:
         protected=environment.get("GITHUB_REF_PROTECTED") == "true",
         default_branch=default if isinstance(default, str) else "",
     )
-    if not environment.get("ACTIONS_ID_TOKEN_REQUEST_URL"):
-        return  # the job has no `id-token: write`
-    try:
-        claims = _claims(_github_token(environment))
-    except InputError as error:
-        yield Origin(forge="github", witness="token", fault=error.message)
-        return
-    yield Origin(
-        forge="github",
-        witness="token",
-        event=_text(claims, "event_name"),
-        repository=f"{server}/{_text(claims, 'repository')}",
-        ref=_text(claims, "ref"),
-        protected=_text(claims, "ref_protected") == "true",
-        workflow=_text(claims, "job_workflow_ref") or "a workflow that the token does not name",
-    )
+    if environment.get("ACTIONS_ID_TOKEN_REQUEST_URL"):  # the job has `id-token: write`
+        names = ("event_name", "repository", "ref", "job_workflow_ref")
+        origin = _by_token("github", lambda: _github_token(environment), server, names)
+        unnamed = "" if origin.fault else "a workflow that the token does not name"
+        yield dataclasses.replace(origin, workflow=origin.workflow or unnamed)
 
 
 def _github_token(environment: Mapping[str, str]) -> str:
@@ -95,24 +85,32 @@ def _of_gitlab(environment: Mapping[str, str]) -> Iterator[Origin]:
         protected=environment.get("CI_COMMIT_REF_PROTECTED") == "true",
         default_branch=environment.get("CI_DEFAULT_BRANCH", ""),
     )
-    token = environment.get("SIGSTORE_ID_TOKEN", "")
-    if not token:
-        return
-    keep_secret(token)
+    if token := environment.get("SIGSTORE_ID_TOKEN", ""):
+        keep_secret(token)
+        server = environment.get("CI_SERVER_URL", "").rstrip("/")
+        names = ("pipeline_source", "project_path", "ref_path", "ci_config_ref_uri")
+        yield _by_token("gitlab", lambda: token, server, names)
+
+
+def _by_token(
+    forge: ForgeName, read: Callable[[], str], server: str, names: Iterable[str]
+) -> Origin:
+    """Return the job of a token. `names` are the claims of its event, its project on `server`, its
+    ref and its workflow file.
+    """
     try:
-        claims = _claims(token)
+        claims = _claims(read())
     except InputError as error:
-        yield Origin(forge="gitlab", witness="token", fault=error.message)
-        return
-    server = environment.get("CI_SERVER_URL", "").rstrip("/")
-    yield Origin(
-        forge="gitlab",
+        return Origin(forge=forge, witness="token", fault=error.message)
+    event, project, ref, workflow = (_text(claims, name) for name in names)
+    return Origin(
+        forge=forge,
         witness="token",
-        event=_text(claims, "pipeline_source"),
-        repository=f"{server}/{_text(claims, 'project_path')}",
-        ref=_text(claims, "ref_path"),
+        event=event,
+        repository=f"{server}/{project}",
+        ref=ref,
         protected=_text(claims, "ref_protected") == "true",
-        workflow=_text(claims, "ci_config_ref_uri"),
+        workflow=workflow,
     )
 
 

@@ -1,6 +1,4 @@
-"""Documents attached to an image, each under its signer: SBOM, licences, provenance and
-verification. Path.
-"""
+"""Documents attached to an image: SBOM, licences, provenance and verification. Path."""
 
 from __future__ import annotations
 

@@ -334,8 +334,7 @@ def _published(
     tagger = Tagger(registry=context.registry, record=writer.record)
     planned = _publication(plan, channel, context)
     cell_id = planned.cell_id
-    record, watch = writer.record, context.watch
-    act = partial(publish_image, planned, uploader, attester, tagger, record=record, watch=watch)
+    act = partial(publish_image, planned, uploader, attester, tagger)
     try:
         writer.record(planned)
         result = _tried(cell_id, act)

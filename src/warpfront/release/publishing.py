@@ -317,14 +317,12 @@ def publish_image(
     uploader: Uploader,
     attester: Attester,
     tagger: Tagger,
-    *,
-    record: Record,
-    watch: Watch,
 ) -> Publication:
-    """Publish an image in all stages, or raise an error that names the stage where it ended.
-    `record` gets the publication after every step.
+    """Publish an image in all stages, or raise an error that names the stage where it ended. It is
+    recorded after every step.
     """
     ahead, publication = Ahead(), planned
+    record, watch = tagger.record, uploader.watch
     documents: tuple[Artifact, ...] = ()
 
     def step(stage: Stage, act: Callable[[Publication], Publication]) -> Publication:

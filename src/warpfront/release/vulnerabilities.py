@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
+from packaging.utils import canonicalize_name
+
 from warpfront.matrix.project_values import AllowedVulnerability
 from warpfront.release.sbom.parts import Part
 from warpfront.release.statements.statement import StatementError
 
-_NAMED_AGAIN = re.compile(r"[-_.]+")
 _LONGEST = 300
 _ORDER = attrgetter("package", "version", "id")
 
@@ -106,11 +107,11 @@ def read_grype(text: str) -> tuple[tuple[Vulnerability, ...], tuple[str, ...]]:
     # Grype's alerts, by their words: distributions past their end or without a database, whose
     # packages have no matches for that reason.
     listed = _objects(document, "alertsByPackage") if document.get("alertsByPackage") else []
-    packages: dict[str, int] = {}
-    for target in listed:
-        for alert in _objects(target, "alerts"):
-            message = _text(alert, "message") or _text(alert, "type")
-            packages[message] = packages.get(message, 0) + 1
+    packages = Counter(
+        _text(alert, "message") or _text(alert, "type")
+        for target in listed
+        for alert in _objects(target, "alerts")
+    )
     unmatched = tuple(f"{count} packages: {message}" for message, count in sorted(packages.items()))
     return tuple(sorted(set(vulnerabilities), key=_ORDER)), unmatched
 
@@ -145,7 +146,7 @@ def with_accepted(audit: Audit, allowed: Iterable[AllowedVulnerability]) -> Audi
     def marked(vulnerability: Vulnerability) -> Vulnerability:
         for entry in allowed:
             is_named = entry.id in {vulnerability.id, *vulnerability.aliases}
-            package = _NAMED_AGAIN.sub("-", vulnerability.package).lower()
+            package = canonicalize_name(vulnerability.package)
             if is_named and entry.package in {"", package}:
                 reason = f"{entry.reason} (until {entry.until})"
                 return dataclasses.replace(vulnerability, accepted=reason)

@@ -62,10 +62,6 @@ class Tile:
         return state_of(self.row)
 
     @property
-    def image(self) -> str:
-        return self.cell.image
-
-    @property
     def why(self) -> str:
         """Return why a row is no pass: the reason of a step, or the step that has not been run."""
         if self.row.reason or self.state != "missing":
@@ -74,19 +70,6 @@ class Tile:
             return f"{self.row.build}, and never verified with this content"
         lock = "its lock is fresh" if self.row.lock == "fresh" else f"its lock: {self.row.lock}"
         return f"never built; {lock}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GridRow:
-    """A row of the grid: cells that differ in image and target only."""
-
-    toolkit: str
-    torch: str
-    python: str
-    entries: tuple[Tile, ...]
-
-    def at(self, target: str) -> list[Tile]:
-        return [entry for entry in self.entries if entry.row.target == target]
 
 
 def state_of(row: ReportRow) -> str:
@@ -125,7 +108,8 @@ def page_html(
     )
     counts = Counter(entry.state for entry in entries)
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
-    runs, trends, pages = tuple(past), tuple(trends), tuple(published)
+    environment.filters |= {"counted": counted, "size": readable_size}
+    runs, trends = tuple(past), tuple(trends)
     changed = defaultdict(list)
     for trend in trends:
         if trend.change is not None:
@@ -138,7 +122,7 @@ def page_html(
         states=STATES,
         counts={state: counts[state] for state in rank if counts[state]},
         total=len(entries),
-        summary=_summary(entries, wrong, runs, pages),
+        summary=_summary(entries, wrong, runs),
         wrong=wrong,
         most=MOST_LISTED,
         most_summed=MOST_SUMMED,
@@ -146,7 +130,10 @@ def page_html(
         trends=trends,
         most_trends=MOST_TRENDS,
         trend_size=(WIDTH, HEIGHT),
-        published=[_published(tag_page) for tag_page in pages],
+        published=[
+            (page, difference(page.before, page.now) if page.before else None) for page in published
+        ],
+        most_folders=MOST_FOLDERS,
         entries=[
             _facts(entry, runs, changed[entry.row.cell_id, entry.row.target]) for entry in entries
         ],
@@ -154,20 +141,12 @@ def page_html(
 
 
 def _summary(
-    entries: tuple[Tile, ...],
-    wrong: Iterable[Tile],
-    runs: tuple[PastRun, ...],
-    pages: Iterable[TagPage],
+    entries: tuple[Tile, ...], wrong: Iterable[Tile], runs: tuple[PastRun, ...]
 ) -> dict[str, object]:
-    """Return the first screen: what can be pulled, what is proven, what is stuck, what changed.
-
-    `pull` has the tags and the reference of an image, `proven` the passed and all rows of a vendor,
-    `stuck` a cause and its number of rows, `changed` a row with its state before and now, `new` the
-    number of rows that the run before lacks. `since` is the time of that run, or empty.
+    """Return what is stuck and what changed. `stuck` has causes with their numbers of rows,
+    `changed` a row with its state before and now, `new` the number of rows that the run before
+    lacks. `since` is the time of that run, or empty.
     """
-    of_vendor: dict[str, list[Tile]] = defaultdict(list)
-    for entry in entries:
-        of_vendor[entry.cell.vendor].append(entry)
     states = runs[-1].states if runs else {}
     keys = {(entry.row.cell_id, entry.row.target): entry.state for entry in entries}
     changed = (
@@ -176,11 +155,6 @@ def _summary(
         if states.get((cell_id, target), now) != now
     )
     return {
-        "pull": [(", ".join(page.tags), page.now.reference) for page in pages],
-        "proven": [
-            (vendor, sum(tile.state == "passed" for tile in tiles), len(tiles))
-            for vendor, tiles in of_vendor.items()
-        ],
         "stuck": Counter(tile.why or tile.state for tile in wrong).most_common(),
         "changed": list(changed),
         "new": sum(key not in states for key in keys),
@@ -188,29 +162,8 @@ def _summary(
     }
 
 
-def _published(page: TagPage) -> dict[str, object]:
-    """Return the part of the page for a tag."""
-    changes = difference(page.before, page.now) if page.before else None
-    folders = sorted(page.now.folders.items(), key=lambda item: -item[1])[:MOST_FOLDERS]
-    changed = []
-    if changes:
-        each = (changes.wheels, "wheel"), (changes.packages, "Debian package")
-        changed = [counted(len(of), name) for of, name in (*each, (changes.folders, "folder"))]
-    return {
-        "page": page,
-        "changed": changed,
-        "difference": changes,
-        "size": readable_size(page.now.size_bytes),
-        "folders": [(name, readable_size(size)) for name, size in folders],
-        "grown": [
-            (folder.name, *(readable_size(int(size or 0)) for size in (folder.before, folder.now)))
-            for folder in (changes.folders[:MOST_FOLDERS] if changes else ())
-        ],
-    }
-
-
 def _vendors(entries: tuple[Tile, ...]) -> list[dict[str, object]]:
-    """Return each vendor's part of the grid."""
+    """Return each vendor's part of the grid: cells of a line differ in image and target only."""
     grids: dict[str, dict[tuple[str, str, str], list[Tile]]] = {}
     for entry in entries:
         cell = entry.cell
@@ -219,9 +172,10 @@ def _vendors(entries: tuple[Tile, ...]) -> list[dict[str, object]]:
     return [
         {
             "name": vendor,
-            "targets": [*dict.fromkeys(e.row.target for line in lines.values() for e in line)],
+            "tiles": (tiles := [tile for line in lines.values() for tile in line]),
+            "targets": [*dict.fromkeys(tile.row.target for tile in tiles)],
             "lines": [
-                GridRow(toolkit=toolkit, torch=torch, python=python, entries=tuple(line))
+                {"toolkit": toolkit, "torch": torch, "python": python, "tiles": line}
                 for (toolkit, torch, python), line in lines.items()
             ],
         }

@@ -374,7 +374,7 @@ def test_a_merge_and_a_release_tag_start_a_run() -> None:
     main = yaml.load(files[MAIN], yaml.CSafeLoader)
     assert (main.get("on") or main[True])["push"] == {"branches": ["trunk"]}
     assert "startsWith(github.ref, 'refs/tags/rel-')" in main["jobs"]["publish-cpu"]["if"]
-    rules = yaml.load(gitlab_files(flow)[PARENT], yaml.CSafeLoader)["plan"]["rules"]
+    rules = yaml.load(gitlab_files(flow, templates())[PARENT], yaml.CSafeLoader)["plan"]["rules"]
     assert "release" not in {rule["variables"]["SCOPE"] for rule in rules[1:]}
 
 
@@ -494,7 +494,7 @@ def test_gitlab_runs_the_same_calls_of_the_same_jobs() -> None:
 
 
 def test_gitlab_is_told_what_starts_a_run() -> None:
-    parent = yaml.load(gitlab_files(the_flow())[PARENT], yaml.CSafeLoader)
+    parent = yaml.load(gitlab_files(the_flow(), templates())[PARENT], yaml.CSafeLoader)
     weekly, *rules = parent["plan"]["rules"]
     scopes = [rule["variables"]["SCOPE"] for rule in rules]
     assert sorted(scopes) == sorted(SCOPES)
@@ -636,7 +636,7 @@ def test_what_gitlab_would_not_start_is_refused(limit: str, value: int, said: st
 def test_a_request_for_another_branch_starts_nothing() -> None:
     """It may be green for a base that has the change already; a changed base starts no run."""
     assert RENDERED[MAIN]["on"]["pull_request"]["branches"] == ["main"]
-    parent = yaml.load(gitlab_files(the_flow())[PARENT], yaml.CSafeLoader)
+    parent = yaml.load(gitlab_files(the_flow(), templates())[PARENT], yaml.CSafeLoader)
     rules = [rule["if"] for job in ("plan", "cells") for rule in parent[job]["rules"]]
     requests = [one for one in rules if "merge_request_event" in one]
     assert len(requests) == 6
