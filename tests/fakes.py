@@ -23,11 +23,9 @@ from warpfront.release.registry.contract import (
     IMAGE_MANIFEST,
     Artifact,
     BlobSource,
-    BlobTransfer,
     BytesBlob,
     Descriptor,
     RegistryManifest,
-    TransferKind,
     digest_of_bytes,
 )
 from warpfront.release.registry.manifests import attach
@@ -244,7 +242,7 @@ class FakeEngine:
         body, *blobs = self.parts[image.id]
         moved = [registry.put_blob(name, BytesBlob(blob)) for blob in blobs]
         registry.put_manifest(name, tag, body, IMAGE_MANIFEST)
-        return sum(one.sent_bytes for one in moved)
+        return sum(moved)
 
     def pull(self, reference: str, on_progress: Progress) -> StoredImage:
         self._answer()
@@ -399,21 +397,13 @@ class FakeRegistry:
     ) -> None:
         destination.write_bytes(self.blob(repository, digest, size_bytes or 1 << 40))
 
-    def put_blob(
-        self, repository: str, source: BlobSource, mount_from: Sequence[str] = ()
-    ) -> BlobTransfer:
+    def put_blob(self, repository: str, source: BlobSource, mount_from: Sequence[str] = ()) -> int:
         self._called("put_blob")
-        how, sent = TransferKind.SENT, source.size_bytes
-        if (repository, source.digest) in self.blobs:
-            how, sent = TransferKind.PRESENT, 0
-        elif any((other, source.digest) in self.blobs for other in mount_from):
-            how, sent = TransferKind.MOUNTED, 0
+        has = any((name, source.digest) in self.blobs for name in (repository, *mount_from))
         with source.open() as stream:
             self.blobs[repository, source.digest] = stream.read()
         self.after_call("put_blob")
-        return BlobTransfer(
-            digest=source.digest, size_bytes=source.size_bytes, transfer=how, sent_bytes=sent
-        )
+        return 0 if has else source.size_bytes
 
     def referrers(self, repository: str, digest: str) -> tuple[Descriptor, ...]:
         self._called("referrers")

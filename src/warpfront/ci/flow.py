@@ -4,11 +4,12 @@ service writes in its own form; and the limits of the services. Pure.
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
+from functools import cache
+from importlib import resources
 from typing import Any, Literal
 
 import yaml
@@ -38,9 +39,9 @@ LABEL = "gpu"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A kind of job. `runners` are the rows that it may run on, all of one `trust`; `script`
-    is its one call. `tells` are the facts of a work that it receives as variables. A job that is
-    `spread` has works of one `vendor`, and the output of `plan` that lists them has its name.
+    """A kind of job. `runners` are the rows that it may run on, all of one `trust`. `tells` are the
+    facts of a work that it receives as variables. A job that is `spread` has works of one `vendor`,
+    and the output of `plan` that lists them has its name.
 
     `takes` are the artifacts that it downloads: those of its work, or all. `environment` has its
     secrets; `channel`: it publishes, and its environment is the channel's. `powers` are its token's
@@ -54,7 +55,6 @@ class Job:
 
     name: str
     runners: tuple[Runner, ...]
-    script: str
     minutes: int
     kind: str = ""
     vendor: str = ""
@@ -71,6 +71,11 @@ class Job:
     pulls: bool = False
     history: bool = False
     wanted: str = ""
+
+    @property
+    def script(self) -> str:
+        """Return the path of its one call."""
+        return f"ci/{self.kind or self.name}.sh"
 
     @property
     def runner(self) -> Runner:
@@ -136,18 +141,18 @@ def make_flow(
     spread = tuple(job for chain in chains for job in chain)
     judged = ("plan", *(job.name for job in spread if job.kind != "publish"))
     published = tuple(job.name for job in spread if job.kind == "publish")
-    report = Job(
-        name="report",
-        runners=(home,),
-        script="ci/report.sh",
-        minutes=20,
-        needs=(*judged, *published),
-        takes="all",
+    report = job_of("report", (home,), needs=(*judged, *published))
+    jobs = (
+        job_of("plan", (home,)),
+        *spread,
+        report,
+        job_of("pages", (home,), needs=(*report.needs, "report")),
+        job_of("prune", (home,), needs=("plan", *published)),
+        job_of("required", (home,), needs=report.needs),
     )
-    plan = Job(name="plan", runners=(home,), script="ci/plan.sh", minutes=20, history=True)
-    closing = _at_the_end(report, ("plan", *published))
+    alert = job_of("notify", (home,), needs=(*report.needs, "required"))
     return Flow(
-        jobs=(plan, *spread, report, *(closing if options.notify else closing[:-1])),
+        jobs=(*jobs, alert) if options.notify else jobs,
         installs=installs,
         repository=repository,
         runners=runners,
@@ -155,47 +160,19 @@ def make_flow(
     )
 
 
-def _at_the_end(report: Job, after: tuple[str, ...]) -> tuple[Job, ...]:
-    """Return the jobs that close a run, the alert as the last; the one that prunes is `after`
-    others than the report.
-    """
-    # The page is the report with the runs before it.
-    pages = dataclasses.replace(
-        report,
-        name="pages",
-        script="ci/pages.sh",
-        needs=(*report.needs, "report"),
-        leaves=False,
-        environment="github-pages",
-        powers=("contents", "pages", "id-token"),
-        wanted="PAGES",
-    )
-    # Old candidates and old nightlies are listed first, then removed.
-    prune = dataclasses.replace(
-        report,
-        name="prune",
-        script="ci/prune.sh",
-        needs=after,
-        takes="",
-        leaves=False,
-        environment="nightly",
-        powers=("packages",),
-        wanted="PRUNE",
-    )
-    required = dataclasses.replace(
-        report, name="required", script="ci/required.sh", leaves=False, reads=("actions",)
-    )
-    # `required` has judged by then a run that no pull request shows.
-    notify = dataclasses.replace(
-        required,
-        name="notify",
-        script="ci/notify.sh",
-        needs=(*required.needs, "required"),
-        environment="alerts",
-        powers=("issues",),
-        alerts=True,
-    )
-    return pages, prune, required, notify
+def job_of(kind: str, runners: tuple[Runner, ...], /, **facts: Any) -> Job:
+    """Return a job of a kind of flow.toml."""
+    return Job(**{"name": kind, "runners": runners, **_kinds()[kind], **facts})
+
+
+@cache
+def _kinds() -> Mapping[str, Mapping[str, Any]]:
+    folder = resources.files("warpfront").joinpath("data", "ci")
+    kinds = tomllib.loads(folder.joinpath("flow.toml").read_text("utf-8"))
+    return {
+        kind: {key: tuple(fact) if isinstance(fact, list) else fact for key, fact in row.items()}
+        for kind, row in kinds.items()
+    }
 
 
 def builder_of(machine: str, runners: Iterable[Runner], *, trusted: bool) -> Runner | None:
@@ -224,46 +201,25 @@ def _of_vendor(
     builder_rows = (builder_of(machine, runners, trusted=True) for machine in sorted(machines))
     builders = tuple(dict.fromkeys(builder for builder in builder_rows if builder))
 
-    def spread(kind: str, rows: tuple[Runner, ...], **facts: Any) -> Job:
+    def spread(kind: str, rows: tuple[Runner, ...], needs: tuple[str, ...]) -> Job:
         suffix = "-own" if rows[0].trust == "self-hosted" and kind != "publish" else ""
-        return Job(
-            name=f"{kind}-{vendor}{suffix}",
-            kind=kind,
-            vendor=vendor,
-            runners=rows,
-            script=f"ci/{kind}.sh",
-            spread=True,
-            **facts,
-        )
+        name = f"{kind}-{vendor}{suffix}"
+        return job_of(kind, rows, name=name, kind=kind, vendor=vendor, needs=needs, spread=True)
 
-    builds: list[Job] = []
-    first: dict[str, Any] = {"minutes": 240, "needs": ("plan",)}
-    for rows in _by_trust(builders):
-        builds.append(spread("build", rows, tells=("name", "cells", "images", "runner"), **first))
-        # For publishing: its images go to the registry, and those are verified and published.
-        candidates = {"environment": "candidates", "powers": ("packages",), **first}
-        builds.append(spread("candidate", rows, tells=("name", "cells", "runner"), **candidates))
+    builds = [
+        spread(kind, rows, ("plan",))
+        for rows in _by_trust(builders)
+        for kind in ("build", "candidate")
+    ]
     targets = [runner for runner in runners if runner.targets and runner.vendor == vendor]
-    on_image: dict[str, Any] = {"minutes": 180, "takes": "work", "pulls": True}
-    on_image |= {"tells": ("name", "cells", "target", "after", "runner")}
     needs = ("plan", *(job.name for job in builds))
-    verifies = [spread("verify", rows, needs=needs, **on_image) for rows in _by_trust(targets)]
+    verifies = [spread("verify", rows, needs) for rows in _by_trust(targets)]
     benches = [  # on the machine of the verification, with its results
-        spread("bench", rows, needs=(*job.needs, job.name), **on_image)
+        spread("bench", rows, (*job.needs, job.name))
         for job in verifies
         if (rows := tuple(runner for runner in job.runners if runner.bench))
     ]
-    publish = spread(
-        "publish",
-        (home,),
-        minutes=180,
-        needs=(*needs, *(job.name for job in verifies)),
-        tells=("name", "cells", "after", "runner"),
-        takes="work",
-        channel=True,
-        powers=("packages", "id-token", "attestations"),
-        reads=("actions",),
-    )
+    publish = spread("publish", (home,), (*needs, *(job.name for job in verifies)))
     return (*builds, *verifies, *benches, *([publish] if builds else []))
 
 

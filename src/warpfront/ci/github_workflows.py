@@ -11,7 +11,17 @@ from typing import Any
 
 import yaml
 
-from warpfront.ci.flow import FOLDERS, HEADER, LABEL, READ_TOKEN, Flow, Job, Limits, yaml_text
+from warpfront.ci.flow import (
+    FOLDERS,
+    HEADER,
+    LABEL,
+    READ_TOKEN,
+    Flow,
+    Job,
+    Limits,
+    job_of,
+    yaml_text,
+)
 from warpfront.ci.template_files import rendered
 from warpfront.errors import InputError
 from warpfront.matrix.runners import Runner
@@ -101,7 +111,7 @@ def _values(flow: Flow) -> dict[str, Any]:
         **FOLDERS,
         "bare_rows": _bare_rows,
         "by_label": _BY_LABEL,
-        "compat": _by_clock("compat", ("contents", "pull-requests"), flow),
+        "compat": _by_clock("compat", flow),
         "ending": lambda job, labelled: _ending(flow, job, labelled=labelled),
         "grouped": any(not job.is_own for job in jobs),
         "guards": lambda job: _guards(flow, job),
@@ -114,11 +124,10 @@ def _values(flow: Flow) -> dict[str, Any]:
         "own_machines": _has_own_machines(flow),
         "permissions": lambda job: _permissions(flow, job),
         "publishes": flow.publishes,
-        "queue": _by_clock("queue", ("actions",), flow),
+        "queue": _by_clock("queue", flow),
         "reached": reached,
         "registry": flow.repository.partition("/")[0],
         "secrets": lambda job: _secrets(flow, job),
-        "variables": lambda job: _variables(flow, job),
         "when": lambda conditions: json.dumps(f"${{{{ {' && '.join(conditions)} }}}}"),
     }
 
@@ -134,19 +143,12 @@ def _may_publish(flow: Flow) -> str:
     return f"({branch} || startsWith(github.ref, 'refs/tags/{refs.release_tags}'))"
 
 
-def _by_clock(name: str, powers: tuple[str, ...], flow: Flow) -> Job:
-    """Return a job on a hosted machine that runs ci/<name>.sh."""
+def _by_clock(name: str, flow: Flow) -> Job:
+    """Return a job on a hosted machine."""
     machine = dataclasses.replace(
         flow.runners[0], trust="hosted", labels=(_HOSTED,), group="", scale_set=False
     )
-    return Job(
-        name=name,
-        runners=(machine,),
-        script=f"ci/{name}.sh",
-        minutes=20,
-        leaves=False,
-        powers=powers,
-    )
+    return job_of(name, (machine,))
 
 
 def _labelled(flow: Flow) -> tuple[Job, ...]:
@@ -242,28 +244,3 @@ def _runs_on(runner: Runner) -> object:
     if runner.group:
         return {"group": runner.group, "labels": list(runner.labels)}
     return runner.labels[0] if len(runner.labels) == 1 else list(runner.labels)
-
-
-def _variables(flow: Flow, job: Job) -> dict[str, str]:
-    variables = {name.upper(): f"${{{{ matrix.{name} }}}}" for name in job.tells}
-    if job.channel:
-        variables["CHANNEL"] = "${{ inputs.channel }}"
-        variables["COSIGN_KEY"] = "${{ vars.COSIGN_KEY }}"
-        variables |= {name: f"${{{{ secrets.{name} }}}}" for name in _KEY_SECRETS}
-    if job.name == "plan" and not _of_github(flow):
-        variables["HAS_READ_TOKEN"] = f"${{{{ secrets.{READ_TOKEN} != '' }}}}"
-    if "contents" in job.powers and "pull-requests" not in job.powers:
-        variables["HISTORY_TOKEN"] = "${{ github.token }}"  # noqa: S105 - an expression
-    if job.name in {"required", "notify"}:
-        variables |= {
-            "PLANNED": "${{ needs.plan.result }}",
-            "ENDED": "${{ join(needs.*.result) }}",
-            "PLAN_DIGEST": "${{ needs.plan.outputs.plan }}",
-        }
-    if {"actions", "pull-requests"} & {*job.reads, *job.powers}:
-        variables["API_TOKEN"] = "${{ github.token }}"  # noqa: S105 - an expression
-    if job.name == "plan" and _has_own_machines(flow):
-        variables["RUNNERS_TOKEN"] = f"${{{{ {_NO_REQUEST} && secrets.RUNNERS_TOKEN || '' }}}}"
-    if job.alerts:
-        variables["WARPFRONT_WEBHOOK"] = "${{ secrets.WARPFRONT_WEBHOOK }}"
-    return variables

@@ -142,13 +142,7 @@ def _login(flow: Flow, job: Job, channel: str = "") -> tuple[dict[str, str], lis
 
 
 def _spread(flow: Flow, job: Job, work: Work, *, row: str, channel: str) -> dict[str, Any]:
-    facts = {"NAME": work.name, "CELLS": " ".join(work.cells), "RUNNER": row}
-    if work.target:
-        facts["TARGET"] = work.target
-    if work.after:
-        facts["AFTER"] = ",".join(work.after)
-    if work.images and "images" in job.tells:
-        facts["IMAGES"] = " ".join(work.images)
+    facts = {name.upper(): fact for name, fact in work.facts(row).items() if name in job.tells}
     credentials, logs_in = _login(flow, job, channel)
     runner = next(runner for runner in job.runners if runner.name == row)
     body: dict[str, Any] = {

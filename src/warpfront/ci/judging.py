@@ -126,12 +126,7 @@ def judge(
     by_cell = {row.cell_id: row for row in rows_by_target.values()}
     refused, noted = _admitted(planned, rows_by_target, end, channel)
     broken = [
-        Fault(
-            text=f"{cell}: not built ({_why(row)})",
-            cell_id=cell,
-            kind=(row.kind if row else "") or FailureKind.INFRASTRUCTURE.value,
-            repeat=(row.repeat if row else "") or repeat_line("build", cell),
-        )
+        _fault(f"not built ({_why(row)})", cell, "", row)
         for cell in planned.building
         if (row := by_cell.get(cell)) is None or row.build not in BUILT
     ]
@@ -218,12 +213,15 @@ def _admitted(
 
 
 def _fault(text: str, cell: str, target: str, row: ReportRow | None) -> Fault:
+    """Return the fault of a verification, or without a target, of a build."""
+    usual = FailureKind.VERDICT if target else FailureKind.INFRASTRUCTURE
+    repeat = repeat_line("verify", cell, target) if target else repeat_line("build", cell)
     return Fault(
-        text=f"{cell} on {target}: {text}",
+        text=f"{' on '.join(filter(None, (cell, target)))}: {text}",
         cell_id=cell,
         target=target,
-        kind=(row.kind if row else "") or FailureKind.VERDICT.value,
-        repeat=(row.repeat if row else "") or repeat_line("verify", cell, target),
+        kind=(row.kind if row else "") or usual.value,
+        repeat=(row.repeat if row else "") or repeat,
     )
 
 

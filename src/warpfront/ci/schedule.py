@@ -54,6 +54,18 @@ class Work:
     after: tuple[str, ...] = ()
     images: tuple[str, ...] = ()
 
+    def facts(self, runner: str) -> dict[str, str]:
+        """Return what the job on a row of runners is told; nothing empty."""
+        facts = {
+            "name": self.name,
+            "cells": " ".join(self.cells),
+            "runner": runner,
+            "target": self.target,
+            "after": ",".join(self.after),
+            "images": " ".join(self.images),
+        }
+        return {name: fact for name, fact in facts.items() if fact}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Omitted:
@@ -176,12 +188,12 @@ def _building(
     chains: dict[tuple[str, str, str], list[str]] = {}
     for cell in cells:
         chains.setdefault((makers[cell.id], roots[cell.id], cell.vendor), []).append(cell.id)
-    works: dict[str, list[Work]] = {}
+    works: dict[str, tuple[Work, ...]] = {}
     for (runner, root, vendor), chain in chains.items():
         images = tuple(cell for cell in chain if cell in handed)
         work = Work(name=f"build-{root}", cells=tuple(chain), vendor=vendor, images=images)
-        works.setdefault(runner, []).append(work)
-    return {runner: tuple(work) for runner, work in works.items()}
+        works[runner] = (*works.get(runner, ()), work)
+    return works
 
 
 def _publishing(
@@ -214,7 +226,7 @@ def _verifying(
     scope: RunScope,
     offline: Mapping[str, str],
 ) -> tuple[dict[str, tuple[Work, ...]], list[Omitted], list[Omitted]]:
-    works: dict[str, list[Work]] = {}
+    works: dict[str, tuple[Work, ...]] = {}
     missing: list[Omitted] = []
     later: list[Omitted] = []
     for cell in cells:
@@ -235,10 +247,10 @@ def _verifying(
                     target=target,
                     after=(f"build-{roots[cell.id]}",),
                 )
-                works.setdefault(usable[0].name, []).append(work)
+                works[usable[0].name] = (*works.get(usable[0].name, ()), work)
             else:
                 (missing if scope.trusted else later).append(omitted)
-    return {runner: tuple(work) for runner, work in works.items()}, missing, later
+    return works, missing, later
 
 
 def _benching(
@@ -288,17 +300,7 @@ def works_of(job: Job, planned: Schedule) -> tuple[tuple[str, Work], ...]:
 
 def shards(works: Iterable[tuple[str, Work]], limit: int) -> list[dict[str, object]]:
     """Return jobs as a matrix of matrices: each shard with a number and at most `limit` jobs."""
-    entries: list[dict[str, object]] = [
-        {
-            "name": work.name,
-            "cells": " ".join(work.cells),
-            "runner": runner,
-            **({"target": work.target} if work.target else {}),
-            **({"after": ",".join(work.after)} if work.after else {}),
-            **({"images": " ".join(work.images)} if work.images else {}),
-        }
-        for runner, work in works
-    ]
+    entries = [work.facts(runner) for runner, work in works]
     return [
         {"shard": number // limit + 1, "jobs": entries[number : number + limit]}
         for number in range(0, len(entries), limit)

@@ -145,16 +145,22 @@ def _lines(result: object, say: Callable[[str], str]) -> list[str]:
             return [f"- {describe(result)}"]
 
 
+# A skip was a decision, so it comes before what this machine lacks.
+_WORST_FIRST = [
+    "error",
+    "failed",
+    "skipped",
+    "emulated",
+    "undetermined",
+    "unavailable",
+    "blocked",
+    "made",
+    "passed",
+]
+
+
 def _rank(result: object) -> int:
-    if isinstance(result, Failed):
-        return 0
-    if isinstance(result, Verification):
-        # A skip was a decision, so it comes before what this machine lacks.
-        order = [Outcome.ERROR, Outcome.FAILED, Outcome.SKIPPED, Outcome.EMULATED]
-        order += [Outcome.UNDETERMINED, Outcome.UNAVAILABLE]
-        outcome = outcome_of(result)
-        return 1 + order.index(outcome) if outcome in order else 9
-    return 7 if isinstance(result, Blocked) else 8
+    return -1 if isinstance(result, Failed) else _WORST_FIRST.index(_word(result))
 
 
 def _word(result: object) -> str:

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from warpfront.errors import InputError, RegistryError, RegistryFault
-from warpfront.images.labels import CREATED
 from warpfront.matrix.cell import Cell, Selection
 from warpfront.matrix.reading import Matrix
 from warpfront.matrix.selection import select
@@ -20,7 +19,7 @@ from warpfront.release.ledger import LEDGER_FOLDER, Pruning, Removed, Stock, Yan
 from warpfront.release.publish_context import host_of, path_of, run_name
 from warpfront.release.registry.architectures import parts_of
 from warpfront.release.registry.contract import Registry
-from warpfront.release.registry.deleting import Deleter, deleter_for
+from warpfront.release.registry.deleting import Delete, deleter_for
 from warpfront.release.retention import newest_first, not_needed
 from warpfront.system import provenance
 from warpfront.system.process import environment, run
@@ -40,7 +39,7 @@ class House:
     def stock(self) -> tuple[Stock, ...]:
         """Return all images of the channel's repositories, newest first."""
         paths = (stock for path in self.paths for stock in stock_of(self.registry, path))
-        return newest_first(paths, created=CREATED)
+        return newest_first(paths)
 
     def yank(self, reference: str, reason: str, *, dry_run: bool) -> Yank:
         """Withdraw the image of a tag or digest, and record the changes in the run's ledger."""
@@ -72,9 +71,7 @@ class House:
         """
         if days < 0:
             raise InputError(f"--days {days}: nothing is younger than now")
-        unneeded = not_needed(
-            self.stock(), channel=channel, created=CREATED, now=self.now, days=days
-        )
+        unneeded = not_needed(self.stock(), channel=channel, now=self.now, days=days)
         if dry_run or not unneeded:
             return tuple(
                 Removed(repository=old.repository, digest=old.digest, tags=old.tags, reason=reason)
@@ -86,14 +83,14 @@ class House:
         return self._removed(unneeded, deleter_for(self.registry, repositories, environment(), run))
 
     def _removed(
-        self, unneeded: Iterable[tuple[Stock, str]], deleter: Deleter
+        self, unneeded: Iterable[tuple[Stock, str]], delete: Delete
     ) -> tuple[Removed, ...]:
         removed: list[Removed] = []
         failed: list[RegistryError] = []
         try:
             for stock, reason in unneeded:
                 try:
-                    removed.append(remove(self.registry, deleter, stock, reason))
+                    removed.append(remove(self.registry, delete, stock, reason))
                 except RegistryError as error:
                     failed.append(error)
                     if error.fault is not RegistryFault.REFUSED:

@@ -18,7 +18,7 @@ from warpfront.matrix.cell import Cell
 from warpfront.release.tag_contents import TagPage
 from warpfront.release.tag_contents_of import PAGE
 from warpfront.report.history import Trend, history_line, read_history
-from warpfront.report.page import PageFiles, page_html, state_of
+from warpfront.report.page import page_html, state_of
 from warpfront.report.rows import NOT_RUN, ReportRow
 from warpfront.system.process import Command, Completed, Run
 from warpfront.system.progress import Watch
@@ -103,10 +103,8 @@ def _trends(file: Path, rows: Iterable[ReportRow], store: Store, watch: Watch) -
     return trends_of(nights, shifts_of(nights))
 
 
-def _files() -> PageFiles:
-    names = ("page.html.j2", "page.css", "page.js")
-    template, style, script = (read_text(_DATA / name) or "" for name in names)
-    return PageFiles(template=template, style=style, script=script)
+def _files() -> Mapping[str, str]:
+    return {name: read_text(_DATA / name) or "" for name in ("page.html.j2", "page.css", "page.js")}
 
 
 RUNS = "runs.jsonl"

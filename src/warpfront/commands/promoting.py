@@ -152,8 +152,8 @@ def export_image(cell: Cell, carried: CarriedImages, folder: Path) -> str | Bloc
     source = carried.place_of(cell)
     layout = LayoutRegistry(folder=folder / cell.image)
     target = Repository(registry=layout, repository=source.repository)
-    image = copy_image(source, target, image_place.digest)
-    sent_bytes = image.sent_bytes + copy_attached(source, target, image_place.digest).sent_bytes
+    sent_bytes = copy_image(source, target, image_place.digest)
+    sent_bytes += copy_attached(source, target, image_place.digest)
     manifest = source.registry.manifest(source.repository, image_place.digest)
     assert manifest is not None
     for tag in source.registry.tags(source.repository):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Mapping
 
-from warpfront.errors import EngineError, StoreError
+from warpfront.errors import EngineError
 from warpfront.images.built import RenderedImage, ResolvedBase
 from warpfront.images.engine import Engine, connect
 from warpfront.images.plan import CONTENT, ContentRecord, PlannedCell, changes_since, plan_cell
@@ -165,11 +164,8 @@ def _changes(item: Prepared | Blocked | Failed | None, store: Store) -> str:
     if not isinstance(item, Prepared):
         return ""
     # A record that cannot be read is as good as none: the next build writes another.
-    with contextlib.suppress(StoreError):
-        before = store.load(item.cell.id, CONTENT, (ContentRecord,))
-        if isinstance(before, ContentRecord):
-            return changes_since(before, item.record)
-    return ""
+    before = store.readable(item.cell.id, CONTENT, (ContentRecord,))
+    return changes_since(before, item.record) if before else ""
 
 
 def _unfetchable(prepared: _Items, house: Wheelhouse, watch: Watch) -> dict[str, Blocked]:

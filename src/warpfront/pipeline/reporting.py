@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping
 from typing import TypeVar
 
@@ -11,11 +10,11 @@ from warpfront.images.built import BuiltImage
 from warpfront.matrix.cell import Cell, Selection
 from warpfront.matrix.selection import select, with_parents
 from warpfront.pipeline.workspace import Workspace
+from warpfront.release.evidence import kept_verifications
 from warpfront.release.ledger import Publication
 from warpfront.report.rows import CellFacts, ReportRow, report_rows
 from warpfront.step_results import Blocked, Failed, StepName
 from warpfront.system.store import Store
-from warpfront.verify.results import Verification
 from warpfront.verify.verdict import unread_verification
 from warpfront.wheels.lock.reading import read_locks
 from warpfront.wheels.lock.values import LockState, WheelLock
@@ -41,10 +40,18 @@ def _facts(
     cell: Cell, state: LockState, store: Store, not_locked: Blocked | Failed | None
 ) -> CellFacts:
     build = _stored(cell.id, "build", store, BuiltImage)
-    verifications = {
-        target: verification
+    verifications, unread = kept_verifications(cell, store)
+    # An unreadable one is an error of this cell on this target.
+    content_hash = getattr(build, "content_hash", "")
+    for target, reason in unread.items():
+        verifications[target] = unread_verification(
+            cell.id, target, content_hash=content_hash, reason=reason
+        )
+    # A job verified nothing: its machine was not ready, or a hand-over missing.
+    not_run = {
+        target: failed
         for target in cell.targets
-        if (verification := _verification(cell, target, build, store))
+        if (failed := store.readable(cell.id, f"verify-{target}-not-run", (Failed,)))
     }
     return CellFacts(
         cell=cell,
@@ -54,18 +61,8 @@ def _facts(
         verifications=verifications,
         publication=publication_of(cell.id, store),
         not_locked=not_locked,
-        not_run=_not_run(cell, store),
+        not_run=not_run,
     )
-
-
-def _not_run(cell: Cell, store: Store) -> dict[str, Failed]:
-    """Why a job verified nothing, by target: its machine was not ready, or a hand-over missing."""
-    failures: dict[str, Failed] = {}
-    for target in cell.targets:
-        with contextlib.suppress(StoreError):
-            if failed := store.load(cell.id, f"verify-{target}-not-run", (Failed,)):
-                failures[target] = failed
-    return failures
 
 
 def publication_of(cell_id: str, store: Store) -> Publication | Blocked | Failed | None:
@@ -95,16 +92,3 @@ def _not_locked(
             return result
         current = chain[current.parent] if current.parent else None
     return None
-
-
-def _verification(
-    cell: Cell, target: str, build: BuiltImage | Blocked | Failed | None, store: Store
-) -> Verification | None:
-    """Return the result of `verify`; an unreadable one is an error of this cell on this target."""
-    try:
-        verification: Verification | None = store.load(cell.id, f"verify-{target}", (Verification,))
-    except StoreError as error:
-        return unread_verification(
-            cell.id, target, content_hash=getattr(build, "content_hash", ""), reason=error.message
-        )
-    return verification

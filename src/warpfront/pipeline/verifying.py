@@ -399,10 +399,7 @@ class CellVerification:
 
     def _has_whole(self) -> bool:
         """Return true if all checks were run on this very image, with any result."""
-        try:
-            stored = self.folders.store.load(self.cell.id, self.name, (Verification,))
-        except StoreError:
-            return False
+        stored = self.folders.store.readable(self.cell.id, self.name, (Verification,))
         if stored is None or not is_sealed(stored) or outcome_of(stored) in _NO_HARDWARE:
             return False
         options, image = stored_options(stored.environment), (stored.image_id, stored.content_hash)

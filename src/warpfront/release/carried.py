@@ -88,7 +88,7 @@ class CarriedImages:
                 return 0
             place, digest = Repository(registry=target, repository=path), publication.digest
             # With its signatures: proof from another registry counts by them.
-            image = copy_image(source, place, digest)
-            return image.sent_bytes + copy_attached(source, place, digest).sent_bytes
+            sent_bytes = copy_image(source, place, digest)
+            return sent_bytes + copy_attached(source, place, digest)
 
         return brought

@@ -12,7 +12,7 @@ from warpfront.release.ledger import CHANNEL_ANNOTATION, Removed, Stock
 from warpfront.release.publication import MOVES_TYPE, YANK_TYPE, held_image
 from warpfront.release.registry.contract import INDEX_TYPES, Descriptor, Registry
 from warpfront.release.registry.copying import SIGNATURE_TAGS
-from warpfront.release.registry.deleting import Deleter
+from warpfront.release.registry.deleting import Delete
 from warpfront.release.registry.manifests import Document, ImageIndex, read_document
 from warpfront.system.references import fallback_tag
 
@@ -98,7 +98,7 @@ def _stock(registry: Registry, path: str, digest: str, tags: tuple[str, ...]) ->
     )
 
 
-def remove(registry: Registry, deleter: Deleter, stock: Stock, reason: str) -> Removed:
+def remove(registry: Registry, delete: Delete, stock: Stock, reason: str) -> Removed:
     """Delete a digest, then its attachments: never the proof before the image. Anybody who may
     push may list anything as attached, so documents about another image stay.
     """
@@ -110,9 +110,9 @@ def remove(registry: Registry, deleter: Deleter, stock: Stock, reason: str) -> R
         and document.subject
         and document.subject.digest == stock.digest
     ]
-    deleter.delete(path, stock.digest, stock.tags)
+    delete(path, stock.digest, stock.tags)
     for digest in attached:
-        deleter.delete(path, digest, ())
+        delete(path, digest, ())
     for suffix in ("", *SIGNATURE_TAGS):
         tag = f"{fallback_tag(stock.digest)}{suffix}"
         listed = registry.head(path, tag)
@@ -123,7 +123,7 @@ def remove(registry: Registry, deleter: Deleter, stock: Stock, reason: str) -> R
             kinds = {layer.media_type for layer in document.layers} if document else set()
             leads_nowhere = bool(kinds) and kinds <= _SIGNATURES
         if listed and leads_nowhere:
-            deleter.delete(path, listed.digest, (tag,))
+            delete(path, listed.digest, (tag,))
     return Removed(repository=stock.repository, digest=stock.digest, tags=stock.tags, reason=reason)
 
 

@@ -136,7 +136,7 @@ class Uploader:
                     publication.image_id,
                     tag=publication.candidate,
                     mount_from=self.mount_from,
-                ).sent_bytes
+                )
         except (InputError, OSError):
             return self._pushed(publication)
         except RegistryError as error:

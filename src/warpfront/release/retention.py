@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
+from warpfront.images.labels import CREATED
 from warpfront.release.ledger import CANDIDATE_PREFIX, Stock
 
 _RUN_TIME = "%Y%m%dT%H%M%S"
@@ -16,10 +17,10 @@ _RUN_TIME_LENGTH = len("20261122T120000")
 
 
 def not_needed(
-    stocks: Iterable[Stock], *, channel: str, created: str, now: str, days: int
+    stocks: Iterable[Stock], *, channel: str, now: str, days: int
 ) -> tuple[tuple[Stock, str], ...]:
     """Return each image that may be deleted, and why. `channel` is the one whose old images may
-    be, "" for none; `created` is the label with an image's build time.
+    be, "" for none.
     """
     stocks = tuple(stocks)
     limit = datetime.fromisoformat(now) - timedelta(days=days)
@@ -34,28 +35,26 @@ def not_needed(
         elif (
             public
             and stock.channels == (channel,)
-            and _is_before(_read_time(stock.labels.get(created, "")), limit)
+            and _is_before(_read_time(stock.labels.get(CREATED, "")), limit)
         ):
             removable.append((stock, f"an image of {channel}, older than {days} days"))
     return tuple(removable)
 
 
-def newest_first(stocks: Iterable[Stock], *, created: str) -> tuple[Stock, ...]:
+def newest_first(stocks: Iterable[Stock]) -> tuple[Stock, ...]:
     """Return the images in the order of their last names' times; of the same time, by name."""
     ordered = sorted(stocks, key=lambda stock: (stock.repository, stock.tags))
     oldest = datetime.min.replace(tzinfo=UTC)
-    return tuple(
-        sorted(ordered, key=lambda stock: named_at(stock, created=created) or oldest, reverse=True)
-    )
+    return tuple(sorted(ordered, key=lambda stock: named_at(stock) or oldest, reverse=True))
 
 
-def named_at(stock: Stock, *, created: str) -> datetime | None:
+def named_at(stock: Stock) -> datetime | None:
     """Return when an image got its last name: the latest time at the beginning of its runs'
     names, which its tags have, else its build time.
     """
     named = [_time_of_run(run) for run in (*stock.runs, *stock.tags)]
     times = [time for time in named if time is not None]
-    return max(times) if times else _read_time(stock.labels.get(created, ""))
+    return max(times) if times else _read_time(stock.labels.get(CREATED, ""))
 
 
 def _ways_back(stocks: Iterable[Stock]) -> set[str]:

@@ -176,7 +176,7 @@ def difference_lines(tag_difference: TagDifference) -> list[str]:
     for title, name, changes, shown in (
         ("Wheels", "name", tag_difference.wheels, str),
         ("Debian packages", "name", tag_difference.packages, str),
-        ("Folders", "folder", tag_difference.folders, readable_size),
+        ("Folders", "folder", tag_difference.folders, lambda size: readable_size(int(size))),
     ):
         rows = [
             (

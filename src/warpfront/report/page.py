@@ -40,15 +40,6 @@ STATES: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PageFiles:
-    """Template, style and script of the page: data of the package."""
-
-    template: str
-    style: str
-    script: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Tile:
     """A cell on one target, as the page shows it."""
 
@@ -83,7 +74,7 @@ def state_of(row: ReportRow) -> str:
 
 def page_html(
     rows: Iterable[tuple[Cell, ReportRow]],
-    files: PageFiles,
+    files: Mapping[str, str],
     *,
     title: str,
     made: str,
@@ -92,9 +83,9 @@ def page_html(
     trends: Iterable[Trend] = (),
     published: Iterable[TagPage] = (),
 ) -> str:
-    """Return the page. `made` is its time and revision; `past` are earlier runs, oldest first;
-    `logs` are addresses by cell id, relative to the page; `trends` are times over nights;
-    `published` are tags with their contents and those of the tag before.
+    """Return the page. `files` are those of data/page; `made` is its time and revision; `past` are
+    earlier runs, oldest first; `logs` are addresses by cell id, relative to the page; `trends` are
+    times over nights; `published` are tags with their contents and those of the tag before.
     """
     log_addresses = logs or {}
     entries = tuple(
@@ -114,11 +105,11 @@ def page_html(
     for trend in trends:
         if trend.change is not None:
             changed[trend.cell_id, trend.target].append(f"{trend.name}: {trend.said}")
-    return environment.from_string(files.template).render(
+    return environment.from_string(files["page.html.j2"]).render(
         title=title,
         made=made,
-        style=files.style,
-        script=files.script,
+        style=files["page.css"],
+        script=files["page.js"],
         states=STATES,
         counts={state: counts[state] for state in rank if counts[state]},
         total=len(entries),

@@ -22,7 +22,7 @@ from warpfront.commands.candidates import (
 )
 from warpfront.errors import RegistryError, RegistryFault
 from warpfront.images.built import BuiltImage
-from warpfront.images.labels import BASE_SOURCE, CELL, CONTENT_HASH, CREATED, REVISION
+from warpfront.images.labels import BASE_SOURCE, CELL, CONTENT_HASH, REVISION
 from warpfront.matrix.cell import Cell
 from warpfront.matrix.language import Project
 from warpfront.matrix.project_values import Alias, Channel
@@ -109,8 +109,8 @@ def test_a_candidate_that_nobody_published_is_removed_when_it_is_old(
     send(built_on(builder), REPOSITORY, builder, registry, Nobody())
     stocks = stock_of(registry, "mine/torch")
     tomorrow, later = (datetime.now(UTC) + timedelta(days=days) for days in (1, 15))
-    kept = not_needed(stocks, channel="", created=CREATED, now=tomorrow.isoformat(), days=14)
-    gone = not_needed(stocks, channel="", created=CREATED, now=later.isoformat(), days=14)
+    kept = not_needed(stocks, channel="", now=tomorrow.isoformat(), days=14)
+    gone = not_needed(stocks, channel="", now=later.isoformat(), days=14)
     assert (len(kept), len(gone)) == (0, 1)
 
 

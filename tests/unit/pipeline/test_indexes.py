@@ -302,7 +302,7 @@ def test_what_an_index_lists_is_kept_and_said(world: World) -> None:
     stocks = house.stock()
     assert {one.listed_in for one in stocks} == {("2.13.0", "latest")}
     late = "2027-11-22T12:00:00+00:00"
-    assert not_needed(stocks, channel="release", created="", now=late, days=1) == ()
+    assert not_needed(stocks, channel="release", now=late, days=1) == ()
     yanked = house.yank(found[ARM.id].reference, "wrong", dry_run=True)
     assert set(yanked.kept) == {"2.13.0", "latest"}
     built(world, CPU, "a")

@@ -298,7 +298,7 @@ def stock(*tags: str, created: str = "2026-01-01T00:00:00+00:00", **changes: obj
 
 
 def unneeded(*stocks: Stock, channel: str = "nightly") -> list[Stock]:
-    found = not_needed(stocks, channel=channel, created=CREATED, now=NOW, days=14)
+    found = not_needed(stocks, channel=channel, now=NOW, days=14)
     return [one for one, _ in found]
 
 
@@ -533,7 +533,7 @@ def test_a_time_that_is_none_is_the_oldest() -> None:
     """Whoever may push writes what they like beside an image."""
     wrong = stock("a", digest="w", created="soon", runs=("99999999T999999-aa", "", "x" * 99))
     built, named = stock("b"), stock("c", digest="n", runs=("20260102T000000-aa",))
-    assert [*newest_first((wrong, built, named), created=CREATED)] == [named, built, wrong]
+    assert [*newest_first((wrong, built, named))] == [named, built, wrong]
 
 
 # --- somebody else's copy ---

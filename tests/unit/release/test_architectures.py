@@ -66,8 +66,7 @@ def put(client: HttpRegistry, machine: str, *layers: bytes, tag: str = "v1") -> 
 def found_in(client: HttpRegistry, image: Descriptor, limit_bytes: int = 2**20) -> tuple[str, str]:
     manifest = client.manifest("a/b", image.digest)
     assert manifest is not None
-    found = architecture_found(client, "a/b", manifest, limit_bytes=limit_bytes)
-    return found.machine, found.file
+    return architecture_found(client, "a/b", manifest, limit_bytes=limit_bytes)[1:]
 
 
 @pytest.mark.parametrize("packing", PACKINGS)

@@ -16,7 +16,7 @@ from registry_apis import DockerHubStandIn, GitHubStandIn, serve_api
 from warpfront.errors import RegistryError, RegistryFault
 from warpfront.release.registry import deleting
 from warpfront.release.registry.contract import IMAGE_MANIFEST, digest_of_bytes
-from warpfront.release.registry.deleting import Deleter, deleter_for
+from warpfront.release.registry.deleting import Delete, deleter_for
 from warpfront.release.registry.patience import Pace
 from warpfront.system.process import Command, Completed
 
@@ -28,7 +28,7 @@ def no_program(command: Command) -> Completed:
     raise AssertionError(command)
 
 
-def asked(registry: FakeRegistry, path: str, **environment: str) -> Deleter:
+def asked(registry: FakeRegistry, path: str, **environment: str) -> Delete:
     return deleter_for(registry, (path,), environment, no_program, pace=Pace(sleep=lambda _: None))
 
 
@@ -42,7 +42,7 @@ def logged_in(folder: Path, host: str, user: str, password: str) -> str:
 def test_a_registry_that_deletes_is_asked_itself() -> None:
     registry = FakeRegistry()
     registry.manifests["demo/torch", ONE] = (b"{}", IMAGE_MANIFEST)
-    asked(registry, "demo/torch").delete("demo/torch", ONE, ())
+    asked(registry, "demo/torch")("demo/torch", ONE, ())
     assert registry.manifests == {}
 
 
@@ -68,7 +68,7 @@ def github() -> Iterator[tuple[GitHubStandIn, str]]:
         yield stand_in, address
 
 
-def ghcr(github: tuple[GitHubStandIn, str], **environment: str) -> Deleter:
+def ghcr(github: tuple[GitHubStandIn, str], **environment: str) -> Delete:
     known = {"GITHUB_API_URL": github[1], "GH_TOKEN": github[0].token, **environment}
     registry = FakeRegistry(host="ghcr.io", may_delete=False)
     return asked(registry, "me/demo/torch", **known)
@@ -79,11 +79,11 @@ def test_a_digest_of_ghcr_is_deleted_as_a_version_of_its_package(
     github: tuple[GitHubStandIn, str], kind: str
 ) -> None:
     github[0].kind = kind
-    deleter = ghcr(github)
+    delete = ghcr(github)
     assert not any(one.startswith("DELETE") for one in github[0].requests)
-    deleter.delete("me/demo/torch", ONE, ("v1",))
-    deleter.delete("me/demo/torch", GONE, ())
-    deleter.delete("me/demo/torch", f"sha256:{149:064}", ())
+    delete("me/demo/torch", ONE, ("v1",))
+    delete("me/demo/torch", GONE, ())
+    delete("me/demo/torch", f"sha256:{149:064}", ())
     assert {200, 149} & set(github[0].versions) == set()
     deleted = [one for one in github[0].requests if one.startswith("DELETE")]
     owner = "orgs" if kind == "Organization" else "users"
@@ -95,7 +95,7 @@ def test_dockers_login_serves_where_no_token_is_named(
     github: tuple[GitHubStandIn, str], tmp_path: Path
 ) -> None:
     folder = logged_in(tmp_path, "ghcr.io", "me", github[0].token)
-    ghcr(github, GH_TOKEN="", DOCKER_CONFIG=folder).delete("me/demo/torch", ONE, ())
+    ghcr(github, GH_TOKEN="", DOCKER_CONFIG=folder)("me/demo/torch", ONE, ())
     assert 200 not in github[0].versions
 
 
@@ -118,7 +118,7 @@ def test_without_a_token_or_without_its_rights_nothing_is_deleted(
 def test_the_last_tagged_version_stays_with_what_to_do(github: tuple[GitHubStandIn, str]) -> None:
     del github[0].versions[201]
     with pytest.raises(RegistryError, match="last tagged version") as caught:
-        ghcr(github).delete("me/demo/torch", ONE, ("v1",))
+        ghcr(github)("me/demo/torch", ONE, ("v1",))
     assert "publish another image first" in caught.value.hint
     assert 200 in github[0].versions
 
@@ -147,9 +147,9 @@ def test_the_tags_of_a_digest_are_deleted_on_docker_hub_and_no_tag_that_moved_on
     hub: DockerHubStandIn, tmp_path: Path
 ) -> None:
     folder = logged_in(tmp_path, "https://index.docker.io/v1/", hub.user, hub.secret)
-    deleter = asked(hub_registry(), "me/torch", DOCKER_CONFIG=folder)
+    delete = asked(hub_registry(), "me/torch", DOCKER_CONFIG=folder)
     assert len(hub.tags) == 3
-    deleter.delete("me/torch", ONE, ("v1", "latest", "gone"))
+    delete("me/torch", ONE, ("v1", "latest", "gone"))
     assert hub.tags == {("me/torch", "v2"), ("me/torch", "latest")}
 
 
@@ -158,8 +158,8 @@ def test_an_access_token_that_expired_is_asked_for_again(
 ) -> None:
     folder = logged_in(tmp_path, "docker.io", hub.user, hub.secret)
     hub.expires_after = 1
-    deleter = asked(hub_registry(), "me/torch", DOCKER_CONFIG=folder)
-    deleter.delete("me/torch", OTHER, ("v2", "latest"))
+    delete = asked(hub_registry(), "me/torch", DOCKER_CONFIG=folder)
+    delete("me/torch", OTHER, ("v2", "latest"))
     assert (hub.tags, len(hub.tokens)) == ({("me/torch", "v1")}, 2)
 
 

@@ -4,11 +4,13 @@ what is wrong in one is found.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 from stub_registry import Fault, StubRegistry, client_of, digest_of, serve_registry
@@ -21,19 +23,16 @@ from warpfront.release.registry.contract import (
     IMAGE_MANIFEST,
     Artifact,
     BlobSource,
-    BlobTransfer,
     BytesBlob,
     Descriptor,
-    TransferKind,
 )
 from warpfront.release.registry.copying import (
     DEEPEST,
-    Copied,
     Repository,
     copy_attached,
     copy_image,
 )
-from warpfront.release.registry.layout import NAME, FileBlob, LayoutRegistry
+from warpfront.release.registry.layout import NAME, LayoutRegistry
 from warpfront.release.registry.manifests import as_object, index_body
 
 LAYER = "application/vnd.oci.image.layer.v1.tar"
@@ -107,12 +106,8 @@ def published(client: HttpRegistry) -> Descriptor:
     return index
 
 
-def copy(source: Repository, target: Repository, digest: str) -> Copied:
-    image = copy_image(source, target, digest)
-    attached = copy_attached(source, target, digest)
-    return Copied(
-        manifests=(*image.manifests, *attached.manifests), blobs=(*image.blobs, *attached.blobs)
-    )
+def copy(source: Repository, target: Repository, digest: str) -> int:
+    return copy_image(source, target, digest) + copy_attached(source, target, digest)
 
 
 def test_everything_goes_through_a_folder_and_keeps_its_digest(
@@ -120,7 +115,6 @@ def test_everything_goes_through_a_folder_and_keeps_its_digest(
 ) -> None:
     assert isinstance(disk.registry, LayoutRegistry)
     copied = copy(here, disk, published.digest)
-    assert len(set(copied.manifests)) == len(copied.manifests) == 6
     disk.registry.check()
     assert disk.registry.referrers("", published.digest) == here.registry.referrers(
         "a/b", published.digest
@@ -128,14 +122,13 @@ def test_everything_goes_through_a_folder_and_keeps_its_digest(
     (tmp_path / "other").mkdir()
     with serve_registry(referrers=stub.referrers) as other:
         there = Repository(registry=client_of(other, tmp_path / "other"), repository="c/d")
-        assert copy(disk, there, published.digest).sent_bytes == copied.sent_bytes
+        assert copy(disk, there, published.digest) == copied > 0
         assert documents_of(other) == documents_of(stub)
         assert there.registry.head("c/d", published.digest) == published
         assert there.registry.referrers("c/d", published.digest) == here.registry.referrers(
             "a/b", published.digest
         )
-        again = copy(disk, there, published.digest)
-        assert {one.transfer for one in again.blobs} == {TransferKind.PRESENT}
+        assert copy(disk, there, published.digest) == 0
 
 
 def test_where_one_blob_fails_the_others_are_read_no_further(tmp_path: Path) -> None:
@@ -156,7 +149,7 @@ def test_where_one_blob_fails_the_others_are_read_no_further(tmp_path: Path) -> 
     class Failing(LayoutRegistry):
         def put_blob(
             self, repository: str, source: BlobSource, mount_from: Sequence[str] = ()
-        ) -> BlobTransfer:
+        ) -> int:
             del repository, mount_from
             if source.digest == config.digest:
                 assert began.wait(10)
@@ -198,9 +191,7 @@ def test_what_a_folder_has_is_not_fetched_again_unless_it_is_damaged(
     assert isinstance(layout, LayoutRegistry)
     copy(here, disk, published.digest)
     before = stub.steps().count("get blob")
-    assert {one.transfer for one in copy(here, disk, published.digest).blobs} == {
-        TransferKind.PRESENT
-    }
+    assert copy(here, disk, published.digest) == 0
     assert stub.steps().count("get blob") == before
     blob = max((layout.folder / "blobs" / "sha256").iterdir(), key=lambda one: one.stat().st_size)
     content = blob.read_bytes()
@@ -215,8 +206,7 @@ def test_between_repositories_of_one_registry_blobs_are_mounted(
     client: HttpRegistry, here: Repository, published: Descriptor
 ) -> None:
     copied = copy_image(here, Repository(registry=client, repository="c/d"), published.digest)
-    assert {one.transfer for one in copied.blobs} == {TransferKind.MOUNTED}
-    assert copied.sent_bytes == 0
+    assert copied == 0
 
 
 def test_a_copy_that_breaks_off_names_nothing(
@@ -246,13 +236,25 @@ def test_a_tag_in_a_folder_moves_and_what_is_part_of_more_is_named_once(
     assert [one.annotations.get(NAME) for one in layout.listed()] == ["v1", "v2", "all"]
 
 
+@dataclasses.dataclass(frozen=True)
+class FileBlob:
+    """A blob that is a file."""
+
+    path: Path
+    digest: str
+    size_bytes: int
+
+    def open(self) -> BinaryIO:
+        return self.path.open("rb")
+
+
 def test_a_file_of_this_disk_becomes_a_blob_without_a_copy(
     tmp_path: Path, layout: LayoutRegistry
 ) -> None:
     file = tmp_path / "layer"
     file.write_bytes(b"layer")
     blob = FileBlob(file, digest_of(b"layer"), 5)
-    assert layout.put_blob("", blob).transfer is TransferKind.SENT
+    assert layout.put_blob("", blob) == 5
     assert layout.blob_path(blob.digest).stat().st_ino == file.stat().st_ino
     with pytest.raises(RegistryError, match="is damaged"):
         layout.put_blob("", FileBlob(file, digest_of(b"other"), 5))

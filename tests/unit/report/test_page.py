@@ -134,7 +134,9 @@ def test_the_page_asks_nobody_for_anything() -> None:
     (policy,) = [one["content"] for one in page.named("meta") if "http-equiv" in one]
     assert (policy or "").startswith("default-src 'none'")
     files = _files()
-    assert not re.search(r"https?:|url\(|@import|fetch\(|innerHTML", files.style + files.script)
+    assert not re.search(
+        r"https?:|url\(|@import|fetch\(|innerHTML", files["page.css"] + files["page.js"]
+    )
 
 
 def test_what_is_no_pass_is_written_out_worst_first_with_how_to_repeat_it() -> None:

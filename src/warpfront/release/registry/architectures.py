@@ -13,7 +13,7 @@ import struct
 import tarfile
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, BinaryIO, cast
 
 from warpfront.errors import InputError
@@ -39,37 +39,15 @@ _HEADER_BYTES = 20
 _UNREADABLE = (tarfile.TarError, zlib.error, OSError, EOFError, ValueError)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArchitectureFound:
-    """The architecture of an image: `config` is its config's, `machine` that of `file`, a
-    program of it. Both are in the registries' words (`amd64`). `machine` is "" where none was found
-    within the limit.
-    """
-
-    os: str
-    config: str
-    machine: str
-    file: str
-
-    def differs_from(self, platform: Platform) -> str:
-        """Return why an image is not for that platform; "" if it is."""
-        if (self.os, self.config) != (platform.os, platform.architecture):
-            return f"its config says {self.os}/{self.config}"
-        if not self.machine:
-            return "no program was found in it"
-        if self.machine != platform.architecture:
-            return f"/{self.file} in it is for {self.machine}"
-        return ""
-
-
 def architecture_found(
     registry: Registry,
     repository: str,
     manifest: RegistryManifest,
     *,
     limit_bytes: int = UNPACKED_LIMIT_BYTES,
-) -> ArchitectureFound:
-    """Read from the config and from the first program in the layers, of which no more is fetched
+) -> tuple[str, str, str]:
+    """Return `os/architecture` of an image's config, and the architecture and name of the first
+    program in its layers, "" where none was found within the limit. No more of a layer is fetched
     than that takes. Raises `RegistryError`, and `InputError` for an index.
     """
     document = manifests.read_document(manifest)
@@ -89,12 +67,16 @@ def architecture_found(
                 break
     except _UNREADABLE as error:
         raise wrong(registry.host, step, f"it cannot be read: {error}") from error
-    return ArchitectureFound(
-        os=str(config.get("os", "")),
-        config=str(config.get("architecture", "")),
-        machine=machine,
-        file=file,
-    )
+    return f"{config.get('os', '')}/{config.get('architecture', '')}", machine, file
+
+
+def _difference(platform: Platform, config: str, machine: str, file: str) -> str:
+    """Return why an image is not for that platform; "" if it is."""
+    if config != f"{platform.os}/{platform.architecture}":
+        return f"its config says {config}"
+    if not machine:
+        return "no program was found in it"
+    return "" if machine == platform.architecture else f"/{file} in it is for {machine}"
 
 
 def parts_of(registry: Registry, repository: str, reference: str) -> Mapping[str, str] | None:
@@ -141,7 +123,8 @@ def put_index(
         if manifest is not None and manifest.descriptor.media_type != child.media_type:
             reason = f"it is {manifest.descriptor.media_type}"
         elif manifest is not None:
-            reason = architecture_found(registry, repository, manifest).differs_from(child.platform)
+            found = architecture_found(registry, repository, manifest)
+            reason = _difference(child.platform, *found)
         if reason:
             name = f"{repository}@{child.digest} as {child.platform.architecture}"
             problems.append(f"{name}: {reason}")

@@ -27,11 +27,9 @@ from warpfront.release.registry.contract import (
     MANIFEST_TYPES,
     Artifact,
     BlobSource,
-    BlobTransfer,
     BytesBlob,
     Descriptor,
     RegistryManifest,
-    TransferKind,
     digest_of_bytes,
 )
 from warpfront.release.registry.http import ACCEPT, Exchange, Request, read_trust
@@ -153,9 +151,7 @@ class HttpRegistry:
         ask = self._blob_ask(repository, digest, {200, 206, 416})
         Saving(self._exchange, ask, digest, size_bytes, self._on_bytes).into(destination)
 
-    def put_blob(
-        self, repository: str, source: BlobSource, mount_from: Sequence[str] = ()
-    ) -> BlobTransfer:
+    def put_blob(self, repository: str, source: BlobSource, mount_from: Sequence[str] = ()) -> int:
         step = f"blob {_named(repository, source.digest)}"
         url = f"/v2/{repository}/blobs/{source.digest}"
         answer, _ = self._exchange.read(
@@ -164,7 +160,7 @@ class HttpRegistry:
         if answer.status_code == 200:
             if _length(answer) not in {None, source.size_bytes}:
                 raise self._wrong(step, f"it has {_length(answer)} of {source.size_bytes} bytes")
-            return _transferred(source, TransferKind.PRESENT)
+            return 0
         location = ""
         for origin in dict.fromkeys(mount_from):
             if origin == repository:
@@ -172,7 +168,7 @@ class HttpRegistry:
             mounted, new_location = self._mount(repository, source, origin)
             if mounted:
                 self._forget(repository, location)
-                return _transferred(source, TransferKind.MOUNTED)
+                return 0
             if new_location and location:
                 self._forget(repository, location)
             location = new_location or location
@@ -186,7 +182,7 @@ class HttpRegistry:
             on_bytes=self._on_bytes,
         )
         upload.send()
-        return _transferred(source, TransferKind.SENT, upload.sent_bytes)
+        return upload.sent_bytes
 
     def referrers(self, repository: str, digest: str) -> tuple[Descriptor, ...]:
         step = f"referrers of {_named(repository, digest)}"
@@ -421,15 +417,6 @@ class _Pieces(io.RawIOBase):
 def _missing(new: Sequence[Descriptor], listed: Sequence[Descriptor]) -> list[Descriptor]:
     digests = {descriptor.digest for descriptor in listed}
     return [descriptor for descriptor in new if descriptor.digest not in digests]
-
-
-def _transferred(source: BlobSource, transfer: TransferKind, sent_bytes: int = 0) -> BlobTransfer:
-    return BlobTransfer(
-        digest=source.digest,
-        size_bytes=source.size_bytes,
-        transfer=transfer,
-        sent_bytes=sent_bytes,
-    )
 
 
 def _named(repository: str, reference: str) -> str:

@@ -12,7 +12,6 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from enum import StrEnum
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
@@ -56,26 +55,6 @@ class RegistryManifest:
 
     descriptor: Descriptor
     body: bytes
-
-
-class TransferKind(StrEnum):
-    """The way that a blob came to a repository."""
-
-    SENT = "sent"
-    MOUNTED = "mounted"
-    PRESENT = "present"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BlobTransfer:
-    """The cost of putting a blob. `sent_bytes` counts its bytes over the wire, broken-off tries
-    included. It is 0 unless `SENT`, or sent in vain before another client had brought it.
-    """
-
-    digest: str
-    size_bytes: int
-    transfer: TransferKind
-    sent_bytes: int
 
 
 class BlobSource(Protocol):
@@ -177,11 +156,10 @@ class Registry(Protocol):
         than `size_bytes` are read, if the descriptor is known.
         """
 
-    def put_blob(
-        self, repository: str, source: BlobSource, mount_from: Sequence[str] = ()
-    ) -> BlobTransfer:
+    def put_blob(self, repository: str, source: BlobSource, mount_from: Sequence[str] = ()) -> int:
         """Ensure that the blob is in the repository: it is there already, or is mounted from
-        one of the repositories `mount_from`, or is sent.
+        one of the repositories `mount_from`, or is sent. Return the bytes that were sent,
+        broken-off tries included.
         """
 
     def referrers(self, repository: str, digest: str) -> tuple[Descriptor, ...]:

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, Self
 
 from warpfront.errors import InputError
 from warpfront.release.registry import manifests
-from warpfront.release.registry.contract import BlobTransfer, Descriptor, Registry, RegistryManifest
+from warpfront.release.registry.contract import Descriptor, Registry, RegistryManifest
 from warpfront.release.registry.layout import LayoutRegistry, parts_of
 from warpfront.release.registry.manifests import ImageIndex
 from warpfront.system.references import fallback_tag
@@ -42,18 +42,6 @@ class Repository:
         return f"{self.registry.host}/{self.repository}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Copied:
-    """The copied digests: those of manifests, parts first, and how each blob came there."""
-
-    manifests: tuple[str, ...]
-    blobs: tuple[BlobTransfer, ...]
-
-    @property
-    def sent_bytes(self) -> int:
-        return sum(blob.sent_bytes for blob in self.blobs)
-
-
 def copy_image(
     source: Repository,
     target: Repository,
@@ -61,10 +49,10 @@ def copy_image(
     *,
     tag: str = "",
     mount_from: Sequence[str] = (),
-) -> Copied:
+) -> int:
     """Copy an image, or an index and its images, by digest. Put it under `tag`, if that is not
-    empty. `mount_from` are repositories on the target's host that may have some blobs. Raises
-    `InputError` where the digest is not there.
+    empty. `mount_from` are repositories on the target's host that may have some blobs. Return the
+    bytes that were sent. Raises `InputError` where the digest is not there.
     """
     walk = _ImageWalk(source)
     walk.follow(digest)
@@ -73,7 +61,7 @@ def copy_image(
     return _copy(source, target, walk, mount_from)
 
 
-def copy_attached(source: Repository, target: Repository, digest: str) -> Copied:
+def copy_attached(source: Repository, target: Repository, digest: str) -> int:
     """Copy the attachments of a digest and of its parts, their own attachments, and the
     signatures. The image itself is only read.
     """
@@ -81,7 +69,7 @@ def copy_attached(source: Repository, target: Repository, digest: str) -> Copied
     image.follow(digest)
     for manifest_digest in image.manifests:
         walk.follow_attached(manifest_digest)
-    every = [_copy(source, target, walk)]
+    sent_bytes = _copy(source, target, walk)
     for manifest_digest in image.manifests:
         walk = _ImageWalk(source)
         for suffix in SIGNATURE_TAGS:
@@ -90,16 +78,13 @@ def copy_attached(source: Repository, target: Repository, digest: str) -> Copied
             if manifest is not None:
                 walk.follow(manifest.descriptor.digest)
                 walk.tags[tag] = manifest
-        every.append(_copy(source, target, walk))
-    return Copied(
-        manifests=tuple(manifest for copied in every for manifest in copied.manifests),
-        blobs=tuple(blob for copied in every for blob in copied.blobs),
-    )
+        sent_bytes += _copy(source, target, walk)
+    return sent_bytes
 
 
 def _copy(
     source: Repository, target: Repository, walk: _ImageWalk, mount_from: Sequence[str] = ()
-) -> Copied:
+) -> int:
     """Copy blobs, the largest first, then the manifests that name them, then tags."""
     parts = {
         part.digest: part
@@ -114,7 +99,7 @@ def _copy(
     # further.
     stop = threading.Event()
 
-    def copied(blob: Descriptor) -> BlobTransfer:
+    def copied(blob: Descriptor) -> int:
         with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
             copy = _Blob(source=source, named=blob, folder=Path(folder), stop=stop)
             return target.registry.put_blob(target.repository, copy, mount_from)
@@ -122,18 +107,16 @@ def _copy(
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         try:
             moving = [pool.submit(copied, blob) for blob in ordered]
-            for transfer in as_completed(moving):
-                transfer.result()
+            sent_bytes = sum(transfer.result() for transfer in as_completed(moving))
         except BaseException:
             stop.set()
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-    blobs = tuple(transfer.result() for transfer in moving)
     for reference, manifest in {**walk.manifests, **walk.tags}.items():
         target.registry.put_manifest(
             target.repository, reference, manifest.body, manifest.descriptor.media_type
         )
-    return Copied(manifests=tuple(walk.manifests), blobs=blobs)
+    return sent_bytes
 
 
 class _StoppedError(Exception):
@@ -162,7 +145,7 @@ class _Blob:
     def open(self) -> Any:
         registry, path = self.source.registry, self.folder / "blob"
         if isinstance(registry, LayoutRegistry) and registry.checked:
-            return _StoppableFile(registry.file(self.named).open(), self.stop)
+            return _StoppableFile(registry.open_file(self.named), self.stop)
         if not path.exists():
             registry.save_blob(self.source.repository, self.digest, path, self.size_bytes)
         return _StoppableFile(path.open("rb"), self.stop)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import quote
 
 import requests
@@ -32,14 +32,10 @@ _STEP = "delete"
 _TIMEOUTS = (10.0, 45.0)
 
 
-class Deleter(Protocol):
-    """Deletes manifests of a registry, each with every tag on it."""
-
-    def require(self, repository: str) -> None:
-        """Raise `RegistryError` where nothing of the repository can be deleted from here."""
-
-    def delete(self, repository: str, digest: str, tags: Iterable[str]) -> None:
-        """Delete a manifest, of which `tags` are all tags. Nothing to delete is no error."""
+Delete = Callable[[str, str, Iterable[str]], None]
+"""Deletes a manifest of a repository with every tag on it: its digest, and all its tags. Nothing to
+delete is no error.
+"""
 
 
 def deleter_for(
@@ -49,35 +45,36 @@ def deleter_for(
     run: Run,
     *,
     pace: Pace | None = None,
-) -> Deleter:
+) -> Delete:
     """Return what deletes in these repositories, having checked that it can. Raises `RegistryError`
     before anything is deleted.
     """
     repositories, pace = tuple(repositories), pace or Pace()
-    deleter: Deleter = _ByRegistry(registry)
-    if not all(registry.deletes(repository) for repository in repositories):
-        login = read_credentials(environment, run).login_for(registry.host)
-        trust = read_trust(registry.host, environment).bundle
-        if registry.host == "ghcr.io":
-            deleter = _github(environment, login, trust, pace)
-        elif is_docker_io(registry.host):
-            deleter = DockerHub(registry, _Api(_HUB, "Docker Hub", trust=trust, pace=pace), login)
-        else:
-            raise refused(
-                registry.host,
-                _STEP,
-                "it deletes nothing (HTTP 405); nothing was removed",
-                "have deletion switched on (distribution: `storage.delete.enabled`), or remove "
-                "the listed digests on the registry's own page",
-            )
-    for repository in repositories:
-        deleter.require(repository)
-    return deleter
+    if all(registry.deletes(repository) for repository in repositories):
+        return lambda repository, digest, _tags: registry.delete(repository, digest)
+    login = read_credentials(environment, run).login_for(registry.host)
+    trust = read_trust(registry.host, environment).bundle
+    if registry.host == "ghcr.io":
+        packages = _github(environment, login, trust, pace)
+        for repository in repositories:  # which needs the same package and token
+            packages.numbers(repository)
+        return packages.delete
+    if is_docker_io(registry.host):
+        hub = DockerHub(registry, _Api(_HUB, "Docker Hub", trust=trust, pace=pace), login)
+        hub.log_in()
+        return hub.delete
+    raise refused(
+        registry.host,
+        _STEP,
+        "it deletes nothing (HTTP 405); nothing was removed",
+        "have deletion switched on (distribution: `storage.delete.enabled`), or remove "
+        "the listed digests on the registry's own page",
+    )
 
 
 def _github(
     environment: Mapping[str, str], login: Login | None, trust: str | None, pace: Pace
-) -> Deleter:
+) -> GitHubPackages:
     token = next((environment[name] for name in _TOKENS if environment.get(name)), "")
     token = token or (login.password if login else "")
     if not token:
@@ -92,20 +89,6 @@ def _github(
     return GitHubPackages(_Api(api, "GitHub's API", token=token, trust=trust, pace=pace))
 
 
-class _ByRegistry:
-    """Deletion by the registry's own DELETE."""
-
-    def __init__(self, registry: Registry) -> None:
-        self._registry = registry
-
-    def require(self, repository: str) -> None:
-        """See `Deleter`: `deleter_for` has checked it."""
-
-    def delete(self, repository: str, digest: str, tags: Iterable[str]) -> None:
-        del tags
-        self._registry.delete(repository, digest)
-
-
 class GitHubPackages:
     """GHCR's images: each digest is a version of a package, with a number of its own."""
 
@@ -114,18 +97,14 @@ class GitHubPackages:
         self._owners: dict[str, str] = {}
         self._versions: dict[str, dict[str, int]] = {}
 
-    def require(self, repository: str) -> None:
-        """See `Deleter`: the versions are listed, which needs the same package and token."""
-        self._numbers(repository)
-
     def delete(self, repository: str, digest: str, tags: Iterable[str]) -> None:
         del tags
-        number = self._numbers(repository).pop(digest, None)
+        number = self.numbers(repository).pop(digest, None)
         if number is not None:
             path = f"{self._package(repository)}/versions/{number}"
             self._api.call("DELETE", path, {204, 404}, refusals=_GITHUB_REFUSALS)
 
-    def _numbers(self, repository: str) -> dict[str, int]:
+    def numbers(self, repository: str) -> dict[str, int]:
         """Return the number of each digest, as listed once."""
         if repository not in self._versions:
             numbers: dict[str, int] = {}
@@ -170,21 +149,15 @@ class DockerHub:
     def __init__(self, registry: Registry, api: _Api, login: Login | None) -> None:
         self._registry, self._api, self._login = registry, api, login
 
-    def require(self, repository: str) -> None:
-        """See `Deleter`: whether the login is one of Hub's API."""
-        del repository
-        if not self._api.token:
-            self._log_in()
-
     def delete(self, repository: str, digest: str, tags: Iterable[str]) -> None:
-        """See `Deleter`. A tag that has moved on meanwhile stays."""
+        """See `Delete`. A tag that has moved on meanwhile stays."""
         for tag in tags:
             standing = self._registry.head(repository, tag)
             if standing is not None and standing.digest == digest:
                 path = f"/v2/repositories/{repository}/tags/{quote(tag, safe='')}/"
-                self._api.call("DELETE", path, {200, 202, 204, 404}, renew=self._log_in)
+                self._api.call("DELETE", path, {200, 202, 204, 404}, renew=self.log_in)
 
-    def _log_in(self) -> None:
+    def log_in(self) -> None:
         login = self._login
         if login is None or not login.password:
             raise refused(

@@ -25,11 +25,9 @@ from warpfront.release.registry.contract import (
     MANIFEST_TYPES,
     Artifact,
     BlobSource,
-    BlobTransfer,
     BytesBlob,
     Descriptor,
     RegistryManifest,
-    TransferKind,
     digest_of_bytes,
 )
 from warpfront.release.registry.manifests import (
@@ -47,18 +45,6 @@ NAME = "org.opencontainers.image.ref.name"
 _VERSION = '{"imageLayoutVersion":"1.0.0"}'
 _PIECE_BYTES = 1 << 20
 _STEP = "image layout"
-
-
-@dataclass(frozen=True, slots=True)
-class FileBlob:
-    """A blob that is a file."""
-
-    path: Path
-    digest: str
-    size_bytes: int
-
-    def open(self) -> BinaryIO:
-        return self.path.open("rb")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,20 +124,13 @@ class LayoutRegistry:
             raise self._wrong(f"{digest} has {size} of {size_bytes} bytes")
         self._take(self.blob_path(digest), digest, destination)
 
-    def put_blob(
-        self, repository: str, source: BlobSource, mount_from: Sequence[str] = ()
-    ) -> BlobTransfer:
+    def put_blob(self, repository: str, source: BlobSource, mount_from: Sequence[str] = ()) -> int:
         """See `Registry`. A file of the same file system becomes a hard link."""
-        present = self._has(source.digest, source.size_bytes)
-        if not present:
-            with source.open() as stream:
-                self._take(stream, source.digest, self.blob_path(source.digest))
-        return BlobTransfer(
-            digest=source.digest,
-            size_bytes=source.size_bytes,
-            transfer=TransferKind.PRESENT if present else TransferKind.SENT,
-            sent_bytes=0 if present else source.size_bytes,
-        )
+        if self._has(source.digest, source.size_bytes):
+            return 0
+        with source.open() as stream:
+            self._take(stream, source.digest, self.blob_path(source.digest))
+        return source.size_bytes
 
     def referrers(self, repository: str, digest: str) -> tuple[Descriptor, ...]:
         descriptors = []
@@ -213,12 +192,11 @@ class LayoutRegistry:
                     assert manifest is not None
                     waiting += parts_of(manifests.read_document(manifest))
 
-    def file(self, blob: Descriptor) -> FileBlob:
-        """Return a blob's file. Raises `RegistryError` where it has another size."""
+    def open_file(self, blob: Descriptor) -> BinaryIO:
+        """Return a blob's open file. Raises `RegistryError` where it has another size."""
         if self._require_regular(blob.digest) != blob.size_bytes:
             raise self._wrong(f"{blob.digest} has not {blob.size_bytes} bytes")
-        path = self.blob_path(blob.digest)
-        return FileBlob(path=path, digest=blob.digest, size_bytes=blob.size_bytes)
+        return self.blob_path(blob.digest).open("rb")
 
     def blob_path(self, digest: str) -> Path:
         if not is_digest(digest):
