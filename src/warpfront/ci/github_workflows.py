@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import tomllib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -41,18 +42,6 @@ project, and findings of `scan` and `preflight`. A warning of Python's is `path.
 Actions = Mapping[str, tuple[str, str]]
 
 _READS = {"contents": "read"}
-_POWERS = {
-    "packages": "images are pushed",
-    "contents": "a branch of its own is written",
-    "pull-requests": "contents of wheel indexes are proposed",
-    "pages": "the page is published",
-    "id-token": "signatures, and who publishes the page, name this workflow",
-    "attestations": "provenance is kept beside the image",
-    "issues": "one issue names what is red",
-    "actions": "runs that wait in vain are ended",
-}
-_READING = {"actions": "how the run's jobs ended"}
-_PULLS = "candidates and releases are pulled"
 _KEY_SECRETS = ("COSIGN_PRIVATE_KEY", "COSIGN_PASSWORD")
 """For `COSIGN_KEY: env://COSIGN_PRIVATE_KEY`; all are empty where nobody signs with a key."""
 _NO_FORK = "github.event.pull_request.head.repo.full_name == github.repository"
@@ -96,7 +85,8 @@ def workflows(
     # For actionlint: GitHub's larger machines have custom names, too.
     every = sorted({label for runner in flow.runners for label in runner.labels})
     documents[".github/actionlint.yaml"] = {"self-hosted-runner": {"labels": every}}
-    files = {path: _text(document, actions) for path, document in documents.items()}
+    reasons = tomllib.loads(templates["permissions.toml"])
+    files = {path: _text(document, actions, reasons) for path, document in documents.items()}
     files[".github/zizmor.yml"] = HEADER + rendered(templates["zizmor.yml.j2"], values)
     return {**files, MATCHERS: templates["warpfront-problems.json"]}
 
@@ -161,15 +151,16 @@ def _labelled(flow: Flow) -> tuple[Job, ...]:
     )
 
 
-def _text(document: object, actions: Actions) -> str:
-    """Return YAML with a version comment after each commit, which PyYAML cannot write."""
+def _text(document: object, actions: Actions, reasons: Mapping[str, Mapping[str, str]]) -> str:
+    """Return YAML with comments, which PyYAML cannot write: a version after each commit, a reason
+    after each permission.
+    """
     text = yaml_text(document)
     for uses, version in actions.values():
         text = text.replace(f"uses: {uses}\n", f"uses: {uses} # {version}\n")
-    for access, reasons in (("write", _POWERS), ("read", _READING)):
-        for power, reason in reasons.items():
+    for access, by_power in reasons.items():
+        for power, reason in by_power.items():
             text = text.replace(f" {power}: {access}\n", f" {power}: {access} # {reason}\n")
-    text = text.replace(" packages: read\n", f" packages: read # {_PULLS}\n")
     return HEADER + text
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from warpfront.errors import TagConflictError
 from warpfront.release.ledger import Yank
 from warpfront.release.publication import MOVES_TYPE, YANK_TYPE, digest_on, held_image, move_tag
-from warpfront.release.registry.contract import Artifact, Descriptor, Registry
+from warpfront.release.registry.contract import Artifact, Registry
 from warpfront.release.registry.manifests import attached_payload, read_object
 from warpfront.system.references import is_digest, is_tag
 
@@ -82,7 +82,14 @@ def yank_image(
             unmoved[alias] = "there is no earlier digest to move it back to"
     yank = Yank(repository=repository, digest=digest, reason=reason, moved=moved, kept=unmoved)
     if not dry_run:
-        _record(registry, path, registry_image.manifest.descriptor, yank, run=run)
+        content = {"schema": 1, "run": run, "reason": reason, "moved": moved}
+        document = Artifact(
+            name="yank",
+            artifact_type=YANK_TYPE,
+            payload=json.dumps(content, sort_keys=True).encode(),
+            annotations={"dev.warpfront.run": run, "dev.warpfront.reason": reason},
+        )
+        registry.attach_all(path, registry_image.manifest.descriptor, [document])
         for alias, before in moved.items():
             _move_back(registry, path, alias, before, away_from=digest)
     return yank
@@ -97,14 +104,3 @@ def _move_back(registry: Registry, path: str, alias: str, before: str, *, away_f
     if manifest is None or digest_on(registry, path, alias) != away_from:
         raise error
     move_tag(registry, path, alias, manifest, before=away_from, conflict=lambda _: error)
-
-
-def _record(registry: Registry, path: str, subject: Descriptor, yank: Yank, *, run: str) -> None:
-    payload = {"schema": 1, "run": run, "reason": yank.reason, "moved": dict(yank.moved)}
-    document = Artifact(
-        name="yank",
-        artifact_type=YANK_TYPE,
-        payload=json.dumps(payload, sort_keys=True).encode(),
-        annotations={"dev.warpfront.run": run, "dev.warpfront.reason": yank.reason},
-    )
-    registry.attach_all(path, subject, [document])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import defaultdict
 from collections.abc import Mapping
 
@@ -32,12 +31,11 @@ def stock_of(registry: Registry, path: str) -> tuple[Stock, ...]:
     for tag, head in heads.items():
         on[head.digest].append(tag)
     parts = listed_in(registry, path, heads)
-    stocks = (_stock(registry, path, digest, tuple(tags)) for digest, tags in on.items())
-    return tuple(
-        dataclasses.replace(stock, listed_in=parts.get(stock.digest, ()))
-        for stock in stocks
-        if stock is not None
+    stocks = (
+        _stock(registry, path, digest, tuple(tags), parts.get(digest, ()))
+        for digest, tags in on.items()
     )
+    return tuple(stock for stock in stocks if stock is not None)
 
 
 def heads_of(registry: Registry, path: str) -> Mapping[str, Descriptor]:
@@ -60,7 +58,9 @@ def listed_in(
     return {digest: tuple(tags) for digest, tags in tags_by_digest.items()}
 
 
-def _stock(registry: Registry, path: str, digest: str, tags: tuple[str, ...]) -> Stock | None:
+def _stock(
+    registry: Registry, path: str, digest: str, tags: tuple[str, ...], parts_of: tuple[str, ...]
+) -> Stock | None:
     try:
         registry_image = held_image(registry, path, digest)
     except RegistryError as error:
@@ -82,6 +82,7 @@ def _stock(registry: Registry, path: str, digest: str, tags: tuple[str, ...]) ->
         digest=digest,
         tags=tags,
         aliases=tuple(tag for tag in tags if tag in befores),
+        listed_in=parts_of,
         befores=tuple(sorted(ways)),
         channels=tuple(sorted({annotation[CHANNEL_ANNOTATION] for annotation in annotations})),
         noted=tuple(

@@ -21,7 +21,7 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 from urllib.request import parse_http_list, parse_keqv_list
 
-from warpfront.errors import CommandFailedError, RegistryError, RegistryFault, keep_secret
+from warpfront.errors import CommandFailedError, RegistryError, keep_secret
 from warpfront.release.registry.manifests import read_object
 from warpfront.release.registry.patience import Pace
 from warpfront.system.foreign import read_regular
@@ -229,32 +229,36 @@ class Credentials:
         except (ValueError, RecursionError):
             value = None
         if not isinstance(value, dict):
-            raise _unusable(host, f"{self.path} is no JSON object", f"mend {self.path}")
+            raise refused(host, _STEP, f"{self.path} is no JSON object", f"mend {self.path}")
         return value
 
     def _ask_helper(self, name: str, host: str) -> Login | None:
         program = f"docker-credential-{name}"
         if not _HELPER.fullmatch(name):
-            raise _unusable(host, f"{self.path} names a helper {name!r}", f"mend {self.path}")
+            raise refused(host, _STEP, f"{self.path} names a helper {name!r}", f"mend {self.path}")
         server = _DOCKER_IO_KEY if is_docker_io(host) else host
         command = Command(argv=(program, "get"), stdin=server, timeout_seconds=_HELPER_SECONDS)
         try:
             completed = self.run(command)
         except CommandFailedError as error:
-            raise _unusable(host, error.message, f"install {program}, or docker login") from error
+            raise refused(
+                host, _STEP, error.message, f"install {program}, or docker login"
+            ) from error
         if completed.returncode:
             if _NOT_KEPT in (completed.stdout + completed.stderr).lower():
                 return None
             output = (completed.stderr.strip() or completed.stdout.strip())[-300:]
-            raise _unusable(host, f"{program} get: {output}", f"docker login {host}")
+            raise refused(host, _STEP, f"{program} get: {output}", f"docker login {host}")
         try:
             value = json.loads(completed.stdout)
             user, secret = value["Username"], value["Secret"]
         except (ValueError, KeyError, TypeError):
             # Its output may contain the secret, so none of it is repeated.
-            raise _unusable(
-                host, f"{program} get printed no login", f"try `{program} get`, and docker login"
-            ) from None
+            reason, hint = (
+                f"{program} get printed no login",
+                f"try `{program} get`, and docker login",
+            )
+            raise refused(host, _STEP, reason, hint) from None
         if user == "<token>":
             return Login(identity_token=_text(secret))
         return Login(user=_text(user), password=_text(secret))
@@ -274,9 +278,8 @@ def _entry_login(entry: Mapping[str, Any], host: str) -> Login | None:
         try:
             both = base64.b64decode(_text(entry["auth"]), validate=True).decode()
         except (binascii.Error, ValueError):
-            raise _unusable(
-                host, "docker's login for it is not base64", f"docker login {host}"
-            ) from None
+            reason = "docker's login for it is not base64"
+            raise refused(host, _STEP, reason, f"docker login {host}") from None
         user, _, password = both.partition(":")
     if token:
         return Login(identity_token=token)
@@ -290,7 +293,3 @@ def _table(value: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
-
-
-def _unusable(host: str, reason: str, hint: str) -> RegistryError:
-    return RegistryError(reason, registry=host, step=_STEP, fault=RegistryFault.REFUSED, hint=hint)

@@ -42,7 +42,6 @@ class ImageManifest:
     own, or its config's media type.
     """
 
-    media_type: str
     config: Descriptor
     layers: tuple[Descriptor, ...]
     artifact_type: str
@@ -54,7 +53,6 @@ class ImageManifest:
 class ImageIndex:
     """A list of manifests: one image for several platforms, or what is attached to one."""
 
-    media_type: str
     manifests: tuple[Descriptor, ...]
     artifact_type: str = ""
     subject: Descriptor | None = None
@@ -82,7 +80,6 @@ def read_body(body: bytes, media_type: str) -> Document:
             raise ValueError("it is a manifest and an index at once")
         artifact_type = value.get("artifactType")
         return ImageIndex(
-            media_type=media_type,
             manifests=_descriptors(value.get("manifests"), "manifests"),
             artifact_type=_media_type(artifact_type, "artifactType") if artifact_type else "",
             subject=_subject(value),
@@ -93,7 +90,6 @@ def read_body(body: bytes, media_type: str) -> Document:
             raise ValueError("it is a manifest and an index at once")
         config = _descriptor(value.get("config"), "config")
         return ImageManifest(
-            media_type=media_type,
             config=config,
             layers=_descriptors(value.get("layers"), "layers"),
             artifact_type=_media_type(value.get("artifactType", config.media_type), "artifactType"),
