@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, BinaryIO, ClassVar
 from urllib.parse import parse_qs, parse_qsl, urlsplit
 
 from loopback import running
@@ -51,6 +51,18 @@ _STEPS = tuple(
     )
 )
 _WRITES = frozenset({"begin", "piece", "status", "close", "forget", "put manifest", "delete"})
+
+
+@dataclass(frozen=True)
+class FileBlob:
+    """A blob that is a file."""
+
+    path: Path
+    digest: str
+    size_bytes: int
+
+    def open(self) -> BinaryIO:
+        return self.path.open("rb")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,9 +34,8 @@ from warpfront.images.labels import CONTENT_HASH
 from warpfront.matrix.cell import Selection
 from warpfront.pipeline.workspace import open_workspace
 from warpfront.report.rows import ReportRow
-from warpfront.verify.failures import failure_of
 from warpfront.verify.results import Outcome, Verification
-from warpfront.verify.verdict import outcome_of
+from warpfront.verify.verdict import failure_of, outcome_of
 from warpfront.wheels.lock.pylock import read_lock
 from warpfront.wheels.lock.values import WheelLock
 from warpfront_checks.check_options import SESSIONS

@@ -23,8 +23,7 @@ from warpfront.release.evidence import (
     VERIFICATION_TYPE,
     read_attached,
 )
-from warpfront.release.history import is_yanked
-from warpfront.release.publication import RegistryImage, held_image
+from warpfront.release.publication import RegistryImage, held_image, is_yanked
 from warpfront.release.registry.architectures import part_for
 from warpfront.release.registry.contract import Descriptor, Registry
 from warpfront.release.registry.copying import ATTESTATIONS

@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from warpfront.errors import TagConflictError
-from warpfront.release.history import is_yanked
 from warpfront.release.ledger import CHANNEL_ANNOTATION, IndexTagMove, Publication, staged_tag
 from warpfront.release.publication import (
     RegistryImage,
     digest_on,
     held_image,
+    is_yanked,
     move_tag,
     moved,
     moves_document,

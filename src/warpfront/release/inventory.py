@@ -6,9 +6,8 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from warpfront.errors import RegistryError, RegistryFault
-from warpfront.release.history import aliases_before
 from warpfront.release.ledger import CHANNEL_ANNOTATION, Removed, Stock
-from warpfront.release.publication import MOVES_TYPE, YANK_TYPE, held_image
+from warpfront.release.publication import MOVES_TYPE, YANK_TYPE, aliases_before, held_image
 from warpfront.release.registry.contract import INDEX_TYPES, Descriptor, Registry
 from warpfront.release.registry.copying import SIGNATURE_TAGS
 from warpfront.release.registry.deleting import Delete

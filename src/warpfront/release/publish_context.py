@@ -25,7 +25,6 @@ from warpfront.matrix.project_values import Channel
 from warpfront.matrix.selection import with_parents
 from warpfront.release.admission import Admission, Evidence, admission
 from warpfront.release.evidence import Publishable, verification_payload
-from warpfront.release.history import is_yanked
 from warpfront.release.indexes import IndexWriter
 from warpfront.release.ledger import (
     CANDIDATE_PREFIX,
@@ -36,7 +35,7 @@ from warpfront.release.ledger import (
     Unpublished,
 )
 from warpfront.release.origin import Origin
-from warpfront.release.publication import RegistryImage, attached_as, held_image, taken
+from warpfront.release.publication import RegistryImage, attached_as, held_image, is_yanked, taken
 from warpfront.release.publishers import keyless_identity, publishing_refusals
 from warpfront.release.publishing import Attester, Bring, Meter, Tagger, Uploader, publish_image
 from warpfront.release.registry.contract import Artifact, Registry
@@ -47,6 +46,7 @@ from warpfront.release.tags import (
     SharedTemplates,
     clashes,
     clashes_of_matrix,
+    clashes_with,
     names_of,
     shared_in_matrix,
     tag_words,
@@ -161,7 +161,7 @@ def publish_cells(
     for cell_id, plan in planned.items():
         if not isinstance(plan, _Planned):
             results[cell_id] = plan
-        elif mine := [text for text in conflicts if text.partition(" ")[0] in plan.names.claims]:
+        elif mine := clashes_with(plan.names, conflicts):
             results[cell_id] = _conflict(cell_id, mine)
         elif dry_run:
             results[cell_id] = attempt(cell_id, "publish", _foreseen, plan, channel, context)

@@ -7,9 +7,8 @@ import dataclasses
 from warpfront.errors import InputError
 from warpfront.images.labels import CREATED
 from warpfront.release.evidence import DOCUMENT
-from warpfront.release.history import target_before
 from warpfront.release.ledger import Publication
-from warpfront.release.publication import held_image
+from warpfront.release.publication import held_image, target_before
 from warpfront.release.registry.contract import Registry
 from warpfront.release.registry.manifests import attached_payload
 from warpfront.release.signing import Signer

@@ -178,19 +178,21 @@ def _repository(cell: Cell, channel: Channel, project: str) -> str:
     return f"{channel.repository or project}/{cell.image}"
 
 
-def clashes(every: Iterable[Names]) -> tuple[str, ...]:
-    """Return each name that would be on more than one image or index, with the first of those."""
+def clashes(every: Iterable[Names]) -> Mapping[str, str]:
+    """Return each name that would be on more than one image or index, and a text with the first of
+    those.
+    """
     claims: defaultdict[str, dict[str, None]] = defaultdict(dict)
     for names in every:
         for reference, claimant in names.claims.items():
             claims[reference][claimant] = None
-    every_clash = []
+    texts = {}
     for reference, claimants in claims.items():
         more = len(claimants) - _SHOWN
         named = [*[*claimants][:_SHOWN], *([f"{more} more"] if more > 0 else [])]
         if len(claimants) > 1:
-            every_clash.append(f"{reference} is claimed by {' and by '.join(named)}")
-    return tuple(every_clash)
+            texts[reference] = f"{reference} is claimed by {' and by '.join(named)}"
+    return texts
 
 
 def clashes_of_matrix(
@@ -201,17 +203,18 @@ def clashes_of_matrix(
     """
     cells = tuple(cells)
     shared = shared_in_matrix(cells, channel, project=project)
-    by_cell: defaultdict[str, list[str]] = defaultdict(list)
     every = [
         names_of(cell, channel, expected_words(cell), project=project, shared=shared.get(cell.id))
         for cell in cells
     ]
-    for clash in clashes(every):
-        reference = clash.partition(" ")[0]
-        for names in every:
-            if reference in names.claims:
-                by_cell[names.cell_id].append(clash)
-    return {cell_id: tuple(texts) for cell_id, texts in by_cell.items()}
+    texts = clashes(every)
+    found = {names.cell_id: clashes_with(names, texts) for names in every}
+    return {cell_id: mine for cell_id, mine in found.items() if mine}
+
+
+def clashes_with(names: Names, texts: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the clashes of an image's names among those of all."""
+    return tuple(text for reference, text in texts.items() if reference in names.claims)
 
 
 def _filled(template: str, words: Mapping[str, str], wrong: list[str]) -> str:

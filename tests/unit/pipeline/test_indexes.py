@@ -30,8 +30,8 @@ from warpfront.images.labels import CELL, REVISION
 from warpfront.matrix.cell import Cell
 from warpfront.matrix.project_values import Alias, Channel
 from warpfront.release.carried import CarriedImages
-from warpfront.release.history import aliases_before
 from warpfront.release.ledger import Publication, staged_tag
+from warpfront.release.publication import aliases_before
 from warpfront.release.publish_context import publish_cells
 from warpfront.release.registry.copying import Repository
 from warpfront.release.registry.layout import LayoutRegistry

@@ -59,9 +59,8 @@ from warpfront.report.described import pruning_text, stock_text, yank_text
 from warpfront.step_results import Blocked, Failed
 from warpfront.system.references import fallback_tag, read_reference
 from warpfront.system.store import as_json
-from warpfront.verify.failures import failure_of
 from warpfront.verify.results import Outcome, Verification
-from warpfront.verify.verdict import sealed
+from warpfront.verify.verdict import failure_of, sealed
 
 NIGHTLY = a_release_channel(
     name="nightly", tags=("{torch}-{content}-n",), aliases=(), allow=("unsigned", "skipped")

@@ -4,16 +4,14 @@ what is wrong in one is found.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO
 
 import pytest
-from stub_registry import Fault, StubRegistry, client_of, digest_of, serve_registry
+from stub_registry import Fault, FileBlob, StubRegistry, client_of, digest_of, serve_registry
 
 from warpfront.errors import InputError, RegistryError, StoreError
 from warpfront.release.registry import manifests
@@ -234,18 +232,6 @@ def test_a_tag_in_a_folder_moves_and_what_is_part_of_more_is_named_once(
     assert by_digest.digest in {one.digest for one in layout.listed()}
     layout.put_manifest("", "all", index_body([first, second]), IMAGE_INDEX)
     assert [one.annotations.get(NAME) for one in layout.listed()] == ["v1", "v2", "all"]
-
-
-@dataclasses.dataclass(frozen=True)
-class FileBlob:
-    """A blob that is a file."""
-
-    path: Path
-    digest: str
-    size_bytes: int
-
-    def open(self) -> BinaryIO:
-        return self.path.open("rb")
 
 
 def test_a_file_of_this_disk_becomes_a_blob_without_a_copy(

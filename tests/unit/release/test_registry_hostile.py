@@ -21,8 +21,7 @@ from stub_registry import (
 
 from warpfront.errors import RegistryError, RegistryFault
 from warpfront.release.evidence import VERIFICATION_TYPE, read_attached
-from warpfront.release.history import aliases_before
-from warpfront.release.publication import MOVES_TYPE
+from warpfront.release.publication import MOVES_TYPE, aliases_before
 from warpfront.release.registry.authorization import Credentials
 from warpfront.release.registry.client import HttpRegistry
 from warpfront.release.registry.contract import (

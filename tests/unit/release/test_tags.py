@@ -103,15 +103,15 @@ def test_two_cells_that_claim_one_name_are_both_named() -> None:
     both = (alias("latest", CPU, other),)
     names = [named(cell, aliases=both, tags=(f"{{torch}}-{cell.id}",)) for cell in (CPU, other)]
     clash = f"{PROJECT}/torch:latest is claimed by {CPU.id} and by other"
-    assert clashes(names) == (clash,)
-    assert clashes(reversed(names)) == (
+    assert (*clashes(names).values(),) == (clash,)
+    assert (*clashes(reversed(names)).values(),) == (
         f"{PROJECT}/torch:latest is claimed by other and by {CPU.id}",
     )
 
 
 def test_a_name_of_another_repository_is_another_name() -> None:
     other = a_cell(id="other", image="serve")
-    assert clashes([named(), named(other)]) == ()
+    assert clashes([named(), named(other)]) == {}
 
 
 def test_a_cell_that_was_not_selected_still_claims_its_name() -> None:
@@ -205,7 +205,7 @@ def test_an_image_and_an_index_of_one_name_clash() -> None:
         shared={"same": ("aarch64", "x86_64")},
     )
     of_one = named(a_cell(id="other"), tags=("same",))
-    assert clashes([of_two, of_one]) == (
+    assert (*clashes([of_two, of_one]).values(),) == (
         f"{PROJECT}/torch:same is claimed by an index of aarch64 and x86_64 and by other",
     )
 

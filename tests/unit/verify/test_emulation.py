@@ -56,9 +56,8 @@ from warpfront.system.progress import Line
 from warpfront.system.revision import Provenance
 from warpfront.system.store import Store
 from warpfront.verify.emulation import EMULATED_SESSIONS, DispatchLog, as_leads, find_emulator
-from warpfront.verify.failures import failure_of
 from warpfront.verify.results import CheckResult, Outcome, Verification
-from warpfront.verify.verdict import outcome_of, sealed
+from warpfront.verify.verdict import failure_of, outcome_of, sealed
 from warpfront.wheels.project_folders import Folders
 from warpfront.wheels.sources import Site
 from warpfront_checks.check_options import SESSIONS, CheckOptions

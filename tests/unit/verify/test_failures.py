@@ -17,8 +17,8 @@ from warpfront.errors import (
     WarpfrontError,
 )
 from warpfront.step_results import Blocked, Failed
-from warpfront.verify.failures import failure_of
 from warpfront.verify.results import Outcome, Verification
+from warpfront.verify.verdict import failure_of
 
 BLOCKED = Blocked(cell_id="blocked", step="lock", reason="index out of reach")
 BUILD_FAILED = Failed(cell_id="broken", step="build", reason="exit 1", exit_code=6)

@@ -81,7 +81,7 @@ def _said(result: object) -> str:
 
 def raise_failure(results: Iterable[object], *, allow_undetermined: bool = False) -> None:
     """Raise the worst of what is not a success."""
-    from warpfront.verify.failures import failure_of
+    from warpfront.verify.verdict import failure_of
 
     failure = failure_of(results)
     if failure is not None and not (allow_undetermined and isinstance(failure, UndeterminedError)):

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from packaging.utils import canonicalize_name as _name
+from packaging.utils import canonicalize_name
 
 from warpfront.images.built import ResolvedBase
 from warpfront.matrix.cell import BaseSource, Cell
@@ -202,6 +202,10 @@ def _base(cell: Cell, base: ResolvedBase) -> Part:
         purl=_purl("oci", "", repository.rpartition("/")[2], base.identity, qualifiers),
         source=cell.base.reference,
     )
+
+
+def _name(name: str) -> str:
+    return canonicalize_name(name)
 
 
 def _purl(kind: str, namespace: str, name: str, version: str, qualifiers: Mapping[str, str]) -> str:
