@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 import elf_images
+from stub_registry import attach_one
 
 from warpfront.errors import EngineError, RegistryError, RegistryFault
 from warpfront.images.engine import Features, Progress, RunRequest, RunResult, StoredImage
@@ -28,7 +29,6 @@ from warpfront.release.registry.contract import (
     RegistryManifest,
     digest_of_bytes,
 )
-from warpfront.release.registry.manifests import attach
 from warpfront.system.progress import Line
 
 _IMAGES = "images.json"
@@ -414,7 +414,7 @@ class FakeRegistry:
     ) -> None:
         for one in artifacts:
             self._called("attach")
-            attach(self, repository, subject, one)
+            attach_one(self, repository, subject, one)
             self.after_call("attach")
 
     def tags(self, repository: str) -> tuple[str, ...]:

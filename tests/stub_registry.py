@@ -23,6 +23,17 @@ from urllib.parse import parse_qs, parse_qsl, urlsplit
 from loopback import running
 
 from warpfront.release.registry.client import HttpRegistry, connect
+from warpfront.release.registry.contract import (
+    EMPTY_BODY,
+    IMAGE_MANIFEST,
+    Artifact,
+    BytesBlob,
+    Descriptor,
+    Registry,
+    RegistryManifest,
+    digest_of_bytes,
+)
+from warpfront.release.registry.manifests import body_of, referrer_of
 from warpfront.release.registry.patience import Pace, Patience
 from warpfront.release.registry.uploads import PieceSizes
 from warpfront.system.process import Command, Completed, Run
@@ -51,6 +62,19 @@ _STEPS = tuple(
     )
 )
 _WRITES = frozenset({"begin", "piece", "status", "close", "forget", "put manifest", "delete"})
+
+
+def attach_one(
+    registry: Registry, repository: str, subject: Descriptor, artifact: Artifact
+) -> Descriptor:
+    """Put the payload, then the manifest with its subject. The same document twice is the same
+    digest, once. Raises the errors of `registry`.
+    """
+    for content in (artifact.payload, EMPTY_BODY):
+        registry.put_blob(repository, BytesBlob(content))
+    body = body_of(subject, artifact)
+    put = registry.put_manifest(repository, digest_of_bytes(body), body, IMAGE_MANIFEST)
+    return referrer_of(RegistryManifest(descriptor=put, body=body))
 
 
 @dataclass(frozen=True)

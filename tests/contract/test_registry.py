@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 from registries import PASSWORD, USER, RealRegistry, real_registry
-from stub_registry import client_of, serve_registry
+from stub_registry import attach_one, client_of, serve_registry
 
 from warpfront.errors import RegistryError, RegistryFault
 from warpfront.release.registry.authorization import read_credentials
@@ -34,7 +34,7 @@ from warpfront.release.registry.copying import Repository, copy_attached, copy_i
 from warpfront.release.registry.deleting import deleter_for
 from warpfront.release.registry.http import Exchange, read_trust
 from warpfront.release.registry.layout import LayoutRegistry
-from warpfront.release.registry.manifests import as_object, attach, index_body
+from warpfront.release.registry.manifests import as_object, index_body
 from warpfront.release.registry.patience import Pace, Patience
 from warpfront.release.registry.uploads import PieceSizes
 from warpfront.system import process
@@ -134,7 +134,7 @@ def test_what_is_attached_is_found(registry: Registry, repository: str) -> None:
     subject = put_image(registry, repository, "v1")
     assert registry.referrers(repository, subject.digest) == ()
     attached = tuple(
-        attach(
+        attach_one(
             registry,
             repository,
             subject,
@@ -181,7 +181,7 @@ def test_an_image_goes_through_a_folder_with_all_that_is_attached(
 ) -> None:
     image = put_image(registry, repository, "v1")
     index = registry.put_manifest(repository, "all", index_body([image]), IMAGE_INDEX)
-    attach(
+    attach_one(
         registry,
         repository,
         image,

@@ -20,7 +20,7 @@ import pytest
 import yaml
 from projects import REPOSITORY
 from registries import RealRegistry, cosign_3, real_registry, strangers_program
-from stub_registry import Fault, serve_registry
+from stub_registry import Fault, attach_one, serve_registry
 
 from warpfront.errors import SignatureError
 from warpfront.release.registry.client import connect
@@ -31,7 +31,6 @@ from warpfront.release.registry.contract import (
     Predicate,
     digest_of_bytes,
 )
-from warpfront.release.registry.manifests import attach
 from warpfront.release.signing import Cosign, Signer, verify_attestation_command
 from warpfront.release.statements.statement import (
     MEDIA_TYPE,
@@ -169,7 +168,7 @@ def attested(
     line.put_blob(PATH, BytesBlob(config))
     put = line.put_manifest(PATH, f"v{version}", manifest, IMAGE_MANIFEST)
     for document in documents(digest):
-        attach(line, PATH, put, document)
+        attach_one(line, PATH, put, document)
     return Attested(
         registry=registry,
         digest=digest,

@@ -10,8 +10,6 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import yaml
-
 from warpfront.ci.flow import (
     FOLDERS,
     HEADER,
@@ -23,7 +21,7 @@ from warpfront.ci.flow import (
     job_of,
     yaml_text,
 )
-from warpfront.ci.template_files import rendered
+from warpfront.ci.template_files import document_of, rendered
 from warpfront.errors import InputError
 from warpfront.matrix.runners import Runner
 
@@ -81,7 +79,7 @@ def workflows(
         dataclasses.replace(job, runners=tuple(rows[file])) for file, job in kinds.items()
     ]
     values = {**_values(flow), "actions": actions, "kinds": kinds_of_jobs}
-    documents = yaml.safe_load(rendered(templates["github.yml.j2"], values))
+    documents = document_of(templates["github.yml.j2"], values)
     # For actionlint: GitHub's larger machines have custom names, too.
     every = sorted({label for runner in flow.runners for label in runner.labels})
     documents[".github/actionlint.yaml"] = {"self-hosted-runner": {"labels": every}}

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import jinja2
+import yaml
 
 from warpfront.ci.flow import FOLDERS, HEADER, HISTORY, Flow
 from warpfront.matrix.nodes import CACHE_VARIABLE
@@ -19,6 +20,7 @@ from warpfront.matrix.vendors import VENDORS
 DEPENDABOT = ".github/dependabot.yml"
 RENOVATE = ".github/renovate.json"
 _KUBERNETES = "ci/kubernetes"
+_LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _UNIT = "warpfront-runner@.service"
 _PIP = ".venv/bin/python -m pip install --quiet"
 
@@ -35,6 +37,12 @@ def rendered(template: str, values: Mapping[str, Any]) -> str:
     )
     environment.policies["json.dumps_kwargs"] = {"sort_keys": False}
     return environment.from_string(template).render(values)
+
+
+def document_of(template: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the mapping that a template of YAML describes."""
+    document: dict[str, Any] = yaml.load(rendered(template, values), _LOADER)  # noqa: S506 - safe
+    return document
 
 
 def filled(template: str, **words: str) -> str:

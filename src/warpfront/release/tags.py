@@ -179,9 +179,7 @@ def _repository(cell: Cell, channel: Channel, project: str) -> str:
 
 
 def clashes(every: Iterable[Names]) -> Mapping[str, str]:
-    """Return each name that would be on more than one image or index, and a text with the first of
-    those.
-    """
+    """Return each name that would be on more than one image or index, with a text of the first."""
     claims: defaultdict[str, dict[str, None]] = defaultdict(dict)
     for names in every:
         for reference, claimant in names.claims.items():

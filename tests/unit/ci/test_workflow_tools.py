@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
+from warpfront.ci.actions import templates
 from warpfront.ci.gitlab import child_pipeline
 from warpfront.ci.schedule import SCOPES, schedule
 from warpfront.commands.workflows import ci_files, flow_of, packaged_limits, write
@@ -140,7 +141,8 @@ def test_the_schema_of_gitlab_takes_the_parent_and_a_child(root: Path, tmp_path:
         blocked={},
     )
     child = tmp_path / "child.yml"
-    child.write_text(child_pipeline(flow_of(matrix, root), planned, packaged_limits())[0])
+    flow = flow_of(matrix, root)
+    child.write_text(child_pipeline(flow, planned, packaged_limits(), templates())[0])
     for file in (root / ".gitlab" / "warpfront.yml", child):
         schema = ("--builtin-schema", "vendor.gitlab-ci", "--data-transform", "gitlab-ci")
         assert schema_fault(*schema, str(file)) == ""

@@ -460,7 +460,9 @@ def nightly() -> Schedule:
 
 def test_gitlab_runs_the_same_calls_of_the_same_jobs() -> None:
     planned = nightly()
-    child = yaml.load(child_pipeline(the_flow(), planned, LIMITS, "d1")[0], yaml.CSafeLoader)
+    child = yaml.load(
+        child_pipeline(the_flow(), planned, LIMITS, templates(), "d1")[0], yaml.CSafeLoader
+    )
     jobs = {name: body for name, body in child.items() if name not in {"stages", "planned"}}
     kinds = (planned.build, planned.verify, planned.bench)
     works = [work for each in kinds for of_row in each.values() for work in of_row]
@@ -629,8 +631,9 @@ def test_more_called_workflows_than_the_limit_are_refused() -> None:
     [("child_bytes", 9, "bytes, and GitLab reads 9"), ("needs_per_job", 1, "needs 2 jobs")],
 )
 def test_what_gitlab_would_not_start_is_refused(limit: str, value: int, said: str) -> None:
+    limits = dataclasses.replace(LIMITS, **{limit: value})
     with pytest.raises(InputError, match=said):
-        child_pipeline(the_flow(), nightly(), dataclasses.replace(LIMITS, **{limit: value}))
+        child_pipeline(the_flow(), nightly(), limits, templates())
 
 
 def test_a_request_for_another_branch_starts_nothing() -> None:
@@ -646,9 +649,9 @@ def test_a_request_for_another_branch_starts_nothing() -> None:
 def test_a_pipeline_with_more_jobs_than_the_smallest_plan_is_noted_and_written() -> None:
     """A project's plan decides: no job can read it, and paid plans and own instances take more."""
     few = dataclasses.replace(LIMITS, jobs_per_pipeline=9)
-    text, crowded = child_pipeline(the_flow(), nightly(), few)
+    text, crowded = child_pipeline(the_flow(), nightly(), few, templates())
     assert "gitlab.com starts 9 on the Free tier" in crowded
-    assert (text, "") == child_pipeline(the_flow(), nightly(), LIMITS)
+    assert (text, "") == child_pipeline(the_flow(), nightly(), LIMITS, templates())
 
 
 def test_no_vendor_waits_for_another() -> None:

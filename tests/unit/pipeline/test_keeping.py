@@ -23,6 +23,7 @@ from releases import (
     a_signer,
     a_world,
 )
+from stub_registry import attach_one
 
 from warpfront.commands.adopting import adopt_image
 from warpfront.commands.keeping import House
@@ -51,7 +52,7 @@ from warpfront.release.publish_context import Published, publish_cells
 from warpfront.release.registry.contract import IMAGE_INDEX, IMAGE_MANIFEST, Artifact
 from warpfront.release.registry.copying import Repository
 from warpfront.release.registry.layout import LayoutRegistry
-from warpfront.release.registry.manifests import attach, index_body
+from warpfront.release.registry.manifests import index_body
 from warpfront.release.retention import newest_first, not_needed
 from warpfront.release.statements.statement import predicate_of
 from warpfront.release.why import why_text
@@ -145,7 +146,7 @@ def test_an_edited_attachment_promotes_nothing(world: World) -> None:
     document["verifications"][0]["checks"][0]["outcome"] = "passed"
     document["verifications"][0]["ended"] = NOW
     for forged in (json.dumps(document).encode(), b"[" * 99_999, b'{"verifications": 3}', b"\xff"):
-        attach(
+        attach_one(
             world.registry,
             REPOSITORY,
             subject,
@@ -171,7 +172,7 @@ def test_a_forged_proof_with_a_seal_of_its_own_is_in_no_signature(world: World) 
     build(world)
     forged = world.store.load(CPU.id, "verify-x86-64", (Verification,))
     forged = sealed(dataclasses.replace(forged, image_id=digest), ended=NOW)
-    attach(
+    attach_one(
         world.registry,
         REPOSITORY,
         subject,
@@ -485,7 +486,7 @@ def test_what_is_attached_and_does_not_hold_is_said(world: World) -> None:
     subject = world.registry.head(REPOSITORY, digest)
     assert subject is not None
     for name, said in (("a", {}), ("b", {"dev.warpfront.statement": "provenance"})):
-        attach(
+        attach_one(
             world.registry,
             REPOSITORY,
             subject,
@@ -586,7 +587,7 @@ def test_a_document_that_no_trusted_key_has_signed_is_neither_promoted_nor_attes
     subject = world.registry.head(REPOSITORY, done.digest)
     assert subject is not None
     theirs = dataclasses.replace(ours, payload=b'{"name": "theirs"}')
-    attach(world.registry, REPOSITORY, subject, theirs)
+    attach_one(world.registry, REPOSITORY, subject, theirs)
     cosign.attested.clear()
     result = carried(world, a_release_channel(allow=()))
     assert isinstance(result, Publication), result

@@ -27,6 +27,7 @@ from releases import (
     a_world,
     content_of,
 )
+from stub_registry import attach_one
 
 from warpfront.errors import (
     NotPublishableError,
@@ -50,7 +51,6 @@ from warpfront.release.publication import YANK_TYPE, held_image
 from warpfront.release.publish_context import PublishContext, publish_cells
 from warpfront.release.publishing import AHEAD
 from warpfront.release.registry.contract import IMAGE_MANIFEST, Artifact, Predicate, digest_of_bytes
-from warpfront.release.registry.manifests import attach
 from warpfront.release.signing import Cosign, Signer
 from warpfront.release.tag_contents import TagPage
 from warpfront.release.tag_contents_of import PAGE, read_tag_contents
@@ -517,7 +517,7 @@ def test_a_yanked_image_is_not_published_again(world: World) -> None:
     world.build()
     held = held_image(world.registry, REPOSITORY, world.published().digest)
     assert held is not None
-    attach(
+    attach_one(
         world.registry,
         REPOSITORY,
         held.manifest.descriptor,
@@ -1028,7 +1028,7 @@ def test_an_sbom_that_nobody_trusted_signed_is_not_read_and_without_one_nothing_
     done = published_with(world, with_sbom(world, bill_referrer(("torch", "1"))))
     subject = world.registry.head(REPOSITORY, done.digest)
     assert subject is not None
-    attach(world.registry, REPOSITORY, subject, bill_referrer(("evil", "1")))
+    attach_one(world.registry, REPOSITORY, subject, bill_referrer(("evil", "1")))
     found = read_tag_contents(world.registry, REPOSITORY, done.digest, signer=world.signer)
     assert found.wheels == {"torch": "1"}
     unsigned = read_tag_contents(world.registry, REPOSITORY, done.digest)

@@ -11,6 +11,7 @@ from bills import a_bill
 from builders import a_cell, a_lock
 from fakes import FakeEngine
 from releases import CPU, PROJECT, REPOSITORY, Quiet, World, a_world
+from stub_registry import attach_one
 
 from warpfront.commands.adopting import attached_making, is_locked_by, read_digest, verify_claimed
 from warpfront.errors import InputError
@@ -18,7 +19,6 @@ from warpfront.images.built import BuiltImage
 from warpfront.images.labels import LOCK
 from warpfront.images.tools import Tools
 from warpfront.pipeline.verifying import CheckPlan, RunOptions
-from warpfront.release.registry import manifests
 from warpfront.release.registry.contract import Artifact
 from warpfront.release.statements.provenance_statement import (
     BuildRecord,
@@ -73,7 +73,7 @@ def a_making(created: str) -> BuildRecord:
 def attach(world: World, named: Reference, payload: bytes) -> None:
     subject = world.registry.head(REPOSITORY, named.digest)
     assert subject is not None
-    manifests.attach(
+    attach_one(
         world.registry,
         REPOSITORY,
         subject,

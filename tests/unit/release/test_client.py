@@ -9,7 +9,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from stub_registry import PASSWORD, Fault, StubRegistry, client_of, digest_of, serve_registry
+from stub_registry import (
+    PASSWORD,
+    Fault,
+    StubRegistry,
+    attach_one,
+    client_of,
+    digest_of,
+    serve_registry,
+)
 
 from warpfront.errors import InputError, RegistryError, RegistryFault
 from warpfront.release.registry.client import HttpRegistry
@@ -21,7 +29,7 @@ from warpfront.release.registry.contract import (
     BytesBlob,
     Descriptor,
 )
-from warpfront.release.registry.manifests import attach, index_body
+from warpfront.release.registry.manifests import index_body
 from warpfront.release.registry.uploads import PieceSizes
 
 CONFIG = b'{"architecture":"amd64","os":"linux"}'
@@ -233,7 +241,7 @@ def test_what_is_attached_is_found_whether_or_not_the_registry_lists_it(
     stub.referrers = referrers
     subject = an_image(client)
     attached = [
-        attach(
+        attach_one(
             client,
             "a/b",
             subject,
@@ -278,7 +286,7 @@ def test_a_list_of_what_is_attached_that_another_overwrote_is_written_again(
         return said
 
     monkeypatch.setattr(client, "_put", put_and_lose)
-    attached = attach(
+    attached = attach_one(
         client,
         "a/b",
         subject,

@@ -11,10 +11,17 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from stub_registry import Fault, FileBlob, StubRegistry, client_of, digest_of, serve_registry
+from stub_registry import (
+    Fault,
+    FileBlob,
+    StubRegistry,
+    attach_one,
+    client_of,
+    digest_of,
+    serve_registry,
+)
 
 from warpfront.errors import InputError, RegistryError, StoreError
-from warpfront.release.registry import manifests
 from warpfront.release.registry.client import HttpRegistry
 from warpfront.release.registry.contract import (
     IMAGE_INDEX,
@@ -82,7 +89,7 @@ def put_image(client: HttpRegistry, machine: str) -> Descriptor:
 
 
 def attach(client: HttpRegistry, subject: Descriptor, kind: str) -> Descriptor:
-    return manifests.attach(
+    return attach_one(
         client,
         "a/b",
         subject,

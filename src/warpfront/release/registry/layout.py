@@ -20,7 +20,9 @@ from typing import BinaryIO
 from warpfront.errors import RegistryError, RegistryFault, StoreError
 from warpfront.release.registry import manifests
 from warpfront.release.registry.contract import (
+    EMPTY_BODY,
     IMAGE_INDEX,
+    IMAGE_MANIFEST,
     INDEX_TYPES,
     MANIFEST_TYPES,
     Artifact,
@@ -35,7 +37,6 @@ from warpfront.release.registry.manifests import (
     Document,
     ImageIndex,
     ImageManifest,
-    attach,
 )
 from warpfront.system.foreign import kind_of, read_regular
 from warpfront.system.references import is_digest
@@ -145,7 +146,10 @@ class LayoutRegistry:
         self, repository: str, subject: Descriptor, artifacts: Sequence[Artifact]
     ) -> None:
         for artifact in artifacts:
-            attach(self, repository, subject, artifact)
+            for content in (artifact.payload, EMPTY_BODY):
+                self.put_blob(repository, BytesBlob(content))
+            body = manifests.body_of(subject, artifact)
+            self.put_manifest(repository, digest_of_bytes(body), body, IMAGE_MANIFEST)
 
     def tags(self, repository: str) -> tuple[str, ...]:
         return tuple(sorted({entry.annotations[NAME] for entry in self.listed() if _name(entry)}))

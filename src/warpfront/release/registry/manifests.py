@@ -21,7 +21,6 @@ from warpfront.release.registry.contract import (
     INDEX_TYPES,
     MANIFEST_TYPES,
     Artifact,
-    BytesBlob,
     Descriptor,
     Platform,
     Registry,
@@ -219,19 +218,6 @@ def _annotations(value: dict[str, Any]) -> Mapping[str, str]:
 LIMIT_BYTES = 32 * 2**20
 TITLE = "org.opencontainers.image.title"
 """The annotation of a layer that `oras pull` takes a file's name from; without it, no file."""
-
-
-def attach(
-    registry: Registry, repository: str, subject: Descriptor, artifact: Artifact
-) -> Descriptor:
-    """Put the payload, then the manifest with its subject. The same document twice is the same
-    digest, once. Raises the errors of `registry`.
-    """
-    for content in (artifact.payload, EMPTY_BODY):
-        registry.put_blob(repository, BytesBlob(content))
-    body = body_of(subject, artifact)
-    put = registry.put_manifest(repository, digest_of_bytes(body), body, IMAGE_MANIFEST)
-    return referrer_of(RegistryManifest(descriptor=put, body=body))
 
 
 def attached_payload(
