@@ -26,12 +26,9 @@ folder, so that what it holds is the same whether a forge adds a folder of its n
 IMAGES = "images"
 """How the artifacts begin that hold images, and the folder that they are in."""
 HEADER = "# Made by `warpfront ci write` from `runners:` of matrix.yaml: change that, not this.\n"
-SITE = "site"
-HISTORY = "warpfront-history"
-"""The branch whose file of runs only grows."""
 OWN_REGISTRIES = ("ghcr.io", "registry.gitlab.com")
 """Where a job's own token logs in."""
-READ_USER, READ_TOKEN = "REGISTRY_READ_USER", "REGISTRY_READ_TOKEN"
+READ_TOKEN = "REGISTRY_READ_TOKEN"  # noqa: S105 - the name of one
 """Of the repository: what machines that verify log in with, to any other registry."""
 LABEL = "gpu"
 """What a maintainer puts on a pull request so that it may reach machines of our own."""
@@ -257,7 +254,7 @@ def yaml_text(*documents: object) -> str:
     )
 
 
-FOLDERS = {"handover": HANDOVER, "images": IMAGES, "left": LEFT, "site": SITE}
+FOLDERS = {"handover": HANDOVER, "images": IMAGES, "left": LEFT, "site": "site"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

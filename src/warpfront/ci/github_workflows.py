@@ -31,7 +31,6 @@ LABELLED = f"{MAIN}-{LABEL}"
 """The workflow that the label starts. It alone hears of labels, so that no other label restarts or
 cancels a run.
 """
-QUEUE = f"{MAIN}-queue.yml"
 MATCHERS = ".github/warpfront-problems.json"
 """How a forge reads problems off what is printed: `add-matcher` names it.
 https://github.com/actions/toolkit/blob/main/docs/problem-matchers.md: problems of files of the

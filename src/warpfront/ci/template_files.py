@@ -12,7 +12,7 @@ from typing import Any
 import jinja2
 import yaml
 
-from warpfront.ci.flow import FOLDERS, HEADER, HISTORY, Flow
+from warpfront.ci.flow import FOLDERS, HEADER, Flow
 from warpfront.matrix.nodes import CACHE_VARIABLE
 from warpfront.matrix.runners import Runner
 from warpfront.matrix.vendors import VENDORS
@@ -73,7 +73,7 @@ def _calls(templates: Mapping[str, str], table: str, **words: str) -> dict[str, 
     """Return the scripts of a table of scripts.toml, by name."""
     rows = tomllib.loads(templates["scripts.toml"])
     shared = {name: text for name, text in rows.items() if isinstance(text, str)}
-    words = {**shared, **FOLDERS, "history": HISTORY, "cache_variable": CACHE_VARIABLE, **words}
+    words = {**shared, **FOLDERS, "cache_variable": CACHE_VARIABLE, **words}
     head = rows[table].pop("head")
     return {name: f"{head}{filled(call, **words)}\n" for name, call in rows[table].items()}
 

@@ -22,7 +22,7 @@ from warpfront.ci.flow import (
     unable_to_pull,
     yaml_text,
 )
-from warpfront.ci.github_workflows import MATCHERS, QUEUE, workflows
+from warpfront.ci.github_workflows import MATCHERS, workflows
 from warpfront.ci.gitlab import PARENT, child_pipeline, gitlab_files
 from warpfront.ci.schedule import SCOPES, Schedule, schedule
 from warpfront.ci.template_files import DEPENDABOT, RENOVATE, robot_files, scripts
@@ -389,10 +389,10 @@ def test_a_red_run_after_the_merge_is_told_where_the_table_wants_it() -> None:
 
 def test_only_where_machines_are_ours_does_a_clock_end_what_waits_for_one() -> None:
     hosted = a_flow([one for one in MATRIX.runners if one.trust == "hosted"])
-    assert f".github/workflows/{QUEUE}" not in workflows(
+    assert ".github/workflows/warpfront-queue.yml" not in workflows(
         hosted, pinned_actions(), LIMITS, templates()
     )
-    queue = RENDERED[f".github/workflows/{QUEUE}"]["jobs"]["queue"]
+    queue = RENDERED[".github/workflows/warpfront-queue.yml"]["jobs"]["queue"]
     assert queue["runs-on"] == "ubuntu-24.04"
     assert queue["permissions"] == {"contents": "read", "actions": "write"}
 
