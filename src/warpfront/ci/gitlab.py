@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from warpfront.ci.flow import HEADER, LABEL, LEFT, Flow, Job, Limits, yaml_text
+from warpfront.ci.flow import FOLDERS, HEADER, LABEL, LEFT, Flow, Job, Limits, yaml_text
 from warpfront.ci.schedule import Schedule, Work, works_of
 from warpfront.ci.template_files import document_of
 from warpfront.errors import InputError
@@ -53,7 +53,9 @@ def _document(
     part: str, flow: Flow, templates: Mapping[str, str], values: Mapping[str, Any]
 ) -> dict[str, Any]:
     plan = next(job for job in flow.jobs if job.name == "plan")
-    return document_of(templates["gitlab.yml.j2"], {"part": part, "plan": plan, **values})
+    return document_of(
+        templates["gitlab.yml.j2"], {**FOLDERS, "part": part, "plan": plan, **values}
+    )
 
 
 def child_pipeline(
