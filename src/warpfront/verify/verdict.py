@@ -18,27 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from warpfront.errors import (
-    BlockedError,
-    BuildFailedError,
-    EmulatedError,
-    EngineError,
-    InputError,
-    LockError,
-    NotPublishableError,
-    NotVerifiedError,
-    RegistryError,
-    RegistryFault,
-    RenderError,
-    SignatureError,
-    SlowerError,
-    StoreError,
-    TagConflictError,
-    UnavailableError,
-    UndeterminedError,
-    WarpfrontError,
-    WheelError,
-)
+from warpfront import errors
 from warpfront.step_results import Blocked, Failed
 from warpfront.system.digests import digest_of
 from warpfront.verify.results import EMULATOR, CheckResult, Outcome, Verification
@@ -293,31 +273,35 @@ def _judged(name: Named, results: Sequence[CheckResult | None]) -> CheckResult:
     )
 
 
-_BY_EXIT_CODE: dict[int, Callable[[str], WarpfrontError]] = {
+_BY_EXIT_CODE: dict[int, Callable[[str], errors.WarpfrontError]] = {
     **{
         error.exit_code: error
         for error in (
-            BuildFailedError,
-            EngineError,
-            InputError,
-            LockError,
-            NotPublishableError,
-            NotVerifiedError,
-            RenderError,
-            SignatureError,
-            SlowerError,
-            StoreError,
-            TagConflictError,
-            WheelError,
+            errors.BuildFailedError,
+            errors.EngineError,
+            errors.InputError,
+            errors.LockError,
+            errors.NotPublishableError,
+            errors.NotVerifiedError,
+            errors.RenderError,
+            errors.SignatureError,
+            errors.SlowerError,
+            errors.StoreError,
+            errors.TagConflictError,
+            errors.WheelError,
         )
     },
-    RegistryError.exit_code: functools.partial(
-        RegistryError, registry="registry", step="publish", fault=RegistryFault.WRONG, hint=""
+    errors.RegistryError.exit_code: functools.partial(
+        errors.RegistryError,
+        registry="registry",
+        step="publish",
+        fault=errors.RegistryFault.WRONG,
+        hint="",
     ),
 }
 
 
-def failure_of(results: Iterable[object]) -> WarpfrontError | None:
+def failure_of(results: Iterable[object]) -> errors.WarpfrontError | None:
     """Return the worst of a step's results as an error, or None if every one is a success. What
     is no `Blocked`, `Failed` or `Verification` is one, and counts among the results.
 
@@ -336,18 +320,18 @@ def failure_of(results: Iterable[object]) -> WarpfrontError | None:
     ]
     count = len(results)
     if failed:
-        kind = _BY_EXIT_CODE.get(failed[0].exit_code, BuildFailedError)
+        kind = _BY_EXIT_CODE.get(failed[0].exit_code, errors.BuildFailedError)
         return kind(
             f"{len(failed)} of {count} failed: {_names(result.cell_id for result in failed)}"
         )
     if any(outcome_of(result) not in _OF_DEVICES for result in bad):
         leads = any(EMULATOR in result.environment for result in bad)
-        return NotVerifiedError(
+        return errors.NotVerifiedError(
             f"not verified: {_names(_name(result) for result in bad)}",
             hint="a failure in an emulator is a lead: try it on hardware" if leads else "",
         )
     if blocked:
-        return BlockedError(
+        return errors.BlockedError(
             f"{len(blocked)} of {count} blocked: {_names(result.cell_id for result in blocked)}",
             hint="`warpfront doctor` lists what this machine cannot reach; the rest is done",
         )
@@ -357,19 +341,19 @@ def failure_of(results: Iterable[object]) -> WarpfrontError | None:
     return None
 
 
-_OF_DEVICES: Mapping[Outcome, tuple[Callable[..., WarpfrontError], str, str]] = {
+_OF_DEVICES: Mapping[Outcome, tuple[Callable[..., errors.WarpfrontError], str, str]] = {
     Outcome.UNAVAILABLE: (
-        UnavailableError,
+        errors.UnavailableError,
         "no such device here",
         "verify on a machine that has one; what could be checked without it was",
     ),
     Outcome.EMULATED: (
-        EmulatedError,
+        errors.EmulatedError,
         "an emulator or an interposer answered",
         "the check `device` names it; verify on hardware, without it",
     ),
     Outcome.UNDETERMINED: (
-        UndeterminedError,
+        errors.UndeterminedError,
         "a check could not be determined",
         "the report has its reason; --allow-undetermined accepts it",
     ),
