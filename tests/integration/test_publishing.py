@@ -42,7 +42,7 @@ from warpfront.release.ledger import CHANNEL_ANNOTATION, staged_tag
 from warpfront.release.registry import client as registry_client
 from warpfront.release.registry.contract import IMAGE_MANIFEST, Artifact, BytesBlob
 from warpfront.release.signing import KEYLESS, Signer, find_cosign
-from warpfront.release.statements.provenance_statement import BuildRecord
+from warpfront.release.statements.predicates import BuildRecord
 from warpfront.system.process import environment, run
 from warpfront.system.references import read_reference
 from warpfront.system.store import Store

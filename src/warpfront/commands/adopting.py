@@ -29,7 +29,7 @@ from warpfront.pipeline.workspace import Workspace
 from warpfront.release.registry.architectures import part_for
 from warpfront.release.registry.contract import Registry
 from warpfront.release.registry.manifests import attached_payload
-from warpfront.release.statements.provenance_statement import BuildRecord, read_provenance_statement
+from warpfront.release.statements.predicates import BuildRecord, read_provenance_statement
 from warpfront.release.statements.statement import StatementError
 from warpfront.report.rows import CellFacts, ReportRow, report_rows
 from warpfront.step_results import Blocked, Failed

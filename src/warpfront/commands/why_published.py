@@ -29,9 +29,13 @@ from warpfront.release.registry.contract import Descriptor, Registry
 from warpfront.release.registry.copying import ATTESTATIONS
 from warpfront.release.registry.manifests import attached_payload
 from warpfront.release.signing import Signer, trusting
-from warpfront.release.statements.provenance_statement import BuildRecord, read_provenance_statement
+from warpfront.release.statements.predicates import (
+    BuildRecord,
+    Proof,
+    read_proof,
+    read_provenance_statement,
+)
 from warpfront.release.statements.statement import StatementError, is_attested_kind, predicate_of
-from warpfront.release.statements.verification_statement import Proof, read_proof
 from warpfront.release.tag_contents import TagDifference, difference
 from warpfront.release.tag_contents_of import read_tag_contents
 from warpfront.release.why import Why

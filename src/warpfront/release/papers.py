@@ -18,9 +18,14 @@ from warpfront.release.sbom.cyclonedx import cyclonedx_text
 from warpfront.release.sbom.licence_table import licence_document
 from warpfront.release.sbom.parts import Bill, bill_of
 from warpfront.release.sbom.spdx import spdx_text
-from warpfront.release.statements.provenance_statement import making_of, provenance_text
+from warpfront.release.statements.predicates import (
+    Proof,
+    making_of,
+    on_target,
+    proof_text,
+    provenance_text,
+)
 from warpfront.release.statements.statement import MEDIA_TYPE, is_attested_kind, predicate_of
-from warpfront.release.statements.verification_statement import Proof, on_target, proof_text
 from warpfront.system.store import Store
 from warpfront.verify.results import Verification
 from warpfront.wheels.lock.values import WheelLock

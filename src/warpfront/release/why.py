@@ -16,8 +16,7 @@ from warpfront.images.labels import (
     RELAXED,
     REVISION,
 )
-from warpfront.release.statements.provenance_statement import BuildRecord
-from warpfront.release.statements.verification_statement import Proof
+from warpfront.release.statements.predicates import BuildRecord, Proof
 from warpfront.wheels.lock.why_dependency import asking_line
 
 _NOT_TEXT = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")

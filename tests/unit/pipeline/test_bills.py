@@ -24,8 +24,7 @@ from warpfront.matrix.scaffold import make_project
 from warpfront.pipeline import Workspace, open_workspace
 from warpfront.release.ledger import Publication
 from warpfront.release.papers import DocumentInputs, bill_for, statement_papers
-from warpfront.release.statements.provenance_statement import read_provenance_statement
-from warpfront.release.statements.verification_statement import read_proof
+from warpfront.release.statements.predicates import read_proof, read_provenance_statement
 from warpfront.step_results import Blocked
 from warpfront.verify.results import Verification
 from warpfront.wheels.lock.pylock import dump_lock, lock_inputs

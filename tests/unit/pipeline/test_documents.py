@@ -20,8 +20,7 @@ from warpfront.release.admission import Evidence
 from warpfront.release.ledger import Publication
 from warpfront.release.papers import ImagePapers
 from warpfront.release.registry.contract import Artifact
-from warpfront.release.statements.provenance_statement import read_provenance_statement
-from warpfront.release.statements.verification_statement import read_proof
+from warpfront.release.statements.predicates import read_proof, read_provenance_statement
 from warpfront.system.store import Store
 from warpfront.verify.results import Outcome
 

@@ -20,7 +20,7 @@ from warpfront.images.labels import LOCK
 from warpfront.images.tools import Tools
 from warpfront.pipeline.verifying import CheckPlan, RunOptions
 from warpfront.release.registry.contract import Artifact
-from warpfront.release.statements.provenance_statement import (
+from warpfront.release.statements.predicates import (
     BuildRecord,
     making_of,
     provenance_text,

@@ -14,19 +14,17 @@ from bills import BOOTSTRAPPED, CREATED, a_bill
 from builders import A_RESOLVED_BASE, a_cell, a_check, a_lock, a_verification, a_wheel
 
 from warpfront.matrix.cell import OwnIndex
-from warpfront.release.statements.provenance_statement import (
+from warpfront.release.statements.predicates import (
     BuildRecord,
+    Proof,
     making_of,
+    on_target,
+    proof_text,
     provenance_text,
+    read_proof,
     read_provenance_statement,
 )
 from warpfront.release.statements.statement import StatementError
-from warpfront.release.statements.verification_statement import (
-    Proof,
-    on_target,
-    proof_text,
-    read_proof,
-)
 from warpfront.verify.results import Outcome
 
 NAME = "ghcr.io/demo/torch"

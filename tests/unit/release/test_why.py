@@ -10,8 +10,7 @@ from bills import CREATED, a_bill
 from builders import a_cell, a_check, a_lock, a_verification
 
 from warpfront.images.labels import CELL, CONTENT_HASH, LOCK, RELAXED
-from warpfront.release.statements.provenance_statement import making_of
-from warpfront.release.statements.verification_statement import Proof, on_target
+from warpfront.release.statements.predicates import Proof, making_of, on_target
 from warpfront.release.why import Why, contradictions, why_text
 
 CONTENT = "ef" * 32

@@ -48,7 +48,7 @@ from warpfront.pipeline.workspace import open_workspace
 from warpfront.release.admission import Evidence, admission
 from warpfront.release.evidence import verification_payload
 from warpfront.release.publication import RegistryImage
-from warpfront.release.statements.verification_statement import Proof, on_target
+from warpfront.release.statements.predicates import Proof, on_target
 from warpfront.release.why import Why, why_text
 from warpfront.report.page import state_of
 from warpfront.report.rows import CellFacts, report_rows
