@@ -55,7 +55,7 @@ class Work:
     images: tuple[str, ...] = ()
 
     def facts(self, runner: str) -> dict[str, str]:
-        """Return what the job on a row of runners is told; nothing empty."""
+        """Return the facts that a job on a row of runners receives, none of them empty."""
         facts = {
             "name": self.name,
             "cells": " ".join(self.cells),

@@ -2,7 +2,7 @@
 and the proof that it computed. Path.
 
 Facts are of ROCm/rocm-systems, emulation/rocjitsu: tools/rocjitsu/main.cpp @0af565a (options, the
-library beside `bin`, exit codes), cli/docs/cli.md @3fcb908 (`run --in-process`), docs/plugins.md
+library next to `bin`, exit codes), cli/docs/cli.md @3fcb908 (`run --in-process`), docs/plugins.md
 @02222e6 (plug-ins and their output are part of the configuration), plugins/race_detector (its line
 for each dispatch has the kernel's name). The emulator was never run by this project.
 """
