@@ -213,14 +213,20 @@ class Attester:
         """
         if self.signer is None:
             return publication
-        stated = [document.predicate for document in documents if document.predicate is not None]
-        # One after the other: cosign keeps all of a digest in one list, which two writers would
-        # take from each other.
-        for predicate in stated:
-            self.signer.attest(publication.reference, predicate)
-        attested = tuple(predicate.name for predicate in stated)
+        attested = self.attest(publication.reference, documents, self.signer)
         self.signer.sign(publication.reference, signed_annotations(publication), anew=anew)
         return dataclasses.replace(publication, signed_by=self.signer.name, attested=attested)
+
+    def attest(
+        self, reference: str, documents: tuple[Artifact, ...], signer: Signer
+    ) -> tuple[str, ...]:
+        """Attest what is not attested, one after the other: cosign keeps all of a digest in one
+        list, which two writers would take from each other.
+        """
+        stated = [document.predicate for document in documents if document.predicate is not None]
+        for predicate in stated:
+            signer.attest(reference, predicate)
+        return tuple(predicate.name for predicate in stated)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
