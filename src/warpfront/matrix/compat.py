@@ -7,10 +7,10 @@ never guessed; a fact that they deny is `Contradicted`, with alternatives that f
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 from typing import Self
 
 from packaging.version import Version
@@ -30,6 +30,7 @@ from warpfront.matrix.compat_table import (
 from warpfront.matrix.index_contents import Contents
 from warpfront.matrix.index_evidence import label_of, read_contents, with_contents
 from warpfront.matrix.vendors import VENDORS
+from warpfront.system.packaged import packaged_text
 
 ROWS = "compat.yaml"
 CONTENTS = "index-contents.json"
@@ -56,6 +57,8 @@ class Contradicted:
 
 
 Judgement = Supported | Unknown | Contradicted
+Findings = Iterator[Contradicted | str]
+"""Contradictions, and reasons why the table does not say."""
 
 
 class Compat:
@@ -184,67 +187,65 @@ class Compat:
     def judge(self, combination: Combination) -> Judgement:
         """Judge `combination` by the table: the first contradiction, else everything unknown."""
         unknown: list[str] = []
-        for judgement in self._judgements(combination):
-            if isinstance(judgement, Contradicted):
-                return judgement
-            if isinstance(judgement, Unknown):
-                unknown.extend(judgement.reasons)
+        for finding in self._findings(combination):
+            if isinstance(finding, Contradicted):
+                return finding
+            unknown.append(finding)
         return Unknown(reasons=tuple(unknown)) if unknown else Supported()
 
-    def _judgements(self, combination: Combination) -> Iterator[Judgement]:
+    def _findings(self, combination: Combination) -> Findings:
         vendor = VENDORS[combination.vendor]
         strangers = [target for target in combination.targets if target not in vendor.known_targets]
         if strangers:
-            yield _unknown(
-                f"{', '.join(strangers)}: no {combination.vendor} hardware known by that name"
-            )
+            yield f"{', '.join(strangers)}: no {combination.vendor} hardware known by that name"
         if vendor.torch_from == "base":
-            yield self._judge_base_torch(combination)
+            yield from self._judge_base_torch(combination)
             return
         release = self._releases.get(combination.torch)
-        yield self._judge_machine(combination, release)
+        yield from self._judge_machine(combination, release)
         if release is None:
             yield self._judge_unknown_release(combination)
             return
-        yield self._judge_index(combination, release)
-        yield self._judge_python(combination, release)
-        yield _judge_glibc(combination, release)
+        yield from self._judge_index(combination, release)
+        yield from self._judge_python(combination, release)
+        yield from _judge_glibc(combination, release)
         for companion in combination.companions:
-            yield self._judge_companion(combination, release, companion)
+            yield from self._judge_companion(combination, release, companion)
         yield from self._judge_targets(combination, release)
 
-    def _judge_machine(self, point: Combination, release: TorchRelease | None) -> Judgement:
+    def _judge_machine(self, point: Combination, release: TorchRelease | None) -> Findings:
         build = release.builds.get(point.index) if release else None
         if point.machine in (build.machines if build else (self.table.machine,)):
-            return Supported()
+            return
         if build is None or not build.is_read:
-            return _unknown(
+            yield (
                 f"the compat table is about wheels for {self.table.machine}; it does not say "
                 f"whether torch {point.torch} from index {point.index} has one for "
                 f"{point.machine}"
             )
-        return Contradicted(
-            reason=f"index {point.index} has no torch {point.torch} for {point.machine}",
-            fits=f"machine {', '.join(build.machines)}",
-        )
-
-    def _judge_base_torch(self, point: Combination) -> Judgement:
-        rows = [row for row in self.table.base_torch if row.vendor == point.vendor]
-        of_toolkit = [row for row in rows if row.toolkit == point.toolkit]
-        if not of_toolkit:
-            return _unknown(f"{point.vendor} {point.toolkit} is not in the compat table")
-        if all(row.torch != point.torch or point.python not in row.python for row in of_toolkit):
-            fits = "; ".join(
-                f"torch {row.torch} on python {', '.join(row.python)}" for row in of_toolkit
+        else:
+            yield Contradicted(
+                reason=f"index {point.index} has no torch {point.torch} for {point.machine}",
+                fits=f"machine {', '.join(build.machines)}",
             )
-            return Contradicted(
+
+    def _judge_base_torch(self, point: Combination) -> Findings:
+        rows = [
+            row
+            for row in self.table.base_torch
+            if (row.vendor, row.toolkit) == (point.vendor, point.toolkit)
+        ]
+        if not rows:
+            yield f"{point.vendor} {point.toolkit} is not in the compat table"
+        elif all(row.torch != point.torch or point.python not in row.python for row in rows):
+            fits = (f"torch {row.torch} on python {', '.join(row.python)}" for row in rows)
+            yield Contradicted(
                 reason=f"{point.vendor} {point.toolkit} does not come with torch {point.torch} "
                 f"on python {point.python}",
-                fits=fits,
+                fits="; ".join(fits),
             )
-        return Supported()
 
-    def _judge_unknown_release(self, point: Combination) -> Judgement:
+    def _judge_unknown_release(self, point: Combination) -> Contradicted | str:
         if point.companions:
             return Contradicted(
                 reason=f"torch {point.torch} is not in the compat table, so nothing says which "
@@ -254,26 +255,27 @@ class Compat:
         series = point.torch.rsplit(".", 1)[0] + "."
         near = [torch for torch in self.torches if torch.startswith(series)]
         hint = f" ({', '.join(near)} is)" if near else ""
-        return _unknown(f"torch {point.torch} is not in the compat table{hint}")
+        return f"torch {point.torch} is not in the compat table{hint}"
 
-    def _judge_index(self, combination: Combination, release: TorchRelease) -> Judgement:
+    def _judge_index(self, combination: Combination, release: TorchRelease) -> Findings:
         index = self.table.indexes[combination.index]
+        listed = release.indexes
         holds = release.pypi.toolkit if combination.index == PYPI else index.toolkit or ""
         if (index.vendor, holds) != (combination.vendor, combination.toolkit):
-            return Contradicted(
+            yield Contradicted(
                 reason=f"index {combination.index} holds torch {release.torch} for "
                 f"{index.vendor} {holds}".rstrip()
                 + f", not for {combination.vendor} {combination.toolkit}".rstrip(),
                 fits=self._fits(combination),
             )
-        if combination.index == PYPI or combination.index in release.indexes.names:
-            return Supported()
-        sure = release.indexes.confidence in {"verified", "high"}
-        if combination.index in release.indexes.absent or (
-            sure and combination.index not in release.indexes.seen
-        ):
-            return self.contradiction_of_no_index(combination)
-        return _unknown(f"torch {release.torch} on index {combination.index} is not evidenced")
+        elif combination.index not in (PYPI, *listed.names):
+            is_sure = listed.confidence in {"verified", "high"}
+            if combination.index in listed.absent or (
+                is_sure and combination.index not in listed.seen
+            ):
+                yield self.contradiction_of_no_index(combination)
+            else:
+                yield f"torch {release.torch} on index {combination.index} is not evidenced"
 
     def _fits(self, combination: Combination) -> str:
         """Return the releases that have this toolkit, and the indexes that have this release."""
@@ -300,10 +302,10 @@ class Compat:
                 parts.append(f"index {PYPI} for torch {torch} with toolkit {release.pypi.toolkit}")
         return "; ".join(parts) or f"nothing in the table has {vendor} {toolkit}".rstrip()
 
-    def _judge_python(self, combination: Combination, release: TorchRelease) -> Judgement:
+    def _judge_python(self, combination: Combination, release: TorchRelease) -> Findings:
         pythons = release.pythons_on(combination.index)
         if combination.python in pythons:
-            return Supported()
+            return
         releases = [
             row.torch
             for row in self.table.releases
@@ -312,72 +314,67 @@ class Compat:
         alternatives = (
             f"; torch {', '.join(releases)} for python {combination.python}" if releases else ""
         )
-        return Contradicted(
+        yield Contradicted(
             reason=f"torch {release.torch} has no wheels for python {combination.python}",
             fits=f"python {', '.join(pythons)}{alternatives}",
         )
 
-    def _judge_companion(self, point: Combination, release: TorchRelease, name: str) -> Judgement:
+    def _judge_companion(self, point: Combination, release: TorchRelease, name: str) -> Findings:
         """Judge a companion. One that no longer follows torch's releases (torchaudio from
         2.11.0 on) exists on the indexes of its own time only.
         """
         version = release.companion_on(point.index, name)
         build = release.builds.get(point.index)
         if build is not None and name in build.companions:
-            return Supported()
+            return
         if build is not None and build.is_read and point.index != PYPI:
-            return Contradicted(
+            yield Contradicted(
                 reason=f"index {point.index} has no {name} {version} for torch {release.torch}",
                 fits=f"companions: {', '.join(build.companions) or 'none'}",
             )
-        release_row = self._releases.get(version) if name == "torchaudio" else release
-        if release_row is None or release_row is release:
-            return Supported()
-        if point.index == PYPI and release_row.pypi.toolkit == release.pypi.toolkit:
-            return Supported()
-        if point.index != PYPI and point.index in release_row.indexes.names:
-            return Supported()
-        return _unknown(
-            f"{name} {version}, which torch {release.torch} is paired with, "
-            f"is not evidenced on index {point.index} for {point.vendor} {point.toolkit}"
-        )
+            return
+        row = self._releases.get(version, release) if name == "torchaudio" else release
+        is_there = row.pypi.toolkit == release.pypi.toolkit
+        if point.index != PYPI:
+            is_there = point.index in row.indexes.names
+        if row is not release and not is_there:
+            yield (
+                f"{name} {version}, which torch {release.torch} is paired with, "
+                f"is not evidenced on index {point.index} for {point.vendor} {point.toolkit}"
+            )
 
-    def _judge_targets(self, point: Combination, release: TorchRelease) -> Iterator[Judgement]:
+    def _judge_targets(self, point: Combination, release: TorchRelease) -> Findings:
         vendor = VENDORS[point.vendor]
         wanting = [target for target in point.targets if vendor.accepted_archs(target)]
         if not wanting:
             return
-        for target in wanting:
-            yield from self._judge_usable(point, target)
-        arch_entries = self._arch_entries(point, release)
-        if arch_entries is None:
-            yield _unknown(
-                f"the arch list of torch {release.torch} on index {point.index} is not evidenced"
-                + (f" for {point.machine}" if point.machine != self.table.machine else "")
-            )
-            return
-        entries, confidence = arch_entries
-        shipped = vendor.shipped_archs(entries)
-        for target in wanting:
-            if shipped.intersection(vendor.accepted_archs(target)):
-                continue
-            reason = f"{target} is not served by torch {point.torch} from index {point.index}"
-            if confidence == "low":
-                yield _unknown(f"{reason}, by an arch list of low confidence")
-            else:
-                reason = f"{reason}: compiled for {', '.join(entries)}"
-                yield Contradicted(reason=reason, fits=self._fits_target(point, target))
-
-    def _judge_usable(self, combination: Combination, target: str) -> Iterator[Contradicted]:
-        for row in self.table.unusable:
-            if row.covers(target, combination):
-                prefix = f"torch {combination.torch}: " if row.torch else ""
+        for target, row in itertools.product(wanting, self.table.unusable):
+            if row.covers(target, point):
+                prefix = f"torch {point.torch}: " if row.torch else ""
                 after = f", or {row.toolkit_before} and later" if row.toolkit_before else ""
                 other = "another release of torch, or " if row.torch else ""
                 yield Contradicted(
                     reason=f"{target}: {prefix}{row.reason} ({row.source})",
                     fits=f"{other}a toolkit before {row.toolkit_from}{after}",
                 )
+        arch_entries = self._arch_entries(point, release)
+        if arch_entries is None:
+            machine = f" for {point.machine}" if point.machine != self.table.machine else ""
+            yield (
+                f"the arch list of torch {release.torch} on index {point.index} "
+                f"is not evidenced{machine}"
+            )
+            return
+        entries, confidence = arch_entries
+        shipped = vendor.shipped_archs(entries)
+        for target in wanting:
+            if shipped.isdisjoint(vendor.accepted_archs(target)):
+                reason = f"{target} is not served by torch {point.torch} from index {point.index}"
+                if confidence == "low":
+                    yield f"{reason}, by an arch list of low confidence"
+                else:
+                    reason = f"{reason}: compiled for {', '.join(entries)}"
+                    yield Contradicted(reason=reason, fits=self._fits_target(point, target))
 
     def _fits_target(self, combination: Combination, target: str) -> str:
         vendor = VENDORS[combination.vendor]
@@ -389,10 +386,10 @@ class Compat:
             fitting = [
                 index
                 for index, name in sets.items()
-                if vendor.shipped_archs(self._arch_set(name, combination.machine)).intersection(
-                    accepted
-                )
-                and index in release.indexes.names
+                if index in release.indexes.names
+                and vendor.shipped_archs(
+                    self.table.arch_sets[name].get(combination.machine, ())
+                ).intersection(accepted)
             ]
             if fitting:
                 fits.append(f"torch {release.torch} on {', '.join(fitting)}")
@@ -410,13 +407,9 @@ class Compat:
         for index, name in archs.sets.items():
             entry = self.table.indexes[index]
             if (entry.vendor, entry.toolkit) == (combination.vendor, combination.toolkit):
-                entries = self._arch_set(name, combination.machine)
+                entries = self.table.arch_sets[name].get(combination.machine, ())
                 return (entries, archs.confidence) if entries else None
         return None
-
-    def _arch_set(self, name: str, machine: str) -> tuple[str, ...]:
-        """Return the archs of a set for a machine, as compiled for it; empty if not known."""
-        return self.table.arch_sets[name].get(machine, ())
 
     @classmethod
     def read(cls, text: str, *, path: str, contents: Contents | None = None) -> Self:
@@ -435,32 +428,23 @@ def packaged() -> Compat:
 @cache
 def packaged_rows() -> Table:
     """Return the rows that people wrote, as released."""
-    return read_table(_packaged_text(ROWS), path=ROWS)
+    return read_table(packaged_text(ROWS), path=ROWS)
 
 
 def packaged_contents() -> Contents:
     """Return the contents of indexes, as released."""
-    return read_contents(_packaged_text(CONTENTS), path=CONTENTS)
+    return read_contents(packaged_text(CONTENTS), path=CONTENTS)
 
 
-def _packaged_text(name: str) -> str:
-    return resources.files("warpfront").joinpath("data", name).read_text(encoding="utf-8")
-
-
-def _unknown(reason: str) -> Unknown:
-    return Unknown(reasons=(reason,))
-
-
-def _judge_glibc(combination: Combination, release: TorchRelease) -> Judgement:
+def _judge_glibc(combination: Combination, release: TorchRelease) -> Findings:
     """manylinux_2_28 wheels need glibc 2.28 (PEP 600); the older names need less than any base."""
     build = release.builds.get(combination.index)
     level = (build.manylinux if build else "") or release.manylinux
     needed = level.removeprefix("manylinux_").replace("_", ".")
     if not combination.glibc or not level.startswith("manylinux_"):
-        return Supported()
-    if Version(combination.glibc) >= Version(needed):
-        return Supported()
-    return Contradicted(
-        reason=f"torch {release.torch} needs glibc {needed}, the base has {combination.glibc}",
-        fits=f"a base with glibc {needed} or later",
-    )
+        return
+    if Version(combination.glibc) < Version(needed):
+        yield Contradicted(
+            reason=f"torch {release.torch} needs glibc {needed}, the base has {combination.glibc}",
+            fits=f"a base with glibc {needed} or later",
+        )

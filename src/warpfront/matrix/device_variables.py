@@ -5,13 +5,13 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 from typing import Literal
 
 from pydantic import TypeAdapter
+
+from warpfront.system.packaged import packaged_toml
 
 _EFFECTS = {
     "hides": "hides devices of whichever machine runs the image",
@@ -36,9 +36,8 @@ class DeviceVariable:
 @cache
 def device_variables() -> tuple[DeviceVariable, ...]:
     """Return all that this version of warpfront was released with."""
-    text = resources.files("warpfront").joinpath("data", "device-variables.toml").read_text("utf-8")
-    adapter = TypeAdapter(tuple[DeviceVariable, ...])
-    return adapter.validate_python(tomllib.loads(text)["variable"])
+    rows = packaged_toml("device-variables.toml")["variable"]
+    return TypeAdapter(tuple[DeviceVariable, ...]).validate_python(rows)
 
 
 def device_fault(

@@ -1,8 +1,5 @@
 """The language of matrix.yaml: one frozen dataclass per construct, one anchored pattern
-per field. Words.
-
-Every text ends up in a file name, a tag, a Dockerfile or an argv, so each field allows the
-characters it needs and nothing that could end a line, a quote or a word there.
+per field (`data/matrix-forms.toml`). Words.
 """
 
 from __future__ import annotations
@@ -25,6 +22,7 @@ from pydantic_core import PydanticCustomError
 
 from warpfront.matrix.products import target_of_product
 from warpfront.matrix.project_values import Allowance
+from warpfront.system.packaged import packaged_toml
 from warpfront.system.strict_values import strict_dataclass
 
 SCHEMA: Literal[1] = 1
@@ -33,22 +31,20 @@ UNPINNED = "unpinned"
 BOOTSTRAPPED = "bootstrap"
 DEFAULT_MACHINE: Literal["x86_64"] = "x86_64"
 _SHOWN = 60
-_REQUIREMENT = (
-    r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?(?:\[[A-Za-z0-9._,-]+\])?"
-    r"(?: ?(?:===|==|~=|!=|<=|>=|<|>) ?[A-Za-z0-9.*+!_-]+"
-    r"(?: ?, ?(?:===|==|~=|!=|<=|>=|<|>) ?[A-Za-z0-9.*+!_-]+)*)?"
-)
-NAME_PATTERN = r"[a-z0-9][a-z0-9_-]{0,62}"
-
-
 _EXAMPLE = re.compile(r"""\((?P<example>"[^"]+"|[^\s,()]+)""")
+_FORMS = packaged_toml("matrix-forms.toml")
+NAME_PATTERN: str = _FORMS["name"]["pattern"]
 
 
-def _checker(
-    pattern: str, kind: str, longest: int, meant: Callable[[str], str], example: str
-) -> Callable[[str], str]:
+def _form(name: str, meant: Callable[[str], str] = lambda _text: "") -> Any:
+    """Return the metadata of a text field: its check, and its pattern for editors.
+
+    `meant` returns the text to write in place of another one, "" where that is unknown.
+    """
+    form = _FORMS[name]
+    pattern, kind, longest = form["pattern"], form["kind"], form.get("longest", 200)
+    usual = form.get("example") or _EXAMPLE.findall(kind)[0]
     compiled = re.compile(rf"(?:{pattern})\Z")
-    usual = example or _EXAMPLE.findall(kind)[0]
 
     def check(text: str) -> str:
         better = meant(text)
@@ -62,189 +58,25 @@ def _checker(
         facts = {"shown": quoted, "what": kind, "hint": hint}
         raise PydanticCustomError("form", "{shown} is not {what}", facts)
 
-    return check
-
-
-def _form(
-    pattern: str,
-    kind: str,
-    *,
-    longest: int = 200,
-    meant: Callable[[str], str] = lambda _text: "",
-    example: str = "",
-) -> Any:
-    """Return the metadata of a text field: its check, and its pattern for editors.
-
-    `meant` returns the text to write in place of another one, "" where that is unknown. `kind`
-    ends with an example in parentheses, or `example` is one.
-    """
     schema: dict[str, JsonValue] = {"pattern": f"^(?:{pattern})$", "maxLength": longest}
-    return AfterValidator(_checker(pattern, kind, longest, meant, example)), Field(
-        json_schema_extra=schema
-    )
+    return AfterValidator(check), Field(json_schema_extra=schema)
 
 
-_name = _form(
-    NAME_PATTERN, "a name (lower case letters, digits, - and _)", longest=63, example="my-image"
-)
-_version = _form(r"[0-9]+(?:\.[0-9]+){1,3}", 'a version ("13.0")', longest=20)
-_torch = _form(
-    r"[0-9]+\.[0-9]+\.[0-9]+(?:(?:a|b|rc)[0-9]+)?", 'a full torch version ("2.14.1")', longest=20
-)
-_python = _form(r"3\.[0-9]{1,2}", 'a Python version ("3.11")', longest=4)
-_target = _form(
-    r"[a-z0-9]+(?:[_-][a-z0-9]+)*",
-    "a target (sm_90, gfx942)",
-    longest=32,
-    meant=target_of_product,
-)
-_index = _form(r"[a-z0-9]+(?:[.-][a-z0-9]+)*", "an index name (cu130, rocm6.4, pypi)", longest=32)
-_words = _form(
-    r"[A-Za-z0-9](?:[A-Za-z0-9 ._:/@+=,;~()-]*[A-Za-z0-9.)])?",
-    "plain words",
-    example="PyTorch, with tools",
-)
-_advisory = _form(
-    r"[A-Z][A-Z0-9]*-[A-Za-z0-9-]+", "an advisory (CVE-2026-12345, GHSA-..., PYSEC-...)", longest=64
-)
-_day = _form(r"20[0-9]{2}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])", 'a day ("2027-01-31")')
-_https = _form(
-    r"https://[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?(?::[0-9]{1,5})?(?:/[A-Za-z0-9._~-]+)*/?",
-    "an https:// address",
-    example="https://github.com/me/images",
-)
-_index_url = _form(
-    r"(?:https://[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?|http://(?:127\.0\.0\.1|localhost))"
-    r"(?::[0-9]{1,5})?(?:/[A-Za-z0-9._~-]+)*/?",
-    "an https:// address without user and password (or http:// on loopback)",
-    example="https://mirror.example/whl",
-)
-_license = _form(
-    r"[A-Za-z0-9.+-]+(?: (?:AND|OR|WITH) [A-Za-z0-9.+-]+)*",
-    "an SPDX expression",
-    example="Apache-2.0",
-)
-_repository = _form(
-    r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?(?::[0-9]{1,5})?(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)+",
-    "a registry and path (ghcr.io/owner)",
-)
-_reference = _form(
-    r"(?:[a-z0-9-]+(?:\.[a-z0-9-]+)+|localhost)(?::[0-9]{1,5})?"
-    r"(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)+:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}",
-    "a fully qualified image with tag (docker.io/library/python:3.11-slim-bookworm)",
-    longest=300,
-)
-_digest = _form(
-    rf"sha256:[0-9a-f]{{64}}|{UNPINNED}|{BOOTSTRAPPED}",
-    f"a digest (sha256: and 64 hex digits), `{UNPINNED}` or `{BOOTSTRAPPED}`",
-    example=BOOTSTRAPPED,
-)
-_interpreter = _form(
-    r"(?:/[A-Za-z0-9._/-]+/)?python3(?:\.[0-9]{1,2})?", "a Python command", example="python3"
-)
-_package = _form(
-    r"[a-z0-9][a-z0-9+.-]+(?:/[a-z][a-z0-9-]*)?",
-    "a Debian package name (or name/suite)",
-    longest=100,
-    example="libnuma1",
-)
-_requirement = _form(
-    _REQUIREMENT, "a requirement (name, name>=1.2, name[extra]==1.2)", example="numpy>=2.1"
-)
-_distribution = _form(
-    r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?",
-    "a package's name (lower case, - for _ and .)",
-    longest=100,
-    example="my-package",
-)
-_name_pattern = _form(
-    r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?|[a-z0-9](?:[a-z0-9-]*-)?\*",
-    "a package's name, or how such names begin and a * (acme-*)",
-    longest=100,
-)
-_size = _form(r"[0-9]{1,4}(?:\.[0-9])? (?:MB|GB)", "a size: `900 MB`, `6.5 GB`", example="6.5 GB")
-_path = _form(
-    r"[A-Za-z0-9_-][A-Za-z0-9._-]*(?:/[A-Za-z0-9_-][A-Za-z0-9._-]*)*",
-    "a path inside the repository, without .. and leading dots",
-    example="images/app/requirements.txt",
-)
-_folder = _form(
-    r"\.|[A-Za-z0-9_-][A-Za-z0-9._-]*(?:/[A-Za-z0-9_-][A-Za-z0-9._-]*)*",
-    "a folder inside the repository, without .. and leading dots, or . for all of it",
-    example="src",
-)
-_glob = _form(
-    r"[A-Za-z0-9_*?-][A-Za-z0-9._*?-]*(?:/[A-Za-z0-9_*?-][A-Za-z0-9._*?-]*)*",
-    "a path or glob inside the project (csrc/*.cu)",
-)
-_flag = _form(r"-[A-Za-z0-9_+=,./:-]+", "one option of a compiler (-DFAST, -std=c++20)")
-_module = _form(
-    r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*",
-    "a module's name",
-    example="my_package.module",
-)
-_word = _form(r"[^\x00]+", "a word of a command", longest=2000, example="python3")
-_library = _form(
-    r"[A-Za-z0-9_*][A-Za-z0-9_.*+-]*\.so[0-9.*]*",
-    "a pattern of a library's name",
-    example="libfoo*.so*",
-)
-_start = _form(
-    r"[A-Za-z0-9_][A-Za-z0-9_.-]*\.pth", "the name of a .pth file", example="my_package.pth"
-)
-_pattern = _form(r"[^\x00\n]*", "a pattern in one line", longest=200, example="^ok")
-_sha256 = _form(r"[0-9a-f]{64}", "a sha256 (64 hex digits)", longest=64, example="0" * 64)
-_commit = _form(r"[0-9a-f]{40}", "a commit (40 hex digits)", longest=40, example="0" * 40)
-_wheel = _form(
-    r"https://[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?(?::[0-9]{1,5})?(?:/[A-Za-z0-9._~+-]+)*"
-    r"/warpfront-[A-Za-z0-9._+]+-[A-Za-z0-9._-]+\.whl",
-    "the https:// address of a wheel of warpfront",
-    example="https://me.example/warpfront-0.1.0-py3-none-any.whl",
-)
-_exact = _form(
-    r"[0-9]+(?:\.[0-9]+)*(?:(?:a|b|rc)[0-9]+)?(?:\.post[0-9]+)?(?:\+[a-z0-9]+(?:\.[a-z0-9]+)*)?",
-    'one version ("0.3.9")',
-    longest=64,
-)
-_tag_template = _form(
-    r"(?:[A-Za-z0-9_.-]|\{[a-z_]+\})+",
-    "a tag, with {words} of what the image holds",
-    example="{torch}-{toolkit}",
-)
-_variable = _form(
-    r"[A-Z][A-Z0-9_]*", "an environment variable's name", longest=64, example="MY_VALUE"
-)
-_value = _form(r"[A-Za-z0-9 ._:/@+=,;%~()-]*", "a plain value", example="on")
-_label = _form(
-    r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?",
-    "a runner's label (ubuntu-24.04, mi300)",
-    longest=100,
-)
-_branch = _form(r"[A-Za-z0-9_](?:[A-Za-z0-9_/-]|\.(?!\.))*", "a branch's name (main)", longest=100)
-_tag_prefix = _form(
-    r"[A-Za-z0-9_](?:[A-Za-z0-9_/-]|\.(?!\.))*", "how release tags begin (v)", longest=50
-)
-_group = _form(
-    r"[A-Za-z0-9](?:[A-Za-z0-9 ._-]*[A-Za-z0-9])?", "a group of runners (lab)", longest=100
-)
-_engine = _form(r"(?:unix|ssh|tcp)://\S+", "an engine's address (ssh://me@host)", longest=300)
-_cache = _form(r"[a-z0-9][a-z0-9./:_-]*", "a repository (ghcr.io/me/cache)", longest=300)
-
-Name = Annotated[str, *_name]
-Version = Annotated[str, *_version]
-TorchVersion = Annotated[str, *_torch]
-Python = Annotated[str, *_python]
-Target = Annotated[str, *_target]
-IndexName = Annotated[str, *_index]
-IndexUrl = Annotated[str, *_index_url]
-NamePattern = Annotated[str, *_name_pattern]
-Requirement = Annotated[str, *_requirement]
-PackageName = Annotated[str, *_distribution]
-Reason = Annotated[str, *_words]
-Environment = dict[Annotated[str, *_variable], Annotated[str, *_value]]
+Name = Annotated[str, *_form("name")]
+Version = Annotated[str, *_form("version")]
+TorchVersion = Annotated[str, *_form("torch")]
+Python = Annotated[str, *_form("python")]
+Target = Annotated[str, *_form("target", target_of_product)]
+IndexName = Annotated[str, *_form("index")]
+IndexUrl = Annotated[str, *_form("index_url")]
+NamePattern = Annotated[str, *_form("name_pattern")]
+Requirement = Annotated[str, *_form("requirement")]
+PackageName = Annotated[str, *_form("distribution")]
+Reason = Annotated[str, *_form("words")]
+Environment = dict[Annotated[str, *_form("variable")], Annotated[str, *_form("value")]]
 VendorName = Name
 MachineName = Literal["x86_64", "aarch64"]
-TagTemplate = Annotated[str, *_tag_template]
+TagTemplate = Annotated[str, *_form("tag_template")]
 Companion = Literal["torchvision", "torchaudio"]
 Filled = Field(min_length=1)
 
@@ -255,26 +87,18 @@ def _one_as_list(value: object) -> object:
 
 _Targets = Annotated[tuple[Target, ...], Filled]
 _Companions = tuple[Companion, ...]
-Label = Annotated[str, *_label]
-GroupName = Annotated[str, *_group]
+Label = Annotated[str, *_form("label")]
+GroupName = Annotated[str, *_form("group")]
 _Labels = Annotated[tuple[Label, ...], Filled]
 Labels = Annotated[_Labels, BeforeValidator(_one_as_list, json_schema_input_type=Label | _Labels)]
-PinnedImage = Annotated[
-    str,
-    *_form(
-        r"[a-z0-9./:_-]+@sha256:[0-9a-f]{64}",
-        "an image with its digest",
-        longest=300,
-        example=f"ghcr.io/me/engine@sha256:{'0' * 64}",
-    ),
-]
+PinnedImage = Annotated[str, *_form("pinned_image")]
 NotifyWay = Literal["issue", "webhook"]
 """How people learn of a red run that no pull request started."""
 Trust = Literal["hosted", "self-hosted"]
 RunnerEngine = Literal["theirs", "embedded"]
 NightBench = Literal["none", "tiny", "default", "seed", "full"]
 """What the night times on a machine: nothing, or a preset of `bench`."""
-ShareText = Annotated[str, *_form(r"\d{1,3}(?:\.\d+)?%", "a share (5%)", longest=20)]
+ShareText = Annotated[str, *_form("share")]
 Targets = Annotated[
     _Targets, BeforeValidator(_one_as_list, json_schema_input_type=Target | _Targets)
 ]
@@ -290,11 +114,11 @@ class Project:
     """
 
     name: Name
-    source: Annotated[str, *_https]
-    licenses: Annotated[str, *_license]
-    repository: Annotated[str, *_repository]
-    branch: Annotated[str, *_branch] = "main"
-    release_tags: Annotated[str, *_tag_prefix] = "v"
+    source: Annotated[str, *_form("https")]
+    licenses: Annotated[str, *_form("license")]
+    repository: Annotated[str, *_form("repository")]
+    branch: Annotated[str, *_form("branch")] = "main"
+    release_tags: Annotated[str, *_form("tag_prefix")] = "v"
 
 
 @strict_dataclass
@@ -308,7 +132,7 @@ class Bootstrap:
     """
 
     suite: Name
-    include: tuple[Annotated[str, *_package], ...] = ()
+    include: tuple[Annotated[str, *_form("package")], ...] = ()
     updates: StrictBool = True
     release_may_be_old: StrictBool = False
     overlays: tuple[Name, ...] = ()
@@ -325,12 +149,12 @@ class BaseText:
     a base that no registry has.
     """
 
-    reference: Annotated[str, *_reference]
-    digest: Annotated[str, *_digest]
+    reference: Annotated[str, *_form("reference")]
+    digest: Annotated[str, *_form("digest")]
     python: Python
-    interpreter: Annotated[str, *_interpreter]
+    interpreter: Annotated[str, *_form("interpreter")]
     glibc: Version
-    reason: Annotated[str, *_words] | None = None
+    reason: Annotated[str, *_form("words")] | None = None
     bootstrap: Bootstrap | None = None
 
 
@@ -341,10 +165,10 @@ class SourceTree:
     folders of the tree for `-I`, `flags` further options of the compiler.
     """
 
-    path: Annotated[str, *_folder]
-    sources: tuple[Annotated[str, *_glob], ...] = ()
-    include: tuple[Annotated[str, *_folder], ...] = ()
-    flags: tuple[Annotated[str, *_flag], ...] = ()
+    path: Annotated[str, *_form("folder")]
+    sources: tuple[Annotated[str, *_form("glob")], ...] = ()
+    include: tuple[Annotated[str, *_form("folder")], ...] = ()
+    flags: tuple[Annotated[str, *_form("flag")], ...] = ()
 
 
 @strict_dataclass
@@ -365,9 +189,9 @@ class BuildText:
     """`images.*.builds.*:`, how a package is built against the image's own torch."""
 
     tools: Annotated[tuple[Requirement, ...], Filled]
-    apt: tuple[Annotated[str, *_package], ...] = ()
+    apt: tuple[Annotated[str, *_form("package")], ...] = ()
     environment: Environment = field(default_factory=dict)
-    extensions: tuple[Annotated[str, *_module], ...] = ()
+    extensions: tuple[Annotated[str, *_form("module")], ...] = ()
 
 
 @strict_dataclass
@@ -378,12 +202,12 @@ class Patch:
     """
 
     package: PackageName
-    version: Annotated[str, *_exact]
-    file: Annotated[str, *_path]
-    sha256: Annotated[str, *_sha256]
+    version: Annotated[str, *_form("exact")]
+    file: Annotated[str, *_form("path")]
+    sha256: Annotated[str, *_form("sha256")]
     reason: Reason
     strip: Annotated[int, Field(strict=True, ge=0, le=9)] = 1
-    upstream: Annotated[str, *_https] = ""
+    upstream: Annotated[str, *_form("https")] = ""
     until: Requirement = ""
 
     def __str__(self) -> str:
@@ -396,7 +220,7 @@ class ExpectText:
     """`images.*.smoke.*.expect:`, how a command ends, and a pattern of what it prints."""
 
     exit: Annotated[int, Field(strict=True, ge=0, le=255)] = 0
-    prints: Annotated[str, *_pattern] = ""
+    prints: Annotated[str, *_form("pattern")] = ""
 
 
 @strict_dataclass
@@ -409,14 +233,14 @@ class Smoke:
 
     name: Name = ""
     uses: PackageName = ""
-    run: tuple[Annotated[str, *_word], ...] = ()
-    imports: tuple[Annotated[str, *_module], ...] = ()
+    run: tuple[Annotated[str, *_form("word")], ...] = ()
+    imports: tuple[Annotated[str, *_form("module")], ...] = ()
     needs: Literal["device", "none"] = "none"
     expect: ExpectText = field(default_factory=ExpectText)
     timeout_seconds: Annotated[int, Field(strict=True, ge=1, le=900)] = 120
     vendors: tuple[VendorName, ...] = ()
-    starts: tuple[Annotated[str, *_start], ...] = ()
-    optional: tuple[Annotated[str, *_library], ...] = ()
+    starts: tuple[Annotated[str, *_form("start")], ...] = ()
+    optional: tuple[Annotated[str, *_form("library")], ...] = ()
 
 
 @strict_dataclass
@@ -427,17 +251,17 @@ class ImageText:
     most that its layers may take, unpacked, and `slim` what its wheels are without."""
 
     template: Name
-    title: Annotated[str, *_words]
+    title: Annotated[str, *_form("words")]
     parent: Name | None = field(default=None, metadata={"formerly": "on"})
     packages: tuple[Requirement, ...] = ()
-    requirements: Annotated[str, *_path] | None = None
+    requirements: Annotated[str, *_form("path")] | None = None
     compiler: StrictBool = False
     project: SourceTree | None = None
     relax: Mapping[PackageName, Reason] = field(default_factory=dict)
     builds: Mapping[PackageName, BuildText] = field(default_factory=dict)
     patches: tuple[Patch, ...] = ()
     smoke: tuple[Smoke, ...] = ()
-    budget: Annotated[str, *_size] | None = None
+    budget: Annotated[str, *_form("size")] | None = None
     slim: tuple[Name, ...] = ()
     environment: Environment = field(default_factory=dict)
 
@@ -527,7 +351,7 @@ class ChannelText:
 
     tags: Annotated[tuple[TagTemplate, ...], Filled]
     aliases: tuple[AliasText, ...] = ()
-    repository: Annotated[str, *_repository] | None = None
+    repository: Annotated[str, *_form("repository")] | None = None
     sessions: Annotated[tuple[Name, ...], Filled] | None = None
     targets: Literal["all", "any"] = "all"
     max_age_hours: Annotated[int, Field(strict=True, ge=1, le=8784)] = 168
@@ -551,9 +375,9 @@ class AllowedText:
     """`maintenance.allow_vulnerabilities`, an entry: the advisory (`CVE-2026-12345`), the last day
     that it is accepted, and the reason; of one `package` only, if it names one."""
 
-    id: Annotated[str, *_advisory]
-    until: Annotated[str, *_day]
-    reason: Annotated[str, *_words]
+    id: Annotated[str, *_form("advisory")]
+    until: Annotated[str, *_form("day")]
+    reason: Annotated[str, *_form("words")]
     package: PackageName | None = None
 
 
@@ -593,11 +417,11 @@ class InstallText:
     """`install:`, where CI's jobs get warpfront from: a `wheel` by its `sha256`, a `git` repository
     by its `commit`, or a `requirements` file with a hash for everything."""
 
-    wheel: Annotated[str, *_wheel] | None = None
-    sha256: Annotated[str, *_sha256] | None = None
-    git: Annotated[str, *_https] | None = None
-    commit: Annotated[str, *_commit] | None = None
-    requirements: Annotated[str, *_path] | None = None
+    wheel: Annotated[str, *_form("wheel")] | None = None
+    sha256: Annotated[str, *_form("sha256")] | None = None
+    git: Annotated[str, *_form("https")] | None = None
+    commit: Annotated[str, *_form("commit")] | None = None
+    requirements: Annotated[str, *_form("path")] | None = None
 
 
 @strict_dataclass
@@ -608,13 +432,13 @@ class NodeText:
     `cache` is a repository for BuildKit's steps.
     """
 
-    host: Annotated[str, *_engine] | None = None
+    host: Annotated[str, *_form("engine")] | None = None
     context: Label | None = None
     buildx: Label | None = None
     machine: MachineName = DEFAULT_MACHINE
     slots: Annotated[int, Field(ge=1, le=64)] = 1
     room_gb: Annotated[int, Field(ge=1, le=100_000)] = 100
-    cache: Annotated[str, *_cache] | None = None
+    cache: Annotated[str, *_form("cache")] | None = None
 
 
 IndexText = Annotated[

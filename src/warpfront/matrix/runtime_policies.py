@@ -5,26 +5,20 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from functools import cache
-from importlib import resources
 
 from packaging.specifiers import SpecifierSet
 from pydantic import TypeAdapter
 
 from warpfront.matrix.cell import RuntimePolicy, Toolkit
+from warpfront.system.packaged import packaged_toml
 
 
 @cache
 def packaged_policies() -> tuple[RuntimePolicy, ...]:
     """Return the policies in this version of warpfront."""
-    file = resources.files("warpfront").joinpath("data", "policies.toml")
-    return read_policies(file.read_text(encoding="utf-8"))
-
-
-def read_policies(text: str) -> tuple[RuntimePolicy, ...]:
-    """Raise `ValueError` for what is no policy."""
-    return TypeAdapter(tuple[RuntimePolicy, ...]).validate_python(tomllib.loads(text)["policy"])
+    rows = packaged_toml("policies.toml")["policy"]
+    return TypeAdapter(tuple[RuntimePolicy, ...]).validate_python(rows)
 
 
 def policies_of(

@@ -6,13 +6,12 @@ They are data (`data/slim.toml`), each with the reason why nothing in an image u
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 
 from warpfront.matrix.vendors import VENDORS
+from warpfront.system.packaged import packaged_toml
 
 COMPILER = "compiler"
 _EACH_GFX = "{gfx}"
@@ -29,10 +28,9 @@ class SlimRecipe:
 
 @cache
 def slim_recipes() -> Mapping[str, SlimRecipe]:
-    text = resources.files("warpfront").joinpath("data", "slim.toml").read_text("utf-8")
     return {
         name: SlimRecipe(**{**fields, "removes": tuple(fields["removes"])})
-        for name, fields in tomllib.loads(text).items()
+        for name, fields in packaged_toml("slim.toml").items()
     }
 
 

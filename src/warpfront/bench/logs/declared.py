@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
-from importlib import resources
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, TypeAdapter
@@ -28,6 +26,7 @@ from warpfront.bench.logs.fields import (
     vendor_of,
 )
 from warpfront.bench.records import MemoryKind, Run, Step
+from warpfront.system.packaged import packaged_toml
 from warpfront.system.strict_values import strict_dataclass
 
 
@@ -263,10 +262,10 @@ def declared(name: str) -> Format:
 @cache
 def read_declaration(name: str) -> Declaration:
     """Return `data/logs/NAME.toml`."""
-    document = _toml(name)
+    document = packaged_toml("logs", f"{name}.toml")
     if "extends" in document:
         # A variant: its own step lines before those of the format it extends, which are quiet.
-        base = _toml(document["extends"])
+        base = packaged_toml("logs", f"{document['extends']}.toml")
         quiet = ({**rule, "quiet": True} for rule in base.get("step", ()))
         document = {**base, **document, "step": [*document.get("step", ()), *quiet]}
     names: Mapping[str, str] = document.get("names", {})
@@ -278,11 +277,6 @@ def read_declaration(name: str) -> Declaration:
     document["names"] = {key: to for key, to in names.items() if "*" not in key}
     document["matching"] = {**starred, **document.get("matching", {})}
     return TypeAdapter(Declaration).validate_python(document)
-
-
-def _toml(name: str) -> dict[str, Any]:
-    file = resources.files("warpfront").joinpath("data", "logs", f"{name}.toml")
-    return tomllib.loads(file.read_text("utf-8"))
 
 
 class DeclaredReader:

@@ -14,12 +14,12 @@ import io
 import json
 import re
 from collections.abc import Iterable
-from importlib import resources
 from statistics import fmean
 from typing import Any
 
 from warpfront.bench.records import MemoryKind, Run, Summary
 from warpfront.system.markdown import flat
+from warpfront.system.packaged import packaged_text
 
 _GB = 10**9
 STACKS = {"nvidia": "cuda", "amd": "rocm", "gaudi": "hpu", "cpu": "cpu"}
@@ -100,7 +100,7 @@ def perf_csv(runs: Iterable[tuple[Run, Summary]]) -> str:
     The figure is the median of settled steps: tokens/s of a device where they are known, else
     seconds. Fields that no log has are empty.
     """
-    head = resources.files("warpfront").joinpath("data", "logs", "madengine.csv").read_text("ascii")
+    head = packaged_text("logs", "madengine.csv")
     stream = io.StringIO()
     stream.write(head)
     columns = head.strip().split(",")

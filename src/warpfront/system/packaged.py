@@ -1,0 +1,17 @@
+"""Data files of this package. Pure."""
+
+from __future__ import annotations
+
+import tomllib
+from importlib import resources
+from typing import Any
+
+
+def packaged_text(*path: str) -> str:
+    """Return a file below `data/`."""
+    return resources.files("warpfront").joinpath("data", *path).read_text(encoding="utf-8")
+
+
+def packaged_toml(*path: str) -> dict[str, Any]:
+    """Return a TOML file below `data/`."""
+    return tomllib.loads(packaged_text(*path))
