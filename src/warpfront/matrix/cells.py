@@ -34,7 +34,6 @@ from warpfront.matrix.language import (
     DEFAULT_MACHINE,
     UNPINNED,
     BaseText,
-    BuildText,
     CompilerText,
     ImageText,
     MatrixText,
@@ -129,9 +128,8 @@ class CellMaker:
             where = ("images", name, "parent")
             parent = image.parent
             if parent is not None and parent not in self.text.images:
-                self._problem(
-                    where, f"image `{parent}` is not in images:", self._near_image(parent)
-                )
+                hint = nearest(parent, self.text.images)
+                self._problem(where, f"image `{parent}` is not in images:", hint)
             elif self.text.images[self._chain(name)[-1]].parent == name:
                 message = f"image `{name}` is built on itself through `parent:`"
                 self._problem(where, message, "give it another `parent:`, or none")
@@ -282,14 +280,15 @@ class CellMaker:
             return
         message = f"base `{name}` is unpinned and cannot be built on: {base.reason}"
         hint = "replace `unpinned` with the digest of the image"
-        self._warn_at(self.document.line(where), message, hint)
+        self.warnings.append(self.document.problem(where, message, hint))
 
     def _images_known(self, point: Point) -> bool:
         good = True
         for name in point.images:
             image = self.text.images.get(name)
             if image is None:
-                message, hint = f"image `{name}` is not in images:", self._near_image(name)
+                message = f"image `{name}` is not in images:"
+                hint = nearest(name, self.text.images)
             elif (parent := image.parent) is not None and parent not in point.images:
                 message = f"image `{name}` is built on `{parent}`, which this row does not make"
                 hint = f"add {parent} to its images:, or leave {name} out"
@@ -298,9 +297,6 @@ class CellMaker:
             self._tell(point, message, hint)
             good = False
         return good
-
-    def _near_image(self, name: str) -> str:
-        return nearest(name, self.text.images)
 
     def _foundation(self, point: Point) -> _Foundation | None:
         key = tuple(getattr(point, axis) for axis in _FOUNDATION_AXES)
@@ -334,7 +330,16 @@ class CellMaker:
         suite = base.bootstrap.newest_suite if base.bootstrap else ""
         return _Foundation(
             toolkit=toolkit,
-            base=_base(point.base, base),
+            base=Base(
+                name=point.base,
+                reference=base.reference,
+                digest="" if base.digest in {UNPINNED, BOOTSTRAPPED} else base.digest,
+                python=base.python,
+                interpreter=base.interpreter,
+                glibc=base.glibc,
+                bootstrap=base.bootstrap,
+                unpinned=(base.reason or "") if base.digest == UNPINNED else "",
+            ),
             index=index,
             stack=self.compat.stack(combination),
             compiler=vendor.compiler(toolkit, point.targets, point.python, suite),
@@ -342,20 +347,6 @@ class CellMaker:
 
     def _axes_fit(self, point: Point, vendor: Vendor, base: BaseText) -> bool:
         before = len(self.problems)
-        self._check_targets(point, vendor)
-        if bool(vendor.toolkit) != bool(point.toolkit):
-            self._tell(point, *_other_toolkit(vendor))
-        if point.python != base.python:
-            message = f"base `{point.base}` has python {base.python}, not {point.python}"
-            fits = [name for name, other in self.text.bases.items() if other.python == point.python]
-            self._tell(point, message, _way_to_python(point.python, base, fits))
-        if point.index and vendor.torch_from == "base":
-            self._tell(point, f"torch of {vendor.name} comes with its base", "remove `index`")
-        if point.companions and vendor.torch_from == "base":
-            self._tell(point, f"torch of {vendor.name} comes with its base", "remove `companions`")
-        return len(self.problems) == before
-
-    def _check_targets(self, point: Point, vendor: Vendor) -> None:
         for target in point.targets:
             message, hint = target_fault(vendor, target, point.machine, "row")
             if message:
@@ -363,6 +354,16 @@ class CellMaker:
         if len(set(point.targets)) != len(point.targets):
             message = f"a target is listed twice: {', '.join(point.targets)}"
             self._tell(point, message, f"targets: [{', '.join(dict.fromkeys(point.targets))}]")
+        if bool(vendor.toolkit) != bool(point.toolkit):
+            self._tell(point, *_other_toolkit(vendor))
+        if point.python != base.python:
+            message = f"base `{point.base}` has python {base.python}, not {point.python}"
+            fits = [name for name, other in self.text.bases.items() if other.python == point.python]
+            self._tell(point, message, _way_to_python(point.python, base, fits))
+        for axis in ("index", "companions"):
+            if getattr(point, axis) and vendor.torch_from == "base":
+                self._tell(point, f"torch of {vendor.name} comes with its base", f"remove `{axis}`")
+        return len(self.problems) == before
 
     def _index(self, point: Point, vendor: Vendor) -> WheelIndex | None:
         """Return the row's index, at the address that `indexes:` gives it, if any."""
@@ -396,7 +397,7 @@ class CellMaker:
                     # One row can have a thousand points.
                     self._told.add((point.line, reason))
                     hint = "if you know better, add it to the compat table with its source"
-                    self._warn_at(point.line, reason, hint)
+                    self.warnings.append(self._at(point.line, reason, hint))
         return not self.text.strict or not isinstance(judgement, Unknown)
 
     def _add_cells(self, point: Point, foundation: _Foundation) -> None:
@@ -456,11 +457,24 @@ class CellMaker:
                 {**environment_of(policies), **image.environment, **point.environment}
             ),
             relax=frozen(image.relax),
-            builds=tuple(_recipe(*build) for build in sorted(image.builds.items())),
+            builds=tuple(
+                Recipe(
+                    package=package,
+                    tools=tuple(sorted(build.tools)),
+                    apt=tuple(sorted(build.apt)),
+                    environment=tuple(sorted(build.environment.items())),
+                    extensions=tuple(sorted(build.extensions)),
+                )
+                for package, build in sorted(image.builds.items())
+            ),
             patches=image.patches,
             smoke=image.smoke,
             tree=image.project,
-            own_indexes=_own_indexes(text),
+            own_indexes=tuple(
+                OwnIndex(name=name, url=entry.url, packages=tuple(sorted(entry.packages)))
+                for name, entry in sorted(text.indexes.items())
+                if not isinstance(entry, str)
+            ),
             allow_builds=tuple(sorted(text.allow_builds)),
             allow_variants=tuple(sorted(text.allow_variants)),
             budget_bytes=_bytes(image.budget) if image.budget else None,
@@ -478,19 +492,13 @@ class CellMaker:
                 self._tell(point, f"`{variable}={value}`: {why}", hint)
             fault, hint = device_fault(variable, value, vendor=cell.vendor, targets=cell.targets)
             if fault:
-                line = self._line_of_variable(point, cell.image, variable)
-                message = f"`{variable}={value}`: {fault}"
-                path = self.document.path
-                self.problems.append(Problem(path=path, line=line, message=message, hint=hint))
-
-    def _line_of_variable(self, point: Point, image: str, variable: str) -> int:
-        """Return the line that sets it: the image's, that of `defaults:`, or the row."""
-        ours = self.text.images[image].environment
-        if variable in ours and variable not in point.environment:
-            return self.document.line(("images", image, "environment", variable))
-        if variable in (self.text.defaults.environment or {}):
-            return self.document.line(("defaults", "environment", variable))
-        return point.line
+                # The line that sets it: the image's, that of `defaults:`, or the row.
+                line, ours = point.line, self.text.images[cell.image].environment
+                if variable in ours and variable not in point.environment:
+                    line = self.document.line(("images", cell.image, "environment", variable))
+                elif variable in (self.text.defaults.environment or {}):
+                    line = self.document.line(("defaults", "environment", variable))
+                self.problems.append(self._at(line, f"`{variable}={value}`: {fault}", hint))
 
     def _is_free(self, point: Point, image: str, identity: str, tag: str) -> bool:
         if not is_id(identity) or not is_tag(tag):
@@ -512,28 +520,13 @@ class CellMaker:
         return True
 
     def _tell(self, point: Point, message: str, hint: str) -> None:
-        path = self.document.path
-        self.problems.append(Problem(path=path, line=point.line, message=message, hint=hint))
+        self.problems.append(self._at(point.line, message, hint))
 
     def _problem(self, where: Where, message: str, hint: str) -> None:
         self.problems.append(self.document.problem(where, message, hint))
 
-    def _warn_at(self, line: int, message: str, hint: str) -> None:
-        path = self.document.path
-        self.warnings.append(Problem(path=path, line=line, message=message, hint=hint))
-
-
-def _base(name: str, text: BaseText) -> Base:
-    return Base(
-        name=name,
-        reference=text.reference,
-        digest="" if text.digest in {UNPINNED, BOOTSTRAPPED} else text.digest,
-        python=text.python,
-        interpreter=text.interpreter,
-        glibc=text.glibc,
-        bootstrap=text.bootstrap,
-        unpinned=(text.reason or "") if text.digest == UNPINNED else "",
-    )
+    def _at(self, line: int, message: str, hint: str) -> Problem:
+        return Problem(path=self.document.path, line=line, message=message, hint=hint)
 
 
 # The one Python and the C library of a Debian release (packages.debian.org: python3, libc6).
@@ -576,14 +569,6 @@ def _other_toolkit(vendor: Vendor) -> tuple[str, str]:
     return message, 'write `toolkit: "13.0"`, with its version'
 
 
-def _own_indexes(text: MatrixText) -> tuple[OwnIndex, ...]:
-    return tuple(
-        OwnIndex(name=name, url=entry.url, packages=tuple(sorted(entry.packages)))
-        for name, entry in sorted(text.indexes.items())
-        if not isinstance(entry, str)
-    )
-
-
 def _installs_torch(point: Point) -> bool:
     """Return true if torch comes from an index. A base with torch has its companions, too;
     none is replaced.
@@ -612,16 +597,6 @@ def _policies(
 def _bytes(size: str) -> int:
     number, unit = size.split()
     return round(float(number) * {"MB": 1e6, "GB": 1e9}[unit])
-
-
-def _recipe(package: str, text: BuildText) -> Recipe:
-    return Recipe(
-        package=package,
-        tools=tuple(sorted(text.tools)),
-        apt=tuple(sorted(text.apt)),
-        environment=tuple(sorted(text.environment.items())),
-        extensions=tuple(sorted(text.extensions)),
-    )
 
 
 def _wrong_pattern(text: str) -> str:
