@@ -196,10 +196,15 @@ def _measured(comparison: Comparison, a: Groups, b: Groups) -> Comparison:
     reason = _shortness("A", a, comparison.metric) or _shortness("B", b, comparison.metric)
     if reason:
         return _too_short(comparison, reason)
-    units = [_units(side) for side in (a, b)]
-    return _judged(
-        comparison, statistics.ratio_interval(*units), " against ".join(map(_drawn, units))
+    # The runs where there are enough to resample; else all steps as one run's.
+    units = [g if len(g) >= FEWEST_RUNS else [list(chain.from_iterable(g))] for g in (a, b)]
+    drawn = (
+        counted(len(groups), "run")
+        if len(groups) > 1
+        else f"{counted(len(groups[0]), 'step')} in blocks of {statistics.BLOCK}"
+        for groups in units
     )
+    return _judged(comparison, statistics.ratio_interval(*units), " against ".join(drawn))
 
 
 def _shortness(name: str, groups: Groups, metric: str) -> str:
@@ -213,17 +218,6 @@ def _shortness(name: str, groups: Groups, metric: str) -> str:
         return f"{name} has {counted(settled, 'run')}, {FEWEST_RUNS} are needed"
     too_few = f"{name} has {counted(steps, 'settled step')}, {FEWEST_STEPS} are needed"
     return too_few if steps < FEWEST_STEPS else ""
-
-
-def _units(groups: Groups) -> Groups:
-    """Return the runs where there are enough to resample; else all steps as one run's."""
-    return groups if len(groups) >= FEWEST_RUNS else [list(chain.from_iterable(groups))]
-
-
-def _drawn(groups: Groups) -> str:
-    if len(groups) > 1:
-        return counted(len(groups), "run")
-    return f"{counted(len(groups[0]), 'step')} in blocks of {statistics.BLOCK}"
 
 
 def verdict_of(times: Interval, noise: float) -> ComparisonOutcome:

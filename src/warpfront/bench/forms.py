@@ -42,21 +42,16 @@ _SERVING_UNITS |= dict.fromkeys(("request_throughput", "scheduled_throughput"), 
 _SERVING_UNITS |= dict.fromkeys(("output_throughput", "total_throughput"), " tokens/s")
 
 
-def milliseconds(seconds: float) -> str:
-    return f"{seconds * 1000:,.1f}"
-
-
 def run_text(run: Run, summary: Summary) -> str:
     """Return one run, a fact a line; missing facts are listed, not guessed at."""
     facts = {name: value for name in _SAID if (value := getattr(run, name)) is not None}
     how = dict.fromkeys(run.given, " (given)")
     how |= dict.fromkeys(run.solved, " (solved from other figures)")
-    parallel = str(run.parallel)
     lines = [
         f"{run.source.path}: {run.source.format}",
         f"  because       {run.source.evidence}",
         *(f"  {n.replace('_', ' '):<13} {value}{how.get(n, '')}" for n, value in facts.items()),
-        *([f"  parallel      {parallel}"] if parallel else []),
+        *([f"  parallel      {run.parallel}"] if str(run.parallel) else []),
         *(f"  {name:<13} {value}" for name, value in _figures(run, summary)),
         *([f"  not said      {', '.join(run.missing)}"] if run.missing else []),
         *(
@@ -130,7 +125,7 @@ def _more_figures(run: Run, summary: Summary) -> Iterable[tuple[str, str | None]
     middle, mean = summary.median_seconds, summary.mean_seconds
     step = f"{mean * 1000:,.1f} ms, mean of the run" if mean else None
     if not middle and (seconds := _median_of(run.steps, "seconds")):
-        step = f"{milliseconds(seconds)} ms, median of all lines"
+        step = f"{seconds * 1000:,.1f} ms, median of all lines"
     return (
         ("step", f"{_interval(middle, 1000, 1)} ms, median" if middle else step),
         ("samples/s", f"{samples:,.2f} of all devices" if samples else None),
@@ -166,25 +161,6 @@ def sentence(comparison: Comparison) -> str:
     )
 
 
-def _level_lines(comparison: Comparison) -> Iterable[str]:
-    for letter, side in (("A", comparison.a), ("B", comparison.b)):
-        for summary in side.summaries if side.runs == 1 else ():
-            for level in summary.levels if len(summary.levels) > 1 else ():
-                steps = f"steps {level.first_step} to {level.last_step}"
-                yield f"{letter}, {steps}: {level.median:.5g} s a step"
-
-
-def _memory_lines(comparison: Comparison) -> Iterable[str]:
-    """Yield the most memory that each side used, where both logs have it."""
-    peaks = [
-        max((summary.peak_memory_bytes or 0 for summary in side.summaries), default=0)
-        for side in (comparison.a, comparison.b)
-    ]
-    if all(peaks):
-        a, b = (f"{peak / _GIB:,.2f} GiB" for peak in peaks)
-        yield f"peak memory: A {a}, B {b}, {peaks[1] / peaks[0]:.3f} times"
-
-
 def _tables(comparison: Comparison) -> Iterable[tuple[str, tuple[str, ...], Rows]]:
     sides: Rows = []
     scale, digits, unit = _MEDIANS.get(comparison.metric, (1, 1, "tokens/s/device"))
@@ -211,7 +187,20 @@ def _tables(comparison: Comparison) -> Iterable[tuple[str, tuple[str, ...], Rows
 
 
 def _remarks(comparison: Comparison) -> list[str]:
-    remarks = [*_level_lines(comparison), *_memory_lines(comparison)]
+    sides = (("A", comparison.a), ("B", comparison.b))
+    remarks = [
+        f"{letter}, steps {level.first_step} to {level.last_step}: {level.median:.5g} s a step"
+        for letter, side in sides
+        for summary in (side.summaries if side.runs == 1 else ())
+        for level in (summary.levels if len(summary.levels) > 1 else ())
+    ]
+    memory = [
+        max((summary.peak_memory_bytes or 0 for summary in side.summaries), default=0)
+        for _, side in sides
+    ]
+    if all(memory):  # where both logs have it
+        a, b = (f"{peak / _GIB:,.2f} GiB" for peak in memory)
+        remarks.append(f"peak memory: A {a}, B {b}, {memory[1] / memory[0]:.3f} times")
     remarks += (finding.message for finding in comparison.findings)
     for letter, names in (("A", comparison.only_in_a), ("B", comparison.only_in_b)):
         if names:

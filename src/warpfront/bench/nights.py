@@ -20,7 +20,6 @@ from dataclasses import asdict, dataclass
 from itertools import accumulate
 from random import Random
 from statistics import geometric_mean, median
-from typing import Any
 
 from pydantic import TypeAdapter
 
@@ -122,19 +121,15 @@ def read_nights(text: str) -> tuple[tuple[Night, ...], int]:
     unread = 0
     for line in filter(str.strip, text.splitlines()):
         try:
-            night = _read_night(json.loads(line))
+            fields = json.loads(line)
+            is_ours = fields.pop("schema") == SCHEMA
+            night = _NIGHT.validate_python(fields)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            unread += 1
-        else:
+            is_ours = False
+        if is_ours:
             nights[night.place, night.at] = night
+        unread += not is_ours
     return tuple(sorted(nights.values(), key=lambda night: night.at)), unread
-
-
-def _read_night(line: Mapping[str, Any]) -> Night:
-    fields = dict(line)
-    if fields.pop("schema") != SCHEMA:
-        raise ValueError("a night of another schema")
-    return _NIGHT.validate_python(fields)
 
 
 def places_of(nights: Iterable[Night]) -> dict[Place, list[Night]]:

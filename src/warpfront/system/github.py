@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from warpfront.errors import InputError
-from warpfront.system.store import read_text, storing
+from warpfront.system.store import append_text, read_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,12 +33,12 @@ class Forge:
     def say_outputs(self, outputs: Mapping[str, str]) -> None:
         """Write each output on one line: none contains a line's end."""
         if self.outputs is not None:
-            _append(self.outputs, "".join(f"{name}={text}\n" for name, text in outputs.items()))
+            append_text(self.outputs, "".join(f"{name}={text}\n" for name, text in outputs.items()))
 
     def say_summary(self, markdown: str) -> None:
         """Append to the summaries of earlier steps on the run's page."""
         if self.summary is not None:
-            _append(self.summary, markdown)
+            append_text(self.summary, markdown)
 
 
 def read_forge(environment: Mapping[str, str], *, label: str) -> Forge:
@@ -94,8 +94,3 @@ def _of_event(name: str, event: Any, repository: str, label: str) -> tuple[str, 
     if name == "workflow_dispatch":
         return (event.get("inputs") or {}).get("scope", "") or "nightly", ""
     return "nightly", ""
-
-
-def _append(path: Path, text: str) -> None:
-    with storing(path), path.open("a", encoding="utf-8") as stream:
-        stream.write(text)

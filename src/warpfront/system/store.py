@@ -88,24 +88,17 @@ class Store:
         for folders: no umask decides who may read what is copied into an image.
         """
         folder = self.context_folder(cell_id)
-        with storing(self.folder):
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            aside = Path(tempfile.mkdtemp(prefix=".context-", dir=folder.parent))
-            try:
-                for name, file in files.items():
-                    path = aside / name
-                    path.parent.mkdir(parents=True, exist_ok=True)
-                    if file.link:
-                        path.symlink_to(file.link)
-                    else:
-                        path.write_bytes(file.content)
-                        path.chmod(file.mode)
-                for where, _, _ in os.walk(aside):
-                    Path(where).chmod(0o755)
-                remove_tree(folder)
-                aside.rename(folder)
-            finally:
-                remove_tree(aside)
+        with folder_aside(folder) as aside:
+            for name, file in files.items():
+                path = aside / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                if file.link:
+                    path.symlink_to(file.link)
+                else:
+                    path.write_bytes(file.content)
+                    path.chmod(file.mode)
+            for where, _, _ in os.walk(aside):
+                Path(where).chmod(0o755)
         return folder
 
     def exclusive(self, on_wait: Callable[[str], None]) -> AbstractContextManager[None]:
@@ -176,24 +169,18 @@ def folder_aside(folder: Path) -> Iterator[Path]:
         try:
             yield aside
             aside.chmod(0o755)
-            _put_in_place(aside, folder)
+            while aside.is_dir():
+                try:
+                    aside.rename(folder)
+                except OSError as error:
+                    if error.errno not in {errno.ENOTEMPTY, errno.EEXIST}:
+                        raise
+                    old = aside.with_name(f"{aside.name}.old")
+                    with contextlib.suppress(FileNotFoundError):
+                        folder.rename(old)
+                        remove_tree(old)
         finally:
             shutil.rmtree(aside, ignore_errors=True)
-
-
-def _put_in_place(aside: Path, folder: Path) -> None:
-    old = aside.with_name(f"{aside.name}.old")
-    while True:
-        try:
-            aside.rename(folder)
-        except OSError as error:
-            if error.errno not in {errno.ENOTEMPTY, errno.EEXIST}:
-                raise
-            with contextlib.suppress(FileNotFoundError):
-                folder.rename(old)
-                shutil.rmtree(old)
-        else:
-            return
 
 
 def append_text(path: Path, text: str) -> None:

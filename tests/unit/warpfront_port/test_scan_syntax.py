@@ -112,8 +112,8 @@ def test_what_is_no_code_loses_nothing_by_name() -> None:
 
 
 N = 100_000
-RANDOM = random.Random(1)
 KERNEL = "\n__device__ void k(unsigned m) { m = __ballot(1); __popc(m); std::max(1, 2); m.x; }\n"
+PARTS = pytest.mark.parametrize("part", [8, pytest.param(1, marks=pytest.mark.exhaustive)])
 
 
 @pytest.mark.parametrize(
@@ -131,14 +131,30 @@ KERNEL = "\n__device__ void k(unsigned m) { m = __ballot(1); __popc(m); std::max
         "#if A\n{\n#else\n}\n#endif\n__popc(m);" * 4000,
         "__popc(m + __ballot(m)); m = m + 1;" * 20_000,
         "half2 m; m.x = __popc(m);" * 20_000,
-        "".join(RANDOM.choices("{}()[]<>;,=+-*&|~!?:.#\"' \nabcint01m__popc(", k=2 * 1024 * 1024)),
-        "".join(RANDOM.choices(["{", "}", "(m)", "<", ">", "__popc", "m", "=", ";", "int "], k=N)),
     ],
     ids=lambda text: text[:12],
 )
-@pytest.mark.parametrize("part", [8, pytest.param(1, marks=pytest.mark.exhaustive)])
+@PARTS
 def test_hostile_text_costs_a_bounded_time(text: str, part: int) -> None:
+    assert seconds_of(text[: len(text) // part]) < 20 / part
+
+
+@pytest.mark.parametrize(
+    ("pieces", "count"),
+    [
+        ([*"{}()[]<>;,=+-*&|~!?:.#\"' \nabcint01m__popc("], 2 * 1024 * 1024),
+        (["{", "}", "(m)", "<", ">", "__popc", "m", "=", ";", "int "], N),
+    ],
+    ids=["characters", "words"],
+)
+@PARTS
+def test_random_text_costs_a_bounded_time(pieces: list[str], count: int, part: int) -> None:
+    text = "".join(random.Random(1).choices(pieces, k=count // part))
+    assert seconds_of(text) < 20 / part
+
+
+def seconds_of(text: str) -> float:
     """An eighth of the text is allowed an eighth of the time; a square would take 64 times."""
     before = time.process_time()
-    seen(f"#include <cuda_fp16.h>\n__device__ half2 m; {text[: len(text) // part]}{KERNEL}")
-    assert time.process_time() - before < 20 / part
+    seen(f"#include <cuda_fp16.h>\n__device__ half2 m; {text}{KERNEL}")
+    return time.process_time() - before

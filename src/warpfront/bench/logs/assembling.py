@@ -208,13 +208,6 @@ class RunAssembler:
             return True
         return False
 
-    def _keep(self, new: _PlacedStep) -> None:
-        self._close()
-        self._last = new.step.step
-        self._recent[new.step.step] = new
-        if len(self._recent) > _REMEMBERED:
-            self._recent.popitem(last=False)
-
     def _close(self) -> None:
         """Complete the latest step: no further line of it is merged."""
         if self._last is None or self._last not in self._recent:
