@@ -36,6 +36,8 @@ _VENDORED = frozenset(
 _SUBMODULE = re.compile(r"^\s*path\s*=\s*(.+?)\s*$", re.MULTILINE)
 _PLAIN_IGNORE = re.compile(r"/?[\w.-]+(?:/[\w.-]+)*/?")
 _BINARY_PROBE = 8192
+_PARSED = (".ipynb", ".py", ".pyi")
+"""Files of these kinds are read as a tree, for which the length of a line is nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -186,7 +188,7 @@ def read_text(root: Path, file: TreeFile) -> str | UnreadFile:
         return UnreadFile(path=file.path, reason="binary")
     text = _decoded(content, PurePosixPath(file.path).suffix)
     is_long = any(len(line) > LINE_LIMIT for line in text.splitlines())
-    if is_long and not file.path.endswith(".ipynb"):
+    if is_long and not file.path.endswith(_PARSED):
         return UnreadFile(path=file.path, reason=f"a line of more than {LINE_LIMIT} characters")
     return text
 

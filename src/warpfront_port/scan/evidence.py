@@ -42,6 +42,7 @@ _PYTHON_ARM = re.compile(
 )
 _MAPS_CUDA = re.compile(r"(?m)^[ \t]*#[ \t]*define[ \t]+cuda[A-Z]\w+[ \t]+hip[A-Z]\w+")
 _ROCM = re.compile(r"(?i)rocm")
+_OF_A_RELEASE = re.compile(r"(?i)rocm|amdgpu[-_]install")
 _BUILDS_ROCM = re.compile(r"(?i)rocm|hipcc")
 _HIPCC = re.compile(r"\bhipcc\b")
 _LOADS = re.compile(r"cpp_extension\.load|import[^\n]*\bload(?:_inline)?\b")
@@ -266,7 +267,8 @@ class _Tree:
         for path, kind in self.kinds.items():
             part = _PART_OF_NVIDIA.sub(_PART, path)
             amd = ""
-            if SOURCE.search(path) and (part != path or path.endswith(".cu")):
+            code = SOURCE.search(path) or path.endswith(".py")
+            if code and (part != path or path.endswith(".cu")):
                 amd = amds.get(part.rpartition(".")[0], "")
             elif kind in _NAMED_FOR_AMD and not _OF_AMD.search(path):
                 images = kind != "yaml" or "compose" in path
@@ -327,20 +329,22 @@ def _plain(path: str, kind: str) -> str:
 def doubt_of_branch(texts: Mapping[str, str], release: str) -> str:
     """Return why a branch for AMD beside a build for CUDA is no proof, "" where it is one.
 
-    Such a branch states that its sources build. The project's own CI shows it, for the releases of
-    ROCm that it names.
+    Such a branch states that its sources build. The project's own CI shows it for the releases of
+    ROCm that it names; one that names none shows it for some release, perhaps an older one.
     """
     places: dict[int, str] = {}
     for path, text in texts.items():
         arm = uncommented(_BUILDS_ROCM, text) if is_automation(path) else None
         if arm:
-            ends = [word.end() for word in _ROCM.finditer(text)]
+            ends = [word.end() for word in _OF_A_RELEASE.finditer(text)]
             releases = [m[1] for end in ends for m in _RELEASE.finditer(text, end, end + _NEAR)]
             releases += [m[1] for end in ends if (m := _LATER.match(text, end))]
             places[max(map(int, releases), default=0)] = f"{path}:{line_of(text, arm.end())}"
     if not places:
         return "no CI of the project's builds them for ROCm"
     newest = max(places)
-    if not newest or newest >= int(release.removeprefix("rocm")):
+    if newest >= int(release.removeprefix("rocm")):
         return ""
+    if not newest:
+        return f"the project's CI names no release of ROCm ({places[newest]})"
     return f"the project's CI builds them for rocm{newest} at most ({places[newest]})"

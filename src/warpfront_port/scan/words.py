@@ -84,10 +84,12 @@ def line_of(text: str, offset: int) -> int:
 
 def uncommented(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
     """Return the first match that no `#` precedes in its line."""
-    for match in pattern.finditer(text):
-        if "#" not in text[text.rfind("\n", 0, match.start()) + 1 : match.start()]:
-            return match
-    return None
+    if pattern.search(text) is None:
+        return None
+    return pattern.search(_COMMENT.sub(lambda comment: "#" * len(comment[0]), text))
+
+
+_COMMENT = re.compile(r"#[^\n]*")
 
 
 def is_automation(path: str) -> bool:

@@ -415,7 +415,7 @@ def test_what_cannot_be_read_or_parsed_is_not_determined(
     assert run_scan(tmp_path) == 33
     assert capsys.readouterr().out.startswith("gfx942: not determined: a.py: ")
     assert run_scan(tmp_path, allow_undetermined=True) == 0
-    a_tree(tmp_path, a__py="import torch\n" + "x" * (LINE_LIMIT + 1))
+    a_tree(tmp_path, a__py="import torch\n", a__cu="x" * (LINE_LIMIT + 1))
     assert run_scan(tmp_path) == 33
     a_tree(tmp_path, b__py="import pynvml\n")
     assert run_scan(tmp_path) == 15

@@ -70,8 +70,13 @@ def test_a_fifo_and_a_socket_hold_nobody_up(
     ids=["binary", "large", "minified"],
 )
 def test_what_is_no_source_is_said_to_be_none(tmp_path: Path, content: bytes, reason: str) -> None:
-    (tmp_path / "x.py").write_bytes(content)
-    assert text_of(tmp_path, "x.py") == UnreadFile(path="x.py", reason=reason)
+    (tmp_path / "x.cu").write_bytes(content)
+    assert text_of(tmp_path, "x.cu") == UnreadFile(path="x.cu", reason=reason)
+
+
+def test_python_is_read_whatever_the_length_of_its_lines(tmp_path: Path) -> None:
+    (tmp_path / "x.py").write_bytes(b"x=1;" * 6_000)
+    assert text_of(tmp_path, "x.py") == "x=1;" * 6_000
 
 
 @pytest.mark.parametrize(

@@ -107,6 +107,9 @@ def test_a_copy_for_amd_stands_for_one_file() -> None:
     camel = shown({"src/cuda/CUDAStream.cu": KERNEL, "src/hip/HIPStream.cpp": ""})
     assert camel["src/cuda/CUDAStream.cu"] == ("left-out", "src/hip/HIPStream.cpp:1")
     assert shown({"src/current.cu": KERNEL, "src/hiprent.cu": KERNEL}) == {}
+    modules = {"gpu/nvidia.py": "import pynvml\n", "gpu/nvidia_old.py": ""}
+    assert shown(modules | {"gpu/amd.py": ""}) == {"gpu/nvidia.py": ("left-out", "gpu/amd.py:1")}
+    assert shown(modules) == {}
     images = shown({"Dockerfile": "FROM nvidia/cuda\n", "Dockerfile.rocm": "FROM debian\n"})
     assert images["Dockerfile"] == ("left-out", "Dockerfile.rocm:1")
 

@@ -40,7 +40,7 @@ def line(root: Path, files: dict[str, str]) -> str:
     ],
 )
 def test_what_the_root_lists_decides(tmp_path: Path, files: dict[str, str], begins: str) -> None:
-    shown = {"setup.py": SETUP, ".github/workflows/ci.yml": "image: rocm/dev\n"}
+    shown = {"setup.py": SETUP, ".github/workflows/ci.yml": "image: rocm/dev:7.2\n"}
     assert line(tmp_path, {**shown, **files}).startswith(begins)
 
 

@@ -128,7 +128,10 @@ TWO = (
          "k.cu, k.hip: no HIP toolchain, and the project's CI builds them for rocm6 at most "
          "(.github/workflows/a.yml:1)")),
         ("rocm:\n  [6.2, 7.1]\n", "runs as it is, nothing to check"),
-        ("image: rocm/pytorch\n", "runs as it is, nothing to check"),
+        *((image, ("not determined: 2 CUDA sources not compiled: k.cu, k.hip: no HIP toolchain, "
+          "and the project's CI names no release of ROCm (.github/workflows/a.yml:1)"))
+         for image in ("image: rocm/pytorch\n", "image: rocm/pytorch:latest\n")),
+        ("rocm: 1\nget: repo/amdgpu-install/7.2/a.deb\n", "runs as it is, nothing to check"),
         ("matrix:\n  rocm-version: ['10.0']\n  old: rocm6.4\n", "runs as it is, nothing to check"),
         ("image: 'rocm/dev-ubuntu-18.04:6.4'\n", ("not determined: 2 CUDA sources not compiled: "
          "k.cu, k.hip: no HIP toolchain, and the project's CI builds them for rocm6 at most "
