@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -18,7 +18,6 @@ _VENDOR_EXTRA = re.compile(
     r"|cpu|xpu|npu|hpu|mps|mlx|tpu|ascend|intel|rocm|amd|mac(?:os)?|osx|darwin|apple|metal|win(?:dows)?)(?:[-_.\d].*)?\Z"
 )
 _JAX = frozenset({"jax", "jaxlib"})
-_POETRY_EXACT = re.compile(r"=?=?\s*\d")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,20 +93,6 @@ _LINUX, *_OTHERS = (
     *_systems("Windows", "win32", "nt", "AMD64", "ARM64"),
     *_systems("Darwin", "darwin", "posix", "arm64", "x86_64"),
 )
-
-
-def read_poetry(
-    name: str, specifier: str, *, extra: str = "", extras: Iterable[str] = ()
-) -> Iterator[Required]:
-    """Yield the rules for a Poetry table's entry: `torch = "2.7.1"`."""
-    rule = rule_of_package(name)
-    if name in _JAX and any(option.startswith("cuda") for option in extras):
-        rule = "DP303"
-    if rule:
-        exact = _POETRY_EXACT.match(specifier.strip()) is not None
-        yield _required(
-            name, rule, extra=extra, exact=exact, pinned=specifier.strip() not in {"", "*"}
-        )
 
 
 def _required(name: str, rule: str, *, extra: str, exact: bool, pinned: bool) -> Required:

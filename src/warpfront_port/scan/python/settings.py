@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from warpfront_port.scan.python.module import Module, Seen
-from warpfront_port.scan.python.nodes import last_name, parameters, text_of
+from warpfront_port.scan.python.nodes import bindings, last_name, parameters, text_of
 from warpfront_port.scan.python.scopes import HOLE
 from warpfront_port.scan.python.tables import ENVIRONMENT, ENVIRONMENT_PREFIXES
 from warpfront_port.scan.setting_rules import may_be_setting, read_setting
@@ -20,6 +20,7 @@ _OPTIONS = frozenset({"add_argument", "option", "add_option", "DEFINE_string", "
 _ENUMS = frozenset({"Enum", "StrEnum", "IntEnum", "Flag"})
 _OF_A_MODEL = frozenset({"architectures", "transformers_version"})
 _HIDING = frozenset({"ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"})
+_PUTTING = frozenset({"putenv", "setenv"})
 _ALLOCATES = frozenset({"empty_cache", "memory_allocated", "set_device", "init"})
 
 
@@ -101,14 +102,6 @@ def allocator_texts(module: Module, node: ast.Constant) -> Iterator[Seen]:
 
 def _assignments(module: Module, node: ast.AST) -> Iterator[Assignment]:
     match node:
-        case ast.Assign(targets=targets, value=value):
-            for target in targets:
-                yield from _assigned(module, target, value, node)
-        case (
-            ast.AnnAssign(target=target, value=ast.expr() as value)
-            | ast.NamedExpr(target=target, value=value)
-        ):
-            yield from _assigned(module, target, value, node)
         case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
             for name, default in parameters(node.args):
                 if default is not None:
@@ -116,30 +109,27 @@ def _assignments(module: Module, node: ast.AST) -> Iterator[Assignment]:
         case ast.Dict():
             yield from _items(module, node)
         case ast.Call():
+            yield from _keywords_given(module, node)
             yield from _called(module, node)
         case _:
-            pass
+            for target, value in bindings(node):
+                if value is not None:
+                    yield from _assigned(module, target, value, node)
 
 
 def _assigned(
     module: Module, target: ast.expr, value: ast.expr, node: ast.AST
 ) -> Iterator[Assignment]:
-    match target, value:
-        case (
-            ast.Tuple(elts=targets) | ast.List(elts=targets),
-            ast.Tuple(elts=items) | ast.List(elts=items),
-        ):
-            for element, item in zip(targets, items, strict=False):
-                yield from _assigned(module, element, item, node)
-        case ast.Name(id=name), _:
+    match target:
+        case ast.Name(id=name):
             parent = module.parents.get(node)
             bases = parent.bases if isinstance(parent, ast.ClassDef) else []
             # A constant of an enumeration names a choice, and makes none.
             if _ENUMS.isdisjoint(module.dotted(base).split(".")[-1] for base in bases):
                 yield Assignment(name=name, value=value, node=node, own=True)
-        case ast.Attribute(value=owner, attr=name), _:
+        case ast.Attribute(value=owner, attr=name):
             yield _attribute(module, owner, name, value, node)
-        case ast.Subscript(value=table, slice=ast.Constant(value=str() as name)), _:
+        case ast.Subscript(value=table, slice=ast.Constant(value=str() as name)):
             variable = _is_environment(module, table)
             yield Assignment(name=name, value=value, node=node, variable=variable)
         case _:
@@ -229,41 +219,27 @@ def _keywords_given(module: Module, call: ast.Call) -> Iterator[Assignment]:
 
 
 def _called(module: Module, call: ast.Call) -> Iterator[Assignment]:
-    """Yield the settings among a call's keywords and arguments.
-
-    A keyword of a kernel's product is no setting of a process. In `get` and the like the second
-    argument is a default.
-    """
-    yield from _keywords_given(module, call)
+    """Yield the settings among a call's arguments. In `get` and the like one is a default."""
     owner = getattr(call.func, "value", call)
     of_environment = owner is not call and _is_environment(module, owner)
-    match last_name(call.func), call.args:
-        case ("putenv" | "setenv", [ast.Constant(value=str() as name), value, *_]):
-            yield Assignment(name=name, value=value, node=call, variable=True)
-        case ("setdefault" | "__setitem__", [ast.Constant(value=str() as name), value]) if (
-            of_environment
+    name = last_name(call.func)
+    match call.args:
+        case [ast.Constant(value=str() as key), value, *_] if name in _PUTTING or (
+            name in {"setdefault", "__setitem__"} and of_environment
         ):
-            yield Assignment(name=name, value=value, node=call, variable=True)
-        case ("setattr" | "__setattr__", [named, value]) if owner is not call:
-            yield from _set_by_name(module, owner, named, value, call)
-        case ("setattr" | "__setattr__", [first, named, value]):
-            yield from _set_by_name(module, first, named, value, call)
-        case ("patch", [ast.Constant(value=str() as name), value]) if _is_inductors(module, call):
-            full = f"torch._inductor.config.{name}"
-            yield Assignment(name=full, value=value, node=call)
-        case ("getattr", [_, ast.Constant(value=str() as name), value]) | (
-            "get" | "getenv" | "setdefault" | "pop",
-            [ast.Constant(value=str() as name), value],
+            yield Assignment(name=key, value=value, node=call, variable=True)
+        case [*owners, named, value] if name in {"setattr", "__setattr__"} and len(owners) < 2:
+            for text in module.scopes.texts(named):
+                yield _attribute(module, (*owners, owner)[0], text.text, value, call)
+        case [ast.Constant(value=str() as key), value] if name == "patch" and _is_inductors(
+            module, call
         ):
-            yield Assignment(name=name, value=value, node=value)
-        case ("set_float32_matmul_precision", [value, *_]):
+            yield Assignment(name=f"torch._inductor.config.{key}", value=value, node=call)
+        case [*owners, ast.Constant(value=str() as key), value] if (
+            name in {"get", "getenv", "setdefault", "pop"} and not owners
+        ) or (name == "getattr" and len(owners) == 1):
+            yield Assignment(name=key, value=value, node=value)
+        case [value, *_] if name == "set_float32_matmul_precision":
             yield Assignment(name="matmul_precision", value=value, node=call)
         case _:
             pass
-
-
-def _set_by_name(
-    module: Module, owner: ast.expr, name: ast.expr, value: ast.expr, call: ast.Call
-) -> Iterator[Assignment]:
-    for text in module.scopes.texts(name):
-        yield _attribute(module, owner, text.text, value, call)

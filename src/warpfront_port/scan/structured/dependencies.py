@@ -3,63 +3,67 @@
 from __future__ import annotations
 
 import re
-import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from warpfront.errors import InputError
 from warpfront.wheels.requirement_lines import (
     INDEXES,
     read_lines,
     without_options,
 )
+from warpfront_port.preflight.declared import FileRequirements, Kind
+from warpfront_port.preflight.pyproject import TomlText, read_pyproject
+from warpfront_port.preflight.setup_files import read_setup_cfg
 from warpfront_port.scan.findings import Match
-from warpfront_port.scan.package_rules import read_poetry, read_requirement
+from warpfront_port.scan.package_rules import read_requirement
 from warpfront_port.scan.setting_rules import read_setting
 from warpfront_port.scan.structured.commands import Word
-from warpfront_port.scan.words import CUDA_INDEX, index_shift
-
-_SECTION = re.compile(r"\[([^\]]+)\]\s*\Z")
-_KEY = re.compile(r"([A-Za-z_][\w.-]*)\s*=\s*(.*)")
+from warpfront_port.scan.words import CUDA_INDEX, index_shift, line_starts
 
 
-class _Finder:
-    """The places of the strings of a TOML document, each requested once, in order."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._after: dict[str, int] = {}
-
-    def word(self, value: str) -> Word:
-        for after in (self._after.get(value, 0), 0):
-            for form in (f'"{value}"', f"'{value}'", value):
-                start = self._text.find(form, after)
-                if start >= 0:
-                    self._after[value] = end = start + len(form)
-                    return Word(text=value, start=start, end=end)
-        return Word(text=value, start=0, end=0)
+def _placed(text: str, line: int, literal: str, value: str) -> Word:
+    """Return the word for a value that is written as `literal` at or below a line."""
+    start = max(text.find(literal, line_starts(text)[line - 1]), 0)
+    return Word(text=value, start=start, end=start + len(literal))
 
 
-def toml_rule_matches(text: str) -> Iterator[Match]:
-    """Yield requirements, package indexes and the Python bound of a TOML file."""
+def _declared(text: str, read: Callable[..., FileRequirements]) -> Iterator[Match]:
+    """Yield the rules for what installers require by a file."""
+    for item in read(text, path="").declared:
+        place = _placed(text, item.line, item.literal, item.text)
+        for required in (
+            () if item.kind is Kind.INDEX else read_requirement(item.text, extra=item.group)
+        ):
+            yield place.match(required.rule, shift=required.shift)
+
+
+def toml_rule_matches(text: str, *, installs: bool = True) -> Iterator[Match]:
+    """Yield requirements, package indexes and settings of a TOML file.
+
+    `installs` marks a file in which installers read requirements.
+    """
     try:
-        document: dict[str, Any] = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        yield Match(rule="SC003", start=0, end=0, excerpt=str(error)[:100])
+        document = TomlText(text, path="")
+        matches = [*_declared(text, read_pyproject)] if installs else []
+    except InputError as error:
+        yield Match(rule="SC003", start=0, end=0, excerpt=error.message.lstrip(":"))
         return
-    finder = _Finder(text)
-    for group, requirement in _requirements(document):
-        for required in read_requirement(requirement, extra=group):
-            yield finder.word(requirement).match(required.rule, shift=required.shift)
-    yield from _of_poetry(finder, text, document)
-    for name, value in _settings(document):
+    yield from matches
+
+    def word(value: str) -> Word:
+        place = document.string(value, table="")
+        return _placed(text, place.line, place.literal, value)
+
+    for name, value in _settings(document.values):
         for setting_use in read_setting(name, value):
-            yield finder.word(value).match(setting_use.rule, setting_use.excerpt)
-    optional = _table(document, "project", "optional-dependencies")
-    chosen = {*_strings(optional), *_explicit(document)}
-    for value in _strings(document):
+            yield word(value).match(setting_use.rule, setting_use.excerpt)
+    optional = _table(document.values, "project", "optional-dependencies")
+    chosen = {*_strings(optional), *_explicit(document.values)}
+    for value in _strings(document.values):
         if CUDA_INDEX.search(value):
             shift = -2 if value in chosen else index_shift(text)
-            yield finder.word(value).match("DP314", value[:80], shift)
+            yield word(value).match("DP314", value[:80], shift)
 
 
 def _explicit(document: Mapping[str, Any]) -> Iterator[str]:
@@ -75,55 +79,6 @@ def _table(document: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
         inner = document.get(name)
         document = inner if isinstance(inner, dict) else {}
     return document
-
-
-def _requirements(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield (name of the extra or "", requirement)."""
-    for *names, last in _LISTS:
-        yield from (("", text) for text in _texts(_table(document, *names).get(last)))
-    for place in _TABLES_OF_LISTS:
-        for group, listed in _table(document, *place).items():
-            inner = listed if isinstance(listed, dict) else {"dependencies": listed}
-            for key in ("dependencies", "extra-dependencies"):
-                yield from ((group, text) for text in _texts(inner.get(key)))
-
-
-_LISTS = (
-    ("project", "dependencies"),
-    ("build-system", "requires"),
-    ("tool", "uv", "dev-dependencies"),
-    ("tool", "uv", "override-dependencies"),
-    ("tool", "uv", "constraint-dependencies"),
-)
-_TABLES_OF_LISTS = (
-    ("project", "optional-dependencies"),
-    ("dependency-groups",),
-    ("tool", "pdm", "dev-dependencies"),
-    ("tool", "hatch", "envs"),
-)
-
-
-def _texts(value: object) -> list[str]:
-    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
-
-
-def _of_poetry(finder: _Finder, text: str, document: Mapping[str, Any]) -> Iterator[Match]:
-    """Yield the requirements in tables of Poetry and of a Pipfile."""
-    poetry = _table(document, "tool", "poetry")
-    tables = [("", _table(poetry, "dependencies"))]
-    tables += [("", _table(document, name)) for name in ("packages", "dev-packages")]
-    tables += [
-        (name, _table(poetry, "group", name, "dependencies")) for name in _table(poetry, "group")
-    ]
-    for group, table in tables:
-        for name, value in table.items():
-            entry = _table(table, name)
-            specifier = value if isinstance(value, str) else entry.get("version", "")
-            extras = _texts(entry.get("extras"))
-            for required in read_poetry(name, str(specifier), extra=group, extras=extras):
-                key = re.search(rf"^\s*[\"']?{re.escape(name)}[\"']?\s*=.*$", text, re.MULTILINE)
-                word = Word(text="", start=key.start(), end=key.end()) if key else finder.word(name)
-                yield word.match(required.rule, f"{name} {specifier}".strip(), required.shift)
 
 
 def _settings(
@@ -169,20 +124,7 @@ _OF_ROCM = re.compile(r"(?m)^(?:-i|--index-url)[=\s]\S*/rocm")
 
 def cfg_rule_matches(text: str) -> Iterator[Match]:
     """Yield the matches of setup.cfg: install_requires and the extras."""
-    offset, section, key = 0, "", ""
-    for line in text.splitlines(keepends=True):
-        bare = line.strip()
-        header, pair = _SECTION.match(bare), _KEY.match(line)
-        if header is not None:
-            section, key = header[1], ""
-        elif pair is not None and not line[0].isspace():
-            key = pair[1]
-            bare = pair[2].strip()
-        extra = key if section == "options.extras_require" else ""
-        relevant = extra or (section == "options" and key in {"install_requires", "setup_requires"})
-        if relevant and header is None:
-            for required in read_requirement(bare, extra=extra):
-                start = offset + line.find(bare)
-                word = Word(text=bare, start=start, end=start + len(bare))
-                yield word.match(required.rule, shift=required.shift)
-        offset += len(line)
+    try:
+        yield from _declared(text, read_setup_cfg)
+    except InputError as error:
+        yield Match(rule="SC003", start=0, end=0, excerpt=error.message.lstrip(":"))

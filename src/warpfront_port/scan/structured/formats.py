@@ -139,7 +139,7 @@ def _read(source: SourceText) -> Iterator[Match]:
     kind = kind_of(source.path)
     text = source.text
     readers: Mapping[Kind, Callable[[str], Iterator[Match]]] = {
-        "toml": toml_rule_matches,
+        "toml": partial(toml_rule_matches, installs=source.path.name in _INSTALLED),
         "cfg": cfg_rule_matches,
         "yaml": yaml_rule_matches,
         "dockerfile": dockerfile_rule_matches,
@@ -152,6 +152,9 @@ def _read(source: SourceText) -> Iterator[Match]:
     }
     if kind is not None:
         yield from readers[kind](text)
+
+
+_INSTALLED = frozenset({"pyproject.toml", "Pipfile"})
 
 
 def _purpose(path: PurePosixPath) -> str:
