@@ -44,7 +44,8 @@ _FLAGS: Final = frozenset(
 _SEEN: Final = frozenset(
     {"imports", "dotted", "environment", "environment_prefixes", "distributions", "names"}
     | {"twinless", "families", "headers", "once", "once_a_file", "call", "scope", "shift"}
-    | {"calls", "argument", "shown"}
+    | {"calls", "argument", "shown", "settings", "value", "library", "programs", "options"}
+    | {"packages", "conda_packages", "images", "indexes"}
 )
 _ENGINES: Final = frozenset({"python", "cuda", "structured", "scanner"})
 _CLASSES: Final = frozenset(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -36,9 +37,13 @@ class Rule:
     followed, and covers the names below it. `environment` and `environment_prefixes` match
     variables that are written. `distributions` match requirements (normalised; a final `*` matches
     any ending). `calls` are functions, by their last or dotted name, with an `argument` whose whole
-    text fits this expression; `shown` is the message's `{what}`. In C++ and CUDA they are whole
-    `names`, expressions over one name (`families`) or the path in an `#include` (`headers`). The
-    other fields there are those of `NameRow`.
+    text fits this expression; `shown` is the message's `{what}`. `settings` is an expression for
+    names of settings, with one for the `value` (else any that means yes); `library` leaves out
+    names of the program's own. `programs` are started by scripts. `options` (of compilers and
+    linkers), `packages` (of Linux distributions), `conda_packages`, `images` and `indexes` are
+    expressions for words of builds and scripts; lines of an expression are joined. In C++ and CUDA
+    they are whole `names`, expressions over one name (`families`) or the path in an `#include`
+    (`headers`). The other fields there are those of `NameRow`.
     `detectors` are the modules, below this package, with code that matches. A rule has at least one
     of names and code.
     """
@@ -78,6 +83,13 @@ def rules_by_name(kind: str) -> Mapping[str, str]:
     """Return rules by name, for one of the fields of `seen` that are lists of names."""
     rules = catalogue().values()
     return {name: rule.id for rule in rules for row in rule.seen for name in row.get(kind, ())}
+
+
+def expressions(kind: str) -> Mapping[str, re.Pattern[str]]:
+    """Return expressions by rule, for one of the fields of `seen` that are expressions."""
+    rules = catalogue().values()
+    seen = {rule.id: row[kind] for rule in rules for row in rule.seen if kind in row}
+    return {rule: re.compile(text.replace("\n", "")) for rule, text in seen.items()}
 
 
 @cache

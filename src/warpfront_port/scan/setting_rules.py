@@ -10,24 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
-MODES: Mapping[str, str] = {"reduce-overhead": "PY001", "max-autotune": "PY002"}
-ATTENTION = frozenset({"flash_attention_2", "flash_attention_3"})
+from warpfront_port.scan.catalogue import catalogue
+
 _TRUE = frozenset({"1", "true", "yes", "on"})
-_MODE = re.compile(r"(?:.*[._])?(?:compile\w*|compiler|mode|\w*_mode|mode_\w+|dynamo_\w+)\Z")
-_ATTENTION = re.compile(r"(?:.*[._])?_?(?:attn|attention)(?:_impl\w*|_backend|_type|_kind)?\Z")
-_PRECISION = re.compile(r"(?:.*[._])?(?:float32_)?matmul_precision\Z")
-SWITCHES: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"(?:.*[._])?triton\.cudagraph(?:s|_trees)\Z"), "PY001"),
-    (re.compile(r".*inductor.*\.cudagraph(?:s|_trees)\Z"), "PY001"),
-    (re.compile(r"torchinductor_cudagraphs\Z"), "PY001"),
-    (re.compile(r"(?:.*(?:inductor|compile)\w*\.)(?:.*\.)?memory_planning\Z"), "PY004"),
-    (re.compile(r"torchinductor_memory_planning\Z"), "PY004"),
-    (re.compile(r"torch\.backends\..*allow_tf32\Z"), "PY008"),
-    (re.compile(r"(?:nvidia|torch_allow)_tf32(?:_cublas)?_override\Z"), "PY008"),
-    (re.compile(r"(?:.*[._])?(?:use|enable)_flash_attention_2\Z"), "PY025"),
-)
-_TF32 = re.compile(r"(?:.*[._])?(?:(?:allow|use|enable)_)?tf32\Z")
 WORDS = ("overhead", "autotune", "cudagraph", "memory_planning", "tf32", "matmul_precision",
          "fp32_precision", "flash_att")  # fmt: skip
 """One of these is in every text that gives a setting of these rules."""
@@ -51,27 +39,26 @@ def may_be_setting(name: str) -> bool:
     return _NAMES.search(name) is not None
 
 
-def read_setting(name: str, value: str, *, own: bool = False) -> tuple[SettingUse, ...]:
-    """Return the rules for `name` with `value`. Text that means yes counts as true.
+@cache
+def _rows() -> tuple[tuple[str, re.Pattern[str], re.Pattern[str] | None, Mapping[str, Any]], ...]:
+    """Return each rule about settings with expressions for their names and value, and its row."""
+    return tuple(
+        (rule.id, re.compile(row["settings"]), row.get("value") and re.compile(row["value"]), row)
+        for rule in catalogue().values()
+        for row in rule.seen
+        if "settings" in row
+    )
+
+
+def read_setting(name: str, value: str, *, own: bool = False) -> Iterator[SettingUse]:
+    """Yield the rules for `name` with `value`. Text that means yes counts as true.
 
     `own` marks a name of the program's own, such as tf32, which no library may read.
     """
-    plain = name.strip("-").replace("-", "_").lower()
-    if value.strip().lower() not in _TRUE:
-        return tuple(_of_text(plain, value.strip()))
-    rule = next((rule for pattern, rule in SWITCHES if pattern.match(plain)), "")
-    rule = rule or ("PY008" if not own and _TF32.match(plain) else "")
-    return (SettingUse(rule=rule, excerpt=f"{name}={value}"),) if rule else ()
-
-
-def _of_text(name: str, value: str) -> Iterator[SettingUse]:
-    if value in MODES and _MODE.match(name):
-        yield SettingUse(rule=MODES[value], excerpt=f'"{value}"')
-    elif value == "cudagraphs" and name.endswith("backend"):
-        yield SettingUse(rule="PY001", excerpt='backend="cudagraphs"')
-    elif value in ATTENTION and _ATTENTION.match(name):
-        yield SettingUse(rule="PY025", excerpt=f'"{value}"')
-    elif value in {"high", "medium"} and _PRECISION.match(name):
-        yield SettingUse(rule="PY008", excerpt=f'matmul precision "{value}"')
-    elif value == "tf32" and name.endswith("fp32_precision"):
-        yield SettingUse(rule="PY008", excerpt=f'{name} "tf32"')
+    plain, text = name.strip("-").replace("-", "_").lower(), value.strip()
+    is_yes = text.lower() in _TRUE
+    for rule, names, values, row in _rows():
+        fits = is_yes if values is None else values.fullmatch(text)
+        if fits and names.fullmatch(plain) and not (own and row.get("library")):
+            shown = row.get("shown", "{name}={value}").format(name=name, value=text)
+            yield SettingUse(rule=rule, excerpt=shown)

@@ -9,35 +9,19 @@ import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
+from warpfront_port.scan.catalogue import expressions
+
 ALLOCATOR = re.compile(
     r"max_split_size_mb\s*:|expandable_segments\s*:\s*True|backend\s*:\s*cudaMallocAsync",
     re.IGNORECASE,
 )
 _SETTING = re.compile(r"(?:\w+\s*=\s*)?['\"]?\w+\s*:[\w:,.\[\]>{}-]*['\"]?")
-# hipcc takes `-lineinfo` and the like, with one dash, as something else, and only warns.
-_COMPILER = re.compile(
-    r"""(?x)(?<![\w-])(?:
-        (?P<nvcc>--use_fast_math|-use_fast_math|--expt-(?:relaxed-constexpr|extended-lambda)
-            |--generate-line-info|--ptxas-options[^\s;]*|-Xptxas[^\s;]*|-?-maxrregcount[^\s;]*
-            |--extended-lambda|-rdc=true|--relocatable-device-code=true|-Xcudafe[^\s;]*
-            |--threads(?=[=\s\d]|\Z)|-Xfatbin[^\s;]*|--diag_suppress[^\s;]*)
-        |(?P<arch>-gencode[^\s;]*|--generate-code[^\s;]*|-arch[=\s]*(?:sm|compute)_[^\s;]*
-            |arch=compute_[^\s;]*|code=sm_[^\s;]*|--gpu-architecture[^\s;]*)
-        |(?P<link>-lcuda|-lcudart(?:_static)?|-lcublas(?:Lt)?|-lcudnn|-lnccl|-lnvToolsExt|-lnvrtc
-            |-lcusparse|-lcusolver|-lcufft|-lcurand|-lcupti|-lnvidia-ml)(?![\w-])
-    )"""
-)
-_RULES = {"nvcc": "BL201", "arch": "BL202", "link": "BL207"}
 GFX = re.compile(r"(?<![\w-])gfx(?:9[0-9a-f]{2}|1[0-2][0-9a-f]{2})(?![\w])")
-CUDA_INDEX = re.compile(
-    r"https?://[^\s\"'<>]*?/whl/(?:nightly/|test/)?cu\d{2,3}\b|https?://pypi\.nvidia\.com\b"
-    r"|https?://pypi\.ngc\.nvidia\.com\b"
-)
-NVIDIA_IMAGE = re.compile(
-    r"(?:docker\.io/)?nvidia/(?:cuda|cudagl|opengl|pytorch|tensorrt|k8s)\S*|nvcr\.io/\S+"
-    r"|(?:docker\.io/)?pytorch/(?:pytorch|manylinux)\S*(?:cuda|cu\d)\S*|\S*/cuda:\S+",
-    re.IGNORECASE,
-)
+(CUDA_INDEX,) = expressions("indexes").values()
+(NVIDIA_IMAGE,) = expressions("images").values()
+# hipcc takes `-lineinfo` and the like, with one dash, as something else, and only warns.
+_OPTIONS = "|".join(f"(?P<{rule}>{p.pattern})" for rule, p in expressions("options").items())
+_OPTION = re.compile(rf"(?<![\w-])(?:{_OPTIONS})")
 
 
 def allocator_rules(text: str) -> Iterator[tuple[str, str, int]]:
@@ -64,9 +48,9 @@ def index_shift(whole: str) -> int:
 
 def compiler_flag(text: str) -> Iterator[tuple[str, str]]:
     """Yield (rule, flag) for the first flag that only NVIDIA's compiler or libraries know."""
-    match = _COMPILER.search(text)
+    match = _OPTION.search(text)
     if match is not None and match.lastgroup is not None:
-        yield _RULES[match.lastgroup], match[0].strip()
+        yield match.lastgroup, match[0].strip()
 
 
 def line_starts(text: str) -> list[int]:

@@ -12,7 +12,6 @@ from warpfront_port.scan.package_rules import read_requirement
 from warpfront_port.scan.python.module import Module, Seen
 from warpfront_port.scan.python.nodes import elements, keyword, last_name, text_of
 from warpfront_port.scan.python.scopes import HOLE
-from warpfront_port.scan.setting_rules import MODES
 from warpfront_port.scan.structured.command_rules import script_rule_matches
 from warpfront_port.scan.structured.dependencies import toml_rule_matches
 
@@ -22,7 +21,7 @@ STARTERS = frozenset(
     | {"execute"}
 )
 # Of a command: what it installs or starts. Programs have a rule of their own.
-_TAKEN = re.compile("DP3\\d\\d|HP609|CT402|PY008|PY025|" + "|".join(MODES.values()))
+_TAKEN = re.compile(r"DP3\d\d|HP609|CT402|PY00[128]|PY025")
 _SCRIPT = re.compile(r"(?m)^# /// script[^\S\n]*\n((?:^#(?:[^\S\n].*)?\n)+?)# ///")
 _STARTED = re.compile(r"\s*(?:\S*/)?(nvidia-smi|nsys|ncu|nvprof)(?:\s|\Z)")
 _NVCC = re.compile(r"(?:\A|/|\W)nvcc(?:\s|\Z)")

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from collections.abc import Callable, Mapping
 from enum import Enum
+from importlib import resources
 from typing import TYPE_CHECKING, Final, cast
 
 from warpfront_port.scan.findings import SIDES, Side
@@ -48,61 +50,18 @@ _MAYBE_AMD: Final = _on("-?-")
 _NVIDIA: Final = _on("+--")
 _MAYBE_NVIDIA: Final = _on("?--")
 _MAYBE_GPU: Final = _on("??-")
-_GPU: Final = _on("++-")
+_TEXT = resources.files("warpfront_port.scan.python").joinpath("vendor_names.toml")
+_FACTS, _ATTRIBUTES, _HOMES, _VARIABLES, _CONVENTIONS = (
+    {name: _on(marks) for name, marks in table.items()}
+    for table in tomllib.loads(_TEXT.read_text("utf-8")).values()
+)
 
-# Values of dotted names. `torch.cuda` works on both vendors: ROCm reuses it
-# (https://docs.pytorch.org/docs/stable/notes/hip.html).
-_FACTS: Final[Mapping[str, VendorTruths]] = {
-    "torch.version.hip": AMD,
-    "torch.version.cuda": _NVIDIA,
-    "torch.version.rocm": AMD,
-    "torch.utils.cpp_extension.IS_HIP_EXTENSION": AMD,
-    "torch.cuda.is_available": _GPU,
-    "torch.backends.cuda.is_built": _GPU,
-    "typing.TYPE_CHECKING": _on("---"),
-}
-# Which attributes every build has, and which none has.
-_ATTRIBUTES: Final[Mapping[str, VendorTruths]] = {
-    "torch.version.hip": _on("+++"),
-    "torch.version.cuda": _on("+++"),
-    "torch.hip": _on("---"),
-}
-# For a build that tests for ROCm too: torch finds the home of its own vendor alone.
-_HOMES: Final[Mapping[str, VendorTruths]] = {
-    "torch.utils.cpp_extension.CUDA_HOME": _MAYBE_NVIDIA,
-    "torch.utils.cpp_extension.ROCM_HOME": _MAYBE_AMD,
-}
-_VARIABLES: Final = (
-    (re.compile(r"CUDA_(?:VERSION|HOME|PATH)\Z|CUDACXX\Z|NVCC"), _MAYBE_NVIDIA),
-    (re.compile(r"(?:ROCM|HIP)_(?:VERSION|HOME|PATH)\Z|HIPCC"), _MAYBE_AMD),
-)
-_AMD_FLAG = re.compile(
-    r"(?i)(?:.*_)?(?:rocm|hip|amd|amdgpu|hcu|mi300x?|mi350x?|gfx\d\w*|cdna\d?|rdna\d?|navi\d*)"
-    r"(?:_.*)?\Z"
-)
-# The conventional meanings of flags and functions, by name: the first that fits.
-_CONVENTIONS: Final = (
-    (
-        re.compile(
-            r"(?i)_*(?:is|on|running_on|torch_is|is_torch|use_torch)?_*(?:rocm|hip|amd|amdgpu)"
-            r"(?:_pytorch|_platform|_gpu|_build|_extension|_environment|_backend)?(?:_available)?_*\Z"
-        ),
-        AMD,
-    ),
-    (re.compile(r"(?i)_*(?:is|on)_+(?:nvidia|nv)(?:_gpu|_platform|_backend)?_*\Z"), _NVIDIA),
-    (
-        re.compile(r"(?i)(?:.*_)?is_+(?:hpu|gaudi|cpu|xpu|npu|tpu|mps|musa)\w*\Z"),
-        _on("--?"),
-    ),
-    (_AMD_FLAG, _MAYBE_AMD),
-    (
-        re.compile(
-            r"(?i)(?:.*_)?(?:is_)?(?:nvidia|hopper|blackwell|ampere|sm\d\d\w?|h100|h200|a100)"
-            r"(?:_.*)?\Z"
-        ),
-        _MAYBE_NVIDIA,
-    ),
-)
+
+def _fitting(table: Mapping[str, VendorTruths], name: str) -> VendorTruths:
+    """Return the truths of the first expression of a table that matches a name."""
+    return next((truths for pattern, truths in table.items() if re.match(pattern, name)), UNKNOWN)
+
+
 _NVIDIA_CALL = re.compile(r"_*is_cuda(?:_alike_no_hip|_platform)?\Z")
 _AMD_TEXT = re.compile(r"(?i)(?:(?:hip|rocm|amd|amdgpu|radeon|instinct)(?:[-_]\w+)?|gfx\w*)\Z")
 _NVIDIA_TEXT = re.compile(r"(?i)(?:nvidia|nvptx)(?:[-_]\w+)?\Z")
@@ -186,7 +145,7 @@ class Conditions:
             case ast.NamedExpr(value=inner):
                 result = self._value(inner, world)
             case ast.Subscript(value=ast.Name() | ast.Attribute() as table):
-                named = _AMD_FLAG.match(last_name(table))
+                named = _fitting(_CONVENTIONS, last_name(table))["nvidia"] is False
                 result = self._value(table, world) if named else _Vague.UNKNOWN
             case ast.Name() | ast.Attribute():
                 result = self._named(node, world)
@@ -231,7 +190,7 @@ class Conditions:
             value = bound[0] if len(bound) == 1 and bound[0] is not None else node
         defined: object = _Vague.UNKNOWN if value is node else self._defined(value, world)
         if defined is _Vague.UNKNOWN:
-            return _Vague(_by_convention(last_name(node))[world[0]])
+            return _Vague(_fitting(_CONVENTIONS, last_name(node))[world[0]])
         return defined
 
     def _defined(self, value: ast.AST, world: World) -> object:
@@ -256,8 +215,8 @@ class Conditions:
                 dotted in _ENVIRONMENT
             ):
                 default = _literal(rest[0]) if rest else None
-                tables = _VARIABLES if self._asks and not default else ()
-                facts = next((f for pattern, f in tables if pattern.match(variable)), UNKNOWN)
+                asked = self._asks and not default
+                facts = _fitting(_VARIABLES, variable) if asked else UNKNOWN
                 return default if world[1] else _Vague(facts[world[0]])
             case ast.Call(args=[owner, attribute]) if dotted == "hasattr":
                 known = f"{self._module.dotted(owner)}.{text_of(attribute)}"
@@ -275,7 +234,7 @@ class Conditions:
             defined = self._defined(returned[0], world)
             if defined is not _Vague.UNKNOWN:
                 return defined
-        facts = _MAYBE_NVIDIA if _NVIDIA_CALL.match(name) else _by_convention(name)
+        facts = _MAYBE_NVIDIA if _NVIDIA_CALL.match(name) else _fitting(_CONVENTIONS, name)
         return _Vague(facts[world[0]])
 
 
@@ -327,11 +286,6 @@ def _of_words(subject: ast.expr, reference: ast.expr) -> VendorTruths:
     if all(word.startswith("cuda") for word in words) and _is_device(subject):
         return _MAYBE_GPU
     return UNKNOWN
-
-
-def _by_convention(name: str) -> VendorTruths:
-    """Return the conventional meaning of a flag's name: `is_rocm`, `_is_hip`, `USE_ROCM`."""
-    return next((truths for pattern, truths in _CONVENTIONS if pattern.match(name)), UNKNOWN)
 
 
 def _name_of(node: ast.AST) -> str:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from warpfront_port.scan.catalogue import expressions, rules_by_name
 from warpfront_port.scan.findings import Match
 from warpfront_port.scan.package_rules import read_requirement
 from warpfront_port.scan.setting_rules import read_setting
@@ -19,17 +20,11 @@ from warpfront_port.scan.words import (
     compiler_flag,
 )
 
-_PROGRAMS = frozenset(
-    {"nvidia-smi", "nvcc", "nsys", "ncu", "nvprof", "nvidia-ctk", "cuda-memcheck"}
-    | {"compute-sanitizer", "nvidia-persistenced", "cuobjdump", "nvdisasm"}
-)
+_PROGRAMS = rules_by_name("programs")
 _ENGINES = frozenset({"docker", "podman", "nerdctl", "docker-compose", "singularity", "apptainer"})
 _INSTALLERS = frozenset({"apt-get", "apt", "yum", "dnf", "microdnf", "zypper", "aptitude"})
-_CUDA_PACKAGE = re.compile(
-    r"(?:cuda(?:-|\Z)|libcudnn|libnccl|libcublas|libnvinfer|libcusparse|nvidia-cuda|nvidia-driver"
-    r"|nvidia-container|nvidia-docker|nvidia-utils|tensorrt|datacenter-gpu-manager)\S*"
-)
-CONDA_CUDA = re.compile(r"(?:pytorch-cuda|cudatoolkit|cuda-\w+|cudnn|nvidia::\S+)(?:[=<>\s].*)?\Z")
+(_CUDA_PACKAGE,) = expressions("packages").values()
+(CONDA_CUDA,) = expressions("conda_packages").values()
 _PATHS = frozenset({"LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "CPLUS_INCLUDE_PATH"})
 _DEVICE_QUESTIONS = frozenset({"rocminfo", "rocm_agent_enumerator", "amdgpu-arch"})
 _WHOLE = frozenset({"-r", "--requirement", "-e", "--editable"})
@@ -81,7 +76,7 @@ def _of_command(command: Command, whole: str, *, building: bool) -> Iterator[Mat
     installs = command.name in _INSTALLERS and "install" in command.texts
     conda = command.name in {"conda", "mamba", "micromamba"}
     for word in command.words if installs or conda else ():
-        if (_CUDA_PACKAGE if installs else CONDA_CUDA).match(word.text):
+        if (_CUDA_PACKAGE if installs else CONDA_CUDA).fullmatch(word.text):
             yield word.match("CT405" if installs else "DP317")
     yield from _installs(command, whole)
     # `cp -r ours/* .venv/lib/python3.11/site-packages/transformers/`

@@ -74,7 +74,7 @@ class _Document:
             yield from self._script(value)
         elif name.isupper():
             yield from variable_rule_matches(name, text, word)
-        elif uses := read_setting(".".join((*path[-2:], name)), text):
+        elif uses := [*read_setting(".".join((*path[-2:], name)), text)]:
             yield word.match(uses[0].rule, uses[0].excerpt)
         elif CUDA_INDEX.search(text):
             yield word.match("DP314", text[:80], index_shift(self.text))
@@ -95,7 +95,7 @@ class _Document:
             name, _, value = word.text.partition("=")
             yield from variable_rule_matches(name, value, word)
         elif last in {"dependencies", "channels"} and (
-            CONDA_CUDA.match(word.text) or (last == "channels" and word.text == "nvidia")
+            CONDA_CUDA.fullmatch(word.text) or (last == "channels" and word.text == "nvidia")
         ):
             yield word.match("DP317")
         elif last == "pip" and "dependencies" in path:
