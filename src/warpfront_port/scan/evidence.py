@@ -13,10 +13,9 @@ from functools import cached_property
 from pathlib import PurePosixPath
 
 from warpfront_port.scan.findings import Evidence, EvidenceKind, Side
-from warpfront_port.scan.project import Project
-from warpfront_port.scan.python.builds import PythonBuild, read_build
+from warpfront_port.scan.project import MAPS_CUDA, Project
+from warpfront_port.scan.python.builds import PythonBuild
 from warpfront_port.scan.reach import (
-    EXTENSIONS,
     MANIFESTS,
     SOURCE,
     Sources,
@@ -27,7 +26,7 @@ from warpfront_port.scan.reach import (
     sources_of,
 )
 from warpfront_port.scan.structured import kind_of
-from warpfront_port.scan.structured.cmake import hip_arm, read_cmake
+from warpfront_port.scan.structured.cmake import HIP_ARM, read_cmake
 from warpfront_port.scan.structured.commands import Command
 from warpfront_port.scan.words import is_automation, is_of_use, line_of, uncommented
 
@@ -40,7 +39,6 @@ _PYTHON_ARM = re.compile(
     r"version\.hip|IS_HIP|is_hip|is_rocm|IS_ROCM|ROCM_HOME|gcnArchName|amdsmi|\brocm_|_rocm\b"
     r"|[\"'](?:hip|rocm)[\"']"
 )
-_MAPS_CUDA = re.compile(r"(?m)^[ \t]*#[ \t]*define[ \t]+cuda[A-Z]\w+[ \t]+hip[A-Z]\w+")
 _ROCM = re.compile(r"(?i)rocm")
 _OF_A_RELEASE = re.compile(r"(?i)rocm|amdgpu[-_]install")
 _BUILDS_ROCM = re.compile(r"(?i)rocm|hipcc")
@@ -72,7 +70,7 @@ def evidence_of(texts: Mapping[str, str], project: Project) -> Mapping[str, Evid
 
     `texts` are the sources, builds, lists and scripts of a tree, by relative path with `/`.
     """
-    tree = _Tree(texts)
+    tree = _Tree(texts, project.builds)
     by_path = {path: inner for path in texts if (inner := tree.evidence_inside(path)) is not None}
     for path, evidence in (*tree.listed(), *tree.copies()):
         if path not in by_path or (evidence.kind == "amd" and by_path[path].kind == "left-out"):
@@ -99,6 +97,7 @@ class _Tree:
     """The texts of a tree, with what several kinds of evidence ask of them."""
 
     texts: Mapping[str, str]
+    builds: Mapping[str, PythonBuild]
 
     @cached_property
     def kinds(self) -> Mapping[str, str]:
@@ -107,16 +106,6 @@ class _Tree:
     @cached_property
     def sources(self) -> Sources:
         return sources_of(self.texts)
-
-    @cached_property
-    def builds(self) -> Mapping[str, PythonBuild]:
-        """Return the modules that build extensions."""
-        built = {
-            path: read_build(path, text)
-            for path, text in self.texts.items()
-            if path.endswith(".py") and EXTENSIONS.search(text)
-        }
-        return {path: build for path, build in built.items() if build is not None}
 
     @cached_property
     def commands(self) -> Mapping[str, tuple[Command, ...]]:
@@ -146,7 +135,9 @@ class _Tree:
 
     def listed(self) -> Shown:
         """Yield the sources that the builds of a tree list for AMD, or for CUDA alone."""
-        amds = {self._project_of(path) for path in self.commands if hip_arm(self.texts[path])}
+        amds = {
+            self._project_of(path) for path in self.commands if HIP_ARM.search(self.texts[path])
+        }
         cudas = dict(self._added_for_cuda()) if amds else {}
         for path in self.texts:
             folder = PurePosixPath(path).parent
@@ -221,7 +212,7 @@ class _Tree:
                 yield str(PurePosixPath(path).parent), evidence
         for path, commands in self.commands.items():
             if path.endswith("CMakeLists.txt"):
-                arm = hip_arm(self.texts[path])
+                arm = HIP_ARM.search(self.texts[path])
                 starts = [
                     command.start
                     for command in commands
@@ -281,7 +272,7 @@ class _Tree:
         includes, users = include_graph(self.texts)
         reason = "a header that gives CUDA's names HIP's meaning"
         for path in self.sources.paths:
-            if mapped := _MAPS_CUDA.search(self.texts[path]):
+            if mapped := MAPS_CUDA.search(self.texts[path]):
                 _spread(path, self.cite(path, mapped.end(), reason), users, by_path)
         for path in [p for p, item in by_path.items() if item.kind == "amd" and p in includes]:
             if users.get(path) or not path.endswith((".h", ".hpp", ".cuh")):

@@ -18,6 +18,11 @@ class Severity(StrEnum):
     WARNING = "warning"
     ERROR = "error"
 
+    @property
+    def level(self) -> int:
+        """Return 0 for none to 3 for an error."""
+        return tuple(Severity).index(self)
+
     def shifted(self, levels: int) -> Severity:
         """Return the severity `levels` worse (or better, where negative).
 
@@ -25,8 +30,7 @@ class Severity(StrEnum):
         """
         if self is Severity.NONE:
             return self
-        order = tuple(Severity)
-        return order[min(max(order.index(self) + levels, 1), len(order) - 1)]
+        return tuple(Severity)[min(max(self.level + levels, 1), 3)]
 
 
 class Consequence(StrEnum):

@@ -21,9 +21,6 @@ from warpfront_port.scan.python.module import Module
 
 RULE = "PY058"
 _SHOWN = 80
-_Compound = (
-    ast.If | ast.For | ast.AsyncFor | ast.While | ast.With | ast.AsyncWith | ast.Try | ast.Match
-)
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -107,7 +104,7 @@ def _python_steps(source: SourceText, names: frozenset[str] | None) -> list[_Ste
     """
     module = Module(source.path, source.text)
     reader = _NvidiaReader(module.conditions)
-    return list(_steps(reader.visit(module.tree).body, reader, names))
+    return list(_steps(reader.visit(module.tree), reader, names))
 
 
 class _NvidiaReader(ast.NodeTransformer):
@@ -149,30 +146,19 @@ class _NvidiaReader(ast.NodeTransformer):
         return values[0] if len(values) == 1 else ast.BoolOp(op=node.op, values=values)
 
 
-def _steps(
-    body: Sequence[ast.stmt], reader: _NvidiaReader, names: frozenset[str] | None
-) -> Iterator[_Step]:
-    for node in body:
-        if isinstance(node, ast.Import | ast.ImportFrom | ast.Pass):
+def _steps(node: ast.AST, reader: _NvidiaReader, names: frozenset[str] | None) -> Iterator[_Step]:
+    for child in ast.iter_child_nodes(node):
+        imported = isinstance(child, ast.Import | ast.ImportFrom | ast.Pass)
+        new = isinstance(child, _DEFINITIONS) and names is not None and child.name not in names
+        if imported or new:
             continue
-        if isinstance(node, _DEFINITIONS):
-            if names is None or node.name in names:
-                yield _Step(text=_header(node), line=node.lineno)
-                yield from _steps(node.body, reader, names)
-        elif isinstance(node, _Compound):
-            yield _Step(text=_header(node), line=node.lineno)
-            parts = (*getattr(node, "handlers", ()), *getattr(node, "cases", ()))
-            blocks = (getattr(node, name, []) for name in ("body", "orelse", "finalbody"))
-            for block in (*blocks, *(part.body for part in parts)):
-                yield from _steps(block, reader, names)
-        elif not _tells_vendors_apart(node, reader):
-            yield _Step(text=ast.unparse(node), line=node.lineno)
-
-
-def _header(node: ast.stmt) -> str:
-    """Return the first line of a compound statement, without decorators."""
-    lines = ast.unparse(node).splitlines()
-    return next((line for line in lines if not line.startswith("@")), "")
+        if isinstance(child, ast.stmt) and not _tells_vendors_apart(child, reader):
+            # the first line, without decorators: what is below are steps of their own
+            lines = ast.unparse(child).splitlines()
+            text = next((line for line in lines if not line.startswith("@")), "")
+            yield _Step(text=text, line=child.lineno)
+        if isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):
+            yield from _steps(child, reader, names)
 
 
 def _tells_vendors_apart(node: ast.stmt, reader: _NvidiaReader) -> bool:

@@ -10,8 +10,10 @@ from functools import partial
 from pathlib import PurePosixPath
 
 from warpfront_port.scan.hipify_names import hipify_names
-from warpfront_port.scan.reach import Product, read_product
+from warpfront_port.scan.python.builds import PythonBuild, read_build
+from warpfront_port.scan.reach import EXTENSIONS, Product, read_product
 from warpfront_port.scan.structured import kind_of
+from warpfront_port.scan.structured.cmake import HIP_ARM
 from warpfront_port.scan.words import line_of, uncommented
 
 _UNIT = frozenset({".cu", ".hip", ".c", ".cc", ".cpp", ".cxx"})
@@ -34,15 +36,14 @@ _CMAKE_CUDA = re.compile(
     r"(?i)enable_language\s*\(\s*CUDA|project\s*\([^)]*\bCUDA\b|find_package\s*\(\s*CUDA"
     r"|cuda_add_(?:library|executable)"
 )
-_HIP = re.compile(r"(?i)enable_language\s*\(\s*HIP|LANGUAGES[^)]*\bHIP\b|find_package\s*\(\s*hip\b")
 _NVCC = re.compile(r"\bnvcc\b")
 _ADD_HIP = "add HIP, or a header that maps names"
-_MAPS_CUDA = re.compile(r"(?m)^[ \t]*#[ \t]*define[ \t]+cuda[A-Z]\w+[ \t]+hip[A-Z]\w+")
+MAPS_CUDA = re.compile(r"(?m)^[ \t]*#[ \t]*define[ \t]+cuda[A-Z]\w+[ \t]+hip[A-Z]\w+")
 
 
 _WAYS = (
-    ("CMake with HIP", "cmake", _HIP),
-    ("a header that gives CUDA's names HIP's meaning", "code", _MAPS_CUDA),
+    ("CMake with HIP", "cmake", HIP_ARM),
+    ("a header that gives CUDA's names HIP's meaning", "code", MAPS_CUDA),
     ("a torch extension, which torch hipifies", "python", _EXTENSION),
     ("a makefile with hipcc", "make", re.compile(r"\bhipcc\b")),
     (f"CMake for CUDA alone: {_ADD_HIP}", "cmake", _CMAKE_CUDA),
@@ -69,7 +70,7 @@ class Project:
     count only if there is nothing else. `way` describes how the tree can be built for AMD, with its
     place; `of_cuda` is the place of a build for CUDA. `unknown` are names of CUDA's form that are
     called, that hipify's tables lack, and that the tree does not define. `product` is what the
-    root's build reaches.
+    root's build reaches, `builds` are the Python modules that build extensions.
     """
 
     units: tuple[str, ...] = ()
@@ -78,13 +79,18 @@ class Project:
     renames: tuple[Renames, ...] = ()
     unknown: frozenset[str] = frozenset()
     product: Product = field(default_factory=Product)
+    builds: Mapping[str, PythonBuild] = field(default_factory=dict, repr=False)
 
 
 def read_project(
     texts: Mapping[str, str], commands: Mapping[str, tuple[str, ...]] | None = None
 ) -> Project:
     """Return the contents of `texts`, by path. `commands` are a build's sources and options."""
-    reached = read_product(texts, commands or {})
+    building = [p for p, text in texts.items() if p.endswith(".py") and EXTENSIONS.search(text)]
+    builds = {
+        path: build for path in building if (build := read_build(path, texts[path])) is not None
+    }
+    reached = read_product(texts, commands or {}, builds)
     sources = {path: text for path, text in texts.items() if PurePosixPath(path).suffix in _UNIT}
     units = [path for path, text in sources.items() if _is_unit(path, text)]
     product = [path for path in units if reached.has(path) and not reached.is_aside(path)]
@@ -102,6 +108,7 @@ def read_project(
         renames=tuple(renames for renames in named if renames is not None),
         unknown=frozenset(_unknown(codes)),
         product=reached,
+        builds=builds,
     )
 
 

@@ -7,7 +7,6 @@ a root with one is another distribution.
 
 from __future__ import annotations
 
-import ast
 import json
 import posixpath
 import re
@@ -17,8 +16,12 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
 
 from warpfront_port.scan.words import is_aside
+
+if TYPE_CHECKING:
+    from warpfront_port.scan.python.builds import PythonBuild
 
 SOURCE = re.compile(r"\.(?:cu|cuh|hip|c|cc|cpp|cxx|h|hh|hpp|hxx|inl)\Z", re.IGNORECASE)
 EXTENSIONS = re.compile(r"CUDAExtension|cpp_extension")
@@ -76,8 +79,14 @@ def _depth(path: str, folders: Iterable[str]) -> int:
     return max((len(folder) for folder in folders if path.startswith(f"{folder}/")), default=0)
 
 
-def read_product(texts: Mapping[str, str], commands: Mapping[str, tuple[str, ...]]) -> Product:
-    """Return what the root's build reaches. `commands` are sources and options of a build."""
+def read_product(
+    texts: Mapping[str, str],
+    commands: Mapping[str, tuple[str, ...]],
+    builds: Mapping[str, PythonBuild],
+) -> Product:
+    """Return what the root's build reaches. `commands` are sources and options of a build, `builds`
+    the Python modules that build extensions.
+    """
     installs = not texts.keys().isdisjoint(MANIFESTS)
     folders: set[str] = set()
     packages: tuple[str, ...] | None = None
@@ -103,7 +112,7 @@ def read_product(texts: Mapping[str, str], commands: Mapping[str, tuple[str, ...
     started = frozenset(name for text in scripts for name in _CALLED.findall(text))
     plain = replace(plain, lines=lines, started=started)
     listed, basis = (set(commands) & texts.keys(), "compile_commands.json") if commands else (
-        _listed(texts, plain)
+        _listed(texts, plain, builds)
     )  # fmt: skip
     if not listed and (not packages or _builds_otherwise(texts, plain)):
         return plain
@@ -250,15 +259,20 @@ _OPTION = re.compile(
 )
 
 
-def _listed(texts: Mapping[str, str], product: Product) -> tuple[set[str], str]:
+def _listed(
+    texts: Mapping[str, str], product: Product, builds: Mapping[str, PythonBuild]
+) -> tuple[set[str], str]:
     """Return the sources that the distribution's Python builds list, and the first such build."""
     sources, listed, basis = sources_of(texts), set[str](), ""
-    for path, text in texts.items() if product.installs else ():
-        if path.endswith(".py") and EXTENSIONS.search(text) and product.has(path):
+    for path, build in builds.items() if product.installs else ():
+        if product.has(path):
             folder = PurePosixPath(path).parent
+            names = {item.name for item in build.sources}
+            # `.cu` alone is the ending of the names that are listed.
+            patterns = {f"*{n}" if n.startswith(".") and "/" not in n else n for n in names}
             listed_here = {
                 source
-                for name in _names(text)
+                for name in patterns
                 for source in named(name, folder, sources)
                 if "*" not in name or not _depth(source, product.other_folders)
             }
@@ -281,17 +295,6 @@ def _builds_otherwise(texts: Mapping[str, str], product: Product) -> bool:
 _COMPILES = re.compile(
     r"(?i)cmake|skbuild|scikit|meson|nvcc|hipcc|Extension\b|ext_modules|cython|make\b"
 )
-
-
-def _names(text: str) -> Iterator[str]:
-    try:
-        nodes = list(ast.walk(ast.parse(text)))
-    except (SyntaxError, ValueError, RecursionError):
-        return
-    values = (node.value for node in nodes if isinstance(node, ast.Constant))
-    for name in values:
-        if isinstance(name, str) and len(name) < 200 and SOURCE.search(name):
-            yield f"*{name}" if name.startswith(".") and "/" not in name else name
 
 
 def read_commands(text: str, root: str) -> Mapping[str, tuple[str, ...]]:

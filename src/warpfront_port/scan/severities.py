@@ -223,7 +223,7 @@ def _weighed(rule_match: Match, target: ScanTarget, rule: Rule) -> tuple[Severit
     if rule_match.gate in _SOFTENED:
         forgiven = decided or (rule_match.gate is Gate.AVAILABILITY and rule.of_a_package)
         limit = Severity.NOTE if forgiven else _SOFTENED[rule_match.gate]
-        return min(severity, limit, key=tuple(Severity).index), rule_match.gate
+        return min(severity, limit, key=lambda item: item.level), rule_match.gate
     if own_arm and severity is not Severity.NOTE:
         return Severity.NOTE if decided else severity, Gate.OWN_ARM
     return severity, rule_match.gate if rule_match.gate is Gate.CALLED else Gate.OPEN

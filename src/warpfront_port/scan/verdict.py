@@ -29,7 +29,6 @@ _ANSWERS: Final[Mapping[Consequence, VerdictAnswer]] = {
     Consequence.WRONG: VerdictAnswer.WRONG,
     Consequence.RUNTIME: VerdictAnswer.RUNTIME,
 }
-_LEVELS: Final = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.NOTE: 2, Severity.NONE: 3}
 _HOURS: Final[Mapping[Consequence, tuple[float, float]]] = {
     Consequence.BUILD: (0.5, 4.0),
     Consequence.WRONG: (0.5, 4.0),
@@ -131,7 +130,7 @@ def judge_project(
     Errors outside of tests and examples decide; other findings above a note are things to check.
     `undetermined` are reasons why some part of the project has no verdict.
     """
-    listed = [finding for finding in findings if _LEVELS[finding.severity] < 2]
+    listed = [finding for finding in findings if finding.severity.level > 1]
     causes = tuple(_causes(listed, rules, project))
     if any(cause.consequence in _ANSWERS and not _is_packaging(cause.rule) for cause in causes):
         # What an image or a list installs is seen after what the code does.
@@ -208,7 +207,7 @@ def _causes(
         ),
         key=lambda cause: (
             order.index(cause.consequence),
-            _LEVELS[cause.severity],
+            -cause.severity.level,
             _is_packaging(cause.rule),
             -cause.uses,
             cause.rule,
@@ -218,7 +217,7 @@ def _causes(
 
 
 def _cause(consequence: Consequence, rule: Rule, group: Sequence[ScanFinding]) -> Cause:
-    first = min(group, key=lambda entry: (_LEVELS[entry.severity], entry.path, entry.line))
+    first = min(group, key=lambda entry: (-entry.severity.level, entry.path, entry.line))
     places = [f"{finding.path}:{finding.line}" for finding in (first, *group)]
     if len(group) == 1:
         places += [f"{first.path}:{line}" for line in first.uses]

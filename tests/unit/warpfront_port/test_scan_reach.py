@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from warpfront_port.commands.scanning import scan_tree, verdict_of
-from warpfront_port.scan.reach import read_commands, read_product
+from warpfront_port.scan.project import read_project
+from warpfront_port.scan.reach import read_commands
 from warpfront_port.scan.targets import read_target
 
 PTX = '__global__ void k(int* o) { asm("mov.u32 %0, %laneid;" : "=r"(o[0])); }\n'
@@ -87,7 +88,7 @@ def test_the_nearest_header_of_a_name_is_the_one_that_is_included() -> None:
         "csrc/u.h": "",
         "other/u.h": PTX,
     }
-    product = read_product(texts, {})
+    product = read_project(texts).product
     assert product.code == frozenset({"csrc/k.cu", "csrc/u.h"})
     assert product.basis == "setup.py"
 

@@ -86,7 +86,7 @@ def calls(module: Module, node: ast.Call) -> Iterator[Seen]:
         values = module.scopes.values(owner) if module.names("version.cuda") else ()
         falls_back = isinstance(owner, ast.BoolOp) and len(values) > 1
         named = any(module.dotted(value) == "torch.version.cuda" for value in values)
-        if named and not falls_back and not _asked_before(module, node):
+        if named and not falls_back:
             yield Seen(rule="PY021", node=node, excerpt=module.excerpt(node))
 
 
@@ -119,7 +119,7 @@ def cuda_version(module: Module, node: ast.Attribute) -> Iterator[Seen]:
             parsed = node in arguments and name in {"Version", "parse", "float", "LooseVersion"}
         case _:
             parsed = False
-    if parsed and not _asked_before(module, node):
+    if parsed:
         yield Seen(rule="PY021", node=parent, excerpt=module.excerpt(parent))
     elif not parsed and _is_bare_test(module, node) and not _is_for_nvidia(module, node):
         yield Seen(rule="PY022", node=node, excerpt="torch.version.cuda")
@@ -132,30 +132,6 @@ def _is_for_nvidia(module: Module, node: ast.AST) -> bool:
     return "version.hip" in module.text or any(
         imports_nvidia(inner) for statement in body for inner in ast.walk(statement)
     )
-
-
-def _asked_before(module: Module, node: ast.AST) -> bool:
-    """Return true after `torch.version.cuda` in the same `and`, or in a try that handles None.
-
-    The gates handle exits and choices by side.
-    """
-    for parent, child in module.ancestors(node):
-        match parent:
-            case ast.BoolOp(op=ast.And(), values=values) if child in values:
-                before = values[: values.index(child)]
-                if any("torch.version.cuda" in module.source_of(value) for value in before):
-                    return True
-            case ast.Try(body=body, handlers=handlers) if child in body:
-                return any(
-                    handler.type is None
-                    or {"AttributeError", "TypeError", "Exception"}
-                    & {last_name(kind) for kind in ast.walk(handler.type)}
-                    for handler in handlers
-                    if not _raises(handler)
-                )
-            case _:
-                pass
-    return False
 
 
 def _raises(handler: ast.ExceptHandler) -> bool:

@@ -14,7 +14,8 @@ _TOKEN = re.compile(
     r"(?s)(?P<comment>\#\[(?P<fence>=*)\[.*?\](?P=fence)\]|\#[^\n]*)"
     r"|(?P<string>\"(?:[^\"\\]|\\.)*+\"?)|(?P<open>\()|(?P<close>\))|(?P<word>[^\s()#\"]+)"
 )
-_HIP_ARM = re.compile(
+# Where CMake builds for AMD: HIP as a language, or its package.
+HIP_ARM = re.compile(
     r"(?i)enable_language\s*\(\s*HIP|LANGUAGES[^)]*\bHIP\b|find_package\s*\(\s*hip\b"
 )
 _LIBRARY = re.compile(r"CUDA::\w+|\$\{CUDA_\w*LIBRAR\w*\}|\$\{CUDA_CUBLAS\w*\}")
@@ -60,14 +61,9 @@ def _raw_commands(text: str) -> Iterator[Command]:
                 name, arguments = "", []
 
 
-def hip_arm(text: str) -> re.Match[str] | None:
-    """Return the place where CMake text builds for AMD: HIP as a language, or its package."""
-    return _HIP_ARM.search(text)
-
-
 def cmake_rule_matches(text: str) -> Iterator[Match]:
     """Yield the matches of every rule in CMake text."""
-    better = -1 if hip_arm(text) is not None else 0
+    better = -1 if HIP_ARM.search(text) is not None else 0
     for command in read_cmake(text):
         yield from _of_command(command, better)
         cudas: list[bool] = []
