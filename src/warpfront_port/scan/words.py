@@ -103,9 +103,8 @@ _ASIDE = frozenset(
         "benchmarks",
         "demo",
         "demos",
-        "doc",
     }
-    | {"docs", "tutorial", "tutorials", "recipes", "scripts", "tools", "test", "tests"}
+    | {"doc", "docs", "tutorial", "tutorials", "recipes", "scripts", "tools", "test", "tests"}
 )
 
 

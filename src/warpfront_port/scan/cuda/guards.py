@@ -10,15 +10,10 @@ from warpfront_port.scan.cuda.preprocessor import Arm, ConditionChain, condition
 from warpfront_port.scan.cuda.view import View, rule_match
 from warpfront_port.scan.findings import Match
 
-_VERSIONS = {
-    "CUDA_VERSION",
-    "CUDART_VERSION",
-    "__NVCC__",
-    "__CUDACC__",
-    "__CUDACC_VER_MAJOR__",
-    "__CUDACC_VER_MINOR__",
-}
-
+_VERSIONS = frozenset(
+    {"CUDA_VERSION", "CUDART_VERSION", "__NVCC__", "__CUDACC__"}
+    | {"__CUDACC_VER_MAJOR__", "__CUDACC_VER_MINOR__"}
+)
 _COMPILERS = {"__GNUC__", "__clang__", "_MSC_VER", "__OPTIMIZE__"}
 """Beside one of these it is about a fault of nvcc's."""
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from warpfront_port.scan.python.module import Module, Seen
-from warpfront_port.scan.python.nodes import keyword, last_name, parameters, text_of
+from warpfront_port.scan.python.nodes import keyword, last_name, text_of
 
 _DEVICE_NAME = re.compile(
     r"(?i)(?:.*_)?(?:device|dev|accelerator|map_location|location|mem_type|placement|backend)"
@@ -92,7 +92,7 @@ def device_strings(module: Module, node: ast.Constant) -> Iterator[Seen]:
         return
     call = module.parents[parent] if isinstance(parent, ast.keyword) else None
     mixed = isinstance(call, ast.Call) and _is_cuda_autocast(module.dotted(call.func), call)
-    shift = None if mixed else _choice(module, node, whole, parent)
+    shift = None if mixed else _choice(module, node, parent)
     if shift is not None:
         yield Seen(rule="HP601", node=node, excerpt=f'"{text}"', shift=shift)
 
@@ -120,7 +120,7 @@ def _is_asked(module: Module, whole: ast.AST, parent: ast.AST) -> bool:
     return isinstance(parent, ast.Compare | ast.MatchValue)
 
 
-def _choice(module: Module, node: ast.AST, whole: ast.AST, parent: ast.AST) -> int | None:
+def _choice(module: Module, node: ast.AST, parent: ast.AST) -> int | None:
     """Return the certainty that this chooses a device.
 
     The result is 0, or -1 where a caller may choose another, or None where no choice is visible.
@@ -128,37 +128,24 @@ def _choice(module: Module, node: ast.AST, whole: ast.AST, parent: ast.AST) -> i
     beside = False
     while isinstance(parent, ast.IfExp | ast.BoolOp | ast.NamedExpr):
         beside = beside or '"cpu"' in module.source_of(parent).replace("'", '"')
-        whole, parent = parent, module.parents[parent]
+        parent = module.parents[parent]
     if isinstance(parent, ast.Call) and (
         module.dotted(parent.func) == "torch.device" or last_name(parent.func) == "to"
     ):
         return 0
-    if any(map(_DEVICE_NAME.match, _names_of(module, node, whole, parent))):
-        return -int(isinstance(parent, ast.arguments | ast.Dict))
-    return -1 if beside else None
-
-
-def _names_of(module: Module, node: ast.AST, whole: ast.AST, parent: ast.AST) -> list[str]:
-    """Return the names that the value `whole` is given in its parent."""
-    pairs: Iterable[tuple[str | None, ast.AST | None]] = ()
+    name = ""
     match parent:
+        case ast.arguments() | ast.Dict():
+            return -1
         case ast.keyword(arg=str(name)):
-            return [name]
-        case ast.Call(func=function, args=arguments):
-            defined = module.functions.get(last_name(function))
-            expected = parameters(defined.args) if defined else ()
-            pairs = zip((name for name, _ in expected), arguments, strict=False)
-        case ast.arguments():
-            pairs = parameters(parent)
+            pass
         case ast.Assign(targets=[target, *_]) | ast.AnnAssign(target=target):
-            return [last_name(target)]
-        case ast.Dict(keys=keys, values=values):
-            pairs = zip(map(text_of, keys), values, strict=True)
+            name = last_name(target)
         case ast.Return():
-            return [getattr(module.scope(node), "name", "")]
+            name = getattr(module.scope(node), "name", "")
         case _:
             pass
-    return [name or "" for name, value in pairs if value is whole]
+    return 0 if _DEVICE_NAME.match(name) else -1 if beside else None
 
 
 def device_attributes(module: Module, node: ast.Attribute) -> Iterator[Seen]:
