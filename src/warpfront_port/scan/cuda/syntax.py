@@ -42,7 +42,6 @@ _UNKNOWN = re.compile(
     r"constexpr|void|explicit|virtual|friend|__\w+__)\b)|\{%[^%\n]*%\}"
 )
 """Specifiers of lambdas, macros for specifiers, what makes templates of files."""
-_TEMPLATE = re.compile(r"\{\{[^{}]*\}\}")
 _NAME = re.compile(r"[A-Za-z_]\w*+")
 _SPECIFIER = re.compile(r"__(global|device|host)__")
 _MAY_BE_CALL = re.compile(r"\w+\s*(?:<[^;{}]{0,200}>\s*)?\(")
@@ -101,8 +100,6 @@ class Syntax:
         for name in self._specifying:
             for start in self._places.get(name, ()):
                 text[start : start + len(name)] = b"inline".ljust(len(name))[: len(name)]
-        for match in _TEMPLATE.finditer(self.code if "{%" in self.code else ""):
-            text[slice(*match.span())] = b"x" * len(match[0])
         for match in _MACRO_STATEMENT.finditer(self.code):
             text[match.end()] = ord(";")
         for directive in self.directives:

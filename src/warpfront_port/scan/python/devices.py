@@ -19,7 +19,6 @@ _NAME = re.compile(r"get_device_name\(\)|get_device_properties\(\)\.name\Z")
 _CAPABILITY = re.compile(r"get_device_capability\(\)|get_device_properties\(\)\.(?:major|minor)\Z")
 _ARCH_LIST = re.compile(r"get_arch_list\(\)")
 _GCN = re.compile(r"\.gcnArchName\w*\Z")
-_HAS_CAPABILITY = re.compile(r"_*has_(?:device_)?(?:cuda_)?capability")
 _OF_STRINGS = frozenset({"split", "replace", "startswith", "rsplit", "partition", "strip"})
 _CDNA = 9
 _CODES = 20
@@ -69,10 +68,8 @@ def _is_lower_bound(node: ast.Compare, first: float) -> bool:
 
 
 def calls(module: Module, node: ast.Call) -> Iterator[Seen]:
-    """Yield methods of device names, versions and architectures, and tests of capabilities."""
+    """Yield methods of device names, versions and architectures."""
     name = last_name(node.func)
-    if _HAS_CAPABILITY.fullmatch(name) and any(map(_numbers, node.args)):
-        yield from _asked_of_a_function(module, node, name)
     if not isinstance(node.func, ast.Attribute):
         return
     owner = node.func.value
@@ -88,20 +85,6 @@ def calls(module: Module, node: ast.Call) -> Iterator[Seen]:
         named = any(module.dotted(value) == "torch.version.cuda" for value in values)
         if named and not falls_back:
             yield Seen(rule="PY021", node=node, excerpt=module.excerpt(node))
-
-
-def _asked_of_a_function(module: Module, node: ast.Call, name: str) -> Iterator[Seen]:
-    """Yield a call that tests a capability, unless the project's function tests for ROCm itself.
-
-    A call of an imported function is one level lower, since its code is unknown.
-    """
-    excerpt = module.excerpt(node)
-    if not isinstance(node.func, ast.Name):
-        yield Seen(rule="PY019", node=node, excerpt=f"{name}: {excerpt}")
-        return
-    source = "".join(module.source_of(value) for value in module.returned.get(name, ()))
-    if "version.hip" not in source and "is_rocm" not in source:
-        yield Seen(rule="PY019", node=node, excerpt=excerpt, shift=-int(name in module.imported))
 
 
 def cuda_version(module: Module, node: ast.Attribute) -> Iterator[Seen]:

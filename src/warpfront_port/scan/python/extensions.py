@@ -11,7 +11,6 @@ from warpfront_port.scan.python.module import Module, Seen
 from warpfront_port.scan.python.nodes import is_true, last_name, text_of
 from warpfront_port.scan.words import CUDA_INDEX, GFX, compiler_flag
 
-_WINDOWS_LIBRARY = re.compile(r"(?:cublas|cudart|cuda|cudnn|cusparse|cusolver|nvrtc)\.lib")
 _NVIDIA_ALONE = re.compile(r"(?i)nvidia|\bcuda\b|nvcc")
 _ASKING = re.compile(
     r"(?:\S*/)?(rocminfo|rocm_agent_enumerator|amdgpu-arch|rocm-smi|amd-smi)(?:\s|\Z)"
@@ -43,9 +42,7 @@ def build_strings(module: Module, node: ast.Constant) -> Iterator[Seen]:
     if len(text) < 3 or not module.builds_extensions or node in module.docstrings:
         return
     library = f"-l{text}"
-    if _WINDOWS_LIBRARY.fullmatch(text):
-        yield Seen(rule="BL207", node=node, excerpt=text)
-    elif ("BL207", library) in compiler_flag(library) and _is_linked(module, node):
+    if ("BL207", library) in compiler_flag(library) and _is_linked(module, node):
         yield Seen(rule="BL207", node=node, excerpt=library)
     around = [ancestor for ancestor, _ in islice(module.ancestors(node), 3)]
     if " is " in text or any(isinstance(ancestor, ast.Compare) for ancestor in around):

@@ -31,21 +31,17 @@ _DEPTH = 4
 
 
 class _Blocks:
-    """The open `if`s and `case`s, and the condition of an `if` while it is read, else None.
-
-    `_patterns` has for each block true while the pattern of a `case` is read.
-    """
+    """The open `if`s, and the condition of one while it is read, else None."""
 
     def __init__(self) -> None:
         self.arms = Arms()
         self.condition: str | None = None
-        self._patterns: list[bool | None] = []
 
     def keyword(self, word: str) -> None:
         if word == "if":
-            self._open(pattern=None)
+            self.arms.open()
         elif word == "fi":
-            self._close()
+            self.arms.close()
         elif word == "then" and self.condition is not None:
             # A negation may be of any part of the condition.
             negated = None if _NEGATED.search(self.condition) else False
@@ -57,42 +53,18 @@ class _Blocks:
         elif word in {"then", "else", "fi"}:
             self.condition = None
 
-    def case(self, first: str, before: str, ending: str) -> None:
-        """Follow `case "$VERSION" in`, `cu121)`, `;;`, `esac`: every arm is a condition."""
-        if first == "case":
-            self._open(pattern=True)
-        elif first == "esac":
-            self._close()
-        elif self._patterns and self._patterns[-1] is not None and before == ";;":
-            self._patterns[-1] = True
-        if first not in {"case", "esac"} and ending == ")" and self._patterns[-1:] == [True]:
-            self.arms.close()
-            self.arms.open(first)
-            self._patterns[-1] = False
-
-    def _open(self, *, pattern: bool | None) -> None:
-        self.arms.open()
-        self._patterns.append(pattern)
-
-    def _close(self) -> None:
-        if self._patterns:
-            self._patterns.pop()
-            self.arms.close()
-
 
 def read_commands(text: str, offset: int = 0, depth: int = 0) -> Iterator[Command]:
     """Yield the simple commands of shell text, those inside `$(...)` too.
 
     `offset` is the place of the text in its file.
     """
-    blocks, before = _Blocks(), "\n"
+    blocks = _Blocks()
     for split_words, ending in _split(text, offset):
         words = split_words
         while words and words[0].text in _KEYWORDS:
             blocks.keyword(words[0].text)
             words = words[1:]
-        blocks.case(words[0].text if words else "", before, ending)
-        before = ending
         if blocks.condition is not None:
             blocks.condition += " ".join(word.text for word in words) + " "
         if words:
