@@ -352,7 +352,7 @@ def _undetermined(scanned: Scan) -> Iterator[str]:
         evidence, aside = scanned.evidence.get(unit), scanned.project.product.is_aside(unit)
         if evidence is None:
             by_reason.setdefault(reason, []).append(unit)
-        elif evidence.kind != "optional" and scanned.doubt and not aside:
+        elif evidence.kind not in ("optional", "aside") and scanned.doubt and not aside:
             by_reason.setdefault(f"{reason}, and {scanned.doubt}", []).append(unit)
     for reason, units in by_reason.items():
         first = ", ".join(units[:3]) + (", ..." if len(units) > 3 else "")

@@ -26,7 +26,7 @@ from warpfront_port.scan.reach import (
     sources_of,
 )
 from warpfront_port.scan.structured import kind_of
-from warpfront_port.scan.structured.cmake import HIP_ARM, read_cmake
+from warpfront_port.scan.structured.cmake import HIP_ARM, off_by_default, read_cmake
 from warpfront_port.scan.structured.commands import Command
 from warpfront_port.scan.words import is_automation, is_of_use, line_of, uncommented
 
@@ -76,7 +76,10 @@ def evidence_of(texts: Mapping[str, str], project: Project) -> Mapping[str, Evid
         if path not in by_path or (evidence.kind == "amd" and by_path[path].kind == "left-out"):
             by_path[path] = evidence
     tree.follow_includes(by_path)
-    for path, evidence in (*tree.spared(), *tree.built()):
+    by_option = dict(tree.optional_folders())
+    if by_option.keys() >= set(project.units):  # without the option there is no product
+        by_option = {path: item for path, item in by_option.items() if item.kind == "aside"}
+    for path, evidence in (*by_option.items(), *tree.spared(), *tree.built()):
         by_path.setdefault(path, evidence)
     return {**by_path, **dict(_aside(texts, project))}
 
@@ -109,10 +112,9 @@ class _Tree:
 
     @cached_property
     def commands(self) -> Mapping[str, tuple[Command, ...]]:
-        """Return the commands of CMake's files, where any of them builds for AMD."""
-        cmakes = {path: self.texts[path] for path, kind in self.kinds.items() if kind == "cmake"}
-        amds = any(_OF_AMD.search(text) for text in cmakes.values())
-        return {path: tuple(read_cmake(text)) for path, text in cmakes.items() if amds}
+        """Return the commands of CMake's files."""
+        cmakes = (path for path, kind in self.kinds.items() if kind == "cmake")
+        return {path: tuple(read_cmake(self.texts[path])) for path in cmakes}
 
     def cite(self, path: str, offset: int, reason: str, kind: EvidenceKind = "amd") -> Evidence:
         """Return the evidence at an offset of a file."""
@@ -138,7 +140,12 @@ class _Tree:
         amds = {
             self._project_of(path) for path in self.commands if HIP_ARM.search(self.texts[path])
         }
-        cudas = dict(self._added_for_cuda()) if amds else {}
+        reason = "its build adds it for CUDA alone"
+        cudas = {
+            folder: self.cite(path, command.start, reason, "left-out")
+            for command, path, folder in (self._added() if amds else ())
+            if command.sides == {"nvidia"}
+        }
         for path in self.texts:
             folder = PurePosixPath(path).parent
             around = (folder, *folder.parents)
@@ -179,14 +186,28 @@ class _Tree:
         parents = PurePosixPath(path).parents
         return next((p for p in parents if str(p / "CMakeLists.txt") in self.texts), parents[0])
 
-    def _added_for_cuda(self) -> Iterator[tuple[PurePosixPath, Evidence]]:
-        """Yield the folders that CMake adds where it builds for CUDA alone, with the place."""
+    def _added(self) -> Iterator[tuple[Command, str, PurePosixPath]]:
+        """Yield the commands by which CMake's files add folders, with the file and the folder."""
         for path, commands in self.commands.items():
             for command in commands if path.endswith("CMakeLists.txt") else ():
-                if command.name == "add_subdirectory" and command.sides == {"nvidia"}:
-                    reason = "its build adds it for CUDA alone"
-                    folder = PurePosixPath(path).parent / command.words[0].text
-                    yield folder, self.cite(path, command.start, reason, "left-out")
+                if command.name == "add_subdirectory" and command.words:
+                    yield command, path, PurePosixPath(path).parent / command.words[0].text
+
+    def optional_folders(self) -> Shown:
+        """Yield the files of folders that CMake adds only by an option that is off by default."""
+        off = off_by_default(c for commands in self.commands.values() for c in commands)
+        reason = "only an option that is off by default adds it"
+        folders: dict[PurePosixPath, Evidence | None] = {}
+        for command, path, folder in self._added() if off else ():
+            kind: EvidenceKind = "aside" if is_of_use(f"{folder}/") else "optional"
+            by_option = not off.isdisjoint(command.conditions)
+            found = self.cite(path, command.start, reason, kind) if by_option else None
+            folders[folder] = found if folders.get(folder, found) else None
+        for path in self.texts if folders else ():
+            around = (folders.get(parent) for parent in PurePosixPath(path).parents)
+            evidence = next(filter(None, around), None)
+            if evidence is not None:
+                yield path, evidence
 
     def built(self) -> Shown:
         """Yield the CUDA sources below a build that has a branch for AMD of its own.

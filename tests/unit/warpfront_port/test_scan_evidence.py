@@ -199,3 +199,25 @@ def test_examples_that_a_distribution_does_not_import_stand_beside_it() -> None:
     aside = ("aside", "pyproject.toml:1")
     assert shown(files) == {"examples/run.py": aside, "bench/k.cu": aside}
     assert shown({"examples/run.py": "", "bench/a.py": ""}) == {}
+
+
+@pytest.mark.parametrize(
+    ("option", "kinds"),
+    [
+        ('option(WITH_T "tests" OFF)', {"tests/t.cu": "aside", "more/m.cu": "optional"}),
+        ('option(WITH_T "tests")', {"tests/t.cu": "aside", "more/m.cu": "optional"}),
+        ('option(WITH_T "tests" ON)', {}),
+        ("set(WITH_T OFF)", {}),
+        ('option(WITH_T "tests" OFF)\nadd_subdirectory(more)', {"tests/t.cu": "aside"}),
+    ],
+)
+def test_a_folder_that_an_option_adds_which_is_off_decides_nothing(
+    option: str, kinds: dict[str, str]
+) -> None:
+    added = "if(WITH_T)\n  add_subdirectory(tests)\n  add_subdirectory(more)\nendif()\n"
+    texts = {"CMakeLists.txt": f"{option}\n{added}", "k.cu": KERNEL}
+    found = shown(texts | {"tests/t.cu": KERNEL, "more/m.cu": KERNEL})
+    assert {path: kind for path, (kind, _) in found.items()} == kinds
+    del texts["k.cu"]
+    alone = shown(texts | {"more/m.cu": KERNEL})
+    assert "more/m.cu" not in alone

@@ -135,6 +135,8 @@ def _choice(module: Module, node: ast.AST, parent: ast.AST) -> int | None:
         return 0
     name = ""
     match parent:
+        case ast.Dict(keys=keys) if node in keys:
+            return None
         case ast.arguments() | ast.Dict():
             return -1
         case ast.keyword(arg=str(name)):

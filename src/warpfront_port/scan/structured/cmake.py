@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from warpfront_port.scan.findings import Match
-from warpfront_port.scan.structured.commands import Arms, Command, Word
+from warpfront_port.scan.structured.commands import FALSE, Arms, Command, Word
 from warpfront_port.scan.words import GFX, compiler_flag
 
 _TOKEN = re.compile(
@@ -38,7 +38,17 @@ def read_cmake(text: str) -> Iterator[Command]:
             arms.close()
         else:
             words = tuple(replace(word, sides=arms.sides) for word in command.words)
-            yield replace(command, words=words, sides=arms.sides)
+            yield replace(command, words=words, sides=arms.sides, conditions=arms.conditions)
+
+
+def off_by_default(commands: Iterable[Command]) -> frozenset[str]:
+    """Return the options that commands declare, and no one as on: off where no value is given."""
+    options: dict[str, set[bool]] = {}
+    for command in commands:
+        if command.name == "option" and command.words:
+            value = (*command.texts[2:3], "OFF")[0]
+            options.setdefault(command.texts[0], set()).add(value.upper() in FALSE)
+    return frozenset(name for name, off in options.items() if off == {True})
 
 
 def _raw_commands(text: str) -> Iterator[Command]:

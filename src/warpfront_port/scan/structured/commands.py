@@ -12,7 +12,7 @@ _AMD = re.compile(
 )
 _NVIDIA = re.compile(r"(?i)CUDA|NVIDIA|NVCC|CUDNN|\bcu\d")
 _HIP_ON_NVIDIA = re.compile(r"(?i)HIP_PLATFORM\W*\s+(?:STREQUAL|MATCHES)\s+\W*(?:nvcc|nvidia)")
-_FALSE = frozenset({"FALSE", "OFF", "NO", "N", "0"})
+FALSE = frozenset({"FALSE", "OFF", "NO", "N", "0"})
 _ASKS = re.compile(r"command\s+-v|\bwhich\b|\btype\b|\bhash\b|-[xfed]\s|nvidia-smi|>\s*/dev/null")
 
 
@@ -41,13 +41,17 @@ class Word:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """A simple command: its name, its words with the name's or without, and assignments before."""
+    """A simple command: its name, its words with the name's or without, and assignments before.
+
+    `conditions` are those around it that hold, the outermost first, in CMake.
+    """
 
     name: str
     words: tuple[Word, ...]
     start: int
     sides: frozenset[Side] = frozenset(SIDES)
     assignments: tuple[Word, ...] = ()
+    conditions: tuple[str, ...] = ()
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -59,6 +63,7 @@ class _Arm:
     sides: frozenset[Side] = frozenset(SIDES)
     left: frozenset[Side] = frozenset(SIDES)
     gate: Gate = Gate.OPEN
+    condition: str = ""
 
 
 @dataclass(slots=True)
@@ -83,6 +88,11 @@ class Arms:
         """Return true inside any condition."""
         return bool(self._open)
 
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """Return the conditions that hold here."""
+        return tuple(arm.condition for arm in self._open if arm.condition)
+
     def open(self, condition: str = "", *, negated: bool = False) -> None:
         """Open a condition."""
         self._open.append(_Arm())
@@ -96,6 +106,7 @@ class Arms:
         if not self._open:
             return
         arm = self._open[-1]
+        arm.condition = condition if negated is False else ""
         sides = _sides_of(condition) if negated is not None else None
         asks = sides is None and _ASKS.search(condition) is not None
         arm.gate = Gate.AVAILABILITY if asks else Gate.OPEN
@@ -115,7 +126,7 @@ class Arms:
 def _sides_of(condition: str) -> frozenset[Side] | None:
     """Return the sides on which a condition is true, None for one that tells none apart."""
     amd, nvidia = _AMD.search(condition), _NVIDIA.search(condition)
-    if condition in _FALSE:
+    if condition in FALSE:
         return frozenset()
     if _HIP_ON_NVIDIA.search(condition) or (nvidia and not amd):
         return frozenset({"nvidia"})
