@@ -273,9 +273,28 @@ def test_sources_that_nothing_compiled_show_how_many_are_taken_for_amd_s(tmp_pat
 
 
 def test_evidence_is_printed_with_its_place(tmp_path: Path) -> None:
-    arm = "#ifdef USE_ROCM\n#endif\n" + MASK.replace("FULL", "0xffffffff").partition("\n")[2]
-    verdict, found = judged(tmp_path, {"k.cu": arm})
+    arm = "#ifdef USE_ROCM\n#endif\n"
+    verdict, found = judged(tmp_path, {"k.cu": arm + PTX})
     assert verdict.line == "gfx942: runs as it is, 1 thing to check"
     text = verdict_text(verdict, found)
     assert "taken for AMD's: 1 file, because k.cu:1: its own condition for AMD" in text
     assert verdict.causes[0].taken == ("k.cu:1",)
+
+
+OVERLOAD = (
+    "#ifdef USE_ROCM\n#endif\n__device__ Half __shfl_sync(const unsigned mask, Half v, int lane)"
+    " {\n  return BODY;\n}\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("body", "answer"),
+    [("__shfl_sync(mask, v.plain(), lane)", "will not build"), ("taken(v, lane)", "runs as it is")],
+)
+def test_no_evidence_of_a_file_lowers_what_its_own_lanes_refuse(
+    tmp_path: Path, body: str, answer: str
+) -> None:
+    # What it shows may be of another device or an older ROCm. An overload that calls its own name
+    # forwards to the function of HIP.
+    verdict, _ = judged(tmp_path, {"k.cu": OVERLOAD.replace("BODY", body)})
+    assert verdict.answer == answer

@@ -119,7 +119,7 @@ def _named(view: View, reported: Seen) -> Iterator[Match]:
     if not interesting:
         return
     places = [match for match in NAME.finditer(view.code) if match[0] in interesting]
-    declared = {place[0] for place in places if is_function(view, place.span())}
+    declared = {place[0] for place in places if _is_own(view, place)}
     looked_at = 0
     for place in places:
         name, span = place[0], place.span()
@@ -133,6 +133,14 @@ def _named(view: View, reported: Seen) -> Iterator[Match]:
             # the runtime's prefix is also what projects name their own functions with
             shift = -1 if name.startswith("cuda") else 0
             yield rule_match(view, "CU147", span, shift=shift, names={name})
+
+
+def _is_own(view: View, place: re.Match[str]) -> bool:
+    """Return true if a place defines a function of the project's own. One that calls its own name
+    is an overload, which forwards to the language's function.
+    """
+    function = view.syntax.function(place.start()) if is_function(view, place.span()) else None
+    return function is not None and len(view.syntax.places(place[0], function)) == 1
 
 
 def _by_rows(view: View, name: str, span: Span, reported: Seen) -> Iterator[Match]:
