@@ -20,7 +20,7 @@ from warpfront.system.foreign import first_bytes
 from warpfront.system.tree_files import UnreadFile
 
 SIZE_LIMIT_BYTES = 2 * 1024 * 1024
-NOTEBOOK_LIMIT_BYTES = 32 * 1024 * 1024
+DATA_LIMIT_BYTES = 32 * 1024 * 1024
 LINE_LIMIT = 20_000
 DEPTH_LIMIT = 64
 FILE_LIMIT = 200_000
@@ -38,6 +38,9 @@ _PLAIN_IGNORE = re.compile(r"/?[\w.-]+(?:/[\w.-]+)*/?")
 _BINARY_PROBE = 8192
 _PARSED = (".ipynb", ".py", ".pyi")
 """Files of these kinds are read as a tree, for which the length of a line is nothing."""
+_LARGER = "larger than {} MiB"
+_NUMBERS = re.compile(rf"[0-9a-fA-FxXuUlL,.+\-\s]{{{LINE_LIMIT},}}+")
+"""The elements of an array: data in a source file, in which no rule has a name to find."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -173,9 +176,10 @@ def read_text(root: Path, file: TreeFile) -> str | UnreadFile:
     binary, minified, refused.
 
     UTF-8 with or without a mark, what a Python file's coding line names, else Latin-1: the rules
-    look for ASCII words.
+    look for ASCII words. The numbers of large arrays are left out, and their line ends are not.
     """
-    limit = NOTEBOOK_LIMIT_BYTES if file.path.endswith(".ipynb") else SIZE_LIMIT_BYTES
+    parsed, notebook = file.path.endswith(_PARSED), file.path.endswith(".ipynb")
+    limit = SIZE_LIMIT_BYTES if parsed and not notebook else DATA_LIMIT_BYTES
     try:
         content = first_bytes(root / file.path, limit + 1)
     except OSError as error:
@@ -183,14 +187,23 @@ def read_text(root: Path, file: TreeFile) -> str | UnreadFile:
     if content is None:
         return UnreadFile(path=file.path, reason="not a regular file")
     if len(content) > limit:
-        return UnreadFile(path=file.path, reason=f"larger than {limit // 1024 // 1024} MiB")
+        return UnreadFile(path=file.path, reason=_LARGER.format(limit // 1024 // 1024))
     if b"\0" in content[:_BINARY_PROBE] and not content.startswith((b"\xff\xfe", b"\xfe\xff")):
         return UnreadFile(path=file.path, reason="binary")
     text = _decoded(content, PurePosixPath(file.path).suffix)
-    is_long = any(len(line) > LINE_LIMIT for line in text.splitlines())
-    if is_long and not file.path.endswith(_PARSED):
-        return UnreadFile(path=file.path, reason=f"a line of more than {LINE_LIMIT} characters")
+    if not parsed:
+        text = _NUMBERS.sub(lambda data: "\n" * data[0].count("\n"), text)
+        if reason := _why_no_source(text):
+            return UnreadFile(path=file.path, reason=reason)
     return text
+
+
+def _why_no_source(text: str) -> str:
+    """Return why a text is no source that is read, "" for one that is."""
+    if len(text) > SIZE_LIMIT_BYTES:
+        return _LARGER.format(SIZE_LIMIT_BYTES // 1024 // 1024)
+    is_long = any(len(line) > LINE_LIMIT for line in text.splitlines())
+    return f"a line of more than {LINE_LIMIT} characters" if is_long else ""
 
 
 def _decoded(content: bytes, suffix: str) -> str:

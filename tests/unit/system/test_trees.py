@@ -74,6 +74,16 @@ def test_what_is_no_source_is_said_to_be_none(tmp_path: Path, content: bytes, re
     assert text_of(tmp_path, "x.cu") == UnreadFile(path="x.cu", reason=reason)
 
 
+@pytest.mark.parametrize("element", [b"0x2f,", b"12.5f,\n"], ids=["a line", "lines"])
+def test_the_numbers_of_a_large_array_are_left_out(tmp_path: Path, element: bytes) -> None:
+    (tmp_path / "x.h").write_bytes(b"static int x[] = {" + element * 600_000 + b"};\nint y;\n")
+    text = text_of(tmp_path, "x.h")
+    assert isinstance(text, str)
+    lines = text.split("\n")
+    assert (lines[0][:18], lines[-2]) == ("static int x[] = {", "int y;")
+    assert len(lines) == (600_003 if element.endswith(b"\n") else 3)
+
+
 def test_python_is_read_whatever_the_length_of_its_lines(tmp_path: Path) -> None:
     (tmp_path / "x.py").write_bytes(b"x=1;" * 6_000)
     assert text_of(tmp_path, "x.py") == "x=1;" * 6_000
