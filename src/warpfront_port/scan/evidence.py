@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import PurePosixPath
@@ -72,10 +73,12 @@ def evidence_of(texts: Mapping[str, str], project: Project) -> Mapping[str, Evid
     """
     tree = _Tree(texts, project.builds)
     by_path = {path: inner for path in texts if (inner := tree.evidence_inside(path)) is not None}
-    for path, evidence in (*tree.listed(), *tree.copies()):
+    copies = dict(tree.copies())
+    for path, evidence in (*copies.items(), *tree.listed()):
         if path not in by_path or (evidence.kind == "amd" and by_path[path].kind == "left-out"):
             by_path[path] = evidence
-    tree.follow_includes(by_path)
+    copied = {path for path, evidence in copies.items() if by_path[path] is evidence}
+    tree.follow_includes(by_path, copied)
     by_option = dict(tree.optional_folders())
     if by_option.keys() >= set(project.units):  # without the option there is no product
         by_option = {path: item for path, item in by_option.items() if item.kind == "aside"}
@@ -273,7 +276,7 @@ class _Tree:
         for path, kind in self.kinds.items():
             part = path if path.endswith(".hip") else _PART_OF_AMD.sub(_PART, path)
             if part != path or path.endswith(".hip"):
-                amds.setdefault(part.rpartition(".")[0], path)
+                amds.setdefault(_bare(part), path)
             if _OF_AMD.search(path) and kind in _NAMED_FOR_AMD:
                 amds.setdefault(_plain(path, kind), path)
         for path, kind in self.kinds.items():
@@ -281,23 +284,26 @@ class _Tree:
             amd = ""
             code = SOURCE.search(path) or path.endswith(".py")
             if code and (part != path or path.endswith(".cu")):
-                amd = amds.get(part.rpartition(".")[0], "")
+                amd = amds.get(_bare(part), "")
             elif kind in _NAMED_FOR_AMD and not _OF_AMD.search(path):
                 images = kind != "yaml" or "compose" in path
                 amd = amds.get(_plain(path, kind), "") if images else ""
             if amd:
                 yield path, self.cite(amd, 0, "a copy for AMD is there", "left-out")
 
-    def follow_includes(self, by_path: dict[str, Evidence]) -> None:
-        """Carry evidence along includes: down from sources, and up from headers that map names."""
+    def follow_includes(self, by_path: dict[str, Evidence], copied: AbstractSet[str]) -> None:
+        """Carry evidence along includes: down from sources, and up from headers that map names.
+
+        A header that is `copied` for AMD stays left out: a source includes one of the two.
+        """
         includes, users = include_graph(self.texts)
         reason = "a header that gives CUDA's names HIP's meaning"
         for path in self.sources.paths:
             if mapped := MAPS_CUDA.search(self.texts[path]):
-                _spread(path, self.cite(path, mapped.end(), reason), users, by_path)
+                _spread(path, self.cite(path, mapped.end(), reason), users, by_path, copied)
         for path in [p for p, item in by_path.items() if item.kind == "amd" and p in includes]:
             if users.get(path) or not path.endswith((".h", ".hpp", ".cuh")):
-                _spread(path, by_path[path], includes, by_path)
+                _spread(path, by_path[path], includes, by_path, copied)
         left_out = {path for path, item in by_path.items() if item.kind == "left-out"}
         pending = list(users)
         while pending:
@@ -309,10 +315,15 @@ class _Tree:
 
 
 def _spread(
-    start: str, evidence: Evidence, edges: Mapping[str, set[str]], by_path: dict[str, Evidence]
+    start: str,
+    evidence: Evidence,
+    edges: Mapping[str, set[str]],
+    by_path: dict[str, Evidence],
+    copied: AbstractSet[str],
 ) -> None:
     for path in sorted(followed((start,), edges)):
-        if path not in by_path or by_path[path].kind == "left-out":
+        left_out = path in by_path and by_path[path].kind == "left-out" and path not in copied
+        if path not in by_path or left_out:
             by_path[path] = evidence
 
 
@@ -330,6 +341,12 @@ def _of_cmake(commands: Iterable[Command], text: str) -> Iterator[tuple[str, int
             for name in word.text.split(";"):
                 if SOURCE.search(name):
                     yield name, line_of(text, word.start), sides
+
+
+def _bare(path: str) -> str:
+    """Return a path without the endings of its name: `a/k` of `a/k.hip.cpp`."""
+    folder, _, name = path.rpartition("/")
+    return f"{folder}/{name.partition('.')[0]}"
 
 
 def _plain(path: str, kind: str) -> str:

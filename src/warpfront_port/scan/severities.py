@@ -10,6 +10,7 @@ from operator import attrgetter
 
 from warpfront_port.scan.catalogue import Rule
 from warpfront_port.scan.findings import (
+    Consequence,
     Evidence,
     Gate,
     Match,
@@ -123,13 +124,15 @@ def _with_evidence(
 
     Flags and settings of a build are judged by the sides that reach them, which is better evidence;
     the sides that reach a CMake module are its includer's.
-    A file that runs on AMD may run on other devices alone, or by an older compiler: evidence lowers
-    no error that the target's own class, such as its 64 lanes, makes one.
+    A file that runs on AMD may run on other devices alone, or by an older compiler, and a wrong
+    result shows itself nowhere: what the target's own class, such as its 64 lanes, makes an error
+    is lowered by no evidence of the file's own, and a wrong result by none at all.
     """
     if evidence.kind in ("left-out", "aside"):
         gate = Gate.LEFT_OUT if evidence.kind == "left-out" else Gate.TEST
         return replace(finding, severity=Severity.NOTE, gate=gate, taken=evidence.place)
-    of_the_device = rule.is_about_device(target) and evidence.kind == "amd"
+    own = evidence.path == finding.path or rule.consequence is Consequence.WRONG
+    of_the_device = rule.is_about_device(target) and evidence.kind == "amd" and own
     of_the_build = rule.id.startswith("BL") and not finding.path.endswith(".cmake")
     if finding.severity is Severity.NOTE or of_the_build or of_the_device:
         return finding

@@ -107,6 +107,10 @@ def test_a_copy_for_amd_stands_for_one_file() -> None:
     camel = shown({"src/cuda/CUDAStream.cu": KERNEL, "src/hip/HIPStream.cpp": ""})
     assert camel["src/cuda/CUDAStream.cu"] == ("left-out", "src/hip/HIPStream.cpp:1")
     assert shown({"src/current.cu": KERNEL, "src/hiprent.cu": KERNEL}) == {}
+    includes = '#ifdef USE_HIP\n#include "k_hip.hip.hpp"\n#else\n#include "k_cuda.cuh"\n#endif\n'
+    both = {"both.cu": includes}
+    headers = shown(both | {"k_cuda.cuh": KERNEL, "k_hip.hip.hpp": KERNEL})
+    assert headers["k_cuda.cuh"] == ("left-out", "k_hip.hip.hpp:1")
     modules = {"gpu/nvidia.py": "import pynvml\n", "gpu/nvidia_old.py": ""}
     assert shown(modules | {"gpu/amd.py": ""}) == {"gpu/nvidia.py": ("left-out", "gpu/amd.py:1")}
     assert shown(modules) == {}

@@ -104,7 +104,7 @@ def cuda_version(module: Module, node: ast.Attribute) -> Iterator[Seen]:
             parsed = False
     if parsed:
         yield Seen(rule="PY021", node=parent, excerpt=module.excerpt(parent))
-    elif not parsed and _is_bare_test(module, node) and not _is_for_nvidia(module, node):
+    elif _is_bare_test(module, node) and not _is_for_nvidia(module, node):
         yield Seen(rule="PY022", node=node, excerpt="torch.version.cuda")
 
 
