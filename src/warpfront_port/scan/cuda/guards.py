@@ -32,24 +32,15 @@ def guard_rule_matches(view: View) -> Iterator[Match]:
 
 def _decides(arm: Arm) -> bool:
     """Return true if an arm keeps AMD out, or lets AMD in for a wrong reason."""
-    reached = "amd" in arm.reach
-    if "__CUDA_ARCH__" in arm.macros and (not reached or _is_for_hosts(arm)):
-        return True
+    condition, reached = condition_of(arm.directive), "amd" in arm.reach
+    if "__CUDA_ARCH__" in arm.macros:
+        # for host compilation: with a bound on the architecture it is for all but old devices
+        denied = "||" not in condition and _NOT_ON_DEVICES.search(condition)
+        if not reached or denied or (">" not in condition and _certain_on_amd(condition)):
+            return True
     versions = arm.macros & _VERSIONS and arm.macros.isdisjoint(_COMPILERS)
     # an unset macro, or HIP's own number, satisfies a bound for old releases
-    old = "<" in condition_of(arm.directive) and _certain_on_amd(arm)
-    return bool(versions) and (not reached or old)
-
-
-def _is_for_hosts(arm: Arm) -> bool:
-    """Return true if an arm is for host compilation.
-
-    An arm with a bound on the architecture is for every target but old devices.
-    """
-    condition = condition_of(arm.directive)
-    if "||" not in condition and _NOT_ON_DEVICES.search(condition):
-        return True
-    return ">" not in condition and _certain_on_amd(arm)
+    return bool(versions) and (not reached or ("<" in condition and _certain_on_amd(condition)))
 
 
 _NOT_ON_DEVICES = re.compile(
@@ -57,9 +48,8 @@ _NOT_ON_DEVICES = re.compile(
 )
 
 
-def _certain_on_amd(arm: Arm) -> bool:
+def _certain_on_amd(condition: str) -> bool:
     """Return true if a condition is true on AMD, host and device, and may be false on NVIDIA."""
-    condition = condition_of(arm.directive)
     macros = Macros()
     return macros.truth(condition, "amd") is True and macros.truth(condition, "nvidia") is None
 
