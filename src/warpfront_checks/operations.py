@@ -22,31 +22,19 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-# c per class of operation. Measured, not chosen: docs/bounds.md has them and how to
-# repeat them.
-C = {
-    "linear": 4.0,
-    "convolution": 4.0,
-    "pointwise": 4.0,
-    "batch norm": 4.0,
-    "layer norm": 4.0,
-    "attention": 4.0,
-}
-C_OTHER = 4.0
+# Measured, not chosen: docs/bounds.md has it and how to repeat it.
+C = 4.0
 # r of the root mean square rule. In float32 the order of summation decides: cuDNN's weight
 # gradients were up to 4.4 times as far off as the CPU's, both within their bounds.
 R = {torch.float32: 8.0, torch.bfloat16: 3.0, torch.float16: 3.0}
 R_SMALL = 8.0
 SMALL_NUMEL = 500
-# Fewer numbers than these are no sample of the CPU's errors: one of two sums of a million was off
-# by a tenth of what is usual, and a correct H100 by 10 times that.
-FEW_NUMEL = 8
 
 U_ACC = torch.finfo(torch.float32).eps / 2
 
@@ -56,13 +44,10 @@ U_ACC = torch.finfo(torch.float32).eps / 2
 # contiguous tensors, whatever dtype the parameters have (for channels_last, and through cuDNN, the
 # sums are float32's).
 EVERY, PARTIAL, SAMPLES = "every", "partial", "samples"
-ANY = "any device"
 # A GPU whose convolutions are torch's own, because cuDNN (MIOpen) is switched off: products of
 # matrices, sample by sample. What a product gives is stored in the tensors' dtype before the next
 # is added to it (ConvolutionMM2d.cu, `slow_conv2d_grad_weight`: one `gemm` a sample, beta = 1) or
-# before its columns are added up (`slow_conv2d_backward`, then `col2im`). Convolutions in three
-# dimensions and dilated ones also add the columns, one for each place of the kernel, in that dtype
-# (NaiveDilatedConvolution.cu, `col2hvol`).
+# before its columns are added up (`slow_conv2d_backward`, then `col2im`).
 NATIVE = "a GPU's own convolution"
 # A CPU for which oneDNN computes nothing in bfloat16 (no AVX-512): the same products and columns.
 # Seen with torch 2.13.0+cpu on an EPYC with AVX2.
@@ -70,37 +55,10 @@ NATIVE_CPU = "a CPU's own convolution"
 HALF = (torch.float16, torch.bfloat16)
 SUMS_ROUNDED = {
     ("cpu", "convolution", torch.float16): EVERY,
-    ("cpu", "transposed convolution", torch.float16): EVERY,
-    ("cpu", "transposed convolution output", torch.float16): EVERY,
-    ("cuda", "transposed convolution output", torch.float16): PARTIAL,
-    **{
-        (whose, kind, dtype): SAMPLES
-        for whose, dtype in (*((NATIVE, dtype) for dtype in HALF), (NATIVE_CPU, torch.bfloat16))
-        for kind in ("convolution", "transposed convolution", "transposed convolution output")
-    },
-    **{("cpu", "product", dtype): EVERY for dtype in HALF},
-    **{
-        ("cuda", kind, dtype): EVERY
-        for kind in ("running sum", "running sum output")
-        for dtype in HALF
-    },
-    # A broadcast product's gradient is a sum of products that were rounded one by one; numbers
-    # that several places of a tensor add to arrive one after the other, rounded each time.
-    # The same for instance norm, which repeats its parameters for each instance.
-    **{
-        (ANY, kind, dtype): PARTIAL
-        for kind in ("broadcast product", "instance norm")
-        for dtype in HALF
-    },
-    **{
-        (ANY, kind, dtype): EVERY
-        for kind in ("scatter", "scatter output", "pooling")
-        for dtype in HALF
-    },
-    ("cpu", "layer norm", torch.float16): EVERY,
-    ("cpu", "layer norm", torch.bfloat16): EVERY,
-    ("cuda", "batch norm", torch.float16): PARTIAL,
-    ("cuda", "batch norm", torch.bfloat16): PARTIAL,
+    **{(NATIVE, "convolution", dtype): SAMPLES for dtype in HALF},
+    (NATIVE_CPU, "convolution", torch.bfloat16): SAMPLES,
+    **{("cpu", "layer norm", dtype): EVERY for dtype in HALF},
+    **{("cuda", "batch norm", dtype): PARTIAL for dtype in HALF},
 }
 
 
@@ -120,14 +78,6 @@ class Arithmetic:
         """The rounding of a sum's steps: float32's, and float64's own."""
         return min(float(U_ACC), self.unit)
 
-    def rounding_of(self, kind: str) -> str:
-        """Return the rounding of sums of a kind: `EVERY`, `PARTIAL`, `SAMPLES`, or none (empty)."""
-        names = (
-            SUMS_ROUNDED.get((device, kind, self.dtype), "")
-            for device in (convolved_by(self.device), self.device, ANY)
-        )
-        return next(filter(None, names), "")
-
     def sum_rounding(
         self, kind: str, length: Tensor, squares: Tensor, samples: float = 1.0
     ) -> Tensor:
@@ -135,11 +85,13 @@ class Arithmetic:
         `squares`. Partial sums walk at random, so they are about as large as the root of that.
         `samples` is their number if each sample's sum is stored.
         """
-        rounded = self.rounding_of(kind)
-        if not rounded:
+        devices = (convolved_by(self.device), self.device)
+        rounded = [SUMS_ROUNDED.get((device, kind, self.dtype), "") for device in devices]
+        if not any(rounded):
             return torch.zeros_like(squares)
-        parts = torch.full_like(length, samples if rounded == SAMPLES else 1.0)
-        steps = length if rounded == EVERY else parts
+        way = next(filter(None, rounded))
+        parts = torch.full_like(length, samples if way == SAMPLES else 1.0)
+        steps = length if way == EVERY else parts
         return self.unit * (steps * squares).sqrt()
 
 
@@ -152,29 +104,10 @@ class Budgeted:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExpectedResults:
-    """The exact results of an operation: its output, and the gradient of each input."""
-
-    output: Budgeted
-    gradients: tuple[Budgeted, ...]
-
-
-class Operation(Protocol):
-    """Computes on any device and dtype; `judge` works in float64 on the CPU."""
-
-    @property
-    def kind(self) -> str: ...
-
-    def __call__(self, *inputs: Tensor) -> Tensor: ...
-
-    def judge(
-        self, inputs: Sequence[Tensor], cotangent: Tensor, arithmetic: Arithmetic
-    ) -> ExpectedResults: ...
-
-
-@dataclass(frozen=True, kw_only=True)
-class Called:
-    """An operation that one function computes."""
+class Operation:
+    """An operation that one function computes, on any device and dtype. `judge` works in float64 on
+    the CPU: it returns the exact output and the gradient of each input, with their bounds.
+    """
 
     kind: str
     function: Callable[..., Tensor]
@@ -182,48 +115,39 @@ class Called:
     def __call__(self, *inputs: Tensor) -> Tensor:
         return self.function(*inputs)
 
+    def judge(
+        self, inputs: Sequence[Tensor], cotangent: Tensor, arithmetic: Arithmetic
+    ) -> tuple[Budgeted, ...]:
+        raise NotImplementedError
+
 
 @dataclass(frozen=True, kw_only=True)
-class Multilinear(Called):
+class Multilinear(Operation):
     """Sums of products, linear in each input: linear layers and convolutions.
 
     Their gradients are sums of products as well, so M and K of every gradient come from
-    differentiating the operation on absolute values and on ones. `length` is K of the output, and
-    `back` of the gradient, where ones do not count it: of
-    means, and of those whose windows do not overlap.
+    differentiating the operation on absolute values and on ones.
     """
-
-    length: float = 0.0
-    back: float = 0.0
 
     def judge(
         self, inputs: Sequence[Tensor], cotangent: Tensor, arithmetic: Arithmetic
-    ) -> ExpectedResults:
-        c = C.get(self.kind, C_OTHER)
+    ) -> tuple[Budgeted, ...]:
         exact = differentiate(self, inputs, cotangent)
         magnitudes = differentiate(self, [x.abs() for x in inputs], cotangent.abs())
         counted = differentiate(
             self, [torch.ones_like(x) for x in inputs], torch.ones_like(cotangent)
         )
-        least = (self.length, *(self.back or self.length for _ in inputs))
-        lengths = [
-            length.clamp(min=at_least or 1.0)
-            for length, at_least in zip(counted, least, strict=True)
-        ]
+        lengths = [length.clamp(min=1.0) for length in counted]
         squares = differentiate(self, [x**2 for x in inputs], cotangent**2)
-        if self.back:  # a mean's weight is in them once, and is squared itself
-            squares = (squares[0], *(square / self.length for square in squares[1:]))
         samples = _stored_sums(inputs)
         carried = [
             arithmetic.sum_rounding(self.kind, length, square, samples)
             for length, square in zip(lengths, squares, strict=True)
         ]
         # The bias may be added to a product that was already rounded.
-        unbiased = (
-            self.function(*inputs[:2]).abs() if len(inputs) > 2 else torch.zeros_like(exact[0])
-        )
-        together = arithmetic.sum_rounding(f"{self.kind} output", lengths[0], squares[0], samples)
-        carried[0] = arithmetic.unit * unbiased + together
+        carried[0] = torch.zeros_like(exact[0])
+        if len(inputs) > 2:
+            carried[0] = arithmetic.unit * self.function(*inputs[:2]).abs()
         if "convolution" in self.kind:
             # Winograd's and Fourier's transforms mix a whole tile: what is off by a rounding
             # anywhere in it may be so where the terms of one place are few, or zero.
@@ -231,17 +155,15 @@ class Multilinear(Called):
                 extra + arithmetic.u_acc * (size.amax() if size.numel() else 0.0)
                 for extra, size in zip(carried, magnitudes, strict=True)
             ]
-        budgets = [
-            budget(reference, magnitude, length, arithmetic=arithmetic, c=c, carried=extra)
-            for reference, magnitude, length, extra in zip(
-                exact, magnitudes, lengths, carried, strict=True
-            )
-        ]
-        return ExpectedResults(output=budgets[0], gradients=tuple(budgets[1:]))
+        parts = zip(exact, magnitudes, lengths, carried, strict=True)
+        return tuple(
+            budget(reference, magnitude, length, arithmetic=arithmetic, carried=extra)
+            for reference, magnitude, length, extra in parts
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pointwise(Called):
+class Pointwise(Operation):
     """x times a smooth step from 0 to 1: GELU (erf form), SiLU.
 
     The step may be computed as a difference (1 + erf), so the error scales with |x|, not with |y|.
@@ -254,24 +176,20 @@ class Pointwise(Called):
 
     def judge(
         self, inputs: Sequence[Tensor], cotangent: Tensor, arithmetic: Arithmetic
-    ) -> ExpectedResults:
+    ) -> tuple[Budgeted, ...]:
         (x,) = inputs
         output, gradient = differentiate(self, inputs, cotangent)
-        c, roundings = (
-            C.get(self.kind, C_OTHER),
-            torch.full_like(x, 4.0),
-        )  # erf, add, halve, multiply
+        roundings = torch.full_like(x, 4.0)  # erf, add, halve, multiply
         size = cotangent.abs() * (1 + x.abs())
-        return ExpectedResults(
-            output=budget(output, x.abs(), roundings, arithmetic=arithmetic, c=c),
-            gradients=(budget(gradient, size, roundings, arithmetic=arithmetic, c=c),),
+        return (
+            budget(output, x.abs(), roundings, arithmetic=arithmetic),
+            budget(gradient, size, roundings, arithmetic=arithmetic),
         )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Norm(Called):
-    """Normalisation with weight and perhaps bias, statistics over `over`, parameters along
-    `along`; by the root mean square alone if not `centred`.
+class Norm(Operation):
+    """Normalisation with weight and bias, statistics over `over`, parameters along `along`.
 
     Kernels may keep mean and reciprocal deviation in the tensor's own dtype. That rounding moves
     all numbers of one statistic together (added with their signs), and those of different
@@ -281,38 +199,30 @@ class Norm(Called):
     over: tuple[int, ...]
     along: tuple[int, ...]
     eps: float = 1e-5
-    centred: bool = True
 
     def judge(
         self, inputs: Sequence[Tensor], cotangent: Tensor, arithmetic: Arithmetic
-    ) -> ExpectedResults:
+    ) -> tuple[Budgeted, ...]:
         parts = _NormParts.of(self, inputs, cotangent)
-        exact = differentiate(self, inputs, cotangent)
-        c, count = C.get(self.kind, C_OTHER), parts.count
+        output, dx, *of_parameters = differentiate(self, inputs, cotangent)
         shift = arithmetic.unit * (parts.hat.abs() + parts.lean)
-        weight, bias = (
-            self.spread(parameter, parts.hat).abs()
-            for parameter in (inputs[1], inputs[2] if len(inputs) > 2 else inputs[1] * 0)
-        )
-        gradients = (
+        weight, bias = (self.spread(parameter, parts.hat).abs() for parameter in inputs[1:])
+        factors = (parts.hat, torch.ones_like(parts.hat))
+        count, carried = parts.count, self._dx_carried(parts, dx, arithmetic)
+        return (
             budget(
-                exact[1],
-                parts.dx_size,
+                output,
+                parts.center * weight + bias,
                 count,
                 arithmetic=arithmetic,
-                c=c,
-                carried=self._dx_carried(parts, exact[1], arithmetic),
+                carried=shift * weight,
             ),
+            budget(dx, parts.dx_size, count, arithmetic=arithmetic, carried=carried),
             *(
                 self._summed(gradient, parts.cotangent, factor, parts, arithmetic)
-                for gradient, factor in zip(
-                    exact[2:], (parts.hat, torch.ones_like(parts.hat)), strict=False
-                )
+                for gradient, factor in zip(of_parameters, factors, strict=True)
             ),
         )
-        size = parts.center * weight + bias
-        output = budget(exact[0], size, count, arithmetic=arithmetic, c=c, carried=shift * weight)
-        return ExpectedResults(output=output, gradients=gradients)
 
     def spread(self, parameter: Tensor, like: Tensor) -> Tensor:
         """Return a parameter in the shape that multiplies an input."""
@@ -360,9 +270,7 @@ class Norm(Called):
         carried = arithmetic.sum_rounding(self.kind, length, squares)
         if factor is parts.hat:
             carried = carried + statistics
-        return budget(
-            exact, size, length, arithmetic=arithmetic, c=C.get(self.kind, C_OTHER), carried=carried
-        )
+        return budget(exact, size, length, arithmetic=arithmetic, carried=carried)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -383,7 +291,7 @@ class _NormParts:
     @classmethod
     def of(cls, norm: Norm, inputs: Sequence[Tensor], cotangent: Tensor) -> _NormParts:
         x = inputs[0]
-        mean = x.mean(norm.over, keepdim=True) * (1 if norm.centred else 0)
+        mean = x.mean(norm.over, keepdim=True)
         rstd = (((x - mean) ** 2).mean(norm.over, keepdim=True) + norm.eps).rsqrt()
         hat = (x - mean) * rstd
         center = hat.abs() + x.abs().mean(norm.over, keepdim=True) * rstd
@@ -403,7 +311,7 @@ class _NormParts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Attention:
+class Attention(Operation):
     """Scaled dot-product attention over (batch, length, heads*width) inputs; split
     into heads inside.
 
@@ -415,21 +323,20 @@ class Attention:
 
     heads: int
     kind: str = "attention"
+    function: Callable[..., Tensor] = functional.scaled_dot_product_attention
 
     def __call__(self, *inputs: Tensor) -> Tensor:
-        q, k, v = (self._split(x) for x in inputs)
-        return self._join(functional.scaled_dot_product_attention(q, k, v))
+        return self._join(self.function(*map(self._split, inputs)))
 
     def judge(
         self, inputs: Sequence[Tensor], cotangent: Tensor, arithmetic: Arithmetic
-    ) -> ExpectedResults:
+    ) -> tuple[Budgeted, ...]:
         split = [self._split(x) for x in inputs]
         budgets = attention_budgets(split, self._split(cotangent), arithmetic)
-        joined = [
-            Budgeted(reference=self._join(budget.reference), bound=self._join(budget.bound))
-            for budget in budgets
-        ]
-        return ExpectedResults(output=joined[0], gradients=tuple(joined[1:]))
+        return tuple(
+            Budgeted(reference=self._join(each.reference), bound=self._join(each.bound))
+            for each in budgets
+        )
 
     def _split(self, x: Tensor) -> Tensor:
         return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
@@ -472,12 +379,8 @@ def _stored_sums(inputs: Sequence[Tensor]) -> float:
 def convolved_by(device: str) -> str:
     """Whose convolutions a device has in 16 bits, where no library does them."""
     if device == "cuda":
-        return device if cudnn_enabled() else NATIVE
+        return device if torch.backends.cudnn.enabled else NATIVE
     return NATIVE_CPU if device == "cpu" and not onednn_has_bfloat16() else device
-
-
-def cudnn_enabled() -> bool:
-    return bool(torch.backends.cudnn.enabled)
 
 
 def onednn_has_bfloat16() -> bool:
@@ -501,7 +404,6 @@ def budget(
     length: Tensor,
     *,
     arithmetic: Arithmetic,
-    c: float,
     carried: Tensor | None = None,
 ) -> Budgeted:
     """The module's rule for every element of `reference`, stored in `dtype` on the device."""
@@ -510,7 +412,7 @@ def budget(
     if carried is not None:
         # A kernel may round what the CPU's does not, or the CPU's was lucky.
         bound = bound + carried
-    return Budgeted(reference=reference, bound=c * bound)
+    return Budgeted(reference=reference, bound=C * bound)
 
 
 def rounding_unit(dtype: torch.dtype) -> float:
@@ -560,7 +462,6 @@ def attention_budgets(
             factor * (lhs.abs() @ rhs.abs()),
             torch.tensor(float(length), dtype=torch.float64),
             arithmetic=arithmetic,
-            c=C["attention"],
             carried=factor * (left_off @ rhs.abs() + unit * (lhs.square() @ rhs.square()).sqrt()),
         )
         for lhs, left_off, rhs, factor in products

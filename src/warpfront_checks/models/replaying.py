@@ -158,7 +158,7 @@ def _derived(
     sources = [x.double() for x in named.values()]
     judged = operation.judge(sources, gradient.double(), arithmetic)
     names = ("output", *(f"gradient of {name}" for name in named))
-    return dict(zip(names, (judged.output, *judged.gradients), strict=True))
+    return dict(zip(names, judged, strict=True))
 
 
 def _gradients_found(call: Call, layer: nn.Module, passed: Pass) -> dict[str, Tensor]:

@@ -21,7 +21,6 @@ from torch import Tensor
 
 from warpfront_checks.cases.run import Bounds, CaseResults, compared
 from warpfront_checks.check_options import STRICT
-from warpfront_checks.operations import Arithmetic, ExpectedResults, Operation
 from warpfront_checks.results import CheckFinding, failed, passed
 from warpfront_checks.tolerance_profiles import Tally, tally, total
 
@@ -106,29 +105,6 @@ ON_TENSORS: Mapping[str, Mutate] = {
     "wider dtype than asked": _wider,
     "one row missing": lambda tensor: tensor[:-1] if tensor.dim() and len(tensor) else tensor,
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Narrowed:
-    """An operation that computes in a narrower type and returns the requested one."""
-
-    operation: Operation
-    inside: torch.dtype
-    outside: torch.dtype
-
-    @property
-    def kind(self) -> str:
-        return self.operation.kind
-
-    def judge(
-        self, inputs: Sequence[Tensor], cotangent: Tensor, arithmetic: Arithmetic
-    ) -> ExpectedResults:
-        return self.operation.judge(inputs, cotangent, arithmetic)
-
-    def __call__(self, *inputs: Tensor) -> Tensor:
-        narrow = [x.to(self.inside) if x.is_floating_point() else x for x in inputs]
-        output = self.operation(*narrow)
-        return output.to(self.outside) if output.is_floating_point() else output
 
 
 @contextmanager
