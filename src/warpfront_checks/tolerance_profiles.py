@@ -17,7 +17,7 @@ from warpfront_checks.check_options import STRICT, profile_names, tolerances
 
 # The number of tensors that a profile accepted, refused, and had no tolerance for.
 Tally = Counter[str]
-_ANSWERS = {True: "accepted", False: "refused", None: "silent"}
+ANSWERS = {True: "accepted", False: "refused", None: "silent"}
 Tallies = Mapping[str, Tally]
 
 
@@ -48,7 +48,7 @@ def opinions(
 
 
 def tally(accepted_by: Mapping[str, bool | None]) -> dict[str, Tally]:
-    return {name: Counter([_ANSWERS[accepted]]) for name, accepted in accepted_by.items()}
+    return {name: Counter([ANSWERS[accepted]]) for name, accepted in accepted_by.items()}
 
 
 def total(tallies: Iterable[Tallies]) -> dict[str, Tally]:
@@ -62,6 +62,6 @@ def total(tallies: Iterable[Tallies]) -> dict[str, Tally]:
 
 def document(tallies: Tallies) -> dict[str, dict[str, int]]:
     return {
-        name: {answer: count[answer] for answer in _ANSWERS.values()}
+        name: {answer: count[answer] for answer in ANSWERS.values()}
         for name, count in tallies.items()
     }

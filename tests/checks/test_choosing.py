@@ -103,9 +103,9 @@ def test_parts_of_the_database_begin_apart_and_ask_the_same(
     few = [one for one in load_database() if one.name in names]
     asked: dict[str, list[str]] = {}
 
-    def swept(entries: list[Entry], one: sweep.Sweep) -> sweep.Swept:
+    def swept(entries: list[Entry], one: sweep.Sweep) -> sweep.Tally:
         asked.setdefault(one.name, []).extend(entry.name for entry in entries)
-        return sweep.Swept()
+        return sweep.Tally()
 
     monkeypatch.setattr(sweep, "load_database", lambda: few)
     monkeypatch.setattr(sweep, "sweep_entries", swept)

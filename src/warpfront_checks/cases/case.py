@@ -29,6 +29,9 @@ VALUES = {
     "peak": "(lambda x: [x, x[-1:].fill_(150), x[..., -1:].fill_(150)][0])("
     "torch.randint(-8, 9, {shape}, generator=g).double() / 4)",
     "normal": "torch.randn({shape}, generator=g, dtype=torch.float64).to(torch.{dtype}).double()",
+    # Complex numbers that are half the transform of real ones of an odd length.
+    "spectrum": "torch.randn({shape}, generator=g, dtype=torch.float64).to(torch.{dtype}).double()"
+    " * (torch.arange({shape}[-1]) > 0)",
     "large": "torch.randint(-8, 9, {shape}, generator=g).double() * 16",
     # Of one sign: what pads a block shows, and sums of many leave the range of 16 bits.
     "ones": "torch.randint(0, 2, {shape}, generator=g).double()",

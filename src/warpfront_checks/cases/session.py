@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -23,6 +22,7 @@ from warpfront_checks.cases.run import (
     has_context,
     run_case,
 )
+from warpfront_checks.cases.tally import Tally
 from warpfront_checks.check_options import CheckOptions
 from warpfront_checks.children import leave_after_this
 from warpfront_checks.precision import (
@@ -67,35 +67,6 @@ SEEN_ON: Mapping[str, tuple[str, ...]] = {
 QUICK_DTYPES = ("float32", "bfloat16")
 SUFFIX = ", cases"
 SHOWN = 5
-
-
-@dataclass(kw_only=True)
-class Tally:
-    """The outcome of one operation's cases; grows."""
-
-    cases: int = 0
-    refused: int = 0
-    largest: float = 0.0
-    faults: list[str] = field(default_factory=list)
-    lacking: list[str] = field(default_factory=list)
-    defects: dict[str, int] = field(default_factory=dict)
-    first: Assignment | None = None
-    worst: Verdict | None = None
-
-    def finding(self, operation: Operation, device: str) -> CheckFinding:
-        details: dict[str, object] = {
-            "cases": self.cases,
-            "without an oracle": self.refused,
-            "budget_used": float(f"{self.largest:.4g}"),
-            "no such kernel": sorted(set(self.lacking))[:SHOWN],
-            "known defects of torch": self.defects,
-        }
-        if self.faults and self.first and self.worst:
-            details["faults"] = self.faults[:SHOWN]
-            details |= _shown(operation, self.first, self.worst, device)
-        elif not self.cases:
-            return failed("no case of it could be computed", **details)
-        return judged(self.faults, f"{self.cases} cases", **details)
 
 
 def check_name(operation: str) -> str:
@@ -144,10 +115,26 @@ def find_operation(name: str, device: str, effort: CheckOptions) -> CheckFinding
     require_full_precision()
     operation = CATALOGUE[name]
     try:
-        return judge_operation(operation, device, effort).finding(operation, device)
+        return _finding(judge_operation(operation, device, effort), operation, device)
     except ContextEndedError as error:
         leave_after_this()
         return failed(f"the device's context ended in {error}")
+
+
+def _finding(tally: Tally, operation: Operation, device: str) -> CheckFinding:
+    details: dict[str, object] = {
+        "cases": tally.cases,
+        "without an oracle": tally.refused,
+        "budget_used": float(f"{tally.largest:.4g}"),
+        "no such kernel": sorted(set(tally.lacking))[:SHOWN],
+        "known defects of torch": tally.defects,
+    }
+    if tally.first:
+        details["faults"] = tally.faults[:SHOWN]
+        details |= _shown(operation, *tally.first, device)
+    elif not tally.cases:
+        return failed("no case of it could be computed", **details)
+    return judged(tally.faults, f"{tally.cases} cases", **details)
 
 
 def judge_operation(operation: Operation, device: str, effort: CheckOptions) -> Tally:
@@ -169,21 +156,15 @@ def _judge(operation: Operation, assignment: Assignment, device: str, tally: Tal
     case = build(operation, assignment, device)
     axes = dict(case.labels)
     if thread := preventing_thread(operation.defects, device, axes):
-        tally.defects[thread] = tally.defects.get(thread, 0) + 1
+        tally.defects[thread] += 1
         return
-    judgeds = verdicts_of(case, tally)
-    tally.cases += bool(judgeds)
-    for each in judgeds:
-        tally.largest = max(tally.largest, 0.0 if each.fault else each.share)
-        if not each.fault:
-            continue
+    verdicts = verdicts_of(case, tally)
+    tally.cases += bool(verdicts)
+    for each in verdicts:
         label = f"{each.name}: {each.fault} {_label(case)}"
-        if thread := thread_of(operation.defects, label, device, axes):
-            tally.defects[thread] = tally.defects.get(thread, 0) + 1
-            continue
-        tally.faults.append(f"{_label(case)}: {each.name}: {each.fault}")
-        if tally.first is None:
-            tally.first, tally.worst = assignment, each
+        thread = thread_of(operation.defects, label, device, axes) if each.fault else ""
+        if tally.enter(each, f"{_label(case)}: {each.name}: {each.fault}", thread):
+            tally.first = tally.first or (assignment, each)
 
 
 def verdicts_of(case: Case, tally: Tally, **options: Any) -> list[Verdict]:
@@ -213,7 +194,7 @@ def _label(case: Case) -> str:
 
 
 def _shown(
-    operation: Operation, assignment: Assignment, worst: Verdict, device: str
+    operation: Operation, assignment: Mapping[str, Any], worst: Verdict, device: str
 ) -> Mapping[str, object]:
     """Return the case made small, as lines and as the assignment that makes it again."""
     failures = {"": worst}
@@ -229,10 +210,11 @@ def _shown(
             failures[""] = actual
         return actual is not None
 
-    small = shrunk(operation, assignment, device, fails)
+    small = shrunk(operation, dict(assignment), device, fails)
     case = build(operation, small, device)
     if not fails(case):
-        small, case = assignment, build(operation, assignment, device)
+        small = dict(assignment)
+        case = build(operation, small, device)
     return {
         "case": {"operation": operation.name, "device": device, "assignment": small},
         "report": list(described(case, failures[""])),

@@ -4,10 +4,9 @@ dtype and direction.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -20,7 +19,8 @@ from warpfront_checks.cases.case import Case
 from warpfront_checks.cases.measured import Measured
 from warpfront_checks.cases.report import described
 from warpfront_checks.cases.run import NoOracleError, Reference, reference_of
-from warpfront_checks.cases.session import Tally, verdicts_of
+from warpfront_checks.cases.session import verdicts_of
+from warpfront_checks.cases.tally import Tally
 from warpfront_checks.check_options import CheckOptions
 from warpfront_checks.claims import Claims
 from warpfront_checks.executing import DispatchMode
@@ -45,8 +45,7 @@ from warpfront_checks.results import (
     passed,
     unavailable,
 )
-from warpfront_checks.tolerance_profiles import Tally as Profiles
-from warpfront_checks.tolerance_profiles import document, tally, total
+from warpfront_checks.tolerance_profiles import document, total
 
 # A sweep runs in so many parts where there are lanes for them: compilation is spread. Where
 # nothing was compiled before they end last of all sessions: more lanes than others.
@@ -93,53 +92,6 @@ class Sweep:
         return self.effort.seeds if self.backward else self.effort.seeds[:1]
 
 
-@dataclass(kw_only=True)
-class Swept:
-    """The mutable results of a sweep. `refused` are samples that the CPU's float64 refuses too."""
-
-    entries: int = 0
-    samples: int = 0
-    refused: int = 0
-    excluded: Counter[str] = field(default_factory=Counter)
-    faults: list[str] = field(default_factory=list)
-    ratios: list[float] = field(default_factory=list)
-    tallies: list[Mapping[str, Profiles]] = field(default_factory=list)
-    report: list[str] = field(default_factory=list)
-
-    def add(self, label: str, verdicts: Sequence[Verdict], profile: str) -> Verdict | None:
-        """Count the verdicts on one case, and return the first that is a fault."""
-        self.samples += 1
-        self.ratios.append(max((verdict.rms for verdict in verdicts), default=0.0))
-        self.tallies.append(total(tally(each.profiles) for each in verdicts if each.profiles))
-        first = next((verdict for verdict in verdicts if verdict.fault_by(profile)), None)
-        self.faults += [f"{label}: {first.fault_by(profile)}"] if first else []
-        return first
-
-    def as_json(self) -> dict[str, Any]:
-        """Return itself as JSON, for `add_part` of another."""
-        return {**vars(self), "tallies": [document(total(self.tallies))]}
-
-    def add_part(self, other: Mapping[str, Any]) -> None:
-        for name in ("entries", "samples", "refused", "faults", "ratios"):
-            setattr(self, name, getattr(self, name) + other[name])
-        self.excluded.update(other["excluded"])
-        self.report = self.report or other["report"]
-        self.tallies += [
-            {name: Profiles(**counts) for name, counts in tally.items()}
-            for tally in other["tallies"]
-        ]
-
-    def document(self) -> dict[str, object]:
-        return {
-            "entries": self.entries,
-            "samples": self.samples,
-            "refused by the reference": self.refused,
-            "excluded": dict(self.excluded),
-            "rms_ratio": _quantiles(self.ratios),
-            "profiles": document(total(self.tallies)),
-        }
-
-
 def record_opinfo(claims: Claims, recorder: Recorder, effort: CheckOptions | None = None) -> None:
     """Sweep the database: in parallel parts, where there are several sweeps and cores for them."""
     effort, device = effort or CheckOptions(), claims.device
@@ -179,18 +131,18 @@ def find_part(*, name: str, device: str, part: int, effort: CheckOptions) -> Che
     position = next(place for place, sweep in enumerate(sweeps) if sweep.name == name)
     first = len(entries) * position // len(sweeps)
     mine = [*entries[first:], *entries[:first]][part::PARTS]
-    return passed("", swept=sweep_entries(mine, sweeps[position]).as_json())
+    return passed("", tally=sweep_entries(mine, sweeps[position]).as_json())
 
 
 def finding_of_parts(parts: Sequence[CheckFinding]) -> CheckFinding:
     """Return the finding of all parts together, or that of the first part that did not pass."""
-    swept = Swept()
+    tally = Tally()
     for part in parts:
         if part.outcome != PASSED:
             return part
-        counts: Any = part.details["swept"]
-        swept.add_part(counts)
-    return _swept_finding(swept)
+        counts: Any = part.details["tally"]
+        tally.add_part(counts)
+    return _finding_of(tally)
 
 
 def _finding(sweep: Sweep) -> CheckFinding:
@@ -198,7 +150,7 @@ def _finding(sweep: Sweep) -> CheckFinding:
         entries = load_database()
     except DatabaseMoved:
         return unavailable(UNREAD)
-    return _swept_finding(sweep_entries(entries, sweep))
+    return _finding_of(sweep_entries(entries, sweep))
 
 
 def sweeps_of(device: str, effort: CheckOptions) -> list[Sweep]:
@@ -235,18 +187,25 @@ def _database() -> CheckFinding:
     return passed(f"{len(entries)} entries", excluded_but_absent=gone)
 
 
-def _swept_finding(swept: Swept) -> CheckFinding:
-    details = swept.document()
-    if not swept.samples:
+def _finding_of(tally: Tally) -> CheckFinding:
+    details: dict[str, object] = {
+        "entries": tally.entries,
+        "samples": tally.cases,
+        "refused by the reference": tally.refused,
+        "excluded": dict(tally.excluded),
+        "rms_ratio": _quantiles(tally.ratios),
+        "profiles": document(total([tally.profiles])),
+    }
+    if not tally.cases:
         return failed("no entry of the database could be judged", **details)
-    if swept.faults:
-        details |= {"faults": swept.faults[:SHOWN], "report": swept.report}
-    return judged(swept.faults, f"{swept.entries} entries, {swept.samples} samples", **details)
+    if tally.faults:
+        details |= {"faults": tally.faults[:SHOWN], "report": tally.report}
+    return judged(tally.faults, f"{tally.entries} entries, {tally.cases} samples", **details)
 
 
-def sweep_entries(entries: Sequence[Entry], sweep: Sweep) -> Swept:
+def sweep_entries(entries: Sequence[Entry], sweep: Sweep) -> Tally:
     """Judge the samples of every entry that has the dtype on the device and is not excluded."""
-    swept = Swept()
+    tally = Tally()
     dtype = getattr(torch, sweep.dtype)
     for entry in entries:
         dtypes = entry.backward_dtypes if sweep.backward else entry.dtypes
@@ -254,52 +213,62 @@ def sweep_entries(entries: Sequence[Entry], sweep: Sweep) -> Swept:
             continue
         reason = excluded(entry.name, sweep.dtype, sweep.device, backward=sweep.backward)
         if reason:
-            swept.excluded[reason] += 1
+            tally.excluded[reason] += 1
             continue
-        swept.entries += 1
+        tally.entries += 1
         for seed in sweep.seeds:
-            _sweep_samples(entry, dtype, seed, sweep, swept)
-    return swept
+            _sweep_samples(entry, dtype, seed, sweep, tally)
+    return tally
 
 
-def _sweep_samples(entry: Entry, dtype: torch.dtype, seed: int, sweep: Sweep, swept: Swept) -> None:
+def _sweep_samples(entry: Entry, dtype: torch.dtype, seed: int, sweep: Sweep, tally: Tally) -> None:
     flags = {"backward": sweep.backward, "options": True}
     barred = bool(excluded(entry.name, sweep.dtype, sweep.device, **flags))
     whole = not (dtype.is_floating_point or dtype.is_complex)
     for sample in samples_for(entry, dtype, sweep, barred=barred):
         if sweep.device != "cpu" and sample.raw.kwargs.get("max_norm"):
-            swept.excluded[TWICE] += 1
+            tally.excluded[TWICE] += 1
             continue
         values = (*sample.raw.args, *sample.raw.kwargs.values())
         if whole and any(isinstance(x, float) for x in values):
-            swept.refused += 1
+            tally.refused += 1
             continue
         options: dict[str, Any] = {"dtype": sweep.dtype, "device": sweep.device, "seed": seed}
         for cases in cases_of_sample(entry, sample, variants=sweep.mode == OTHERWISE, **options):
-            _sweep_cases(cases, f"{entry.name}, sample {sample.number}, seed {seed}", sweep, swept)
+            _sweep_cases(cases, f"{entry.name}, sample {sample.number}, seed {seed}", sweep, tally)
 
 
-def _sweep_cases(cases: Sequence[Case], label: str, sweep: Sweep, swept: Swept) -> None:
+def _sweep_cases(cases: Sequence[Case], label: str, sweep: Sweep, tally: Tally) -> None:
     """Judge cases that have one reference."""
     try:
         reference = reference_of(cases[0], nullcontext())
     except NoOracleError:
-        swept.refused += 1
+        tally.refused += 1
         return
     if not computes_float64(sweep.device) and makes_float64(cases[0], reference):
-        swept.excluded[WIDER] += 1
+        tally.excluded[WIDER] += 1
         return
     for case in cases:
         counts = Tally()
         verdicts = verdicts_of(case, counts, reference=reference, bounds=Measured)
         if sweep.device == "cuda" and case.operation in OVERWRITING:
             verdicts = [each for each in verdicts if not each.name.startswith("argument")]
-            swept.excluded[OVERWRITTEN] += 1
+            tally.excluded[OVERWRITTEN] += 1
         # The database states that the device has the call.
         verdicts += [Verdict.failed("raised", lacking) for lacking in counts.lacking]
-        worst = swept.add(label, verdicts, sweep.effort.profile)
-        if worst and not swept.report:
-            swept.report = list(described(case, worst))
+        _enter(case, verdicts, label, sweep, tally)
+
+
+def _enter(case: Case, verdicts: Sequence[Verdict], label: str, sweep: Sweep, tally: Tally) -> None:
+    """Count the verdicts on one case; the first that is a fault is its fault."""
+    tally.cases += 1
+    tally.ratios.append(max((verdict.rms for verdict in verdicts), default=0.0))
+    for verdict in verdicts:
+        tally.enter_profiles(verdict)
+    profile = sweep.effort.profile
+    if worst := next((verdict for verdict in verdicts if verdict.fault_by(profile)), None):
+        tally.faults.append(f"{label}: {worst.fault_by(profile)}")
+        tally.report = tally.report or list(described(case, worst))
 
 
 def samples_for(

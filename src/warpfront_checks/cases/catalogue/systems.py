@@ -11,10 +11,11 @@ from warpfront_checks.cases.operation import Operation
 _ONE = "torch.eye({n}, device=h.device, dtype=h.dtype)"
 _BROAD = "0 * h[..., :1, :1]"
 # Matrices made of drawn numbers `x`: far from singular, in an order that needs pivots; positive
-# definite; and of half the rank.
+# definite; of half the rank; and with a row of zeros.
 DOMINANT = f"(lambda h: (h / (8 * {{n}}) + 2 * {_ONE}).roll(1, -1))"
 POSITIVE = f"(lambda h: h @ h.mH / (16 * {{n}}) + {_ONE})"
 DEFICIENT = "(lambda h: h[..., : {n} // 2] @ h[..., : {n} // 2].mH / (4 * {n}))"
+SINGULAR = f"(lambda h: {DOMINANT}(h) * (torch.arange({{n}}, device=h.device) != 1)[:, None])"
 _SIDES = "b n n, b n m | n n, n m | n n, b n m | b n n, n m"
 _system = partial(
     rounded,
@@ -55,6 +56,14 @@ _CALLS = (
     ),
     ("inverse", DOMINANT, "h @ torch.linalg.inv(h)", _SAME, {}),
     ("lu", DOMINANT, "(lambda p, l, u: p @ l @ u)(*torch.linalg.lu(h))", "h", {}),
+    # CUDA's kernels for batches stop at a factor that is zero (2.11 on an H200).
+    (
+        "lu of singular",
+        SINGULAR,
+        "(lambda p, l, u: p @ l @ u)(*torch.linalg.lu(h))",
+        "h",
+        {"unseen": ("cuda",)},
+    ),
     (
         "lu_factor",
         DOMINANT,
@@ -171,7 +180,7 @@ def _paired(shapes: str) -> str:
 
 
 # Where a right side has another rank than the matrix, the two broadcast.
-_SHAPES = {"solve": _SIDES, "lu_solve": _SIDES}
+_SHAPES = {"solve": _SIDES, "lu_solve": _SIDES, "lu of singular": "n n, n m"}
 EQUATIONS = tuple(
     _system(
         f"{name}, complex" if by_pairs else name,

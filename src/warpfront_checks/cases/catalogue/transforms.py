@@ -93,6 +93,18 @@ LINES = (
     _planes(
         "irfftn", "torch.fft.irfftn(torch.fft.rfftn(a).contiguous(), s=a.shape)", "b y x | b c y x"
     ),
+    # Of its own argument, which it must not work in. Numbers that no real ones have are inverted by
+    # each library in its own way: an odd length has none but in the first column.
+    _planes(
+        "irfft2 of a spectrum",
+        "torch.fft.irfft2(a, s=(a.shape[-2], 2 * a.shape[-1] - 1))",
+        "b y x | b c y x",
+        kinds=("complex64",),
+        floats=False,
+        values=("spectrum",),
+        backward=False,
+        unseen=("cuda",),
+    ),
     # Kernels are made for each small factor.
     _waves(
         "fft of a length",

@@ -10,17 +10,18 @@ from typing import Any
 import torch
 from torch.nn import functional
 
+from warpfront_checks.cases.bounds import Verdict
 from warpfront_checks.cases.special.rows import (
     FLOATS,
-    Answer,
     CaseContext,
     Table,
     array,
     rows,
+    verdict_of,
 )
 
 
-def _drops(ground: CaseContext) -> Iterator[Answer]:
+def _drops(ground: CaseContext) -> Iterator[Verdict]:
     """Check that dropout is random: different in each call, and at the requested rate."""
     torch.manual_seed(ground.seed)
     q, k = (ground.send(torch.zeros(2, 4, 128, 32)) for _ in range(2))
@@ -29,10 +30,10 @@ def _drops(ground: CaseContext) -> Iterator[Answer]:
         functional.scaled_dot_product_attention(q, k, v, dropout_p=0.5) for _ in range(2)
     )
     differ = (first != second).cpu().double().mean()
-    yield Answer("the next mask is another", differ.cpu(), 1.0, slack=0.7)
+    yield verdict_of("the next mask is another", differ.cpu(), 1.0, slack=0.7)
     # Each is 2 times the mean of 128 coins: its variance is 1/128, known to 1 in sqrt(1024).
     mean = first[..., 0].cpu().double().mean()
-    yield Answer("mean", mean, 1.0, slack=6 * math.sqrt(1 / 128 / 1024) + 4 * ground.eps)
+    yield verdict_of("mean", mean, 1.0, slack=6 * math.sqrt(1 / 128 / 1024) + 4 * ground.eps)
 
 
 LAYERS: dict[str, dict[str, Any]] = {
@@ -47,7 +48,7 @@ LAYERS: dict[str, dict[str, Any]] = {
 }
 
 
-def _inferred(name: str, ground: CaseContext) -> Iterator[Answer]:
+def _inferred(name: str, ground: CaseContext) -> Iterator[Verdict]:
     """Compare layers of a transformer without gradients with float64 with gradients. Torch has
     kernels of its own for the first, and none for the second.
     """
@@ -75,10 +76,10 @@ def _inferred(name: str, ground: CaseContext) -> Iterator[Answer]:
         # Two layers of four roundings each; norms keep the numbers about 1. On an H200 GELU was as
         # far off as GELU by its tangent is, which differs by up to 5e-4 in each.
         rough = name.startswith("gelu") and ground.device != "cpu"
-        yield Answer(label, actual, array(expected), slack=2e-3 if rough else 256 * ground.eps)
+        yield verdict_of(label, actual, array(expected), slack=2e-3 if rough else 256 * ground.eps)
 
 
-def _masks_by_head(ground: CaseContext) -> Iterator[Answer]:
+def _masks_by_head(ground: CaseContext) -> Iterator[Verdict]:
     """Check a layer without gradients, with a mask for each head of each sample."""
 
     def make() -> torch.nn.Module:
@@ -93,7 +94,7 @@ def _masks_by_head(ground: CaseContext) -> Iterator[Answer]:
             on_device, on_device, on_device, attn_mask=mask.to(ground.device), need_weights=False
         )[0]
     expected = layer(x, x, x, attn_mask=mask, need_weights=False)[0].detach()
-    yield Answer("output", actual, array(expected), slack=64 * ground.eps)
+    yield verdict_of("output", actual, array(expected), slack=64 * ground.eps)
 
 
 ATTENTION = Table(

@@ -8,13 +8,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from warpfront_checks.cases.bounds import Verdict
 from warpfront_checks.cases.special.rows import (
     TRUE,
-    Answer,
     CaseContext,
     Row,
     Table,
     array,
+    verdict_of,
 )
 
 EDGE = 2**31
@@ -44,7 +45,7 @@ def _marks(ground: CaseContext, dtype: torch.dtype) -> Tensor:
 RIGHT = torch.arange(1, len(PLACES) + 1).double()
 
 
-def _elements(ground: CaseContext) -> Iterator[Answer]:
+def _elements(ground: CaseContext) -> Iterator[Verdict]:
     x = _marks(ground, torch.float16)
     for label, actual, expected in (
         ("add", lambda: x + 1, RIGHT + 1),
@@ -58,7 +59,7 @@ def _elements(ground: CaseContext) -> Iterator[Answer]:
         ("masked_fill", lambda: x.masked_fill(x > 8, 0), torch.where(RIGHT > 8, 0.0, RIGHT)),
     ):
         result = actual()
-        yield Answer(
+        yield verdict_of(
             label,
             _at(result).cpu().double(),
             array(expected),
@@ -67,35 +68,35 @@ def _elements(ground: CaseContext) -> Iterator[Answer]:
         del result
 
 
-def _reduced(ground: CaseContext) -> Iterator[Answer]:
+def _reduced(ground: CaseContext) -> Iterator[Verdict]:
     x = _marks(ground, torch.uint8)
     total = int(RIGHT.sum())
-    yield Answer("sum", x.sum(), total)
-    yield Answer("count", x.count_nonzero(), len(PLACES))
-    yield Answer("amax", x.amax().long(), len(PLACES))
-    yield Answer("argmax", x.argmax(), COUNT - 1)
+    yield verdict_of("sum", x.sum(), total)
+    yield verdict_of("count", x.count_nonzero(), len(PLACES))
+    yield verdict_of("amax", x.amax().long(), len(PLACES))
+    yield verdict_of("argmax", x.argmax(), COUNT - 1)
     x[EDGE + 77] = 200
-    yield Answer("argmax beyond", x.argmax(), EDGE + 77)
-    yield Answer("max's index", x.max(0).indices, EDGE + 77)
-    yield Answer("nonzero", (x == 200).nonzero()[:, 0], torch.tensor([EDGE + 77]))
-    yield Answer("any", (x == 200).any(), TRUE)
+    yield verdict_of("argmax beyond", x.argmax(), EDGE + 77)
+    yield verdict_of("max's index", x.max(0).indices, EDGE + 77)
+    yield verdict_of("nonzero", (x == 200).nonzero()[:, 0], torch.tensor([EDGE + 77]))
+    yield verdict_of("any", (x == 200).any(), TRUE)
     x[EDGE + 77] = 0
     half = x.to(torch.float16)
-    yield Answer("float sum", half.sum(dtype=torch.float32), float(total))
+    yield verdict_of("float sum", half.sum(dtype=torch.float32), float(total))
     del half
     rows = x[: EDGE + WIDTH].view(-1, WIDTH)
-    yield Answer("rows", rows.sum(1).sum(), int(RIGHT[:-2].sum()))
-    yield Answer("columns", rows.sum(0).sum(), int(RIGHT[:-2].sum()))
+    yield verdict_of("rows", rows.sum(1).sum(), int(RIGHT[:-2].sum()))
+    yield verdict_of("columns", rows.sum(0).sum(), int(RIGHT[:-2].sum()))
 
 
-def _scanned(ground: CaseContext) -> Iterator[Answer]:
+def _scanned(ground: CaseContext) -> Iterator[Verdict]:
     x = _marks(ground, torch.int8)
     actual = x.cumsum(0, dtype=torch.int32)
     expected = torch.stack([RIGHT[: i + 1].sum() for i in range(len(PLACES))])
-    yield Answer("cumsum", _at(actual).cpu().double(), array(expected))
+    yield verdict_of("cumsum", _at(actual).cpu().double(), array(expected))
 
 
-def _gathered(ground: CaseContext) -> Iterator[Answer]:
+def _gathered(ground: CaseContext) -> Iterator[Verdict]:
     x = _marks(ground, torch.uint8)
     index = torch.tensor(PLACES, device=ground.device)
     calls: dict[str, Callable[[], Tensor]] = {
@@ -105,38 +106,38 @@ def _gathered(ground: CaseContext) -> Iterator[Answer]:
         "take": lambda: x.take(index),
     }
     for label, call in calls.items():
-        yield Answer(label, call().cpu().double(), array(RIGHT))
+        yield verdict_of(label, call().cpu().double(), array(RIGHT))
     x.index_fill_(0, index, 9)
-    yield Answer("index_fill_", _at(x).cpu().double(), array(torch.full_like(RIGHT, 9)))
+    yield verdict_of("index_fill_", _at(x).cpu().double(), array(torch.full_like(RIGHT, 9)))
     x.scatter_(0, index, torch.arange(len(PLACES), device=x.device, dtype=x.dtype))
-    yield Answer("scatter_", _at(x).cpu().double(), array(RIGHT - 1))
+    yield verdict_of("scatter_", _at(x).cpu().double(), array(RIGHT - 1))
     x[index] = 5
-    yield Answer("assigned", _at(x).cpu().double(), array(torch.full_like(RIGHT, 5)))
+    yield verdict_of("assigned", _at(x).cpu().double(), array(torch.full_like(RIGHT, 5)))
     table = x[: EDGE + WIDTH].view(-1, WIDTH)
     table[-1] = 7
     call = functional.embedding(
         torch.tensor([0, len(table) - 1], device=x.device), table.view(-1, WIDTH)
     )
-    yield Answer("embedding", call[1].cpu().double(), array(torch.full((WIDTH,), 7.0).double()))
+    yield verdict_of("embedding", call[1].cpu().double(), array(torch.full((WIDTH,), 7.0).double()))
 
 
-def _moved(ground: CaseContext) -> Iterator[Answer]:
+def _moved(ground: CaseContext) -> Iterator[Verdict]:
     x = _marks(ground, torch.uint8)
     both = torch.cat([x[: EDGE - 5], x[EDGE - 5 :]])
-    yield Answer("cat", _at(both).cpu().double(), array(RIGHT))
+    yield verdict_of("cat", _at(both).cpu().double(), array(RIGHT))
     del both
     turned = x.flip(0)
     ends = torch.stack([turned[COUNT - 1 - p] for p in PLACES])
-    yield Answer("flip", ends.cpu().double(), array(RIGHT))
+    yield verdict_of("flip", ends.cpu().double(), array(RIGHT))
     del turned
     table = x[: EDGE + WIDTH].view(-1, WIDTH)
     flat = table.mT.contiguous()
     inside = [(n, p) for n, p in enumerate(PLACES) if p < EDGE + WIDTH]
     pins = torch.stack([flat[p % WIDTH, p // WIDTH] for _, p in inside])
-    yield Answer("transpose", pins.double(), array(RIGHT[: len(inside)]))
+    yield verdict_of("transpose", pins.double(), array(RIGHT[: len(inside)]))
 
 
-def _products(ground: CaseContext) -> Iterator[Answer]:
+def _products(ground: CaseContext) -> Iterator[Verdict]:
     """Check a result of more than 2^31 elements: its last rows, and those about the edge."""
     rows, columns = 2**16 + 3, 2**15
     a = ground.send(ground.whole(rows, 16, most=2)).bfloat16()
@@ -144,35 +145,35 @@ def _products(ground: CaseContext) -> Iterator[Answer]:
     actual = a @ b
     for row in (0, 2**15, 2**16 - 1, 2**16, rows - 1):
         expected = a[row].double().cpu() @ b.double().cpu()
-        yield Answer(f"row {row}", actual[row], array(expected))
+        yield verdict_of(f"row {row}", actual[row], array(expected))
     del actual
     wide = torch.zeros(rows, columns, device=ground.device, dtype=torch.bfloat16)
     wide[:, 7] = 30
     chosen = wide.softmax(1)
-    yield Answer("softmax", chosen[-5:, 7], array(torch.ones(5)))
+    yield verdict_of("softmax", chosen[-5:, 7], array(torch.ones(5)))
     del chosen
     normal = functional.layer_norm(wide, (columns,))
-    yield Answer(
+    yield verdict_of(
         "layer_norm",
         (normal[-1, 7] == normal[0, 7]) & (normal[-1, 7] > 100),
         TRUE,
     )
 
 
-def _drawn(ground: CaseContext) -> Iterator[Answer]:
+def _drawn(ground: CaseContext) -> Iterator[Verdict]:
     x = torch.zeros(COUNT, device=ground.device, dtype=torch.float16).uniform_(1, 2)
-    yield Answer(
+    yield verdict_of(
         "all of it",
         (x[-5000:] >= 1).all() & (x[EDGE - 5000 : EDGE] >= 1).all(),
         TRUE,
     )
     beyond = (x[:4000] == x[EDGE : EDGE + 4000]).float().mean() < 0.1
-    yield Answer("not the beginning again", beyond, TRUE)
+    yield verdict_of("not the beginning again", beyond, TRUE)
     x.fill_(3)
-    yield Answer("fill_", _at(x).cpu().double(), array(torch.full_like(RIGHT, 3)))
+    yield verdict_of("fill_", _at(x).cpu().double(), array(torch.full_like(RIGHT, 3)))
 
 
-def _pictures(ground: CaseContext) -> Iterator[Answer]:
+def _pictures(ground: CaseContext) -> Iterator[Verdict]:
     """Check images of one plane: more images than 2^31 / 64, and more elements
     together than 2^31.
     """
@@ -180,12 +181,12 @@ def _pictures(ground: CaseContext) -> Iterator[Answer]:
     x = torch.zeros(count, 1, 8, 8, device=ground.device, dtype=torch.float16)
     x[-1, 0, 7, 7] = 4
     pooled = functional.max_pool2d(x, 2)
-    yield Answer("max_pool2d", pooled[-1, 0, 3, 3], 4.0)
+    yield verdict_of("max_pool2d", pooled[-1, 0, 3, 3], 4.0)
     pooled = functional.avg_pool2d(x, 2)
-    yield Answer("avg_pool2d", pooled[-1, 0, 3, 3], 1.0)
+    yield verdict_of("avg_pool2d", pooled[-1, 0, 3, 3], 1.0)
     del pooled
     grown = functional.interpolate(x[:, :, 4:, 4:], scale_factor=2, mode="nearest")
-    yield Answer("nearest", grown[-1, 0, 7, 7], 4.0)
+    yield verdict_of("nearest", grown[-1, 0, 7, 7], 4.0)
 
 
 TRIES = {

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.autograd.gradcheck import GradcheckError
 
-from warpfront_checks.cases.axes import axes_of, build, constrained
+from warpfront_checks.cases.axes import Assignment, axes_of, build, constrained
 from warpfront_checks.cases.case import Case
 from warpfront_checks.cases.catalogue import CATALOGUE
 from warpfront_checks.cases.known_defects import preventing_thread, thread_of
@@ -67,10 +67,15 @@ def sampled(seed: int) -> list[Operation]:
 
 def plain_case(operation: Operation, dtype: str, device: str, **changes: Any) -> Case:
     """Return the case with the first value of each axis, but for some of them."""
+    return build(operation, plain_assignment(operation, dtype, **changes), device)
+
+
+def plain_assignment(operation: Operation, dtype: str, **changes: Any) -> Assignment:
     axes = axes_of(operation, (dtype,)).items()
     first = {"dtype": dtype} | {axis: values[0] for axis, values in axes if values}
     chosen = constrained(operation, {**first, **changes}, random.Random(0))
-    return build(operation, {**chosen, "seed": 0, "wide": 0}, device)
+    fixed = {name: changes[name] for name in ("lengths", "seed") if name in changes}
+    return {**chosen, "seed": 0, "wide": 0, **fixed}
 
 
 def prepared(case: Case) -> dict[str, Any]:

@@ -17,16 +17,17 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from warpfront_checks.cases.bounds import Verdict
 from warpfront_checks.cases.known_defects import KnownDefect
 from warpfront_checks.cases.special.rows import (
     TRUE,
     USUAL,
-    Answer,
     CaseContext,
     Row,
     Table,
     array,
     rows,
+    verdict_of,
 )
 
 SIGMAS = 6.0
@@ -42,9 +43,9 @@ def _empty(ground: CaseContext, count: int = COUNT) -> Tensor:
     return torch.empty(count, device=ground.device, dtype=ground.dtype)
 
 
-def _about(label: str, value: float, expected: float, deviation: float) -> Answer:
+def _about(label: str, value: float, expected: float, deviation: float) -> Verdict:
     actual = torch.tensor(value, dtype=torch.float64)
-    return Answer(label, actual, expected, slack=SIGMAS * deviation)
+    return verdict_of(label, actual, expected, slack=SIGMAS * deviation)
 
 
 Draw = Callable[[CaseContext], Tensor]
@@ -161,13 +162,13 @@ DISTRIBUTIONS: dict[str, tuple[Draw, float, float]] = {
 }
 
 
-def _distribution(name: str, ground: CaseContext) -> Iterator[Answer]:
+def _distribution(name: str, ground: CaseContext) -> Iterator[Verdict]:
     draw, mean, variance = DISTRIBUTIONS[name]
     _seeded(ground)
     first, second = draw(ground), draw(ground)
     _seeded(ground)
     again = draw(ground)
-    yield Answer(
+    yield verdict_of(
         "the same seed",
         again,
         array(first.cpu().double() if first.is_floating_point() else first),
@@ -187,7 +188,7 @@ def _distribution(name: str, ground: CaseContext) -> Iterator[Answer]:
         math.sqrt(kurtosis / count) + 4 * coarse / SIGMAS,
     )
     if len(np.unique(a[:4096])) > 3000:
-        yield Answer(
+        yield verdict_of(
             "numbers that come again",
             torch.tensor(np.isin(b[:4096], a).mean() < 0.5),
             TRUE,
@@ -196,7 +197,7 @@ def _distribution(name: str, ground: CaseContext) -> Iterator[Answer]:
     yield from _independent(standard, coarse / math.sqrt(variance))
 
 
-def _independent(samples: list[Numbers], coarse: float) -> Iterator[Answer]:
+def _independent(samples: list[Numbers], coarse: float) -> Iterator[Verdict]:
     """Check standardised numbers: uncorrelated among themselves, with the next call, and
     with another seed.
     """
@@ -225,7 +226,7 @@ def _independent(samples: list[Numbers], coarse: float) -> Iterator[Answer]:
         yield _about(f"mean of part {place}", float(half), 0.0, size**-0.5 + coarse)
 
 
-def _quartiles(ground: CaseContext) -> Iterator[Answer]:
+def _quartiles(ground: CaseContext) -> Iterator[Verdict]:
     """Check quartiles of Cauchy's distribution, which has no mean."""
     for median, sigma in ((0.0, 1.0), (2.0, 3.0)):
         _seeded(ground)
@@ -236,22 +237,22 @@ def _quartiles(ground: CaseContext) -> Iterator[Answer]:
             yield _about(f"{share} of {median}, {sigma}", below, share, deviation)
 
 
-def _ranges(ground: CaseContext) -> Iterator[Answer]:
+def _ranges(ground: CaseContext) -> Iterator[Verdict]:
     _seeded(ground)
     x = torch.rand(4_000_000, device=ground.device, dtype=ground.dtype)
-    yield Answer("rand below 1", (x < 1).all(), TRUE)
-    yield Answer("rand not below 0", (x >= 0).all(), TRUE)
-    yield Answer("rand near 1", x.amax() > 0.99, TRUE)
+    yield verdict_of("rand below 1", (x < 1).all(), TRUE)
+    yield verdict_of("rand not below 0", (x >= 0).all(), TRUE)
+    yield verdict_of("rand near 1", x.amax() > 0.99, TRUE)
     y = torch.empty(1_000_000, device=ground.device, dtype=ground.dtype).uniform_(2, 3)
-    yield Answer("uniform_ in range", ((y >= 2) & (y <= 3)).all(), TRUE)
+    yield verdict_of("uniform_ in range", ((y >= 2) & (y <= 3)).all(), TRUE)
     e = torch.empty(1_000_000, device=ground.device, dtype=ground.dtype).exponential_()
-    yield Answer("exponential_ above 0", (e > 0).all(), TRUE)
+    yield verdict_of("exponential_ above 0", (e > 0).all(), TRUE)
     n = array(torch.randn(4_000_000, device=ground.device, dtype=ground.dtype).cpu().double())
     for bound, share in ((1.0, 0.3173105), (2.0, 0.0455003), (3.0, 0.0026998), (4.0, 6.334e-5)):
         beyond = float((np.abs(n) > bound).mean())
         coarse = 0.01 * share if ground.half else 0.0
         yield _about(f"normal beyond {bound}", beyond, share, math.sqrt(share / len(n)) + coarse)
-    yield Answer("normal is finite", torch.tensor(np.isfinite(n).all()), TRUE)
+    yield verdict_of("normal is finite", torch.tensor(np.isfinite(n).all()), TRUE)
     yield _about(
         "normal's skew",
         float((n**3).mean()),
@@ -260,7 +261,7 @@ def _ranges(ground: CaseContext) -> Iterator[Answer]:
     )
 
 
-def _integers(ground: CaseContext) -> Iterator[Answer]:
+def _integers(ground: CaseContext) -> Iterator[Verdict]:
     """Check that every bit of an integer is fair, also for ranges that are no power of 2."""
     _seeded(ground)
     x = array(torch.randint(0, 2**31, (COUNT,), device=ground.device))
@@ -279,9 +280,9 @@ def _integers(ground: CaseContext) -> Iterator[Answer]:
         yield _about(
             f"share of {value}", float((odd == value).mean()), 1 / 7, math.sqrt(6 / 49 / COUNT)
         )
-    yield Answer("range", torch.tensor([odd.min(), odd.max()]), np.array([-3, 3]))
+    yield verdict_of("range", torch.tensor([odd.min(), odd.max()]), np.array([-3, 3]))
     choices = torch.multinomial(torch.ones(40, device=ground.device), 20)
-    yield Answer(
+    yield verdict_of(
         "without replacement",
         (choices.unique().numel() == 20 and torch.tensor(1)) or torch.tensor(0),
         1,
@@ -289,17 +290,17 @@ def _integers(ground: CaseContext) -> Iterator[Answer]:
     never = torch.multinomial(
         torch.tensor([0.0, 1.0, 0.0, 3.0], device=ground.device), 100_000, replacement=True
     )
-    yield Answer("never what has no share", ((never == 0) | (never == 2)).sum(), 0)
+    yield verdict_of("never what has no share", ((never == 0) | (never == 2)).sum(), 0)
 
 
-def _never_drawn(ground: CaseContext) -> Iterator[Answer]:
+def _never_drawn(ground: CaseContext) -> Iterator[Verdict]:
     every_other = torch.arange(40, device=ground.device).remainder(2).float().expand(4096, 40)
     for count in (1, 3):
         choices = every_other.multinomial(count)
-        yield Answer(f"what has no share, among {count}", (choices % 2 == 0).sum(), 0)
+        yield verdict_of(f"what has no share, among {count}", (choices % 2 == 0).sum(), 0)
 
 
-def _drawn_once(ground: CaseContext) -> Iterator[Answer]:
+def _drawn_once(ground: CaseContext) -> Iterator[Verdict]:
     """Draw one of four, and two of them, without replacement: the frequency of each follows
     from its weight.
     """
@@ -319,11 +320,11 @@ def _drawn_once(ground: CaseContext) -> Iterator[Answer]:
             yield _about(f"{i} among {count}", share_of, share, sigma)
 
 
-def _permutations(ground: CaseContext) -> Iterator[Answer]:
+def _permutations(ground: CaseContext) -> Iterator[Verdict]:
     for count in (10, 1000, 30_011, 200_003):
         _seeded(ground)
         x = torch.randperm(count, device=ground.device)
-        yield Answer(f"each of {count} once", x.sort().values, np.arange(count))
+        yield verdict_of(f"each of {count} once", x.sort().values, np.arange(count))
         a = array(x).astype(float)
         z = (a - a.mean()) / a.std()
         place = np.arange(count) - (count - 1) / 2
@@ -341,7 +342,7 @@ def _permutations(ground: CaseContext) -> Iterator[Answer]:
         yield _about(f"{value} comes first", firsts[value] / 800, 1 / 8, math.sqrt(7 / 64 / 800))
 
 
-def _dropped(ground: CaseContext) -> Iterator[Answer]:
+def _dropped(ground: CaseContext) -> Iterator[Verdict]:
     """Check that backward drops the elements that forward dropped, and no others;
     survivors are scaled.
     """
@@ -350,10 +351,10 @@ def _dropped(ground: CaseContext) -> Iterator[Answer]:
         x = ground.send(torch.ones(1025, 257)).requires_grad_()
         y = functional.dropout(x, share)
         y.backward(torch.ones_like(y))
-        yield Answer(f"gradient at {share}", x.grad, array(y.detach().cpu().double()))
+        yield verdict_of(f"gradient at {share}", x.grad, array(y.detach().cpu().double()))
         survivors = (y != 0).cpu().double()
         expected = survivors / (1 - share)
-        yield Answer(f"survivors at {share}", y, array(expected), ulps=2)
+        yield verdict_of(f"survivors at {share}", y, array(expected), ulps=2)
         spread = math.sqrt(share * (1 - share))
         yield _about(
             f"kept at {share}",
@@ -376,7 +377,7 @@ def _dropped(ground: CaseContext) -> Iterator[Answer]:
             f"the next mask at {share}", together, (1 - share) ** 2, 0.5 * survivors.numel() ** -0.5
         )
     y = functional.dropout(ground.send(torch.ones(999)), 0.5, training=False)
-    yield Answer("nothing in evaluation", y, np.ones(999))
+    yield verdict_of("nothing in evaluation", y, np.ones(999))
 
 
 INTO: Mapping[str, Callable[[Tensor], Tensor]] = {
@@ -398,7 +399,7 @@ FILLS: Mapping[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-def _into_views(ground: CaseContext) -> Iterator[Answer]:
+def _into_views(ground: CaseContext) -> Iterator[Verdict]:
     """Check that random numbers fill a view completely, and nothing outside it."""
     for (name, fill), (where, view) in product(FILLS.items(), INTO.items()):
         memory = torch.full((10_000,), -4096.0, device=ground.device, dtype=ground.dtype)
@@ -406,12 +407,12 @@ def _into_views(ground: CaseContext) -> Iterator[Answer]:
         view(selected).fill_(True)
         fill(view(memory))
         written = memory != -4096
-        yield Answer(f"{name} into {where}", written, array(selected))
+        yield verdict_of(f"{name} into {where}", written, array(selected))
         several = torch.tensor(memory[selected].unique().numel() > 1)
-        yield Answer(f"{name} into {where}, not one number", several, TRUE)
+        yield verdict_of(f"{name} into {where}, not one number", several, TRUE)
 
 
-def _spread_out(ground: CaseContext) -> Iterator[Answer]:
+def _spread_out(ground: CaseContext) -> Iterator[Verdict]:
     """Check means and deviations of one number expanded to many: each element draws for itself."""
     mean = ground.send(torch.arange(4.0).double() * 64)
     for where, (means, deviations) in {
@@ -427,10 +428,10 @@ def _spread_out(ground: CaseContext) -> Iterator[Answer]:
         ):
             axis = int(where == "rows")
             several = samples.std(axis, correction=0) > 0
-            yield Answer(f"{name} of {where}", several, np.ones(4, dtype=bool))
+            yield verdict_of(f"{name} of {where}", several, np.ones(4, dtype=bool))
 
 
-def _states(ground: CaseContext) -> Iterator[Answer]:
+def _states(ground: CaseContext) -> Iterator[Verdict]:
     """Check a saved and restored state, a separate generator, and a fork that leaves no trace."""
     if ground.device == "cuda":
         keep: Callable[[], Tensor] = torch.cuda.get_rng_state
@@ -442,7 +443,7 @@ def _states(ground: CaseContext) -> Iterator[Answer]:
     state = keep()
     first = torch.rand(1000, device=ground.device)
     give(state)
-    yield Answer(
+    yield verdict_of(
         "given back",
         torch.rand(1000, device=ground.device),
         array(first.cpu().double()),
@@ -450,7 +451,7 @@ def _states(ground: CaseContext) -> Iterator[Answer]:
     generator = torch.Generator(device=ground.device).manual_seed(ground.seed)
     alone = torch.rand(1000, device=ground.device, generator=generator)
     generator.manual_seed(ground.seed)
-    yield Answer(
+    yield verdict_of(
         "one's own",
         torch.rand(1000, device=ground.device, generator=generator),
         array(alone.cpu().double()),
@@ -458,11 +459,11 @@ def _states(ground: CaseContext) -> Iterator[Answer]:
     give(state)
     with torch.random.fork_rng(devices=[0] if ground.device == "cuda" else []):
         torch.rand(77, device=ground.device)
-    yield Answer("fork", torch.rand(1000, device=ground.device), array(first.cpu().double()))
+    yield verdict_of("fork", torch.rand(1000, device=ground.device), array(first.cpu().double()))
     # Two calls differ from one call of both sizes, but no number repeats.
     give(state)
     parts = torch.cat([torch.rand(500, device=ground.device) for _ in range(2)])
-    yield Answer(
+    yield verdict_of(
         "all different",
         (parts.unique().numel() > 990 and torch.tensor(1)) or torch.tensor(0),
         1,

@@ -1,21 +1,21 @@
 """Rows of what is no call with an oracle: random numbers, streams, layers, more than 2^31 elements.
 
-A row yields answers: a device's result, the expected one, and their largest difference. An expected
-result is a closed form, numpy's, or follows from other results of the device.
+A row yields verdicts. An expected result is a closed form, numpy's, or follows from other results
+of the device.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from warpfront_checks.cases.bounds import Bound, judge
+from warpfront_checks.cases.bounds import Bound, Verdict, judge
 from warpfront_checks.cases.known_defects import KnownDefect
 
 FLOATS = ("float32", "bfloat16", "float16")
@@ -24,23 +24,14 @@ USUAL = ("float32", "bfloat16")
 TRUE = np.ones((), dtype=bool)
 
 
-@dataclass(frozen=True)
-class Answer:
-    """A tensor to compare. It may be off by `ulps` units in the last place of the expected
-    value, plus `slack` (a number, or one per element). Integers and booleans have to be equal.
+def verdict_of(
+    label: str, actual: Tensor, expected: Any, *, ulps: float = 0.0, slack: Any = 0.0
+) -> Verdict:
+    """Compare a tensor. It may be off by `ulps` units in the last place of the expected value, plus
+    `slack` (a number, or one per element). Integers and booleans have to be equal.
     """
-
-    label: str
-    found: Tensor
-    right: Any
-    ulps: float = 0.0
-    slack: Any = 0.0
-
-    def judged(self) -> tuple[str, float]:
-        """Return the fault, or nothing, and the largest share of the bound."""
-        expected = torch.as_tensor(self.right)
-        verdict = judge(self.found, expected, Bound(ulps=self.ulps, slack=self.slack))
-        return (f"{self.label}: {verdict.fault}" if verdict.fault else ""), verdict.share
+    verdict = judge(actual, torch.as_tensor(expected), Bound(ulps=ulps, slack=slack))
+    return replace(verdict, name=label)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +80,7 @@ class CaseContext:
         return self.dtype in {torch.float16, torch.bfloat16}
 
 
-Try = Callable[[CaseContext], Iterator[Answer]]
+Try = Callable[[CaseContext], Iterator[Verdict]]
 
 
 @dataclass(frozen=True, kw_only=True)

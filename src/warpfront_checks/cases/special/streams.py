@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from warpfront_checks.cases.special.rows import TRUE, Answer, CaseContext, Table, array, rows
+from warpfront_checks.cases.bounds import Verdict
+from warpfront_checks.cases.special.rows import TRUE, CaseContext, Table, array, rows, verdict_of
 
 SIZE, ROUNDS = 1500, 40
 
@@ -25,7 +26,7 @@ def _right(x: Tensor) -> Tensor:
     return x.roll(ROUNDS, 0)
 
 
-def _waits(ground: CaseContext) -> Iterator[Answer]:
+def _waits(ground: CaseContext) -> Iterator[Verdict]:
     x = ground.whole(SIZE, SIZE)
     on_device = ground.send(x)
     torch.cuda.synchronize()
@@ -34,18 +35,18 @@ def _waits(ground: CaseContext) -> Iterator[Answer]:
         result = _slow(on_device)
         event = side.record_event()
     torch.cuda.current_stream().wait_event(event)
-    yield Answer("event", result + 1, array(_right(x) + 1))
+    yield verdict_of("event", result + 1, array(_right(x) + 1))
     result.record_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
         again = _slow(on_device)
     torch.cuda.current_stream().wait_stream(side)
-    yield Answer("stream", again * 2, array(_right(x) * 2))
-    yield Answer("item", torch.tensor(_slow(on_device)[ROUNDS, 0].item()), float(x[0, 0]))
+    yield verdict_of("stream", again * 2, array(_right(x) * 2))
+    yield verdict_of("item", torch.tensor(_slow(on_device)[ROUNDS, 0].item()), float(x[0, 0]))
     default = _slow(on_device).cpu()
-    yield Answer("copy to the CPU", default, array(_right(x)))
+    yield verdict_of("copy to the CPU", default, array(_right(x)))
 
 
-def _pinned(ground: CaseContext) -> Iterator[Answer]:
+def _pinned(ground: CaseContext) -> Iterator[Verdict]:
     x = ground.whole(SIZE, SIZE)
     pinned = x.float().pin_memory()
     back = torch.empty(SIZE, SIZE).pin_memory()
@@ -53,7 +54,7 @@ def _pinned(ground: CaseContext) -> Iterator[Answer]:
     result = _slow(on_device)
     back.copy_(result, non_blocking=True)
     torch.cuda.current_stream().synchronize()
-    yield Answer("there and back", back, array(_right(x)))
+    yield verdict_of("there and back", back, array(_right(x)))
     # Memory freed and reused during an asynchronous copy must not change the copy.
     copies = []
     for step in range(8):
@@ -62,10 +63,10 @@ def _pinned(ground: CaseContext) -> Iterator[Answer]:
         del part
     torch.cuda.synchronize()
     for step, copy in enumerate(copies):
-        yield Answer(f"copy {step}", copy, array(x + step))
+        yield verdict_of(f"copy {step}", copy, array(x + step))
 
 
-def _reused(ground: CaseContext) -> Iterator[Answer]:
+def _reused(ground: CaseContext) -> Iterator[Verdict]:
     """Check that memory is not reused while a side stream still reads it."""
     x = ground.whole(SIZE, SIZE)
     side = torch.cuda.Stream()
@@ -80,10 +81,10 @@ def _reused(ground: CaseContext) -> Iterator[Answer]:
         torch.full((SIZE, SIZE), 99.0, device=ground.device)
     torch.cuda.current_stream().wait_stream(side)
     for step, actual in enumerate(results):
-        yield Answer(f"step {step}", actual, array(_right(x + step)))
+        yield verdict_of(f"step {step}", actual, array(_right(x + step)))
 
 
-def _graphs(ground: CaseContext) -> Iterator[Answer]:
+def _graphs(ground: CaseContext) -> Iterator[Verdict]:
     """Check that a captured graph reads its current inputs, and draws anew each time."""
     x, weight = ground.send(ground.whole(65, 33)), ground.send(ground.whole(17, 33))
     side = torch.cuda.Stream()
@@ -103,14 +104,14 @@ def _graphs(ground: CaseContext) -> Iterator[Answer]:
         x.copy_(ground.send(now))
         graph.replay()
         expected = (now @ weight.cpu().double().mT).relu().cumsum(0)
-        yield Answer(f"replay {step}", y, array(expected))
+        yield verdict_of(f"replay {step}", y, array(expected))
         outputs.append(numbers.clone())
         masks.append(mask.clone() != 0)
     for step in range(3):
         alike = (outputs[step] == outputs[step + 1]).float().mean() < 0.01
-        yield Answer(f"numbers of replay {step}", alike, TRUE)
+        yield verdict_of(f"numbers of replay {step}", alike, TRUE)
         shared = (masks[step] == masks[step + 1]).float().mean()
-        yield Answer(f"masks of replay {step}", shared.cpu().double(), 0.5, slack=0.01)
+        yield verdict_of(f"masks of replay {step}", shared.cpu().double(), 0.5, slack=0.01)
 
 
 STREAMS = Table(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import torch
 
@@ -13,11 +12,11 @@ from warpfront_checks.cases.known_defects import thread_of
 from warpfront_checks.cases.run import lacks_kernel
 from warpfront_checks.cases.special.attention_layers import ATTENTION
 from warpfront_checks.cases.special.int64_indexing import INT64_INDEXING
-from warpfront_checks.cases.special.linear_systems import LINEAR_SYSTEMS
 from warpfront_checks.cases.special.random_numbers import RANDOM_NUMBERS
 from warpfront_checks.cases.special.rows import CaseContext, Row, Table
 from warpfront_checks.cases.special.streams import STREAMS
-from warpfront_checks.cases.special.transforms import TRANSFORMS
+from warpfront_checks.cases.special.systems import ANY_TRANSFORM, LINEAR_SYSTEMS
+from warpfront_checks.cases.tally import Tally
 from warpfront_checks.check_options import CheckOptions
 from warpfront_checks.precision import kind_of, require_full_precision, tested_dtypes
 from warpfront_checks.results import SKIPPED, CheckFinding, Recorder, failed, judged
@@ -28,39 +27,29 @@ TABLES: tuple[Table, ...] = (
     STREAMS,
     ATTENTION,
     LINEAR_SYSTEMS,
-    TRANSFORMS,
+    ANY_TRANSFORM,
 )
 FIND_TABLE = "cases.special.tables:find_table"
 SHOWN = 20
 
 
-@dataclass(kw_only=True)
-class TableTally:
-    """The mutable counts of the rows of a table."""
-
-    answers: int = 0
-    largest: float = 0.0
-    faults: list[str] = field(default_factory=list)
-    lacking: list[str] = field(default_factory=list)
-    too_large: list[str] = field(default_factory=list)
-    defects: dict[str, int] = field(default_factory=dict)
-
-    def finding(self) -> CheckFinding:
-        details: dict[str, object] = {
-            "answers": self.answers,
-            "budget_used": float(f"{self.largest:.4g}"),
-            "no such kernel": self.lacking,
-            "no memory": self.too_large,
-            "known defects of torch": self.defects,
-        }
-        if self.faults:
-            details["faults"] = self.faults[:SHOWN]
-        elif not self.answers and self.too_large:
-            return CheckFinding(outcome=SKIPPED, reason=self.too_large[0], details=details)
-        elif not self.answers:
-            return failed("no row of it could be computed", **details)
-        suffix = "".join(f"; torch gets {thread} wrong" for thread in self.defects)
-        return judged(self.faults, f"{self.answers} answers{suffix}", **details)
+def finding_of(tally: Tally) -> CheckFinding:
+    """Return the finding of all rows of a table."""
+    details: dict[str, object] = {
+        "answers": tally.cases,
+        "budget_used": float(f"{tally.largest:.4g}"),
+        "no such kernel": tally.lacking,
+        "no memory": tally.too_large,
+        "known defects of torch": tally.defects,
+    }
+    if tally.faults:
+        details["faults"] = tally.faults[:SHOWN]
+    elif not tally.cases and tally.too_large:
+        return CheckFinding(outcome=SKIPPED, reason=tally.too_large[0], details=details)
+    elif not tally.cases:
+        return failed("no row of it could be computed", **details)
+    suffix = "".join(f"; torch gets {thread} wrong" for thread in tally.defects)
+    return judged(tally.faults, f"{tally.cases} answers{suffix}", **details)
 
 
 def claimed_tables(device: str, recorder: Recorder) -> list[Table]:
@@ -75,7 +64,8 @@ def claimed_tables(device: str, recorder: Recorder) -> list[Table]:
 def find_table(name: str, device: str, effort: CheckOptions) -> CheckFinding:
     require_full_precision()
     table = table_named(name)
-    return judge_rows(rows_for(table, device), device, tested_dtypes(device), effort).finding()
+    rows = rows_for(table, device)
+    return finding_of(judge_rows(rows, device, tested_dtypes(device), effort))
 
 
 def rows_for(table: Table, device: str) -> list[Row]:
@@ -99,11 +89,11 @@ def free_bytes(device: str) -> int:
 
 def judge_rows(
     rows: Sequence[Row], device: str, dtypes: Sequence[str], effort: CheckOptions
-) -> TableTally:
+) -> Tally:
     """Judge rows in their dtypes, of a quick run the first. A row that raises is a fault, and the
     others still run.
     """
-    tally = TableTally()
+    tally = Tally()
     for row in rows:
         if row.needed_bytes > free_bytes(device) and row.needed_bytes:
             tally.too_large.append(f"{row.name}: {row.needed_bytes / 2**30:.0f} GiB are not free")
@@ -121,19 +111,15 @@ def judge_rows(
     return tally
 
 
-def _judge_row(row: Row, ground: CaseContext, tally: TableTally) -> None:
+def _judge_row(row: Row, ground: CaseContext, tally: Tally) -> None:
     where = f"{row.name}, {str(ground.dtype).removeprefix('torch.')}, seed {ground.seed}"
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            for answer in row.answers(ground):
-                fault, share = answer.judged()
-                tally.answers += 1
-                if fault and (thread := thread_of(row.defects, answer.label, ground.device)):
-                    tally.defects[thread] = tally.defects.get(thread, 0) + 1
-                    continue
-                tally.largest = max(tally.largest, share if not fault else 0.0)
-                tally.faults += [f"{where}: {fault}"] if fault else []
+            for verdict in row.answers(ground):
+                tally.cases += 1
+                thread = thread_of(row.defects, verdict.name, ground.device)
+                tally.enter(verdict, f"{where}: {verdict.name}: {verdict.fault}", thread)
     except torch.OutOfMemoryError:
         tally.too_large.append(f"{where}: the device's memory was taken meanwhile")
     except Exception as error:  # noqa: BLE001 - a row that raises is a result; the rest go on
