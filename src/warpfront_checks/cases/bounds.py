@@ -102,26 +102,42 @@ def spacing(values: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.ldexp(torch.full_like(finite, eps), exponent)
 
 
-def judge(actual: Tensor, expected: Tensor, bound: Bound) -> Verdict:
-    """Compare a result of any device with its float64 oracle on the CPU."""
+def _real(actual: Tensor, expected: Tensor) -> tuple[Tensor, Tensor]:
+    """Return both on the CPU; complex numbers as pairs."""
     actual = actual.detach().cpu().resolve_conj().resolve_neg()
     expected = expected.detach().resolve_conj().resolve_neg()
-    if actual.shape != expected.shape:
-        fault = f"shape {tuple(actual.shape)}, expected {tuple(expected.shape)}"
-        return Verdict(fault=fault, share=OVER)
     if actual.is_complex() or expected.is_complex():
         actual, expected = (
             torch.view_as_real(x if x.is_complex() else x.to(torch.complex128))
             for x in (actual, expected)
         )
+    return actual, expected
+
+
+def agrees(actual: Tensor, expected: Tensor) -> bool:
+    """Return whether a result is the expected one, rounded to its dtype."""
+    actual, expected = _real(actual, expected)
+    if actual.shape != expected.shape:
+        return False
     if not actual.numel() or (actual.dtype == expected.dtype and torch.equal(actual, expected)):
+        return True
+    if not actual.is_floating_point():
+        return False
+    return torch.equal(actual, expected.double().to(actual.dtype))
+
+
+def judge(actual: Tensor, expected: Tensor, bound: Bound) -> Verdict:
+    """Compare a result of any device with its float64 oracle on the CPU."""
+    if actual.shape != expected.shape:
+        fault = f"shape {tuple(actual.shape)}, expected {tuple(expected.shape)}"
+        return Verdict(fault=fault, share=OVER)
+    if agrees(actual, expected):
         return Verdict()
+    actual, expected = _real(actual, expected)
     if not actual.is_floating_point():
         wrong = actual != expected
         return _worst(actual, expected, wrong) if bool(wrong.any()) else Verdict()
     expected = expected.double()
-    if torch.equal(actual.double(), expected.to(actual.dtype).double()):
-        return Verdict()
     off, allowed = errors_and_bounds(actual, expected, bound)
     share = torch.where(off == 0, off, off / allowed.clamp(min=1e-320))
     wrong = ~(share <= 1)

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from warpfront_checks.cases.bounds import Bound, Verdict, judge
+from warpfront_checks.cases.bounds import Bound, Verdict, agrees, judge
 from warpfront_checks.cases.case import COMPLEX, Case
 from warpfront_checks.cases.run import REFUSALS, Bounds, execute, listed, names_of
 from warpfront_checks.executing import DispatchMode, converted
@@ -75,8 +75,10 @@ class Measured(Bounds):
         peer = self.peers[place] if self.case.device != "cpu" and self.peers else None
         if not _differentiable(actual):
             return _judge_integers(actual, expected, peer)
-        verdict = judge(actual, expected, Bound())
-        if verdict.fault:
+        verdict = Verdict()
+        if actual.shape != expected.shape:
+            verdict = judge(actual, expected, Bound())
+        elif not agrees(actual, expected):
             verdict = self._explained(place, actual, expected, peer)
         if actual.dtype == self.kind:
             values, reference = _real(actual), _real(expected)

@@ -76,6 +76,11 @@ class Exclusion:
 
 
 @cache
+def _exclusions_of(name: str) -> tuple[Exclusion, ...]:
+    return tuple(exclusion for exclusion in exclusions() if exclusion.name == name)
+
+
+@cache
 def exclusions() -> tuple[Exclusion, ...]:
     """Return the declared exclusions, with their reasons in words."""
     text = json.loads(EXCLUSIONS.read_text(encoding="utf-8"))
@@ -98,7 +103,7 @@ def excluded(name: str, dtype: str, device: str, *, backward: bool, options: boo
     return next(
         (
             exclusion.reason
-            for exclusion in exclusions()
+            for exclusion in _exclusions_of(name)
             if exclusion.covers(name, dtype, device, backward=backward, options=options)
         ),
         "",
