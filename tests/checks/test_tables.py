@@ -77,8 +77,8 @@ def test_a_table_of_other_devices_is_unclaimed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     row = Row(name="c", answers=off, devices=("cuda",))
-    here = Table(name="here", asks="", rows=(Row(name="d", answers=off),))
-    monkeypatch.setattr(tables, "TABLES", (Table(name="elsewhere", asks="", rows=(row,)), here))
+    here = Table(name="here", rows=(Row(name="d", answers=off),))
+    monkeypatch.setattr(tables, "TABLES", (Table(name="elsewhere", rows=(row,)), here))
     recorder = Recorder(session="operators", target="cpu", folder=tmp_path)
     assert tables.claimed_tables("cpu", recorder) == [here]
     recorder.finish()

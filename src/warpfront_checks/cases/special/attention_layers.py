@@ -99,7 +99,6 @@ def _masks_by_head(ground: CaseContext) -> Iterator[Verdict]:
 
 ATTENTION = Table(
     name="attention layers",
-    asks="are attention's dropout and its layers without gradients right",
     rows=(
         *rows({"dropped": _drops}, FLOATS),
         *rows({f"inferred, {name}": partial(_inferred, name) for name in LAYERS}),

@@ -201,7 +201,6 @@ TRIES = {
 }
 INT64_INDEXING = Table(
     name="more than 2^31",
-    asks="do indices reach beyond 2^31 elements and 2^32 bytes",
     rows=tuple(
         Row(name=name, answers=attempt, devices=("cuda", "rocm"), needed_bytes=size)
         for name, (attempt, size) in TRIES.items()

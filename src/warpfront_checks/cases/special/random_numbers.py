@@ -6,10 +6,12 @@ Every bound of a statistic is 6 of its standard deviations: a correct generator 
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -39,56 +41,9 @@ def _seeded(ground: CaseContext, offset: int = 0) -> None:
     torch.manual_seed(ground.seed + offset)
 
 
-def _empty(ground: CaseContext, count: int = COUNT) -> Tensor:
-    return torch.empty(count, device=ground.device, dtype=ground.dtype)
-
-
 def _about(label: str, value: float, expected: float, deviation: float) -> Verdict:
     actual = torch.tensor(value, dtype=torch.float64)
     return verdict_of(label, actual, expected, slack=SIGMAS * deviation)
-
-
-Draw = Callable[[CaseContext], Tensor]
-# Distributions with one parameter per element, of float32: mean and variance.
-PARAMETERS: dict[str, tuple[Callable[[Tensor], Tensor], float, float]] = {
-    "randn_like": (torch.randn_like, 0.0, 1.0),
-    "rand_like": (torch.rand_like, 0.5, 1 / 12),
-    "randint_like": (lambda x: torch.randint_like(x, 0, 16), 7.5, 255 / 12),
-    "gamma": (lambda x: torch._standard_gamma(x + 2.5), 2.5, 2.5),
-    "binomial": (lambda x: torch.binomial(x + 10, x + 0.25), 2.5, 1.875),
-    "dirichlet": (
-        lambda x: torch._sample_dirichlet(x[:, None].expand(-1, 3) + 2)[:, 0],
-        1 / 3,
-        2 / 63,
-    ),
-    "log_normal_": (
-        lambda x: x.log_normal_(0.0, 0.5),
-        math.exp(1 / 8),
-        math.exp(1 / 4) * (math.exp(1 / 4) - 1),
-    ),
-    "log_normal_ about one": (
-        lambda x: x.log_normal_(1.0, 0.5),
-        math.exp(9 / 8),
-        math.exp(9 / 4) * (math.exp(1 / 4) - 1),
-    ),
-    # Other ways to draw, by how large the parameter is.
-    "gamma below one": (lambda x: torch._standard_gamma(x + 0.5), 0.5, 0.5),
-    "gamma of many": (lambda x: torch._standard_gamma(x + 30), 30.0, 30.0),
-    "binomial of many": (lambda x: torch.binomial(x + 100, x + 0.375), 37.5, 23.4375),
-    "poisson of many": (lambda x: torch.poisson(x + 40), 40.0, 40.0),
-    "poisson of billions": (lambda x: torch.poisson(x + 3e9), 3e9, 3e9),
-    "exponential_, slowly": (lambda x: x.exponential_(0.125), 8.0, 64.0),
-    "geometric_, rarely": (lambda x: x.geometric_(0.125), 8.0, 56.0),
-    "bernoulli_, mostly": (lambda x: x.bernoulli_(0.875), 0.875, 7 / 64),
-    "native_dropout": (lambda x: torch.native_dropout(x + 1, 0.25, True)[0], 1.0, 1 / 3),
-    "rrelu": (lambda x: functional.rrelu(x - 1, 0.125, 0.375, training=True), -0.25, 1 / 192),
-    "alpha_dropout": (lambda x: functional.alpha_dropout(x.normal_(), 0.25, training=True), 0, 1),
-    "feature_alpha_dropout": (
-        lambda x: functional.feature_alpha_dropout(x.normal_()[:, None], 0.5, training=True)[:, 0],
-        0,
-        1,
-    ),
-}
 
 
 # The CUDA kernel advances its generator by less than it uses for large rates: half of the
@@ -98,83 +53,36 @@ REPEATED = KnownDefect(
 )
 
 
-def _of_parameters(draw: Callable[[Tensor], Tensor], ground: CaseContext) -> Tensor:
-    return draw(torch.zeros(COUNT, device=ground.device))
+# The call, the mean and the variance of each distribution, as expressions.
+DISTRIBUTIONS: Mapping[str, tuple[str, str, str]] = json.loads(
+    Path(__file__).with_name("distributions.json").read_text(encoding="utf-8")
+)["distributions"]
 
 
-def _in_three(ground: CaseContext) -> Tensor:
-    return _empty(ground, 8 * 586 * 64).view(8, 586, 64)
+def _drawn(code: str, ground: CaseContext) -> Tensor:
+    def empty(*shape: int) -> Tensor:
+        return torch.empty(shape, device=ground.device, dtype=ground.dtype)
 
-
-# How to draw, and mean and variance.
-DISTRIBUTIONS: dict[str, tuple[Draw, float, float]] = {
-    "rand": (lambda g: torch.rand(COUNT, device=g.device, dtype=g.dtype), 0.5, 1 / 12),
-    "uniform_": (lambda g: _empty(g).uniform_(), 0.5, 1 / 12),
-    # Neighbours along the last of several axes may share random numbers.
-    "uniform_ of three axes": (lambda g: _in_three(g).uniform_().flatten()[:COUNT], 0.5, 1 / 12),
-    "normal_ of three axes": (lambda g: _in_three(g).normal_(2.0, 3.0).flatten()[:COUNT], 2.0, 9.0),
-    "bernoulli_ of three axes": (
-        lambda g: _in_three(g).bernoulli_(0.5).flatten()[:COUNT],
-        0.5,
-        0.25,
-    ),
-    "uniform_ from -3 to 5": (lambda g: _empty(g).uniform_(-3, 5), 1.0, 64 / 12),
-    "randn": (lambda g: torch.randn(COUNT, device=g.device, dtype=g.dtype), 0.0, 1.0),
-    "normal_": (lambda g: _empty(g).normal_(2.0, 3.0), 2.0, 9.0),
-    "bernoulli_": (lambda g: _empty(g).bernoulli_(0.3), 0.3, 0.21),
-    "bernoulli of shares": (
-        lambda g: torch.bernoulli(torch.full((COUNT,), 0.25, device=g.device, dtype=g.dtype)),
-        0.25,
-        0.1875,
-    ),
-    "exponential_": (lambda g: _empty(g).exponential_(2.0), 0.5, 0.25),
-    "geometric_": (lambda g: _empty(g).geometric_(0.5), 2.0, 2.0),
-    "randint": (lambda g: torch.randint(0, 16, (COUNT,), device=g.device), 7.5, 255 / 12),
-    "random_": (lambda g: _empty(g).random_(0, 128), 63.5, (128**2 - 1) / 12),
-    "dropout": (
-        lambda g: functional.dropout(torch.ones(COUNT, device=g.device, dtype=g.dtype), 0.25),
-        1.0,
-        1 / 3,
-    ),
-    "dropout of pictures": (
-        lambda g: functional.dropout2d(
-            torch.ones(1000, 1000, 1, 1, device=g.device, dtype=g.dtype), 0.5
-        ).flatten(),
-        1.0,
-        1.0,
-    ),
-    **{
-        name: (partial(_of_parameters, draw), mean, variance)
-        for name, (draw, mean, variance) in PARAMETERS.items()
-    },
-    "poisson": (
-        lambda g: torch.poisson(torch.full((COUNT,), 3.0, device=g.device, dtype=g.dtype)),
-        3.0,
-        3.0,
-    ),
-    "multinomial": (
-        lambda g: torch.multinomial(
-            torch.tensor([1.0, 2.0, 3.0, 2.0], device=g.device), COUNT, replacement=True
-        ),
-        1.75,
-        0.9375,
-    ),
-}
+    names = {"n": COUNT, "d": ground.device, "t": ground.dtype, "empty": empty}
+    names |= {"x": torch.zeros(COUNT, device=ground.device), "F": functional, "torch": torch}
+    numbers: Tensor = eval(code, names)  # noqa: S307 - an expression of our own file
+    return numbers
 
 
 def _distribution(name: str, ground: CaseContext) -> Iterator[Verdict]:
-    draw, mean, variance = DISTRIBUTIONS[name]
+    code, *moments = DISTRIBUTIONS[name]
+    mean, variance = (float(eval(text, {"exp": math.exp})) for text in moments)  # noqa: S307
     _seeded(ground)
-    first, second = draw(ground), draw(ground)
+    first, second = _drawn(code, ground), _drawn(code, ground)
     _seeded(ground)
-    again = draw(ground)
+    again = _drawn(code, ground)
     yield verdict_of(
         "the same seed",
         again,
         array(first.cpu().double() if first.is_floating_point() else first),
     )
     _seeded(ground, 1)
-    other = draw(ground)
+    other = _drawn(code, ground)
     a, b, c = (array(x.cpu().double()) for x in (first, second, other))
     count = len(a)
     # 16 bits round the numbers drawn.
@@ -230,7 +138,7 @@ def _quartiles(ground: CaseContext) -> Iterator[Verdict]:
     """Check quartiles of Cauchy's distribution, which has no mean."""
     for median, sigma in ((0.0, 1.0), (2.0, 3.0)):
         _seeded(ground)
-        x = array(_empty(ground).cauchy_(median, sigma).cpu().double())
+        x = array(_drawn(f"empty(n).cauchy_({median}, {sigma})", ground).double().cpu())
         for share, place in ((0.25, -1), (0.5, 0), (0.75, 1)):
             below = float((x < median + place * sigma).mean())
             deviation = math.sqrt(share * (1 - share) / COUNT)
@@ -472,7 +380,6 @@ def _states(ground: CaseContext) -> Iterator[Verdict]:
 
 RANDOM_NUMBERS = Table(
     name="random numbers",
-    asks="have they mean, variance and range, are they independent, and does a seed repeat them",
     rows=(
         *(
             Row(

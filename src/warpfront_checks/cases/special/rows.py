@@ -99,10 +99,9 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """Rows of a kind. `asks` is the question in words. A table is one check."""
+    """Rows of a kind. A table is one check."""
 
     name: str
-    asks: str
     rows: tuple[Row, ...]
 
 

@@ -116,7 +116,6 @@ def _graphs(ground: CaseContext) -> Iterator[Verdict]:
 
 STREAMS = Table(
     name="streams",
-    asks="are results waited for across streams, copies and captured graphs",
     rows=rows(
         {"waits": _waits, "pinned copies": _pinned, "reused memory": _reused, "graphs": _graphs},
         devices=("cuda", "rocm"),

@@ -100,11 +100,9 @@ def _rows(operations: Sequence[Operation], sizes: Sequence[Lengths]) -> Iterator
 
 LINEAR_SYSTEMS = Table(
     name="linear algebra",
-    asks="do solutions and factors solve their equations, of one, of few and of many",
     rows=tuple(_rows(EQUATIONS, SYSTEMS)),
 )
 ANY_TRANSFORM = Table(
     name="transforms",
-    asks="are Fourier transforms right, of any length, along any axes, each time",
     rows=tuple(_rows((*LINES, *FRAMES), TRANSFORMS)),
 )
