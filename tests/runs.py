@@ -17,11 +17,10 @@ from builders import FACTS, FULL, a_cell, a_check, a_verification
 from releases import FakeCosign, Quiet, World, a_signer
 
 from warpfront.ci.flow import HANDOVER, LEFT
-from warpfront.ci.handover import MANIFEST, handed_over, leave
+from warpfront.ci.handover import MANIFEST, handed_over, leave, merge
 from warpfront.ci.schedule import Schedule, Work
 from warpfront.commands.gathering import (
     ForgeWords,
-    gather,
     judge_run,
     keep_plan,
 )
@@ -176,7 +175,7 @@ class CiRun:
         store = Store(self.root / f"publisher-{cell.id}")
         try:
             require_publisher(self.origins, PROJECT)
-            gather(handed_over(self.root / HANDOVER), store)
+            merge(handed_over(self.root / HANDOVER), store.folder)
             published = publish_cells(
                 (cell,),
                 (MINE, OTHER),

@@ -224,12 +224,12 @@ def handing_on(root: Path, folder: Path, *, verifies: str) -> tuple[str, Schedul
 _HANDS = """
 import sys
 from pathlib import Path
-from warpfront.ci.handover import demand, leave, merge
+from warpfront.ci.flow import HANDOVER, LEFT
+from warpfront.ci.handover import demand, handed_over, leave, merge
 from warpfront.errors import WarpfrontError
-from warpfront.commands.gathering import taken
 step, *words = sys.argv[1:]
 given = dict(zip(words, words[1:]))
-found = taken(Path())
+found = handed_over(Path(HANDOVER), Path(LEFT))
 try:
     demand(filter(None, given.get("--after", "").split(",")), found.values())
     merge(found, Path("build"))

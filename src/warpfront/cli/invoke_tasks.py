@@ -6,7 +6,6 @@ invoke has no commands below a task: `release promote SOURCE` is `invoke release
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -66,10 +65,6 @@ def _options(declared: Command) -> Each:
     }
 
 
-def _run(declared: Command, options: Mapping[str, Any]) -> None:
-    declared.run(options)
-
-
 def tasks_of(declared: Iterable[Command | Group]) -> Collection:
     """Return the declared commands as invoke's collection, also by their old names."""
     values = tuple(declared)
@@ -78,8 +73,10 @@ def tasks_of(declared: Iterable[Command | Group]) -> Collection:
     for leaf in commands:
         names = [*leaf.words, *(old for old in leaf.formerly if "--" not in old)]
         for name in names if len(leaf.words) == 1 else names[len(leaf.words) :]:
-            run = functools.partial(_run, leaf)
-            collection.add_task(_Task(name, _options(leaf), run, leaf.body.__doc__ or ""))
+            doc = leaf.body.__doc__ or ""
+            collection.add_task(
+                _Task(name, _options(leaf), lambda given, leaf=leaf: leaf.run(given), doc)
+            )
     for group in values:
         if isinstance(group, Group):
             members = [leaf for leaf in commands if leaf.words[0] == group.name]

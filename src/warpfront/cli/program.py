@@ -29,7 +29,6 @@ from warpfront.cli.tasks.declaring import (
     Group,
     Option,
     dashed,
-    wrong_usage,
 )
 from warpfront.cli.tasks.showing import print_json
 from warpfront.errors import INTERRUPTED_EXIT_CODE, UNREAD_EXIT_CODE
@@ -95,12 +94,6 @@ def _everywhere() -> list[click.Parameter]:
         click.Option(["-q", "--quiet"], help="print no progress", **volume),
         click.Option(["-v", "--verbose"], help=every_line, **volume),
     ]
-
-
-def _show_version(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:  # noqa: FBT001
-    if value:
-        click.echo(f"warpfront {__version__}")
-        ctx.exit()
 
 
 def _complete(
@@ -243,18 +236,10 @@ class Program(click.Group):
     def __init__(self) -> None:
         super().__init__(
             name="warpfront",
-            params=[
-                *_everywhere(),
-                click.Option(
-                    ["--version"],
-                    is_flag=True,
-                    expose_value=False,
-                    is_eager=True,
-                    callback=_show_version,
-                ),
-            ],
+            params=_everywhere(),
             context_settings={**_SETTINGS, "max_content_width": WIDTH},
         )
+        click.version_option(__version__, message="warpfront %(version)s")(self)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
@@ -325,7 +310,8 @@ def run(words: list[str]) -> int:
         return status if isinstance(status, int) else 0
     except click.UsageError as error:
         where = error.ctx.command_path if error.ctx else "warpfront"
-        usage = wrong_usage(error.format_message(), f"`{where} --help`", error.exit_code)
+        text = f"error: {error.format_message()}\nhint: `{where} --help`"
+        usage = Ended(text, error.exit_code)
         print(usage.message, file=sys.stderr)
         if "--json" in words[:cut]:
             print_json(usage.document)

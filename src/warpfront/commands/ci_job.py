@@ -6,10 +6,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from warpfront.ci.flow import LEFT
-from warpfront.ci.handover import demand, leave
+from warpfront.ci.flow import HANDOVER, LEFT
+from warpfront.ci.handover import demand, handed_over, leave, merge
 from warpfront.ci.retrying import RETRIES, pause_seconds, with_flakiness, worth_another_try
-from warpfront.commands.gathering import gather, taken
 from warpfront.errors import FailureKind, InputError, WarpfrontError
 from warpfront.images.built import BuiltImage
 from warpfront.step_results import Blocked, Failed, StepName
@@ -71,8 +70,9 @@ def work(
     the results, and hand over what there is. What failed for its infrastructure is tried again, so
     many times; a missing hand-over and a machine that is not ready fail every cell.
     """
-    store, handovers, cells = folders.store, taken(folders.root), job_request.cells
-    gather(handovers, store)
+    store, root, cells = folders.store, folders.root, job_request.cells
+    handovers = handed_over(root / HANDOVER, root / LEFT)
+    merge(handovers, store.folder)
     # Verifications of an earlier try of this job, from that try's artifact.
     earlier = (store.readable(cell, job_request.files, (Verification,)) for cell in cells)
     before = dict(zip(cells, earlier, strict=True))
@@ -100,7 +100,7 @@ def work(
         finish(results)
     finally:
         ids = dict.fromkeys((*cells, *(getattr(r, "cell_id", "") for r in results)))
-        left = folders.root / LEFT / job_request.name
+        left = root / LEFT / job_request.name
         leave(store.folder, filter(None, ids), job_request.files, left)
     return Done(results=tuple(results), tries=tries)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,16 +47,6 @@ def kept_plan(root: Path) -> Schedule | None:
     return next(filter(None, plans), None)
 
 
-def taken(root: Path) -> dict[Path, str]:
-    """Return the artifacts in this folder, downloaded or of local jobs, with their names."""
-    return handed_over(root / HANDOVER, root / LEFT)
-
-
-def gather(folders: Iterable[Path], store: Store) -> tuple[str, ...]:
-    """Merge hand-overs into the build folder."""
-    return merge(folders, store.folder)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgeWords:
     """The forge's own record of a run: how jobs ended, the digest of the plan as its job made it,
@@ -87,7 +77,7 @@ def judge_run(
             hint="the run has to be planned again",
         )
     planned = kept_plan(root)
-    gather(taken(root), store)
+    merge(handed_over(root / HANDOVER, root / LEFT), store.folder)
     if planned is None:
         end = RunEnd(now=now, planned=forge.planned, jobs=forge.ended)
         return judge(None, (), end, demands_of("", "", ()))

@@ -34,6 +34,7 @@ from warpfront.system.lines import (
     read_start,
     standard_input,
 )
+from warpfront.system.packaged import packaged_text
 from warpfront.system.progress import Watch
 from warpfront.system.sizes import counted
 from warpfront.system.store import append_text, read_text, write_text
@@ -46,7 +47,6 @@ _LINES_BETWEEN_REPORTS = 10_000
 # An object, or a list of them; `[2026-11-01` and `[rank0]` begin a log's line.
 _JSON = re.compile(r"\{|\[\s*[{\]]")
 _EVENTS = "tfevents"
-_DATA = Path(__file__).parents[1] / "data" / "page"
 _PAGE_FILES = ("comparison.html.j2", "page.css")
 LogFacts = Mapping[str, object]
 
@@ -267,7 +267,7 @@ def read_nights_of(file: Path, watch: Watch) -> tuple[Night, ...]:
 
 def page_of(comparison: Comparison, charts: Mapping[str, str]) -> str:
     """Return a comparison as one HTML page."""
-    template, style = (read_text(_DATA / name) or "" for name in _PAGE_FILES)
+    template, style = (packaged_text("page", name) for name in _PAGE_FILES)
     return comparison_html(comparison, charts, template, style)
 
 

@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import warpfront
 import warpfront_checks.architectures
 from warpfront.errors import InputError, StoreError
 from warpfront.matrix.nearest import nearest
 from warpfront.system.foreign import read_regular
+from warpfront.system.packaged import packaged_text
 from warpfront.system.store import write_text
 from warpfront_checks.architectures.roster import (
     LibraryError,
@@ -22,8 +22,6 @@ from warpfront_checks.architectures.roster import (
     library_version,
 )
 
-_PACKAGE = Path(warpfront.__file__).parent
-_DATA = _PACKAGE / "data" / "model_test"
 _WRITTEN = b"Written by `warpfront models --write`"
 _OURS = Path(warpfront_checks.architectures.__file__).parent
 
@@ -36,7 +34,7 @@ def model_types() -> tuple[frozenset[str], str]:
         return frozenset(
             architecture.name for architecture in architectures()
         ), f"transformers {library_version()}"
-    lines = (_PACKAGE / "data" / "model-types.txt").read_text(encoding="utf-8").splitlines()
+    lines = packaged_text("model-types.txt").splitlines()
     names = (name for line in lines if not line.startswith("#") for name in line.split())
     return frozenset(names), "transformers 4.57.6 to 5.24.0"
 
@@ -46,14 +44,10 @@ def write_model_test(architecture: str, file: Path, *, allow_undetermined: bool 
     library has (`allow_undetermined` takes it as it is: a newer release may have it), for a file
     that is there and was not written here, and for one that cannot be written.
     """
-    parts = {
-        "head": _DATA / "head.txt",
-        "shrinking": _OURS / "shrinking.py",
-        "feeding": _OURS / "feeding.py",
-        "tests": _DATA / "tests.txt",
-    }
     exceptions = json.loads((_OURS / "exceptions.json").read_text(encoding="utf-8"))["values"]
-    texts = {name: path.read_text(encoding="utf-8") for name, path in parts.items()}
+    ours = ("shrinking", "feeding")
+    texts = {name: (_OURS / f"{name}.py").read_text(encoding="utf-8") for name in ours}
+    texts |= {name: packaged_text("model_test", f"{name}.txt") for name in ("head", "tests")}
     text = model_test_text(architecture, file.name, texts, exceptions)
     types, source = model_types()
     if architecture not in types and not allow_undetermined:

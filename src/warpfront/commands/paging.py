@@ -20,6 +20,7 @@ from warpfront.release.tag_contents_of import PAGE
 from warpfront.report.history import Trend, history_line, read_history
 from warpfront.report.page import page_html, state_of
 from warpfront.report.rows import NOT_RUN, ReportRow
+from warpfront.system.packaged import packaged_text
 from warpfront.system.process import Command, Completed, Run
 from warpfront.system.progress import Watch
 from warpfront.system.revision import Provenance
@@ -27,7 +28,7 @@ from warpfront.system.sizes import counted
 from warpfront.system.store import Store, append_text, read_text, write_text
 from warpfront.verify.results import Verification
 
-_DATA = Path(__file__).parents[1] / "data" / "page"
+_PAGE_FILES = ("page.html.j2", "page.css", "page.js")
 
 
 def write_page(
@@ -57,7 +58,7 @@ def write_page(
     commit = f" of {provenance.revision[:12]}" if provenance.revision else ""
     text = page_html(
         [(cells[row.cell_id], row) for row in rows],
-        _files(),
+        {name: packaged_text("page", name) for name in _PAGE_FILES},
         title=f"{next(iter(cells.values())).project}: every cell",
         made=f"{counted(len(rows), 'result')}{commit}, {provenance.created}",
         past=runs,
@@ -101,10 +102,6 @@ def _trends(file: Path, rows: Iterable[ReportRow], store: Store, watch: Watch) -
         append_text(file, "".join(map(night_line, added)))
     nights = (*earlier, *added)
     return trends_of(nights, shifts_of(nights))
-
-
-def _files() -> Mapping[str, str]:
-    return {name: read_text(_DATA / name) or "" for name in ("page.html.j2", "page.css", "page.js")}
 
 
 RUNS = "runs.jsonl"

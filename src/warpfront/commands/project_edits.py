@@ -17,6 +17,7 @@ from warpfront.matrix.language import NAME_PATTERN
 from warpfront.matrix.nearest import nearest
 from warpfront.matrix.scaffold import BASES, Edit, new_project, with_row
 from warpfront.pipeline.workspace import MATRIX_FILE
+from warpfront.system.packaged import packaged_text
 from warpfront.system.store import read_text
 from warpfront.wheels.project_folders import IMAGES_FOLDER
 
@@ -103,13 +104,14 @@ def add_row(root: Path, vendor: str, toolkit: str) -> Edit:
 def add_python(root: Path, python: str) -> Edit:
     """Return the edit that adds each row of the default Python for another one, with its base."""
     text = _matrix(root)
-    bases = yaml.safe_load(read_text(BASES) or "")
+    known = packaged_text(BASES)
+    bases = yaml.safe_load(known)
     names = {str(base["python"]): name for name, base in bases.items()}
     if python not in names:
         raise NothingSelectedError(f"no base has Python {python}", hint=nearest(python, names))
     name = names[python]
     if name not in yaml.safe_load(text).get("bases", {}):
-        text = editing.with_entry(text, ("bases",), editing.block_of(read_text(BASES) or "", name))
+        text = editing.with_entry(text, ("bases",), editing.block_of(known, name))
     return Edit(files={MATRIX_FILE: editing.with_python(text, python, name)})
 
 
@@ -171,7 +173,9 @@ def read_dockerfile(text: str) -> Proposal:
                 if wheels is None:
                     unread.append(f"{number}: RUN {command.strip()}")
                 requirements += wheels or ()
-        elif instruction not in _IGNORED and not _is_requirements(instruction, rest):
+        elif instruction not in _IGNORED and not (
+            instruction in {"COPY", "ADD"} and "requirements" in rest
+        ):
             unread.append(f"{number}: {line}")
     stack = [x for x in requirements if re.split(r"[\[=<>!~ ;@]", x)[0].lower() in _STACK]
     return Proposal(
@@ -220,7 +224,3 @@ def _installed(command: str, files: list[str]) -> tuple[str, ...] | None:
         elif not word.startswith("-"):
             requirements.append(word)
     return tuple(requirements)
-
-
-def _is_requirements(instruction: str, rest: str) -> bool:
-    return instruction in {"COPY", "ADD"} and "requirements" in rest

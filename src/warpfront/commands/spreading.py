@@ -13,9 +13,9 @@ from pathlib import Path
 
 from warpfront.ci.changes import CellState
 from warpfront.ci.flow import LEFT
+from warpfront.ci.handover import merge
 from warpfront.ci.pool import Load, Pool, make_pool
 from warpfront.commands.dispatching import fingerprint
-from warpfront.commands.gathering import gather
 from warpfront.errors import EngineError, InputError
 from warpfront.images.built import BuiltImage
 from warpfront.images.engine import connect
@@ -155,7 +155,7 @@ class _Spreading:
             return pool.end(load)
         for cell in load.cells:
             store.drop(cell, "build")
-        gather([folder], store)
+        merge([folder], store.folder)
         for cell in load.cells:
             results[cell] = store.load(cell, "build", (BuiltImage, Blocked, Failed))
             where = Placed(cell_id=cell, builder=node.name, fingerprint=load.fingerprint)

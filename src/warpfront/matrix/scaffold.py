@@ -16,13 +16,14 @@ from warpfront.matrix.compat import packaged
 from warpfront.matrix.nearest import nearest
 from warpfront.matrix.reading import read_matrix
 from warpfront.matrix.vendors import VENDORS
+from warpfront.system.packaged import packaged_text
 from warpfront.system.store import read_text, write_text
 
 MATRIX_FILE = "matrix.yaml"
 _DATA = Path(__file__).parents[1] / "data"
 # Installed, the templates are with the other data; in a checkout they are the repository's own.
 _IMAGES = (_DATA / "images", Path(__file__).parents[3] / "images")
-BASES = _DATA / "bases.yaml"
+BASES = "bases.yaml"
 _SCHEMA = "matrix.schema.json"
 _TEMPLATES = ("_shared", "torch", "devel", "hf")
 
@@ -53,7 +54,7 @@ def _project_files() -> dict[str, str]:
         for path in sorted((_DATA / "project").iterdir())
     }
     # A copy, so that every clone has it at one path, without a network.
-    files[_SCHEMA] = read_text(_DATA / _SCHEMA) or ""
+    files[_SCHEMA] = packaged_text(_SCHEMA)
     images = next(folder for folder in _IMAGES if folder.is_dir())
     for name in _TEMPLATES:
         for path in sorted((*(images / name).glob("*.j2"), *(images / name).glob("*.txt"))):
@@ -79,7 +80,7 @@ def new_project(folder: Path, *, name: str, vendors: str, base: str, registry: s
     if existing := [path for path in files if (folder / path).exists()]:
         hint = "make a project in an empty folder; nothing was written"
         raise StoreError(f"{folder / existing[0]} exists", hint=hint)
-    bases = read_text(BASES) or ""
+    bases = packaged_text(BASES)
     if not (block := editing.block_of(bases, base)):
         hint = nearest(base, yaml.safe_load(bases))
         raise NothingSelectedError(f"--base {base}: no such base", hint=hint)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,6 +20,7 @@ from warpfront.cli.tasks.declaring import (
     Option,
     command,
 )
+from warpfront.cli.tasks.machine import print_ready
 from warpfront.cli.tasks.showing import (
     complete_locks,
     print_json,
@@ -42,13 +44,6 @@ if TYPE_CHECKING:
     from warpfront.pipeline.workspace import Workspace
     from warpfront.system.github import Forge
     from warpfront_checks.check_options import CheckOptions
-import time
-from typing import TYPE_CHECKING
-
-from warpfront.cli.tasks.machine import print_ready
-
-if TYPE_CHECKING:
-    from warpfront.matrix.runners import Runner
 
 
 ci_group = Group(
@@ -261,15 +256,14 @@ def merge(
 
     Each file must match its manifest; two that differ are refused.
     """
-    from warpfront.ci.handover import handed_over, read_handover
-    from warpfront.commands.gathering import gather
+    from warpfront.ci.handover import handed_over, merge, read_handover
 
     workspace = workspace_here()
     folders = [*map(Path, folder), *(handed_over(Path(below)) if below else ())]
     if dry_run:
         names = [name for folder in folders for name in read_handover(folder)]
     else:
-        names = list(gather(folders, workspace.folders.store))
+        names = list(merge(folders, workspace.folders.store.folder))
     verb = "would merge" if dry_run else "merged"
     display.say(f"{verb} {counted(len(names), 'file')} of {counted(len(folders), 'artifact')}")
     display.result({"artifacts": folders, "files": names, "dry_run": dry_run})
@@ -350,7 +344,6 @@ class _JobOptions:
 
 def _built(workspace: Workspace, cell: str, display: Display) -> Sequence[object]:
     """Return the results of `build` for a cell by its committed lock."""
-
     cells = Selection(only=cell)
     locks = complete_locks(workspace, cells, display, locked=True)
     return tuple(pipeline.build(workspace, cells, display, locks=locks).values())

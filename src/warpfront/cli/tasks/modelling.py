@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from warpfront import pipeline
 from warpfront.cli.display import Display
@@ -25,10 +25,6 @@ from warpfront_checks.architectures.library_options import (
     Library,
     read_library,
 )
-
-if TYPE_CHECKING:
-    pass
-
 
 DeclaredRequirement = Annotated[
     Library | None,
