@@ -251,48 +251,35 @@ def last_release(stocks: Iterable[Stock], cell_id: str, channel: str) -> Stock |
 def _stood(
     timing: ImageTiming, released: Stock | None, engine: Engine, watch: Watch, *, max_slower: float
 ) -> NightStanding | Blocked | Failed:
-    cell_id, target = timing.cell.id, timing.target
+    """Time the release, then the night; once more the other way round where something was slower.
+    The night alone, without a release of other content.
+    """
+    release = released.digest if released else ""
+    standing = NightStanding(cell_id=timing.cell.id, target=timing.target, release=release)
     same = released and released.labels.get(CONTENT_HASH) == timing.image.built.content_hash
     if released is None or same:
         timed = timing.run(engine, watch)
-        release = released.digest if released else ""
-        night_standing = NightStanding(cell_id=cell_id, target=target, release=release)
-        return night_standing if isinstance(timed, Bench) else timed
-    named = read_reference(f"{released.repository}@{released.digest}")
+        return standing if isinstance(timed, Bench) else timed
+    named = read_reference(f"{released.repository}@{release}")
     started, image = time.monotonic(), pull(named, engine, watch)
+    comparisons: list[Comparison] = []
     try:
         built = as_labelled(timing.cell, image, seconds=time.monotonic() - started)
         image_before = dataclasses.replace(timing.image, built=built)
         before = dataclasses.replace(timing, image=image_before, released=True)
-        return _in_turns(before, timing, released.digest, engine, watch, max_slower=max_slower)
+        for order in ((before, timing), (timing, before)):
+            runs = {timed_run.released: timed_run.run(engine, watch) for timed_run in order}
+            old, new = runs[True], runs[False]
+            if not isinstance(new, Bench):
+                return new
+            if not isinstance(old, Bench):
+                return dataclasses.replace(standing, reason=f"the release: {old.reason}")
+            terms = ComparisonTerms(max_slower=max_slower)
+            comparisons.append(compare_benches((release, old), ("this night", new), terms))
+            if not comparisons[-1].slower:
+                break
+            where = f"{timing.cell.id}: slower than the release on {timing.target}"
+            watch.say(f"{where}; once more, in turns")
     finally:
         engine.remove(f"{named.name}@{named.digest}")
-
-
-def _in_turns(
-    before: ImageTiming,
-    now: ImageTiming,
-    release: str,
-    engine: Engine,
-    watch: Watch,
-    *,
-    max_slower: float,
-) -> NightStanding | Blocked | Failed:
-    """Release, night; and once more the other way round where something was slower."""
-    terms = ComparisonTerms(max_slower=max_slower)
-    comparisons: list[Comparison] = []
-    for order in ((before, now), (now, before)):
-        timed = {timed_run.released: timed_run.run(engine, watch) for timed_run in order}
-        timed_run, other = timed[True], timed[False]
-        if not isinstance(other, Bench):
-            return other
-        if not isinstance(timed_run, Bench):
-            reason = f"the release: {timed_run.reason}"
-            return NightStanding(
-                cell_id=now.cell.id, target=now.target, release=release, reason=reason
-            )
-        comparisons.append(compare_benches((release, timed_run), ("this night", other), terms))
-        if not comparisons[-1].slower:
-            break
-        watch.say(f"{now.cell.id}: slower than the release on {now.target}; once more, in turns")
-    return standing_of(now.cell.id, now.target, release, comparisons)
+    return standing_of(timing.cell.id, timing.target, release, comparisons)

@@ -19,7 +19,7 @@ from warpfront.release.publication import yank_image
 from warpfront.release.publish_context import host_of, path_of, run_name
 from warpfront.release.registry.architectures import parts_of
 from warpfront.release.registry.contract import Registry
-from warpfront.release.registry.deleting import Delete, deleter_for
+from warpfront.release.registry.deleting import deleter_for
 from warpfront.release.retention import newest_first, not_needed
 from warpfront.system import provenance
 from warpfront.system.process import environment, run
@@ -80,11 +80,7 @@ class House:
         host = f"{self.registry.host}/"
         paths = (stock.repository.removeprefix(host) for stock, _ in unneeded)
         repositories = tuple(dict.fromkeys(paths))
-        return self._removed(unneeded, deleter_for(self.registry, repositories, environment(), run))
-
-    def _removed(
-        self, unneeded: Iterable[tuple[Stock, str]], delete: Delete
-    ) -> tuple[Removed, ...]:
+        deleter = deleter_for(self.registry, repositories, environment(), run)
         removed: list[Removed] = []
         failed: list[RegistryError] = []
         try:

@@ -261,8 +261,11 @@ def read_checked(text: str, *, path: str, into: type[T]) -> tuple[Document, T]:
 
 def checked(document: Document, into: type[T]) -> T:
     """Return a document's value as an `into`. Raise `MatrixError` as `read_checked` does."""
+    problems = list(document.problems)
     try:
         value: T = _reader(into).validate_python(document.value)  # type: ignore[arg-type]
+        if not problems:
+            return value
     except ValidationError as error:
         # A list that is too short only because its entries are wrong is an echo of those; of the
         # findings that each arm of a choice has, the first is enough.
@@ -271,22 +274,15 @@ def checked(document: Document, into: type[T]) -> T:
             for detail in reversed(error.errors())
             if detail["type"] != "too_short" or not detail.get("input")
         }
-        problems = [
+        problems += (
             document.problem(where, *_words_of(detail, where, into))
             for where, detail in first.items()
-        ]
-        raise MatrixError(_ordered((*document.problems, *problems))) from None
-    if document.problems:
-        raise MatrixError(_ordered(document.problems))
-    return value
+        )
+    raise MatrixError(tuple(sorted(set(problems))))
 
 
 # Cached: making the reader of the matrix takes 30 ms.
 _reader = functools.cache(TypeAdapter)
-
-
-def _ordered(problems: tuple[Problem, ...]) -> tuple[Problem, ...]:
-    return tuple(sorted(set(problems)))
 
 
 def _words_of(detail: ErrorDetails, where: Where, into: type) -> tuple[str, str]:

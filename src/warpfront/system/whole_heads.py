@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from requests.adapters import HTTPAdapter
-from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connection import HTTPConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
 
@@ -31,26 +31,22 @@ class WholeHeads(HTTPAdapter):
         return manager
 
 
-class _WatchedHTTP(HTTPConnection):
-    def getresponse(self) -> Any:
-        return _watched(self, super().getresponse)
+class _WatchedHead:
+    def getresponse(self: Any) -> Any:
+        return _watched(self, super().getresponse)  # type: ignore[misc] # of the connection's class
 
 
-class _WatchedHTTPS(HTTPSConnection):
-    def getresponse(self) -> Any:
-        return _watched(self, super().getresponse)
-
-
-class _HTTPPool(HTTPConnectionPool):
-    ConnectionCls = _WatchedHTTP  # type: ignore[mutable-override] # as urllib3's own do
-
-
-class _HTTPSPool(HTTPSConnectionPool):
-    ConnectionCls = _WatchedHTTPS  # type: ignore[mutable-override] # as urllib3's own do
+def _watched_pool(pool: Any) -> type:
+    """Return a pool whose connections are watched."""
+    connection = type("WatchedConnection", (_WatchedHead, pool.ConnectionCls), {})
+    return type("WatchedPool", (pool,), {"ConnectionCls": connection})
 
 
 _LINE = "warpfront_line"
-_POOLS = {"http": _HTTPPool, "https": _HTTPSPool}
+_POOLS = {
+    "http": _watched_pool(HTTPConnectionPool),
+    "https": _watched_pool(HTTPSConnectionPool),
+}
 
 
 def _watched(connection: HTTPConnection, respond: Callable[[], Any]) -> Any:
