@@ -9,14 +9,13 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
 from warpfront.errors import InputError, NothingSelectedError, StoreError
 from warpfront.matrix import editing
 from warpfront.matrix.language import NAME_PATTERN
 from warpfront.matrix.nearest import nearest
 from warpfront.matrix.scaffold import BASES, Edit, new_project, with_row
 from warpfront.pipeline.workspace import MATRIX_FILE
+from warpfront.system.document import plain_values
 from warpfront.system.packaged import packaged_text
 from warpfront.system.store import read_text
 from warpfront.wheels.project_folders import IMAGES_FOLDER
@@ -41,7 +40,7 @@ def add_image(root: Path, name: str, *, parent: str, requirements: str) -> Edit:
 
 def with_image(text: str, name: str, *, parent: str, requirements: str) -> Edit:
     """Return the edit of a matrix that adds an image with these requirements."""
-    document = yaml.safe_load(text)
+    document = plain_values(text)
     images = document.get("images", {})
     if not re.fullmatch(NAME_PATTERN, name) or name in images:
         reason = "is an image already" if name in images else "is no name of an image"
@@ -97,7 +96,7 @@ def project_from(
 def add_row(root: Path, vendor: str, toolkit: str) -> Edit:
     """Return the edit that adds the newest row of a vendor and toolkit by the compat table."""
     text = _matrix(root)
-    python = str(yaml.safe_load(text).get("defaults", {}).get("python", "3.11"))
+    python = str(plain_values(text).get("defaults", {}).get("python", "3.11"))
     return Edit(files={MATRIX_FILE: with_row(text, vendor, toolkit, python)})
 
 
@@ -105,12 +104,12 @@ def add_python(root: Path, python: str) -> Edit:
     """Return the edit that adds each row of the default Python for another one, with its base."""
     text = _matrix(root)
     known = packaged_text(BASES)
-    bases = yaml.safe_load(known)
+    bases = plain_values(known)
     names = {str(base["python"]): name for name, base in bases.items()}
     if python not in names:
         raise NothingSelectedError(f"no base has Python {python}", hint=nearest(python, names))
     name = names[python]
-    if name not in yaml.safe_load(text).get("bases", {}):
+    if name not in plain_values(text).get("bases", {}):
         text = editing.with_entry(text, ("bases",), editing.block_of(known, name))
     return Edit(files={MATRIX_FILE: editing.with_python(text, python, name)})
 

@@ -10,7 +10,7 @@ from warpfront.matrix.compat import Compat, Supported
 from warpfront.matrix.compat_table import Combination
 from warpfront.matrix.language import MatrixText
 from warpfront.matrix.vendors import VENDORS
-from warpfront.system.document import Where, fields_at, read_document
+from warpfront.system.document import LOADER, Where, fields_at, read_document
 
 # Targets of new rows, as far as the wheels have them: data centre, and the newest of desktops.
 _USUAL = {
@@ -159,7 +159,7 @@ def block_of(text: str, name: str) -> tuple[str, ...]:
 
 
 def _node(text: str, where: tuple[str, ...]) -> yaml.Node | None:
-    node: yaml.Node | None = yaml.compose(text, Loader=yaml.SafeLoader)
+    node: yaml.Node | None = yaml.compose(text, Loader=LOADER)
     for key in where:
         pairs = node.value if isinstance(node, yaml.MappingNode) else []
         node = next((value for name, value in pairs if name.value == key), None)

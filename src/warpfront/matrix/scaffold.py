@@ -8,14 +8,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
 from warpfront.errors import NothingSelectedError, StoreError
 from warpfront.matrix import editing
 from warpfront.matrix.compat import packaged
 from warpfront.matrix.nearest import nearest
 from warpfront.matrix.reading import read_matrix
 from warpfront.matrix.vendors import VENDORS
+from warpfront.system.document import plain_values
 from warpfront.system.packaged import packaged_text
 from warpfront.system.store import read_text, write_text
 
@@ -81,12 +80,12 @@ def new_project(folder: Path, *, name: str, vendors: str, base: str, registry: s
         hint = "make a project in an empty folder; nothing was written"
         raise StoreError(f"{folder / existing[0]} exists", hint=hint)
     bases = packaged_text(BASES)
-    if not (block := editing.block_of(bases, base)):
-        hint = nearest(base, yaml.safe_load(bases))
-        raise NothingSelectedError(f"--base {base}: no such base", hint=hint)
-    python = str(yaml.safe_load(bases)[base]["python"])
+    known = plain_values(bases)
+    if base not in known:
+        raise NothingSelectedError(f"--base {base}: no such base", hint=nearest(base, known))
+    block, python = editing.block_of(bases, base), str(known[base]["python"])
     # The template is a matrix of its own, with the first base and a row for the CPU.
-    text, first = files[MATRIX_FILE], yaml.safe_load(files[MATRIX_FILE])
+    text, first = files[MATRIX_FILE], plain_values(files[MATRIX_FILE])
     old_base = first["defaults"]["base"]
     for old, new in (
         (_indented(editing.block_of(bases, old_base)), _indented(block)),

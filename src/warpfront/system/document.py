@@ -37,7 +37,7 @@ _SCALARS = frozenset({"str", "bool", "int", "float", "null", "timestamp", "value
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff]")
 _INTEGER = re.compile(r"(0|[1-9][0-9]{0,8})\Z")
 # libyaml's parser where PyYAML was built with it: the same events, an order of magnitude faster.
-_LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 Where = tuple[str | int, ...]
 T = TypeVar("T")
@@ -73,6 +73,11 @@ class Document:
         return Problem(path=self.path, line=self.line(where), message=message, hint=hint)
 
 
+def plain_values(text: str) -> Any:
+    """Return the values of a YAML text that was read before, or that we wrote."""
+    return yaml.load(text, Loader=LOADER)  # noqa: S506 - a safe one
+
+
 def read_document(text: str, *, path: str) -> Document:
     """Return `text` as a `Document`. Raise `MatrixError` when there is nothing to go on with:
     too big, too deep, not YAML, empty.
@@ -80,7 +85,7 @@ def read_document(text: str, *, path: str) -> Document:
     _refuse_unreadable(text, path)
     try:
         _refuse_bombs(text, path)
-        root = yaml.compose(text, Loader=_LOADER)
+        root = yaml.compose(text, Loader=LOADER)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 0
@@ -159,7 +164,7 @@ def _refuse_unreadable(text: str, path: str) -> None:
 def _refuse_bombs(text: str, path: str) -> None:
     """Depth and aliases are counted on the flat event stream, before anything recursive runs."""
     depth = aliases = 0
-    for event in yaml.parse(text, Loader=_LOADER):
+    for event in yaml.parse(text, Loader=LOADER):
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
         elif isinstance(event, yaml.CollectionEndEvent):
