@@ -21,15 +21,7 @@ from warpfront import __version__
 from warpfront.cli.display import Volume
 from warpfront.cli.job_output import job_output
 from warpfront.cli.loading import MODULES, declared_in, installed_modules, modules_naming
-from warpfront.cli.tasks.declaring import (
-    COMMON,
-    REQUIRED,
-    Command,
-    Ended,
-    Group,
-    Option,
-    dashed,
-)
+from warpfront.cli.tasks.declaring import COMMON, REQUIRED, Command, Ended, Group, Option, dashed
 from warpfront.cli.tasks.showing import print_json
 from warpfront.errors import INTERRUPTED_EXIT_CODE, UNREAD_EXIT_CODE
 from warpfront.matrix.nearest import nearest

@@ -16,11 +16,7 @@ from warpfront.matrix.nearest import nearest
 from warpfront.system.foreign import read_regular
 from warpfront.system.packaged import packaged_text
 from warpfront.system.store import write_text
-from warpfront_checks.architectures.roster import (
-    LibraryError,
-    architectures,
-    library_version,
-)
+from warpfront_checks.architectures.roster import LibraryError, architectures, library_version
 
 _WRITTEN = b"Written by `warpfront models --write`"
 _OURS = Path(warpfront_checks.architectures.__file__).parent

@@ -15,11 +15,7 @@ from warpfront.matrix.expansion import expand_points
 from warpfront.matrix.install import Install, make_install
 from warpfront.matrix.language import SCHEMA, CiOptions, MatrixText, Project
 from warpfront.matrix.nodes import BuildNode, make_nodes
-from warpfront.matrix.project_values import (
-    AllowedVulnerability,
-    Channel,
-    Maintenance,
-)
+from warpfront.matrix.project_values import AllowedVulnerability, Channel, Maintenance
 from warpfront.matrix.release_channels import read_channels
 from warpfront.matrix.runners import Runner, make_runners
 from warpfront.system.document import Document, checked, read_document

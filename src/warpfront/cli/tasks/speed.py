@@ -7,19 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from warpfront.cli.display import Display, text_width
-from warpfront.cli.tasks.declaring import (
-    AllowUndetermined,
-    Chosen,
-    Group,
-    Option,
-    Options,
-    command,
-)
-from warpfront.cli.tasks.showing import (
-    print_unfinished,
-    raise_failure,
-    workspace_here,
-)
+from warpfront.cli.tasks.declaring import AllowUndetermined, Chosen, Group, Option, Options, command
+from warpfront.cli.tasks.showing import print_unfinished, raise_failure, workspace_here
 from warpfront.determination import require_determined
 from warpfront.errors import CommandFailedError, InputError, NotComparableError, SlowerError
 from warpfront.matrix.nearest import nearest

@@ -5,12 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from warpfront.cli.display import Display
-from warpfront.cli.tasks.declaring import (
-    AllowUndetermined,
-    DryRun,
-    Group,
-    command,
-)
+from warpfront.cli.tasks.declaring import AllowUndetermined, DryRun, Group, command
 from warpfront.cli.tasks.showing import workspace_here
 from warpfront.system.process import environment
 
