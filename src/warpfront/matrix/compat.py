@@ -11,7 +11,6 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import Self
 
 from packaging.version import Version
 
@@ -410,13 +409,6 @@ class Compat:
                 entries = self.table.arch_sets[name].get(combination.machine, ())
                 return (entries, archs.confidence) if entries else None
         return None
-
-    @classmethod
-    def read(cls, text: str, *, path: str, contents: Contents | None = None) -> Self:
-        """Return the table in `text`, with the contents of indexes. Raise `MatrixError`
-        with every problem and its line.
-        """
-        return cls(read_table(text, path=path), contents)
 
 
 @cache

@@ -14,7 +14,7 @@ from packaging.version import Version
 
 from warpfront.errors import MatrixError
 from warpfront.matrix.vendors import VENDORS
-from warpfront.system.document import Where, read_checked
+from warpfront.system.document import Where, checked, read_document
 from warpfront.system.strict_values import strict_dataclass
 
 Confidence = Literal["verified", "high", "medium", "low"]
@@ -250,7 +250,8 @@ class Table:
 
 def read_table(text: str, *, path: str) -> Table:
     """Return the table in `text`. Raise `MatrixError` with every problem and its line."""
-    document, table = read_checked(text, path=path, into=Table)
+    document = read_document(text, path=path)
+    table = checked(document, Table)
     problems = tuple(
         document.problem(where, message, "name one that the table has")
         for where, message in _dangling(table)

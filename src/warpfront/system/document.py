@@ -256,16 +256,10 @@ def _read_scalar(node: yaml.ScalarNode) -> str | int | bool | Unquoted:
     return Unquoted(text=text, kind=kind)
 
 
-def read_checked(text: str, *, path: str, into: type[T]) -> tuple[Document, T]:
-    """Return `text` as an `into`, with the document that knows the lines. Raise `MatrixError`
-    with every problem of the file, in the order of its lines.
-    """
-    document = read_document(text, path=path)
-    return document, checked(document, into)
-
-
 def checked(document: Document, into: type[T]) -> T:
-    """Return a document's value as an `into`. Raise `MatrixError` as `read_checked` does."""
+    """Return a document's value as an `into`. Raise `MatrixError` with every problem of the file,
+    in the order of its lines.
+    """
     problems = list(document.problems)
     try:
         value: T = _reader(into).validate_python(document.value)  # type: ignore[arg-type]

@@ -77,12 +77,6 @@ class Store:
         with storing(self.folder):
             (self.cell_folder(cell_id) / f"{name}.json").unlink(missing_ok=True)
 
-    def names(self, cell_id: str, prefix: str) -> tuple[str, ...]:
-        folder = self.cell_folder(cell_id)
-        if not folder.is_dir():
-            return ()
-        return tuple(sorted(path.stem for path in folder.glob(f"{prefix}*.json")))
-
     def write_context(self, cell_id: str, files: Mapping[str, ImageFile]) -> Path:
         """Replace the rendered context of a cell as a whole. Modes are those of the files and 0755
         for folders: no umask decides who may read what is copied into an image.

@@ -18,7 +18,7 @@ from warpfront.matrix.compat import (
     packaged_contents,
     packaged_rows,
 )
-from warpfront.matrix.compat_table import COMPANIONS, Combination
+from warpfront.matrix.compat_table import COMPANIONS, Combination, read_table
 from warpfront.matrix.vendors import VENDORS
 
 CUDA13 = Combination(
@@ -354,7 +354,7 @@ def test_a_table_that_points_nowhere_is_refused() -> None:
         "cuda_archs": {"sets": {"pypi": "A1"}, **source},
     }
     with pytest.raises(MatrixError) as caught:
-        Compat.read(broken_table(releases=[release, release]), path="c.yaml")
+        Compat(read_table(broken_table(releases=[release, release]), path="c.yaml"))
     assert {problem.message for problem in caught.value.problems} == {
         "index cu999 is not in indexes:",
         "arch set A1 is not in arch_sets:",
@@ -366,9 +366,9 @@ def test_a_table_that_points_nowhere_is_refused() -> None:
 def test_a_table_with_an_unknown_vendor_or_key_is_refused() -> None:
     foreign = {"pypi": {"url": "https://pypi.org/simple", "vendor": "nvidai"}}
     with pytest.raises(MatrixError, match="vendor nvidai is not known"):
-        Compat.read(broken_table(indexes=foreign), path="c.yaml")
+        Compat(read_table(broken_table(indexes=foreign), path="c.yaml"))
     with pytest.raises(MatrixError, match="unknown key `relases`"):
-        Compat.read(broken_table(relases=[]), path="c.yaml")
+        Compat(read_table(broken_table(relases=[]), path="c.yaml"))
 
 
 def test_of_another_machine_s_wheels_the_table_says_that_it_does_not_know() -> None:

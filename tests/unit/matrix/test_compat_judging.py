@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from warpfront.errors import MatrixError
 from warpfront.matrix.cell import WheelIndex
 from warpfront.matrix.compat import Compat, Contradicted, Supported, Unknown
-from warpfront.matrix.compat_table import Combination
+from warpfront.matrix.compat_table import Combination, read_table
 
 TEXT = (Path(__file__).parents[2] / "compat" / "small.yaml").read_text(encoding="utf-8")
-SMALL = Compat.read(TEXT, path="small.yaml")
+SMALL = Compat(read_table(TEXT, path="small.yaml"))
 CUDA = Combination(
     vendor="nvidia",
     toolkit="12.4",
@@ -115,7 +115,7 @@ def test_how_sure_a_release_is_decides_and_only_verified_and_high_are_sure() -> 
 
 
 def changed(document: dict[str, Any]) -> Compat:
-    return Compat.read(yaml.safe_dump(document, sort_keys=False), path="small.yaml")
+    return Compat(read_table(yaml.safe_dump(document, sort_keys=False), path="small.yaml"))
 
 
 @pytest.mark.parametrize(
@@ -415,7 +415,7 @@ def test_a_release_that_is_listed_twice_is_refused_where_it_is_named() -> None:
     text = TEXT.replace('  - torch: "2.1.0"\n    python: ["3.11", "3.12"]\n',
                         '  - python: ["3.11", "3.12"]\n    torch: "2.0.0"\n')  # fmt: skip
     with pytest.raises(MatrixError) as caught:
-        Compat.read(text, path="small.yaml")
+        Compat(read_table(text, path="small.yaml"))
     (problem,) = caught.value.problems
     assert text.splitlines()[problem.line - 1] == '    torch: "2.0.0"'
 

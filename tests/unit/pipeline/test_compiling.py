@@ -176,8 +176,8 @@ def test_a_tree_is_compiled_in_the_matrix_s_compiler_read_only_and_bounded(
     assert {bind.target: bind.source for bind in request.binds}["/source"] == tree.resolve()
     assert request.memory_bytes is not None
     assert request.time_limit_seconds == 130.0
-    stored = workspace.folders.store.names("compiler-hip", "compile-")
-    assert stored == ("compile-gfx942",)
+    folder = workspace.folders.store.cell_folder("compiler-hip")
+    assert [path.name for path in folder.glob("compile-*.json")] == ["compile-gfx942.json"]
 
 
 def test_a_failure_is_told_at_its_line_in_text_json_and_sarif(

@@ -15,7 +15,7 @@ from warpfront.system.document import (
     NODE_LIMIT,
     SIZE_LIMIT_CHARACTERS,
     Unquoted,
-    read_checked,
+    checked,
     read_document,
 )
 from warpfront.system.strict_values import strict_dataclass
@@ -143,7 +143,7 @@ many:
 surplus: 1
 """
     with pytest.raises(MatrixError) as caught:
-        read_checked(text, path="f.yaml", into=Outer)
+        checked(read_document(text, path="f.yaml"), Outer)
     assert [(p.line, p.message, p.hint) for p in caught.value.problems] == [
         (2, "`12.9` is a float to YAML, not a string", 'quote versions and strings: "12.9"'),
         (3, "unknown key `ohter`", "did you mean `other`?"),
@@ -157,7 +157,7 @@ surplus: 1
 @pytest.mark.parametrize("text", ["text", "- a\n", "7", "true", "~"])
 def test_a_file_that_is_no_mapping_is_refused(text: str) -> None:
     with pytest.raises(MatrixError) as caught:
-        read_checked(text, path="f.yaml", into=Outer)
+        checked(read_document(text, path="f.yaml"), Outer)
     assert caught.value.problems[0].line == 1
 
 
