@@ -24,7 +24,6 @@ from warpfront.errors import (
     StoreError,
     WarpfrontError,
 )
-from warpfront.images.built import BuiltImage
 from warpfront.images.engine import Engine, connect
 from warpfront.images.labels import CELL, CONTENT_HASH, CREATED
 from warpfront.images.tools import CellInputs, Tools, locked_inputs, targets_of
@@ -98,13 +97,6 @@ def tool_here(root: Path) -> dict[str, str]:
     return {"version": warpfront.__version__, "git": read_provenance(root, run).revision}
 
 
-def verified_as(store: Store, built: BuiltImage, target: str) -> str:
-    """Return the outcome of the verification of this content on this target."""
-    verification = store.readable(built.cell_id, f"verify-{target}", (Verification,))
-    is_of_it = verification is not None and verification.content_hash == built.content_hash
-    return outcome_of(verification).value if is_of_it else NOT_VERIFIED
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageTiming:
     """An image of a cell on one target; `released` is a published one."""
@@ -151,8 +143,10 @@ class ImageTiming:
         request = dataclasses.replace(request, time_limit_seconds=TIME_LIMIT_SECONDS)
         result, output = run_told(engine, request, watch, self.cell.id)
         write_text(self.folder / "output.log", output.text)
-        built = self.image.built
-        verified = verified_as(self.folders.store, built, self.target)
+        built, store = self.image.built, self.folders.store
+        verification = store.readable(built.cell_id, f"verify-{self.target}", (Verification,))
+        is_of_it = verification is not None and verification.content_hash == built.content_hash
+        verified = outcome_of(verification).value if is_of_it else NOT_VERIFIED
         whose = {
             "cell_id": self.cell.id,
             "image_digest": built.image_id,

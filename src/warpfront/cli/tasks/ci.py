@@ -361,37 +361,27 @@ def _act(
     store, root = workspace.folders.store, workspace.folders.root
     by_id = {cell.id: cell for cell in workspace.matrix.cells}
 
-    def build(cell: str) -> Sequence[object]:
-        step_results = _built(workspace, cell, display)
-        if not job_options.to:
-            return step_results
-        return send_candidates(step_results, workspace.matrix, job_options.to, store, display)
-
-    def on_the_image(cell: str, act: Act) -> Sequence[object]:
+    def act(cell: str) -> Sequence[object]:
+        if job_request.step == "build":
+            results, to = _built(workspace, cell, display), job_options.to
+            return send_candidates(results, workspace.matrix, to, store, display) if to else results
         candidate: object = take_candidate(by_id[cell], workspace.matrix.cells, store, display)
         if candidate is None:
             folders = (root / HANDOVER, root / IMAGES)
             candidate = take_image(by_id[cell], store, folders, connect(environment()))
-        return [candidate] if isinstance(candidate, Failed | Blocked) else act(cell)
-
-    def verify(cell: str) -> Sequence[object]:
-        chosen = Selection(only=cell, target=job_request.target)
-        return pipeline.verify(workspace, chosen, display, effort=job_options.effort)
-
-    def bench(cell: str) -> Sequence[object]:
-        assert job_options.row is not None
-        return hold_against_release(
-            workspace, cell, job_options.row, display, target=job_request.target
-        )
-
-    def publish(cell: str) -> Sequence[object]:
+        if isinstance(candidate, Failed | Blocked):
+            return [candidate]
+        if job_request.step == "verify":
+            chosen = Selection(only=cell, target=job_request.target)
+            return pipeline.verify(workspace, chosen, display, effort=job_options.effort)
+        if job_request.step == "bench":
+            row, target = job_options.row, job_request.target
+            assert row is not None
+            return hold_against_release(workspace, cell, row, display, target=target)
         channel = job_options.channel
         return _published(workspace, cell, display, channel=channel, dry_run=job_options.dry_run)
 
-    if job_request.step == "build":
-        return build
-    act = {"verify": verify, "bench": bench, "publish": publish}[job_request.step]
-    return lambda cell: on_the_image(cell, act)
+    return act
 
 
 def _leave_images(
