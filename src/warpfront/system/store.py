@@ -263,8 +263,13 @@ def _read_entry(path: Path, root: Path) -> ImageFile | RefusedFile:
         return RefusedFile(reason=error.message.removeprefix(f"{path}: "))
 
 
+_PLAIN = {bool, int, float, str}
+
+
 def as_json(value: object) -> Any:
     """Return a value of the model, or any nest of them, as plain JSON values."""
+    if value is None or type(value) in _PLAIN:  # most are
+        return value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {
             field.name: as_json(getattr(value, field.name)) for field in dataclasses.fields(value)

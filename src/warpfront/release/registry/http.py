@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from http.cookiejar import DefaultCookiePolicy
 from pathlib import Path
-from typing import BinaryIO, NoReturn
+from typing import Any, BinaryIO, NoReturn
 from urllib.parse import urljoin, urlsplit
 
 import requests
@@ -28,9 +28,6 @@ _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _ERROR_LIMIT_BYTES = 64 * 2**10
 _TOKEN_LIMIT_BYTES = 2**20
 _CERTIFICATES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE")
-
-# No proxy leads to this machine, so the environment's proxy is ignored.
-_NO_PROXIES = {"http": "", "https": ""}
 
 ACCEPT = {"Accept": ", ".join((*MANIFEST_TYPES, *INDEX_TYPES))}
 
@@ -72,6 +69,15 @@ def read_trust(
     return Trust(bundle=bundle, beside=tuple(sorted((certificates / host).glob("*.crt"))))
 
 
+class _Session(requests.Session):
+    """No proxy leads to this machine, so the environment is not read for it."""
+
+    def merge_environment_settings(self, url: Any, *given: Any) -> Any:
+        if is_loopback(urlsplit(url).netloc):
+            return dict(zip(("proxies", "stream", "verify", "cert"), ({}, *given[1:]), strict=True))
+        return super().merge_environment_settings(url, *given)
+
+
 class Exchange:
     """The line to one registry. Answers are streams: who gets one reads or closes it."""
 
@@ -81,7 +87,7 @@ class Exchange:
         self.host, self.patience, self.pace = host, patience, pace
         self._trust = trust
         self._scheme = "" if is_loopback(host) else "https"
-        self._session = requests.Session()
+        self._session = _Session()
         self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
         for scheme in ("http://", "https://"):
             self._session.mount(scheme, Adapter())
@@ -226,7 +232,6 @@ class Exchange:
                     self.patience.answer_seconds + more_seconds,
                 ),
                 verify=self._trust.bundle or True,
-                proxies=_NO_PROXIES if is_loopback(urlsplit(url).netloc) else None,
                 # Logins are docker's: without this, requests would look for one in ~/.netrc.
                 auth=lambda request: request,
             )
