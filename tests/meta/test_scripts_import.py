@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from source_modules import ROOT
@@ -36,9 +37,13 @@ def _is_there(module: Path, name: str) -> bool:
     file = (
         module.with_suffix(".py") if module.with_suffix(".py").exists() else module / "__init__.py"
     )
-    if not file.exists():
-        return False
-    words = {
+    return file.exists() and name in _words(file)
+
+
+@cache
+def _words(file: Path) -> set[str | None]:
+    """Return the names in a module."""
+    return {
         word
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
         for word in (
@@ -47,7 +52,6 @@ def _is_there(module: Path, name: str) -> bool:
             getattr(node, "asname", None),
         )
     }
-    return name in words
 
 
 def test_every_script_imports_what_is_there() -> None:

@@ -198,13 +198,13 @@ def _measured(comparison: Comparison, a: Groups, b: Groups) -> Comparison:
         return _too_short(comparison, reason)
     # The runs where there are enough to resample; else all steps as one run's.
     units = [g if len(g) >= FEWEST_RUNS else [list(chain.from_iterable(g))] for g in (a, b)]
-    drawn = (
+    resampled = (
         counted(len(groups), "run")
         if len(groups) > 1
         else f"{counted(len(groups[0]), 'step')} in blocks of {statistics.BLOCK}"
         for groups in units
     )
-    return _judged(comparison, statistics.ratio_interval(*units), " against ".join(drawn))
+    return _judged(comparison, statistics.ratio_interval(*units), " against ".join(resampled))
 
 
 def _shortness(name: str, groups: Groups, metric: str) -> str:

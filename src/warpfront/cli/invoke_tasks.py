@@ -75,7 +75,7 @@ def tasks_of(declared: Iterable[Command | Group]) -> Collection:
         for name in names if len(leaf.words) == 1 else names[len(leaf.words) :]:
             doc = leaf.body.__doc__ or ""
             collection.add_task(
-                _Task(name, _options(leaf), lambda given, leaf=leaf: leaf.run(given), doc)
+                _Task(name, _options(leaf), lambda options, leaf=leaf: leaf.run(options), doc)
             )
     for group in values:
         if isinstance(group, Group):

@@ -21,7 +21,16 @@ from warpfront import __version__
 from warpfront.cli.display import Volume
 from warpfront.cli.job_output import job_output
 from warpfront.cli.loading import MODULES, declared_in, installed_modules, modules_naming
-from warpfront.cli.tasks.declaring import COMMON, REQUIRED, Command, Ended, Group, Option, dashed
+from warpfront.cli.tasks.declaring import (
+    COMMON,
+    REQUIRED,
+    Command,
+    Ended,
+    Group,
+    Option,
+    dashed,
+    wrong_usage,
+)
 from warpfront.cli.tasks.showing import print_json
 from warpfront.errors import INTERRUPTED_EXIT_CODE, UNREAD_EXIT_CODE
 from warpfront.matrix.nearest import nearest
@@ -302,8 +311,7 @@ def run(words: list[str]) -> int:
         return status if isinstance(status, int) else 0
     except click.UsageError as error:
         where = error.ctx.command_path if error.ctx else "warpfront"
-        text = f"error: {error.format_message()}\nhint: `{where} --help`"
-        usage = Ended(text, error.exit_code)
+        usage = wrong_usage(error.format_message(), f"`{where} --help`", error.exit_code)
         print(usage.message, file=sys.stderr)
         if "--json" in words[:cut]:
             print_json(usage.document)

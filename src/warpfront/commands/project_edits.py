@@ -103,14 +103,14 @@ def add_row(root: Path, vendor: str, toolkit: str) -> Edit:
 def add_python(root: Path, python: str) -> Edit:
     """Return the edit that adds each row of the default Python for another one, with its base."""
     text = _matrix(root)
-    known = packaged_text(BASES)
-    bases = plain_values(known)
+    blocks = packaged_text(BASES)
+    bases = plain_values(blocks)
     names = {str(base["python"]): name for name, base in bases.items()}
     if python not in names:
         raise NothingSelectedError(f"no base has Python {python}", hint=nearest(python, names))
     name = names[python]
     if name not in plain_values(text).get("bases", {}):
-        text = editing.with_entry(text, ("bases",), editing.block_of(known, name))
+        text = editing.with_entry(text, ("bases",), editing.block_of(blocks, name))
     return Edit(files={MATRIX_FILE: editing.with_python(text, python, name)})
 
 

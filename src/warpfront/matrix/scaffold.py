@@ -80,10 +80,10 @@ def new_project(folder: Path, *, name: str, vendors: str, base: str, registry: s
         hint = "make a project in an empty folder; nothing was written"
         raise StoreError(f"{folder / existing[0]} exists", hint=hint)
     bases = packaged_text(BASES)
-    known = plain_values(bases)
-    if base not in known:
-        raise NothingSelectedError(f"--base {base}: no such base", hint=nearest(base, known))
-    block, python = editing.block_of(bases, base), str(known[base]["python"])
+    documents = plain_values(bases)
+    if base not in documents:
+        raise NothingSelectedError(f"--base {base}: no such base", hint=nearest(base, documents))
+    block, python = editing.block_of(bases, base), str(documents[base]["python"])
     # The template is a matrix of its own, with the first base and a row for the CPU.
     text, first = files[MATRIX_FILE], plain_values(files[MATRIX_FILE])
     old_base = first["defaults"]["base"]

@@ -1,4 +1,4 @@
-"""Data files of this package. Pure."""
+"""Data files of this package. Words."""
 
 from __future__ import annotations
 

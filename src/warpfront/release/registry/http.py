@@ -72,10 +72,12 @@ def read_trust(
 class _Session(requests.Session):
     """No proxy leads to this machine, so the environment is not read for it."""
 
-    def merge_environment_settings(self, url: Any, *given: Any) -> Any:
+    def merge_environment_settings(self, url: Any, *settings: Any) -> Any:
         if is_loopback(urlsplit(url).netloc):
-            return dict(zip(("proxies", "stream", "verify", "cert"), ({}, *given[1:]), strict=True))
-        return super().merge_environment_settings(url, *given)
+            return dict(
+                zip(("proxies", "stream", "verify", "cert"), ({}, *settings[1:]), strict=True)
+            )
+        return super().merge_environment_settings(url, *settings)
 
 
 class Exchange:
