@@ -50,6 +50,9 @@ class _Transfer:
     done_bytes: int
     printed_at: float
 
+    def is_due(self, now: float) -> bool:
+        return now - self.printed_at >= _PLAIN_EVERY_SECONDS
+
     def rate(self, now: float) -> str:
         """`, 12 MB/s`, once there is something to tell it from."""
         seconds = now - self.since
@@ -143,26 +146,22 @@ class Display:
 
     def advance(self, transfer_name: str, done_bytes: int, total_bytes: int) -> None:
         with self._lock:
-            if not total_bytes:
-                self._transfers.pop(transfer_name, None)
-                self._show()
-                return
             now = self._clock()
             started, _ = self._transfers.get(transfer_name, (None, 0))
             transfer = started or _Transfer(
                 since=now, begun_bytes=done_bytes, done_bytes=done_bytes, printed_at=now
             )
             transfer.done_bytes = done_bytes
-            if done_bytes >= total_bytes:
+            if done_bytes < total_bytes:
+                self._transfers[transfer_name] = (transfer, total_bytes)
+            else:
                 self._transfers.pop(transfer_name, None)
-                self._show()
+            self._show()
+            if total_bytes and done_bytes >= total_bytes:
                 rate = transfer.rate(now)
                 seconds = f" in {readable_seconds(now - transfer.since)}{rate}" if rate else ""
                 self._say_briefly(f"{readable_size(total_bytes)}{seconds}: {transfer_name}")
-                return
-            self._transfers[transfer_name] = (transfer, total_bytes)
-            self._show()
-            if not self._is_terminal and now - transfer.printed_at >= _PLAIN_EVERY_SECONDS:
+            elif total_bytes and not self._is_terminal and transfer.is_due(now):
                 transfer.printed_at = now
                 self._say_briefly(f"{_share(transfer, total_bytes, now)}: {transfer_name}")
 

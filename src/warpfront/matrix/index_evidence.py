@@ -59,7 +59,10 @@ def dump_contents(contents: Contents) -> str:
             ordered = sorted(
                 releases.items(), key=lambda release: (Version(release[0]), release[0])
             )
-            lines += [f"     {json.dumps(key)}: {_record(release)}," for key, release in ordered]
+            for key, release in ordered:
+                values = dataclasses.asdict(release).items()
+                record = {name: value for name, value in values if value not in ("", None, ())}
+                lines.append(f"     {json.dumps(key)}: {json.dumps(record)},")
             lines += ["    },"]
         lines += ["   }", "  },"]
     lines += [" },", ' "contradictions": [']
@@ -67,11 +70,6 @@ def dump_contents(contents: Contents) -> str:
     lines += [" ]", "}", ""]
     text = "\n".join(lines)
     return re.sub(r",(\n\s*[\]}])", r"\1", text)
-
-
-def _record(release: IndexedRelease) -> str:
-    values = dataclasses.asdict(release)
-    return json.dumps({key: value for key, value in values.items() if value not in ("", None, ())})
 
 
 def names_by_url(table: Table) -> Mapping[str, tuple[str, ...]]:

@@ -9,6 +9,7 @@ import dataclasses
 import errno
 import fcntl
 import filecmp
+import functools
 import hashlib
 import json
 import os
@@ -64,7 +65,17 @@ class Store:
         text = read_text(path, missing_ok=True)
         if text is None:
             return None
-        return _read_document(path, text, {kind.__name__: kind for kind in kinds})
+        try:
+            document = json.loads(text)
+            if document["schema"] != SCHEMA:
+                message = f"{path}: schema {document['schema']}, expected {SCHEMA}"
+                raise StoreError(message, hint="run the step again")
+            kind = {kind.__name__: kind for kind in kinds}[document["kind"]]
+            return _reader(kind).validate_python(document["value"])
+        except (RecursionError, ValueError, KeyError, TypeError) as error:
+            raise StoreError(
+                f"{path}: not a result of this version ({error})", hint="run the step again"
+            ) from None
 
     def readable(self, cell_id: str, name: str, kinds: tuple[type, ...]) -> Any:
         """Return the value like `load`; None also for a file that cannot be read."""
@@ -283,27 +294,8 @@ def as_json(value: object) -> Any:
     return str(value) if isinstance(value, StrEnum | Path) else value
 
 
-_adapters: dict[Any, TypeAdapter[Any]] = {}
-
-
-def _read_document(path: Path, text: str, kinds: Mapping[str, type]) -> Any:
-    try:
-        document = json.loads(text)
-        if document["schema"] != SCHEMA:
-            raise StoreError(
-                f"{path}: schema {document['schema']}, expected {SCHEMA}", hint="run the step again"
-            )
-        kind = kinds[document["kind"]]
-        # Pydantic's reader and writer of a type. Cached: making one takes milliseconds.
-        if kind not in _adapters:
-            _adapters[kind] = TypeAdapter(kind)
-        adapter = _adapters[kind]
-        value = adapter.validate_python(document["value"])
-    except (RecursionError, ValueError, KeyError, TypeError) as error:
-        raise StoreError(
-            f"{path}: not a result of this version ({error})", hint="run the step again"
-        ) from None
-    return value
+# Cached: making the reader of a type takes milliseconds.
+_reader = functools.cache(TypeAdapter)
 
 
 @contextlib.contextmanager

@@ -90,6 +90,15 @@ def test_a_pipe_gets_one_line_a_step_and_no_repeats(
     golden(f"display/pipe-{width}.txt", pipe.getvalue())
 
 
+def test_a_transfer_that_fails_after_a_while_says_nothing_of_its_size() -> None:
+    clock, pipe = Clock(), io.StringIO()
+    with Display(pipe, clock) as display:
+        display.advance(WHEEL, 1, 9)
+        clock.seconds = 61.0
+        display.advance(WHEEL, 0, 0)
+    assert pipe.getvalue() == ""
+
+
 def test_nothing_that_is_shown_has_a_secret_in_it(tmp_path: Path) -> None:
     secret = f"canary-of-{tmp_path.name}"
     keep_secret(secret)

@@ -102,12 +102,7 @@ class Target:
         return value if value is None else value * _SCALES.get(self.unit, 1.0)
 
 
-def _target(text: str) -> Target:
-    field, _, unit = text.partition(" ")
-    return Target(field, unit)
-
-
-Named = Annotated[Target, BeforeValidator(_target)]
+Named = Annotated[Target, BeforeValidator(lambda text: Target(*text.partition(" ")[::2]))]
 
 
 @strict_dataclass

@@ -56,6 +56,8 @@ def layout_text(run: Run) -> str:
         "tokens_per_second": rate,
         "tokens_per_second_per_gpu": rate / run.devices if rate and run.devices else None,
     }
+    is_allocated = run.memory_kind is MemoryKind.ALLOCATED
+    sizes = [step.memory_bytes for step in run.steps if is_allocated and step.memory_bytes]
     document: dict[str, Any] = {
         "platform": _PLATFORMS.get(run.vendor or "", run.vendor),
         "gpu_info": {
@@ -71,20 +73,13 @@ def layout_text(run: Run) -> str:
         "performance_metrics": performance,
         "raw_step_times": times,
         "loss_values": [step.loss for step in run.steps if step.loss is not None],
-        "memory_metrics": _memory(run),
+        "memory_metrics": {
+            "avg_memory_allocated_gb": fmean(sizes) / _GB if sizes else None,
+            "peak_memory_allocated_gb": max(sizes) / _GB if sizes else None,
+        },
         "source": f"warpfront read-log, {run.source.format}",
     }
     return json.dumps(_known(document), indent=2) + "\n"
-
-
-def _memory(run: Run) -> dict[str, Any]:
-    sizes = [step.memory_bytes for step in run.steps if step.memory_bytes]
-    if run.memory_kind is not MemoryKind.ALLOCATED or not sizes:
-        return {}
-    return {
-        "avg_memory_allocated_gb": fmean(sizes) / _GB,
-        "peak_memory_allocated_gb": max(sizes) / _GB,
-    }
 
 
 def _known(value: Any) -> Any:

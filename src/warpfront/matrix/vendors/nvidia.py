@@ -98,6 +98,8 @@ class Nvidia(Vendor):
         if toolkit is None or _major(toolkit) < _FIRST_MAJOR_WITH_NVCC_WHEEL:
             return None
         home = f"/opt/venv/lib/python{python}/site-packages/nvidia/cu{_major(toolkit)}"
+        # `8.0;9.0+PTX`, with PTX of the newest for what comes after it.
+        archs = ";".join(map(_dotted, sorted(map(_capability, targets)))) + "+PTX"
         return Compiler(
             # `cuda-toolkit` pins which nvcc, nvvm, crt and runtime belong together; headers of CCCL
             # may be newer than the toolkit, and torch 2.15 brings such:
@@ -110,7 +112,7 @@ class Nvidia(Vendor):
             apt=("g++", "python3-dev"),
             programs=f"{home}/bin",
             libraries=f"{home}/lib",
-            environment=frozen({"CUDA_HOME": home, "TORCH_CUDA_ARCH_LIST": _arch_list(targets)}),
+            environment=frozen({"CUDA_HOME": home, "TORCH_CUDA_ARCH_LIST": archs}),
         )
 
     def no_compiler(self, toolkit: Toolkit | None, suite: str) -> str:
@@ -161,12 +163,6 @@ def _runs_cubin(cubin: int, *, on: int) -> bool:
 
 def _major(toolkit: Toolkit) -> int:
     return int(toolkit.version.partition(".")[0])
-
-
-def _arch_list(targets: tuple[str, ...]) -> str:
-    """`TORCH_CUDA_ARCH_LIST`: `8.0;9.0+PTX`, with PTX of the newest for what comes after it."""
-    numbers = sorted(_capability(target) for target in targets)
-    return ";".join(map(_dotted, numbers)) + "+PTX"
 
 
 def _dotted(capability: int) -> str:
