@@ -122,13 +122,13 @@ def read_nights(text: str) -> tuple[tuple[Night, ...], int]:
     for line in filter(str.strip, text.splitlines()):
         try:
             fields = json.loads(line)
-            is_ours = fields.pop("schema") == SCHEMA
-            night = _NIGHT.validate_python(fields)
+            night = _NIGHT.validate_python(fields) if fields.pop("schema") == SCHEMA else None
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            is_ours = False
-        if is_ours:
+            night = None
+        if night is None:
+            unread += 1
+        else:
             nights[night.place, night.at] = night
-        unread += not is_ours
     return tuple(sorted(nights.values(), key=lambda night: night.at)), unread
 
 

@@ -42,38 +42,31 @@ class Observation:
         return f"{self.outcome:<12}{self.subject}: {self.text}{hint}"
 
 
-def examine(workspace: Workspace, watch: Watch) -> tuple[Observation, ...]:
+def examine(workspace: Workspace, watch: Watch) -> Iterator[Observation]:
     """Engine, buildx, disk, registries, indexes and devices, in that order. Changes nothing."""
     cells, compat = workspace.matrix.cells, workspace.material.compat
-    hardware = read_hardware(Machine())
+    hardware, host = read_hardware(Machine()), None
     try:
         engine = connect(environment())
     except EngineError as error:
-        return (
-            _observed("engine", Outcome.FAILED, error.message, error.hint),
-            *_examine_network(cells, watch),
-            *examine_drivers(cells, compat, hardware),
-            *examine_hardware(hardware),
-        )
-    machines, devices, host = [], [], engine.host_devices()
-    for other in sorted({cell.machine for cell in cells} - {engine.machine}):
-        hint = f"its cells are blocked here; they need an engine on {other}"
-        text = f"the engine's machine is {engine.machine}"
-        machines.append(_observed(f"machine {other}", Outcome.UNAVAILABLE, text, hint))
-    for name in sorted({cell.vendor for cell in cells}):
+        yield _observed("engine", Outcome.FAILED, error.message, error.hint)
+    else:
+        host = engine.host_devices()
+        yield from _examine_engine(engine)
+        for other in sorted({cell.machine for cell in cells} - {engine.machine}):
+            hint = f"its cells are blocked here; they need an engine on {other}"
+            text = f"the engine's machine is {engine.machine}"
+            yield _observed(f"machine {other}", Outcome.UNAVAILABLE, text, hint)
+    yield from _examine_network(cells, watch)
+    for name in sorted({cell.vendor for cell in cells}) if host else ():
+        assert host is not None
         access = VENDORS[name].device_access(host)
         text = ", ".join((*access.cdi, *access.nodes)) or "needs none" if access else ""
         hint = "images build and load here; their checks on the device say unavailable"
         state = text or "none on this machine"
-        devices.append(_available(f"devices of {name}", state, hint, is_here=bool(text)))
-    return (
-        *_examine_engine(engine),
-        *machines,
-        *_examine_network(cells, watch),
-        *devices,
-        *examine_drivers(cells, compat, hardware),
-        *examine_hardware(hardware),
-    )
+        yield _available(f"devices of {name}", state, hint, is_here=bool(text))
+    yield from examine_drivers(cells, compat, hardware)
+    yield from examine_hardware(hardware)
 
 
 def _examine_engine(engine: Engine) -> Iterator[Observation]:

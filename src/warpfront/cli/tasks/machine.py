@@ -36,7 +36,7 @@ def doctor(
         return
     from warpfront.commands.doctor import examine
 
-    findings = examine(workspace_here(display), display)
+    findings = tuple(examine(workspace_here(display), display))
     display.result(findings, "".join(f"{finding}\n" for finding in findings))
     broken = [finding for finding in findings if finding.outcome is Outcome.FAILED]
     if broken:
