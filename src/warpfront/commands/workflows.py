@@ -27,7 +27,7 @@ from warpfront.ci.template_files import (
     scripts,
 )
 from warpfront.errors import InputError, LockError
-from warpfront.matrix.install import CHECKOUT, Install
+from warpfront.matrix.language import InstallText
 from warpfront.matrix.reading import Matrix
 from warpfront.pipeline.workspace import Workspace
 from warpfront.system.digests import digest_of
@@ -66,11 +66,11 @@ def ci_files(workspace: Workspace, lock: Lock | None = None) -> Mapping[str, str
     }
     files |= scripts(flow, texts)
     install = install_of(matrix, root)
-    if install.kind == "requirements":
-        require_hashes(install.source, read_text(root / install.source) or "")
+    path = requirements_path(install)
+    if path == REQUIREMENTS:
+        files[path] = locked_requirements(install, root, lock)
     else:
-        files[REQUIREMENTS] = locked_requirements(install, root, lock)
-    path = install.source if install.kind == "requirements" else REQUIREMENTS
+        require_hashes(path, read_text(root / path) or "")
     # A project may have such files of its own: only those that are missing, or were made here.
     for robot, text in robot_files(texts, requirements=path).items():
         present = read_text(root / robot, missing_ok=True)
@@ -114,14 +114,12 @@ def flow_of(matrix: Matrix, root: Path) -> Flow:
     )
 
 
-def install_of(matrix: Matrix, root: Path) -> Install:
-    """Return the source from which jobs install warpfront: the checkout itself in warpfront's
-    own repository. A bare name is never a source.
+def install_of(matrix: Matrix, root: Path) -> InstallText | None:
+    """Return the source from which jobs install warpfront: None for the checkout itself, in
+    warpfront's own repository. A bare name is never a source.
     """
-    if matrix.install is not None:
+    if matrix.install or _pyproject(root).get("project", {}).get("name") == "warpfront":
         return matrix.install
-    if _pyproject(root).get("project", {}).get("name") == "warpfront":
-        return CHECKOUT
     raise InputError(
         "matrix.yaml has no `install:`, and no job installs warpfront by its name alone",
         hint="`install: {wheel: https://..., sha256: ...}`, `{git: https://..., commit: ...}` or "
@@ -140,20 +138,22 @@ def _pyproject(root: Path) -> Mapping[str, Any]:
         raise InputError(f"{where}: this is no TOML", hint=hint) from None
 
 
-def pip_calls(install: Install) -> tuple[str, ...]:
+def requirements_path(install: InstallText | None) -> str:
+    """Return the file of requirements that jobs install by hash: the project's, or a lock here."""
+    return (install and install.requirements) or REQUIREMENTS
+
+
+def pip_calls(install: InstallText | None) -> tuple[str, ...]:
     """Return the arguments of each call of pip: everything by hash, and then a commit or the
     checkout, which bring nothing else with them.
     """
-    path = install.source if install.kind == "requirements" else REQUIREMENTS
-    locked = f"--require-hashes --requirement {path}"
+    locked = f"--require-hashes --requirement {requirements_path(install)}"
     alone = "--no-deps --no-build-isolation"
-    match install.kind:
-        case "git":
-            return (locked, f'{alone} "warpfront @ {install.source}"')
-        case "checkout":
-            return (locked, f"{alone} --editable .")
-        case _:
-            return (locked,)
+    if install is None:
+        return (locked, f"{alone} --editable .")
+    if install.git:
+        return (locked, f'{alone} "warpfront @ git+{install.git}@{install.commit}"')
+    return (locked,)
 
 
 def require_hashes(path: str, text: str) -> None:
@@ -169,7 +169,7 @@ def require_hashes(path: str, text: str) -> None:
         )
 
 
-def locked_requirements(install: Install, root: Path, lock: Lock | None) -> str:
+def locked_requirements(install: InstallText | None, root: Path, lock: Lock | None) -> str:
     """Return the file that the jobs install from. A committed file stays while its inputs are
     the same: a robot may have moved versions in it.
     """
@@ -179,9 +179,9 @@ def locked_requirements(install: Install, root: Path, lock: Lock | None) -> str:
     if present.startswith(head):
         return present
     text = lock(requirements) if lock else ""
-    if text and install.sha256 not in text:
+    if text and install and (install.sha256 or "") not in text:
         raise LockError(
-            f"{install.source} is not the wheel of sha256 {install.sha256}",
+            f"{install.wheel} is not the wheel of sha256 {install.sha256}",
             hint="`install:` of matrix.yaml has both: one of them is another wheel's",
         )
     return head + text
@@ -193,20 +193,18 @@ def lock_here(requirements: tuple[str, ...]) -> str:
     return hash_requirements(requirements, site=read_site(run), run=run, without=without)
 
 
-def _requirements(install: Install, root: Path) -> tuple[str, ...]:
-    match install.kind:
-        case "wheel":
-            return (f"{_PACKAGE} @ {install.source}#sha256={install.sha256}",)
-        case "git":
-            return (f"{_PACKAGE} @ {install.source}", _BACKEND)
-        case _:
-            project = _pyproject(root)
-            optional = project["project"].get("optional-dependencies", {})
-            return (
-                *project["project"]["dependencies"],
-                *(line for extra in _EXTRAS for line in optional.get(extra, ())),
-                *project["build-system"]["requires"],
-            )
+def _requirements(install: InstallText | None, root: Path) -> tuple[str, ...]:
+    if install and install.wheel:
+        return (f"{_PACKAGE} @ {install.wheel}#sha256={install.sha256}",)
+    if install:
+        return (f"{_PACKAGE} @ git+{install.git}@{install.commit}", _BACKEND)
+    project = _pyproject(root)
+    optional = project["project"].get("optional-dependencies", {})
+    return (
+        *project["project"]["dependencies"],
+        *(line for extra in _EXTRAS for line in optional.get(extra, ())),
+        *project["build-system"]["requires"],
+    )
 
 
 def stale(files: Mapping[str, str | None], root: Path) -> str:

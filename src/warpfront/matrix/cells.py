@@ -580,18 +580,15 @@ def _policies(
     point: Point, foundation: _Foundation, text: MatrixText, image: ImageText
 ) -> tuple[RuntimePolicy, ...]:
     """Return policies of a child: inherited values, overridden by explicit ones."""
-    runtime_policies = policies_of(point.vendor, foundation.toolkit, point.targets, point.torch)
-    if isinstance(text.policy, tuple):
-        runtime_policies = tuple(
-            policy for policy in runtime_policies if policy.name in text.policy
-        )
+    if text.policy == "none":
+        return ()
     names = {*image.environment, *point.environment}
-    policies = (
+    return tuple(
         policy
-        for policy in runtime_policies
-        if policy.level != "set" or not (image.parent or policy.name in names)
+        for policy in policies_of(point.vendor, foundation.toolkit, point.targets, point.torch)
+        if (text.policy == "default" or policy.name in text.policy)
+        and (policy.level != "set" or not (image.parent or policy.name in names))
     )
-    return () if text.policy == "none" else tuple(policies)
 
 
 def _bytes(size: str) -> int:

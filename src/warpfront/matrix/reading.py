@@ -12,8 +12,8 @@ from warpfront.matrix.cell import Cell, CompilerBase
 from warpfront.matrix.cells import CellMaker
 from warpfront.matrix.compat import Compat
 from warpfront.matrix.expansion import expand_points
-from warpfront.matrix.install import Install, make_install
-from warpfront.matrix.language import SCHEMA, CiOptions, MatrixText, Project
+from warpfront.matrix.install import install_problems
+from warpfront.matrix.language import SCHEMA, CiOptions, InstallText, MatrixText, Project
 from warpfront.matrix.nodes import BuildNode, make_nodes
 from warpfront.matrix.project_values import AllowedVulnerability, Channel, Maintenance
 from warpfront.matrix.release_channels import read_channels
@@ -35,7 +35,7 @@ class Matrix:
     runners: tuple[Runner, ...] = ()
     nodes: tuple[BuildNode, ...] = ()
     ci: CiOptions = field(default_factory=CiOptions)
-    install: Install | None = None
+    install: InstallText | None = None
     maintenance: Maintenance = field(default_factory=Maintenance)
 
     @property
@@ -60,19 +60,13 @@ def read_matrix(text: str, *, path: str, compat: Compat) -> Matrix:
     channels, misread = read_channels(written, document, tuple(maker.cells))
     runners, wrong_runners = make_runners(written, document)
     nodes, wrong_nodes = make_nodes(written, document)
-    install, wrong_install = make_install(written.install, document)
-    wrong = (*wrong_runners, *wrong_nodes, *wrong_install)
+    wrong = (*wrong_runners, *wrong_nodes, *install_problems(written.install, document))
     every_problem = sorted({*problems, *maker.problems, *misread, *wrong})
     if every_problem:
         raise MatrixError(tuple(every_problem))
     if not maker.cells:
-        raise MatrixError(
-            (
-                document.problem(
-                    ("rows",), "the matrix has no cells", "`exclude:` leaves none; remove one of it"
-                ),
-            )
-        )
+        hint = "`exclude:` leaves none; remove one of it"
+        raise MatrixError((document.problem(("rows",), "the matrix has no cells", hint),))
     return Matrix(
         project=written.project,
         cells=tuple(maker.cells),
@@ -82,7 +76,7 @@ def read_matrix(text: str, *, path: str, compat: Compat) -> Matrix:
         runners=runners,
         nodes=nodes,
         ci=written.ci,
-        install=install,
+        install=written.install,
         maintenance=_maintenance(written, document),
     )
 
