@@ -174,11 +174,12 @@ def folder_aside(folder: Path) -> Iterator[Path]:
         try:
             yield aside
             aside.chmod(0o755)
-            while aside.is_dir():
+            while True:
                 try:
                     aside.rename(folder)
+                    break
                 except OSError as error:
-                    if error.errno not in {errno.ENOTEMPTY, errno.EEXIST}:
+                    if error.errno not in {errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR}:
                         raise
                     old = aside.with_name(f"{aside.name}.old")
                     with contextlib.suppress(FileNotFoundError):

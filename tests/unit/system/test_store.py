@@ -92,6 +92,23 @@ def test_a_context_is_replaced_as_a_whole(tmp_path: Path) -> None:
     assert [path.name for path in folder.parent.iterdir()] == ["context"]
 
 
+@pytest.mark.parametrize("kind", ["file", "link"])
+def test_a_context_takes_the_place_of_what_is_no_folder(kind: str, tmp_path: Path) -> None:
+    store, aside = Store(tmp_path), tmp_path / "elsewhere"
+    aside.mkdir()
+    folder = store.context_folder("cell")
+    folder.parent.mkdir()
+    if kind == "link":
+        folder.symlink_to(aside)
+    else:
+        folder.write_text("no folder")
+    store.write_context("cell", {"Dockerfile": a_file("1")})
+    assert not folder.is_symlink()
+    assert [path.name for path in folder.iterdir()] == ["Dockerfile"]
+    assert [path.name for path in folder.parent.iterdir()] == ["context"]
+    assert list(aside.iterdir()) == []
+
+
 def test_a_file_that_is_not_text_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"\xff\xfe")
     with pytest.raises(StoreError, match="not UTF-8"):
