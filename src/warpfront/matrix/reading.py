@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from pydantic import TypeAdapter
@@ -12,13 +13,13 @@ from warpfront.matrix.cell import Cell, CompilerBase
 from warpfront.matrix.cells import CellMaker
 from warpfront.matrix.compat import Compat
 from warpfront.matrix.expansion import expand_points
-from warpfront.matrix.install import install_problems
 from warpfront.matrix.language import SCHEMA, CiOptions, InstallText, MatrixText, Project
 from warpfront.matrix.nodes import BuildNode, make_nodes
 from warpfront.matrix.project_values import AllowedVulnerability, Channel, Maintenance
 from warpfront.matrix.release_channels import read_channels
 from warpfront.matrix.runners import Runner, make_runners
 from warpfront.system.document import Document, checked, read_document
+from warpfront.system.sizes import counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +61,7 @@ def read_matrix(text: str, *, path: str, compat: Compat) -> Matrix:
     channels, misread = read_channels(written, document, tuple(maker.cells))
     runners, wrong_runners = make_runners(written, document)
     nodes, wrong_nodes = make_nodes(written, document)
-    wrong = (*wrong_runners, *wrong_nodes, *install_problems(written.install, document))
+    wrong = (*wrong_runners, *wrong_nodes, *_install_problems(written.install, document))
     every_problem = sorted({*problems, *maker.problems, *misread, *wrong})
     if every_problem:
         raise MatrixError(tuple(every_problem))
@@ -90,6 +91,27 @@ def _refuse_newer(document: Document) -> None:
         )
         hint = "upgrade: pip install --upgrade warpfront"
         raise MatrixError((document.problem(("schema",), message, hint),))
+
+
+_INSTALL_FORMS = (
+    "one of `wheel` with `sha256`, `git` with `commit`, and `requirements` (a file with hashes)"
+)
+
+
+def _install_problems(text: InstallText | None, document: Document) -> Iterator[Problem]:
+    """Yield what is wrong with `install:`."""
+    if text is None:
+        return
+    ways = [way for way in ("wheel", "git", "requirements") if getattr(text, way)]
+    if len(ways) != 1:
+        message = f"`install` names {counted(len(ways), 'source')}"
+        yield document.problem(("install",), message, _INSTALL_FORMS)
+    for way, pin in (("wheel", "sha256"), ("git", "commit")):
+        if bool(getattr(text, way)) != bool(getattr(text, pin)):
+            where = ("install", way if getattr(text, way) else pin)
+            yield document.problem(
+                where, f"`install`: `{way}` and `{pin}` go together", _INSTALL_FORMS
+            )
 
 
 def _maintenance(written: MatrixText, document: Document) -> Maintenance:
