@@ -74,9 +74,8 @@ class _Session(requests.Session):
 
     def merge_environment_settings(self, url: Any, *settings: Any) -> Any:
         if is_loopback(urlsplit(url).netloc):
-            return dict(
-                zip(("proxies", "stream", "verify", "cert"), ({}, *settings[1:]), strict=True)
-            )
+            _, stream, verify, cert = settings
+            return {"proxies": {}, "stream": stream, "verify": verify, "cert": cert}
         return super().merge_environment_settings(url, *settings)
 
 
