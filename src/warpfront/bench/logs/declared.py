@@ -241,6 +241,10 @@ class Declaration:
             yield rule, line[: match.start()], rule.named(match, end)
 
 
+# Made once: it takes as long as reading ten files.
+_DECLARATIONS = TypeAdapter(Declaration)
+
+
 def declared(name: str) -> Format:
     """Return the format of `data/logs/NAME.toml`."""
     declaration = read_declaration(name)
@@ -271,7 +275,7 @@ def read_declaration(name: str) -> Declaration:
     }
     document["names"] = {key: to for key, to in names.items() if "*" not in key}
     document["matching"] = {**starred, **document.get("matching", {})}
-    return TypeAdapter(Declaration).validate_python(document)
+    return _DECLARATIONS.validate_python(document)
 
 
 class DeclaredReader:
