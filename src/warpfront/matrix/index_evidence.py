@@ -13,7 +13,6 @@ from datetime import date
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
-from pydantic import TypeAdapter
 
 from warpfront.errors import MatrixError, Problem
 from warpfront.matrix.compat_table import (
@@ -30,6 +29,7 @@ from warpfront.matrix.compat_table import (
 )
 from warpfront.matrix.index_contents import Contents, IndexContents, IndexedRelease, Releases
 from warpfront.matrix.vendors import VENDORS
+from warpfront.system.strict_values import reader_of
 
 QUIET_DAYS = 21
 """A reading that found nothing new moves its date once the old one has this age."""
@@ -41,7 +41,7 @@ _MAIN = "x86_64"
 def read_contents(text: str, *, path: str) -> Contents:
     """Return the contents that `dump_contents` wrote. Raise `MatrixError` for another text."""
     try:
-        return TypeAdapter(Contents).validate_python(json.loads(text))
+        return reader_of(Contents).validate_python(json.loads(text))
     except (ValueError, RecursionError) as error:
         message = f"not the contents of indexes: {type(error).__name__}: {error}"
         hint = "restore it from git: `warpfront compat update` writes it"

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import functools
 import re
 import typing
 from collections.abc import Mapping
@@ -19,10 +18,11 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 import yaml
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from warpfront.errors import MatrixError, Problem
+from warpfront.system.strict_values import reader_of
 
 SIZE_LIMIT_CHARACTERS = 512 * 1024
 DEPTH_LIMIT = 16
@@ -262,7 +262,7 @@ def checked(document: Document, into: type[T]) -> T:
     """
     problems = list(document.problems)
     try:
-        value: T = _reader(into).validate_python(document.value)  # type: ignore[arg-type]
+        value: T = reader_of(into).validate_python(document.value)  # type: ignore[arg-type]
         if not problems:
             return value
     except ValidationError as error:
@@ -278,10 +278,6 @@ def checked(document: Document, into: type[T]) -> T:
             for where, detail in first.items()
         )
     raise MatrixError(tuple(sorted(set(problems))))
-
-
-# Cached: making the reader of the matrix takes 30 ms.
-_reader = functools.cache(TypeAdapter)
 
 
 def _words_of(detail: ErrorDetails, where: Where, into: type) -> tuple[str, str]:

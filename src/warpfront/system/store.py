@@ -9,7 +9,6 @@ import dataclasses
 import errno
 import fcntl
 import filecmp
-import functools
 import hashlib
 import json
 import os
@@ -21,10 +20,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter
-
 from warpfront.errors import StoreError
 from warpfront.system.foreign import read_regular, remove_tree
+from warpfront.system.strict_values import reader_of
 from warpfront.system.tree_files import ImageFile, RefusedFile
 
 SCHEMA = 1
@@ -71,7 +69,7 @@ class Store:
                 message = f"{path}: schema {document['schema']}, expected {SCHEMA}"
                 raise StoreError(message, hint="run the step again")
             kind = {kind.__name__: kind for kind in kinds}[document["kind"]]
-            return _reader(kind).validate_python(document["value"])
+            return reader_of(kind).validate_python(document["value"])
         except (RecursionError, ValueError, KeyError, TypeError) as error:
             raise StoreError(
                 f"{path}: not a result of this version ({error})", hint="run the step again"
@@ -293,10 +291,6 @@ def as_json(value: object) -> Any:
     if isinstance(value, bytes):  # a file of an image's folder: what it was, not what was in it
         return f"sha256:{hashlib.sha256(value).hexdigest()}"
     return str(value) if isinstance(value, StrEnum | Path) else value
-
-
-# Cached: making the reader of a type takes milliseconds.
-_reader = functools.cache(TypeAdapter)
 
 
 @contextlib.contextmanager

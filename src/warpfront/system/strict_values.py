@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import typing
 from typing import TypeVar
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, TypeAdapter
 
 T = TypeVar("T")
+
+reader_of = functools.cache(TypeAdapter)
+"""Return pydantic's reader of a type; making one takes milliseconds."""
 
 
 @typing.dataclass_transform(
