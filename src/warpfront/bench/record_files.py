@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from warpfront.bench.logs.fields import refuse_constant
 from warpfront.bench.records import SCHEMA, Bench, Comparison, Run, Summary
-from warpfront.system.strict_values import reader_of
+from warpfront.system.strict_values import read_as
 from warpfront_checks.bench.options import SCHEMA as TIMINGS_SCHEMA
 
 _DERIVED = "summary"
@@ -90,7 +90,7 @@ def _read(document: Mapping[str, Any]) -> Run | Bench:
     fields = {k: v for k, v in document.items() if k not in {"schema", "kind", _DERIVED}}
     kind: type[Run | Bench] = Run if document["kind"] == "Run" else Bench
     try:
-        return reader_of(kind).validate_python(fields)
+        return read_as(kind, fields)
     except ValidationError as error:
         raise NoRecordError(first_wrong(error)) from None
 
@@ -124,6 +124,6 @@ def bench_of(document: object, whose: Mapping[str, Any]) -> Bench:
         raise NoTimingsError(f"timings of {document.get('target')!r}, not of {whose['target']!r}")
     fields = {name: value for name, value in document.items() if name not in {"schema", "kind"}}
     try:
-        return reader_of(Bench).validate_python({**fields, **whose})
+        return read_as(Bench, {**fields, **whose})
     except ValidationError as error:
         raise NoTimingsError(first_wrong(error)) from None

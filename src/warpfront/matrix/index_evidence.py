@@ -29,7 +29,7 @@ from warpfront.matrix.compat_table import (
 )
 from warpfront.matrix.index_contents import Contents, IndexContents, IndexedRelease, Releases
 from warpfront.matrix.vendors import VENDORS
-from warpfront.system.strict_values import reader_of
+from warpfront.system.strict_values import read_as
 
 QUIET_DAYS = 21
 """A reading that found nothing new moves its date once the old one has this age."""
@@ -41,7 +41,7 @@ _MAIN = "x86_64"
 def read_contents(text: str, *, path: str) -> Contents:
     """Return the contents that `dump_contents` wrote. Raise `MatrixError` for another text."""
     try:
-        return reader_of(Contents).validate_python(json.loads(text))
+        return read_as(Contents, json.loads(text))
     except (ValueError, RecursionError) as error:
         message = f"not the contents of indexes: {type(error).__name__}: {error}"
         hint = "restore it from git: `warpfront compat update` writes it"

@@ -22,7 +22,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from warpfront.errors import MatrixError, Problem
-from warpfront.system.strict_values import reader_of
+from warpfront.system.strict_values import read_as
 
 SIZE_LIMIT_CHARACTERS = 512 * 1024
 DEPTH_LIMIT = 16
@@ -262,7 +262,7 @@ def checked(document: Document, into: type[T]) -> T:
     """
     problems = list(document.problems)
     try:
-        value: T = reader_of(into).validate_python(document.value)  # type: ignore[arg-type]
+        value = read_as(into, document.value)
         if not problems:
             return value
     except ValidationError as error:

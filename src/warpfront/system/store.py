@@ -22,7 +22,7 @@ from typing import Any
 
 from warpfront.errors import StoreError
 from warpfront.system.foreign import read_regular, remove_tree
-from warpfront.system.strict_values import reader_of
+from warpfront.system.strict_values import read_as
 from warpfront.system.tree_files import ImageFile, RefusedFile
 
 SCHEMA = 1
@@ -69,7 +69,7 @@ class Store:
                 message = f"{path}: schema {document['schema']}, expected {SCHEMA}"
                 raise StoreError(message, hint="run the step again")
             kind = {kind.__name__: kind for kind in kinds}[document["kind"]]
-            return reader_of(kind).validate_python(document["value"])
+            return read_as(kind, document["value"])
         except (RecursionError, ValueError, KeyError, TypeError) as error:
             raise StoreError(
                 f"{path}: not a result of this version ({error})", hint="run the step again"

@@ -11,8 +11,14 @@ from pydantic import ConfigDict, TypeAdapter
 
 T = TypeVar("T")
 
-reader_of = functools.cache(TypeAdapter)
-"""Return pydantic's reader of a type; making one takes milliseconds."""
+# Making the reader of a type takes milliseconds.
+_reader = functools.cache(TypeAdapter)
+
+
+def read_as(kind: type[T], value: object) -> T:
+    """Return a plain value as a `kind`. Raise pydantic's `ValidationError`."""
+    reader: TypeAdapter[T] = _reader(kind)
+    return reader.validate_python(value)
 
 
 @typing.dataclass_transform(
