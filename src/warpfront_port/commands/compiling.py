@@ -20,8 +20,9 @@ from packaging.version import Version
 import warpfront_checks
 from warpfront.errors import InputError, NothingSelectedError, StoreError
 from warpfront.images.built import BuiltImage
-from warpfront.images.engine import Bind, Engine, RunRequest, RunResult, connect
+from warpfront.images.engine import Bind, Engine, RunRequest, RunResult
 from warpfront.images.engine.bases import bootstrapped_image, recipe_digest
+from warpfront.images.tools import Tools
 from warpfront.matrix.cell import Cell, CompilerBase, Selection
 from warpfront.matrix.devices import CompilerCall
 from warpfront.matrix.reading import Matrix
@@ -29,7 +30,7 @@ from warpfront.matrix.selection import select
 from warpfront.matrix.vendors import VENDORS, Vendor
 from warpfront.report.junit import junit_xml
 from warpfront.system.foreign import read_regular, regular_files, remove_tree
-from warpfront.system.process import environment
+from warpfront.system.process import run
 from warpfront.system.progress import Watch
 from warpfront.system.sizes import counted
 from warpfront.system.store import Store, exclusive, write_json, write_text
@@ -38,8 +39,6 @@ from warpfront.system.trees import read_text as read_source
 from warpfront.verify.containers import MEMORY_BYTES, Output, built_image, ending_of, result_in
 from warpfront.verify.results import CheckResult, Outcome, Verification
 from warpfront.verify.verdict import read_verification
-from warpfront.wheels.project_folders import Folders
-from warpfront.wheels.site import AskSite, site_when_needed
 from warpfront.wheels.store.sdists import install_tools
 from warpfront_port.commands.scanning import scan_tree
 from warpfront_port.compile.job_document import SOURCE, Bounds, job_document
@@ -94,23 +93,8 @@ class CompilerPlace:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
-def compile_sources(
-    matrix: Matrix, folders: Folders, selection: Selection, watch: Watch, request: CompileRequest
-) -> Compilation:
-    """Compile the sources of a tree where the target's compiler is, with this machine's engine."""
-    engine, site = connect(environment()), site_when_needed()
-    return compile_tree(request, matrix, selection, folders, engine=engine, site=site, watch=watch)
-
-
 def compile_tree(
-    request: CompileRequest,
-    matrix: Matrix,
-    selection: Selection,
-    folders: Folders,
-    *,
-    engine: Engine,
-    site: AskSite,
-    watch: Watch,
+    request: CompileRequest, matrix: Matrix, selection: Selection, tools: Tools, watch: Watch
 ) -> Compilation:
     """Compile the sources of the tree for the target, and return the result.
 
@@ -122,10 +106,8 @@ def compile_tree(
     if vendor.compiler_call(target) is None:
         raise NothingSelectedError(f"{vendor.name} has no compiler that could be called here")
     request = dataclasses.replace(request, target=target)
-    place = compiler_place(
-        matrix, selection, target, folders, engine=engine, site=site, watch=watch
-    )
-    compilation = _compiled(request, place, folders.store, engine, watch)
+    place = compiler_place(matrix, selection, target, tools, watch)
+    compilation = compile_at(place, request, tools.folders.store, tools.engine, watch)
     if compilation is None:
         raise InputError(
             f"{request.repo}: no kernel was found",
@@ -141,24 +123,10 @@ def compile_tree(
     return dataclasses.replace(compilation, notes=(*compilation.notes, doubt))
 
 
-def compile_in_cell(
-    request: CompileRequest,
-    cell: Cell,
-    built: BuiltImage,
-    store: Store,
-    *,
-    engine: Engine,
-    watch: Watch,
+def compile_at(
+    place: CompilerPlace, request: CompileRequest, store: Store, engine: Engine, watch: Watch
 ) -> Compilation | None:
-    """Compile the sources of the tree in the image of one `devel` cell; None where the tree has
-    nothing to compile.
-    """
-    return _compiled(request, _of_cell(cell, built), store, engine, watch)
-
-
-def _compiled(
-    request: CompileRequest, place: CompilerPlace, store: Store, engine: Engine, watch: Watch
-) -> Compilation | None:
+    """Compile the sources of the tree in an image; None where the tree has nothing to compile."""
     call = read_compile_target(request.target)[1].compiler_call(request.target)
     assert call is not None, "the caller asked"
     tree = list_tree(request.repo, exclude=request.exclude)
@@ -199,14 +167,7 @@ def _texts(tree: Tree) -> dict[str, str]:
 
 
 def compiler_place(
-    matrix: Matrix,
-    selection: Selection,
-    target: str,
-    folders: Folders,
-    *,
-    engine: Engine,
-    site: AskSite,
-    watch: Watch,
+    matrix: Matrix, selection: Selection, target: str, tools: Tools, watch: Watch
 ) -> CompilerPlace:
     """Return the image of the matrix that compiles for `target`: of a built cell, else of the
     compiler with the newest toolkit, made where it is not there.
@@ -217,16 +178,16 @@ def compiler_place(
     bases = sorted(serving, key=lambda base: Version(base.toolkit.version if base.toolkit else "0"))
     for base in bases:
         if fnmatchcase(f"compiler-{base.name}", selection.only):
-            return _of_base(base, folders.cache, engine=engine, site=site, watch=watch)
+            return _of_base(base, tools, watch)
     chosen = select(matrix.cells, dataclasses.replace(selection, target=""))
     cells = _with_compiler(chosen, target)
     # A selection that names cells with a compiler means those: no other may replace them.
     named = bool(cells and (selection.only or selection.image))
     cells = cells or _with_compiler(matrix.cells, target)
     for cell in reversed(cells):
-        image = built_image(folders.store, cell, engine)
+        image = built_image(tools.folders.store, cell, tools.engine)
         if isinstance(image, BuiltImage):
-            return _of_cell(cell, image)
+            return cell_place(cell, image)
     if named or not bases:
         names = ", ".join(cell.id for cell in cells)
         message = f"no image with a compiler for {target} is built"
@@ -235,14 +196,15 @@ def compiler_place(
             f"{message}{f': {names}' if names else ''}",
             hint=hint or "matrix.yaml: a row with `devel`, or an entry of `compilers:`",
         )
-    return _of_base(bases[-1], folders.cache, engine=engine, site=site, watch=watch)
+    return _of_base(bases[-1], tools, watch)
 
 
 def _with_compiler(cells: Iterable[Cell], target: str) -> list[Cell]:
     return [cell for cell in cells if cell.compiler is not None and target in cell.targets]
 
 
-def _of_cell(cell: Cell, image: BuiltImage) -> CompilerPlace:
+def cell_place(cell: Cell, image: BuiltImage) -> CompilerPlace:
+    """Return the image of a `devel` cell."""
     return CompilerPlace(
         id=cell.id,
         name=image.reference,
@@ -253,12 +215,9 @@ def _of_cell(cell: Cell, image: BuiltImage) -> CompilerPlace:
     )
 
 
-def _of_base(
-    base: CompilerBase, cache: Path, *, engine: Engine, site: AskSite, watch: Watch
-) -> CompilerPlace:
-    stored = bootstrapped_image(
-        f"compiler-{base.name}", base.bootstrap, engine, cache=cache, on_line=watch.say
-    )
+def _of_base(base: CompilerBase, tools: Tools, watch: Watch) -> CompilerPlace:
+    id_, cache = f"compiler-{base.name}", tools.folders.cache
+    stored = bootstrapped_image(id_, base.bootstrap, tools.engine, cache=cache, on_line=watch.say)
     compiler, binds = base.compiler, []
     if compiler.requirements:
         folder = install_tools(
@@ -266,14 +225,15 @@ def _of_base(
             compiler.requirements,
             python=base.python,
             machine=platform.machine(),
-            site=site(),
+            site=tools.site(),
+            run=run,
             hint=f"`compilers: {base.name}` needs its vendor's wheels",
         )
         packages = f"/opt/venv/lib/python{base.python}/site-packages"
         binds.append(Bind(source=folder, target=packages))
     path = f"{compiler.programs}:{_SYSTEM_PATH}" if compiler.programs else _SYSTEM_PATH
     return CompilerPlace(
-        id=f"compiler-{base.name}",
+        id=id_,
         name=f"compiler {base.name} (Debian {base.bootstrap.suite}, no torch)",
         image_id=stored.id,
         content_hash=recipe_digest(base.bootstrap),

@@ -16,7 +16,7 @@ from warpfront.matrix.vendors import VENDORS
 from warpfront.system.progress import Watch
 from warpfront.verify.results import CheckResult, Outcome, Verification
 from warpfront.wheels.project_folders import Folders
-from warpfront_port.commands.compiling import CompileRequest, compile_in_cell
+from warpfront_port.commands.compiling import CompileRequest, cell_place, compile_at
 from warpfront_port.commands.scanning import BASELINE, ScanRequest, scan, verdict_of
 from warpfront_port.compile.outcomes import SESSION as COMPILE
 from warpfront_port.scan.findings import ScanFinding, Severity
@@ -49,7 +49,8 @@ def with_project_checked(
     call = VENDORS[cell.vendor].compiler_call(verification.target)
     if cell.compiler is not None and call is not None:
         request = compile_request(folders.root, cell.tree, verification.target)
-        compiled = compile_in_cell(request, cell, built, folders.store, engine=engine, watch=watch)
+        place = cell_place(cell, built)
+        compiled = compile_at(place, request, folders.store, engine, watch)
         if compiled is not None:
             verification = _extended(verification, COMPILE, compiled.verification.checks)
     return verification

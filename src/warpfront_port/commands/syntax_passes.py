@@ -16,6 +16,7 @@ from pathlib import Path
 from warpfront.errors import UnavailableError, WarpfrontError
 from warpfront.images.engine import Bind, RunRequest, connect
 from warpfront.images.engine.bases import recipe_digest
+from warpfront.images.tools import Tools
 from warpfront.matrix.cell import Selection
 from warpfront.pipeline.workspace import Workspace
 from warpfront.system.process import Command, environment, stream
@@ -145,15 +146,9 @@ def _place_of(request: SyntaxRequest, workspace: Workspace, watch: Watch) -> Com
     if request.where == "auto" and not exists:
         return None
     try:
-        return compiler_place(
-            workspace.matrix,
-            Selection(),
-            request.target,
-            workspace.folders,
-            engine=connect(environment()),
-            site=site_when_needed(),
-            watch=watch,
-        )
+        engine, folders = connect(environment()), workspace.folders
+        tools = Tools(engine=engine, folders=folders, site=site_when_needed())
+        return compiler_place(workspace.matrix, Selection(), request.target, tools, watch)
     except WarpfrontError:
         if request.where == "auto":
             return None

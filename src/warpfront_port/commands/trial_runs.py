@@ -34,10 +34,9 @@ from warpfront.images.preparing import (
     prepare_cells,
     render_cells,
 )
-from warpfront.images.render import Material
+from warpfront.images.tools import CellInputs, Tools, locked_inputs
 from warpfront.matrix.cell import ENVIRONMENT_PYTHON, Cell, Selection
 from warpfront.matrix.devices import DeviceAccess
-from warpfront.matrix.reading import Matrix
 from warpfront.matrix.selection import select, with_parents
 from warpfront.matrix.vendors import VENDORS
 from warpfront.pipeline.workspace import Workspace
@@ -47,9 +46,7 @@ from warpfront.system.process import Command, environment, run
 from warpfront.system.progress import Watch
 from warpfront.verify.containers import MEMORY_BYTES, Output, built_image, run_told
 from warpfront.wheels.lock.pylock import difference, lock_inputs
-from warpfront.wheels.lock.reading import fresh_locks
 from warpfront.wheels.lock.values import Distribution, LockedWheel, LockInputs, WheelLock
-from warpfront.wheels.project_folders import Folders
 from warpfront.wheels.requirements import RequirementList
 from warpfront.wheels.resolve.candidates import (
     OlderRelease,
@@ -62,10 +59,10 @@ from warpfront.wheels.resolve.choice import wheel_of
 from warpfront.wheels.resolve.demands import Stack, VersionDemand, needs_of, stack_of
 from warpfront.wheels.resolve.resolver import uv_platform
 from warpfront.wheels.resolve.resolving import resolve_by_uv
-from warpfront.wheels.site import AskSite, site_when_needed
+from warpfront.wheels.site import site_when_needed
 from warpfront.wheels.sources import Site
 from warpfront.wheels.store.wheel_files import write_stand_in
-from warpfront.wheels.store.wheelhouse import Wheelhouse, save
+from warpfront.wheels.store.wheelhouse import save
 from warpfront.wheels.uv_program import uv_binary, wheels_for
 from warpfront_port.commands.following_packages import fitting_text
 from warpfront_port.commands.project_files import read_files
@@ -120,43 +117,27 @@ def try_project(
     workspace: Workspace, selection: Selection, watch: Watch, asking: TrialRequest
 ) -> Trial | Blocked | Failed:
     """Run the program in the one selected image and return the trial."""
-    matrix, requirements = workspace.matrix, workspace.requirements
-    folders, material = workspace.folders, workspace.material
+    matrix, material, folders = workspace.matrix, workspace.material, workspace.folders
     engine = connect(environment())
     engine.reap()
     cell = only_cell(matrix.cells, selection)
-    locks = fresh_locks((cell,), matrix.cells, requirements, folders)
-    planned = _planned_image(cell, matrix, locks, material, engine=engine)
-    return try_in(
-        cell,
-        locks,
-        asking,
-        folders,
-        engine=engine,
-        site=site_when_needed(),
-        watch=watch,
-        image_id=planned,
-    )
+    inputs = locked_inputs(matrix, material, folders, selection)
+    tools = Tools(engine=engine, folders=folders, site=site_when_needed())
+    planned = _planned_image(cell, inputs, engine)
+    return try_in(cell, inputs.locks, asking, tools, watch, image_id=planned)
 
 
-def _planned_image(
-    cell: Cell,
-    matrix: Matrix,
-    locks: Mapping[str, WheelLock],
-    material: Material,
-    *,
-    engine: Engine,
-) -> str:
+def _planned_image(cell: Cell, inputs: CellInputs, engine: Engine) -> str:
     """Return the image that `plan` would reuse for this cell; "" where it would build one."""
-    every = with_parents((cell,), matrix.cells)
+    every = with_parents((cell,), inputs.matrix.cells)
     bases = find_bases(every, engine)
     if not all(isinstance(base, ResolvedBase) for base in bases.values()):
         return ""
-    if not all(base.id in locks for base in every):
+    if not all(base.id in inputs.locks for base in every):
         return ""
-    images = images_by_content(matrix.repositories, engine)
-    rendered = render_cells(every, locks, material)
-    prepared = prepare_cells(every, rendered, locks, bases, images)[cell.id]
+    images = images_by_content(inputs.matrix.repositories, engine)
+    rendered = render_cells(every, inputs.locks, inputs.material)
+    prepared = prepare_cells(every, rendered, inputs.locks, bases, images)[cell.id]
     image = prepared.image if isinstance(prepared, Prepared) else None
     return image.id if image is not None else ""
 
@@ -177,25 +158,23 @@ def try_in(
     cell: Cell,
     locks: Mapping[str, WheelLock],
     asking: TrialRequest,
-    folders: Folders,
-    *,
-    engine: Engine,
-    site: AskSite,
+    tools: Tools,
     watch: Watch,
+    *,
     image_id: str = "",
 ) -> Trial | Blocked | Failed:
     """Run the program in the engine's image of one cell and return the trial.
 
     The image is `image_id` where `plan` would reuse one, else that of the last build.
     """
-    built = built_image(folders.store, cell, engine)
+    built = built_image(tools.folders.store, cell, tools.engine)
     if isinstance(built, Blocked | Failed) and not image_id:
         return built
     if cell.id not in locks:
         hint = f"warpfront build --only {cell.id}"
         reason = "its lock no longer fits the matrix"
         return Blocked(cell_id=cell.id, step="verify", reason=reason, hint=hint)
-    access = VENDORS[cell.vendor].device_access(engine.host_devices())
+    access = VENDORS[cell.vendor].device_access(tools.engine.host_devices())
     with tempfile.TemporaryDirectory(prefix="warpfront-try-") as layer:
         trying = _Trying(
             cell=cell,
@@ -205,9 +184,7 @@ def try_in(
             layer=Path(layer),
             image=image_id or (built.image_id if isinstance(built, BuiltImage) else ""),
             access=access or DeviceAccess(),
-            wheelhouse=folders.wheelhouse,
-            engine=engine,
-            site=site,
+            tools=tools,
             watch=watch,
         )
         return trying.tried()
@@ -232,9 +209,7 @@ class _Trying:
     layer: Path
     image: str
     access: DeviceAccess
-    wheelhouse: Wheelhouse
-    engine: Engine
-    site: AskSite
+    tools: Tools
     watch: Watch
     answers: list[MissAnswer] = field(default_factory=list)
     layered: set[str] = field(default_factory=set)
@@ -303,7 +278,7 @@ class _Trying:
 
     def _run(self) -> tuple[RunResult, Output]:
         with self._step(f"runs {' '.join(self.asking.argv)}"[:100]):
-            return run_told(self.engine, self._request(), self.watch, self.cell.id)
+            return run_told(self.tools.engine, self._request(), self.watch, self.cell.id)
 
     @contextmanager
     def _step(self, text: str) -> Iterator[None]:
@@ -401,13 +376,13 @@ class _Trying:
         asking = Requirement(answer.requirement).specifier
         need = self._need(name)
         accepted = need.specifier & asking if need else asking
-        with self.site().transport() as transport:
+        with self.tools.site().transport() as transport:
             older_release = release_with_module(
                 name,
                 miss.module,
                 Version(version),
                 accepted,
-                site=self.site(),
+                site=self.tools.site(),
                 transport=transport,
             )
             wheel = self._kept(older_release, transport) if older_release else None
@@ -433,7 +408,7 @@ class _Trying:
             path = Path(folder) / older.link.filename
             if save(older.link, path, transport) is not None:
                 return None
-            wheel_path, sha256 = self.wheelhouse.keep(path)
+            wheel_path, sha256 = self.tools.folders.wheelhouse.keep(path)
         if older.link.sha256 not in {"", sha256}:
             raise WheelError(f"{older.link.filename}: {older.source} has another hash for it")
         return wheel_of(wheel_path, sha256)
@@ -450,7 +425,7 @@ class _Trying:
             request = dataclasses.replace(
                 self._request(), command=(ENVIRONMENT_PYTHON, "-c", _METADATA_PROGRAM), binds=()
             )
-            _, output = run_told(self.engine, request, self.watch, self.cell.id)
+            _, output = run_told(self.tools.engine, request, self.watch, self.cell.id)
             self.facts["image"] = _read_inside(output.text)
         return self.facts["image"]
 
@@ -467,7 +442,7 @@ class _Trying:
             message, hint = refusal(name), way_out(name, self.cell.vendor)
         elif isinstance(error, LockError):
             stack = stack_of(lock_inputs(self.cell, None, None), self._versions)
-            with MetadataIndex(self.site(), lambda *_: None) as index:
+            with MetadataIndex(self.tools.site(), lambda *_: None) as index:
                 text = fitting_text(index, name, stack, self.cell.python, self.cell.machine)
             hint = "; ".join(filter(None, (text, hint)))
         return dataclasses.replace(answer, refusal=message[:600], hint=hint)
@@ -504,7 +479,7 @@ class _Trying:
         inputs = lock_inputs(child, RequirementList(requirements=texts), self.lock)
         with self._step(f"looks for {texts[-1]}"):
             try:
-                return self._locked(inputs, self.site())
+                return self._locked(inputs, self.tools.site())
             except BlockedError:
                 return self._locked_without_index(inputs)
 
@@ -519,7 +494,7 @@ class _Trying:
                 requirements = requires.get(canonicalize_name(wheel.name))
                 if requirements is not None:
                     write_stand_in(wheel.kept_as, Path(folder), requires=requirements)
-            site = self.site()
+            site = self.tools.site()
             links = (folder, *site.find_links)
             lock = self._locked(inputs, dataclasses.replace(site, find_links=links))
         parent_wheels = {wheel.name: wheel for wheel in self.lock.wheels}
@@ -531,7 +506,7 @@ class _Trying:
             inputs,
             site,
             on_line=lambda _: None,
-            wheelhouse=self.wheelhouse,
+            wheelhouse=self.tools.folders.wheelhouse,
             parent=self.lock,
         )
 
@@ -539,7 +514,7 @@ class _Trying:
         """Install the wheels that the image lacks into the layer, by their hashes."""
         more = difference(self._lock_of(self.answers), self.lock)
         new = [wheel for wheel in more if wheel.name not in self.layered]
-        self.wheelhouse.fetch(new, self.site(), on_progress=self.watch.advance)
+        self.tools.folders.wheelhouse.fetch(new, self.tools.site(), on_progress=self.watch.advance)
         new += [wheel for name, wheel in self.older.items() if name not in self.layered]
         if not new:
             return
@@ -547,7 +522,7 @@ class _Trying:
             *(str(uv_binary()), "pip", "install", "--target", str(self.layer)),
             *("--no-config", "--offline", "--no-index", "--no-deps", "--no-cache"),
             *wheels_for(self.cell.python, uv_platform(lock_inputs(self.cell, None, None))),
-            *(str(self.wheelhouse.present(wheel)) for wheel in new),
+            *(str(self.tools.folders.wheelhouse.present(wheel)) for wheel in new),
         )
         installation = Command(argv=argv, unset=("VIRTUAL_ENV",))
         run(installation).check(hint="the wheels are those of the index, verified")

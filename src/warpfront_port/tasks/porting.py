@@ -43,11 +43,8 @@ if TYPE_CHECKING:
 
     from warpfront.matrix.language import SourceTree
     from warpfront.pipeline.workspace import Workspace
-    from warpfront_port.commands.compiling import CompileRequest
-    from warpfront_port.commands.project_check import ProjectCheck
     from warpfront_port.commands.scanning import ScanRequest
     from warpfront_port.commands.trial_runs import TrialRequest
-    from warpfront_port.compile.outcomes import Compilation
     from warpfront_port.finding_forms import Scan
     from warpfront_port.scan.findings import ScanFinding
     from warpfront_port.scan.verdict import Verdict
@@ -184,6 +181,7 @@ def try_program(
     """
     from warpfront.step_results import Blocked, Failed
     from warpfront_port.commands.trial_runs import only_cell, try_project
+    from warpfront_port.trying.trial_text import trial_text, unwritten_text
 
     workspace, asking = workspace_here(), _trial_request(tried)
     if dry_run:
@@ -196,7 +194,11 @@ def try_program(
         display.result(trial, lambda: print_unfinished([trial]))
         raise_failure([trial])
         return
-    _show_trial(trial, tried, display)
+    display.result(trial, trial_text(trial, name=tried.name))
+    if tried.write and trial.requirements:
+        _write_image(trial, tried.name)
+    elif tried.write:
+        print(unwritten_text(trial))
     _raise_untried(trial)
 
 
@@ -215,17 +217,6 @@ def _trial_request(trial_options: TrialOptions) -> TrialRequest:
         provides=read_provides(trial_options.provides),
         seconds=trial_options.seconds,
     )
-
-
-def _show_trial(trial: Trial, trial_options: TrialOptions, display: Display) -> None:
-    """Print the trial on the screen or as JSON, and write the folder of the image that it makes."""
-    from warpfront_port.trying.trial_text import trial_text, unwritten_text
-
-    display.result(trial, trial_text(trial, name=trial_options.name))
-    if trial_options.write and trial.requirements:
-        _write_image(trial, trial_options.name)
-    elif trial_options.write:
-        print(unwritten_text(trial))
 
 
 def _words_after_dashes() -> tuple[str, ...]:
@@ -326,7 +317,14 @@ def scan(
         )
     verdict = scanning.verdict_of(result, new)
     _show_verdict(verdict, result, new, forms, display, everything=all_)
-    _raise_verdict(verdict, fail_on, allow_undetermined=allow_undetermined)
+    if verdict.reaches(fail_on):
+        raise FindingsError(verdict.line)
+    if verdict.answer == "not determined":
+        require_determined(
+            verdict.reasons,
+            allow_undetermined=allow_undetermined,
+            hint="a compiler answers: `compilers:` of matrix.yaml, or hipcc on this machine",
+        )
 
 
 def _compiled_by(scan_request: ScanRequest, where: str, display: Display) -> Callable[[Scan], Scan]:
@@ -414,6 +412,7 @@ def check(
     details below. A program to try follows `--`.
     """
     from warpfront_port.commands.project_check import CheckRequest, check_project, check_text
+    from warpfront_port.finding_forms import verdict_json
     from warpfront_port.scan.targets import read_target
 
     workspace = workspace_here() if Path("matrix.yaml").is_file() else None
@@ -425,7 +424,9 @@ def check(
         argv=_words_after_dashes(),
     )
     report = check_project(request, workspace, display)
-    display.result(_check_document(report), check_text(report))
+    parts = [{"name": p.name, "answer": p.answer.value, "line": p.line} for p in report.parts]
+    document = {"line": report.line, "verdict": verdict_json(report.verdict), "parts": parts}
+    display.result(document, check_text(report))
     determination = report.determination
     if determination.answer is Answer.FAILS:
         raise FindingsError("; ".join(determination.reasons))
@@ -435,15 +436,6 @@ def check(
             allow_undetermined=allow_undetermined,
             hint="--allow-undetermined accepts this; the parts are printed above",
         )
-
-
-def _check_document(report: ProjectCheck) -> dict[str, object]:
-    from warpfront_port.finding_forms import verdict_json
-
-    parts = [
-        {"name": part.name, "answer": part.answer.value, "line": part.line} for part in report.parts
-    ]
-    return {"line": report.line, "verdict": verdict_json(report.verdict), "parts": parts}
 
 
 def _scan_request(source: Selection, scanned: Scanned, *, dry_run: bool = False) -> ScanRequest:
@@ -497,18 +489,6 @@ def _show_verdict(
         print(finding_forms.annotation_lines(new, rules), end="")
 
 
-def _raise_verdict(verdict: Verdict, gate: str, *, allow_undetermined: bool) -> None:
-    """Raise for a verdict that fails the gate (15) and for one that was not reached (33)."""
-    if verdict.reaches(gate):
-        raise FindingsError(verdict.line)
-    if verdict.answer == "not determined":
-        require_determined(
-            verdict.reasons,
-            allow_undetermined=allow_undetermined,
-            hint="a compiler answers: `compilers:` of matrix.yaml, or hipcc on this machine",
-        )
-
-
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Compiled:
     """The sources to compile, and their options."""
@@ -538,28 +518,19 @@ def compile_sources(
 
     Runs in a `devel` image or a compiler of the matrix, without GPU or network.
     """
+    from warpfront.images.engine import connect
+    from warpfront.images.tools import Tools
+    from warpfront.system.process import environment
+    from warpfront.system.store import write_text
+    from warpfront.verify.verdict import outcome_of
+    from warpfront.wheels.site import site_when_needed
+    from warpfront_port import compilation_forms as forms
     from warpfront_port.commands import compiling
-
-    compile_request = _compile_request(source, compiled)
-    if dry_run:
-        paths = [unit.path for unit in compiling.read_units(compile_request)]
-        lines = "".join(f"would compile {path} for {compile_request.target}\n" for path in paths)
-        display.result({"target": compile_request.target, "sources": paths}, lines)
-        return
-    workspace = workspace_here()
-    compilation = compiling.compile_sources(
-        workspace.matrix, workspace.folders, source, display, compile_request
-    )
-    _show_compilation(compilation, sarif, display)
-    _raise_uncompiled(compilation)
-
-
-def _compile_request(source: Selection, compiled: Compiled) -> CompileRequest:
-    from warpfront_port.commands.compiling import CompileRequest
     from warpfront_port.compile.job_document import Bounds
+    from warpfront_port.scan.catalogue import catalogue
 
     tree = _asked_tree(source, compiled.repo)
-    return CompileRequest(
+    request = compiling.CompileRequest(
         repo=Path(tree.path),
         target=source.target or DEFAULT_TARGET,
         sources=_listed(compiled.sources) or tree.sources,
@@ -569,46 +540,35 @@ def _compile_request(source: Selection, compiled: Compiled) -> CompileRequest:
         hipify=compiled.hipify,
         bounds=Bounds(seconds=compiled.seconds),
     )
-
-
-def _show_compilation(compilation: Compilation, sarif: str, display: Display) -> None:
-    """Print the compilation on the screen or as JSON, and write the requested file."""
-    from warpfront.system.store import write_text
-    from warpfront_port import compilation_forms as forms
-    from warpfront_port.scan.catalogue import catalogue
-
+    if dry_run:
+        paths = [unit.path for unit in compiling.read_units(request)]
+        lines = "".join(f"would compile {path} for {request.target}\n" for path in paths)
+        display.result({"target": request.target, "sources": paths}, lines)
+        return
+    workspace = workspace_here()
+    engine, folders = connect(environment()), workspace.folders
+    tools = Tools(engine=engine, folders=folders, site=site_when_needed())
+    result = compiling.compile_tree(request, workspace.matrix, source, tools, display)
     if sarif:
-        text = forms.compilation_sarif([compilation], catalogue(), version=__version__)
+        text = forms.compilation_sarif([result], catalogue(), version=__version__)
         write_text(Path(sarif), text)
-    display.result(compilation, forms.compilation_text(compilation, catalogue()))
-
-
-def _raise_uncompiled(result: Compilation) -> None:
-    from warpfront.verify.verdict import outcome_of
-
+    display.result(result, forms.compilation_text(result, catalogue()))
     if outcome_of(result.verification) is Outcome.UNAVAILABLE:
         raise UnavailableError(
-            f"not all of it can be compiled for {result.verification.target} in {result.place}",
+            f"not all of it can be compiled for {request.target} in {result.place}",
             hint="the reasons are above; `warpfront build` makes a `devel` image with torch",
         )
     raise_failure([result.verification])
 
 
 def _asked_tree(source: Selection, repo: str) -> SourceTree:
-    """Return the named folder, else the project of the named image, else this folder."""
+    """Return the named folder, else the `project:` of the named image, else this folder."""
     from warpfront.matrix.language import SourceTree
-
-    declared = None if repo else _declared_tree(source)
-    return declared or SourceTree(path=repo or ".")
-
-
-def _declared_tree(source: Selection) -> SourceTree | None:
-    """Return the `project:` of the images that the options name; None where they name none."""
     from warpfront.matrix.selection import select
     from warpfront_port.commands.projects import project_trees
 
-    if not (source.image or source.only):
-        return None
+    if repo or not (source.image or source.only):
+        return SourceTree(path=repo or ".")
     # The target is that of the source's check, not of the image.
     chosen = dataclasses.replace(source, target="")
     trees = project_trees(select(workspace_here().matrix.cells, chosen))

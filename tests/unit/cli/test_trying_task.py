@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from invoke.program import Program
 
-from warpfront.cli.display import Display
 from warpfront.cli.tasks import namespace
 from warpfront.errors import BlockedError, CommandFailedError, FindingsError, InputError
 from warpfront.step_results import Blocked
@@ -25,9 +25,11 @@ def ran(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
     monkeypatch.setattr(sys, "argv", argv)
     monkeypatch.chdir(ROOT)
     program = Program(name="warpfront", binary="warpfront", namespace=namespace, version="0")
-    with pytest.raises(SystemExit) as caught:
+    try:
         program.run(argv)
-    return int(str(caught.value.code or 0))
+    except SystemExit as ended:
+        return int(str(ended.code or 0))
+    return 0
 
 
 def test_words_with_blanks_stay_words(
@@ -104,15 +106,16 @@ def test_an_images_folder_is_written_once(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_nothing_to_write_and_no_image_to_try_in_are_said(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    porting._show_trial(a_trial(0), porting.TrialOptions(write=True), Display())
-    said = capsys.readouterr().out
-    assert "    docker run torch python 'my t.py'\nnothing to write: torch serves as it is" in said
-    porting._show_trial(a_trial(1), porting.TrialOptions(write=True), Display())
-    assert "nothing to write: no package is missing" in capsys.readouterr().out
     blocked = Blocked(step="verify", cell_id="c", reason="no image of it", hint="warpfront build")
-    monkeypatch.setattr("warpfront_port.commands.trial_runs.try_project", lambda *_: blocked)
-    assert ran(monkeypatch, "--vendor", "cpu", "--", "true") == BlockedError.exit_code
-    assert "c: blocked: no image of it" in capsys.readouterr().out
+    serves = "    docker run torch python 'my t.py'\nnothing to write: torch serves as it is"
+    for found, code, said in (
+        (a_trial(0), 0, serves),
+        (a_trial(1), CommandFailedError.exit_code, "nothing to write: no package is missing"),
+        (blocked, BlockedError.exit_code, "c: blocked: no image of it"),
+    ):
+        tried: Callable[..., object] = lambda *_, found=found: found  # noqa: E731 - a stand-in
+        monkeypatch.setattr("warpfront_port.commands.trial_runs.try_project", tried)
+        assert ran(monkeypatch, "--vendor", "cpu", "--write", "--", "true") == code
+        assert said in capsys.readouterr().out

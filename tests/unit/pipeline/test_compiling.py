@@ -20,6 +20,7 @@ from warpfront.cli import tasks
 from warpfront.errors import InputError, MatrixError, NothingSelectedError
 from warpfront.images.engine.bases import recipe_digest
 from warpfront.images.labels import CONTENT_HASH
+from warpfront.images.tools import Tools
 from warpfront.matrix.cell import Selection, Toolkit
 from warpfront.matrix.scaffold import make_project
 from warpfront.pipeline.workspace import Workspace, open_workspace
@@ -156,10 +157,8 @@ def compiled(
         CompileRequest(**facts),
         workspace.matrix,
         selection or Selection(),
-        workspace.folders,
-        engine=engine,
-        site=Site,
-        watch=Quiet(),
+        Tools(engine=engine, folders=workspace.folders, site=Site),
+        Quiet(),
     )
     return found, engine
 
@@ -340,10 +339,8 @@ def test_a_built_devel_image_is_taken_before_any_other_compiler(
         request,
         workspace.matrix,
         Selection(),
-        workspace.folders,
-        engine=engine,
-        site=Site,
-        watch=Quiet(),
+        Tools(engine=engine, folders=workspace.folders, site=Site),
+        Quiet(),
     )
     assert found.verification.target == "x86_64"
     assert found.place.endswith("/devel:2.13.0-cpu-py3.11")
@@ -375,7 +372,7 @@ def invoked(workspace: Workspace, monkeypatch: pytest.MonkeyPatch, **options: An
     """`invoke compile` in the project's folder, on the engine in memory; how it ended."""
     monkeypatch.chdir(workspace.folders.root)
     engine = an_engine(options.pop("leave"))
-    monkeypatch.setattr("warpfront_port.commands.compiling.connect", lambda _environment: engine)
+    monkeypatch.setattr("warpfront.images.engine.connect", lambda _environment: engine)
     a_devel_image(workspace, engine)
     facts: dict[str, Any] = {
         "target": "gfx942",

@@ -18,6 +18,7 @@ from standins import serve_index, stand_in_wheel
 from warpfront.errors import InputError, NothingSelectedError
 from warpfront.images.engine import RunRequest
 from warpfront.images.labels import CONTENT_HASH
+from warpfront.images.tools import Tools
 from warpfront.matrix.cell import ENVIRONMENT_PYTHON, Selection, WheelIndex
 from warpfront.matrix.devices import DeviceAccess
 from warpfront.step_results import Blocked
@@ -110,10 +111,8 @@ class Spot:
             self.cell,
             {self.cell.id: self.lock},
             asking,
-            self.folders,
-            engine=self.engine,
-            site=lambda: self.site,
-            watch=Silent(),
+            Tools(engine=self.engine, folders=self.folders, site=lambda: self.site),
+            Silent(),
         )
         assert isinstance(found, Trial)
         return found
@@ -307,18 +306,9 @@ def test_the_image_that_plan_would_reuse_is_tried_without_a_record_of_its_build(
     place.engine.programs["sh"] = Program()
     asking = TrialRequest(repo=place.repo, argv=("python", "train.py"))
     locks = {place.cell.id: place.lock}
+    tools = Tools(engine=place.engine, folders=other, site=lambda: place.site)
     found = [
-        try_in(
-            place.cell,
-            locks,
-            asking,
-            other,
-            engine=place.engine,
-            site=lambda: place.site,
-            watch=Silent(),
-            image_id=known,
-        )
-        for known in ("", image)
+        try_in(place.cell, locks, asking, tools, Silent(), image_id=known) for known in ("", image)
     ]
     assert isinstance(found[0], Blocked)
     assert isinstance(found[1], Trial)
@@ -382,15 +372,8 @@ def test_an_image_that_is_not_built_is_said_and_two_images_are_one_too_many(
 ) -> None:
     other = a_cell(id="other", targets=("x86_64",))
     asking = TrialRequest(repo=place.repo, argv=("python",))
-    found = try_in(
-        other,
-        {},
-        asking,
-        place.folders,
-        engine=place.engine,
-        site=lambda: place.site,
-        watch=Silent(),
-    )
+    tools = Tools(engine=place.engine, folders=place.folders, site=lambda: place.site)
+    found = try_in(other, {}, asking, tools, Silent())
     assert isinstance(found, Blocked)
     assert found.hint == "warpfront build --only other"
     cells = (place.cell, a_child(place.cell))
