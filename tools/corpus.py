@@ -49,7 +49,7 @@ from warpfront_port.commands.preflighting import examine, read_stacks
 from warpfront_port.commands.project_files import read_files
 from warpfront_port.preflight.breaches import Preflight
 from warpfront_port.preflight.declared import FileRequirements
-from warpfront_port.preflight.following import wanted_lines
+from warpfront_port.preflight.following import ProjectLines
 from warpfront_port.preflight.stacks import CellStack
 
 ROOT = Path(__file__).parents[1]
@@ -387,7 +387,8 @@ def read_project(project: Project, folder: Path) -> tuple[FileRequirements, ...]
 def lines_of(read: tuple[FileRequirements, ...], stack: CellStack) -> tuple[str, ...]:
     """What pip or uv are asked for: every line that is always installed and comes from an index."""
     everything = replace(stack, stack=replace(stack.stack, versions={}, answered={}, foreign={}))
-    return wanted_lines((one for file in read for one in file.declared), everything)
+    declared = tuple(one for file in read for one in file.declared)
+    return ProjectLines(declared=declared, stack=everything).wanted()
 
 
 def tried(

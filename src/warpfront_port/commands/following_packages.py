@@ -28,16 +28,7 @@ from warpfront.wheels.resolve.resolver import rehearsed
 from warpfront_port.preflight import rule_texts
 from warpfront_port.preflight.breaches import Breach
 from warpfront_port.preflight.declared import DeclaredRequirement, Kind
-from warpfront_port.preflight.following import (
-    StackBreaches,
-    breach_from,
-    constraint_lines,
-    followed_lines,
-    rehearsed_lines,
-    unfollowed,
-    unmet,
-    wanted_lines,
-)
+from warpfront_port.preflight.following import ProjectLines, StackBreaches, breach_from
 from warpfront_port.preflight.metadata_index import MOST_REQUESTS, MetadataIndex
 from warpfront_port.preflight.stacks import CellStack
 
@@ -55,24 +46,21 @@ Installations = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Following:
-    """The lines of a project on one stack. `local` are names that no index serves."""
+class Following(ProjectLines):
+    """The lines of a project on one stack, and the index that has their packages."""
 
-    declared: tuple[DeclaredRequirement, ...]
-    stack: CellStack
     index: MetadataIndex
     watch: Watch
-    local: frozenset[str] = frozenset()
     calls: list[int] = field(default_factory=lambda: [0])
 
-    def followed(self) -> StackBreaches:
+    def breaches(self) -> StackBreaches:
         """Return the breaches by packages. An index out of reach leaves unknowns."""
-        unknown = tuple(unfollowed(self.declared, self.stack))
-        if not wanted_lines(self.declared, self.stack, self.local):
+        unknown = tuple(self.unfollowed())
+        if not self.wanted():
             return StackBreaches(unknown=unknown)
         self.watch.step(self.stack.title, "following what the packages demand")
         try:
-            stack_breaches = self._followed()
+            stack_breaches = self._breaches()
         except (BlockedError, LockError, WheelError) as error:
             stack_breaches = StackBreaches(
                 unknown=(f"not followed: {error.message.splitlines()[0]}",)
@@ -86,9 +74,8 @@ class Following:
             notes=tuple(self._hidden()),
         )
 
-    def _followed(self) -> StackBreaches:
-        lines = rehearsed_lines(self.declared, self.stack, self.local)
-        offered, unknown = self._with_candidates(lines)
+    def _breaches(self) -> StackBreaches:
+        offered, unknown = self._with_candidates(self.rehearsed())
         # No installer keeps a vendor's pre-release in a base: the stack is excluded at once.
         is_in_base = any(
             Version(version).is_prerelease for version in self.stack.stack.versions.values()
@@ -134,7 +121,7 @@ class Following:
             self.stack.installed if with_stack else (),
             Terms(
                 excludes=tuple(sorted(installed_names)),
-                constraints=constraint_lines(self.declared, self.stack),
+                constraints=self.constraints(),
             ),
             inputs=replace(self.stack.inputs, cell_id=self.stack.title),
             index_url=self.index.url,
@@ -193,17 +180,8 @@ class Following:
         return named
 
     def _left_out(self, line: str) -> str:
-        requirements = (
-            requirement for requirement in self.declared if requirement.kind is Kind.REQUIREMENT
-        )
-        where = next(
-            (
-                requirement.where
-                for requirement in requirements
-                if _name(requirement.text) == _name(line)
-            ),
-            "",
-        )
+        lines = (each for each in self.declared if each.kind is Kind.REQUIREMENT)
+        where = next((each.where for each in lines if each.name == _name(line)), "")
         return f"{where}: {line} was left out"
 
     def _unmet(
@@ -219,7 +197,7 @@ class Following:
                 replace(line, condition=self._condition(demand) or line.condition),
                 self._breach(demand),
             )
-            for line, demand in unmet(self.declared, lines, distributions, self.stack)
+            for line, demand in self.unmet(lines, distributions)
         ]
 
     def _breach(self, demand: UnmetDemand) -> Breach:
@@ -264,11 +242,9 @@ class Following:
             return breaches
         # No single demand is the reason: the lines together are.
         why = f"with all lines together uv takes {', '.join(moved)}"
-        installed = followed_lines(self.declared, self.stack, self.local)
-        first = next(
-            (requirement for requirement in installed if _name(requirement.text) in installations),
-            installed[0],
-        )
+        installed = self.followed()
+        moving = (line for line in installed if line.name in installations)
+        first = next(moving, installed[0])
         return [(first, Breach(rule=rule_texts.MOVED_BY_DEPENDENCY, why=why))]
 
     def _unread(self, installations: Installations) -> Iterator[str]:
@@ -281,11 +257,11 @@ class Following:
 
     def _hidden(self) -> Iterator[str]:
         """Return notes on versions that an earlier index hides from uv."""
-        for declared_requirement in followed_lines(self.declared, self.stack, self.local):
-            requirement = Requirement(declared_requirement.text)
+        for line in self.followed():
+            requirement = line.requirement
             text = why_hidden(requirement, self.index.versions(requirement.name))
             if text:
-                yield f"{declared_requirement.where}: {text}"
+                yield f"{line.where}: {text}"
 
 
 def fitting_text(index: MetadataIndex, name: str, stack: Stack, python: str, machine: str) -> str:

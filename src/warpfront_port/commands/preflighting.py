@@ -185,7 +185,7 @@ def _follow(
 
     def follow(stack: CellStack) -> StackBreaches:
         following = Following(declared=declared, stack=stack, index=index, watch=watch, local=local)
-        return following.followed()
+        return following.breaches()
 
     with ThreadPoolExecutor(3) as pool:
         return dict(zip([stack.title for stack in stacks], pool.map(follow, stacks), strict=True))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from warpfront.determination import Answer, Determination, combine
@@ -106,11 +107,9 @@ def _compile_part(scanned: Scan) -> CheckPart:
         return CheckPart(name="compile", answer=Answer.NOTHING, line="no CUDA sources")
     line = f"{len(scanned.compiled)} of {counted(units, 'CUDA source')} compiled"
     line += f" by {scanned.compiler}" if scanned.compiler else ": no HIP compiler was used"
-    refused = {finding.path for finding in scanned.findings if finding.rule == "CC701"}
-    if refused:
-        return CheckPart(
-            name="compile", answer=Answer.FAILS, line=f"{line}: errors in {len(refused)}"
-        )
+    if refused := {finding.path for finding in scanned.findings if finding.rule == "CC701"}:
+        line = f"{line}: errors in {len(refused)}"
+        return CheckPart(name="compile", answer=Answer.FAILS, line=line)
     answer = Answer.HOLDS if len(scanned.compiled) == units else Answer.UNDETERMINED
     return CheckPart(name="compile", answer=answer, line=line)
 
@@ -129,33 +128,33 @@ def _preflight(request: CheckRequest, workspace: Workspace | None, watch: Watch)
     from warpfront_port.preflight.declared import Parts  # noqa: PLC0415 - see above
     from warpfront_port.preflight.report import preflight_text  # noqa: PLC0415 - see above
 
+    part = partial(CheckPart, name="preflight")
     if workspace is None:
-        return CheckPart(name="preflight", answer=Answer.NOTHING, line="no matrix.yaml here")
+        return part(answer=Answer.NOTHING, line="no matrix.yaml here")
     if not any(request.target.name in cell.targets for cell in workspace.matrix.cells):
         line = f"no cell of matrix.yaml serves {request.target.name}"
-        return CheckPart(name="preflight", answer=Answer.NOTHING, line=line)
+        return part(answer=Answer.NOTHING, line=line)
     result = preflight(
         workspace, request.cells, watch, repo=request.repo, files=(), parts=Parts(), offline=True
     )
-    text = preflight_text(result)
+    part = partial(part, text=preflight_text(result))
     if result.count:
         line = f"{counted(result.count, 'requirement')} would replace torch"
-        return CheckPart(name="preflight", answer=Answer.FAILS, line=line, text=text)
+        return part(answer=Answer.FAILS, line=line)
     if result.unknown:
-        reasons = "; ".join(result.unknown[:2])
-        return CheckPart(name="preflight", answer=Answer.UNDETERMINED, line=reasons, text=text)
-    return CheckPart(name="preflight", answer=Answer.HOLDS, line="torch stays as it is", text=text)
+        return part(answer=Answer.UNDETERMINED, line="; ".join(result.unknown[:2]))
+    return part(answer=Answer.HOLDS, line="torch stays as it is")
 
 
 def _try(request: CheckRequest, workspace: Workspace | None, watch: Watch) -> CheckPart:
     from warpfront_port.commands.trial_runs import TrialRequest, try_project  # noqa: PLC0415 - loads the resolver
     from warpfront_port.trying.trial_text import trial_text  # noqa: PLC0415 - see above
 
+    part = partial(CheckPart, name="try")
     if not request.argv:
-        line = "no program was named: `-- python train.py`"
-        return CheckPart(name="try", answer=Answer.NOTHING, line=line)
+        return part(answer=Answer.NOTHING, line="no program was named: `-- python train.py`")
     if workspace is None:
-        return CheckPart(name="try", answer=Answer.UNDETERMINED, line="no matrix.yaml here")
+        return part(answer=Answer.UNDETERMINED, line="no matrix.yaml here")
     trial = try_project(
         workspace,
         dataclasses.replace(request.cells, image=request.cells.image or "torch"),
@@ -163,12 +162,12 @@ def _try(request: CheckRequest, workspace: Workspace | None, watch: Watch) -> Ch
         TrialRequest(repo=request.repo, argv=request.argv),
     )
     if isinstance(trial, Blocked | Failed):
-        return CheckPart(name="try", answer=Answer.UNDETERMINED, line=str(trial.reason))
-    text = trial_text(trial, name="app")
+        return part(answer=Answer.UNDETERMINED, line=str(trial.reason))
+    part = partial(part, text=trial_text(trial, name="app"))
     if trial.works:
-        return CheckPart(name="try", answer=Answer.HOLDS, line="it runs", text=text)
+        return part(answer=Answer.HOLDS, line="it runs")
     lacks = ", ".join(trial.lacking) or "it failed, and no missing module is why"
-    return CheckPart(name="try", answer=Answer.FAILS, line=f"lacks {lacks}", text=text)
+    return part(answer=Answer.FAILS, line=f"lacks {lacks}")
 
 
 def check_text(check: ProjectCheck) -> str:

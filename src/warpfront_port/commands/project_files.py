@@ -141,8 +141,8 @@ class _Reading:
             file = replace(file, declared=requirements, unknown=(), unless_included=())
         self.read[resolved] = file
         for include in file.includes:
-            group_of = {"group": group or include.group, "part": part if group else include.part}
-            self._include(file, resolved, include, above, **group_of)  # type: ignore[arg-type]
+            inner = replace(include, group=group, part=part) if group else include
+            self._include(f"{file.path}:{include.line}", resolved, inner, above)
 
     def _inside(self, path: Path, *, label: str) -> Path:
         """Return `path` without links. Raise `InputError` where that is outside of the project."""
@@ -161,32 +161,25 @@ class _Reading:
             return None
 
     def _include(
-        self,
-        file: FileRequirements,
-        resolved: Path,
-        include: Include,
-        above: tuple[Path, ...],
-        *,
-        group: str,
-        part: Part,
+        self, where: str, resolved: Path, include: Include, above: tuple[Path, ...]
     ) -> None:
-        where = f"{file.path}:{include.line}"
         target = self._inside(resolved.parent / include.path, label=where)
         if include.project:
-            self._project(where, include, target, group, part)
+            self._project(where, include, target)
         elif target.is_file():
             self.included.add(resolved)
-            self.follow(target, include.kind, (*above, resolved), group=group, part=part)
+            above = (*above, resolved)
+            self.follow(target, include.kind, above, group=include.group, part=include.part)
         elif not include.optional:
             raise InputError(
                 f"{where}: no such file",
                 hint="paths are relative to the file that names them",
             )
 
-    def _project(self, where: str, include: Include, target: Path, group: str, part: Part) -> None:
+    def _project(self, where: str, include: Include, target: Path) -> None:
         """Read the files of a local project, once each."""
         paths = [target / name for name in _PROJECT_FILES if (target / name).is_file()]
-        if not paths and not group:
+        if not paths and not include.group:
             unknown = f"{where}: the folder was not followed: no project"
             key = target / "pyproject.toml"
             self.read.setdefault(
@@ -194,7 +187,7 @@ class _Reading:
             )
         extras = tuple((Part.EXTRA, extra) for extra in include.extras)
         for path in paths:
-            self.follow(path, group=group, part=part)
+            self.follow(path, group=include.group, part=include.part)
             resolved = path.resolve()
             self.asked_for[resolved] = (*self.asked_for.get(resolved, ()), *extras)
             if self.read[resolved].is_static:

@@ -50,10 +50,12 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _FileResult:
+    """A file that was scanned, or the reason why it was not."""
+
     path: str
-    lines: int
-    judged: Judged | None
-    unread: UnreadFile | None
+    lines: int = 0
+    judged: Judged | None = None
+    unread: UnreadFile | None = None
 
 
 class _TookTooLongError(Exception):
@@ -109,9 +111,10 @@ def _context(
     tree: Tree, files: Sequence[TreeFile], texts: Mapping[str, str], project: Project
 ) -> Context:
     """Return what engines may know of the tree."""
+    listed = (file for file in files if structured.lists_requirements(PurePosixPath(file.path)))
     base = Context(
         own_packages=_own_packages(tree),
-        torchless=torchless_of(tree, files),
+        torchless=structured.torchless(_texts(tree, listed)),
         evidence=evidence_of(texts, project),
         started=project.product.started,
     )
@@ -141,12 +144,6 @@ def _commands(root: Path) -> Mapping[str, tuple[str, ...]]:
         except (StoreError, ValueError, AttributeError, TypeError):
             continue
     return {}
-
-
-def torchless_of(tree: Tree, files: Iterable[TreeFile]) -> frozenset[str]:
-    """Return the files of requirements that bring no torch (`Context.torchless`)."""
-    listed = (file for file in files if structured.lists_requirements(PurePosixPath(file.path)))
-    return structured.torchless(_texts(tree, listed))
 
 
 def _texts(tree: Tree, files: Iterable[TreeFile]) -> dict[str, str]:
@@ -204,8 +201,7 @@ def _over_processes(
             try:
                 yield pool.submit(_scan_chunk, root, [file]).result()
             except BrokenProcessPool:
-                reason = "its scan ended the process that did it"
-                yield [_unread_result(UnreadFile(path=file.path, reason=reason))]
+                yield [_unread_result(file, "its scan ended the process that did it")]
 
 
 def _pool(processes: int, scope: Scope) -> ProcessPoolExecutor:
@@ -250,7 +246,7 @@ def _scan_file(root: Path, file: TreeFile, scope: Scope) -> _FileResult:
     text = read_text(root, file)
     if isinstance(text, UnreadFile):
         if PurePosixPath(file.path).suffix not in BINARIES:
-            return _unread_result(text)
+            return _FileResult(path=file.path, unread=text)
         text = ""
     source = SourceText(path=PurePosixPath(file.path), text=text)
     before = _before(file, scope)
@@ -258,9 +254,8 @@ def _scan_file(root: Path, file: TreeFile, scope: Scope) -> _FileResult:
         with _limited(SECONDS_PER_FILE):
             judged = scan_source(source, scope, before)
     except _TookTooLongError:
-        reason = f"its scan took longer than {SECONDS_PER_FILE:.0f} s"
-        return _unread_result(UnreadFile(path=file.path, reason=reason))
-    return _FileResult(path=file.path, lines=text.count("\n") + 1, judged=judged, unread=None)
+        return _unread_result(file, f"its scan took longer than {SECONDS_PER_FILE:.0f} s")
+    return _FileResult(path=file.path, lines=text.count("\n") + 1, judged=judged)
 
 
 def _before(file: TreeFile, scope: Scope) -> SourceText | None:
@@ -271,8 +266,8 @@ def _before(file: TreeFile, scope: Scope) -> SourceText | None:
     return SourceText(path=PurePosixPath(file.path), text=text) if isinstance(text, str) else None
 
 
-def _unread_result(unread: UnreadFile) -> _FileResult:
-    return _FileResult(path=unread.path, lines=0, judged=None, unread=unread)
+def _unread_result(file: TreeFile, reason: str) -> _FileResult:
+    return _FileResult(path=file.path, unread=UnreadFile(path=file.path, reason=reason))
 
 
 @contextmanager

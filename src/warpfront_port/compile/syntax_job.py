@@ -73,16 +73,10 @@ def find_compiler(target: str) -> Compiler | None:
         *sorted(Path("/usr/lib").glob("llvm-*/bin/clang++"), key=_number, reverse=True),
     ]
     program = shutil.which("amdclang++") or shutil.which("clang++")
+    options = ["-x", "hip", f"--offload-arch={target}", "-fsyntax-only"]
+    kernel = "#include <hip/hip_runtime.h>\n__global__ void k(int* p) { *p = 1; }\n"
     for path in [*map(str, places), *([program] if program else [])]:
-        with tempfile.TemporaryDirectory() as folder:
-            source = Path(folder) / "probe.hip"
-            source.write_text(
-                "#include <hip/hip_runtime.h>\n__global__ void k(int* p) { *p = 1; }\n"
-            )
-            output = _run(
-                [path, "-x", "hip", f"--offload-arch={target}", "-fsyntax-only", str(source)], 60
-            )
-        if output[0] == 0:
+        if _compiled([path, *options], kernel)[0] == 0:
             version = _run([path, "--version"], 20)[1].splitlines()
             hip = _hip_version(path)
             return Compiler(
@@ -97,15 +91,19 @@ def _number(path: Path) -> int:
 
 
 def _hip_version(compiler: str) -> str:
-    with tempfile.TemporaryDirectory() as folder:
-        source = Path(folder) / "version.hip"
-        source.write_text(
-            "#include <hip/hip_version.h>\n"
-            "V HIP_VERSION_MAJOR.HIP_VERSION_MINOR.HIP_VERSION_PATCH\n"
-        )
-        text = _run([compiler, "-x", "c++", "-E", "-P", str(source)], 30)[1]
+    numbers = "V HIP_VERSION_MAJOR.HIP_VERSION_MINOR.HIP_VERSION_PATCH\n"
+    source = f"#include <hip/hip_version.h>\n{numbers}"
+    text = _compiled([compiler, "-x", "c++", "-E", "-P"], source)[1]
     match = re.search(r"V (\d+)\s*\.\s*(\d+)\s*\.\s*(\d+)", text)
     return ".".join(match.groups()) if match else ""
+
+
+def _compiled(argv: list[str], text: str) -> tuple[int, str]:
+    """Return the exit code and the output of a compiler for a source of this text."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "probe.hip"
+        source.write_text(text)
+        return _run([*argv, str(source)], 60)
 
 
 def _run(argv: list[str], seconds: float) -> tuple[int, str]:

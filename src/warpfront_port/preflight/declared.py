@@ -77,6 +77,14 @@ class DeclaredRequirement:
         return not self.group or self.is_chosen
 
 
+def declared_at(
+    path: str, line: int, source: str, text: str, *, kind: Kind = Kind.REQUIREMENT, group: str = ""
+) -> DeclaredRequirement:
+    """Return a requirement that is in one line, as it is written there."""
+    at = {"path": path, "line": line, "end_line": line, "source": source}
+    return DeclaredRequirement(text=text, literal=text, kind=kind, group=group, **at)  # type: ignore[arg-type]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Include:
     """Another file that a file names, relative to it: a requirements file, constraints or

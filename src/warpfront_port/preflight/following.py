@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from packaging.requirements import Requirement
@@ -32,62 +32,87 @@ class StackBreaches:
     notes: tuple[str, ...] = ()
 
 
-def followed_lines(
-    declared: Iterable[DeclaredRequirement],
-    stack: CellStack,
-    local: Collection[str] = (),
-    kind: Kind = Kind.REQUIREMENT,
-) -> tuple[DeclaredRequirement, ...]:
-    """Return the lines that an installer resolves on this stack: installed, from an index, and
-    applying there. `local` are names that no index serves.
-    """
-    return tuple(
-        line
-        for line in declared
-        if line.kind is kind
-        and line.is_installed
-        and not line.requirement.url
-        and line.name not in local
-        and applies(line.requirement, stack, line.group)
-    )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectLines:
+    """The lines of a project on one stack. `local` are names that no index serves."""
 
+    declared: tuple[DeclaredRequirement, ...]
+    stack: CellStack
+    local: frozenset[str] = frozenset()
 
-def constraint_lines(declared: Iterable[DeclaredRequirement], stack: CellStack) -> tuple[str, ...]:
-    """Return the constraints that an installer applies, without those that are findings."""
-    lines = followed_lines(declared, stack, kind=Kind.CONSTRAINT)
-    return tuple(_bare(line.requirement) for line in lines if breach_of(line, stack) is None)
+    def followed(self, kind: Kind = Kind.REQUIREMENT) -> tuple[DeclaredRequirement, ...]:
+        """Return the lines that an installer resolves on this stack: installed, from an index, and
+        applying there.
+        """
+        return tuple(
+            line
+            for line in self.declared
+            if line.kind is kind
+            and line.is_installed
+            and not line.requirement.url
+            and line.name not in self.local
+            and applies(line.requirement, self.stack, line.group)
+        )
 
+    def constraints(self) -> tuple[str, ...]:
+        """Return the constraints that an installer applies, without those that are findings."""
+        lines = self.followed(Kind.CONSTRAINT)
+        return tuple(_bare(line.requirement) for line in lines if not breach_of(line, self.stack))
 
-def wanted_lines(
-    declared: Iterable[DeclaredRequirement], stack: CellStack, local: Collection[str] = ()
-) -> tuple[str, ...]:
-    """Return those of these lines that are not about the stack itself, without their markers: a
-    resolver may know no extra of the project.
-    """
-    stack_names = {*stack.stack.versions, *stack.stack.excluded}
-    lines = followed_lines(declared, stack, local)
-    requirements = (_bare(line.requirement) for line in lines if line.name not in stack_names)
-    return tuple(dict.fromkeys(requirements))
+    def wanted(self) -> tuple[str, ...]:
+        """Return those of these lines that are not about the stack itself, without their markers: a
+        resolver may know no extra of the project.
+        """
+        stack_names = {*self.stack.stack.versions, *self.stack.stack.excluded}
+        lines = (line for line in self.followed() if line.name not in stack_names)
+        return tuple(dict.fromkeys(_bare(line.requirement) for line in lines))
 
+    def rehearsed(self) -> tuple[str, ...]:
+        """Return the lines to try on the stack as it is installed.
 
-def rehearsed_lines(
-    declared: Iterable[DeclaredRequirement], stack: CellStack, local: Collection[str] = ()
-) -> tuple[str, ...]:
-    """Return the lines to try on the stack as it is installed.
+        Lines that are findings already are skipped or lose their versions, so that they hide
+        no other finding.
+        """
+        lines: list[str] = []
+        for line in self.followed():
+            if line.name in self.stack.stack.excluded:
+                continue
+            breach = breach_of(line, self.stack)
+            if breach is None or breach.rule == rule_texts.COMPANION:
+                lines.append(_bare(line.requirement))
+            elif line.name in self.stack.stack.versions:
+                lines.append(line.requirement.name)
+        return tuple(dict.fromkeys(lines))
 
-    Lines that are findings already are skipped or lose their versions, so that they hide
-    no other finding.
-    """
-    lines: list[str] = []
-    for line in followed_lines(declared, stack, local):
-        if line.name in stack.stack.excluded:
-            continue
-        breach = breach_of(line, stack)
-        if breach is None or breach.rule == rule_texts.COMPANION:
-            lines.append(_bare(line.requirement))
-        elif line.name in stack.stack.versions:
-            lines.append(line.requirement.name)
-    return tuple(dict.fromkeys(lines))
+    def unfollowed(self) -> Iterator[str]:
+        """Yield the lines whose packages are at a URL: reading their demands could require a
+        build.
+        """
+        for line in self.declared:
+            if line.kind is Kind.REQUIREMENT and line.is_installed and line.requirement.url:
+                is_held = line.name in self.stack.stack.versions
+                if applies(line.requirement, self.stack, line.group) and not is_held:
+                    name = line.requirement.name
+                    yield f"{line.where}: {name} is at a URL; what it demands is not known"
+
+    def unmet(
+        self, lines: tuple[str, ...], distributions: Iterable[Distribution]
+    ) -> Iterator[tuple[DeclaredRequirement, UnmetDemand]]:
+        """Yield each unmet demand of a package with the line that brought the package."""
+        stack, machine = self.stack, self.stack.inputs.machine
+        demands = unmet_demands(
+            distributions, lines, stack.stack, python=stack.python, machine=machine, has_shims=False
+        )
+        by_name: dict[str, DeclaredRequirement] = {}
+        for line in self.declared:
+            if line.kind is Kind.REQUIREMENT and line.is_installed:
+                by_name.setdefault(line.name, line)
+        for demand in demands:
+            if demand.chain:
+                first = demand.chain[0].partition(" ")[0].partition("[")[0]
+                asking = by_name.get(canonicalize_name(first))
+                if asking is not None:
+                    yield asking, demand
 
 
 def _bare(requirement: Requirement) -> str:
@@ -95,23 +120,10 @@ def _bare(requirement: Requirement) -> str:
     return f"{requirement.name}{extras}{requirement.specifier}"
 
 
-def unfollowed(declared: Iterable[DeclaredRequirement], stack: CellStack) -> Iterator[str]:
-    """Yield the lines whose packages are at a URL: reading their demands could require a build."""
-    for line in declared:
-        if line.kind is Kind.REQUIREMENT and line.is_installed and line.requirement.url:
-            is_held = line.name in stack.stack.versions
-            if applies(line.requirement, stack, line.group) and not is_held:
-                name = line.requirement.name
-                yield f"{line.where}: {name} is at a URL; what it demands is not known"
-
-
-def chain_of(demand: UnmetDemand) -> str:
-    """Return the chain from the line's own package to the demand: `vllm 0.11.0 -> torch==2.8.0`."""
-    return " -> ".join((*demand.chain, demand.wanted))
-
-
 def breach_from(demand: UnmetDemand, stack: CellStack) -> Breach:
-    """Return the breach by a package's demand: its chain, the reason and the way out."""
+    """Return the breach by a package's demand: its chain (`vllm 0.11.0 -> torch==2.8.0`), the
+    reason and the way out.
+    """
     name = canonicalize_name(Requirement(demand.wanted).name)
     if name == "triton" and name not in stack.stack.versions:
         rule = rule_texts.TRITON
@@ -121,7 +133,8 @@ def breach_from(demand: UnmetDemand, stack: CellStack) -> Breach:
         rule = rule_texts.NEEDS
     else:
         rule = rule_texts.MOVED_BY_DEPENDENCY
-    return Breach(rule=rule, why="\n".join((chain_of(demand), *_explained(demand, stack))))
+    chain = " -> ".join((*demand.chain, demand.wanted))
+    return Breach(rule=rule, why="\n".join((chain, *_explained(demand, stack))))
 
 
 def _explained(demand: UnmetDemand, stack: CellStack) -> tuple[str, ...]:
@@ -139,30 +152,3 @@ def _explained(demand: UnmetDemand, stack: CellStack) -> tuple[str, ...]:
     text = f"{asker} depends on {requirement.name}{requirement.specifier}"
     lines = explanation(text, policy).splitlines()
     return tuple(line.removeprefix(_PREFIX) for line in lines)
-
-
-def unmet(
-    declared_requirements: Iterable[DeclaredRequirement],
-    lines: tuple[str, ...],
-    distributions: Iterable[Distribution],
-    stack: CellStack,
-) -> Iterator[tuple[DeclaredRequirement, UnmetDemand]]:
-    """Yield each unmet demand of a package with the line that brought the package."""
-    demands = unmet_demands(
-        distributions,
-        lines,
-        stack.stack,
-        python=stack.python,
-        machine=stack.inputs.machine,
-        has_shims=False,
-    )
-    by_name: dict[str, DeclaredRequirement] = {}
-    for line in declared_requirements:
-        if line.kind is Kind.REQUIREMENT and line.is_installed:
-            by_name.setdefault(line.name, line)
-    for demand in demands:
-        if demand.chain:
-            first = demand.chain[0].partition(" ")[0].partition("[")[0]
-            asking = by_name.get(canonicalize_name(first))
-            if asking is not None:
-                yield asking, demand

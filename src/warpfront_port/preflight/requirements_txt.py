@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from urllib.parse import urlsplit
 
 from packaging.utils import canonicalize_name
@@ -24,6 +25,7 @@ from warpfront_port.preflight.declared import (
     Include,
     Kind,
     check_text,
+    declared_at,
     read_requirement,
 )
 
@@ -127,12 +129,5 @@ def _repository_name(url: str) -> str:
 def _asked(
     line: RequirementLine, text: str, *, path: str, kind: Kind = Kind.REQUIREMENT
 ) -> DeclaredRequirement:
-    return DeclaredRequirement(
-        path=path,
-        line=line.start,
-        end_line=line.end,
-        source=line.source,
-        text=text,
-        literal=line.text,
-        kind=kind,
-    )
+    declared = declared_at(path, line.start, line.source, text, kind=kind)
+    return replace(declared, end_line=line.end, literal=line.text)

@@ -18,6 +18,7 @@ from warpfront_port.preflight.declared import (
     Include,
     Kind,
     check_text,
+    declared_at,
     read_requirement,
 )
 from warpfront_port.preflight.requirements_txt import read_requirements
@@ -61,9 +62,8 @@ def read_setup_cfg(text: str, *, path: str) -> FileRequirements:
             if requirement and not requirement.startswith("#"):
                 number = _line_of(requirement, lines)
                 read_requirement(requirement, where=f"{path}:{number}")
-                declared_requirements.append(
-                    _asked(path, number, lines[number - 1], requirement, kind=kind, group=group)
-                )
+                at = path, number, lines[number - 1]
+                declared_requirements.append(declared_at(*at, requirement, kind=kind, group=group))
     is_project = parser.has_section("options") or parser.has_section("metadata")
     return FileRequirements(
         path=path,
@@ -147,7 +147,7 @@ def _of_setup(
     if not isinstance(item, Placed):
         return None
     file = posixpath.join(posixpath.dirname(path), item.path) if item.path else path
-    declared = _asked(file, item.line or line, item.source, str(item), kind=kind, group=group)
+    declared = declared_at(file, item.line or line, item.source, str(item), kind=kind, group=group)
     return replace(declared, condition=f"{path}:{item.condition}" if item.condition else "")
 
 
@@ -169,7 +169,7 @@ def read_environment_yml(text: str, *, path: str) -> FileRequirements:
         if isinstance(entry, str):
             name = re.split(r"[=<>!\s]", entry.rpartition("::")[2], maxsplit=1)[0]
             number = _line_of(entry, lines)
-            declared.append(_asked(path, number, lines[number - 1], name, kind=Kind.CONDA))
+            declared.append(declared_at(path, number, lines[number - 1], name, kind=Kind.CONDA))
         elif isinstance(entry, Mapping) and isinstance(entry.get("pip"), list):
             pip += (text for text in entry["pip"] if isinstance(text, str))
     # conda writes them into a requirements file: each at the line that it has in the YAML.
@@ -178,18 +178,3 @@ def read_environment_yml(text: str, *, path: str) -> FileRequirements:
         placed[_line_of(entry, lines) - 1] = entry
     read = read_requirements("\n".join(placed), path=path)
     return replace(read, declared=(*declared, *read.declared))
-
-
-def _asked(
-    path: str, line: int, source: str, text: str, *, kind: Kind = Kind.REQUIREMENT, group: str = ""
-) -> DeclaredRequirement:
-    return DeclaredRequirement(
-        path=path,
-        line=line,
-        end_line=line,
-        source=source,
-        text=text,
-        literal=text,
-        kind=kind,
-        group=group,
-    )

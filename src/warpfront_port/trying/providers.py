@@ -47,7 +47,13 @@ def provider(
     if requirement:
         return Provided(requirement=requirement, said_by="--provides")
     # A program's output is not trusted: a distribution has to be known, too.
-    named = _known(miss.top) if miss.top else _known_distribution(miss.distribution)
+    table = _table()
+    same, another = table["same_name"]["names"], table["another_name"]
+    if miss.top:
+        name = canonicalize_name(miss.top)
+        named = another.get(miss.top) or (name if name in same else "")
+    else:
+        named = miss.distribution if miss.distribution in {*same, *another.values()} else ""
     for name in (named, canonicalize_name(miss.top or miss.distribution)):
         if line := declared.get(name):
             return Provided(requirement=line.text, said_by=line.where)
@@ -75,20 +81,6 @@ def _by_name(
             if requirement.url is None:
                 by_name.setdefault(canonicalize_name(requirement.name), declared)
     return by_name
-
-
-def _known(module: str) -> str:
-    table = _table()
-    name = canonicalize_name(module)
-    return table["another_name"].get(module) or (
-        name if name in table["same_name"]["names"] else ""
-    )
-
-
-def _known_distribution(name: str) -> str:
-    table = _table()
-    names = {*table["same_name"]["names"], *table["another_name"].values()}
-    return name if name in names else ""
 
 
 @cache

@@ -25,7 +25,7 @@ from warpfront_port.preflight.declared import (
     chosen,
 )
 from warpfront_port.preflight.effects import breach_of, torch_index
-from warpfront_port.preflight.following import chain_of, unmet, wanted_lines
+from warpfront_port.preflight.following import ProjectLines, breach_from
 from warpfront_port.preflight.pyproject import read_pyproject
 from warpfront_port.preflight.report import preflight_sarif, preflight_text
 from warpfront_port.preflight.requirements_txt import read_requirements
@@ -554,10 +554,10 @@ def test_a_package_that_leads_to_another_torch_is_named_with_its_chain() -> None
         Distribution(name="engine", version="2.0", requires=("torch==2.8.0",)),
         Distribution(name="numpy", version="2.0", requires=()),
     )
-    found = list(unmet(asked, ("app>=1", "numpy"), distributions, CPU))
-    assert [(line.text, chain_of(demand)) for line, demand in found] == [
-        ("app>=1", "app 1.0 -> engine 2.0 -> torch==2.8.0")
-    ]
+    lines = ProjectLines(declared=asked, stack=CPU)
+    ((line, demand),) = lines.unmet(("app>=1", "numpy"), distributions)
+    chain = "app 1.0 -> engine 2.0 -> torch==2.8.0"
+    assert (line.text, breach_from(demand, CPU).why.splitlines()[0]) == ("app>=1", chain)
 
 
 def test_only_what_is_installed_from_an_index_is_resolved() -> None:
@@ -568,7 +568,7 @@ def test_only_what_is_installed_from_an_index_is_resolved() -> None:
         one("y; sys_platform == 'win32'"),
         one("setuptools", Kind.BUILD),
     )
-    assert wanted_lines(asked, CPU) == ("numpy",)
+    assert ProjectLines(declared=asked, stack=CPU).wanted() == ("numpy",)
 
 
 def test_packages_without_wheels_are_told_from_uvs_words() -> None:
