@@ -34,7 +34,7 @@ def at_import(
     those of policy and manifest, `met` the versions of the needs that are met, `entries` the
     folders of metadata next to the stack.
     """
-    unrelaxed = [name for name in manifest.files if not policy.is_relaxed(name)]
+    unrelaxed = policy.unrelaxed(manifest.files)
     guarded = replace(manifest, files={name: manifest.files[name] for name in unrelaxed})
     # A shim has metadata alone, and comes with the seal's own layer.
     shims = {shim.name for shim in policy.shims}

@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from textwrap import indent
 
 from .constraints import constraints_text, needs_text, overrides_text, uv_settings
-from .loading import by_file, indented
+from .loading import by_file
 from .pip_configuration import unguarded_sections, with_constraint
 from .places import Places
 from .policy import GuardError, Policy
@@ -59,22 +60,29 @@ def environment_channels(places: Places) -> dict[str, str]:
 def channel_files(policy: Policy, places: Places) -> dict[Path, str]:
     """Return path -> text of every file channel, with a base's own. Raise `GuardError`."""
     files = {
-        places.constraints: constraints_text(policy),
-        places.needs: needs_text(policy),
-        places.overrides: overrides_text(policy),
         places.pip_configuration: _pip_configuration(places),
         places.uv_configuration: _uv_configuration(policy, places.uv_configuration),
-        places.pth: pth_text(places),
-        places.profile: profile_text(places),
+        **_own_files(policy, places),
     }
     if places.sitecustomize:
         files[places.sitecustomize] = with_block(_theirs(places.sitecustomize), places)
     return files
 
 
+def _own_files(policy: Policy, places: Places) -> dict[Path, str]:
+    """Return path -> text of the files that no base shares."""
+    return {
+        places.constraints: constraints_text(policy),
+        places.needs: needs_text(policy),
+        places.overrides: overrides_text(policy),
+        places.pth: pth_text(places),
+        places.profile: profile_text(places),
+    }
+
+
 def pth_text(places: Places) -> str:
     """Return the .pth file: each start puts the channels back and watches imports."""
-    load = indented(by_file(places.library, "startup"))
+    load = indent(by_file(places.library, "startup"), "    ")
     program = _START_UP.format(home=str(places.home), install=installing(places), load=load)
     return f"import os, sys; exec({program!r})\n"
 
@@ -102,13 +110,7 @@ def channel_findings(
     """
     findings = [
         (str(path), problem)
-        for path, text in (
-            (places.constraints, constraints_text(policy)),
-            (places.needs, needs_text(policy)),
-            (places.overrides, overrides_text(policy)),
-            (places.pth, pth_text(places)),
-            (places.profile, profile_text(places)),
-        )
+        for path, text in _own_files(policy, places).items()
         if (problem := _difference(path, text))
     ]
     findings += [(str(places.pip_configuration), problem) for problem in _pip_problems(places)]
@@ -205,7 +207,7 @@ def block(places: Places) -> str:
     return _BLOCK.format(
         begin=_BEGIN,
         end=_END,
-        load=indented(by_file(places.library, "startup")).rstrip(),
+        load=indent(by_file(places.library, "startup"), "    ").rstrip(),
         packages=str(places.site_packages),
     )
 

@@ -50,16 +50,13 @@ class Releases:
         release = Release(name=normalized(name), version=number, wants=wants, demands=demands)
         return self.seen.setdefault(release.name, {}).setdefault(number, release)
 
-    def blocked(self, name: str) -> list[Release]:
-        """Return the releases of a package that do not go with the stack, the newest first."""
-        releases = self.seen.get(normalized(name), {}).values()
-        refused = [release for release in releases if release.wants]
-        return sorted(refused, key=lambda release: _order(release.version), reverse=True)
-
     def gone_back(self, name: str, number: str) -> list[Release]:
-        """Return the refused releases newer than this one, which is considered because of them."""
-        ours = _order(number)
-        return [release for release in self.blocked(name) if _order(release.version) > ours]
+        """Return the releases that do not go with the stack and are newer than this one, which is
+        considered because of them; the newest first.
+        """
+        releases, ours = self.seen.get(normalized(name), {}).values(), _order(number)
+        newer = [each for each in releases if each.wants and _order(each.version) > ours]
+        return sorted(newer, key=lambda release: _order(release.version), reverse=True)
 
     def asker_of(self, need: Requirement) -> str:
         """Return a considered release that names other versions of a need than installed."""

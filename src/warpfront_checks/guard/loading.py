@@ -39,10 +39,6 @@ def by_file(library: Path, module: str) -> str:
     return _BY_FILE.format(folder=f"{library}/{NAME}", name=NAME, module=module)
 
 
-def indented(text: str) -> str:
-    return "".join(f"    {line}\n" for line in text.splitlines())
-
-
 def other_guards(path: Iterable[str], ours: str) -> Iterator[str]:
     """Return the path's packages or modules by the guard's name that are not in `ours`."""
     finder = sys.modules["_frozen_importlib_external"].PathFinder

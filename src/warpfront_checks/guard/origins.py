@@ -66,7 +66,7 @@ class Stack:
 
     def names(self) -> list[str]:
         """Return the distributions that still have to be as they were."""
-        return [name for name in self.manifest.files if not self.policy.is_relaxed(name)]
+        return self.policy.unrelaxed(self.manifest.files)
 
     def file_problems(self, names: Iterable[str]) -> Iterator[str]:
         """Return the sealed files that have changed, and the files added next to them."""

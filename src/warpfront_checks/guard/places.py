@@ -12,6 +12,17 @@ ETC = Path("/etc")
 PTH_NAME = "00_warpfront_guard.pth"
 
 
+class _Below:
+    """A path below the folder that another attribute of `Places` names."""
+
+    def __init__(self, folder: str, *parts: str) -> None:
+        self._folder, self._parts = folder, parts
+
+    def __get__(self, places: Places, _kind: type | None = None) -> Path:
+        folder: Path = getattr(places, self._folder)
+        return folder.joinpath(*self._parts)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Places:
     """The files of one guard. `site_packages` is the folder of the interpreter that is
@@ -26,78 +37,34 @@ class Places:
     site_packages: Path
     standard_library: Path | None = None
 
-    @property
-    def library(self) -> Path:
-        """The folder on `sys.path` with the package `warpfront_guard`."""
-        return self.home / "lib"
-
-    @property
-    def programs(self) -> Path:
-        return self.home / "bin"
-
-    @property
-    def folder(self) -> Path:
-        return self.home / "guard"
-
-    @property
-    def policy(self) -> Path:
-        return self.folder / "policy.json"
-
-    @property
-    def manifest(self) -> Path:
-        return self.folder / "stack.json"
-
-    @property
-    def at_import(self) -> Path:
-        """The part of the manifest that an import of torch reads."""
-        return self.folder / "at-import.bin"
-
-    @property
-    def packages(self) -> Path:
-        """The names of the sealed packages, which every start of Python reads."""
-        return self.folder / "packages.txt"
-
-    @property
-    def bytecode(self) -> Path:
-        return self.folder / "bytecode.json"
+    # The folder on `sys.path` with the package `warpfront_guard`.
+    library = _Below("home", "lib")
+    programs = _Below("home", "bin")
+    folder = _Below("home", "guard")
+    policy = _Below("folder", "policy.json")
+    manifest = _Below("folder", "stack.json")
+    # The part of the manifest that an import of torch reads.
+    at_import = _Below("folder", "at-import.bin")
+    # The names of the sealed packages, which every start of Python reads.
+    packages = _Below("folder", "packages.txt")
+    bytecode = _Below("folder", "bytecode.json")
+    constraints = _Below("folder", "constraints.txt")
+    needs = _Below("folder", "needs.txt")
+    overrides = _Below("folder", "overrides.txt")
+    pip_configuration = _Below("etc", "pip.conf")
+    uv_configuration = _Below("etc", "uv", "uv.toml")
+    # Read by login shells, which forget the image's PATH (`su -`, ssh, `bash -l`).
+    profile = _Below("etc", "profile.d", "warpfront.sh")
+    pth = _Below("site_packages", PTH_NAME)
 
     @property
     def sitecustomize(self) -> Path | None:
         return self.standard_library / "sitecustomize.py" if self.standard_library else None
 
     @property
-    def constraints(self) -> Path:
-        return self.folder / "constraints.txt"
-
-    @property
-    def needs(self) -> Path:
-        return self.folder / "needs.txt"
-
-    @property
-    def overrides(self) -> Path:
-        return self.folder / "overrides.txt"
-
-    @property
-    def pip_configuration(self) -> Path:
-        return self.etc / "pip.conf"
-
-    @property
-    def uv_configuration(self) -> Path:
-        return self.etc / "uv" / "uv.toml"
-
-    @property
-    def profile(self) -> Path:
-        """Read by login shells, which forget the image's PATH (`su -`, ssh, `bash -l`)."""
-        return self.etc / "profile.d" / "warpfront.sh"
-
-    @property
     def interpreters(self) -> Path:
         """The folder with the python3 that reads `site_packages`."""
         return self.site_packages.parents[2] / "bin"
-
-    @property
-    def pth(self) -> Path:
-        return self.site_packages / PTH_NAME
 
 
 def places_of_this_python(home: Path | None = None, etc: Path | None = None) -> Places:

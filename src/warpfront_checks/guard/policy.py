@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -88,8 +88,12 @@ class Policy:
         """
         return name in self.relaxed or "torch" in self.relaxed
 
+    def unrelaxed(self, names: Iterable[str]) -> list[str]:
+        """Return those of these distributions that still have to be as they were."""
+        return [name for name in names if not self.is_relaxed(name)]
+
     def _held(self, names: Mapping[str, str]) -> dict[str, str]:
-        return {name: names[name] for name in sorted(names) if not self.is_relaxed(name)}
+        return {name: names[name] for name in self.unrelaxed(sorted(names))}
 
     def holds(self) -> str:
         """Return the torch that was sealed, for a sentence."""

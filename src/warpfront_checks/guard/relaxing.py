@@ -46,33 +46,20 @@ def read_reasons(path: Path) -> dict[str, str]:
 
 def _told(name: str, before: Policy, policy: Policy, places: Places) -> list[str]:
     if name == "torch":
-        return _torch_lifted(before)
+        with_it = [name for name in before.pinned() if name != "torch"]
+        return [
+            "torch is no longer protected: pip and uv may bring, replace or remove it,",
+            f"and what goes with it: {', '.join(with_it) or 'nothing'}.",
+            f"The labels of an image still say {before.holds()}: a Dockerfile that does this adds",
+            f"  LABEL {LABELS}.relaxed=torch {LABELS}.torch=VERSION",
+        ]
     if policy.is_relaxed("torch"):
         return [f"recorded: {name}. torch is relaxed, so nothing holds it here."]
     if name in {**before.pinned(), **before.forbidden(), **before.needed()}:
-        return _no_longer_guarded(name, policy)
-    return _beside(name, policy, places)
-
-
-def _torch_lifted(before: Policy) -> list[str]:
-    with_it = [name for name in before.pinned() if name != "torch"]
-    return [
-        "torch is no longer protected: pip and uv may bring, replace or remove it,",
-        f"and what goes with it: {', '.join(with_it) or 'nothing'}.",
-        f"The labels of an image still say {before.holds()}: a Dockerfile that does this adds",
-        f"  LABEL {LABELS}.relaxed=torch {LABELS}.torch=VERSION",
-    ]
-
-
-def _no_longer_guarded(name: str, policy: Policy) -> list[str]:
-    rest = ", ".join(policy.pinned()) or "nothing"
-    return [
-        f"{name} is no longer protected: pip and uv may bring, replace or remove it.",
-        f"Still at their versions: {rest}.",
-    ]
-
-
-def _beside(name: str, policy: Policy, places: Places) -> list[str]:
+        return [
+            f"{name} is no longer protected: pip and uv may bring, replace or remove it.",
+            f"Still at their versions: {', '.join(policy.pinned()) or 'nothing'}.",
+        ]
     return [
         f"recorded: what {name} demands of {policy.holds()} may go unmet. To install it:",
         f"  uv pip install --override {places.overrides} {name}",

@@ -240,23 +240,16 @@ def _with_pip(function: str, *arguments: "Any") -> None:
             print(f"warpfront guard: refusals of pip are not explained: {error}", file=sys.stderr)
 
 
-def see_packages(packages: str) -> None:
-    """Add the image's packages to an environment with `--system-site-packages`. Python looks
-    for them next to the interpreter that environments are made from, and the image's are in an
-    environment of their own.
-    """
-    site = sys.modules.get("site")
-    is_served = site is not None and sys.base_prefix in site.PREFIXES
-    if is_served and sys.prefix != sys.base_prefix and packages not in sys.path:
-        sys.path.append(packages)
-
-
 def start(packages: str = "") -> None:
     """Start the watch, twice in the image's own Python: by the .pth, and by `sitecustomize`
     after all of those, so that the watch comes before all their hooks. `packages` are the image's.
+    They are added to an environment with `--system-site-packages`: Python looks for them next to
+    the interpreter that environments are made from, and the image's are in one of their own.
     """
-    if packages:
-        see_packages(packages)
+    site = sys.modules.get("site")
+    is_served = site is not None and sys.base_prefix in site.PREFIXES
+    if packages and is_served and sys.prefix != sys.base_prefix and packages not in sys.path:
+        sys.path.append(packages)
     restore_channels()
     for name in WATCHED & sys.modules.keys() - _executed:
         # Not by its import: the next one finds it, and names it.

@@ -42,7 +42,6 @@ from .needs import need_problems
 from .places import Places
 from .policy import GuardError, Policy, Problems, read_policy
 from .sealing import program_text
-from .watch import sealed_names
 
 Depth = Literal["quick", "light", "full"]
 
@@ -63,7 +62,7 @@ def verify(
         policy, manifest = read_policy(places.policy), read_manifest(places.manifest)
     except GuardError as error:
         return [Finding(part="guard", subject=str(places.folder), text=str(error))]
-    names = sealed_names(policy, manifest)
+    names = policy.unrelaxed(manifest.files)
     distributions = installed(manifest.location)
     since = places.manifest.stat().st_ctime_ns if depth == "light" else 0
     if depth == "quick":
@@ -104,7 +103,7 @@ def _intruder_findings(
     policy: Policy, manifest: Manifest, environment: Mapping[str, str]
 ) -> Iterator[Finding]:
     """Yield code of others that would run as torch: libraries, and what its import loads."""
-    for shadow in traced_shadows(manifest, sealed_names(policy, manifest), environment):
+    for shadow in traced_shadows(manifest, policy.unrelaxed(manifest.files), environment):
         yield Finding(part="library", subject=shadow.sealed, text=shadow.words(environment))
     for name, group, folder in plugin_problems(policy, manifest):
         text = f"{group} in {folder}: an import loads it"
@@ -114,7 +113,7 @@ def _intruder_findings(
 def _distribution_findings(
     policy: Policy, manifest: Manifest, distributions: Installed
 ) -> Iterator[Finding]:
-    for name in sealed_names(policy, manifest):
+    for name in policy.unrelaxed(manifest.files):
         versions = versions_of(distributions, name)
         sealed = manifest.versions[name]
         if versions != [sealed]:

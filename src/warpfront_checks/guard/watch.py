@@ -259,11 +259,6 @@ def _intruder_problems(name: str, policy: Policy, manifest: Manifest) -> Iterato
             )
 
 
-def sealed_names(policy: Policy, manifest: Manifest) -> list[str]:
-    """Return the distributions that still have to be as they were."""
-    return [name for name in manifest.files if not policy.is_relaxed(name)]
-
-
 def _file_problems(distribution: str, stack: Stack) -> Iterator[str]:
     names = {*stack.names()} - _seen | {distribution}
     changed = list(stack.file_problems(names))
