@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,7 @@ from warpfront_checks.results import (
     several,
 )
 from warpfront_checks.stack.device_code import DeviceCode, read_device_code
+from warpfront_checks.stack.elf_symbols import dynamic_of
 from warpfront_checks.stack.installed_code import (
     added_to,
     find_lacking_libraries,
@@ -50,7 +52,6 @@ from warpfront_checks.stack.installed_code import (
 )
 from warpfront_checks.torch_devices import environment_of, read_arch_list, rocm_release
 
-_ELF_MACHINES = {0x3E: "x86_64", 0xB7: "aarch64"}
 _ALL_CANDIDATES = (10, 1)
 """ROCm whose loader goes on to the next archive where one has no such kernel
 (ROCm/rocm-systems shared/kpack/runtime/src/loader.cpp @1ddbe7e9); not known of earlier ones.
@@ -63,27 +64,22 @@ def record_load(claims: Claims, recorder: Recorder, _effort: CheckOptions = USUA
     """Check the current Python against the claims. Needs no device."""
     installed = read_installed()
     recorder.environment.update(python=platform.python_version(), executable=sys.executable)
-    checks = [Check(name="torch imports", find=lambda: import_torch(recorder.environment))]
+    environment = recorder.environment
+    named: list[tuple[str, Callable[[], CheckFinding]]] = []
+    named.append(("torch imports", partial(import_torch, environment)))
     for name, unclaimed, find in _claimed_checks(claims, installed):
         if unclaimed:
             recorder.note_unclaimed(name, unclaimed)
         else:
-            checks.append(Check(name=name, find=find))
-    checks += [
-        Check(name=f"{name} works", find=lambda name=name: use_companion(name))  # type: ignore[misc]
-        for name in _companions(claims, installed)
-    ]
-    checks += [
-        Check(
-            name=f"{name} imports",
-            find=lambda name=name: import_extension(name, claims.archs),  # type: ignore[misc]
-        )
-        for name in claims.extensions
-    ]
-    checks.append(Check(name="facts", find=lambda: record_facts(installed, recorder.environment)))
+            named.append((name, find))
+    companions = _companions(claims, installed)
+    named += [(f"{name} works", partial(use_companion, name)) for name in companions]
+    extension = partial(import_extension, archs=claims.archs)
+    named += [(f"{name} imports", partial(extension, name)) for name in claims.extensions]
+    named.append(("facts", partial(record_facts, installed, environment)))
     if claims.image:
-        checks.append(Check(name="contents", find=lambda: record_contents(recorder.environment)))
-    recorder.run(checks)
+        named.append(("contents", partial(record_contents, environment)))
+    recorder.run([Check(name=name, find=find) for name, find in named])
 
 
 def import_extension(name: str, archs: Sequence[str] = ()) -> CheckFinding:
@@ -132,7 +128,7 @@ def _claimed_checks(
     python = "" if claims.python else "no Python version is claimed"
     distributions, numpy = added_to(claims.stack, claims.versions), "numpy" in installed.versions
     archs = "" if claims.archs else "the target needs no device code"
-    is_amd = claims.vendor == "amd"
+    is_amd, image = claims.vendor == "amd", (claims.vendor, claims.smoke)
     return [
         ("python version", python, lambda: match_python(claims)),
         ("machine type", "", lambda: match_machine(claims)),
@@ -143,11 +139,7 @@ def _claimed_checks(
         ("arch list", archs, lambda: cover_target(claims)),
         *([("device code", archs, lambda: find_device_code(claims, installed))] if is_amd else []),
         ("dependencies", "", lambda: check_dependencies(claims, installed)),
-        (
-            "libraries",
-            no_lock,
-            lambda: find_lacking_libraries(distributions, claims.vendor, claims.smoke),
-        ),
+        ("libraries", no_lock, partial(find_lacking_libraries, distributions, *image)),
         *([("numpy", no_lock, lambda: find_other_numpy(distributions))] if numpy else []),
         ("guard", no_guard, lambda: check_guard(claims.guard)),
         ("user", no_guard, check_user),
@@ -202,8 +194,8 @@ def match_machine(claims: Claims) -> CheckFinding:
     machine = platform.machine()
     torch: Any = importlib.import_module("torch")
     machines = {
-        "interpreter": read_elf_machine(Path(sys.executable).resolve()),
-        "torch._C": read_elf_machine(Path(torch._C.__file__)),  # noqa: SLF001 - the extension's own file
+        "interpreter": dynamic_of(Path(sys.executable).resolve()).machine or "no ELF file",
+        "torch._C": dynamic_of(Path(torch._C.__file__)).machine or "no ELF file",  # noqa: SLF001 - the extension's own file
     }
     expected = claims.machine or machine
     wrong = [f"{name} is built for {kind}" for name, kind in machines.items() if kind != expected]
@@ -212,16 +204,6 @@ def match_machine(claims: Claims) -> CheckFinding:
     if wrong:
         return failed(f"{wrong[0]}, not {expected}", machine=machine, **machines)
     return passed(machine, **machines)
-
-
-def read_elf_machine(path: Path) -> str:
-    """Return an ELF file's machine (`x86_64`) by bytes 18 and 19; else what the file is."""
-    with path.open("rb") as file:
-        header = file.read(20)
-    if header[:4] != b"\x7fELF" or len(header) < 20:
-        return "no ELF file"
-    number = int.from_bytes(header[18:20], "little" if header[5] == 1 else "big")
-    return _ELF_MACHINES.get(number, f"ELF machine {number}")
 
 
 def match_build(claims: Claims) -> CheckFinding:

@@ -37,15 +37,9 @@ class Library:
 
     def arguments(self) -> tuple[str, ...]:
         """Return the options of a command line."""
-        values = {
-            "library": self.library,
-            "architectures": ",".join(self.architectures),
-            "kinds": ",".join(self.kinds),
-            "modes": ",".join(self.modes),
-            "limit-seconds": f"{self.limit_seconds:g}",
-            "workers": str(self.workers),
-        }
-        return command_line(values)
+        values = {option.name: getattr(self, option.attribute) for option in LIBRARY_OPTIONS}
+        texts = {k: ",".join(v) if isinstance(v, tuple) else str(v) for k, v in values.items()}
+        return command_line({**texts, "limit-seconds": f"{self.limit_seconds:g}"})
 
 
 def parsed_library(options: argparse.Namespace) -> Library:

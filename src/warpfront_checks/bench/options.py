@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from warpfront_checks.bench.rounds import Budget
 from warpfront_checks.bench.timed_cases import ITEM_BYTES, PRESETS, SUITES
@@ -28,14 +29,10 @@ class BenchEffort:
 
     def arguments(self) -> tuple[str, ...]:
         """Return these values as options of a command line."""
-        values: dict[str, object] = {
-            "preset": self.preset,
-            "cases": self.cases,
-            "dtypes": ",".join(self.dtypes),
-            **vars(self.budget),
-        }
-        flags = {name: getattr(self, name) for name in ("cold", "tf32", "reference")}
-        return command_line({**values, **flags, **dict.fromkeys(self.suites, True)})
+        rest = ("suites", "budget")
+        values = {name: value for name, value in vars(self).items() if name not in rest}
+        values |= {"dtypes": ",".join(self.dtypes), **vars(self.budget)}
+        return command_line({**values, **dict.fromkeys(self.suites, True)})
 
     def document(self) -> dict[str, object]:
         """Return these values as the settings of a record."""
@@ -46,29 +43,15 @@ class BenchEffort:
 
 def read_bench_effort(**values: object) -> BenchEffort:
     """Read the options by their names. Raise `ValueError` with the fault of one of them."""
-    read = {
-        option.name: bool(values[option.name])
-        if option.default is False
-        else option.read(str(values[option.name]))
-        for option in BENCH_OPTIONS
-    }
-    preset = PRESETS[str(read["preset"])]
-    suites = () if read["all"] else tuple(name for name in SUITES if read[name])
-    budget = Budget(
-        seconds=read["seconds"] or preset.seconds,  # type: ignore[arg-type]
-        iterations=read["iterations"],  # type: ignore[arg-type]
-        warmup=read["warmup"],  # type: ignore[arg-type]
-    )
-    return BenchEffort(
-        preset=preset.name,
-        cases=str(read["cases"]),
-        dtypes=read["dtypes"],  # type: ignore[arg-type]
-        suites=suites,
-        budget=budget,
-        cold=bool(read["cold"]),
-        tf32=bool(read["tf32"]),
-        reference=bool(read["reference"]),
-    )
+    read: dict[str, Any] = {}
+    for name, option in {option.name: option for option in BENCH_OPTIONS}.items():
+        value = values[name]
+        read[name] = bool(value) if option.default is False else option.read(str(value))
+    chosen = tuple(name for name in SUITES if read.pop(name))
+    suites = () if read.pop("all") else chosen
+    budget = Budget(**{name: read.pop(name) for name in ("seconds", "iterations", "warmup")})
+    seconds = budget.seconds or PRESETS[read["preset"]].seconds
+    return BenchEffort(suites=suites, budget=replace(budget, seconds=seconds), **read)
 
 
 def parsed_bench_effort(options: argparse.Namespace) -> BenchEffort:

@@ -70,21 +70,18 @@ class Timing:
     def _add_block(self, bench: TimedDevice, budget: Budget) -> None:
         work = bench.make(self.case)
         if not self.blocks:
-            self._warm_up(bench, work, budget)
+            bench.memory_from_here()
+            warmed = warm_up(bench.clock, work, budget)
+            self.memory_peak_bytes = bench.memory_peak()
+            self.first_seconds, self.warm_seconds = warmed.first_seconds, warmed.seconds
+            if not warmed.settled:
+                self.notes.append(f"not still after {warmed.repetitions} repetitions of warming up")
         else:
             bench.clock.times(work, RECALLED)
         count = repetitions_of_a_block(budget, self.warm_seconds)
         self.blocks.append(list(bench.clock.times(work, count)))
         if len(self.blocks) == BLOCKS:
             self.kernel = bench.kernel(work)
-
-    def _warm_up(self, bench: TimedDevice, work: Work, budget: Budget) -> None:
-        bench.memory_from_here()
-        warmed = warm_up(bench.clock, work, budget)
-        self.memory_peak_bytes = bench.memory_peak()
-        self.first_seconds, self.warm_seconds = warmed.first_seconds, warmed.seconds
-        if not warmed.settled:
-            self.notes.append(f"not still after {warmed.repetitions} repetitions of warming up")
 
     def document(self, peak: Peak | None) -> dict[str, Any]:
         """Return the case for a record. One that failed later has no times: half are none."""

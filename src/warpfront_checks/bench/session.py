@@ -6,7 +6,7 @@ import argparse
 import math
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -95,8 +95,7 @@ def record_bench(claims: Claims, effort: BenchEffort, folder: Path) -> Path:
                 {"level": "warning", "message": message}
                 for message in (
                     *(f"noisy: {reason}" for reason in noisy(before, after)),
-                    *_doubts(claims),
-                    *_memory_below_floor(device),
+                    *_doubts(claims, device),
                 )
             ],
         },
@@ -104,21 +103,17 @@ def record_bench(claims: Claims, effort: BenchEffort, folder: Path) -> Path:
     return path
 
 
-def _doubts(claims: Claims) -> tuple[str, ...]:
-    """Return the reasons why these times may be no hardware's."""
+def _doubts(claims: Claims, device: Device | None) -> Iterator[str]:
+    """Yield reasons why these times may be no hardware's, or why cases may lack memory."""
     if claims.device == "cpu":
-        return ()
+        return
     doubtful = judge_device(claims, read_facts(torch), read_hardware(Machine()))
-    return (f"{doubtful.outcome}: {doubtful.reason}",) if doubtful else ()
-
-
-def _memory_below_floor(device: Device | None) -> tuple[str, ...]:
-    """Return a finding for a device with less memory than the cases are made for."""
-    if device is None or device.memory_bytes >= MEMORY_FLOOR_BYTES:
-        return ()
-    memory = f"{device.memory_bytes / 2**30:.1f} GiB"
-    floor = f"{MEMORY_FLOOR_BYTES / 1e9:g} GB"
-    return (f"memory: the device has {memory}; cases may fail below {floor}",)
+    if doubtful:
+        yield f"{doubtful.outcome}: {doubtful.reason}"
+    if device is not None and device.memory_bytes < MEMORY_FLOOR_BYTES:
+        memory = f"{device.memory_bytes / 2**30:.1f} GiB"
+        floor = f"{MEMORY_FLOOR_BYTES / 1e9:g} GB"
+        yield f"memory: the device has {memory}; cases may fail below {floor}"
 
 
 def _add_reference(

@@ -29,7 +29,12 @@ def read_state(reader: Machine, device: str, address: str, uuid: str) -> dict[st
     state: dict[str, Any] = {"load": load, "cores": cores}
     if device != "cuda":
         return state
-    return {**state, **(_amd(reader, address) if address else _nvidia(reader, uuid))}
+    if address:
+        return state | _amd(reader, address)
+    answer = reader.run((*NVML_PROGRAM, uuid))
+    if not answer.text:
+        return state | {"unread": answer.complaint or answer.output.strip() or "NVML said nothing"}
+    return state | json.loads(answer.text)
 
 
 def here(device: str, properties: Any) -> tuple[Machine, str, str, str]:
@@ -53,14 +58,6 @@ def noisy(before: State, after: State) -> list[str]:
         bits = state.get("clocks_event_reasons") or 0
         reasons += [f"{why} {moment} it" for bit, why in _HELD_BACK.items() if bits & bit]
     return reasons
-
-
-def _nvidia(reader: Machine, uuid: str) -> dict[str, Any]:
-    answer = reader.run((*NVML_PROGRAM, uuid))
-    if not answer.text:
-        return {"unread": answer.complaint or answer.output.strip() or "NVML said nothing"}
-    nvidia: dict[str, Any] = json.loads(answer.text)
-    return nvidia
 
 
 def _amd(reader: Machine, address: str) -> dict[str, Any]:

@@ -185,7 +185,13 @@ TINY, SEED = PRESETS["tiny"], PRESETS["seed"]
 def cases_of(preset: Preset, dtypes: Iterable[str] = ()) -> tuple[TimedCase, ...]:
     """Return a preset's cases without training, each dtype in turn; copies have no dtype."""
     typed = (case for dtype in (dtypes or preset.dtypes) for case in _typed(preset, dtype))
-    return (*typed, *_copies(preset))
+    ways = [f"{op}_{memory}" for op in ("h2d", "d2h") for memory in ("pageable", "pinned")]
+    copies = (
+        TimedCase("memory", way, (mebibytes,), "uint8", COPY, bytes=mebibytes * MI)
+        for mebibytes in preset.copies
+        for way in ways
+    )
+    return (*typed, *copies)
 
 
 def chosen(
@@ -198,7 +204,12 @@ def chosen(
 
 def _typed(preset: Preset, dtype: str) -> Iterator[TimedCase]:
     yield from _products(preset, dtype)
-    yield from _convolutions(preset, dtype)
+    for convolution in preset.convolutions:
+        sizes = tuple(vars(convolution).values())[:6]
+        moved = convolution.elements * ITEM_BYTES[dtype]
+        yield TimedCase("conv", "conv2d", sizes, dtype, flops=convolution.flops, bytes=moved)
+        both = (1 + BACKWARD) * convolution.flops
+        yield TimedCase("conv", "conv2d", sizes, dtype, BOTH, flops=both)
     # What memory bounds, with the bytes that are read and written.
     for suite, op, sizes, elements in (*_streams(preset), *_planes(preset)):
         yield TimedCase(suite, op, sizes, dtype, bytes=elements * ITEM_BYTES[dtype])
@@ -213,15 +224,6 @@ def _products(preset: Preset, dtype: str) -> Iterator[TimedCase]:
     for batch, m, k, n in preset.batches:
         flops, moved = gemm_flops(m, k, n, batch), batch * (m * k + k * n + m * n) * item
         yield TimedCase("matmul", "bmm", (batch, m, k, n), dtype, flops=flops, bytes=moved)
-
-
-def _convolutions(preset: Preset, dtype: str) -> Iterator[TimedCase]:
-    for convolution in preset.convolutions:
-        sizes = tuple(vars(convolution).values())[:6]
-        moved = convolution.elements * ITEM_BYTES[dtype]
-        yield TimedCase("conv", "conv2d", sizes, dtype, flops=convolution.flops, bytes=moved)
-        both = (1 + BACKWARD) * convolution.flops
-        yield TimedCase("conv", "conv2d", sizes, dtype, BOTH, flops=both)
 
 
 def _streams(preset: Preset) -> Iterator[TransientError]:
@@ -261,11 +263,3 @@ def _layers(preset: Preset, dtype: str) -> Iterator[TimedCase]:
             yield TimedCase("attention", op, sizes, dtype, flops=counted, note=note)
             both = (1 + BACKWARD) * counted
             yield TimedCase("attention", op, sizes, dtype, BOTH, flops=both, note=note)
-
-
-def _copies(preset: Preset) -> Iterator[TimedCase]:
-    for mebibytes in preset.copies:
-        for op in ("h2d", "d2h"):
-            for memory in ("pageable", "pinned"):
-                name, size = f"{op}_{memory}", (mebibytes,)
-                yield TimedCase("memory", name, size, "uint8", COPY, bytes=mebibytes * MI)

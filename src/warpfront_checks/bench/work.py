@@ -14,14 +14,8 @@ from warpfront_checks.bench.timed_cases import BOTH, MI, Decoder, TimedCase
 Work = Callable[[], object]
 _SEED = 0
 _ELEMENTWISE: dict[str, Callable[..., Any]] = {
-    "relu": torch.relu,
-    "sigmoid": torch.sigmoid,
-    "tanh": torch.tanh,
-    "gelu": functional.gelu,
-    "silu": functional.silu,
-    "sum": torch.sum,
-    "mean": torch.mean,
-    "amax": torch.amax,
+    **{name: getattr(torch, name) for name in ("relu", "sigmoid", "tanh", "sum", "mean", "amax")},
+    **{name: getattr(functional, name) for name in ("gelu", "silu")},
     "sum_rows": lambda x: torch.sum(x, dim=1),
     "softmax": lambda x: torch.softmax(x, dim=-1),
 }

@@ -4,6 +4,7 @@ translates, and does not mention, is for the scanner to say.
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
@@ -82,8 +83,6 @@ def _with_perl(job: CompileJob) -> Hipified:
 
 
 def _with_torch(job: CompileJob) -> Hipified:
-    import json  # noqa: PLC0415 - here only
-
     work = job.scratch / "hipify"
     work.mkdir(parents=True, exist_ok=True)
     files = [str(job.copy / name) for name in job.hipified]
@@ -92,21 +91,15 @@ def _with_torch(job: CompileJob) -> Hipified:
     completed = ran(argv, seconds=seconds, memory_bytes=1 << 40, cwd=work)
     line = next((line for line in completed.output.splitlines() if line.startswith("made=")), "")
     if completed.returncode != 0 or not line:
-        why = _why(completed)
-        return Hipified(
-            tool="torch.utils.hipify", said=dict.fromkeys(job.hipified, why), renamed={}
-        )
-    renames: dict[str, str] = json.loads(line.removeprefix("made="))
-    return Hipified(tool="torch.utils.hipify", said={}, renamed=_renamed(job, renames))
-
-
-def _renamed(job: CompileJob, renames: dict[str, str]) -> dict[str, str]:
-    root = f"{job.copy}/"
-    return {
+        problems = dict.fromkeys(job.hipified, _why(completed))
+        return Hipified(tool="torch.utils.hipify", said=problems, renamed={})
+    renames, root = json.loads(line.removeprefix("made=")), f"{job.copy}/"
+    renamed = {
         name.removeprefix(root): path.removeprefix(root)
         for name, path in renames.items()
         if name.startswith(root) and path.startswith(root) and name != path
     }
+    return Hipified(tool="torch.utils.hipify", said={}, renamed=renamed)
 
 
 def _why(completed: Ended) -> str:

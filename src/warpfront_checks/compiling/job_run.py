@@ -150,15 +150,8 @@ class CompileJobRun:
         except CopyError as error:
             return errored(str(error))
         built = self.job.scratch / name / "built"
-        argv = (
-            sys.executable,
-            "setup.py",
-            "build_ext",
-            "--build-lib",
-            str(built),
-            "--build-temp",
-            str(built.with_name("temp")),
-        )
+        folders = ("--build-lib", str(built), "--build-temp", str(built.with_name("temp")))
+        argv = (sys.executable, "setup.py", "build_ext", *folders)
         environment = {**self.job.environment, "MAX_JOBS": str(self.job.jobs)}
         folder = (tree / unit.path).parent
         completed = self._ran(argv, name, cwd=folder, environment=environment, bounded=False)

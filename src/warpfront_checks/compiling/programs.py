@@ -69,12 +69,16 @@ def ran(
     """
     if shutil.which(argv[0]) is None:
         return Ended(argv=tuple(argv), returncode=None, output="", seconds=0.0, missing=True)
+    limits: tuple[str, ...] = ()
+    if memory_bytes is not None:
+        most = f"--fsize={LARGEST_FILE_BYTES}"
+        limits = ("prlimit", f"--as={memory_bytes}", most, "--core=0", "--")
     before = adopt() if grace_seconds is not None else frozenset()
     outliving: tuple[str, ...] = ()
     started = time.monotonic()
     with tempfile.TemporaryFile(dir=cwd) as output:
         child = subprocess.Popen(
-            [*_limits(memory_bytes), *argv],
+            [*limits, *argv],
             cwd=cwd,
             env={**os.environ, "LC_ALL": "C", "TMPDIR": str(cwd), **(environment or {})},
             stdin=subprocess.PIPE if given else subprocess.DEVNULL,
@@ -96,13 +100,6 @@ def ran(
     return Ended(
         argv=tuple(argv), returncode=returncode, output=text, seconds=ran_seconds, left=outliving
     )
-
-
-def _limits(memory_bytes: int | None) -> tuple[str, ...]:
-    if memory_bytes is None:
-        return ()
-    limits = (f"--as={memory_bytes}", f"--fsize={LARGEST_FILE_BYTES}", "--core=0")
-    return ("prlimit", *limits, "--")
 
 
 def _waited(child: subprocess.Popen[bytes], stdin: bytes, seconds: float) -> int | None:

@@ -58,18 +58,13 @@ def _kfd_device(
 ) -> Accelerator:
     arch = decode_gfx(properties["gfx_target_version"])
     per_unit = properties.get("simd_per_cu", 0)
-    units = properties["simd_count"] // per_unit if per_unit else None
-    lanes = device_table()["amd"]["lanes"].get(gfx_family(arch))
-    known_wave = device_table()["amd"]["wave"].get(gfx_family(arch))
+    units = properties["simd_count"] // per_unit if per_unit else 0
+    memory = _bank_bytes(reader, node) or properties.get("local_mem_size", 0)
+    device = _named(index, arch, "", memory, units)
     render = f"/dev/dri/renderD{properties.get('drm_render_minor', 0)}"
-    return Accelerator(
-        vendor="amd",
-        index=index,
-        arch=arch,
-        memory_bytes=_bank_bytes(reader, node) or properties.get("local_mem_size") or None,
-        units=units,
-        cores=units * lanes if units and lanes else None,
-        wave=properties.get("wave_front_size") or known_wave,
+    return replace(
+        device,
+        wave=properties.get("wave_front_size") or device.wave,
         usable=bool(reader.access("/dev/kfd")) and bool(reader.access(render)),
     )
 

@@ -19,7 +19,10 @@ _NODE = re.compile(r"nvidia[0-9]+\Z")
 
 def read_nvidia(reader: Machine) -> Detected:
     """Return devices from nvidia-smi, else from /proc. NVML adds cores and CUDA."""
-    kernel = _kernel_module(reader.text(f"{NVIDIA_PROC}/version") or "")
+    version = reader.text(f"{NVIDIA_PROC}/version") or ""
+    # NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build
+    match = re.search(r"NVRM version:.*?\s([0-9]+\.[0-9.]+)\s", version)
+    kernel = match[1] if match else ""
     names = [name for _, name in nvidia_boards(reader)]
     boards = [{"index": index, "name": name} for index, name in enumerate(names)]
     answer = reader.run(_QUERY)
@@ -104,12 +107,6 @@ def _accelerator(row: dict[str, Any], nvml: dict[str, Any], *, usable: bool) -> 
         wave=table["wave"],
         usable=usable,
     )
-
-
-def _kernel_module(text: str) -> str:
-    """Return `580.159.04` of `NVRM version: NVIDIA UNIX Open Kernel Module 580.159.04 ...`."""
-    match = re.search(r"NVRM version:.*?\s([0-9]+\.[0-9.]+)\s", text)
-    return match[1] if match else ""
 
 
 def _toolkits(reader: Machine) -> dict[str, str]:

@@ -50,21 +50,24 @@ class Description:
 
 
 @cache
-def table() -> Mapping[str, Any]:
-    document: Mapping[str, Any] = json.loads(TABLE.read_text(encoding="utf-8"))["packages"]
+def _document() -> Mapping[str, Mapping[str, Any]]:
+    document: Mapping[str, Mapping[str, Any]] = json.loads(TABLE.read_text(encoding="utf-8"))
     return document
+
+
+def table() -> Mapping[str, Any]:
+    return _document()["packages"]
 
 
 def starts() -> Mapping[str, str]:
     """Return known files that run code at every start of Python, each with its pattern."""
-    document: Mapping[str, Any] = json.loads(TABLE.read_text(encoding="utf-8"))["starts"]
-    return {name: str(entry["text"]) for name, entry in document.items()}
+    return {name: str(entry["text"]) for name, entry in _document()["starts"].items()}
 
 
 def optional_files(vendor: str, smoke: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
     """Return patterns of compiled files that need not load on a vendor's devices."""
-    table = json.loads(TABLE.read_text(encoding="utf-8"))["optional"]
-    patterns = (name for name, entry in table.items() if vendor in entry.get("vendors", (vendor,)))
+    entries = _document()["optional"].items()
+    patterns = (name for name, entry in entries if vendor in entry.get("vendors", (vendor,)))
     return (*patterns, *(str(pattern) for entry in smoke for pattern in entry.get("optional", ())))
 
 
@@ -79,7 +82,7 @@ def description(name: str, *, vendor: str, version: str) -> Description:
     entries = table()[name]
     matching = (entry for entry in entries if re.match(entry.get("versions", ""), version))
     entry = next(matching, entries[-1])
-    vendors = entry.get("vendors", {})
+    signs = [s for s in entry.get("signs", ()) if vendor in s.get("vendors", (vendor,))]
     return Description(
         name=name,
         imports=tuple(entry["imports"]),
@@ -87,14 +90,10 @@ def description(name: str, *, vendor: str, version: str) -> Description:
         of=entry["of"],
         sources=tuple(entry["sources"]),
         compiled=tuple(of_vendor(entry.get("compiled", {}), vendor, ())),
-        signs=tuple(
-            Sign(**sign)
-            for sign in entry.get("signs", ())
-            if vendor in sign.get("vendors", (vendor,))
-        ),
+        signs=tuple(Sign(**sign) for sign in signs),
         computes=of_vendor(entry.get("computes", {}), vendor, ""),
         prints=of_vendor(entry.get("prints", {}), vendor, ""),
-        not_for=vendors.get(vendor, ""),
+        not_for=entry.get("vendors", {}).get(vendor, ""),
     )
 
 

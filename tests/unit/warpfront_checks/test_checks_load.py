@@ -25,6 +25,7 @@ from warpfront_checks.results import (
     failed,
     passed,
 )
+from warpfront_checks.stack.elf_symbols import Dynamic
 from warpfront_checks.torch_devices import read_arch_list, read_facts
 
 
@@ -172,7 +173,7 @@ def test_an_image_that_runs_on_another_machine_than_its_cells_fails(
     """Also where every file is for the machine that runs: then it is the wrong image."""
     assert torch.version.cuda
     monkeypatch.setattr(platform, "machine", lambda: running)
-    monkeypatch.setattr(load, "read_elf_machine", lambda _path: running)
+    monkeypatch.setattr(load, "dynamic_of", lambda _path: Dynamic(machine=running))
     fitting = load.match_machine(Claims(**{**vars(claims()), "machine": running}))
     finding = load.match_machine(Claims(**{**vars(claims()), "machine": claimed}))
     assert fitting.outcome == PASSED
@@ -180,9 +181,13 @@ def test_an_image_that_runs_on_another_machine_than_its_cells_fails(
     assert finding.reason == f"this machine is {running}, not {claimed}"
 
 
-def test_a_file_that_is_no_elf_is_said_to_be_none(tmp_path: Path) -> None:
+def test_a_file_that_is_no_elf_is_said_to_be_none(
+    torch: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert torch.version.cuda
     (tmp_path / "script").write_text("#!/bin/sh\n")
-    assert load.read_elf_machine(tmp_path / "script") == "no ELF file"
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "script"))
+    assert load.match_machine(claims()).reason.startswith("interpreter is built for no ELF file")
 
 
 def test_a_lock_that_does_not_match_fails_and_a_second_torch_too() -> None:
