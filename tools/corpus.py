@@ -33,6 +33,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from warpfront.images.tools import locked_inputs
 from warpfront.matrix.cell import Selection
 from warpfront.pipeline.workspace import cache_folder, open_workspace
 from warpfront.system.process import run
@@ -45,7 +46,7 @@ from warpfront.wheels.uv_program import uv_binary, uv_version
 from warpfront_checks.guard.constraints import constraint_lines
 from warpfront_checks.guard.names import triton_shims
 from warpfront_checks.guard.policy import Policy
-from warpfront_port.commands.preflighting import examine, read_stacks
+from warpfront_port.commands.preflighting import examine, stacks_in
 from warpfront_port.commands.project_files import read_files
 from warpfront_port.preflight.breaches import Preflight
 from warpfront_port.preflight.declared import FileRequirements
@@ -267,7 +268,8 @@ def document_of(rows: list[Row], pip: Mapping[str, Any]) -> dict[str, Any]:
 def chosen_stacks() -> tuple[CellStack, ...]:
     """The matrix's own stacks, all on one Python, so that they differ in torch only."""
     opened = open_workspace(ROOT)
-    every = read_stacks(opened.matrix.cells, Selection(), opened.requirements, opened.folders)
+    inputs = locked_inputs(opened.matrix, opened.material, opened.folders, Selection())
+    every = stacks_in(inputs)
     chosen = (next(one for one in every if one.torch == torch) for torch in TORCHES)
     return tuple(
         replace(one, python=PYTHON, inputs=replace(one.inputs, python=PYTHON)) for one in chosen
@@ -388,7 +390,7 @@ def lines_of(read: tuple[FileRequirements, ...], stack: CellStack) -> tuple[str,
     """What pip or uv are asked for: every line that is always installed and comes from an index."""
     everything = replace(stack, stack=replace(stack.stack, versions={}, answered={}, foreign={}))
     declared = tuple(one for file in read for one in file.declared)
-    return ProjectLines(declared=declared, stack=everything).wanted()
+    return ProjectLines(declared=declared, stack=everything).outside_stack()
 
 
 def tried(

@@ -16,8 +16,7 @@ from .measuring import installed
 from .names import default_policy
 from .places import ETC, HOME, Places, places_of_this_python
 from .policy import GuardError, Policy, read_policy
-from .relaxing import read_reasons, relax
-from .sealing import seal
+from .sealing import read_reasons, relax, seal
 from .verification import Depth, sentence, verify
 from .visible import visible_json, visible_output
 
@@ -74,7 +73,12 @@ def _adopt(options: argparse.Namespace, places: Places) -> int:
     del options
     policy = default_policy(places.site_packages, installed(places.site_packages))
     _say_sealed(seal(policy, places, python=sys.executable))
-    print("the image still has to set: " + " ".join(_environment_words(places)))
+    # A base's own value stays, such as NGC's PIP_CONSTRAINT.
+    environment, words = _given_environment(), []
+    for name, ours in environment_channels(places).items():
+        value = " ".join(dict.fromkeys([*environment.get(name, "").split(), ours]))
+        words.append(f'{name}="{value}"')
+    print("the image still has to set: " + " ".join(words))
     return 0
 
 
@@ -126,15 +130,6 @@ def _given_environment() -> dict[str, str]:
     """Return the environment at this process's start: the .pth has completed it since."""
     started = sys.modules.get("warpfront_guard.startup")
     return {**os.environ, **getattr(started, "inherited", {})}
-
-
-def _environment_words(places: Places) -> list[str]:
-    """Return the environment; a base's own value stays, such as NGC's PIP_CONSTRAINT."""
-    return [
-        f'{name}="{value}"'
-        for name, ours in environment_channels(places).items()
-        for value in [" ".join(dict.fromkeys([*_given_environment().get(name, "").split(), ours]))]
-    ]
 
 
 def _say_sealed(policy: Policy) -> None:

@@ -113,7 +113,12 @@ def channel_findings(
         for path, text in _own_files(policy, places).items()
         if (problem := _difference(path, text))
     ]
-    findings += [(str(places.pip_configuration), problem) for problem in _pip_problems(places)]
+    pip, ours = str(places.pip_configuration), str(places.constraints)
+    try:
+        sections = unguarded_sections(_text_of(places.pip_configuration), ours)
+        findings += [(pip, f"[{section}] constraint lacks {ours}") for section in sections]
+    except GuardError as error:
+        findings.append((pip, str(error)))
     if _uv_block(policy) not in _text_of(places.uv_configuration):
         findings.append((str(places.uv_configuration), "it lacks the constraints of this image"))
     if places.sitecustomize and block(places) not in _text_of(places.sitecustomize):
@@ -147,14 +152,6 @@ def _theirs(path: Path) -> str:
         return ""
     except (OSError, UnicodeDecodeError) as error:
         raise GuardError(f"{path}: {error}") from error
-
-
-def _pip_problems(places: Places) -> list[str]:
-    try:
-        sections = unguarded_sections(_text_of(places.pip_configuration), str(places.constraints))
-    except GuardError as error:
-        return [str(error)]
-    return [f"[{section}] constraint lacks {places.constraints}" for section in sections]
 
 
 def _pip_configuration(places: Places) -> str:

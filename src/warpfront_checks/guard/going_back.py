@@ -79,23 +79,17 @@ def _named(line: str, name: str) -> Requirement | None:
 def goes_with(line: str, policy: Policy) -> bool:
     """Return whether a package's requirements can be met with the stack as it is."""
     try:
-        requirement = read_requirement(line)
-        if not requirement.applies():
+        need = read_requirement(line)
+        if not need.applies():
             return True
-        return _is_met(requirement, policy)
+        if need.name in policy.forbidden():
+            return False
+        is_need = need.name in policy.needed()
+        pinned = policy.pinned().get(need.name) or (_version(need.name) if is_need else None)
+        is_absent = need.name in policy.companions and _version(need.name) != pinned
+        return pinned is None or (not is_absent and need.accepts(pinned))
     except UnreadableError:
         return True
-
-
-def _is_met(need: Requirement, policy: Policy) -> bool:
-    if need.name in policy.forbidden():
-        return False
-    is_need = need.name in policy.needed()
-    pinned = policy.pinned().get(need.name) or (_version(need.name) if is_need else None)
-    if pinned is None:
-        return True
-    is_installed = need.name not in policy.companions or _version(need.name) == pinned
-    return is_installed and need.accepts(pinned)
 
 
 def _version(name: str) -> str | None:
@@ -126,7 +120,9 @@ def read_uv_log(text: str, policy: Policy) -> tuple[Releases, dict[str, str]]:
             demands.setdefault((match["name"], match["version"]), [])
         elif match := _DEPENDS.search(line):
             key = (match["who"].partition("[")[0], match["version"])
-            demands.setdefault(key, []).append(_as_requirement(match["what"]))
+            text = _EQUAL.sub(r"==\g<version>", re.sub(r"\{[^}]*\}", "", match["what"])).strip()
+            # Alternatives (`|`) are none of any package of ours.
+            demands.setdefault(key, []).append(text.removesuffix("*") if "|" not in text else "")
     releases = Releases(policy=policy)
     for (name, number), dependencies in demands.items():
         releases.add(name, number, dependencies)
@@ -136,9 +132,3 @@ def read_uv_log(text: str, policy: Policy) -> tuple[Releases, dict[str, str]]:
 def read_installs(text: str) -> dict[str, str]:
     """Return name -> version of the packages that uv would install, by its dry run."""
     return {normalized(match["name"]): match["version"] for match in _INSTALLS.finditer(text)}
-
-
-def _as_requirement(text: str) -> str:
-    """Return the text as a requirement; "" for alternatives (`|`), which no package of ours has."""
-    text = _EQUAL.sub(r"==\g<version>", re.sub(r"\{[^}]*\}", "", text)).strip()
-    return text.removesuffix("*") if "|" not in text else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,10 +69,8 @@ found = {
     "finders": [named(one) for one in before] if True in watched else None,
     "modules": sorted({*sys.modules, *getattr(own_startup, "planted", ())}),
     "answering": [[named(one), name] for one in behind if (name := answers(one))]
-    + [[named(one), name] for f, one in cache.items() if (name := answers(one, f))],
-    "hooks": [
-        [one.__module__ + "." + one.__qualname__, name] for one in hooks if (name := takes(one))
-    ],
+    + [[named(one), name] for f, one in cache.items() if (name := answers(one, f))]
+    + [[one.__module__ + "." + one.__qualname__, name] for one in hooks if (name := takes(one))],
     "machinery": [*machinery_problems(), *replaced_builtins()],
     "watch": watch_problems() if True in watched else [],
 }
@@ -90,7 +88,7 @@ class Start:
 
     finders: tuple[str, ...] | None
     modules: tuple[str, ...]
-    answering: tuple[tuple[str, str], ...] = ()
+    answering: tuple[Sequence[str], ...] = ()
     machinery: tuple[str, ...] = ()
     watch: tuple[str, ...] = ()
 
@@ -134,14 +132,7 @@ def read_start(places: Places) -> Start:
         probe = json.loads(completed.stdout.splitlines()[-1])
     except (ValueError, IndexError):
         return Start(finders=None, modules=())
-    finders = probe["finders"]
-    return Start(
-        finders=None if finders is None else tuple(finders),
-        modules=tuple(probe["modules"]),
-        answering=tuple((hook, module) for hook, module in [*probe["answering"], *probe["hooks"]]),
-        machinery=tuple(probe["machinery"]),
-        watch=tuple(probe["watch"]),
-    )
+    return Start(**{name: None if part is None else tuple(part) for name, part in probe.items()})
 
 
 def _modules(manifest: Manifest) -> Iterator[tuple[str, str]]:

@@ -39,8 +39,11 @@ def sentinels(toolkit: str, protected: Iterable[str]) -> dict[str, str]:
     for vendor, names in _NAMES["triton"].items():
         if vendor != "cuda" or (toolkit == "rocm" and not _other_tritons(distributions)):
             reasons |= dict.fromkeys(names, f"{image}.image.has.another.triton")
-    if toolkit == "cuda":
-        reasons |= _same_folder(distributions)
+    matches = (_CUDA_SUFFIX.match(name) for name in distributions if toolkit == "cuda")
+    for match in filter(None, matches):
+        why = f"same.folder.as.{match[0].replace('-', '.')}"
+        suffixes = _NAMES["nvidia"]["suffixes"]
+        reasons |= {f"{match['stem']}{suffix}": why for suffix in suffixes}
     return {name: why for name, why in sorted(reasons.items()) if name not in distributions}
 
 
@@ -83,15 +86,6 @@ def read_toolkit(version_file: Path) -> str:
         if re.search(rf"^{name}\b[^=\n]*= *['\"]", text, flags=re.MULTILINE):
             return toolkit
     return "synapseai" if (version_file.parents[1] / "habana_frameworks").is_dir() else "cpu"
-
-
-def _same_folder(distributions: set[str]) -> dict[str, str]:
-    matches = (match for name in distributions if (match := _CUDA_SUFFIX.match(name)))
-    return {
-        f"{match['stem']}{suffix}": f"same.folder.as.{match[0].replace('-', '.')}"
-        for match in matches
-        for suffix in _NAMES["nvidia"]["suffixes"]
-    }
 
 
 INSTALLER = "warpfront-guard"

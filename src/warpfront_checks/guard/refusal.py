@@ -204,7 +204,9 @@ def _explained(demand: Demand, policy: Policy) -> Iterator[str]:
             return
         yield f"{asker} wants {demand.text}; this image holds {demand.name} {version}, which stays."
         yield f"  to keep the image's: {_keeping(demand)}"
-    yield _relaxing(demand)
+    relax = f"warpfront-guard relax {demand.package or demand.name} --reason TEXT"
+    beside = f"have {demand.package} beside it all the same"
+    yield f"  to {beside if demand.package else 'give up its protection'}: {relax}"
 
 
 def _met(demand: Demand, version: str, policy: Policy) -> Iterator[str]:
@@ -225,10 +227,3 @@ def _keeping(demand: Demand) -> str:
     if demand.package:
         return f"take a version of {demand.package} that accepts it"
     return f"leave {demand.text} out, or name no version of it"
-
-
-def _relaxing(demand: Demand) -> str:
-    relax = f"warpfront-guard relax {demand.package or demand.name} --reason TEXT"
-    if demand.package:
-        return f"  to have {demand.package} beside it all the same: {relax}"
-    return f"  to give up its protection: {relax}"

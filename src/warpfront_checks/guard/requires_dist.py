@@ -144,6 +144,8 @@ def _meets(version: str, operator: str, number: str) -> bool:
 
 def _compares(version: str, operator: str, number: str) -> bool:
     key, bound = sort_key(version), sort_key(number)
+    is_pre = bound[2] != (1, "", 0) or bound[4] != sys.maxsize
+    is_post = key[3] != -1 and bound[3] == -1
     table = {
         "==": key == bound,
         "!=": key != bound,
@@ -151,18 +153,10 @@ def _compares(version: str, operator: str, number: str) -> bool:
         ">=": key >= bound,
         # PEP 440: `<` and `>` do not reach a pre-release, respectively a post-release, of the named
         # version.
-        "<": key < (bound if _is_pre(bound) else sort_key(f"{number}.dev0")),
-        ">": key > bound and not (_is_post(key) and not _is_post(bound) and key[:3] == bound[:3]),
+        "<": key < (bound if is_pre else sort_key(f"{number}.dev0")),
+        ">": key > bound and not (is_post and key[:3] == bound[:3]),
     }
     return table[operator]
-
-
-def _is_pre(key: tuple[object, ...]) -> bool:
-    return key[2] != (1, "", 0) or key[4] != sys.maxsize
-
-
-def _is_post(key: tuple[object, ...]) -> bool:
-    return key[3] != -1
 
 
 def _starts_with(version: str, prefix: str) -> bool:

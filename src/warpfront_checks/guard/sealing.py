@@ -1,4 +1,6 @@
-"""Commands that put the guard around the stack of an image: `install` and `adopt`."""
+"""Commands that put the guard around the stack of an image, `install` and `adopt`; and `relax`, the
+visible way out.
+"""
 
 from __future__ import annotations
 
@@ -34,8 +36,10 @@ from .measuring import (
 from .names import INSTALLER, shim_files, triton_shims
 from .needs import met_needs, needs_of
 from .places import Places
-from .policy import GuardError, Policy
+from .policy import GuardError, Policy, normalized, policy_from, read_policy
 
+# What the names of an image's own labels begin with (`warpfront.images.labels`).
+LABELS = "dev.warpfront"
 _SMALL_BYTES = 1 << 20
 _BIRTH = 0x800  # STATX_BTIME
 _PROGRAM = """\
@@ -93,20 +97,14 @@ def seal(
     # Byte code that is valid at any file time: the guard runs at every start.
     mode = py_compile.PycInvalidationMode.CHECKED_HASH
     compileall.compile_dir(places.library, quiet=2, invalidation_mode=mode)
-    if in_place:
-        _renew_tops(in_place, layer_start)
-    return policy
-
-
-def _renew_tops(manifest: Manifest, layer_start: int) -> None:
-    """Make the folders that this layer had already written to newer than the seal. In the layer
-    that a container writes to, a write renews no folder that is in it, so an import has to look
-    at each file below. The first write to any other folder renews it.
-    """
-    for path in sorted(manifest.location / top for top in manifest.tops()):
+    # Make the folders that this layer had already written to newer than the seal. In the layer
+    # that a container writes to, a write renews no folder that is in it, so an import has to look
+    # at each file below. The first write to any other folder renews it.
+    for path in sorted(in_place.location / top for top in in_place.tops()) if in_place else ():
         status = path.stat()
         if status.st_ctime_ns >= layer_start:
             os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    return policy
 
 
 def layer_began(location: Path) -> int:
@@ -249,7 +247,9 @@ def write_files(texts: Mapping[Path, str | bytes], *, programs: Container[Path] 
     """
     targets = {path: Path(os.path.realpath(path)) for path in texts}
     for target in targets.values():
-        _demand_right_to_write(target)
+        folder = next(parent for parent in target.parents if os.path.lexists(parent))
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise GuardError(f"{target}: no right to write in {folder}: run this as root")
     asides: dict[Path, Path] = {}
     folders: list[Path] = []
     try:
@@ -259,7 +259,8 @@ def write_files(texts: Mapping[Path, str | bytes], *, programs: Container[Path] 
             aside = target.with_name(f".{target.name}.new")
             asides[aside] = target
             aside.write_bytes(text.encode() if isinstance(text, str) else text)
-            aside.chmod(_RUNNABLE if path in programs else _mode_of(target))
+            mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else _READABLE
+            aside.chmod(_RUNNABLE if path in programs else mode)
         for aside, target in asides.items():
             aside.replace(target)
     except OSError as error:
@@ -272,14 +273,6 @@ def write_files(texts: Mapping[Path, str | bytes], *, programs: Container[Path] 
                 folder.rmdir()
 
 
-def _demand_right_to_write(path: Path) -> None:
-    folder = path.parent
-    while not os.path.lexists(folder):
-        folder = folder.parent
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise GuardError(f"{path}: no right to write in {folder}: run this as root")
-
-
 def _make_folder(folder: Path) -> list[Path]:
     """Return the folders that had to be made, outermost first."""
     missing = [parent for parent in (folder, *folder.parents) if not parent.exists()][::-1]
@@ -289,5 +282,54 @@ def _make_folder(folder: Path) -> list[Path]:
     return missing
 
 
-def _mode_of(path: Path) -> int:
-    return stat.S_IMODE(path.stat().st_mode) if path.exists() else _READABLE
+def relax(reasons: Mapping[str, str], places: Places) -> list[str]:
+    """Record for each name why it may change, or why its demands on the stack may go unmet;
+    returns what to tell. Raise `GuardError`, and has written nothing, without a reason or
+    the right to write.
+    """
+    before = read_policy(places.policy)
+    policy, told = before, []
+    for name, reason in reasons.items():
+        name, reason = normalized(name.strip()), " ".join(reason.split())  # noqa: PLW2901 - the same, cleaned
+        if not reason:
+            command = f"warpfront-guard relax {name} --reason TEXT"
+            raise GuardError(f"{name}: a reason is needed: {command}")
+        policy = policy_from(policy.relax(name, reason).document())
+        told += _told(name, before, policy, places)
+    write_files({**policy_files(policy, places), **channel_files(policy, places)})
+    return told
+
+
+def read_reasons(path: Path) -> dict[str, str]:
+    """Return name -> reason from a JSON file. Raise `GuardError`."""
+    try:
+        reasons = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise GuardError(f"{path}: {error}") from error
+    if not isinstance(reasons, dict) or not all(isinstance(why, str) for why in reasons.values()):
+        raise GuardError(f"{path}: not names with their reasons")
+    return reasons
+
+
+def _told(name: str, before: Policy, policy: Policy, places: Places) -> list[str]:
+    if name == "torch":
+        with_it = [name for name in before.pinned() if name != "torch"]
+        return [
+            "torch is no longer protected: pip and uv may bring, replace or remove it,",
+            f"and what goes with it: {', '.join(with_it) or 'nothing'}.",
+            f"The labels of an image still say {before.holds()}: a Dockerfile that does this adds",
+            f"  LABEL {LABELS}.relaxed=torch {LABELS}.torch=VERSION",
+        ]
+    if policy.is_relaxed("torch"):
+        return [f"recorded: {name}. torch is relaxed, so nothing holds it here."]
+    if name in {**before.pinned(), **before.forbidden(), **before.needed()}:
+        return [
+            f"{name} is no longer protected: pip and uv may bring, replace or remove it.",
+            f"Still at their versions: {', '.join(policy.pinned()) or 'nothing'}.",
+        ]
+    return [
+        f"recorded: what {name} demands of {policy.holds()} may go unmet. To install it:",
+        f"  uv pip install --override {places.overrides} {name}",
+        "or, with pip, without what it depends on, and then what `pip check` misses:",
+        f"  pip install --no-deps {name}",
+    ]

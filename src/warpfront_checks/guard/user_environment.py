@@ -45,7 +45,11 @@ def provide(environment: "MutableMapping[str, str]", uid: int) -> str:
     folder = _own_folder(uid, environment.get("TMPDIR", ""), "" if homeless else home)
     environment[MARK] = f"{uid} {folder}"
     if not folder:
-        return _sentence(home, uid) if homeless else ""
+        sentence = (
+            f"uid {uid} can write neither its HOME ({home or 'not set'}) nor /tmp, so caches have"
+            " no place: set HOME to a folder of this uid (-e HOME=/work), or add --tmpfs /tmp:exec"
+        )
+        return sentence if homeless else ""
     if homeless:
         environment["HOME"] = folder
     # torch puts what it compiles below the folder for temporary files, by the user's name.
@@ -97,10 +101,3 @@ def _make_private(folder: str, uid: int) -> bool:
     status = os.lstat(folder)
     closed = status.st_uid == uid and not status.st_mode & _OTHERS
     return closed and status.st_mode & _KIND == _FOLDER
-
-
-def _sentence(home: str, uid: int) -> str:
-    return (
-        f"uid {uid} can write neither its HOME ({home or 'not set'}) nor /tmp, so caches have no"
-        " place: set HOME to a folder of this uid (-e HOME=/work), or add --tmpfs /tmp:exec"
-    )

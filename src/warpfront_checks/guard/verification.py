@@ -287,8 +287,13 @@ def own_problems(places: Places, policy: Policy, manifest: Manifest) -> Problems
     folder = places.library / NAME
     for path in other_guards((os.getcwd(), *sys.path), str(folder)):  # noqa: PTH109 - as the path has it
         yield path, f"another {NAME} on the path: {folder} is this image's"
+    texts = places.policy.read_text("utf-8"), places.manifest.read_text("utf-8")
+    try:
+        document = made_again(places.at_import, policy, manifest, texts)
+    except GuardError:
+        document = b""
     for file, expected in (
-        (places.at_import, _right_document(places, policy, manifest)),
+        (places.at_import, document),
         (places.packages, packages_text(manifest).encode()),
     ):
         if _bytes(file) != expected:
@@ -296,15 +301,11 @@ def own_problems(places: Places, policy: Policy, manifest: Manifest) -> Problems
     for name, module in (("warpfront-guard", "__main__"), ("uv", "launcher")):
         program = places.programs / name
         content = _bytes(program)
-        if (content is None and name == "uv") or _is_program(places, content, module):
-            continue
-        yield str(program), "not the program that the seal wrote"
+        first = (content or b"").partition(b"\n")[0].decode(errors="replace")
+        sealed = program_text(places, first.removeprefix("#!"), module).encode()
+        if content != sealed and not (content is None and name == "uv"):
+            yield str(program), "not the program that the seal wrote"
     yield from _code_problems(folder)
-
-
-def _is_program(places: Places, content: bytes | None, module: str) -> bool:
-    first = (content or b"").partition(b"\n")[0].decode(errors="replace")
-    return content == program_text(places, first.removeprefix("#!"), module).encode()
 
 
 def _code_problems(folder: Path) -> Problems:
@@ -320,14 +321,6 @@ def _code_problems(folder: Path) -> Problems:
                 yield str(path), "byte code of another source"
         elif path.name.endswith(SUFFIXES) and not path.name.endswith(".py") and not cached:
             yield str(path), "added to the guard"
-
-
-def _right_document(places: Places, policy: Policy, manifest: Manifest) -> bytes:
-    texts = places.policy.read_text("utf-8"), places.manifest.read_text("utf-8")
-    try:
-        return made_again(places.at_import, policy, manifest, texts)
-    except GuardError:
-        return b""
 
 
 def _bytes(path: Path) -> bytes | None:

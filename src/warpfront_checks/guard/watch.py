@@ -221,7 +221,12 @@ def import_problems(name: str, spec: ModuleSpec | None, stack: Stack) -> Iterato
     if spec.origin is None or os.path.realpath(spec.origin) != os.path.realpath(expected):
         won = spec.origin or next(iter(spec.submodule_search_locations or ()), "nowhere")
         if _in_isolated_build(won):
-            yield from _isolated_build_problems(name, won, manifest.versions[packages[name]])
+            # pip builds in a folder with a torch of its own, which newer pips take without our
+            # constraints. The same one is as good as the image's.
+            version, installed = manifest.versions[packages[name]], _version_beside(name, won)
+            if installed != version:
+                has = f"this isolated build has {name} {installed}, the image's is {version}"
+                yield f"{has}: build with --no-build-isolation"
             return
         yield f"{name} would come from {won}, the image's is {expected.parent}"
     elif problem:
@@ -274,9 +279,13 @@ def _shortened(lines: list[str]) -> list[str]:
 
 def _tell_of_needs(stack: Stack) -> None:
     """Report needs that the stack cannot work with; most of torch runs without sympy."""
-    policy, needed = stack.policy, stack.policy.needed()
-    installed = _versions_beside(stack.manifest)
-    met = stack.document["met"]
+    policy, needed, met = stack.policy, stack.policy.needed(), stack.document["met"]
+    try:
+        # One may be there twice: conda does not remove the metadata of files that it overwrites.
+        folders = sorted(metadata_in(stack.manifest.location))
+    except OSError:
+        return
+    installed = map(name_and_version, folders)
     changed = [entry for entry in installed if entry[0] in needed and met.get(entry[0]) != entry[1]]
     if not changed:
         return
@@ -293,16 +302,6 @@ def _tell_of_needs(stack: Stack) -> None:
         if words not in _told:
             _told.add(words)
             _say(words)
-
-
-def _versions_beside(manifest: Manifest) -> list[tuple[str, str]]:
-    """Return (name, version) of the metadata next to the stack, by the folders' names. One name
-    may be there twice: conda does not remove the metadata of files that it overwrites.
-    """
-    try:
-        return [name_and_version(folder) for folder in sorted(metadata_in(manifest.location))]
-    except OSError:
-        return []
 
 
 def _external_problems(name: str, policy: Policy) -> Iterator[str]:
@@ -341,16 +340,6 @@ def _version_problems(stack: Stack) -> Iterator[str]:
 
 def _in_isolated_build(path: str) -> bool:
     return "pip-build-env" in path
-
-
-def _isolated_build_problems(name: str, won: str, version: str) -> Iterator[str]:
-    """pip builds in a folder with a torch of its own, which newer pips take without our
-    constraints. The same one is as good as the image's.
-    """
-    installed = _version_beside(name, won)
-    if installed != version:
-        has = f"this isolated build has {name} {installed}, the image's is {version}"
-        yield f"{has}: build with --no-build-isolation"
 
 
 def _refusal(

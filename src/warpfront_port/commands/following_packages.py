@@ -56,7 +56,7 @@ class Following(ProjectLines):
     def breaches(self) -> StackBreaches:
         """Return the breaches by packages. An index out of reach leaves unknowns."""
         unknown = tuple(self.unfollowed())
-        if not self.wanted():
+        if not self.outside_stack():
             return StackBreaches(unknown=unknown)
         self.watch.step(self.stack.title, "following what the packages demand")
         try:

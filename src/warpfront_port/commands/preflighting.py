@@ -12,22 +12,18 @@ from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
+from warpfront.images.tools import CellInputs, locked_inputs
 from warpfront.matrix import compat
-from warpfront.matrix.cell import Cell, Selection
-from warpfront.matrix.selection import select
+from warpfront.matrix.cell import Selection
 from warpfront.pipeline.workspace import Workspace
 from warpfront.system.process import run
 from warpfront.system.progress import Watch
-from warpfront.wheels.lock.reading import fresh_locks
 from warpfront.wheels.metadata import StackFiles
-from warpfront.wheels.project_folders import Folders
-from warpfront.wheels.requirements import RequirementList
 from warpfront.wheels.resolve.demands import without_libraries
 from warpfront.wheels.site import read_site
 from warpfront.wheels.store.wheelhouse import Wheelhouse
 from warpfront_port.commands.following_packages import Following, fitting_texts
-from warpfront_port.commands.project_files import read_files
-from warpfront_port.commands.source_archives import read_source
+from warpfront_port.commands.project_files import read_files, read_source
 from warpfront_port.preflight import rule_texts
 from warpfront_port.preflight.breaches import Breach, Found, LineBreach, Preflight
 from warpfront_port.preflight.declared import DeclaredRequirement, FileRequirements, Parts, chosen
@@ -55,10 +51,10 @@ def preflight(
     Raise `InputError` for a file that is missing or cannot be read. An index out of reach is no
     error: lines that could not be judged are `unknown`.
     """
-    matrix, requirements, folders = workspace.matrix, workspace.requirements, workspace.folders
+    folders = workspace.folders
+    inputs = locked_inputs(workspace.matrix, workspace.material, folders, selection)
     read = chosen(read_files(repo, files), parts)
-    stacks = read_stacks(matrix.cells, selection, requirements, folders)
-    stacks = knowing_themselves(stacks, folders.wheelhouse, offline=offline)
+    stacks = knowing_themselves(stacks_in(inputs), folders.wheelhouse, offline=offline)
     return examine(read, stacks, watch, offline=offline)
 
 
@@ -68,8 +64,8 @@ def fitting_releases(
     """Return for each torch stack of the selected cells which release of each package accepts it,
     by their own METADATA.
     """
-    matrix, requirements, folders = workspace.matrix, workspace.requirements, workspace.folders
-    stacks = read_stacks(matrix.cells, selection, requirements, folders)
+    matrix, material, folders = workspace.matrix, workspace.material, workspace.folders
+    stacks = stacks_in(locked_inputs(matrix, material, folders, selection))
     with MetadataIndex(read_site(run), read_source) as index:
         return {stack.title: tuple(fitting_texts(index, names, stack)) for stack in stacks}
 
@@ -162,16 +158,9 @@ def _unread_stack(stack: CellStack, declared: tuple[DeclaredRequirement, ...]) -
         yield f"{stack.title}: no source here has this torch's metadata; its needs are not known"
 
 
-def read_stacks(
-    cells: tuple[Cell, ...],
-    selection: Selection,
-    requirements: Mapping[str, RequirementList],
-    folders: Folders,
-) -> tuple[CellStack, ...]:
+def stacks_in(inputs: CellInputs) -> tuple[CellStack, ...]:
     """Return the torch stacks of the selected cells, with the versions in their locks."""
-    chosen = select(cells, selection)
-    locks = fresh_locks(chosen, cells, requirements, folders)
-    return stacks_of(chosen, locks, compat.packaged())
+    return stacks_of(inputs.cells, inputs.locks, compat.packaged())
 
 
 def _follow(

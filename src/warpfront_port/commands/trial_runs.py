@@ -56,7 +56,7 @@ from warpfront.wheels.resolve.candidates import (
     way_out,
 )
 from warpfront.wheels.resolve.choice import wheel_of
-from warpfront.wheels.resolve.demands import Stack, VersionDemand, needs_of, stack_of
+from warpfront.wheels.resolve.demands import Stack, needs_of, stack_of
 from warpfront.wheels.resolve.resolver import uv_platform
 from warpfront.wheels.resolve.resolving import resolve_by_uv
 from warpfront.wheels.site import site_when_needed
@@ -374,7 +374,13 @@ class _Trying:
             hint = "port the import: what is of the torch stack stays as it is"
             return dataclasses.replace(refused, hint=hint)
         asking = Requirement(answer.requirement).specifier
-        need = self._need(name)
+        needs = needs_of(
+            self._inside(),
+            Stack(versions={}, answered={}, foreign={}),
+            python=self.cell.python,
+            machine=self.cell.machine,
+        )
+        need = needs.get(name)
         accepted = need.specifier & asking if need else asking
         with self.tools.site().transport() as transport:
             older_release = release_with_module(
@@ -412,12 +418,6 @@ class _Trying:
         if older.link.sha256 not in {"", sha256}:
             raise WheelError(f"{older.link.filename}: {older.source} has another hash for it")
         return wheel_of(wheel_path, sha256)
-
-    def _need(self, name: str) -> VersionDemand | None:
-        """Return the versions of `name` that the image's distributions accept, by metadata."""
-        stack = Stack(versions={}, answered={}, foreign={})
-        needs = needs_of(self._inside(), stack, python=self.cell.python, machine=self.cell.machine)
-        return needs.get(name)
 
     def _inside(self) -> tuple[Distribution, ...]:
         """Return the distributions in the image with their metadata, which the image itself has."""
@@ -526,7 +526,11 @@ class _Trying:
         )
         installation = Command(argv=argv, unset=("VIRTUAL_ENV",))
         run(installation).check(hint="the wheels are those of the index, verified")
-        _point_programs(self.layer / "bin")
+        # The programs of the layer run with the image's Python.
+        for path in sorted(path for path in (self.layer / "bin").glob("*") if path.is_file()):
+            first, _, rest = path.read_bytes().partition(b"\n")
+            if first.startswith(b"#!") and b"python" in first:
+                path.write_bytes(f"#!{ENVIRONMENT_PYTHON}".encode() + b"\n" + rest)
         self.layered.update(wheel.name for wheel in new)
 
 
@@ -563,11 +567,3 @@ def _own_place(repo: Path, miss: Miss) -> str:
         if (folder / f"{top}.py").is_file() or any((folder / top).glob("*.py")):
             return place
     return ""
-
-
-def _point_programs(folder: Path) -> None:
-    """Make the programs of the layer run with the image's Python."""
-    for path in sorted(path for path in folder.glob("*") if path.is_file()):
-        data = path.read_bytes()
-        if data.startswith(b"#!") and b"python" in data.partition(b"\n")[0]:
-            path.write_bytes(f"#!{ENVIRONMENT_PYTHON}".encode() + b"\n" + data.partition(b"\n")[2])

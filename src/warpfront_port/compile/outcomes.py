@@ -10,9 +10,13 @@ from typing import Literal
 
 from warpfront.system.sizes import counted
 from warpfront.verify.results import CheckResult, Outcome, Verification
-from warpfront_port.compile.diagnostics import Diagnostic, read_diagnostics
+from warpfront_port.compile.diagnostics import (
+    Diagnostic,
+    place_of_function,
+    place_of_line,
+    read_diagnostics,
+)
 from warpfront_port.compile.job_document import COPY, SOURCE
-from warpfront_port.compile.ptx import place_of_function, place_of_line
 from warpfront_port.scan.findings import ScanFinding
 
 SESSION = "compile"

@@ -97,7 +97,9 @@ def _lack(diagnostic: Diagnostic, defined: AbstractSet[str], *, configured: bool
 
 def _meaning(diagnostic: Diagnostic, root: str, names: Mapping[str, str]) -> ScanFinding | str:
     """Return the project's error that a diagnostic is, or what the environment lacks."""
-    message, place = diagnostic.message, _place_in(diagnostic, root)
+    message, places = diagnostic.message, (diagnostic.place, *diagnostic.via)
+    # Its own place, or that of the project's code that led to it.
+    place = next((place for place in places if place and place.path.startswith(f"{root}/")), None)
     if LACKS in message:
         header = message.partition(LACKS)[2].strip("\"' ")
         return f"the toolchain has no {header}"
@@ -108,12 +110,6 @@ def _meaning(diagnostic: Diagnostic, root: str, names: Mapping[str, str]) -> Sca
         where = diagnostic.place.path if diagnostic.place else "the compiler"
         return f"an error outside of the project: {where}: {message[:80]}"
     return _finding(place, message, root, names)
-
-
-def _place_in(diagnostic: Diagnostic, root: str) -> Place | None:
-    """Return the project's place of a diagnostic: its own, or that of the code that led to it."""
-    places = (diagnostic.place, *diagnostic.via)
-    return next((place for place in places if place and place.path.startswith(f"{root}/")), None)
 
 
 def _finding(place: Place, message: str, root: str, names: Mapping[str, str]) -> ScanFinding:

@@ -44,16 +44,13 @@ def units_of(texts: Mapping[str, str], patterns: Iterable[str] = ()) -> tuple[So
     """
     patterns, (_, users) = tuple(patterns), include_graph(texts)
     near_torch = followed((path for path, text in texts.items() if _TORCH.search(text)), users)
-    kernels = {path for path in texts if _kind(path) == "kernel" and not _is_header(path, users)}
+    headers = {path for path in users if path.lower().endswith(".cuh")}
+    kernels = {path for path in texts if _kind(path) == "kernel"} - headers
     return tuple(
         SourceUnit(path=path, kind=kind, torch=path in near_torch or kind == "extension")
         for path in sorted(_declared(texts, patterns) if patterns else kernels)
         for kind in (_kind(path),)
     )
-
-
-def _is_header(path: str, users: Mapping[str, set[str]]) -> bool:
-    return path.lower().endswith(".cuh") and path in users
 
 
 def include_folders(paths: Iterable[str]) -> tuple[str, ...]:

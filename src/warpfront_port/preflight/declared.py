@@ -81,8 +81,16 @@ def declared_at(
     path: str, line: int, source: str, text: str, *, kind: Kind = Kind.REQUIREMENT, group: str = ""
 ) -> DeclaredRequirement:
     """Return a requirement that is in one line, as it is written there."""
-    at = {"path": path, "line": line, "end_line": line, "source": source}
-    return DeclaredRequirement(text=text, literal=text, kind=kind, group=group, **at)  # type: ignore[arg-type]
+    return DeclaredRequirement(
+        path=path,
+        line=line,
+        end_line=line,
+        source=source,
+        text=text,
+        literal=text,
+        kind=kind,
+        group=group,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

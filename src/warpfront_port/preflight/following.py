@@ -42,7 +42,7 @@ class ProjectLines:
 
     def followed(self, kind: Kind = Kind.REQUIREMENT) -> tuple[DeclaredRequirement, ...]:
         """Return the lines that an installer resolves on this stack: installed, from an index, and
-        applying there.
+        without a marker that is false on it.
         """
         return tuple(
             line
@@ -59,7 +59,7 @@ class ProjectLines:
         lines = self.followed(Kind.CONSTRAINT)
         return tuple(_bare(line.requirement) for line in lines if not breach_of(line, self.stack))
 
-    def wanted(self) -> tuple[str, ...]:
+    def outside_stack(self) -> tuple[str, ...]:
         """Return those of these lines that are not about the stack itself, without their markers: a
         resolver may know no extra of the project.
         """
@@ -85,9 +85,7 @@ class ProjectLines:
         return tuple(dict.fromkeys(lines))
 
     def unfollowed(self) -> Iterator[str]:
-        """Yield the lines whose packages are at a URL: reading their demands could require a
-        build.
-        """
+        """Yield the lines whose packages are at a URL: only a build might tell their demands."""
         for line in self.declared:
             if line.kind is Kind.REQUIREMENT and line.is_installed and line.requirement.url:
                 is_held = line.name in self.stack.stack.versions

@@ -62,8 +62,9 @@ def read_setup_cfg(text: str, *, path: str) -> FileRequirements:
             if requirement and not requirement.startswith("#"):
                 number = _line_of(requirement, lines)
                 read_requirement(requirement, where=f"{path}:{number}")
-                at = path, number, lines[number - 1]
-                declared_requirements.append(declared_at(*at, requirement, kind=kind, group=group))
+                place = path, number, lines[number - 1]
+                declared = declared_at(*place, requirement, kind=kind, group=group)
+                declared_requirements.append(declared)
     is_project = parser.has_section("options") or parser.has_section("metadata")
     return FileRequirements(
         path=path,

@@ -20,7 +20,7 @@ from warpfront.wheels.sources import Site
 from warpfront_port.commands import preflighting
 from warpfront_port.commands.following_packages import fitting_texts
 from warpfront_port.commands.preflighting import examine
-from warpfront_port.commands.source_archives import read_source
+from warpfront_port.commands.project_files import read_source
 from warpfront_port.preflight import rule_texts
 from warpfront_port.preflight.breaches import Preflight
 from warpfront_port.preflight.declared import Kind

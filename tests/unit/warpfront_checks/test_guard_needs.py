@@ -14,8 +14,7 @@ from packaging.requirements import Requirement
 from warpfront_checks.guard.constraints import constraint_lines, needs_text
 from warpfront_checks.guard.places import Places
 from warpfront_checks.guard.policy import read_policy
-from warpfront_checks.guard.relaxing import relax
-from warpfront_checks.guard.sealing import seal
+from warpfront_checks.guard.sealing import relax, seal
 
 ASKED_FOR = (
     "filelock",

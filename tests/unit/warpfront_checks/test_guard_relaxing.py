@@ -14,7 +14,7 @@ from warpfront.images.labels import image_labels
 from warpfront.system.revision import Provenance
 from warpfront_checks.guard.places import Places
 from warpfront_checks.guard.policy import GuardError, read_policy
-from warpfront_checks.guard.relaxing import read_reasons, relax
+from warpfront_checks.guard.sealing import read_reasons, relax
 
 
 @pytest.fixture

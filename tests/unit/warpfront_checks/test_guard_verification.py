@@ -27,8 +27,7 @@ from warpfront_checks.guard.manifest import read_manifest, written_since
 from warpfront_checks.guard.measuring import differences
 from warpfront_checks.guard.places import Places
 from warpfront_checks.guard.policy import Policy
-from warpfront_checks.guard.relaxing import relax
-from warpfront_checks.guard.sealing import seal
+from warpfront_checks.guard.sealing import relax, seal
 
 
 @pytest.fixture

@@ -13,10 +13,16 @@ from builders import a_check
 from warpfront.errors import InputError
 from warpfront.matrix.vendors import VENDORS
 from warpfront.verify.results import Outcome
-from warpfront_port.compile.diagnostics import MOST, Diagnostic, Place, read_diagnostics
+from warpfront_port.compile.diagnostics import (
+    MOST,
+    Diagnostic,
+    Place,
+    place_of_function,
+    place_of_line,
+    read_diagnostics,
+)
 from warpfront_port.compile.job_document import Bounds, job_document
 from warpfront_port.compile.outcomes import Message, judged
-from warpfront_port.compile.ptx import place_of_function, place_of_line
 from warpfront_port.compile.units import SourceUnit, include_folders, units_of
 
 RECORDED = Path(__file__).parents[2] / "compile" / "said"

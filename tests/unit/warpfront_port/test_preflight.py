@@ -568,7 +568,7 @@ def test_only_what_is_installed_from_an_index_is_resolved() -> None:
         one("y; sys_platform == 'win32'"),
         one("setuptools", Kind.BUILD),
     )
-    assert ProjectLines(declared=asked, stack=CPU).wanted() == ("numpy",)
+    assert ProjectLines(declared=asked, stack=CPU).outside_stack() == ("numpy",)
 
 
 def test_packages_without_wheels_are_told_from_uvs_words() -> None:
