@@ -47,10 +47,6 @@ class Archive:
     group: str
     kernels: Mapping[str, int] = field(default_factory=dict)
 
-    @property
-    def code_objects(self) -> int:
-        return sum(self.kernels.values())
-
 
 def read_archive(path: Path) -> Archive:
     """Return the architectures of an archive. Raise `KpackError` where it is none."""

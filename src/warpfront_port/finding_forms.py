@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from importlib import resources
 
 from warpfront.report import sarif
 from warpfront.system.markdown import markdown_text
 from warpfront.system.sizes import counted as plural
 from warpfront.system.tree_files import UnreadFile
 from warpfront_port.scan.catalogue import Rule
-from warpfront_port.scan.findings import Consequence, Evidence, Gate, ScanFinding, Severity
+from warpfront_port.scan.findings import Consequence, Evidence, ScanFinding, Severity
 from warpfront_port.scan.project import Project
 from warpfront_port.scan.verdict import Cause, Taken, Verdict, VerdictAnswer, consequence_of
 
@@ -52,26 +54,9 @@ CAUSES_SHOWN = 12
 ANNOTATIONS_SHOWN = 50
 """Code hosts show few annotations for a step; the rest is in the other forms."""
 
-_GATES: Mapping[Gate, str] = {
-    Gate.OWN_ARM: "in the branch for this vendor itself, line {line}",
-    Gate.UNREACHED: "where CUDA's device was asked for, line {line}",
-    Gate.AVAILABILITY: "only where it is available",
-    Gate.OPTION: "only where an environment variable asks for it, line {line}",
-    Gate.OPTIONAL: "the project runs without it: {taken}",
-    Gate.WRAPPED: "a header of the project gives the name a meaning on AMD",
-    Gate.TEST: "in test code",
-    Gate.AUTOMATION: "in the project's own CI",
-    Gate.NVIDIAS: "the file is NVIDIA's by its name",
-    Gate.LEFT_OUT: "AMD's build leaves the file out: {taken}",
-    Gate.TAKEN: "taken for AMD's: {taken}",
-    Gate.COMPILED: "the compiler for the target takes it",
-}
-_TITLES: Mapping[Consequence, str] = {
-    Consequence.BUILD: "will not build",
-    Consequence.WRONG: "may compute wrongly",
-    Consequence.RUNTIME: "will fail at run time",
-    Consequence.CHECK: "to check",
-}
+_DATA = resources.files("warpfront_port").joinpath("data", "findings.toml")
+_TEXTS: Mapping[str, Mapping[str, str]] = tomllib.loads(_DATA.read_text("utf-8"))
+_TITLES = {Consequence(name): title for name, title in _TEXTS["consequences"].items()}
 
 
 def counted(findings: Iterable[ScanFinding]) -> str:
@@ -320,7 +305,7 @@ def _sarif_rule(rule: Rule) -> sarif.SarifRule:
 
 def sarif_finding(finding: ScanFinding) -> sarif.SourceFinding:
     """Return one finding for SARIF, with its gate in words."""
-    gate = _GATES.get(finding.gate, "")
+    gate = _TEXTS["gates"].get(finding.gate, "")
     words = gate.format(line=finding.gate_line, taken=finding.taken)
     return sarif.SourceFinding(
         rule_id=finding.rule,

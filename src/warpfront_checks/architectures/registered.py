@@ -113,7 +113,10 @@ def _begin(
 ) -> tuple[list[Check], Begun]:
     architectures_chosen, missing = chosen(architectures(), library.architectures, library.kinds)
     recorder.environment[library.library] = library_version()
-    left_out = _excluded(architectures_chosen) if library.architectures == ("all",) else {}
+    excluded = exceptions()["excluded"] if library.architectures == ("all",) else ()
+    reasons = {f"{e['kind']} {e['name']}": f"{e['reason']} ({e['dated']})" for e in excluded}
+    titles = [each.title for each in architectures_chosen]
+    left_out = {title: reasons[title] for title in titles if title in reasons}
     for title, reason in left_out.items():
         recorder.note_unclaimed(title, reason)
     run = [each for each in architectures_chosen if each.title not in left_out]
@@ -144,18 +147,6 @@ def _children_seconds() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _excluded(architectures_chosen: Sequence[Architecture]) -> Mapping[str, str]:
-    reasons = {
-        f"{entry['kind']} {entry['name']}": f"{entry['reason']} ({entry['dated']})"
-        for entry in exceptions()["excluded"]
-    }
-    return {
-        architecture.title: reasons[architecture.title]
-        for architecture in architectures_chosen
-        if architecture.title in reasons
-    }
-
-
 def _item(
     architecture: Architecture, claims: Claims, library: Library, seed: int
 ) -> dict[str, Any]:
@@ -179,17 +170,13 @@ def finding_of_child(returned: Returned) -> CheckFinding:
         return errored(reason, ended=returned.outcome)
     document = dict(returned.document)
     outcome, reason = str(document.pop("outcome")), str(document.pop("reason"))
-    text = reason if outcome != PASSED else _praise(document)
-    return CheckFinding(outcome=outcome, reason=text, details=document)
-
-
-def _praise(document: Mapping[str, Any]) -> str:
-    """Return the text of a type that passed: the number of judged layers, and unused parameters."""
-    modes: Mapping[str, Any] = document["modes"]
-    first: Mapping[str, Any] = next((m for m in modes.values() if "layers" in m), {})
-    unused = first.get("unused", [])
-    more = f"; {len(unused)} parameters unused: {unused[0]} ..." if unused else ""
-    return f"{first.get('layers', 0)} layers judged{more}"
+    if outcome == PASSED:
+        modes: Mapping[str, Any] = document["modes"]
+        first: Mapping[str, Any] = next((m for m in modes.values() if "layers" in m), {})
+        unused = first.get("unused", [])
+        more = f"; {len(unused)} parameters unused: {unused[0]} ..." if unused else ""
+        reason = f"{first.get('layers', 0)} layers judged{more}"
+    return CheckFinding(outcome=outcome, reason=reason, details=document)
 
 
 def _counted(kind: str, run: Sequence[Architecture], recorder: Recorder) -> Check:

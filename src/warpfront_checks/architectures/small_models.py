@@ -82,7 +82,10 @@ def small_config(architecture: Architecture, model_class: Any, manner: Manner) -
     automatic: Any = importlib.import_module("transformers.models.auto.configuration_auto")
     config_class = automatic.CONFIG_MAPPING[architecture.name]
     config_classes = getattr(model_class, "config_class", None)
-    arguments, changed = _exceptional(architecture.name)
+    # Arguments of its default configuration, and changes to the small one.
+    entries = (entry for entry in exceptions()["values"] if entry["name"] == architecture.name)
+    entry: Mapping[str, Any] = next(entries, {})
+    arguments, changed = entry.get("default", {}), entry.get("values", {})
     try:
         default = config_class(**arguments)
     except Exception:  # whatever a library refuses with
@@ -99,14 +102,6 @@ def small_config(architecture: Architecture, model_class: Any, manner: Manner) -
         return config
     parts = [part for part in vars(config).values() if isinstance(part, config_classes)]
     return parts[0] if parts else config
-
-
-def _exceptional(name: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """Return arguments of its default configuration, and changes to the small one."""
-    for entry in exceptions()["values"]:
-        if entry["name"] == name:
-            return entry.get("default", {}), entry.get("values", {})
-    return {}, {}
 
 
 def _merged(values: Mapping[str, Any], changed: Mapping[str, Any]) -> dict[str, Any]:

@@ -28,41 +28,6 @@ def clock_of(device: str, *, cold: bool = False, ahead: bool = True) -> Clock:
     return HostClock(_synchronise(device), spoil)
 
 
-class EventClock:
-    """A pair of events for each repetition, and one synchronisation at the end.
-
-    Before each, the device is made to wait for twice as long as launching takes. Else something
-    shorter than its launch would take as long as the host does, which is busy with other things.
-    """
-
-    def __init__(
-        self, module: Any, spoil: Work | None, wait: Callable[[float], object] | None
-    ) -> None:
-        self._module, self._spoil, self._wait = module, spoil, wait
-
-    def first(self, work: Work) -> float:
-        return _host_seconds(work, self._module.synchronize)
-
-    def times(self, work: Work, repetitions: int) -> list[float]:
-        event = self._module.Event
-        pairs = [(event(enable_timing=True), event(enable_timing=True)) for _ in range(repetitions)]
-        self._module.synchronize()
-        launching = _LONGEST_LAUNCH_SECONDS
-        for start, end in pairs:
-            if self._spoil:
-                self._spoil()
-            if self._wait:
-                self._wait(2 * launching)
-            started = time.perf_counter()
-            start.record()
-            work()
-            end.record()
-            # The shortest: once the host is far ahead, launching waits for the device.
-            launching = min(launching, time.perf_counter() - started)
-        self._module.synchronize()
-        return [start.elapsed_time(end) / 1000 for start, end in pairs]
-
-
 class HostClock:
     """The host's clock, around the work and a synchronisation."""
 
@@ -79,6 +44,39 @@ class HostClock:
                 self._spoil()
             times.append(_host_seconds(work, self._synchronise))
         return times
+
+
+class EventClock(HostClock):
+    """A pair of events for each repetition, and one synchronisation at the end.
+
+    Before each, the device is made to wait for twice as long as launching takes. Else something
+    shorter than its launch would take as long as the host does, which is busy with other things.
+    """
+
+    def __init__(
+        self, module: Any, spoil: Work | None, wait: Callable[[float], object] | None
+    ) -> None:
+        super().__init__(module.synchronize, spoil)
+        self._module, self._wait = module, wait
+
+    def times(self, work: Work, repetitions: int) -> list[float]:
+        event = self._module.Event
+        pairs = [(event(enable_timing=True), event(enable_timing=True)) for _ in range(repetitions)]
+        self._synchronise()
+        launching = _LONGEST_LAUNCH_SECONDS
+        for start, end in pairs:
+            if self._spoil:
+                self._spoil()
+            if self._wait:
+                self._wait(2 * launching)
+            started = time.perf_counter()
+            start.record()
+            work()
+            end.record()
+            # The shortest: once the host is far ahead, launching waits for the device.
+            launching = min(launching, time.perf_counter() - started)
+        self._synchronise()
+        return [start.elapsed_time(end) / 1000 for start, end in pairs]
 
 
 def _waiting(module: Any) -> Callable[[float], object] | None:

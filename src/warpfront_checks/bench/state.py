@@ -34,7 +34,7 @@ def read_state(reader: Machine, device: str, address: str, uuid: str) -> dict[st
     answer = reader.run((*NVML_PROGRAM, uuid))
     if not answer.text:
         return state | {"unread": answer.complaint or answer.output.strip() or "NVML said nothing"}
-    return state | json.loads(answer.text)
+    return state | dict(json.loads(answer.text))
 
 
 def here(device: str, properties: Any) -> tuple[Machine, str, str, str]:

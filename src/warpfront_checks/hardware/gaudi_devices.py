@@ -20,8 +20,17 @@ def read_gaudi(reader: Machine) -> Detected:
     rows = _read_query(answer.text)
     nodes = _nodes(reader)
     usable = bool(nodes) and all(reader.access(node) for node in nodes)
+    units = device_table()["gaudi"]["units"]
     devices = tuple(
-        _accelerator(index, name, memory, usable=usable)
+        Accelerator(
+            vendor="gaudi",
+            index=index,
+            name=name,
+            arch=gaudi_arch(name),
+            memory_bytes=memory,
+            units=units.get(gaudi_arch(name)),
+            usable=usable,
+        )
         for index, (name, _, memory) in enumerate(rows or [("", "", None)] * len(nodes))
     )
     problems = []
@@ -60,16 +69,3 @@ def _nodes(reader: Machine) -> list[str]:
     files = {name: f"/sys/class/accel/{name}/device/vendor" for name in names}
     vendors = {name: (reader.text(file) or "").strip() for name, file in files.items()}
     return [f"/dev/accel/{name}" for name in names if vendors[name] == _PCI_VENDOR]
-
-
-def _accelerator(index: int, name: str, memory: int | None, *, usable: bool) -> Accelerator:
-    arch = gaudi_arch(name)
-    return Accelerator(
-        vendor="gaudi",
-        index=index,
-        name=name,
-        arch=arch,
-        memory_bytes=memory,
-        units=device_table()["gaudi"]["units"].get(arch),
-        usable=usable,
-    )

@@ -10,33 +10,23 @@ docs.habana.ai, "HABANA_VISIBLE_MODULES". Intel: Level Zero's programming guide,
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import chain
+from typing import Any
 
-from warpfront_checks.hardware.values import Visibility
+from warpfront_checks.hardware.values import Visibility, device_table
 
-# By vendor, the filters in their order: of each the first variable that is set decides.
-_FILTERS: Mapping[str, Sequence[Sequence[str]]] = {
-    "nvidia": (("CUDA_VISIBLE_DEVICES",),),
-    "amd": (("ROCR_VISIBLE_DEVICES",), ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")),
-    "gaudi": (("HABANA_VISIBLE_MODULES",),),
-    "intel": (("ZE_AFFINITY_MASK",),),
-}
-# What a container's runtime reads, and what else changes the devices of a process.
-_OTHERS: Mapping[str, Sequence[str]] = {
-    "nvidia": ("NVIDIA_VISIBLE_DEVICES",),
-    "amd": ("GPU_DEVICE_ORDINAL", "HSA_OVERRIDE_GFX_VERSION"),
-    "gaudi": ("HABANA_VISIBLE_DEVICES",),
-    "intel": ("ONEAPI_DEVICE_SELECTOR",),
-}
+# By vendor, the filters in their order: of each the first variable that is set decides; and what a
+# container's runtime reads, or changes the devices of a process in another way.
+_VARIABLES: Mapping[str, Mapping[str, Any]] = device_table()["visibility"]
 
 
 def variables_of(vendor: str) -> tuple[str, ...]:
     """Return the variables that decide which of a vendor's devices a process sees."""
-    return (*chain(*_FILTERS[vendor]), *_OTHERS[vendor])
+    return (*chain(*_VARIABLES[vendor]["filters"]), *_VARIABLES[vendor]["others"])
 
 
-EVERY_VARIABLE = tuple(dict.fromkeys(chain(*map(variables_of, _FILTERS))))
+EVERY_VARIABLE = tuple(dict.fromkeys(chain(*map(variables_of, _VARIABLES))))
 
 
 def resolve_visibility(vendor: str, environment: Mapping[str, str], count: int) -> Visibility:
@@ -46,7 +36,7 @@ def resolve_visibility(vendor: str, environment: Mapping[str, str], count: int) 
     problems = _amd_contradictions(variables) if vendor == "amd" else []
     visible: tuple[int, ...] | None = tuple(range(count))
     winners = []
-    for choice in _FILTERS[vendor]:
+    for choice in _VARIABLES[vendor]["filters"]:
         name = next((name for name in choice if name in variables), "")
         if not name:
             continue

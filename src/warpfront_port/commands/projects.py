@@ -48,7 +48,14 @@ def with_project_checked(
         verification = _extended(verification, STATIC, checks)
     call = VENDORS[cell.vendor].compiler_call(verification.target)
     if cell.compiler is not None and call is not None:
-        request = compile_request(folders.root, cell.tree, verification.target)
+        tree = cell.tree
+        request = CompileRequest(
+            repo=folders.root / tree.path,
+            target=verification.target,
+            sources=tree.sources,
+            include=tree.include,
+            flags=tree.flags,
+        )
         place = cell_place(cell, built)
         compiled = compile_at(place, request, folders.store, engine, watch)
         if compiled is not None:
@@ -65,17 +72,6 @@ def project_trees(cells: Iterable[Cell]) -> tuple[SourceTree, ...]:
             hint="matrix.yaml: `project: {path: ...}` of an image, or name a folder with --repo",
         )
     return trees
-
-
-def compile_request(root: Path, tree: SourceTree, target: str) -> CompileRequest:
-    """Return the compile request of a tree, from its settings in matrix.yaml."""
-    return CompileRequest(
-        repo=root / tree.path,
-        target=target,
-        sources=tree.sources,
-        include=tree.include,
-        flags=tree.flags,
-    )
 
 
 def _scanned(root: Path, tree: SourceTree, target: str, watch: Watch) -> CheckResult:

@@ -233,11 +233,9 @@ class _Trying:
                 answer.folder or (answer.version and self.asking.install) for answer in answers
             )
             if not goes_on or runs > ROUNDS:
-                return self._trial(runs, result, text)
+                break
             if self.asking.install:
                 self._install()
-
-    def _trial(self, runs: int, result: RunResult, text: str) -> Trial:
         return Trial(
             cell_id=self.cell.id,
             image=self.cell.image,
@@ -436,7 +434,7 @@ class _Trying:
 
         A package without a wheel is built against the image's torch, or has nothing for its device.
         """
-        message = " ".join(error.message.removeprefix(f"{self._child_id}: ").split())
+        message = " ".join(error.message.removeprefix(f"{self.cell.id}-try: ").split())
         hint = error.hint
         if requirers_without_wheels(message, ()):
             message, hint = refusal(name), way_out(name, self.cell.vendor)
@@ -446,10 +444,6 @@ class _Trying:
                 text = fitting_text(index, name, stack, self.cell.python, self.cell.machine)
             hint = "; ".join(filter(None, (text, hint)))
         return dataclasses.replace(answer, refusal=message[:600], hint=hint)
-
-    @property
-    def _child_id(self) -> str:
-        return f"{self.cell.id}-try"
 
     def _lock_of(self, miss_answers: list[MissAnswer]) -> WheelLock:
         """Return the lock of a child image with the requirements of these answers."""
@@ -467,7 +461,7 @@ class _Trying:
     def _resolved(self, texts: tuple[str, ...]) -> WheelLock:
         child = dataclasses.replace(
             self.cell,
-            id=self._child_id,
+            id=f"{self.cell.id}-try",
             parent=self.cell.id,
             requirements=(),
             requirements_file=None,

@@ -117,7 +117,9 @@ class _Tree:
     def message(self, diagnostic: Diagnostic) -> Message:
         """Return the message at its first place in the tree; else at the unit as a whole."""
         places = filter(None, (diagnostic.place, *diagnostic.via, *diagnostic.included))
-        inside = ((self._path_of(place.path), place) for place in places)
+        inside = ((tree_path(place.path, self.unit), place) for place in places)
+        # hipify may have written the source under another name.
+        inside = ((self.renamed.get(path, path), place) for path, place in inside)
         path, place = next(((path, place) for path, place in inside if path), (self.unit, None))
         text = diagnostic.message
         if diagnostic.place is not None and place is not diagnostic.place:
@@ -130,11 +132,6 @@ class _Tree:
             text=text,
             unit=self.unit,
         )
-
-    def _path_of(self, path: str) -> str:
-        """Return a path in the container as one of the tree; "" for one outside it."""
-        inside = tree_path(path, self.unit)
-        return self.renamed.get(inside, inside)
 
     def _line_of(self, line: int, path: str) -> int:
         """Return the source's line. Both hipify tools add lines at the top of a file only."""

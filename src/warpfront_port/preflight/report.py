@@ -101,7 +101,6 @@ def _source_finding(finding: LineBreach) -> SourceFinding:
         action = f"write `{finding.write.strip()}`" if finding.write.strip() else "drop this line"
         start, end = finding.line, finding.end_line
         fix = Replacement(description=action, start=start, end=end, text=finding.write)
-    reasons = (f"{title}: {' '.join(why.split())}" for title, why in finding.why.items())
     return SourceFinding(
         rule_id=finding.rule,
         level=finding.level,

@@ -42,9 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from warpfront.matrix.language import SourceTree
-    from warpfront.pipeline.workspace import Workspace
     from warpfront_port.commands.scanning import ScanRequest
-    from warpfront_port.commands.trial_runs import TrialRequest
     from warpfront_port.finding_forms import Scan
     from warpfront_port.scan.findings import ScanFinding
     from warpfront_port.scan.verdict import Verdict
@@ -179,17 +177,29 @@ def try_program(
     The program follows `--`. Proposed versions leave the image's torch as it
     is. --write makes an image for the project.
     """
+    from warpfront.matrix.language import NAME_PATTERN
     from warpfront.step_results import Blocked, Failed
-    from warpfront_port.commands.trial_runs import only_cell, try_project
+    from warpfront_port.commands.trial_runs import TrialRequest, only_cell, try_project
+    from warpfront_port.trying.providers import read_provides
     from warpfront_port.trying.trial_text import trial_text, unwritten_text
 
-    workspace, asking = workspace_here(), _trial_request(tried)
+    workspace = workspace_here()
+    if not re.fullmatch(NAME_PATTERN, tried.name):
+        hint = "a name of `images:`: lower case letters, digits, - and _"
+        raise InputError(f"--name {tried.name!r} is no name of an image", hint=hint)
+    request = TrialRequest(
+        repo=Path(tried.repo),
+        argv=_words_after_dashes(),
+        install=tried.install,
+        provides=read_provides(tried.provides),
+        seconds=tried.seconds,
+    )
     if dry_run:
         cell = only_cell(workspace.matrix.cells, source)
-        text = f"would run {shlex.join(asking.argv)} in {cell.id}, with {asking.repo} read-only\n"
-        display.result({"cell_id": cell.id, "argv": asking.argv, "repo": asking.repo}, text)
+        text = f"would run {shlex.join(request.argv)} in {cell.id}, with {request.repo} read-only\n"
+        display.result({"cell_id": cell.id, "argv": request.argv, "repo": request.repo}, text)
         return
-    trial = try_project(workspace, source, display, asking)
+    trial = try_project(workspace, source, display, request)
     if isinstance(trial, Blocked | Failed):
         display.result(trial, lambda: print_unfinished([trial]))
         raise_failure([trial])
@@ -200,23 +210,6 @@ def try_program(
     elif tried.write:
         print(unwritten_text(trial))
     _raise_untried(trial)
-
-
-def _trial_request(trial_options: TrialOptions) -> TrialRequest:
-    from warpfront.matrix.language import NAME_PATTERN
-    from warpfront_port.commands.trial_runs import TrialRequest
-    from warpfront_port.trying.providers import read_provides
-
-    if not re.fullmatch(NAME_PATTERN, trial_options.name):
-        hint = "a name of `images:`: lower case letters, digits, - and _"
-        raise InputError(f"--name {trial_options.name!r} is no name of an image", hint=hint)
-    return TrialRequest(
-        repo=Path(trial_options.repo),
-        argv=_words_after_dashes(),
-        install=trial_options.install,
-        provides=read_provides(trial_options.provides),
-        seconds=trial_options.seconds,
-    )
 
 
 def _words_after_dashes() -> tuple[str, ...]:
@@ -328,27 +321,21 @@ def scan(
 
 
 def _compiled_by(scan_request: ScanRequest, where: str, display: Display) -> Callable[[Scan], Scan]:
-    """Return what adds a compiler's answers to a scan."""
-    from warpfront_port.commands.syntax_passes import SyntaxRequest, with_compiler
-
-    workspace = _workspace_for(where)
-    request = SyntaxRequest(root=scan_request.repo, target=scan_request.target.name, where=where)
-    return lambda scanned: with_compiler(scanned, request, workspace, display)
-
-
-def _workspace_for(compiler: str) -> Workspace | None:
-    """Return the project here, for its compilers.
+    """Return what adds a compiler's answers to a scan.
 
     A matrix that cannot be read does not stop a scan, unless its compiler is named.
     """
-    if compiler in ("none", "host") or not Path("matrix.yaml").is_file():
-        return None
+    from warpfront_port.commands.syntax_passes import SyntaxRequest, with_compiler
+
+    workspace = None
     try:
-        return workspace_here()
+        if where not in ("none", "host") and Path("matrix.yaml").is_file():
+            workspace = workspace_here()
     except MatrixError:
-        if compiler == "matrix":
+        if where == "matrix":
             raise
-        return None
+    request = SyntaxRequest(root=scan_request.repo, target=scan_request.target.name, where=where)
+    return lambda scanned: with_compiler(scanned, request, workspace, display)
 
 
 @command("port fix", example="port fix ../app --out hip.patch")

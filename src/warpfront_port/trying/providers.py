@@ -42,7 +42,10 @@ def provider(
 
     Versions come from a line of the project's files; the first line wins where two name it.
     """
-    declared = _by_name(declared_requirements)
+    declared: dict[str, DeclaredRequirement] = {}
+    for line in declared_requirements:
+        if line.kind is Kind.REQUIREMENT and line.requirement.url is None:
+            declared.setdefault(line.name, line)
     requirement = (provides or {}).get(miss.asked)
     if requirement:
         return Provided(requirement=requirement, said_by="--provides")
@@ -50,13 +53,13 @@ def provider(
     table = _table()
     same, another = table["same_name"]["names"], table["another_name"]
     if miss.top:
-        name = canonicalize_name(miss.top)
-        named = another.get(miss.top) or (name if name in same else "")
+        usual = canonicalize_name(miss.top)
+        named = another.get(miss.top) or (usual if usual in same else "")
     else:
         named = miss.distribution if miss.distribution in {*same, *another.values()} else ""
     for name in (named, canonicalize_name(miss.top or miss.distribution)):
-        if line := declared.get(name):
-            return Provided(requirement=line.text, said_by=line.where)
+        if name in declared:
+            return Provided(requirement=declared[name].text, said_by=declared[name].where)
     return Provided(requirement=named, said_by="the table of modules") if named else UNKNOWN
 
 
@@ -69,18 +72,6 @@ def read_provides(texts: Iterable[str]) -> dict[str, str]:
             raise InputError(f"--provides {text!r} is not module=distribution")
         provides[module] = requirement
     return provides
-
-
-def _by_name(
-    declared_requirements: Iterable[DeclaredRequirement],
-) -> dict[str, DeclaredRequirement]:
-    by_name: dict[str, DeclaredRequirement] = {}
-    for declared in declared_requirements:
-        if declared.kind is Kind.REQUIREMENT:
-            requirement = Requirement(declared.text)
-            if requirement.url is None:
-                by_name.setdefault(canonicalize_name(requirement.name), declared)
-    return by_name
 
 
 @cache
