@@ -6,6 +6,7 @@ Written inside an image and read outside as untrusted input: `Contents` is one t
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import json
 import os
@@ -254,18 +255,13 @@ def _inside(distribution: importlib.metadata.Distribution) -> Iterator[EmbeddedC
     for file in distribution.files or ():
         path = file.as_posix()
         if _BILL.match(file.name):
-            yield from _listed(Path(str(file.locate())))
+            with contextlib.suppress(ValueError, RecursionError):
+                bill = _text(Path(str(file.locate())), _FILE_LIMIT_BYTES)
+                yield from carried_by(json.loads(bill))
         elif _CARRIED_METADATA.match(path):
             inner = found_in(_text(Path(str(file.locate())), _COPYRIGHT_LIMIT_BYTES))
             if inner is not None:
                 yield EmbeddedComponent(kind="pypi", name=inner.name, version=inner.version)
-
-
-def _listed(path: Path) -> Iterator[EmbeddedComponent]:
-    try:
-        yield from carried_by(json.loads(_text(path, _FILE_LIMIT_BYTES)))
-    except (ValueError, RecursionError):
-        return
 
 
 def _control_fields(block: str) -> dict[str, str]:

@@ -54,8 +54,9 @@ CAUSES_SHOWN = 12
 ANNOTATIONS_SHOWN = 50
 """Code hosts show few annotations for a step; the rest is in the other forms."""
 
-_DATA = resources.files("warpfront_port").joinpath("data", "findings.toml")
-_TEXTS: Mapping[str, Mapping[str, str]] = tomllib.loads(_DATA.read_text("utf-8"))
+_TEXTS: Mapping[str, Mapping[str, str]] = tomllib.loads(
+    resources.files("warpfront_port").joinpath("data", "findings.toml").read_text("utf-8")
+)
 _TITLES = {Consequence(name): title for name, title in _TEXTS["consequences"].items()}
 
 

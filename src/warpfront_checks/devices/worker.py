@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -89,57 +89,66 @@ def judge_operation(group: Group, name: str, dtype: str, device: str) -> str:
 
     Goes on after a fault: a rank that stops early leaves the others waiting.
     """
-    faults = []
+    judge, faults = _JUDGES[name], []
     for size in SIZES:
-        for received, parts, summed in _JUDGES[name](group, _Parts(group, dtype, size, device)):
+        for received, parts, summed in judge(group, dtype, size, device):
             fault = _compared(received, parts, summed=summed)
             faults += [f"{name} of {size} {dtype}: {fault}"] if fault else []
     return faults[0] if faults else ""
 
 
-class _Parts:
-    """The data of one size: every rank's, this rank's, and what it passes to each and gets."""
-
-    def __init__(self, group: Group, dtype: str, size: int, device: str) -> None:
-        self._group, self._device = group, device
-        self._part = lambda rank, number=0: part_of(rank, dtype, size, number)
-        self.ranks = [self._part(rank) for rank in range(group.world)]
-        self.mine = self.ranks[group.rank].to(device)
-
-    @property
-    def outgoing(self) -> list[Tensor]:
-        group = self._group
-        return [self._part(group.rank, n).to(self._device) for n in range(group.world)]
-
-    @property
-    def incoming(self) -> list[Tensor]:
-        return [self._part(rank, self._group.rank) for rank in range(self._group.world)]
+Judged = Iterator[tuple[Tensor, list[Tensor], bool]]
 
 
-# What was received, the parts that it has to be made of, and whether it is their sum.
-Judged = Iterable[tuple[Tensor, list[Tensor], bool]]
+def _parts(group: Group, dtype: str, size: int, number: int = 0) -> list[Tensor]:
+    return [part_of(rank, dtype, size, number) for rank in range(group.world)]
 
 
-def _paired(received: list[Tensor], parts: list[Tensor]) -> Judged:
-    return [(tensor, [part], False) for tensor, part in zip(received, parts, strict=True)]
+def _judge_all_reduce(group: Group, dtype: str, size: int, device: str) -> Judged:
+    parts = _parts(group, dtype, size)
+    mine = parts[group.rank].to(device)
+    yield group.all_reduce(mine, False), parts, True  # noqa: FBT003 - a sum
+    largest = torch.stack(parts).amax(0)
+    yield group.all_reduce(mine, True), [largest], False  # noqa: FBT003 - a maximum
 
 
-_JUDGES: dict[str, Callable[[Group, _Parts], Judged]] = {
-    "all_reduce": lambda group, parts: [
-        (group.all_reduce(parts.mine, largest=False), parts.ranks, True),
-        (group.all_reduce(parts.mine, largest=True), [torch.stack(parts.ranks).amax(0)], False),
-    ],
-    "broadcast": lambda group, parts: [
-        (group.broadcast(parts.mine, rank), [part], False) for rank, part in enumerate(parts.ranks)
-    ],
-    "all_gather": lambda group, parts: _paired(group.all_gather(parts.mine), parts.ranks),
-    "reduce_scatter": lambda group, parts: [
-        (group.reduce_scatter(parts.outgoing), parts.incoming, True)
-    ],
-    "all_to_all": lambda group, parts: _paired(group.all_to_all(parts.outgoing), parts.incoming),
-    "send and receive": lambda group, parts: [
-        (group.pass_on(parts.mine), [parts.ranks[(group.rank - 1) % group.world]], False)
-    ],
+def _judge_broadcast(group: Group, dtype: str, size: int, device: str) -> Judged:
+    parts = _parts(group, dtype, size)
+    for source in range(group.world):
+        yield group.broadcast(parts[group.rank].to(device), source), [parts[source]], False
+
+
+def _judge_all_gather(group: Group, dtype: str, size: int, device: str) -> Judged:
+    parts = _parts(group, dtype, size)
+    for received, part in zip(group.all_gather(parts[group.rank].to(device)), parts, strict=True):
+        yield received, [part], False
+
+
+def _judge_reduce_scatter(group: Group, dtype: str, size: int, device: str) -> Judged:
+    mine = [part_of(group.rank, dtype, size, n).to(device) for n in range(group.world)]
+    yield group.reduce_scatter(mine), _parts(group, dtype, size, group.rank), True
+
+
+def _judge_all_to_all(group: Group, dtype: str, size: int, device: str) -> Judged:
+    mine = [part_of(group.rank, dtype, size, n).to(device) for n in range(group.world)]
+    expected = _parts(group, dtype, size, group.rank)
+    for received, part in zip(group.all_to_all(mine), expected, strict=True):
+        yield received, [part], False
+
+
+def _judge_pass_on(group: Group, dtype: str, size: int, device: str) -> Judged:
+    parts = _parts(group, dtype, size)
+    received = group.pass_on(parts[group.rank].to(device))
+    yield received, [parts[(group.rank - 1) % group.world]], False
+
+
+_JUDGES: dict[str, Callable[[Group, str, int, str], Judged]] = {
+    "all_reduce": _judge_all_reduce,
+    "broadcast": _judge_broadcast,
+    "all_gather": _judge_all_gather,
+    "reduce_scatter": _judge_reduce_scatter,
+    "all_to_all": _judge_all_to_all,
+    "send and receive": _judge_pass_on,
 }
 OPERATIONS = tuple(_JUDGES)
 

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -198,7 +199,7 @@ def _asked(repo: Path) -> tuple[DeclaredRequirement, ...]:
         return ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class _Trying:
     """A trial of one program in one image, with its answers so far."""
 
@@ -215,7 +216,6 @@ class _Trying:
     layered: set[str] = field(default_factory=set)
     locks: dict[tuple[str, ...], WheelLock] = field(default_factory=dict)
     older: dict[str, LockedWheel] = field(default_factory=dict)
-    facts: dict[str, tuple[Distribution, ...]] = field(default_factory=dict)
 
     def tried(self) -> Trial:
         """Run; look for what was missing; with `install`, install that and run again."""
@@ -373,7 +373,7 @@ class _Trying:
             return dataclasses.replace(refused, hint=hint)
         asking = Requirement(answer.requirement).specifier
         needs = needs_of(
-            self._inside(),
+            self._inside,
             Stack(versions={}, answered={}, foreign={}),
             python=self.cell.python,
             machine=self.cell.machine,
@@ -417,15 +417,22 @@ class _Trying:
             raise WheelError(f"{older.link.filename}: {older.source} has another hash for it")
         return wheel_of(wheel_path, sha256)
 
+    @cached_property
     def _inside(self) -> tuple[Distribution, ...]:
         """Return the distributions in the image with their metadata, which the image itself has."""
-        if "image" not in self.facts:
-            request = dataclasses.replace(
-                self._request(), command=(ENVIRONMENT_PYTHON, "-c", _METADATA_PROGRAM), binds=()
+        request = dataclasses.replace(
+            self._request(), command=(ENVIRONMENT_PYTHON, "-c", _METADATA_PROGRAM), binds=()
+        )
+        _, output = run_told(self.tools.engine, request, self.watch, self.cell.id)
+        lines = output.text.strip().splitlines()
+        try:
+            document = clean_json(json.loads(lines[-1] if lines else ""))
+            return tuple(
+                Distribution(name=str(name), version=str(number), requires=tuple(map(str, demands)))
+                for name, (number, demands) in dict(document).items()  # type: ignore[call-overload]
             )
-            _, output = run_told(self.tools.engine, request, self.watch, self.cell.id)
-            self.facts["image"] = _read_inside(output.text)
-        return self.facts["image"]
+        except (ValueError, TypeError) as error:
+            raise WheelError("the image did not list its distributions") from error
 
     def _refused(
         self, answer: MissAnswer, name: str, error: LockError | WheelError | BlockedError
@@ -482,7 +489,7 @@ class _Trying:
 
         Wheels of the image's distributions that contain only their metadata stand for them.
         """
-        requires = {canonicalize_name(package.name): package.requires for package in self._inside()}
+        requires = {canonicalize_name(package.name): package.requires for package in self._inside}
         with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
             for wheel in self.lock.wheels:
                 requirements = requires.get(canonicalize_name(wheel.name))
@@ -526,19 +533,6 @@ class _Trying:
             if first.startswith(b"#!") and b"python" in first:
                 path.write_bytes(f"#!{ENVIRONMENT_PYTHON}".encode() + b"\n" + rest)
         self.layered.update(wheel.name for wheel in new)
-
-
-def _read_inside(text: str) -> tuple[Distribution, ...]:
-    """Return a container's last line of output as distributions, else raise `WheelError`."""
-    lines = text.strip().splitlines()
-    try:
-        document = clean_json(json.loads(lines[-1] if lines else ""))
-        return tuple(
-            Distribution(name=str(name), version=str(version), requires=tuple(map(str, requires)))
-            for name, (version, requires) in dict(document).items()  # type: ignore[call-overload]
-        )
-    except (ValueError, TypeError) as error:
-        raise WheelError("the image did not list its distributions") from error
 
 
 def device_flags(access: DeviceAccess) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from warpfront.matrix.devices import CompilerCall
@@ -74,9 +74,7 @@ def job_document(
         copied=tuple(copied),
         hipified=hipified,
         kept=call.kept,
-        seconds=bounds.seconds,
-        memory_bytes=bounds.memory_bytes,
-        jobs=bounds.jobs,
+        **asdict(bounds),
         units=tuple(_unit(unit, call, options) for unit in units),
     ).document()
 

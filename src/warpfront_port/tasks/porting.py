@@ -20,11 +20,7 @@ from warpfront.cli.tasks.declaring import (
     command,
     selecting,
 )
-from warpfront.cli.tasks.showing import (
-    print_unfinished,
-    raise_failure,
-    workspace_here,
-)
+from warpfront.cli.tasks.showing import print_unfinished, raise_failure, workspace_here
 from warpfront.determination import Answer, require_determined
 from warpfront.errors import (
     CommandFailedError,
@@ -84,10 +80,7 @@ def preflight(
     sarif: Sarif = "",
     offline: Annotated[bool, "judge the lines alone, without an index"] = False,
     extra: Annotated[tuple[str, ...], "NAME  an extra to install as well; several times"] = (),
-    group: Annotated[
-        tuple[str, ...],
-        "NAME  a group to install as well; several times",
-    ] = (),
+    group: Annotated[tuple[str, ...], "NAME  a group to install as well; several times"] = (),
     allow_undetermined: AllowUndetermined = False,
 ) -> None:
     """List the requirements of a project that would replace the torch of an image.
@@ -149,25 +142,17 @@ class TrialOptions:
     repo: Repo = "."
     install: Annotated[bool, "install missing modules for this trial, and continue"] = False
     provides: Annotated[
-        tuple[str, ...],
-        "MODULE=NAME  distribution of a module; several times",
+        tuple[str, ...], "MODULE=NAME  distribution of a module; several times"
     ] = ()
     name: Annotated[str, "name of the image to make (default app)"] = "app"
     write: Annotated[bool, "write images/NAME: requirements and template"] = False
     seconds: Annotated[float, "N  seconds that one run may take (default 600)"] = 600.0
 
 
-@command(
-    "port try",
-    formerly=("try",),
-    example="port try ../app --image torch -- python train.py",
-)
+@command("port try", formerly=("try",), example="port try ../app --image torch -- python train.py")
 def try_program(
     display: Display,
-    source: Annotated[
-        Selection,
-        selecting(),
-    ],
+    source: Annotated[Selection, selecting()],
     *,
     dry_run: DryRun = False,
     tried: TrialOptions,
@@ -255,10 +240,7 @@ class Scanned:
     """The files to scan, and the findings that are known already."""
 
     repo: Repo = ""
-    baseline: Annotated[
-        str,
-        "FILE  accepted findings (.warpfront-baseline.json)",
-    ] = ""
+    baseline: Annotated[str, "FILE  accepted findings (.warpfront-baseline.json)"] = ""
     write_baseline: Annotated[bool, "accept all findings: write the baseline"] = False
     exclude: Exclude = ""
     vendored: Annotated[bool, "also scan submodules and third-party folders"] = False
@@ -481,10 +463,7 @@ class Compiled:
     """The sources to compile, and their options."""
 
     repo: Repo = ""
-    sources: Annotated[
-        str,
-        "GLOBS  sources; setup.py builds as an extension",
-    ] = ""
+    sources: Annotated[str, "GLOBS  sources; setup.py builds as an extension"] = ""
     include: Annotated[str, "DIRS  folders for -I (default include,csrc,src)"] = ""
     flags: Annotated[str, "further compiler options, in one argument"] = ""
     exclude: Exclude = ""
