@@ -58,7 +58,21 @@ class Timing:
     def add_block(self, bench: TimedDevice, budget: Budget) -> None:
         """Time one block more. An error ends this case, and no other."""
         try:
-            self._add_block(bench, budget)
+            work = bench.make(self.case)
+            if not self.blocks:
+                bench.memory_from_here()
+                warmed = warm_up(bench.clock, work, budget)
+                self.memory_peak_bytes = bench.memory_peak()
+                self.first_seconds, self.warm_seconds = warmed.first_seconds, warmed.seconds
+                if not warmed.settled:
+                    count = warmed.repetitions
+                    self.notes.append(f"not still after {count} repetitions of warming up")
+            else:
+                bench.clock.times(work, RECALLED)
+            count = repetitions_of_a_block(budget, self.warm_seconds)
+            self.blocks.append(list(bench.clock.times(work, count)))
+            if len(self.blocks) == BLOCKS:
+                self.kernel = bench.kernel(work)
         except LookupError as error:
             self.outcome = UNAVAILABLE
             self.notes.append(str(error))
@@ -66,22 +80,6 @@ class Timing:
             self.outcome = ERROR
             message = str(error).strip().splitlines() or [""]
             self.notes.append(f"{type(error).__name__}: {message[0]}"[:500])
-
-    def _add_block(self, bench: TimedDevice, budget: Budget) -> None:
-        work = bench.make(self.case)
-        if not self.blocks:
-            bench.memory_from_here()
-            warmed = warm_up(bench.clock, work, budget)
-            self.memory_peak_bytes = bench.memory_peak()
-            self.first_seconds, self.warm_seconds = warmed.first_seconds, warmed.seconds
-            if not warmed.settled:
-                self.notes.append(f"not still after {warmed.repetitions} repetitions of warming up")
-        else:
-            bench.clock.times(work, RECALLED)
-        count = repetitions_of_a_block(budget, self.warm_seconds)
-        self.blocks.append(list(bench.clock.times(work, count)))
-        if len(self.blocks) == BLOCKS:
-            self.kernel = bench.kernel(work)
 
     def document(self, peak: Peak | None) -> dict[str, Any]:
         """Return the case for a record. One that failed later has no times: half are none."""

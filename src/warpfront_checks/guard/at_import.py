@@ -42,6 +42,10 @@ def at_import(
         guarded, files={name: guarded.files[name] for name in unrelaxed if name not in shims}
     )
     location = os.path.realpath(manifest.location)
+    measures = {
+        name: {path: (row[0], row[1]) for path, row in sorted(files.items()) if is_for_start(path)}
+        for name, files in sorted(manifest.files.items())
+    }
     document = {
         "policy": texts[0].encode(),
         "manifest_bytes": len(texts[1].encode()),
@@ -56,7 +60,7 @@ def at_import(
         "needs": sorted(policy.needed()),
         "met": dict(sorted(met.items())),
         "interpreter": dict(interpreter),
-        "files": marshal.dumps(_files(manifest), _MARSHAL),
+        "files": marshal.dumps(measures, _MARSHAL),
     }
     document["entries"] = harmless(sorted(entries), document)
     return marshal.dumps(document, _MARSHAL)
@@ -100,14 +104,6 @@ def libraries(manifest: Manifest, location: str) -> dict[str, list[str]]:
         if file.startswith("lib") and ".so" in file:
             paths.setdefault(file, []).append(f"{location}/{path}")
     return paths
-
-
-def _files(manifest: Manifest) -> dict[str, dict[str, tuple[int, str]]]:
-    """Return the measures of the files that make a difference at an import."""
-    return {
-        name: {path: (row[0], row[1]) for path, row in sorted(files.items()) if is_for_start(path)}
-        for name, files in sorted(manifest.files.items())
-    }
 
 
 def _paths(manifest: Manifest) -> Iterator[str]:

@@ -5,17 +5,20 @@ What beats which: docs/guard.md.
 
 from __future__ import annotations
 
+import configparser
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from textwrap import indent
 
 from .constraints import constraints_text, needs_text, overrides_text, uv_settings
 from .loading import by_file
-from .pip_configuration import unguarded_sections, with_constraint
 from .places import Places
 from .policy import GuardError, Policy
 
+# As configparser reads a section's header: the text after the bracket is ignored.
+_HEADER = re.compile(r"\[(?P<name>.+)\]")
 _BEGIN, _END = "# warpfront-guard: begin", "# warpfront-guard: end"
 # One line: `site` runs each line that begins with `import` by itself. If a user removes the
 # guard's files and not this one, it prints a warning, and Python still starts.
@@ -213,3 +216,74 @@ def with_block(theirs: str, places: Places) -> str:
     """Return the file with our block; the base's text stays, before it."""
     base = _without_block(theirs)
     return base + ("\n" if base and not base.endswith("\n") else "") + block(places)
+
+
+# A pip.conf with one more file of constraints: everything else in it stays, comments too.
+def listed_constraints(text: str) -> dict[str, list[str]]:
+    """Return section -> its `constraint`s. Raise `GuardError` for what pip cannot read either."""
+    return {
+        section: settings["constraint"].split()
+        for section, settings in _settings(text).items()
+        if "constraint" in settings
+    }
+
+
+def unguarded_sections(text: str, file: str) -> list[str]:
+    """Return sections whose `constraint` lacks `file`: a command's replaces `[global]`'s."""
+    listed = {"global": [], **listed_constraints(text)}
+    return [section for section, files in listed.items() if file not in files]
+
+
+def with_constraint(text: str, file: str) -> str:
+    """Return `text` with `file` among the constraints of every section that has some, and of
+    `[global]`. Raise `GuardError` if that cannot be done without touching anything else.
+    """
+    listed, before = listed_constraints(text), _settings(text)
+    lines = text.splitlines()
+    for section in unguarded_sections(text, file):
+        files = [*listed.get(section, []), file]
+        setting = ["constraint =", *(f"    {one}" for one in files)]
+        start = next((i for i, line in enumerate(lines) if _section_of(line) == section), None)
+        if start is None:
+            lines = [f"[{section}]", *setting, *([""] if lines else []), *lines]
+        else:
+            lines = _without_constraint(lines, start)
+            lines[start + 1 : start + 1] = setting
+        before.setdefault(section, {})["constraint"] = " ".join(files)
+    result = "".join(f"{line}\n" for line in lines)
+    if _words(_settings(result)) != _words(before):
+        raise GuardError(f"cannot add `constraint = {file}` to its [global]: add it by hand")
+    return result
+
+
+def _settings(text: str) -> dict[str, dict[str, str]]:
+    parser = configparser.RawConfigParser(default_section="")
+    try:
+        parser.read_string(text)
+    except configparser.Error as error:
+        raise GuardError(f"pip cannot read it: {' '.join(str(error).split())}") from error
+    return {section: dict(parser.items(section)) for section in parser.sections()}
+
+
+def _words(settings: dict[str, dict[str, str]]) -> dict[str, dict[str, list[str]]]:
+    sections = settings.items()
+    return {s: {n: (value or "").split() for n, value in named.items()} for s, named in sections}
+
+
+def _section_of(line: str) -> str | None:
+    match = _HEADER.match(line)
+    return match["name"] if match else None
+
+
+def _without_constraint(lines: list[str], start: int) -> list[str]:
+    """Return `lines` without the setting `constraint` of the section that begins at `start`."""
+    remaining, dropping, inside = [], False, False
+    for number, line in enumerate(lines):
+        comment = line.lstrip().startswith(("#", ";"))
+        if _section_of(line) is not None:
+            inside, dropping = number == start, False
+        elif inside and line[:1].strip() and not comment:
+            dropping = re.split("[=:]", line)[0].strip().lower() == "constraint"
+        if comment or not dropping:
+            remaining.append(line)
+    return remaining

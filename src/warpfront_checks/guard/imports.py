@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from .fast_path import NAME
 from .manifest import Manifest, read_manifest
@@ -132,7 +133,8 @@ def read_start(places: Places) -> Start:
         probe = json.loads(completed.stdout.splitlines()[-1])
     except (ValueError, IndexError):
         return Start(finders=None, modules=())
-    return Start(**{name: None if part is None else tuple(part) for name, part in probe.items()})
+    parts: dict[str, Any] = {n: part if part is None else tuple(part) for n, part in probe.items()}
+    return Start(**parts)
 
 
 def _modules(manifest: Manifest) -> Iterator[tuple[str, str]]:

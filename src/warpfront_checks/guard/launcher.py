@@ -57,7 +57,11 @@ def main(arguments: Sequence[str]) -> int:
     code, errors = _run(uv, arguments, heard=not os.isatty(sys.stderr.fileno()))
     if code > 0:
         errors = errors or _asked_again(uv, arguments, command)
-        sys.stderr.write(_explanation(errors, home, overrides_of(arguments)))
+        try:
+            policy = read_policy(home / "guard" / "policy.json")
+            sys.stderr.write(explanation(errors, policy, overrides_of(arguments)))
+        except GuardError as error:
+            sys.stderr.write(f"warpfront guard: no explanation: {error}\n")
     return code if code >= 0 else _BY_SIGNAL - code
 
 
@@ -135,18 +139,13 @@ def overrides_of(
         paths += [value or following] if option in _OVERRIDES else []
     overrides: dict[str, str] = {}
     for path in paths:
-        for line in _lines(Path(path)):
+        text = ""
+        with contextlib.suppress(OSError, ValueError):
+            text = Path(path).read_text("utf-8")
+        for line in filter(None, (row.partition("#")[0].strip() for row in text.splitlines())):
             with contextlib.suppress(UnreadableError):
                 overrides[read_requirement(line).name] = f"{line} ({path})"
     return overrides
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        text = path.read_text("utf-8")
-    except (OSError, ValueError):
-        return []
-    return [line for row in text.splitlines() if (line := row.partition("#")[0].strip())]
 
 
 def _asked_again(
@@ -181,10 +180,3 @@ def _as_dry_run(arguments: Sequence[str], command: tuple[str, ...]) -> list[str]
     end = list(arguments).index(command[-1]) + 1
     before, rest = arguments[:end], arguments[end:]
     return [*before, *(() if "--dry-run" in rest else ("--dry-run",)), *rest]
-
-
-def _explanation(errors: str, home: Path, overrides: Mapping[str, str]) -> str:
-    try:
-        return explanation(errors, read_policy(home / "guard" / "policy.json"), overrides)
-    except GuardError as error:
-        return f"warpfront guard: no explanation: {error}\n"

@@ -85,17 +85,15 @@ class Manifest:
                     owners.setdefault("/".join(parts[:depth]), set()).add(name)
         return owners
 
-    def document(self) -> dict[str, object]:
-        return {
-            "schema": SCHEMA,
-            "location": str(self.location),
-            "versions": dict(self.versions),
-            "files": {name: dict(files) for name, files in self.files.items()},
-        }
-
 
 def manifest_text(manifest: Manifest) -> str:
-    return json.dumps(manifest.document(), separators=(",", ":"), sort_keys=True)
+    document = {
+        "schema": SCHEMA,
+        "location": str(manifest.location),
+        "versions": dict(manifest.versions),
+        "files": {name: dict(files) for name, files in manifest.files.items()},
+    }
+    return json.dumps(document, separators=(",", ":"), sort_keys=True)
 
 
 def read_manifest(path: Path) -> Manifest:

@@ -127,10 +127,5 @@ def differences(
                 yield path, f"other content, {size} bytes as before"
 
 
-def shared_folders(manifest: Manifest) -> tuple[str, ...]:
-    """Return folders that several distributions fill (`nvidia/cu13/`), sealed or not."""
-    return tuple(f"{top}/" for top, owners in manifest.folders().items() if len(owners) > 1)
-
-
 def versions_of(distributions_: Installed, name: str) -> list[str]:
     return [distribution.version for distribution in distributions_.get(name, [])]

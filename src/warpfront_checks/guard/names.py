@@ -101,18 +101,15 @@ def shim_files(shim: Shim) -> dict[str, str]:
     WHEEL and RECORD too, for without them uv calls it broken.
     """
     folder = f"{shim.name.replace('-', '_')}-{shim.version}.dist-info"
-    files = {"METADATA": _metadata(shim), "WHEEL": _WHEEL, "INSTALLER": f"{INSTALLER}\n"}
-    record = "".join(f"{folder}/{name},{_hash(text)}\n" for name, text in files.items())
-    files["RECORD"] = f"{record}{folder}/RECORD,,\n"
-    return {f"{folder}/{name}": text for name, text in files.items()}
-
-
-def _metadata(shim: Shim) -> str:
-    return (
+    metadata = (
         f"Metadata-Version: 2.1\nName: {shim.name}\nVersion: {shim.version}\n"
         f"Summary: Stands for {shim.requires}, which this image has in its place\n"
         f"Requires-Dist: {shim.requires}\n"
     )
+    files = {"METADATA": metadata, "WHEEL": _WHEEL, "INSTALLER": f"{INSTALLER}\n"}
+    record = "".join(f"{folder}/{name},{_hash(text)}\n" for name, text in files.items())
+    files["RECORD"] = f"{record}{folder}/RECORD,,\n"
+    return {f"{folder}/{name}": text for name, text in files.items()}
 
 
 def _hash(text: str) -> str:

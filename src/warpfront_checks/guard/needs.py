@@ -43,7 +43,8 @@ def need_problems(policy: Policy, installed: Installed, names: Iterable[str]) ->
         for need in _requirements(installed, asker):
             problem = _problem(need, installed)
             if problem and need.name not in sealed and not policy.is_relaxed(need.name):
-                yield need.name, f"{problem}; {asker} needs {_text(need)}"
+                versions = ",".join(operator + version for operator, version in need.specifiers)
+                yield need.name, f"{problem}; {asker} needs {need.name}{versions}"
             if need.name not in seen:
                 seen.add(need.name)
                 waiting.append(need.name)
@@ -80,8 +81,3 @@ def _version_problem(requirement: Requirement, version: str) -> str:
         return "" if requirement.accepts(version) else f"{version} is installed"
     except UnreadableError:
         return f"{version} is installed, which is no version"
-
-
-def _text(requirement: Requirement) -> str:
-    words = ",".join(operator + version for operator, version in requirement.specifiers)
-    return f"{requirement.name}{words}"

@@ -35,7 +35,6 @@ from .measuring import (
     differences,
     installed,
     recorded_paths,
-    shared_folders,
     versions_of,
 )
 from .needs import need_problems
@@ -136,7 +135,8 @@ def _stray_findings(
     names: Iterable[str], manifest: Manifest, distributions: Installed
 ) -> Iterator[Finding]:
     """Yield added files, and sealed ones that uninstalling another distribution would delete."""
-    owners, shared = _other_owners(manifest, distributions), shared_folders(manifest)
+    owners, folders = _other_owners(manifest, distributions), manifest.folders().items()
+    shared = tuple(f"{folder}/" for folder, owning in folders if len(owning) > 1)
     for path in strays(manifest, names):
         owner = owners.get(path)
         if owner and path.startswith(shared):

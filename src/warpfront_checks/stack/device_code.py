@@ -129,17 +129,14 @@ def _zstd(packed: bytes) -> bytes:
     try:
         module = importlib.import_module("compression.zstd")
     except ImportError:
-        other = importlib.import_module("zstandard")
-        try:
-            unpacked = other.ZstdDecompressor().stream_reader(packed).read(_TABLE_BYTES)
-        except other.ZstdError as error:
-            raise ValueError(str(error)) from error
-    else:
-        try:
-            unpacked = module.ZstdDecompressor().decompress(packed, _TABLE_BYTES)
-        except module.ZstdError as error:
-            raise ValueError(str(error)) from error
-    return bytes(unpacked)
+        module = importlib.import_module("zstandard")
+    decompressor = module.ZstdDecompressor()
+    try:
+        if hasattr(decompressor, "stream_reader"):
+            return bytes(decompressor.stream_reader(packed).read(_TABLE_BYTES))
+        return bytes(decompressor.decompress(packed, _TABLE_BYTES))
+    except module.ZstdError as error:
+        raise ValueError(str(error)) from error
 
 
 def _cubins(data: mmap.mmap, position: int, end: int) -> Iterator[tuple[str, int]]:

@@ -123,16 +123,16 @@ def _compiled(name: str, imports: list[str]) -> dict[str, object]:
         problem = "" if loaded else "not in the process"
         return {"loaded": loaded, "error": problem, **({} if loaded else _first_lacking(matching))}
     imported = _imported(name)
-    file = str(imported.get("file") or "")
-    if "error" not in imported and not file.endswith(tuple(importlib.machinery.EXTENSION_SUFFIXES)):
+    if "error" in imported:
+        stem = name.rpartition(".")[2]
+        matching = {str(path) for path in _files(imports) if path.name.partition(".")[0] == stem}
+        return {"loaded": [], "error": imported["error"], **_first_lacking(matching)}
+    file = str(imported["file"] or "")
+    if not file.endswith(tuple(importlib.machinery.EXTENSION_SUFFIXES)):
         return {"loaded": [], "error": f"{name} is {file}, which is no extension"}
-    if "error" not in imported and os.path.realpath(file) not in _symbols().loaded_files():
+    if os.path.realpath(file) not in _symbols().loaded_files():
         return {"loaded": [], "error": f"{name} says that it is {file}, not in the process"}
-    if "error" not in imported:
-        return {"loaded": [file], "error": ""}
-    stem = name.rpartition(".")[2]
-    matching = {str(path) for path in _files(imports) if path.name.partition(".")[0] == stem}
-    return {"loaded": [], "error": imported["error"], **_first_lacking(matching)}
+    return {"loaded": [file], "error": ""}
 
 
 def _first_lacking(files: set[str]) -> dict[str, object]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from warpfront_checks.guard.pip_configuration import (
+from warpfront_checks.guard.channels import (
     listed_constraints,
     unguarded_sections,
     with_constraint,
