@@ -220,12 +220,7 @@ def _train(bench: TorchBench, effort: BenchEffort) -> list[dict[str, Any]]:
     sizes = tuple(vars(preset.decoder).values())
     dtypes = [name for name in effort.dtypes or preset.dtypes if name in _TRAINED]
     named = [TimedCase("train", "decoder", sizes, dtype, "both") for dtype in dtypes]
-    train = []
-    for case in chosen(named, (), effort.cases):
-        trained = _trained(bench, case, preset.decoder)
-        _say(f"{case.id}: {1000 * median(trained['step_seconds']):.4g} ms a step")
-        train.append(trained)
-    return train
+    return [_trained(bench, case, preset.decoder) for case in chosen(named, (), effort.cases)]
 
 
 def _trained(bench: TorchBench, case: TimedCase, shape: Decoder) -> dict[str, Any]:
@@ -237,6 +232,7 @@ def _trained(bench: TorchBench, case: TimedCase, shape: Decoder) -> dict[str, An
     clock = clock_of(bench.device, ahead=False)
     clock.times(work, WARM_STEPS)
     seconds = list(clock.times(work, STEPS))
+    _say(f"{case.id}: {1000 * median(seconds):.4g} ms a step")
     read = [float(loss) for loss in losses[WARM_STEPS:]]
     return {
         "id": case.id,

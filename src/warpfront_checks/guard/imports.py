@@ -133,7 +133,8 @@ def read_start(places: Places) -> Start:
         probe = json.loads(completed.stdout.splitlines()[-1])
     except (ValueError, IndexError):
         return Start(finders=None, modules=())
-    parts: dict[str, Any] = {n: part if part is None else tuple(part) for n, part in probe.items()}
+    read = {name: probe[name] for name in Start.__dataclass_fields__}
+    parts: dict[str, Any] = {n: None if part is None else tuple(part) for n, part in read.items()}
     return Start(**parts)
 
 

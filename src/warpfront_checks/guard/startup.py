@@ -246,10 +246,11 @@ def start(packages: str = "") -> None:
     They are added to an environment with `--system-site-packages`: Python looks for them next to
     the interpreter that environments are made from, and the image's are in one of their own.
     """
-    site = sys.modules.get("site")
-    is_served = site is not None and sys.base_prefix in site.PREFIXES
-    if packages and is_served and sys.prefix != sys.base_prefix and packages not in sys.path:
-        sys.path.append(packages)
+    if packages:
+        site = sys.modules.get("site")
+        is_served = site is not None and sys.base_prefix in site.PREFIXES
+        if is_served and sys.prefix != sys.base_prefix and packages not in sys.path:
+            sys.path.append(packages)
     restore_channels()
     for name in WATCHED & sys.modules.keys() - _executed:
         # Not by its import: the next one finds it, and names it.

@@ -277,7 +277,9 @@ class _Compiling:
 
     def run(self, engine: Engine, watch: Watch) -> Compilation:
         with exclusive(self.folder, watch.say):
-            self._prepare_folder()
+            remove_tree(self.folder / "results")
+            (self.folder / "results").mkdir(parents=True)
+            write_json(self.folder / "job.json", self._job())
             started = monotonic()
             output = Output()
             watch.step(self.place.id, f"compiling {counted(len(self.units), 'source')}")
@@ -290,12 +292,10 @@ class _Compiling:
             self.store.save(self.place.id, name, compilation.verification)
         return compilation
 
-    def _prepare_folder(self) -> None:
-        remove_tree(self.folder / "results")
-        (self.folder / "results").mkdir(parents=True)
+    def _job(self) -> dict[str, object]:
         needs_copy = self.hipified or any(unit.kind == "extension" for unit in self.units)
         folders = self.request.include or include_folders(file.path for file in self.tree.files)
-        document = job_document(
+        return job_document(
             target=self.request.target,
             call=self.call,
             units=self.units,
@@ -305,7 +305,6 @@ class _Compiling:
             hipified=self.hipified,
             bounds=self.request.bounds,
         )
-        write_json(self.folder / "job.json", document)
 
     def _request(self) -> RunRequest:
         return RunRequest(

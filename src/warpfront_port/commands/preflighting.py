@@ -194,12 +194,9 @@ def _unfollowed(followed: Mapping[str, StackBreaches], stacks: tuple[CellStack, 
 
 def _findings(breaches: Found, stacks: tuple[CellStack, ...]) -> Iterator[LineBreach]:
     by_title = {stack.title: stack for stack in stacks}
-
-    def place(entry: tuple[tuple[DeclaredRequirement, str], object]) -> tuple[object, ...]:
-        (requirement, rule), _ = entry
-        return requirement.path, requirement.line, rule, requirement.text
-
-    for (requirement, rule), reasons in sorted(breaches.items(), key=place):
+    ordered = sorted(breaches, key=lambda key: (key[0].path, key[0].line, key[1], key[0].text))
+    for requirement, rule in ordered:
+        reasons = breaches[requirement, rule]
         level = rule_texts.LEVELS[rule]
         yield LineBreach(
             rule=rule,

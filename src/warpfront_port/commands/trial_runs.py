@@ -132,9 +132,8 @@ def _planned_image(cell: Cell, inputs: CellInputs, engine: Engine) -> str:
     """Return the image that `plan` would reuse for this cell; "" where it would build one."""
     every = with_parents((cell,), inputs.matrix.cells)
     bases = find_bases(every, engine)
-    if not all(isinstance(base, ResolvedBase) for base in bases.values()):
-        return ""
-    if not all(base.id in inputs.locks for base in every):
+    are_resolved = all(isinstance(base, ResolvedBase) for base in bases.values())
+    if not are_resolved or not all(base.id in inputs.locks for base in every):
         return ""
     images = images_by_content(inputs.matrix.repositories, engine)
     rendered = render_cells(every, inputs.locks, inputs.material)
