@@ -242,7 +242,7 @@ def with_constraint(text: str, file: str) -> str:
     lines = text.splitlines()
     for section in unguarded_sections(text, file):
         files = [*listed.get(section, []), file]
-        setting = ["constraint =", *(f"    {one}" for one in files)]
+        setting = ["constraint =", *(f"    {each}" for each in files)]
         start = next((i for i, line in enumerate(lines) if _section_of(line) == section), None)
         if start is None:
             lines = [f"[{section}]", *setting, *([""] if lines else []), *lines]

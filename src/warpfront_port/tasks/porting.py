@@ -155,7 +155,7 @@ def try_program(
     source: Annotated[Selection, selecting()],
     *,
     dry_run: DryRun = False,
-    tried: TrialOptions,
+    trial_options: TrialOptions,
 ) -> None:
     """Run a program of a project in an image, and list the modules it lacks there.
 
@@ -169,15 +169,15 @@ def try_program(
     from warpfront_port.trying.trial_text import trial_text, unwritten_text
 
     workspace = workspace_here()
-    if not re.fullmatch(NAME_PATTERN, tried.name):
+    if not re.fullmatch(NAME_PATTERN, trial_options.name):
         hint = "a name of `images:`: lower case letters, digits, - and _"
-        raise InputError(f"--name {tried.name!r} is no name of an image", hint=hint)
+        raise InputError(f"--name {trial_options.name!r} is no name of an image", hint=hint)
     request = TrialRequest(
-        repo=Path(tried.repo),
+        repo=Path(trial_options.repo),
         argv=_words_after_dashes(),
-        install=tried.install,
-        provides=read_provides(tried.provides),
-        seconds=tried.seconds,
+        install=trial_options.install,
+        provides=read_provides(trial_options.provides),
+        seconds=trial_options.seconds,
     )
     if dry_run:
         cell = only_cell(workspace.matrix.cells, source)
@@ -189,10 +189,10 @@ def try_program(
         display.result(trial, lambda: print_unfinished([trial]))
         raise_failure([trial])
         return
-    display.result(trial, trial_text(trial, name=tried.name))
-    if tried.write and trial.requirements:
-        _write_image(trial, tried.name)
-    elif tried.write:
+    display.result(trial, trial_text(trial, name=trial_options.name))
+    if trial_options.write and trial.requirements:
+        _write_image(trial, trial_options.name)
+    elif trial_options.write:
         print(unwritten_text(trial))
     _raise_untried(trial)
 
