@@ -86,7 +86,7 @@ class House:
         try:
             for stock, reason in unneeded:
                 try:
-                    removed.append(remove(self.registry, delete, stock, reason))
+                    removed.append(remove(self.registry, deleter, stock, reason))
                 except RegistryError as error:
                     failed.append(error)
                     if error.fault is not RegistryFault.REFUSED:
