@@ -17,7 +17,7 @@ _reader = functools.cache(TypeAdapter)
 
 def read_as(kind: type[T], value: object) -> T:
     """Return a plain value as a `kind`. Raise pydantic's `ValidationError`."""
-    reader: TypeAdapter[T] = _reader(kind)
+    reader: TypeAdapter[T] = _reader(kind)  # type: ignore[arg-type]
     return reader.validate_python(value)
 
 
