@@ -176,7 +176,7 @@ def read_text(root: Path, file: TreeFile) -> str | UnreadFile:
     binary, minified, refused.
 
     UTF-8 with or without a mark, what a Python file's coding line names, else Latin-1: the rules
-    look for ASCII words. The numbers of large arrays are left out, and their line ends are not.
+    look for ASCII words. Of large arrays only the line ends are returned.
     """
     parsed, notebook = file.path.endswith(_PARSED), file.path.endswith(".ipynb")
     limit = SIZE_LIMIT_BYTES if parsed and not notebook else DATA_LIMIT_BYTES

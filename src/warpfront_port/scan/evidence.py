@@ -204,13 +204,13 @@ class _Tree:
         for command, path, folder in self._added() if off else ():
             kind: EvidenceKind = "aside" if is_of_use(f"{folder}/") else "optional"
             by_option = not off.isdisjoint(command.conditions)
-            found = self.cite(path, command.start, reason, kind) if by_option else None
-            folders[folder] = found if folders.get(folder, found) else None
+            evidence = self.cite(path, command.start, reason, kind) if by_option else None
+            folders[folder] = evidence if folders.get(folder, evidence) else None
         for path in self.texts if folders else ():
             around = (folders.get(parent) for parent in PurePosixPath(path).parents)
-            evidence = next(filter(None, around), None)
-            if evidence is not None:
-                yield path, evidence
+            nearest = next(filter(None, around), None)
+            if nearest is not None:
+                yield path, nearest
 
     def built(self) -> Shown:
         """Yield the CUDA sources below a build that has a branch for AMD of its own.
@@ -294,7 +294,7 @@ class _Tree:
     def follow_includes(self, by_path: dict[str, Evidence], copied: AbstractSet[str]) -> None:
         """Carry evidence along includes: down from sources, and up from headers that map names.
 
-        A header that is `copied` for AMD stays left out: a source includes one of the two.
+        A header that is `copied` for AMD is none of AMD's: a source includes one of the two.
         """
         includes, users = include_graph(self.texts)
         reason = "a header that gives CUDA's names HIP's meaning"
@@ -322,8 +322,8 @@ def _spread(
     copied: AbstractSet[str],
 ) -> None:
     for path in sorted(followed((start,), edges)):
-        left_out = path in by_path and by_path[path].kind == "left-out" and path not in copied
-        if path not in by_path or left_out:
+        of_cuda = path in by_path and by_path[path].kind == "left-out" and path not in copied
+        if path not in by_path or of_cuda:
             by_path[path] = evidence
 
 

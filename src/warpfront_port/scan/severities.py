@@ -131,8 +131,8 @@ def _with_evidence(
     if evidence.kind in ("left-out", "aside"):
         gate = Gate.LEFT_OUT if evidence.kind == "left-out" else Gate.TEST
         return replace(finding, severity=Severity.NOTE, gate=gate, taken=evidence.place)
-    own = evidence.path == finding.path or rule.consequence is Consequence.WRONG
-    of_the_device = rule.is_about_device(target) and evidence.kind == "amd" and own
+    decides = evidence.path == finding.path or rule.consequence is Consequence.WRONG
+    of_the_device = rule.is_about_device(target) and evidence.kind == "amd" and decides
     of_the_build = rule.id.startswith("BL") and not finding.path.endswith(".cmake")
     if finding.severity is Severity.NOTE or of_the_build or of_the_device:
         return finding

@@ -215,8 +215,8 @@ class Conditions:
                 dotted in _ENVIRONMENT
             ):
                 default = _literal(rest[0]) if rest else None
-                asked = self._asks and not default
-                facts = _fitting(_VARIABLES, variable) if asked else UNKNOWN
+                by_name = self._asks and not default
+                facts = _fitting(_VARIABLES, variable) if by_name else UNKNOWN
                 return default if world[1] else _Vague(facts[world[0]])
             case ast.Call(args=[owner, attribute]) if dotted == "hasattr":
                 known = f"{self._module.dotted(owner)}.{text_of(attribute)}"

@@ -43,7 +43,7 @@ class Word:
 class Command:
     """A simple command: its name, its words with the name's or without, and assignments before.
 
-    `conditions` are those around it that hold, the outermost first, in CMake.
+    `conditions` are those of the arms around it, the outermost first, in CMake.
     """
 
     name: str
@@ -90,7 +90,7 @@ class Arms:
 
     @property
     def conditions(self) -> tuple[str, ...]:
-        """Return the conditions that hold here."""
+        """Return the conditions of the arms around this place."""
         return tuple(arm.condition for arm in self._open if arm.condition)
 
     def open(self, condition: str = "", *, negated: bool = False) -> None:
