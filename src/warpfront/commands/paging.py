@@ -28,8 +28,6 @@ from warpfront.system.sizes import counted
 from warpfront.system.store import Store, append_text, read_text, write_text
 from warpfront.verify.results import Verification
 
-_PAGE_FILES = ("page.html.j2", "page.css", "page.js")
-
 
 def write_page(
     path: Path,
@@ -58,7 +56,7 @@ def write_page(
     commit = f" of {provenance.revision[:12]}" if provenance.revision else ""
     text = page_html(
         [(cells[row.cell_id], row) for row in rows],
-        {name: packaged_text("page", name) for name in _PAGE_FILES},
+        _files(),
         title=f"{next(iter(cells.values())).project}: every cell",
         made=f"{counted(len(rows), 'result')}{commit}, {provenance.created}",
         past=runs,
@@ -102,6 +100,11 @@ def _trends(file: Path, rows: Iterable[ReportRow], store: Store, watch: Watch) -
         append_text(file, "".join(map(night_line, added)))
     nights = (*earlier, *added)
     return trends_of(nights, shifts_of(nights))
+
+
+def _files() -> Mapping[str, str]:
+    names = ("page.html.j2", "page.css", "page.js")
+    return {name: packaged_text("page", name) for name in names}
 
 
 RUNS = "runs.jsonl"

@@ -30,7 +30,6 @@ from warpfront.matrix.selection import select
 from warpfront.matrix.vendors import VENDORS, Vendor
 from warpfront.report.junit import junit_xml
 from warpfront.system.foreign import read_regular, regular_files, remove_tree
-from warpfront.system.process import run
 from warpfront.system.progress import Watch
 from warpfront.system.sizes import counted
 from warpfront.system.store import Store, exclusive, write_json, write_text
@@ -226,7 +225,6 @@ def _of_base(base: CompilerBase, tools: Tools, watch: Watch) -> CompilerPlace:
             python=base.python,
             machine=platform.machine(),
             site=tools.site(),
-            run=run,
             hint=f"`compilers: {base.name}` needs its vendor's wheels",
         )
         packages = f"/opt/venv/lib/python{base.python}/site-packages"
