@@ -21,6 +21,7 @@ from typing import Literal
 from warpfront import errors
 from warpfront.step_results import Blocked, Failed
 from warpfront.system.digests import digest_of
+from warpfront.system.sizes import counted
 from warpfront.verify.results import EMULATOR, CheckResult, Outcome, Verification
 from warpfront_checks.results import (
     ResultsError,
@@ -238,7 +239,8 @@ def together(runs: Sequence[Verification]) -> Verification:
     """
     about = {(run.cell_id, run.target, run.where, run.content_hash, run.image_id) for run in runs}
     if len(about) != 1:
-        raise ValueError(f"{len(about)} images, cells or targets are not verified again but each")
+        images = counted(len(about), "image")
+        raise ValueError(f"{images}, cells or targets are not verified again but each")
     checks_of_runs = [{(check.session, check.name): check for check in run.checks} for run in runs]
     names: dict[Named, None] = {name: None for each in checks_of_runs for name in each}
     checks = tuple(_judged(name, [each.get(name) for each in checks_of_runs]) for name in names)
@@ -267,7 +269,7 @@ def _judged(name: Named, results: Sequence[CheckResult | None]) -> CheckResult:
         session=name[0],
         name=name[1],
         outcome=Outcome.FAILED,
-        reason=f"flips on one digest ({counts} of {len(results)} times): {why}",
+        reason=f"flips on one digest ({counts} of {counted(len(results), 'time')}): {why}",
         seconds=round(sum(result.seconds for result in present), 4),
         details={**of_worst.details, "outcomes": [outcome.value for outcome in outcomes]},
     )
