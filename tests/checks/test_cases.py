@@ -40,6 +40,7 @@ from warpfront_checks.cases.session import (  # noqa: E402
     case_checks,
     claimed_operations,
     find_operation,
+    finding_of,
     judge_operation,
 )
 from warpfront_checks.check_options import CheckOptions  # noqa: E402
@@ -358,7 +359,7 @@ def test_a_failure_is_made_small_and_described_and_explained(tmp_path: Path) -> 
 def test_a_case_that_raises_is_a_fault_and_no_case_at_all_fails() -> None:
     broken = Operation(name="broken", code="torch.nothing_of_the_kind(a)")
     assert not judge_operation(broken, "cpu", QUICK).cases
-    finding = judge_operation(broken, "cpu", QUICK).finding(broken, "cpu")
+    finding = finding_of(judge_operation(broken, "cpu", QUICK), broken, "cpu")
     assert finding.outcome == "failed"
 
     def raises(right: Any, *args: Any, **kwargs: Any) -> Any:

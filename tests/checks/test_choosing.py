@@ -15,6 +15,7 @@ from kernels.kernel import WrongKernel, seeded  # noqa: E402
 from warpfront_checks.cases.bounds import Verdict  # noqa: E402
 from warpfront_checks.cases.case import Case  # noqa: E402
 from warpfront_checks.cases.run import execute, names_of  # noqa: E402
+from warpfront_checks.cases.tally import Tally  # noqa: E402
 from warpfront_checks.check_options import CheckOptions  # noqa: E402
 from warpfront_checks.opinfo import adapter, sweep  # noqa: E402
 from warpfront_checks.opinfo.adapter import Entry, load_database, numbers_of  # noqa: E402
@@ -103,9 +104,9 @@ def test_parts_of_the_database_begin_apart_and_ask_the_same(
     few = [one for one in load_database() if one.name in names]
     asked: dict[str, list[str]] = {}
 
-    def swept(entries: list[Entry], one: sweep.Sweep) -> sweep.Tally:
+    def swept(entries: list[Entry], one: sweep.Sweep) -> Tally:
         asked.setdefault(one.name, []).extend(entry.name for entry in entries)
-        return sweep.Tally()
+        return Tally()
 
     monkeypatch.setattr(sweep, "load_database", lambda: few)
     monkeypatch.setattr(sweep, "sweep_entries", swept)

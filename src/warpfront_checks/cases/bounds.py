@@ -123,7 +123,7 @@ def agrees(actual: Tensor, expected: Tensor) -> bool:
         return True
     if not actual.is_floating_point():
         return False
-    return torch.equal(actual, expected.double().to(actual.dtype))
+    return bool(torch.equal(actual, expected.double().to(actual.dtype)))
 
 
 def judge(actual: Tensor, expected: Tensor, bound: Bound) -> Verdict:

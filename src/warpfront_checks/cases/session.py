@@ -115,13 +115,14 @@ def find_operation(name: str, device: str, effort: CheckOptions) -> CheckFinding
     require_full_precision()
     operation = CATALOGUE[name]
     try:
-        return _finding(judge_operation(operation, device, effort), operation, device)
+        return finding_of(judge_operation(operation, device, effort), operation, device)
     except ContextEndedError as error:
         leave_after_this()
         return failed(f"the device's context ended in {error}")
 
 
-def _finding(tally: Tally, operation: Operation, device: str) -> CheckFinding:
+def finding_of(tally: Tally, operation: Operation, device: str) -> CheckFinding:
+    """Return the finding of all cases of an operation."""
     details: dict[str, object] = {
         "cases": tally.cases,
         "without an oracle": tally.refused,

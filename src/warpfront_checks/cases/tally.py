@@ -16,8 +16,7 @@ class Tally:
     """The outcome of cases; grows. `refused` ones have no oracle, `lacking` no kernel, `too_large`
     no memory; `excluded` ones are not judged, by reason. `defects` are faults of torch itself, by
     thread. `largest` is the largest share of a bound without a fault, and `ratios` are the root
-    mean square errors. `first` is the first fault, with the axes of its case, and `report` its
-    description.
+    mean square errors. `first` is the first fault with the axes of its case; `report` describes it.
     """
 
     entries: int = 0
@@ -45,7 +44,7 @@ class Tally:
         return bool(verdict.fault) and not thread
 
     def enter_profiles(self, verdict: Verdict) -> None:
-        """Count what each profile of tolerances says of a tensor."""
+        """Count the verdict of each profile of tolerances on a tensor."""
         for name, accepted in verdict.profiles.items():
             self.profiles.setdefault(name, Counter())[ANSWERS[accepted]] += 1
 

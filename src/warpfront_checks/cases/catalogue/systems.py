@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -45,7 +46,7 @@ _SAME = f"{_ONE} + {_BROAD}"
 # Jacobi's iteration, by which NVIDIA finds them, ends some roundings a row before the last.
 _ITERATED: dict[str, Any] = {"roundings": 1024.0, "walk": 16.0}
 # Name, matrix, call of `h` and of the right side `y`, its definition, and options.
-_CALLS = (
+_CALLS: tuple[tuple[str, str, str, str, Mapping[str, Any]], ...] = (
     ("solve", DOMINANT, "h @ torch.linalg.solve(h, y)", _UNSOLVED, {}),
     (
         "solve from the right",

@@ -71,10 +71,11 @@ def plain_case(operation: Operation, dtype: str, device: str, **changes: Any) ->
 
 
 def plain_assignment(operation: Operation, dtype: str, **changes: Any) -> Assignment:
+    """Return the choices of a plain case; of `lengths` and `seed` those of the changes decide."""
     axes = axes_of(operation, (dtype,)).items()
     first = {"dtype": dtype} | {axis: values[0] for axis, values in axes if values}
     chosen = constrained(operation, {**first, **changes}, random.Random(0))
-    fixed = {name: changes[name] for name in ("lengths", "seed") if name in changes}
+    fixed: Assignment = {name: changes[name] for name in ("lengths", "seed") if name in changes}
     return {**chosen, "seed": 0, "wide": 0, **fixed}
 
 
