@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from warpfront_checks.cases.axes import axes_of, build
+from warpfront_checks.cases.axes import RECONCILED, axes_of, build
 from warpfront_checks.cases.catalogue import CATALOGUE
 from warpfront_checks.check_options import OPTIONS_KEY, stored_options
 from warpfront_checks.results import (
@@ -95,7 +95,8 @@ def _case_script(check_record: CheckRecord) -> str:
     assignment: dict[str, Any] = {}
     for axis, values in axes_of(operation, FLOATS).items():
         if axis in stored:
-            matching = [value for value in values if _as_json(value) == _as_json(stored[axis])]
+            allowed = [*values, *RECONCILED.get(axis, ())]
+            matching = [value for value in allowed if _as_json(value) == _as_json(stored[axis])]
             if not matching and not axis.startswith("memory"):
                 raise UnexplainedError(f"{check_record.name}: {axis} is not one of the catalogue's")
             assignment[axis] = matching[0] if matching else "contiguous"

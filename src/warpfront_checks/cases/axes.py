@@ -9,12 +9,21 @@ import itertools
 import math
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from warpfront_checks.cases.case import COMPLEX, INDEX, INTEGERS, LAYOUTS, NAMES, Argument, Case
-from warpfront_checks.cases.operation import HALF_SIZE, Operation
+from warpfront_checks.cases.case import (
+    COMPLEX,
+    INDEX,
+    INTEGERS,
+    LAYOUTS,
+    NAMES,
+    VALUES,
+    Argument,
+    Case,
+)
+from warpfront_checks.cases.operation import HALF_SIZE, WORK, Operation
 
 # Size classes: inclusive bounds. Kernels switch at powers of two, so odd sizes lie between them.
 SIZES: Mapping[str, tuple[int, int]] = {
@@ -28,6 +37,7 @@ SIZES: Mapping[str, tuple[int, int]] = {
     "past a block": (1025, 2047),
     "past many blocks": (4097, 8191),
     "past a grid": (65_537, 66_535),
+    "past many grids": (524_289, 525_287),
 }
 TILES = (64, 128, 256)
 FORMS = (
@@ -42,6 +52,8 @@ FORMS = (
     "some of the last",
 )
 HALVES = ("float16", "bfloat16")
+# Of operands of 16 bits the call names float32 as the dtype of its result.
+NAMED = "dtype"
 HALF_NUMBERS = 4000
 # Numbers of more bits than 16-bit types have.
 LONG_VALUES = ("wide", "sparse", "distinct", "rising", "falling")
@@ -51,20 +63,52 @@ ENDLESS = ("non-finite", "masked", "far", "rare")
 # Numbers that are alike, or at a kink: of which one is the gradient is not determined.
 TIED = ("above", "below", "signed", "short")
 SHORTER = {"wide": "few", "sparse": "few", "normal": "quarters"}
-# Of so many candidates the best is taken; so many times some are drawn for a domain.
-CANDIDATES, TRIES = 6, 12
+# So many times choices are drawn for a domain, and sizes for each.
+TRIES, CANDIDATES = 24, 6
 # The share of sizes that stay usual.
-USUAL = 0.33
+USUAL = 0.5
+# Numbers of a case whose sizes are drawn by chance, but for each so many-th one.
+FEW_NUMBERS, LONG_STEP = 8000, 4
+# Every size is long by itself.
+LONG = "past a grid"
+# The class of the longest size, its numbers, and the share of operations that have it in a seed.
+LONGEST, MOST_NUMBERS, LONGEST_SHARE = "past many grids", 1_200_000, 0.125
+# Sizes beside one that is tried.
+SHORT = ("usual", "one", "below a wave")
 QUICK_CASES = 3
 
+# Values of an axis that other choices demand.
+RECONCILED: Mapping[str, Iterable[str]] = {"gradient": ["none"], "values": VALUES}
 # Keys of an assignment that are no axis.
 UNLABELLED = ("lengths", "seed", "wide")
 # Axes of which each two are crossed with every third one.
-DECIDING = ("values", "dtype", "gradient", "option ")
+DECIDING = ("values", "dtype", "mixed", "gradient", "option ", "memory a")
 Assignment = dict[str, Any]
-# A value of an axis, or of two deciding ones; with those that it was crossed with before.
+# A value of an axis, or two deciding ones.
 Value = tuple[Any, Any]
-Met = dict[Value, set[Value]]
+
+
+class Crossings:
+    """The values, and pairs of deciding ones, that were chosen together: a bit for each."""
+
+    def __init__(self) -> None:
+        self._bits: dict[Value, int] = {}
+        self._met: dict[Value, int] = defaultdict(int)
+
+    def bit(self, value: Value) -> int:
+        return self._bits.setdefault(value, 1 << len(self._bits))
+
+    def unmet(self, value: Value, others: int) -> int:
+        """Return how many of the others a value was never chosen with."""
+        return (others & ~self._met[value]).bit_count()
+
+    def add(self, assignment: Assignment) -> None:
+        values = sorted((a, str(v)) for a, v in assignment.items() if a not in UNLABELLED)
+        deciding = [value for value in values if value[0].startswith(DECIDING)]
+        crossed: list[Value] = [*values, *itertools.combinations(deciding, 2)]
+        together = sum(map(self.bit, crossed))
+        for value in crossed:
+            self._met[value] |= together
 
 
 def cases_of(
@@ -76,57 +120,63 @@ def cases_of(
 
 
 def assignments_of(
-    operation: Operation, dtypes: tuple[str, ...], seed: int, *, quick: bool = False
+    operation: Operation,
+    dtypes: tuple[str, ...],
+    seed: int,
+    *,
+    quick: bool = False,
+    spare: bool = False,
 ) -> Iterator[Assignment]:
-    """Yield a value of every axis for each case, each covering pairs that none before it has."""
+    """Yield a value of every axis for each case, each covering pairs that none before it has. With
+    `spare` more follow, in the place of cases that cannot be computed.
+    """
     draw = random.Random(f"{seed} {operation.name}")
     axes = axes_of(operation, dtypes)
-    met: Met = defaultdict(set)
+    met = Crossings()
     count = QUICK_CASES if quick else operation.cases
-    sized = _sized(axes, draw)
+    sized = _sized(operation, axes, draw)
     # Each size class first, with the dtype and gradients that show most, and mostly such numbers.
     first_axes: tuple[str, ...] = ("dtype", "destination", "gradient")
     # In a sum of products a rounded operand shows only by the longest numbers.
     first_axes += ("values",) if operation.ulps and operation.values[0] == "wide" else ()
     first_choices = {axis: axes[axis][0] for axis in first_axes}
-    for number in range(count):
-        fixed = {}
+    for number in range(count + operation.cases * spare):
+        fixed, numbers = {}, operation.numbers
         if number < count // 2 and number < len(sized):
-            ranks = [
-                rank for rank in range(operation.ranks) if _has(operation, rank, sized[number])
-            ]
+            names = {axis.removeprefix("size ") for axis in sized[number]}
+            ranks = [r for r in range(operation.ranks) if names.intersection(operation.sizes(r))]
             fixed = {**first_choices, **sized[number], "rank": draw.choice(ranks)}
-        crossings = [
-            (candidate, _crossed(candidate))
-            for candidate in _candidates(operation, axes, fixed, met, draw)
-        ]
-        best, crossed = max(crossings, key=lambda pair: sum(len(pair[1] - met[v]) for v in pair[1]))
-        for value in crossed:
-            met[value] |= crossed
-        yield best | {"seed": draw.randrange(2**31), "wide": number}
+            numbers = MOST_NUMBERS if LONGEST in sized[number].values() else numbers
+        elif number % LONG_STEP:
+            numbers = min(numbers, FEW_NUMBERS)
+        chosen = _chosen(operation, axes, fixed, met, draw, numbers)
+        met.add(chosen)
+        yield chosen | {"seed": draw.randrange(2**31), "wide": number}
 
 
-def _candidates(
+def _chosen(
     operation: Operation,
     axes: Mapping[str, list[Any]],
     fixed: Assignment,
-    met: Met,
+    met: Crossings,
     draw: random.Random,
-) -> list[Assignment]:
-    """Return drawn assignments in the domain of the operation, with the `fixed` values where
-    such assignments are found.
+    numbers: int,
+) -> Assignment:
+    """Return drawn choices in the domain of the operation, with the `fixed` values where such
+    choices are found.
     """
-    for number in range(2 * TRIES):
+    for number in range(TRIES):
         # What no domain has is never met, so that later tries leave more to chance.
-        choices, chance = fixed if number < TRIES else {}, number % TRIES / TRIES
+        choices, chance = fixed if 2 * number < TRIES else {}, number * 2 % TRIES / TRIES
         chosen = _candidate(axes, choices, met, draw, chance)
-        tries = [chosen | _drawn_sizes(axes, choices, draw) for _ in range(CANDIDATES)]
         if "values" in choices:
             # Equal numbers are short, and mostly 0.
-            tries = [_unexpanded(candidate) for candidate in tries]
-        tries = [constrained(operation, candidate, draw, choices) for candidate in tries]
-        if candidates := [candidate for candidate in tries if in_domain(operation, candidate)]:
-            return candidates
+            chosen = {a: "contiguous" if v == "expanded" else v for a, v in chosen.items()}
+        for _ in range(CANDIDATES):
+            sizes = _drawn_sizes(axes, choices, draw, numbers)
+            candidate = constrained(operation, chosen | sizes, draw, choices, numbers)
+            if in_domain(operation, candidate):
+                return candidate
     raise ValueError(f"{operation.name}: no case was drawn in {operation.domain}")
 
 
@@ -142,28 +192,26 @@ def in_domain(operation: Operation, assignment: Assignment) -> bool:
     return not operation.domain or bool(eval(operation.domain, names))  # noqa: S307
 
 
-def _unexpanded(assignment: Assignment) -> Assignment:
-    return {axis: "contiguous" if v == "expanded" else v for axis, v in assignment.items()}
-
-
-def _sized(axes: Mapping[str, list[Any]], draw: random.Random) -> list[Assignment]:
-    """Return sizes to try: each class of some size before a second size of any, and one for all."""
+def _sized(
+    operation: Operation, axes: Mapping[str, list[Any]], draw: random.Random
+) -> list[Assignment]:
+    """Return sizes to try: each size long by itself, then each class of some size before a second
+    size of any, and one for all.
+    """
     sizes = [axis for axis in axes if axis.startswith("size ")]
     single = {axis: "one" for axis in sizes if "one" in axes[axis]}
-    some = [({axis: size}, size) for axis in sizes for size in axes[axis]]
+    some = [({axis: size}, size) for axis in sizes for size in axes[axis] if size != LONGEST]
     some += [(single, "single")] if len(single) > 1 else []
     draw.shuffle(some)
     before: Counter[str] = Counter()
     turns = []
     for chosen, size in some:
-        turns.append((before[size], chosen))
+        turns.append((0 if size == LONG else before[size] + 1, chosen))
         before[size] += 1
-    return [chosen for _, chosen in sorted(turns, key=lambda turn: turn[0])]
-
-
-def _has(operation: Operation, rank: int, sizes: Assignment) -> bool:
-    """Return whether the shapes of an alternative have any of these sizes."""
-    return any(f"size {name}" in sizes for name in operation.sizes(rank))
+    longest = [{axis: LONGEST} for axis in sizes if LONGEST in axes[axis]]
+    found = draw.random() < LONGEST_SHARE and operation.work >= WORK and longest
+    first = [draw.choice(longest)] if found else []
+    return first + [chosen for _, chosen in sorted(turns, key=lambda turn: turn[0])]
 
 
 def axes_of(operation: Operation, dtypes: tuple[str, ...]) -> dict[str, list[Any]]:
@@ -198,7 +246,9 @@ def axes_of(operation: Operation, dtypes: tuple[str, ...]) -> dict[str, list[Any
     floats = [n for n, (m, _) in zip(NAMES, ranks[0], strict=False) if not m]
     alone = floats if len(floats) > 1 else []
     axes["gradient"] = ["all", *alone] if operation.backward else ["none"]
-    axes["mixed"] = ["", *floats[:2]] if operation.promotes else [""]
+    # A result of another dtype than the operands': that of one of them, or one that the call names.
+    named = [NAMED] if operation.takes_dtype and operation.halves else []
+    axes["mixed"] = ["", *floats[:2], *named] if operation.promotes else ["", *named]
     alike = any(len(_alike(operation, rank)) > 1 for rank in range(operation.ranks))
     axes["operands"] = ["", "interleaved", "partly equal"] if alike and operation.strided else [""]
     return axes
@@ -225,36 +275,49 @@ def _forms(dims: int) -> list[str]:
 
 
 def _candidate(
-    axes: Mapping[str, list[Any]], fixed: Assignment, met: Met, draw: random.Random, chance: float
+    axes: Mapping[str, list[Any]],
+    fixed: Assignment,
+    met: Crossings,
+    draw: random.Random,
+    chance: float,
 ) -> Assignment:
     """Choose for each axis but sizes the value that was crossed with fewest of those chosen before,
     or by chance. Axes of few values come first, so that all of theirs cross.
     """
-    chosen, crossed, deciding = dict(fixed), set[Value](), list[Value]()
+    chosen, crossed, deciding = dict(fixed), 0, list[Value]()
 
     def place(axis: str) -> tuple[bool, float]:
         return axis not in fixed, len(axes[axis]) * draw.uniform(1, 2)
 
     for axis in sorted((axis for axis in axes if not axis.startswith("size ")), key=place):
         if axis not in fixed:
-            values = draw.sample(axes[axis], len(axes[axis]))
-            unmet = {value: len(crossed - met[axis, str(value)]) for value in values}
-            by_chance = draw.random() < chance
-            chosen[axis] = values[0] if by_chance else max(values, key=lambda v: unmet[v])
+            unmet = [met.unmet((axis, str(value)), crossed) for value in axes[axis]]
+            most = min(unmet) if draw.random() < chance else max(unmet)
+            best = [v for v, count in zip(axes[axis], unmet, strict=True) if count >= most]
+            chosen[axis] = draw.choice(best)
         pair = (axis, str(chosen[axis]))
-        crossed.add(pair)
+        crossed |= met.bit(pair)
         if axis.startswith(DECIDING):
-            crossed |= {(min(pair, other), max(pair, other)) for other in deciding}
+            for other in deciding:
+                crossed |= met.bit((min(pair, other), max(pair, other)))
             deciding.append(pair)
     return {axis: chosen[axis] for axis in axes if axis in chosen} | chosen
 
 
 def _drawn_sizes(
-    axes: Mapping[str, list[Any]], fixed: Assignment, draw: random.Random
+    axes: Mapping[str, list[Any]], fixed: Assignment, draw: random.Random, numbers: int
 ) -> Assignment:
     """Draw sizes that are not `fixed`, some of them usual: few long ones fit together."""
-    sizes = {axis: v for axis, v in axes.items() if axis.startswith("size ") and axis not in fixed}
-    return {a: v[0] if draw.random() < USUAL else draw.choice(v) for a, v in sizes.items()}
+    sizes: Assignment = {}
+    tried = any(axis.startswith("size ") for axis in fixed)
+    beside: tuple[str, ...] = SHORT if tried else tuple(SIZES)
+    beside = ("one",) if LONGEST in fixed.values() else beside
+    for axis, classes in axes.items():
+        if axis.startswith("size ") and axis not in fixed:
+            fitting = [c for c in classes if c in beside and SIZES[c][0] <= numbers]
+            by_chance = len(beside) == 1 or draw.random() >= USUAL
+            sizes[axis] = draw.choice(fitting) if by_chance and fitting else classes[0]
+    return sizes
 
 
 def constrained(
@@ -262,9 +325,10 @@ def constrained(
     assignment: Assignment,
     draw: random.Random,
     fixed: Assignment | None = None,
+    numbers: int = 0,
 ) -> Assignment:
-    """Return an assignment that can be computed and has an oracle that bounds it. Sizes that are
-    `fixed` become smaller last.
+    """Return an assignment that can be computed and has an oracle that bounds it, with at most so
+    many `numbers`. Sizes that are `fixed` become smaller last.
     """
     half = assignment["dtype"] in HALVES
     assignment = _reconciled(operation, assignment, draw)
@@ -280,9 +344,11 @@ def constrained(
                 draw.randrange(65, HALF_SIZE, 2),
             )
     short = half and not operation.exact and operation.half_size == HALF_SIZE
-    most = HALF_NUMBERS if short else operation.numbers
+    most = HALF_NUMBERS if short else numbers or operation.numbers
     while not _bearable(operation, rank, lengths, most):
         name, size = _smaller(operation, lengths, draw, fixed or {})
+        if size >= lengths[name]:
+            break
         lengths[name] = size
         assignment[f"size {name}"] = "usual"
     return assignment | {"lengths": lengths}
@@ -307,7 +373,8 @@ def _reconciled(operation: Operation, assignment: Assignment, draw: random.Rando
 
 def _joined(operation: Operation, assignment: Assignment) -> Assignment:
     """Return choices that operands of two dtypes, or of one memory, allow."""
-    if assignment["mixed"] and assignment["dtype"] not in {"float32", *HALVES}:
+    wide = [] if assignment["mixed"] == NAMED else ["float32"]
+    if assignment["mixed"] and assignment["dtype"] not in (*wide, *HALVES):
         assignment["mixed"] = ""
     if assignment["mixed"]:
         assignment |= {"destination": "", "gradient": "none", **_narrowed(operation, assignment)}
@@ -342,7 +409,9 @@ def _narrowed(operation: Operation, assignment: Assignment) -> Assignment:
     """
     narrowed: Assignment = {}
     if "few" in operation.values and assignment["values"] not in (*ENDLESS, "ones"):
-        narrowed["values"] = "few"
+        # Of one sign a sum leaves the range in which 16 bits count.
+        long = assignment["values"] in LONG_VALUES and "ones" in operation.values
+        narrowed["values"] = "ones" if long else "few"
     elif assignment["values"] in LONG_VALUES:
         short = (value for value in operation.values if value not in LONG_VALUES)
         narrowed["values"] = next(short, "small")
@@ -388,18 +457,12 @@ def _bearable(operation: Operation, rank: int, lengths: Mapping[str, int], most:
     shapes = [_shape(words, lengths) for _, words in operation.arguments(rank)]
     numbers = sum(math.prod(shape) for shape in shapes)
     small = all(size <= 9 for size in lengths.values())
-    return small or (numbers <= most and math.prod(lengths.values()) <= operation.work)
+    work = operation.work if most <= operation.numbers else most
+    return small or (numbers <= most and math.prod(lengths.values()) <= work)
 
 
 def _shape(words: list[str], lengths: Mapping[str, int]) -> tuple[int, ...]:
     return tuple(int(word) if word.isdigit() else lengths[word] for word in words)
-
-
-def _crossed(assignment: Assignment) -> set[Value]:
-    """Return the values of an assignment, and each two deciding ones."""
-    values = sorted((axis, str(v)) for axis, v in assignment.items() if axis not in UNLABELLED)
-    deciding = [value for value in values if value[0].startswith(DECIDING)]
-    return {*values, *itertools.combinations(deciding, 2)}
 
 
 def _marked(mark: str, assignment: Assignment) -> str:
@@ -415,7 +478,9 @@ def build(operation: Operation, assignment: Assignment, device: str) -> Case:
     """Return the case of an assignment."""
     lengths = assignment["lengths"]
     options = {n: _literal(assignment[f"option {n}"]) for n in operation.options}
-    code = operation.code.format(**lengths, **options)
+    code = definition = operation.code.format(**lengths, **options)
+    if assignment.get("mixed") == NAMED:
+        code = f"{code[:-1]}, dtype=torch.float32)"
     arguments = []
     operands = operation.arguments(assignment["rank"])
     floats = [name for name, (mark, _) in zip(NAMES, operands, strict=False) if not mark]
@@ -455,9 +520,9 @@ def build(operation: Operation, assignment: Assignment, device: str) -> Case:
     return Case(
         operation=operation.name,
         code=code,
-        definition=operation.definition.format(**lengths, **options) or code,
+        definition=operation.definition.format(**lengths, **options) or definition,
         arguments=tuple(arguments),
-        dtype=_result_dtype(arguments, assignment["dtype"]),
+        dtype=_result_dtype(arguments, assignment),
         device=device,
         seed=assignment["seed"],
         destination=assignment["destination"],
@@ -474,7 +539,7 @@ def build(operation: Operation, assignment: Assignment, device: str) -> Case:
 
 
 def _dtypes(floats: list[str], assignment: Assignment) -> dict[str, str]:
-    """Return the dtype of each operand, where one has another width than the rest."""
+    """Return the dtype of each operand, where one has another width than the rest or the result."""
     dtype = assignment["dtype"]
     if not assignment.get("mixed"):
         return {}
@@ -482,15 +547,19 @@ def _dtypes(floats: list[str], assignment: Assignment) -> dict[str, str]:
     return {name: other if name == assignment["mixed"] else dtype for name in floats}
 
 
-def _result_dtype(arguments: list[Argument], dtype: str) -> str:
-    """Return the dtype of a result: the widest of operands with axes, else of all."""
+def _result_dtype(arguments: list[Argument], assignment: Assignment) -> str:
+    """Return the dtype of a result: one that the call names, or the widest of operands with axes,
+    else of all.
+    """
     mixed = [argument for argument in arguments if argument.dtype]
-    deciding = [argument.dtype for argument in mixed if argument.shape] or [dtype]
-    return "float32" if "float32" in deciding else deciding[0]
+    deciding = [argument.dtype for argument in mixed if argument.shape] or [assignment["dtype"]]
+    wide = "float32" in deciding or assignment.get("mixed") == NAMED
+    return "float32" if wide else deciding[0]
 
 
 def _roundings(operation: Operation, assignment: Assignment, arguments: list[Argument]) -> float:
-    if assignment["dtype"] in HALVES and operation.half_roundings:
+    named = assignment.get("mixed") == NAMED
+    if assignment["dtype"] in HALVES and operation.half_roundings and not named:
         return operation.half_roundings
     return operation.roundings + operation.walk * _terms(operation, assignment, arguments)
 

@@ -14,6 +14,8 @@ from warpfront_checks.check_options import STRICT
 from warpfront_checks.operations import floor_of
 
 OVER = 1e300
+# The bits of the exponent of a float64: with no others, the power of 2 that is no larger.
+POWERS_OF_TWO = 0x7FF << 52
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,10 +98,9 @@ def spacing(values: Tensor, dtype: torch.dtype) -> Tensor:
     """Return the distance between neighbours of `dtype` at float64 values: one unit in
     the last place.
     """
-    eps, smallest = float(torch.finfo(dtype).eps), float(torch.finfo(dtype).smallest_normal)
-    finite = torch.where(values.isfinite(), values.abs(), torch.ones_like(values))
-    exponent = torch.frexp(finite.clamp(min=smallest)).exponent - 1
-    return torch.ldexp(torch.full_like(finite, eps), exponent)
+    info = torch.finfo(dtype)
+    powers = values.abs().clamp_(min=info.smallest_normal).view(torch.int64) & POWERS_OF_TWO
+    return powers.view(torch.float64).nan_to_num_(1.0, 1.0).mul_(info.eps)
 
 
 def _real(actual: Tensor, expected: Tensor) -> tuple[Tensor, Tensor]:
@@ -139,13 +140,13 @@ def judge(actual: Tensor, expected: Tensor, bound: Bound) -> Verdict:
         return _worst(actual, expected, wrong) if bool(wrong.any()) else Verdict()
     expected = expected.double()
     off, allowed = errors_and_bounds(actual, expected, bound)
-    share = torch.where(off == 0, off, off / allowed.clamp(min=1e-320))
-    wrong = ~(share <= 1)
+    share = off / allowed.clamp(min=1e-310)
     limited = bound.rms < math.inf
     root = float(off.square().mean().sqrt()) if limited else 0.0
-    rms = root / max(bound.rms, 1e-300)
-    if not bool(wrong.any()) and rms <= 1:
-        return Verdict(share=float(share.max()), rms=rms)
+    rms, most = root / max(bound.rms, 1e-300), float(share.max())
+    if most <= 1 and rms <= 1:
+        return Verdict(share=most, rms=rms)
+    wrong = ~(share <= 1)
     verdict = _worst(actual, expected, wrong, share)
     place = verdict.index
     over = f"off by {float(off[place]):.3g} of {float(allowed[place]):.3g} allowed"
@@ -170,8 +171,9 @@ def errors_and_bounds(actual: Tensor, expected: Tensor, bound: Bound) -> tuple[T
         # Results may be flushed to zero below the normal numbers; float16's are large.
         half = narrow == torch.float16
         allowed = allowed + (4 * floor_of(narrow) if half else torch.finfo(narrow).smallest_normal)
-    if bool(values.isfinite().all()) and bool(rounded.isfinite().all()):
-        return (values - rounded).abs(), allowed.expand_as(values)
+    off = (values - rounded).abs_()
+    if math.isfinite(float(off.max())):
+        return off, allowed.expand_as(values)
     same = (values == rounded) | (values.isnan() & rounded.isnan())
     edge = expected.isfinite() & ~values.isnan() & (values.isinf() | rounded.isinf())
     limited = torch.where(values.isinf(), values.sign() * largest, values)

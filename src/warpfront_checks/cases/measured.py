@@ -97,7 +97,7 @@ class Measured(Bounds):
         if verdict.fault and not bool(actual.isfinite().all()):
             expected = limits.overflowed(actual, expected, self.saturated[place])
             verdict = judge(actual, expected, limits.bound)
-        for moved, most in ((self._inputs_moved, math.inf), (self._steps_rounded, R_STEPS)):
+        for moved, most in ((lambda: self._moved, math.inf), (lambda: self._rounded, R_STEPS)):
             if verdict.fault:
                 shifted = [each[place] for each in moved()]
                 limits = limits.eased(shifted, self.plain[place], most)
@@ -123,26 +123,21 @@ class Measured(Bounds):
         """Return the exact results by the same kernels that the moved ones are of."""
         return self._attempt(self.case) or [*self.reference.expected, *self.reference.rights]
 
-    def _inputs_moved(self) -> list[Tensors]:
+    @cached_property
+    def _moved(self) -> list[Tensors]:
         """Return the exact results of inputs that are off by a rounding. It is float32's in a
         forward, as kernels for 16 bits compute in it.
         """
-        return self._moved
-
-    def _steps_rounded(self) -> list[Tensors]:
-        return self._rounded if self.case.leaves else []
-
-    @cached_property
-    def _moved(self) -> list[Tensors]:
         inside = self.kind if self.case.leaves else torch.float32
         tries = (self._attempt(self.case, move=self._mover(inside, draw)) for draw in range(DRAWS))
         return [results for results in tries if results is not None]
 
     @cached_property
     def _rounded(self) -> list[Tensors]:
+        """Return the exact results by steps that are off by a rounding, with gradients."""
         tries = (
             self._attempt(self.case, mode=RoundedSteps(self.kind, self.case.seed + draw))
-            for draw in range(DRAWS)
+            for draw in range(DRAWS if self.case.leaves else 0)
         )
         return [results for results in tries if results is not None]
 

@@ -53,7 +53,7 @@ def _together(*values: Any) -> tuple[Any, ...]:
         kind = np.result_type(kind, np.complex64)
     if kind.kind == "b" and any(type(x) is int for x in values):
         kind = np.dtype(np.int64)
-    return tuple(np.asarray(x).astype(kind) for x in values)
+    return tuple(np.asarray(x, dtype=kind) for x in values)
 
 
 def _is_float(x: Any) -> bool:
@@ -241,6 +241,37 @@ def _index_add(x: Array, dim: int, index: Array, source: Array, *, alpha: Any = 
     result = x.copy()
     np.add.at(result, _of_axis(x, dim, index), alpha * source)
     return result
+
+
+# What numbers are combined by, and the number that changes none.
+_COMBINED: Mapping[str, tuple[Any, int]] = {
+    "sum": (np.add, 0),
+    "mean": (np.add, 0),
+    "prod": (np.multiply, 1),
+    "amax": (np.maximum, 0),
+    "amin": (np.minimum, 0),
+}
+
+
+def _reduced_at(places_of: Callable[..., Any]) -> Callable[..., Any]:
+    def call(
+        x: Array, dim: int, index: Array, source: Array, reduce: str, *, include_self: bool = True
+    ) -> Any:
+        if not x.ndim or not index.ndim or reduce not in _COMBINED:
+            return NotImplemented
+        result, count, places = x.copy(), np.zeros(x.shape, np.int64), places_of(x, dim, index)
+        numbers = source[tuple(slice(n) for n in count[places].shape)]
+        combine, neutral = _COMBINED[reduce]
+        if not include_self:
+            result[places] = numbers if reduce in {"amax", "amin"} else neutral
+        combine.at(result, places, numbers)
+        if reduce != "mean":
+            return result
+        np.add.at(count, places, 1)
+        count = np.maximum(count + include_self * (count > 0), 1)
+        return _div(result, count.astype(x.dtype), rounding_mode=None if _is_float(x) else "floor")
+
+    return call
 
 
 def _index_copy(x: Array, dim: int, index: Array, source: Array) -> Any:
@@ -487,6 +518,21 @@ SAME = (
     "abs ceil floor trunc sqrt exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh tanh"
     " square reciprocal isnan isinf isfinite signbit logical_not"
 )
+SAME_OF_TWO = (
+    "maximum minimum fmax fmin hypot logaddexp logaddexp2 copysign logical_and logical_or"
+    " logical_xor gcd lcm bitwise_and bitwise_or bitwise_xor fmod remainder"
+)
+TWINS = {
+    "bitwise_left_shift": "left_shift",
+    "bitwise_right_shift": "right_shift",
+    "eq": "equal",
+    "ne": "not_equal",
+    "lt": "less",
+    "le": "less_equal",
+    "gt": "greater",
+    "ge": "greater_equal",
+    "atan2": "arctan2",
+}
 ARCS = "asin acos atan asinh acosh atanh"
 REDUCED: Mapping[str, Callable[..., Any]] = {
     "sum": np.sum,
@@ -538,38 +584,8 @@ NUMPY: Mapping[str, Callable[..., Any]] = {
     "div": _div,
     "pow": _pow,
     "floor_divide": lambda x, y: _div(x, y, rounding_mode="floor"),
-    **{
-        name: _binary(getattr(np, twin))
-        for name, twin in {
-            **{
-                n: n
-                for n in [
-                    "maximum",
-                    "minimum",
-                    "fmax",
-                    "fmin",
-                    "hypot",
-                    "logaddexp",
-                    "logaddexp2",
-                    "copysign",
-                ]
-            },
-            **{
-                n: n
-                for n in ["logical_and", "logical_or", "logical_xor", "gcd", "lcm", "heaviside"]
-            },
-            **{n: n for n in ["bitwise_and", "bitwise_or", "bitwise_xor", "fmod", "remainder"]},
-            "bitwise_left_shift": "left_shift",
-            "bitwise_right_shift": "right_shift",
-            "eq": "equal",
-            "ne": "not_equal",
-            "lt": "less",
-            "le": "less_equal",
-            "gt": "greater",
-            "ge": "greater_equal",
-            "atan2": "arctan2",
-        }.items()
-    },
+    **{name: _binary(getattr(np, name)) for name in SAME_OF_TWO.split()},
+    **{name: _binary(getattr(np, twin)) for name, twin in TWINS.items()},
     "where": lambda c, x, y: np.where(c, *_together(x, y)),
     "clamp": _clamp,
     "clamp_min": _clamp,
@@ -604,7 +620,9 @@ NUMPY: Mapping[str, Callable[..., Any]] = {
     "gather": _gather,
     "scatter": _scatter,
     "scatter_add": _scatter_add,
+    "scatter_reduce": _reduced_at(_along),
     "index_add": _index_add,
+    "index_reduce": _reduced_at(_of_axis),
     "index_copy": _index_copy,
     "index_fill": _index_fill,
     "index_select": lambda x, dim, index: np.take(x, index, dim) if x.ndim else NotImplemented,

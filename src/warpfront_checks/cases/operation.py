@@ -21,7 +21,7 @@ WORK = 400_000
 HALF_SIZE = 127
 # Cases of a seed, those of operations whose kernels are chosen by several sizes, and those of
 # operations that share one kernel of many functions.
-CASES, MANY_CASES, FEW_CASES = 20, 54, 12
+CASES, MANY_CASES, FEW_CASES = 26, 54, 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,13 +93,12 @@ class Operation:
         call = _call_of_operands(self.code)
         if call is None:
             return ("",)
-        try:
-            import torch  # noqa: PLC0415 - the catalogue is read without it
-        except ImportError:
-            return ("", "in place", "out")
         name, arguments, keywords = call
-        packet = getattr(torch.ops.aten, name, None)
-        overloads = [getattr(packet, each) for each in packet.overloads()] if packet else []
+        overloads = _overloads(name)
+        if overloads is None:
+            return ("", "in place", "out")
+        import torch  # noqa: PLC0415 - it is there
+
         out = any(
             torch.Tag.generated not in each.tags
             and _takes_out(each._schema.arguments, len(arguments), keywords)
@@ -107,6 +106,19 @@ class Operation:
         )
         method = arguments[0] == "a" and hasattr(torch.Tensor, f"{name}_")
         return ("", *["in place"] * method, *["out"] * out)
+
+    @cached_property
+    def takes_dtype(self) -> bool:
+        """Return whether the call may name the dtype of its result, as aten declares it. Without
+        torch each may.
+        """
+        call = _call_of_operands(self.code)
+        if call is None or "dtype" in call[2]:
+            return False
+        overloads = _overloads(call[0])
+        return overloads is None or any(
+            argument.name == "dtype" for each in overloads for argument in each._schema.arguments
+        )
 
     @property
     def ranks(self) -> int:
@@ -154,6 +166,16 @@ def _call_of_operands(code: str) -> tuple[str, list[str], list[str]] | None:
     if prefix is None or not any(text.strip("[]")[:2] in OPERANDS for text in texts):
         return None
     return prefix + call.func.attr, texts, [str(keyword.arg) for keyword in call.keywords]
+
+
+def _overloads(name: str) -> list[Any] | None:
+    """Return aten's overloads of a function, or None without torch."""
+    try:
+        import torch  # noqa: PLC0415 - the catalogue is read without it
+    except ImportError:
+        return None
+    packet = getattr(torch.ops.aten, name, None)
+    return [getattr(packet, each) for each in packet.overloads()] if packet else []
 
 
 def _takes_out(schema: Sequence[Any], positional: int, keywords: Sequence[str]) -> bool:

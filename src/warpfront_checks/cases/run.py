@@ -29,10 +29,11 @@ REFUSED = re.compile(r"memory format|(must|has to|should) be contiguous|shared ?
 
 def execute(lines: Sequence[str], names: dict[str, Any]) -> None:
     """Execute statements of a case among its names."""
-    exec(_compiled("\n".join(lines)), names)  # noqa: S102 - statements of the catalogue
+    for line in lines:
+        exec(_compiled(line), names)  # noqa: S102 - statements of the catalogue
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=4096)
 def _compiled(text: str) -> Any:
     return compile(text, "<case>", "exec")
 

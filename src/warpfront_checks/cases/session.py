@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from warpfront_checks.cases.axes import Assignment, assignments_of, build
+from warpfront_checks.cases.axes import QUICK_CASES, Assignment, assignments_of, build
 from warpfront_checks.cases.bounds import Verdict
 from warpfront_checks.cases.case import Case
 from warpfront_checks.cases.catalogue import CATALOGUE, TOPICS
@@ -139,17 +139,17 @@ def finding_of(tally: Tally, operation: Operation, device: str) -> CheckFinding:
 
 
 def judge_operation(operation: Operation, device: str, effort: CheckOptions) -> Tally:
+    """Judge the cases of an operation. Others are drawn in the place of those that have no oracle
+    or no kernel.
+    """
     dtypes = case_dtypes(device, quick=effort.quick)
     tally = Tally()
     for seed in effort.seeds:
-        for assignment in assignments_of(operation, dtypes, seed, quick=effort.quick):
+        wanted = tally.cases + (QUICK_CASES if effort.quick else operation.cases)
+        for assignment in assignments_of(operation, dtypes, seed, quick=effort.quick, spare=True):
+            if tally.cases == wanted:
+                break
             _judge(operation, assignment, device, tally)
-    if not tally.cases and tally.refused and effort.quick:
-        # None of the few cases had an oracle: more are drawn, until one has.
-        for seed in effort.seeds:
-            for assignment in assignments_of(operation, dtypes, seed):
-                if not tally.cases:
-                    _judge(operation, assignment, device, tally)
     return tally
 
 

@@ -71,6 +71,8 @@ POOLS = (
             SHAPE[dims],
             stride=steps(dims, 1, 2),
             backward=False,
+            # Of equal numbers the first.
+            values=("distinct", "small"),
             defects=(INDICES_OF_MANY_LINES,) if dims == 1 else (),
         )
         for dims in (1, 2, 3)
@@ -348,6 +350,7 @@ SAMPLED = (
         corners=(False, True),
         tall=(1, 3, 67),
         wide=(5, 33),
+        domain="n * tall * wide < 400_000",
     ),
 )
 SUMS = (

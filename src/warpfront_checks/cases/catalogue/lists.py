@@ -10,10 +10,13 @@ from typing import Any
 from warpfront_checks.cases.catalogue.record import rounded
 from warpfront_checks.cases.operation import Operation
 
-# Many tensors, a long one, and some without elements, as parts of a sharded model are.
-_LIST = "[x[0][:0], *x.unbind(0), x[0][:0]]"
+# Many tensors of one length, or each longer than the one after it, and some without elements, as
+# parts of a sharded model are.
+_LIST = (
+    "[x[0][:0], *(x.flatten().tensor_split([i * i for i in range(1, {n})])[::-1] if {uneven} else"
+    " x.unbind(0)), x[0][:0]]"
+)
 _X, _Y = _LIST.replace("x", "a"), _LIST.replace("x", "b")
-_RIGHT = f"(lambda x: {_LIST})"
 _listed = partial(
     rounded,
     shapes="n k | n j k",
@@ -25,27 +28,37 @@ _listed = partial(
     walk=0.0,
     backward=False,
     cases=12,
+    numbers=500_000,
+    uneven=(False, True),
 )
 _UNARY = "abs neg ceil floor round trunc sign sqrt exp sigmoid tanh atan cos cosh erf erfc expm1"
 _UNARY += " frac lgamma log log10 log1p log2 reciprocal rsqrt sin sinh tan"
 _PAIR: Mapping[str, Any] = {"shapes": "n k, n k | n j k, n j k"}
-# A number for each tensor.
-_EACH = "[1 + i % 5 / 4 for i in range(len(x))]"
-_ROWS = "(1 + (torch.arange({n}) + 1) % 5 / 4).view(-1, *[1] * (a.dim() - 1))"
-# Calls of lists `x` and `y`, and those of their tensors.
+# Calls of lists `x` and `y`, and those of one tensor of each, the one at the place `i`.
 _OF_LISTS = (
-    *((n, "x, y", "a, b") for n in ["add", "sub", "mul", "div", "maximum", "minimum", "pow"]),
-    *((f"{n} of a number", "x, 2.0", "a, 2.0") for n in ["add", "sub", "mul", "div", "pow"]),
-    *((f"{n} of numbers", f"x, {_EACH}", f"a, {_ROWS}") for n in ["add", "sub", "mul", "div"]),
-    *((n, "x, y, y, value={value}", "a, b, b, value={value}") for n in ("addcmul", "addcdiv")),
-    ("lerp", "x, y, {value}", "a, b, {value}"),
+    *((n, "x, y", "x, y") for n in ["add", "sub", "mul", "div", "maximum", "minimum", "pow"]),
+    *((f"{n} of a number", "x, 2.0", "x, 2.0") for n in ["add", "sub", "mul", "div", "pow"]),
+    *(
+        (f"{n} of numbers", "x, [1 + i % 5 / 4 for i in range(len(x))]", "x, 1 + i % 5 / 4")
+        for n in ["add", "sub", "mul", "div"]
+    ),
+    *((n, "x, y, y, value={value}", "x, y, y, value={value}") for n in ("addcmul", "addcdiv")),
+    *(
+        (
+            f"{n} of numbers",
+            "x, y, y, [1 + i % 5 / 4 for i in range(len(x))]",
+            "x, y, y, value=1 + i % 5 / 4",
+        )
+        for n in ("addcmul", "addcdiv")
+    ),
+    ("lerp", "x, y, {value}", "x, y, {value}"),
 )
 LISTS: tuple[Operation, ...] = (
     *(
         _listed(
             f"_foreach_{n}",
             f"torch._foreach_{n}({_X})",
-            definition=f"{_RIGHT}(torch.{n}(a))",
+            definition=f"[torch.{n}(x) for x in {_X}]",
         )
         for n in _UNARY.split()
     ),
@@ -53,11 +66,12 @@ LISTS: tuple[Operation, ...] = (
         _listed(
             f"_foreach_{name}{how}",
             code.replace("CALL", f"_foreach_{name.split()[0]}").replace("ARGUMENTS", lists),
-            definition=f"{_RIGHT}(torch.{name.split()[0]}({right}))",
+            definition=f"[torch.{name.split()[0]}({each}) for i, (x, y) in"
+            f" enumerate(zip({_X}, {_Y}))]",
             **_PAIR,
             **({"value": (0.5, 2.0)} if "value" in lists else {}),
         )
-        for name, lists, right in _OF_LISTS
+        for name, lists, each in _OF_LISTS
         for how, code in (
             ("", f"(lambda x, y: torch.CALL(ARGUMENTS))({_X}, {_Y})"),
             (
@@ -68,10 +82,10 @@ LISTS: tuple[Operation, ...] = (
     ),
     _listed(
         "_foreach_norm",
-        f"torch._foreach_norm({_X} if {{order}} < 9 else a.unbind(0), {{order}})",
+        f"torch._foreach_norm([x for x in {_X} if {{order}} < 9 or x.numel()], {{order}})",
         # Of nothing there is no largest.
-        definition="(lambda x: [*x] if {order} > 9 else [0 * x[0], *x, 0 * x[0]])"
-        "(torch.linalg.vector_norm(a.flatten(1), {order}, 1).unbind(0))",
+        definition="[torch.linalg.vector_norm(x, {order}) for x in"
+        f" {_X} if {{order}} < 9 or x.numel()]",
         order=(1, 2, math.inf),
         walk=1 / 16,
     ),

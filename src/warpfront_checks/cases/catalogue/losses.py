@@ -23,7 +23,11 @@ IGNORED = "torch.where(b % 3 == 1, {ignored}, b)"
 NARROW_IGNORED = KnownDefect(
     thread="pytorch#85395", device="cuda", where={"option ignored": (2**32,)}
 )
-SIGNS = "(d.to(a.dtype) * 2 - 1)"
+_TARGETS = {
+    " of rows": "n c, @c n, !c",
+    " of places": "n c x, @c n x, !c",
+    " of images": "n c y x, @c n y x, !c",
+}
 LOSSES: tuple[Operation, ...] = (
     _loss("mse_loss", "F.mse_loss(a, b, reduction={reduction})", least=4.0),
     _loss("l1_loss", "F.l1_loss(a, b + 9, reduction={reduction})", least=12.0),
@@ -174,11 +178,7 @@ LOSSES: tuple[Operation, ...] = (
             ignored=(-100, 0, 1, 2**32),
             defects=(NARROW_IGNORED,) if of != " of rows" else (),
         )
-        for of, shapes in (
-            (" of rows", "n c, @c n, !c"),
-            (" of places", "n c x, @c n x, !c"),
-            (" of images", "n c y x, @c n y x, !c"),
-        )
+        for of, shapes in _TARGETS.items()
     ),
     *(
         _classes(
@@ -191,11 +191,7 @@ LOSSES: tuple[Operation, ...] = (
             smoothing=(0.0, 0.2),
             halves=True,
         )
-        for of, shapes in (
-            (" of rows", "n c, @c n, !c"),
-            (" of places", "n c x, @c n x, !c"),
-            (" of images", "n c y x, @c n y x, !c"),
-        )
+        for of, shapes in _TARGETS.items()
     ),
     _classes(
         "cross_entropy",

@@ -81,33 +81,23 @@ INDEXED: tuple[Operation, ...] = (
     ),
     *(
         exact(
-            f"scatter_reduce, {reduction}",
-            "torch.scatter_reduce(a, {dim}, b, c, " + repr(reduction) + ", include_self={own})",
-            "k b, @k n b, n b | k, @k n, n | k 7, @k n 5, n 6",
+            f"{name}, {reduction}",
+            f"torch.{name}(a, {{dim}}, b, c, {reduction!r}, include_self={{own}})",
+            shapes,
             dim=(0,),
             own=(True, False),
             values=("signs",) if reduction == "prod" else ("small", "few"),
             backward=reduction == "sum",
             halves=False,
             ulps=4.0,
-            n=(9, 1031) if reduction == "prod" else (9, 8191),
+            kinds=INTEGERS,
+            n=(9, 1031) if reduction == "prod" else (9, most),
         )
-        for reduction in ("sum", "prod", "amax", "amin", "mean")
-    ),
-    *(
-        exact(
-            f"index_reduce, {reduction}",
-            "torch.index_reduce(a, {dim}, b, c, " + repr(reduction) + ", include_self={own})",
-            "k b, @k n, n b | k, @k n, n | k a b, @k n, n a b",
-            dim=(0,),
-            own=(True, False),
-            values=("signs",) if reduction == "prod" else ("small", "few"),
-            backward=False,
-            halves=False,
-            ulps=4.0,
-            n=(9, 1031),
+        for name, shapes, most, reductions in (
+            ("scatter_reduce", "k b, @k n b, n b | k, @k n, n | k 7, @k n 5, n 6", 8191, "sum "),
+            ("index_reduce", "k b, @k n, n b | k, @k n, n | k a b, @k n, n a b", 1031, ""),
         )
-        for reduction in ("prod", "amax", "amin", "mean")
+        for reduction in f"{reductions}prod amax amin mean".split()
     ),
     # Each place once: of two that are put to one place either may win.
     moved(
@@ -160,28 +150,23 @@ INDEXED: tuple[Operation, ...] = (
         least=0.125,
         halves=False,
     ),
-    rounded(
-        "embedding of limited rows",
-        "F.embedding(b, a.clone(), max_norm={limit}, norm_type={norm})",
-        "k d, &k n | k d, &k n m",
-        limit=(0.75, 100.0),
-        norm=(1.0, 2.0),
-        k=(5, 1031),
-        halves=False,
-        backward=False,
-        defects=(LIMITED_TWICE,),
-    ),
-    rounded(
-        "embedding of limited rows of a slice",
-        "F.embedding(b, a[:, ::2], max_norm={limit}, norm_type={norm})",
-        "k d, &k n | k d, &k n m",
-        limit=(0.75, 100.0),
-        norm=(1.0, 2.0),
-        k=(5, 1031),
-        halves=False,
-        backward=False,
-        changes=True,
-        defects=(MEASURED_WHOLE,),
+    *(
+        rounded(
+            f"embedding of limited rows{of}",
+            f"F.embedding(b, {rows}, max_norm={{limit}}, norm_type={{norm}})",
+            "k d, &k n | k d, &k n m",
+            limit=(0.75, 100.0),
+            norm=(1.0, 2.0),
+            k=(5, 1031),
+            halves=False,
+            backward=False,
+            changes=bool(of),
+            defects=(defect,),
+        )
+        for of, rows, defect in (
+            ("", "a.clone()", LIMITED_TWICE),
+            (" of a slice", "a[:, ::2]", MEASURED_WHOLE),
+        )
     ),
     moved_floats(
         "embedding in 16 bits", "F.embedding(b, a)", "k d, &k n | k d, &k n m", backward=False
@@ -254,21 +239,13 @@ JOINED: tuple[Operation, ...] = (
     _along(
         "split",
         "torch.cat([x * 2 for x in a.split(2, {dim})][::-1], {dim})",
-        a=(5, 600),
-        n=(5, 600),
-        e=(5, 600),
-        m=(5, 600),
-        b=(5, 600),
+        **dict.fromkeys("abcdekmn", (5, 600)),
     ),
     _along("chunks", "torch.cat(a.chunk(3, {dim})[::-1], {dim})"),
     _along(
         "unbound",
         "torch.stack(a.unbind({dim})[::-1], {dim})",
-        a=(5, 600),
-        n=(5, 600),
-        e=(5, 600),
-        m=(5, 600),
-        b=(5, 600),
+        **dict.fromkeys("abcdekmn", (5, 600)),
     ),
     _along("narrow", "a.narrow({dim}, a.shape[{dim}] // 2, 1) * 2"),
     _along("flip", "torch.flip(a, [{dim}])"),

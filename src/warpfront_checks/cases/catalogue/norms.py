@@ -132,22 +132,19 @@ NORMS: tuple[Operation, ...] = (
         least_size=2,
     ),
     _norm("local_response_norm", "F.local_response_norm(a, 3)", "b c x | b c y x", eps=(0,)),
-    _norm(
-        "weight_norm",
-        "torch._weight_norm(a, b, {dim})",
-        "m n, m 1",
-        dim=(0,),
-        eps=(0,),
-        doubles=False,
-        fit="{x}.abs() + 0.125",
-    ),
-    _norm(
-        "weight_norm of columns",
-        "torch._weight_norm(a, b, {dim})",
-        "m n, 1 n",
-        dim=(1,),
-        eps=(0,),
-        doubles=False,
-        fit="{x}.abs() + 0.125",
+    *(
+        _norm(
+            name,
+            "torch._weight_norm(a, b, {dim})",
+            shapes,
+            dim=(dim,),
+            eps=(0,),
+            doubles=False,
+            fit="{x}.abs() + 0.125",
+        )
+        for name, shapes, dim in (
+            ("weight_norm", "m n, m 1", 0),
+            ("weight_norm of columns", "m n, 1 n", 1),
+        )
     ),
 )

@@ -208,19 +208,19 @@ CONVOLUTIONS: tuple[Operation, ...] = (
         "b c y x, o c 7 7, o",
         stride=(1, 2),
     ),
-    _windows(
-        "conv1d of groups",
-        "F.conv1d(a.flatten(1, 2), b.flatten(0, 1), None, groups={g}, stride={stride}, padding=2)",
-        "b g c x, g o c 3",
-        g=3,
-        stride=(1, 2),
-    ),
-    _windows(
-        "conv2d of groups",
-        "F.conv2d(a.flatten(1, 2), b.flatten(0, 1), None, groups={g}, stride={stride}, padding=1)",
-        "b g c y x, g o c 3 3",
-        g=3,
-        stride=(1, 2),
+    *(
+        _windows(
+            f"conv{dims}d of groups",
+            f"F.conv{dims}d(a.flatten(1, 2), b.flatten(0, 1), None, groups={{g}},"
+            f" stride={{stride}}, padding={padding})",
+            shapes,
+            g=3,
+            stride=(1, 2),
+        )
+        for dims, padding, shapes in (
+            (1, 2, "b g c x, g o c 3"),
+            (2, 1, "b g c y x, g o c 3 3"),
+        )
     ),
     _windows(
         "conv2d, depthwise",

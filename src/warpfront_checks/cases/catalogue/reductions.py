@@ -59,8 +59,16 @@ def _placed(name: str, call: str, **options: Any) -> Operation:
 
 
 _square = "{x}.abs() + 0.125"
-# Exact in float32; the product of 200,000 equal ones stays within its range.
-_FACTORS = "1 + {x} / 2 ** 14"
+# Each factor is exact in float32, and each product rounds once: half an eps a factor. The product
+# of 500,000 equal ones stays within its range.
+_multiplied = partial(
+    _nearly,
+    fit="1 + {x} / 2 ** 14",
+    unseen=("cuda",),
+    values=("quarters",),
+    walk=0.5,
+    halves=False,
+)
 REDUCTIONS: tuple[Operation, ...] = (
     _sum("sum", "torch.sum(a, {dim}, keepdim={keepdim})", **KEPT),
     _sum("sum of all", "torch.sum(a)"),
@@ -79,69 +87,34 @@ REDUCTIONS: tuple[Operation, ...] = (
     # Partial sums of n numbers about 1 reach the root of n: the mean is off by an eps of 1.
     _nearly("mean", "torch.mean(a, {dim}, keepdim={keepdim})", values=HIGH, least=1 / 64, **KEPT),
     _nearly("mean of all", "torch.mean(a)", values=HIGH, least=1 / 64),
-    # Each factor is a float32, and each product rounds once: half an eps a factor.
-    _nearly(
-        "prod",
-        "torch.prod(a, {dim}, keepdim={keepdim})",
-        fit=_FACTORS,
-        unseen=("cuda",),
-        values=("quarters",),
-        walk=0.5,
-        halves=False,
-        **KEPT,
+    _multiplied("prod", "torch.prod(a, {dim}, keepdim={keepdim})", **KEPT),
+    _multiplied("prod of all", "torch.prod(a)"),
+    _multiplied("cumprod", "torch.cumprod(a, {dim})", dim=DIM),
+    *(
+        moved(
+            f"{n} of integers",
+            f"torch.{n}(a, {{dim}})",
+            LINES,
+            values=("signs",),
+            kinds=INTEGERS,
+            dim=DIM,
+            ulps=1.0,
+        )
+        for n in ("prod", "cumprod")
     ),
-    _nearly(
-        "prod of all",
-        "torch.prod(a)",
-        fit=_FACTORS,
-        unseen=("cuda",),
-        values=("quarters",),
-        walk=0.5,
-        halves=False,
-    ),
-    moved(
-        "prod of integers",
-        "torch.prod(a, {dim})",
-        LINES,
-        values=("signs",),
-        kinds=INTEGERS,
-        dim=DIM,
-        ulps=1.0,
-    ),
-    _nearly(
-        "cumprod",
-        "torch.cumprod(a, {dim})",
-        fit=_FACTORS,
-        unseen=("cuda",),
-        values=("quarters",),
-        walk=0.5,
-        halves=False,
-        dim=DIM,
-    ),
-    moved(
-        "cumprod of integers",
-        "torch.cumprod(a, {dim})",
-        LINES,
-        values=("signs",),
-        kinds=INTEGERS,
-        dim=DIM,
-        ulps=1.0,
-    ),
-    _nearly(
-        "var",
-        "torch.var(a, {dim}, correction={correction})",
-        dim=(*DIM, None),
-        correction=(0, 1, 2),
-        domain=SPREAD,
-    ),
-    _nearly(
-        "std",
-        "torch.std(a, {dim}, correction={correction})",
-        dim=(*DIM, None),
-        correction=(0, 1, 2),
-        domain=SPREAD,
-        values=("quarters", "normal"),
-        backward=False,
+    *(
+        _nearly(
+            name,
+            f"torch.{name}(a, {{dim}}, correction={{correction}})",
+            dim=(*DIM, None),
+            correction=(0, 1, 2),
+            domain=SPREAD,
+            **options,
+        )
+        for name, options in (
+            ("var", {}),
+            ("std", {"values": ("quarters", "normal"), "backward": False}),
+        )
     ),
     _nearly(
         "var_mean",
@@ -309,7 +282,8 @@ REDUCTIONS: tuple[Operation, ...] = (
     ),
     *(
         make(f"{n}'s indices", f"torch.{n}(a, {{dim}})", dim=DIM, backward=False)
-        for make, names in ((_first, "max min"), (_order, "cummax cummin median nanmedian sort"))
+        # Of equal numbers a running extreme has the last.
+        for make, names in ((_first, "max min cummax cummin"), (_order, "median nanmedian sort"))
         for n in names.split()
     ),
     # Its gradient is torch's since 2.12 (pytorch/pytorch#175215).

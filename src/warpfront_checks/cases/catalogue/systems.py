@@ -119,19 +119,14 @@ _CALLS: tuple[tuple[str, str, str, str, Mapping[str, Any]], ...] = (
     (
         "solve_triangular",
         POSITIVE,
-        f"{_TRIANGLE}(h) @ torch.linalg.solve_triangular({_HALF}, y, upper={{upper}})",
-        _UNSOLVED,
-        {"upper": (False, True)},
-    ),
-    (
-        "solve_triangular of ones",
-        POSITIVE,
         (
-            f"({_TRIANGLE}(h, 1 if {{upper}} else -1) + {_ONE}) @ torch.linalg.solve_triangular("
-            f"{_HALF}, y, upper={{upper}}, unitriangular=True)"
+            "(lambda t, s: t @ s(y) if {left} else (s(y.mT) @ t).mT)"
+            f"({_TRIANGLE}(h, (1 if {{upper}} else -1) * {{unit}}) + {_ONE} * {{unit}},"
+            f" lambda y: torch.linalg.solve_triangular({_HALF}, y, upper={{upper}}, left={{left}},"
+            " unitriangular={unit}))"
         ),
         _UNSOLVED,
-        {"upper": (False, True)},
+        {"upper": (False, True), "left": (True, False), "unit": (False, True)},
     ),
     *(
         (

@@ -41,25 +41,19 @@ LINES = (
     *(
         _waves(
             name,
-            f"{PARTS}(torch.fft.{name}({_SIGNAL}, {{size}}, {{dim}}, {{norm}}))",
-            "m n, m n | b m n, b m n",
+            f"{PARTS}(torch.fft.{name}({x}, {{size}}, {{dim}}, {{norm}}))",
+            shapes,
             dim=(-1, 0),
             norm=NORM,
             first=(0, 1),
             size=(None, 5, 16),
             least_size=2,
         )
-        for name in ("fft", "ifft")
-    ),
-    _waves(
-        "rfft",
-        PARTS + "(torch.fft.rfft(a[..., {first}:], {size}, {dim}, {norm}))",
-        "m n | b m n",
-        dim=(-1, 0),
-        norm=NORM,
-        first=(0, 1),
-        size=(None, 5, 16),
-        least_size=2,
+        for name, x, shapes in (
+            ("fft", _SIGNAL, "m n, m n | b m n, b m n"),
+            ("ifft", _SIGNAL, "m n, m n | b m n, b m n"),
+            ("rfft", "a[..., {first}:]", "m n | b m n"),
+        )
     ),
     _waves(
         "irfft",
@@ -118,9 +112,9 @@ STEPS_IN_SINGLE = KnownDefect(thread="pytorch#181807", device="cuda", label="^re
 FRAMES = (
     *(
         rounded(
-            name,
-            f"torch.{name}({{count}}, periodic={{periodic}}, dtype=a.dtype, device=a.device) + 0 *"
-            " a[:1]",
+            f"{name}_window",
+            f"torch.{name}_window({{count}}, periodic={{periodic}}, dtype=a.dtype,"
+            " device=a.device) + 0 * a[:1]",
             "k",
             # The ends of some are nearly 0: of two numbers, all.
             count=(9, 2, 400),
@@ -129,31 +123,19 @@ FRAMES = (
             backward=False,
             cases=6,
         )
-        for name in (
-            "hann_window",
-            "hamming_window",
-            "blackman_window",
-            "bartlett_window",
-            "kaiser_window",
+        for name in ("hann", "hamming", "blackman", "bartlett", "kaiser")
+    ),
+    *(
+        rounded(
+            name,
+            f"torch.{name}(-3, {last}, {{count}}, dtype=a.dtype, device=a.device) + 0 * a[:1]",
+            "k",
+            count=(2, 9, 400),
+            halves=False,
+            backward=False,
+            cases=6,
         )
-    ),
-    rounded(
-        "linspace",
-        "torch.linspace(-3, 5, {count}, dtype=a.dtype, device=a.device) + 0 * a[:1]",
-        "k",
-        count=(2, 9, 400),
-        halves=False,
-        backward=False,
-        cases=6,
-    ),
-    rounded(
-        "logspace",
-        "torch.logspace(-3, 2, {count}, dtype=a.dtype, device=a.device) + 0 * a[:1]",
-        "k",
-        count=(2, 9, 400),
-        halves=False,
-        backward=False,
-        cases=6,
+        for name, last in (("linspace", 5), ("logspace", 2))
     ),
     exact(
         "linspace of integers",
