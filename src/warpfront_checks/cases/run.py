@@ -231,7 +231,9 @@ def compared(results: CaseResults, bounds: Bounds) -> Iterator[Verdict]:
     for place, (mine, exact) in enumerate(zip(results.actual, expected, strict=True)):
         name = f"result {place}" if len(expected) > 1 else "result"
         yield bounds.verdict(name, place, mine, exact)
-    if any(_overflows(x, mine.dtype) for x, mine in zip(expected, results.actual, strict=True)):
+    if case.leaves and any(
+        _overflows(x, mine.dtype) for x, mine in zip(expected, results.actual, strict=True)
+    ):
         return
     pairs = zip(case.leaves, results.gradients, results.reference.rights, strict=True)
     for place, (leaf, mine, exact) in enumerate(pairs, len(expected)):
