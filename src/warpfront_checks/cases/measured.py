@@ -97,7 +97,7 @@ class Measured(Bounds):
         if verdict.fault and not bool(actual.isfinite().all()):
             expected = limits.overflowed(actual, expected, self.saturated[place])
             verdict = judge(actual, expected, limits.bound)
-        for moved, most in (("moved", math.inf), ("rounded", R_STEPS)):
+        for moved, most in (("_moved", math.inf), ("_rounded", R_STEPS)):
             if verdict.fault:
                 shifted = [each[place] for each in getattr(self, moved)]
                 limits = limits.eased(shifted, self.plain[place], most)
@@ -124,7 +124,7 @@ class Measured(Bounds):
         return self._attempt(self.case) or [*self.reference.expected, *self.reference.rights]
 
     @cached_property
-    def moved(self) -> list[Tensors]:
+    def _moved(self) -> list[Tensors]:
         """Return the exact results of inputs that are off by a rounding. It is float32's in a
         forward, as kernels for 16 bits compute in it.
         """
@@ -133,7 +133,7 @@ class Measured(Bounds):
         return [results for results in tries if results is not None]
 
     @cached_property
-    def rounded(self) -> list[Tensors]:
+    def _rounded(self) -> list[Tensors]:
         """Return the exact results by steps that are off by a rounding, with gradients."""
         tries = (
             self._attempt(self.case, mode=RoundedSteps(self.kind, self.case.seed + draw))
