@@ -360,8 +360,9 @@ def _reconciled(operation: Operation, assignment: Assignment, draw: random.Rando
         assignment |= _narrowed(operation, assignment)
     if assignment["destination"]:
         assignment["gradient"] = "none"
-        if assignment["destination"] == "in place" and assignment["memory a"] == "expanded":
-            assignment["memory a"] = "contiguous"
+    changed = operation.changes or assignment["destination"] == "in place"
+    if changed and assignment["memory a"] == "expanded":
+        assignment["memory a"] = "contiguous"
     if assignment["dtype"] in (*INTEGERS, "bool"):
         assignment |= {"gradient": "none", "values": _integers(operation, assignment, draw)}
     if assignment["dtype"] in COMPLEX and assignment["values"] in ENDLESS:

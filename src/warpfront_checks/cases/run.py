@@ -28,9 +28,10 @@ REFUSED = re.compile(r"memory format|(must|has to|should) be contiguous|shared ?
 
 
 def execute(lines: Sequence[str], names: dict[str, Any]) -> None:
-    """Execute statements of a case among its names."""
-    for line in lines:
-        exec(_compiled(line), names)  # noqa: S102 - statements of the catalogue
+    """Execute statements of a case among its names. A block of more than a line is one text."""
+    text = "\n".join(lines)
+    for statement in [text] if "\n " in text else lines:
+        exec(_compiled(statement), names)  # noqa: S102 - statements of the catalogue
 
 
 @lru_cache(maxsize=4096)

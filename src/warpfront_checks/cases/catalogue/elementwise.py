@@ -7,7 +7,7 @@ from functools import partial
 
 from warpfront_checks.cases.case import COMPLEX, INTEGERS
 from warpfront_checks.cases.catalogue.record import PARTS, Make, moved, rounded
-from warpfront_checks.cases.operation import FEW_CASES, Operation
+from warpfront_checks.cases.operation import FEW_CASES, WORK, Operation
 
 EACH = "m n | m | a k b | a b c d e | "
 TWO = "m n, m n | m, m | a k b, a k b | a k b, a 1 b | m n, n | m n, m 1 | m n,  | b c y x, c 1 1"
@@ -295,6 +295,7 @@ ACTIVATIONS = (
         "polygamma",
         "torch.polygamma({order}, a)",
         order=(0, 1, 2, 3),
+        work=WORK // 2,
         fit=POSITIVE,
         values=("eighths",),
         halves=False,
@@ -344,8 +345,8 @@ COMPLEX_CALLS = (
         _complex(f"complex {n}", f"torch.{n}(a)", EACH, fit=POSITIVE)
         for n in ["log", "sqrt", "reciprocal", "abs", "angle", "rsqrt"]
     ),
-    _complex("complex quotient", "torch.div(a, b)", TWO, fit=POSITIVE),
-    _complex("conjugate product", "a.conj() * b", TWO),
+    _complex("complex quotient", "torch.div(a, b)", TWO, fit=POSITIVE, walk=1 / 64),
+    _complex("conjugate product", "a.conj() * b", TWO, walk=1 / 64),
     _complex("resolved conjugate", "a.conj().resolve_conj() + a.conj().imag", EACH),
     _complex("polar", "torch.polar(a.abs(), a.angle())", EACH, fit=POSITIVE),
     _complex("complex transposed", "a.mH.contiguous()", "m n | b m n"),

@@ -68,6 +68,7 @@ SPARSE: tuple[Operation, ...] = (
         "m n, n k",
         definition="(a * (a != 0)) @ b",
         backward=True,
+        defects=(ADDED_ATOMICALLY,),
     ),
     _table(
         "gradient of a sparse embedding",
