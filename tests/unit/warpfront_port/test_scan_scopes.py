@@ -6,6 +6,8 @@ import ast
 from pathlib import PurePosixPath
 from unittest import mock
 
+import pytest
+
 from warpfront_port.scan.findings import Context, SourceText
 from warpfront_port.scan.python import rule_matches
 from warpfront_port.scan.python.scopes import Scopes
@@ -36,3 +38,51 @@ def test_functions_that_hand_a_mode_to_each_other_are_followed_once() -> None:
     with mock.patch.object(Scopes, "_further", counted):
         found = {seen.rule for seen in rule_matches(source, Context())}
     assert "PY001" in found
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "['nvidia-smi'] + options",
+        "['nvidia-smi', *options]",
+        "[*['nvidia-smi', '-q'], options]",
+        "('nvidia-smi',) + tuple(options)",
+        "list(map(str, options)) and ['nvidia-smi']",
+        "f'nvidia-smi -i {options}'",
+        "'nvidia-smi -i {}'.format(options)",
+        "'nvidia-smi -i %s' % options",
+        "'nvidia-smi ' + options",
+        "' '.join(['nvidia-smi', *options])",
+        "' '.join(['nvidia-smi'] + options)",
+        "shlex.split('nvidia-smi ' + options)",
+        "[os.path.join(folder, 'bin', 'nvidia-smi')] + options",
+        "[str(pathlib.Path('/usr/bin') / 'nvidia-smi'), options]",
+        "ONCE",
+        "[NAME]",
+        "[NAME].copy() + options",
+        "args=[NAME]",
+        "by_default",
+    ],
+)
+def test_the_first_word_of_a_command_is_known_whatever_follows(command: str) -> None:
+    def rules(command: str) -> set[str]:
+        text = (
+            "import os, pathlib, shlex, subprocess\n"
+            "NAME = 'nvidia-smi'\n"
+            "ONCE = [NAME]\nONCE += ['-q']\n"
+            f"def f(options, folder, by_default=(NAME, '-L')):\n    subprocess.run({command})\n"
+        )
+        source = SourceText(path=PurePosixPath("nvidia-top.py"), text=text)
+        return {seen.rule for seen in rule_matches(source, Context())}
+
+    assert "PY016" in rules(command)
+    later = f"['cat'] + {command}" if command[0] in "[(" else "'cat nvidia-smi ' + options"
+    assert "PY016" not in rules(later)
+
+
+def test_a_command_that_is_made_of_itself_many_times_ends() -> None:
+    text = "import subprocess\ncommand = ['nvidia-smi']\n" + (
+        "command = command + [option, *command]\n" * 30 + "subprocess.run(command)\n"
+    )
+    source = SourceText(path=PurePosixPath("module.py"), text=text)
+    assert "PY016" in {seen.rule for seen in rule_matches(source, Context())}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from warpfront_port.scan.findings import Match
@@ -23,8 +23,11 @@ STARTERS = frozenset(
 # Of a command: what it installs or starts. Programs have a rule of their own.
 _TAKEN = re.compile(r"DP3\d\d|HP609|CT402|PY00[128]|PY025")
 _SCRIPT = re.compile(r"(?m)^# /// script[^\S\n]*\n((?:^#(?:[^\S\n].*)?\n)+?)# ///")
-_STARTED = re.compile(r"\s*(?:\S*/)?(nvidia-smi|nsys|ncu|nvprof)(?:\s|\Z)")
+_STARTED = re.compile(rf"\s*(?:\S*/)?(nvidia-smi|nsys|ncu|nvprof)(?:[\s{HOLE}]|\Z)")
 _NVCC = re.compile(r"(?:\A|/|\W)nvcc(?:\s|\Z)")
+_ASKING = re.compile(
+    r"(?:\S*/)?(rocminfo|rocm_agent_enumerator|amdgpu-arch|rocm-smi|amd-smi)(?:\s|\Z)"
+)
 _AMDS_PROGRAMS = re.compile(r"\b(?:rocm[-_]?smi|amd[-_]?smi|rocminfo|rocprof)")
 
 
@@ -33,26 +36,32 @@ def calls(module: Module, node: ast.Call) -> Iterator[Seen]:
     nox's `session.install("-e", ".")`.
     """
     name = last_name(node.func)
-    if name in STARTERS and node.args:
-        for value in module.scopes.values(node.args[0]):
-            yield from _programs(module, (elements(value) or [value])[0], node)
-            if isinstance(value, ast.List | ast.Tuple):
-                yield from _of_command(module, value.elts, value, node)
-            else:
-                for text in module.scopes.texts(value):
-                    yield from _found(text.text.replace(HOLE, "_"), text.node, node)
+    if name in STARTERS:
+        command = node.args[0] if node.args else keyword(node, "args")
+        for value in module.scopes.values(command):
+            lists = module.scopes.words(value)
+            for words in lists:
+                yield from _programs(module, words[:1], node)
+                yield from _of_command(module, words, value, node)
+            for text in () if lists else module.scopes.texts(value):
+                yield from _programs(module, [value], node)
+                yield from _found(text.text.replace(HOLE, "_"), text.node, node)
     elif name == "install" and last_name(getattr(node.func, "value", node)) == "session":
         yield from _of_command(module, node.args, node, node, "pip install ")
 
 
-def _programs(module: Module, head: ast.expr, via: ast.Call) -> Iterator[Seen]:
-    """Yield NVIDIA's programs at the head of a command."""
-    for text in module.scopes.texts(head):
+def _programs(module: Module, heads: Sequence[ast.expr], via: ast.Call) -> Iterator[Seen]:
+    """Yield programs of either vendor at the head of a command."""
+    for text in (text for head in heads for text in module.scopes.texts(head)):
         if started := _STARTED.match(text.text):
             shift = -2 if _AMDS_PROGRAMS.search(module.text) else 0
             yield Seen(rule="PY016", node=text.node, excerpt=started[1], shift=shift, via=via)
         elif _NVCC.search(text.text):
             yield Seen(rule="BL214", node=via, excerpt="nvcc")
+        elif module.builds_extensions and (asking := _ASKING.match(text.text)):
+            of_program = last_name(via.func) == "which" or "--version" in module.source_of(via)
+            if not of_program and "PYTORCH_ROCM_ARCH" not in module.text:
+                yield Seen(rule="BL204", node=text.node, excerpt=asking[1], via=via)
 
 
 def setup_requirements(module: Module, node: ast.Call) -> Iterator[Seen]:

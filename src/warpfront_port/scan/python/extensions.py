@@ -12,9 +12,6 @@ from warpfront_port.scan.python.nodes import is_true, last_name, text_of
 from warpfront_port.scan.words import CUDA_INDEX, GFX, compiler_flag
 
 _NVIDIA_ALONE = re.compile(r"(?i)nvidia|\bcuda\b|nvcc")
-_ASKING = re.compile(
-    r"(?:\S*/)?(rocminfo|rocm_agent_enumerator|amdgpu-arch|rocm-smi|amd-smi)(?:\s|\Z)"
-)
 _RUN_TIME_FLAG = re.compile(
     r"--gpu-architecture(?:=(?:sm|compute)_\d|\Z)|-arch=(?:sm|compute)_(?:\d|\Z)|--use_fast_math\Z"
     r"|nvrtc(?:CompileProgram|CreateProgram|GetPTX)\w*\Z"
@@ -51,10 +48,6 @@ def build_strings(module: Module, node: ast.Constant) -> Iterator[Seen]:
         yield Seen(rule=rule, node=node, excerpt=flag)
     if GFX.search(text):
         yield Seen(rule="BL203", node=node, excerpt=text[:60])
-    asking = _ASKING.match(text)
-    of_program = asking and re.search(r"--version|which\(", "".join(map(module.source_of, around)))
-    if asking and not of_program and "PYTORCH_ROCM_ARCH" not in module.text:
-        yield Seen(rule="BL204", node=node, excerpt=asking[1])
 
 
 def _is_sought(module: Module, node: ast.Constant) -> bool:

@@ -38,6 +38,7 @@ _SCOPES = (
     ast.GeneratorExp,
 )  # fmt: skip
 _SAME = frozenset({"lower", "upper", "strip", "casefold", "rstrip", "lstrip"})
+_CASTS = frozenset({"shlex.split", "list", "tuple", "str", "os.fspath", "pathlib.Path"})
 # Calls that take a default: the index of its positional argument.
 _DEFAULTS = {
     "get": 1, "getenv": 1, "pop": 1, "setdefault": 1, "getattr": 2, "field": 9, "Field": 0,
@@ -65,6 +66,7 @@ class Scopes:
         self._parameters: dict[ast.AST, list[str]] = {}
         self._owners: dict[ast.AST, tuple[ast.AST, ...]] = {}
         self._texts: dict[tuple[ast.AST, int], tuple[Text, ...]] = {}
+        self._words: dict[tuple[ast.AST, int], tuple[list[ast.expr], ...]] = {}
         self._outer = {
             (self._chain(node)[0], name)
             for node in module.nodes
@@ -229,9 +231,9 @@ class Scopes:
 
     def _called(self, call: ast.Call) -> Iterable[ast.expr | None] | None:
         name = last_name(call.func)
-        if self._module.dotted(call.func) == "shlex.split":
+        if self._module.dotted(call.func) in _CASTS:
             return call.args[:1]
-        if isinstance(call.func, ast.Attribute) and name in (*_SAME, "split"):
+        if isinstance(call.func, ast.Attribute) and name in (*_SAME, "split", "copy"):
             return (call.func.value,)
         if name in _DEFAULTS:
             place = _DEFAULTS[name]
@@ -256,6 +258,31 @@ class Scopes:
                 yield from call.args[place : place + 1]
             yield from (item.value for item in call.keywords if item.arg == name.id)
 
+    def words(self, node: ast.expr, depth: int = 0) -> tuple[list[ast.expr], ...]:
+        """Return the lists that `node` may be, with what is added to them and put into them.
+
+        Where a part is unknown, its expression stands for it. Cached as texts are.
+        """
+        if (node, depth) not in self._words:
+            values = self.values(node, depth)
+            lists = (words for value in values for words in self._listed(value, depth + 1))
+            self._words[node, depth] = tuple(itertools.islice(lists, _MOST))
+        return self._words[node, depth]
+
+    def _listed(self, node: ast.expr, depth: int) -> Iterator[list[ast.expr]]:
+        match node:
+            case ast.List(elts=parts) | ast.Tuple(elts=parts):
+                yield [word for part in parts for word in self._spliced(part, depth)]
+            case ast.BinOp(op=ast.Add(), left=first, right=second):
+                rest = next(iter(self.words(second, depth)), [second])
+                yield from ([*words, *rest] for words in self.words(first, depth))
+            case _:
+                pass
+
+    def _spliced(self, part: ast.expr, depth: int) -> list[ast.expr]:
+        lists = self.words(part.value, depth) if isinstance(part, ast.Starred) else ()
+        return lists[0] if lists else [part]
+
     def texts(self, node: ast.AST | None, depth: int = 0) -> tuple[Text, ...]:
         """Return the strings that `node` may be.
 
@@ -279,19 +306,28 @@ class Scopes:
                 yield from self._product(parts, depth)
             case ast.FormattedValue(value=value):
                 yield from self._pieces(value, depth)
-            case ast.BinOp(op=ast.Add(), left=first, right=second):
-                joined = list(self._product((first, second), depth))
-                yield from (text for text in joined if text.strip(HOLE))
+            case ast.BinOp(op=ast.Add() | ast.Div() as operator, left=first, right=second):
+                glue = "/" if isinstance(operator, ast.Div) else ""
+                joined = list(self._product((first, second), depth, glue))
+                yield from (text for text in joined if text.strip(f"{HOLE}/"))
             case ast.BinOp(op=ast.Mod(), left=first, right=second):
                 pieces = second.elts if isinstance(second, ast.Tuple) else [second]
                 yield from self._filled(first, _FORMATTED, pieces, depth)
+            case ast.Call():
+                yield from self._made_by(node, depth)
+            case _:
+                pass
+
+    def _made_by(self, node: ast.Call, depth: int) -> Iterator[str]:
+        match node:
             case ast.Call(func=ast.Attribute(attr="format", value=base), args=pieces):
                 yield from self._filled(base, _BRACES, pieces, depth)
             case ast.Call(func=ast.Attribute(attr="join", value=base), args=[listed]):
-                lists = [value.elts for value in self.values(listed, depth)
-                         if isinstance(value, ast.List | ast.Tuple)]  # fmt: skip
                 glue = self._pieces(base, depth)[0]
-                yield from (glue.join(self._pieces(e, depth)[0] for e in elts) for elts in lists)
+                for words in self.words(listed, depth):
+                    yield glue.join(self._pieces(word, depth)[0] for word in words)
+            case ast.Call(args=parts) if self._module.dotted(node.func) == "os.path.join":
+                yield from self._product(parts, depth, "/")
             case _:
                 pass
 
@@ -299,9 +335,9 @@ class Scopes:
         texts = self.texts(node, depth) if depth <= _DEPTH else ()
         return [text.text for text in texts] or [HOLE]
 
-    def _product(self, parts: Sequence[ast.expr], depth: int) -> Iterator[str]:
+    def _product(self, parts: Sequence[ast.expr], depth: int, glue: str = "") -> Iterator[str]:
         combinations = itertools.product(*(self._pieces(part, depth) for part in parts))
-        yield from ("".join(combination) for combination in itertools.islice(combinations, _MOST))
+        yield from (glue.join(combination) for combination in itertools.islice(combinations, _MOST))
 
     def _filled(
         self, template: ast.expr, hole: re.Pattern[str], pieces: Sequence[ast.expr], depth: int
