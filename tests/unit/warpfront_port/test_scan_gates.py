@@ -185,3 +185,25 @@ def test_variables_made_of_each_other_are_read_in_bounded_time() -> None:
     steps = "".join(f"    x = x + 'a{n}' + x\n" for n in range(40))
     text = f"def f(x):\n{steps}    import pynvml\n    os.system(x)\n"
     assert seen(text).sides == EVERYONE
+
+
+@pytest.mark.parametrize(
+    ("use", "expected"),
+    [
+        ("if torch.version.hip:\n    args = ['-O3']\nelse:\n    args = [*FLAGS]\n", False),
+        ("args = []\nif not torch.version.hip:\n    args.extend(FLAGS)\n", False),
+        ("more = FLAGS + ['-O3']\nargs = [] if torch.version.hip else more\n", False),
+        ("args = list(FLAGS)\nif torch.version.hip:\n    args.append('-O3')\n", True),
+        ("args = FLAGS if torch.version.hip else []\n", True),
+        ("args = []\n", True),
+    ],
+)
+def test_a_flag_reaches_the_compilers_that_a_use_of_its_list_reaches(
+    use: str, *, expected: bool
+) -> None:
+    text = "import torch\nfrom torch.utils.cpp_extension import CUDAExtension\n"
+    text += f"FLAGS = ['-gencode=arch=compute_80,code=sm_80']\n{use}"
+    text += "CUDAExtension('k', ['k.cu'], extra_compile_args={'nvcc': args})\n"
+    source = SourceText(path=PurePosixPath("setup.py"), text=text)
+    matches = [one for one in python.rule_matches(source, Context()) if one.rule == "BL202"]
+    assert any("amd" in one.sides for one in matches) is expected

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from warpfront_port.scan.findings import Gate, Side
-from warpfront_port.scan.python.gates import Gates, forgiving
+from warpfront_port.scan.python.gates import FLOW_DEPTH, Gates, forgiving
 from warpfront_port.scan.python.module import Module
 from warpfront_port.scan.python.nodes import is_true, keyword, last_name, text_of
 from warpfront_port.scan.reach import SOURCE
 
-_DEPTH = 3
 _LONGEST = 200
 
 
@@ -59,16 +58,14 @@ def _sources(module: Module, gates: Gates) -> Iterator[ListedSource]:
     for node in module.of(ast.Constant):
         name = text_of(node)
         if name and len(name) < _LONGEST and SOURCE.search(name):
-            effects = list(_effects(module, node, 0))
-            standings = [gates.standing(effect) for effect in effects]
-            sides = frozenset[Side]().union(*(standing.sides for standing in standings))
+            standing = gates.of_value(node)
             yield ListedSource(
                 name=name,
                 line=node.lineno,
-                sides=sides & gates.standing(node).sides,
+                sides=standing.sides,
                 optional=forgiven
-                or any(_is_spared(module, place) for place in (node, *effects))
-                or all(standing.gate is Gate.OPTION for standing in standings),
+                or any(_is_spared(module, place) for place in (node, *_effects(module, node, 0)))
+                or standing.gate is Gate.OPTION,
             )
 
 
@@ -78,23 +75,11 @@ def _catches(module: Module, node: ast.AST) -> bool:
 
 def _effects(module: Module, node: ast.AST, depth: int) -> Iterator[ast.AST]:
     """Yield the places where a value takes effect: the last uses of the names that it is given."""
-    names = _given(module, node)
-    uses = [
-        use
-        for use in (module.of(ast.Name) if names and depth < _DEPTH else ())
-        if use.id in names and isinstance(use.ctx, ast.Load) and use.id not in _given(module, use)
-    ]
+    uses = module.uses(node) if depth < FLOW_DEPTH else ()
     if not uses:
         yield node
     for use in uses:
         yield from _effects(module, use, depth + 1)
-
-
-def _given(module: Module, node: ast.AST) -> set[str]:
-    """Return the names that the statement around `node` assigns."""
-    statement = next((p for p, _ in module.ancestors(node) if isinstance(p, ast.stmt)), node)
-    targets = statement.targets if isinstance(statement, ast.Assign) else []
-    return {target.id for target in targets if isinstance(target, ast.Name)}
 
 
 def _is_spared(module: Module, node: ast.AST) -> bool:

@@ -171,7 +171,8 @@ def _unreadable(source: SourceText, error: Exception | MemoryError) -> Match:
 
 def _rule_match(module: Module, gates: Gates, sighting: Seen) -> Match:
     start, end = module.span(sighting.node)
-    standing = gates.standing(sighting.node)
+    flows = module.builds_extensions and sighting.via is None
+    standing = (gates.of_value if flows else gates.standing)(sighting.node)
     if sighting.via is not None:  # the conditions where a value takes effect count too
         effect = gates.standing(sighting.via)
         standing = Standing(

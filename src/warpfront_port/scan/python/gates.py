@@ -26,6 +26,7 @@ _AVAILABILITY = re.compile(
 )
 _TEST_FILE = re.compile(r"(?:test_.*|.*_test|tests?)\.py\Z")
 _CALLERS_DEPTH = 3
+FLOW_DEPTH = 3
 _MAX_CALLERS = 8
 _NVIDIA_FOLDERS = frozenset(
     {"cuda", "nvidia", "tensorrt", "cutedsl", "cute", "hopper", "blackwell", "cutile", "cutlass"}
@@ -90,6 +91,22 @@ class Gates:
             elif owner and owner not in self._module.started | self._started:
                 gate = Gate.CALLED
         return Standing(sides=sides, gate=gate, line=line or gate_line)
+
+    def of_value(self, node: ast.AST, depth: int = 0) -> Standing:
+        """Return the standing of a value: sides reach it that reach its place, and a use of a name
+        that it is given.
+        """
+        own = self.standing(node)
+        uses = self._module.uses(node) if depth < FLOW_DEPTH else ()
+        later = [self.of_value(use, depth + 1) for use in uses]
+        if not later:
+            return own
+        gates = {use.gate for use in later}
+        return Standing(
+            sides=own.sides & frozenset[Side]().union(*(use.sides for use in later)),
+            gate=own.gate if own.gate is not Gate.OPEN or len(gates) > 1 else later[0].gate,
+            line=own.line or later[0].line,
+        )
 
     def _called_sides(self, node: ast.AST, depth: int) -> tuple[frozenset[Side], int]:
         """Return the sides that reach the calls of the function around `node`.

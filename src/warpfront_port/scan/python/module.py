@@ -234,6 +234,21 @@ class Module:
             calls.setdefault(self.owner(node), set()).add(last_name(node.func))
         return followed({""}, calls)
 
+    def uses(self, node: ast.AST) -> list[ast.Name]:
+        """Return the uses of the names that the statement around `node` assigns."""
+        names = self._given(node)
+        return [
+            use
+            for use in (self.of(ast.Name) if names else ())
+            if use.id in names and isinstance(use.ctx, ast.Load) and use.id not in self._given(use)
+        ]
+
+    def _given(self, node: ast.AST) -> set[str]:
+        """Return the names that the statement around `node` assigns."""
+        statement = next((p for p, _ in self.ancestors(node) if isinstance(p, ast.stmt)), node)
+        targets = statement.targets if isinstance(statement, ast.Assign) else []
+        return {target.id for target in targets if isinstance(target, ast.Name)}
+
     def owner(self, node: ast.AST) -> str:
         """Return the outermost function or class whose call runs `node`; "" for the module."""
         around = [parent for parent, _ in self.ancestors(node)]
