@@ -108,17 +108,17 @@ def verdict_text(verdict: Verdict, scan: Scan, *, everything: bool = False) -> s
 
 
 def _compiled_lines(verdict: Verdict, scan: Scan) -> Iterator[str]:
-    units = len(verdict.project.units)
+    units = plural(len(verdict.project.units), verdict.project.noun)
     if scan.compiler:
-        yield f"compiled: {len(scan.compiled)} of {plural(units, 'CUDA source')} by {scan.compiler}"
-    elif units:
+        yield f"compiled: {len(scan.compiled)} of {units} by {scan.compiler}"
+    elif verdict.project.units:
         taken = sum(unit in scan.evidence for unit in verdict.project.units)
         because = f"; {taken} taken for AMD's" if taken else ""
-        yield f"compiled: none of {plural(units, 'CUDA source')}{because}"
+        yield f"compiled: none of {units}{because}"
     if scan.unconfigured:
         yield f"not configured: {scan.unconfigured}"
     if verdict.project.product.basis:
-        yield f"reached: {plural(units, 'CUDA source')}, by {verdict.project.product.basis}"
+        yield f"reached: {units}, by {verdict.project.product.basis}"
 
 
 def _cause_lines(cause: Cause, *, everything: bool) -> Iterator[str]:

@@ -105,7 +105,7 @@ def _compile_part(scanned: Scan) -> CheckPart:
     units = len(scanned.project.units)
     if not units:
         return CheckPart(name="compile", answer=Answer.NOTHING, line="no CUDA sources")
-    line = f"{len(scanned.compiled)} of {counted(units, 'CUDA source')} compiled"
+    line = f"{len(scanned.compiled)} of {counted(units, scanned.project.noun)} compiled"
     line += f" by {scanned.compiler}" if scanned.compiler else ": no HIP compiler was used"
     if refused := {finding.path for finding in scanned.findings if finding.rule == "CC701"}:
         line = f"{line}: errors in {len(refused)}"

@@ -345,6 +345,8 @@ def _undetermined(scanned: Scan) -> Iterator[str]:
     by_reason: dict[str, list[str]] = {}
     for unit, reason in scanned.uncompiled.items():
         evidence, aside = scanned.evidence.get(unit), scanned.project.product.is_aside(unit)
+        if unit in scanned.project.hips:
+            continue
         if evidence is None:
             by_reason.setdefault(reason, []).append(unit)
         elif evidence.kind not in ("optional", "aside") and scanned.doubt and not aside:

@@ -22,6 +22,7 @@ _TOOLKIT = re.compile(
     r"(?m)^[ \t]*#[ \t]*include[ \t]*[<\"](?:cuda(?:_runtime|_runtime_api)?\.h|cublas|cufft|curand"
     r"|cusolver|cusparse|cudnn|nccl|cub/|cooperative_groups|opencv2/cuda)"
 )
+_HIP_HEADER = re.compile(r"(?m)^[ \t]*#[ \t]*include[ \t]*[<\"](?:hip|roc|rccl)\w*/")
 _CUDA_NAME = re.compile(
     r"\b(?:(?:cuda|cublas|cufft|curand|cusolver|cusparse|nccl)[A-Z]\w*|cu(?:da|blas|fft|rand|solver"
     r"|sparse)\w+_t|CUBLAS_\w+|CUFFT_\w+|CURAND_\w+|CUSPARSE_\w+|__nv_bfloat16\w*)\b"
@@ -67,19 +68,27 @@ class Project:
     """A tree as far as its build is concerned.
 
     `units` are the sources that a GPU compiler or its headers are needed for; tests and examples
-    count only if there is nothing else. `way` describes how the tree can be built for AMD, with its
-    place; `of_cuda` is the place of a build for CUDA. `unknown` are names of CUDA's form that are
-    called, that hipify's tables lack, and that the tree does not define. `product` is what the
-    root's build reaches, `builds` are the Python modules that build extensions.
+    count only if there is nothing else. `hips` are those that are HIP's own. `way` describes how
+    the tree can be built for AMD, with its place; `of_cuda` is the place of a build for CUDA.
+    `unknown` are names of CUDA's form that are called, that hipify's tables lack, and that the
+    tree does not define. `product` is what the root's build reaches, `builds` are the Python
+    modules that build extensions.
     """
 
     units: tuple[str, ...] = ()
+    hips: frozenset[str] = frozenset()
     way: str = "pure Python"
     of_cuda: str = ""
     renames: tuple[Renames, ...] = ()
     unknown: frozenset[str] = frozenset()
     product: Product = field(default_factory=Product)
     builds: Mapping[str, PythonBuild] = field(default_factory=dict, repr=False)
+
+    @property
+    def noun(self) -> str:
+        """Return the word for one of its units."""
+        languages = {"HIP" if unit in self.hips else "CUDA" for unit in self.units}
+        return f"{' or '.join(sorted(languages)) or 'CUDA'} source"
 
 
 def read_project(
@@ -103,6 +112,7 @@ def read_project(
     named = (_renames(path, code) for path, code in codes.items())
     return Project(
         units=tuple(sorted(counted)),
+        hips=frozenset(path for path in counted if _is_hips(path, codes[path])),
         way=_way(texts, counted),
         of_cuda=next(filter(None, (_place(texts, *way) for way in _OF_CUDA)), ""),
         renames=tuple(renames for renames in named if renames is not None),
@@ -119,6 +129,13 @@ def _is_unit(path: str, text: str) -> bool:
     return _TOOLKIT.search(text) is not None or (
         "__global__" in code and _DEVICE.search(code) is not None
     )
+
+
+def _is_hips(path: str, code: str) -> bool:
+    """Return true if a source is written in HIP, without a name or header of CUDA's own."""
+    hip = PurePosixPath(path).suffixes[-2:].count(".hip") or _HIP_HEADER.search(code)
+    cudas = (name for name in _CUDA_NAME.findall(code) if not name.startswith("nccl"))  # RCCL's too
+    return bool(hip) and _TOOLKIT.search(code) is None and not any(cudas)
 
 
 def _renames(path: str, code: str) -> Renames | None:

@@ -122,19 +122,19 @@ TWO = (
 @pytest.mark.parametrize(
     ("automation", "line"),
     [
-        ("", ("not determined: 2 CUDA sources not compiled: k.cu, k.hip: no HIP toolchain, "
+        ("", ("not determined: 1 CUDA source not compiled: k.cu: no HIP toolchain, "
          "and no CI of the project's builds them for ROCm")),
-        ("image: 'rocm/dev-ubuntu-22.04:6.2'\n", ("not determined: 2 CUDA sources not compiled: "
-         "k.cu, k.hip: no HIP toolchain, and the project's CI builds them for rocm6 at most "
+        ("image: 'rocm/dev-ubuntu-22.04:6.2'\n", ("not determined: 1 CUDA source not compiled: "
+         "k.cu: no HIP toolchain, and the project's CI builds them for rocm6 at most "
          "(.github/workflows/a.yml:1)")),
         ("rocm:\n  [6.2, 7.1]\n", "runs as it is, nothing to check"),
-        *((image, ("not determined: 2 CUDA sources not compiled: k.cu, k.hip: no HIP toolchain, "
+        *((image, ("not determined: 1 CUDA source not compiled: k.cu: no HIP toolchain, "
           "and the project's CI names no release of ROCm (.github/workflows/a.yml:1)"))
          for image in ("image: rocm/pytorch\n", "image: rocm/pytorch:latest\n")),
         ("rocm: 1\nget: repo/amdgpu-install/7.2/a.deb\n", "runs as it is, nothing to check"),
         ("matrix:\n  rocm-version: ['10.0']\n  old: rocm6.4\n", "runs as it is, nothing to check"),
-        ("image: 'rocm/dev-ubuntu-18.04:6.4'\n", ("not determined: 2 CUDA sources not compiled: "
-         "k.cu, k.hip: no HIP toolchain, and the project's CI builds them for rocm6 at most "
+        ("image: 'rocm/dev-ubuntu-18.04:6.4'\n", ("not determined: 1 CUDA source not compiled: "
+         "k.cu: no HIP toolchain, and the project's CI builds them for rocm6 at most "
          "(.github/workflows/a.yml:1)")),
     ],
 )  # fmt: skip
@@ -298,3 +298,29 @@ def test_no_evidence_of_a_file_lowers_what_its_own_lanes_refuse(
     # forwards to the function of HIP.
     verdict, _ = judged(tmp_path, {"k.cu": OVERLOAD.replace("BODY", body)})
     assert verdict.answer == answer
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "hips"),
+    [
+        ("k.hip.cpp", KERNEL, True),
+        ("k.cpp", "#include <hip/hip_runtime.h>\n" + KERNEL, True),
+        ("k.cpp", "#include <rocprim/rocprim.hpp>\n// was cudaMalloc\n" + KERNEL, True),
+        ("k.cpp", "#include <rccl/rccl.h>\nvoid f() { ncclCommAbort(c); }\n" + KERNEL, True),
+        ("k.hip.cpp", KERNEL + "void f() { cudaDeviceSynchronize(); }\n", False),
+        ("k.hip.cpp", "#include <cuda_runtime.h>\n" + KERNEL, False),
+        ("k.cpp", "// #include <hip/hip_runtime.h>\n" + KERNEL, False),
+        ("chip.cu", KERNEL, False),
+    ],
+)
+def test_a_source_of_hip_s_own_is_no_cuda_source(
+    tmp_path: Path, name: str, text: str, *, hips: bool
+) -> None:
+    cmake = (
+        "option(USE_HIP 'HIP' ON)\nif(USE_HIP)\n  enable_language(HIP)\n"
+        f"  add_library(p {name})\nelse()\n  enable_language(CUDA)\nendif()\n"
+    )
+    verdict, found = judged(tmp_path, {"CMakeLists.txt": cmake, name: text})
+    assert (verdict.answer == "runs as it is") is hips, verdict.line
+    language = "HIP" if hips else "CUDA"
+    assert f"compiled: none of 1 {language} source" in verdict_text(verdict, found)
