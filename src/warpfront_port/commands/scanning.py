@@ -29,6 +29,7 @@ from warpfront_port.scan.engines import BINARIES, Scope, is_read, scan_source
 from warpfront_port.scan.evidence import doubt_of_branch, evidence_of
 from warpfront_port.scan.findings import Context, ScanFinding, SourceText
 from warpfront_port.scan.project import Project, read_project
+from warpfront_port.scan.python.builds import dispensable
 from warpfront_port.scan.reach import read_commands
 from warpfront_port.scan.severities import Judged
 from warpfront_port.scan.targets import ScanTarget
@@ -117,6 +118,7 @@ def _context(
         torchless=structured.torchless(_texts(tree, listed)),
         evidence=evidence_of(texts, project),
         started=project.product.started,
+        dispensable=dispensable(texts, project.builds),
     )
     code = {path: text for path, text in texts.items() if cuda.reads(PurePosixPath(path))}
     if not code:

@@ -153,7 +153,8 @@ class Context:
     32 bits set, with path and line. `own_packages` are the Python packages that the tree itself
     is the source of. `torchless` are its files of requirements without torch, and their names
     where all files of that name are. `evidence` shows by path which files run on AMD already.
-    `started` are the functions that scripts at the root call.
+    `started` are the functions that scripts at the root call. `dispensable` are the builds
+    whose extensions all modules that import them can go on without.
     """
 
     unknown: frozenset[str] = frozenset()
@@ -164,6 +165,7 @@ class Context:
     torchless: frozenset[str] = frozenset()
     evidence: Mapping[str, Evidence] = field(default_factory=dict, repr=False)
     started: frozenset[str] = frozenset()
+    dispensable: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)

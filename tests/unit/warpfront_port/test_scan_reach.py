@@ -159,3 +159,54 @@ def test_a_helper_that_a_script_at_the_root_calls_decides(tmp_path: Path) -> Non
     assert "runs as it is" in line(tmp_path / "a", files)
     files |= {"run.py": "from lib.gpu import used\nused()\n"}
     assert "will fail at run time" in line(tmp_path / "b", files)
+
+
+TRIED = (
+    "from subprocess import call\nfrom setuptools import setup\n"
+    "from torch.utils.cpp_extension import CppExtension, CUDAExtension\n"
+    "def has_nvcc():\n    try:\n        call(['nvcc'])\n        return True\n"
+    "    except FileNotFoundError:\n        return False\n"
+    "modules = [CppExtension('p.k', ['k.cpp'])]\n"
+    "if has_nvcc():\n    modules.append(CUDAExtension('p.k_cuda', ['k.cu']))\n"
+    "setup(packages=['p'], ext_modules=modules)\n"
+)
+SET = TRIED.replace("has_nvcc():\n    m", "shutil.which('nvcc'):\n    m")
+LATER = TRIED.replace(
+    "modules = [",
+    "has = False\ntry:\n    call(['nvcc'])\n    has = True\nexcept OSError:\n    pass\nmodules = [",
+).replace("has_nvcc():\n    m", "has:\n    m")
+OWN = "from . import k_cuda\n"
+RAISES = (
+    "try:\n    from .k_cuda import f\nexcept ImportError:\n"
+    "    def f(x):\n        raise ImportError('no extension')\n"
+)
+ANOTHER = "try:\n    from .k_cuda import f\nexcept ImportError:\n    from .plain import f\n"
+ASKED = (
+    "try:\n    from . import k_cuda\nexcept ImportError:\n    k_cuda = None\n"
+    "def f(x):\n    return k_cuda.f(x) if k_cuda is not None else x\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("build", "module", "answer"),
+    [
+        (TRIED, OWN, "will fail at run time: 1 cause"),
+        (SET, OWN, "will fail at run time: 1 cause"),
+        (LATER, OWN, "will fail at run time: 1 cause"),
+        (TRIED.replace("has_nvcc():\n    m", "torch.version.cuda:\n    m"), OWN, "will fail at"),
+        (TRIED, RAISES, "will fail at run time: 1 cause"),
+        (TRIED, ANOTHER, "not determined"),
+        (TRIED, ASKED, "not determined"),
+        (TRIED.replace("has_nvcc():\n    m", "has_nvcc() or hip:\n    m"), OWN, "not determined"),
+        (TRIED.replace("'nvcc'", "'cmake'"), OWN, "not determined"),
+        (TRIED + "setup(ext_modules=[CUDAExtension('p.k', ['k.cu'])])\n", OWN, "not determined"),
+        (TRIED.replace("if has_nvcc():\n", "if not has_nvcc():\n    raise OSError\nif modules:\n"),
+         OWN, "will not build: 1 cause"),
+    ],
+)  # fmt: skip
+def test_an_extension_that_a_rocm_machine_leaves_out_is_missed_by_what_needs_it(
+    tmp_path: Path, build: str, module: str, answer: str
+) -> None:
+    build = "import shutil\nimport torch\n" + build
+    files = {"setup.py": build, "k.cu": KERNEL, "k.cpp": "int k;\n", "p/__init__.py": module}
+    assert line(tmp_path, files).startswith(f"gfx942: {answer}")

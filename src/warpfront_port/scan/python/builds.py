@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from warpfront_port.scan.findings import Gate, Side
 from warpfront_port.scan.python.gates import FLOW_DEPTH, Gates, forgiving
 from warpfront_port.scan.python.module import Module
-from warpfront_port.scan.python.nodes import is_true, keyword, last_name, text_of
+from warpfront_port.scan.python.nodes import FUNCTIONS, is_true, keyword, last_name, text_of
 from warpfront_port.scan.reach import SOURCE
 
 _LONGEST = 200
@@ -49,6 +50,38 @@ def read_build(path: str, text: str) -> PythonBuild | None:
         and gates.is_amds(node)
     )
     return PythonBuild(sources=tuple(_sources(module, gates)), amd_line=min(amds, default=0))
+
+
+def dispensable(texts: Mapping[str, str], builds: Iterable[str]) -> frozenset[str]:
+    """Return the builds of CUDA extensions that every module that imports them can go on without:
+    it catches the failure, and imports, defines or assigns something else that does not raise.
+    """
+    names = {path: set(_CUDA_EXTENSION.findall(texts[path])) for path in builds}
+    ways: dict[str, bool] = {}
+    for path, text in texts.items():
+        wanted = {name for made in names.values() for name in made if name in text}
+        if not wanted or not path.endswith(".py") or path in names:
+            continue
+        try:
+            module = Module(PurePosixPath(path), text)
+        except (SyntaxError, ValueError, RecursionError):
+            continue
+        for node in (*module.of(ast.Import), *module.of(ast.ImportFrom)):
+            for name in wanted.intersection(re.findall(r"\w+", module.source_of(node))):
+                ways[name] = ways.get(name, True) and _has_another_way(module, node)
+    return frozenset(p for p, made in names.items() if made and all(map(ways.get, made)))
+
+
+_CUDA_EXTENSION = re.compile(r"CUDAExtension\(\s*(?:name\s*=\s*)?[\"'](?:\w+\.)*(\w+)[\"']")
+_OTHER_WAY = (*FUNCTIONS, ast.Assign, ast.Import, ast.ImportFrom, ast.Return)
+
+
+def _has_another_way(module: Module, node: ast.AST) -> bool:
+    tries = (parent for parent, _ in module.ancestors(node) if _catches(module, parent))
+    handlers = getattr(next(tries, None), "handlers", ())
+    inner = [statement for handler in handlers for statement in ast.walk(handler)]
+    other = any(isinstance(statement, _OTHER_WAY) for statement in inner)
+    return other and not any(isinstance(statement, ast.Raise) for statement in inner)
 
 
 def _sources(module: Module, gates: Gates) -> Iterator[ListedSource]:

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 from warpfront_port.scan.findings import Match
 from warpfront_port.scan.package_rules import read_requirement
 from warpfront_port.scan.python.module import Module, Seen
-from warpfront_port.scan.python.nodes import elements, keyword, last_name, text_of
-from warpfront_port.scan.python.scopes import HOLE
+from warpfront_port.scan.python.nodes import keyword, last_name, text_of
+from warpfront_port.scan.python.scopes import HOLE, STARTERS
 from warpfront_port.scan.structured.command_rules import script_rule_matches
 from warpfront_port.scan.structured.dependencies import toml_rule_matches
 
-STARTERS = frozenset(
-    {"run", "call", "check_call", "check_output", "Popen", "popen", "system", "which"}
-    | {"getoutput", "getstatusoutput", "create_subprocess_exec", "create_subprocess_shell"}
-    | {"execute"}
-)
 # Of a command: what it installs or starts. Programs have a rule of their own.
 _TAKEN = re.compile(r"DP3\d\d|HP609|CT402|PY00[128]|PY025")
 _SCRIPT = re.compile(r"(?m)^# /// script[^\S\n]*\n((?:^#(?:[^\S\n].*)?\n)+?)# ///")
@@ -37,22 +32,21 @@ def calls(module: Module, node: ast.Call) -> Iterator[Seen]:
     """
     name = last_name(node.func)
     if name in STARTERS:
+        yield from _programs(module, node)
         command = node.args[0] if node.args else keyword(node, "args")
         for value in module.scopes.values(command):
             lists = module.scopes.words(value)
             for words in lists:
-                yield from _programs(module, words[:1], node)
                 yield from _of_command(module, words, value, node)
             for text in () if lists else module.scopes.texts(value):
-                yield from _programs(module, [value], node)
                 yield from _found(text.text.replace(HOLE, "_"), text.node, node)
     elif name == "install" and last_name(getattr(node.func, "value", node)) == "session":
         yield from _of_command(module, node.args, node, node, "pip install ")
 
 
-def _programs(module: Module, heads: Sequence[ast.expr], via: ast.Call) -> Iterator[Seen]:
+def _programs(module: Module, via: ast.Call) -> Iterator[Seen]:
     """Yield programs of either vendor at the head of a command."""
-    for text in (text for head in heads for text in module.scopes.texts(head)):
+    for text in module.scopes.heads(via):
         if started := _STARTED.match(text.text):
             shift = -2 if _AMDS_PROGRAMS.search(module.text) else 0
             yield Seen(rule="PY016", node=text.node, excerpt=started[1], shift=shift, via=via)
@@ -68,13 +62,13 @@ def setup_requirements(module: Module, node: ast.Call) -> Iterator[Seen]:
     """Yield `setup(install_requires=[...], extras_require={...})`."""
     if last_name(node.func) == "setup":
         for group in ("install_requires", "setup_requires", "tests_require"):
-            yield from _required(module, keyword(node, group), "", node, set())
+            yield from _required(module, keyword(node, group), "", node)
         for value in module.scopes.values(keyword(node, "extras_require")):
             pairs = (
                 zip(value.keys, value.values, strict=True) if isinstance(value, ast.Dict) else ()
             )
             for key, listed in pairs:
-                yield from _required(module, listed, text_of(key) or "?", node, set())
+                yield from _required(module, listed, text_of(key) or "?", node)
 
 
 def _of_command(
@@ -96,23 +90,16 @@ def _found(command: str, node: ast.AST, via: ast.AST) -> Iterator[Seen]:
             yield Seen(rule=rule, node=node, excerpt=match.excerpt, shift=match.shift, via=via)
 
 
-def _required(
-    module: Module, node: ast.AST | None, extra: str, via: ast.AST, met: set[ast.AST]
-) -> Iterator[Seen]:
-    """Yield the requirements of a list. `met` are read values: a list may be made of itself."""
+def _required(module: Module, node: ast.expr | None, extra: str, via: ast.AST) -> Iterator[Seen]:
+    """Yield the requirements of a list."""
     for value in module.scopes.values(node):
-        if value in met:
-            continue
-        met.add(value)
-        if isinstance(value, ast.BinOp):
-            yield from _required(module, value.left, extra, via, met)
-            yield from _required(module, value.right, extra, via, met)
-        for text in (text for e in elements(value) for text in module.scopes.texts(e)):
-            for required in read_requirement(text.text, extra=extra):
-                yield Seen(
-                    rule=required.rule, node=text.node, excerpt=text.text,
-                    shift=required.shift, via=via,
-                )  # fmt: skip
+        for word in {word for words in module.scopes.words(value) for word in words} or {value}:
+            for text in module.scopes.texts(word):
+                for required in read_requirement(text.text, extra=extra):
+                    yield Seen(
+                        rule=required.rule, node=text.node, excerpt=text.text,
+                        shift=required.shift, via=via,
+                    )  # fmt: skip
 
 
 def script_requirements(module: Module) -> Iterator[Match]:

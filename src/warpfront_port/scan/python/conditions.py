@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from importlib import resources
 from typing import TYPE_CHECKING, Final, cast
@@ -65,6 +65,8 @@ def _fitting(table: Mapping[str, VendorTruths], name: str) -> VendorTruths:
 _NVIDIA_CALL = re.compile(r"_*is_cuda(?:_alike_no_hip|_platform)?\Z")
 _AMD_TEXT = re.compile(r"(?i)(?:(?:hip|rocm|amd|amdgpu|radeon|instinct)(?:[-_]\w+)?|gfx\w*)\Z")
 _NVIDIA_TEXT = re.compile(r"(?i)(?:nvidia|nvptx)(?:[-_]\w+)?\Z")
+_NVIDIA_PROGRAM = re.compile(r"\s*(?:\S*/)?(?:nvcc|nvidia-smi)(?:\s|\Z)")
+_RAISING = frozenset({"check_call", "check_output", "create_subprocess_exec"})
 _BACKEND_NAME = re.compile(r"(?i)(?:.*_)?(?:backend|platform|vendor|gpu_type|target)\Z")
 _SEEKING = ("hasattr", "find_spec", "exists", "isdir", "isfile")
 _ENVIRONMENT = frozenset({"os.getenv", "os.environ.get"})
@@ -189,6 +191,8 @@ class Conditions:
             bound = [v for v in scopes.bound(node) if not _names(v, node.id)]
             value = bound[0] if len(bound) == 1 and bound[0] is not None else node
         defined: object = _Vague.UNKNOWN if value is node else self._defined(value, world)
+        if defined is _Vague.UNKNOWN and isinstance(node, ast.Name):
+            defined = self._left(() if scopes.is_parameter(node) else scopes.bound(node), world)
         if defined is _Vague.UNKNOWN:
             return _Vague(_fitting(_CONVENTIONS, last_name(node))[world[0]])
         return defined
@@ -223,17 +227,48 @@ class Conditions:
                 facts = _ATTRIBUTES.get(known, UNKNOWN)
             case ast.Call(func=ast.Attribute(value=owner), args=[prefix, *_]) if name in _BEGINS:
                 facts = {s: truth and None for s, truth in _of_words(owner, prefix).items()}
+            case ast.Call() if name == "which" and self._names_nvidias(call):
+                facts = _MAYBE_NVIDIA
             case _:
                 facts = UNKNOWN if dotted.endswith(_SEEKING) else facts
         return self._returned(name, world) if facts is None else _Vague(facts[world[0]])
 
+    def _left(self, values: Sequence[ast.expr | None], world: World) -> object:
+        """Return the one value that is left on a side where NVIDIA's programs are missing."""
+        left = [value for value in values if value is None or not self._is_missed(value)]
+        if world[0] == "nvidia" or len(left) == len(values) or None in left:
+            return _Vague.UNKNOWN
+        results = {self._value(value, world) for value in left if value is not None} or {None}
+        return results.pop() if len(results) == 1 else _Vague.UNKNOWN
+
+    def _is_missed(self, value: ast.expr) -> bool:
+        """Return true after the start of a program of NVIDIA's, whose failure a try catches."""
+        for parent, child in self._module.ancestors(value):
+            if isinstance(parent, ast.Try) and child in (*parent.body, *parent.orelse):
+                place = parent.body.index(child) + 1 if child in parent.body else None
+                inner = (node for start in parent.body[:place] for node in ast.walk(start))
+                if any(isinstance(n, ast.Call) and self._starts_nvidias(n) for n in inner):
+                    return True
+        return False
+
+    def _starts_nvidias(self, call: ast.Call) -> bool:
+        """Return true if a call raises where a program of NVIDIA's is missing."""
+        name = last_name(call.func)
+        by_shell = any(item.arg == "shell" for item in call.keywords)
+        raises = name in _RAISING or (name in {"run", "call", "Popen"} and not by_shell)
+        return raises and self._names_nvidias(call)
+
+    def _names_nvidias(self, call: ast.Call) -> bool:
+        heads = [text.text for text in self._module.scopes.heads(call)]
+        return bool(heads) and all(map(_NVIDIA_PROGRAM.match, heads))
+
     def _returned(self, name: str, world: World) -> object:
         """Return the result of a function of the module, or of this name by convention."""
         returned = self._module.returned.get(name, ())
-        if len(returned) == 1:
-            defined = self._defined(returned[0], world)
-            if defined is not _Vague.UNKNOWN:
-                return defined
+        one = len(returned) == 1
+        defined = self._defined(returned[0], world) if one else self._left(returned, world)
+        if defined is not _Vague.UNKNOWN:
+            return defined
         facts = _MAYBE_NVIDIA if _NVIDIA_CALL.match(name) else _fitting(_CONVENTIONS, name)
         return _Vague(facts[world[0]])
 

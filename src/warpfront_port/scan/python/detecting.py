@@ -63,6 +63,8 @@ _DETECTORS: Mapping[type[ast.AST], tuple[Detector, ...]] = {
     ast.BoolOp: (devices.arch_alternatives,),
     ast.BinOp: (kernels.warp_products,),
     ast.keyword: (extensions.packaged_data,),
+    ast.If: (extensions.arms,),
+    ast.IfExp: (extensions.arms,),
     ast.Raise: (extensions.cuda_alone,),
     ast.Assert: (extensions.cuda_alone,),
     ast.Call: (
@@ -148,7 +150,8 @@ def _seen(module: Module, context: Context) -> Iterator[Seen]:
             for sighting in detect(module, node):
                 package = sighting.excerpt.partition(".")[0] if sighting.rule in OF_PACKAGES else ""
                 if package not in context.own_packages:
-                    yield sighting
+                    spared = sighting.rule == "PY047" and str(module.path) in context.dispensable
+                    yield replace(sighting, shift=sighting.shift - int(spared))
 
 
 def _once(module: Module, sighting: Seen, rule_match: Match) -> object:

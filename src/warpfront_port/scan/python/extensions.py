@@ -95,6 +95,30 @@ def toolkit_imports(module: Module, node: ast.ImportFrom) -> Iterator[Seen]:
         yield Seen(rule="PY047", node=node, excerpt="CUDA_HOME", shift=-1)
 
 
+def arms(module: Module, node: ast.If | ast.IfExp) -> Iterator[Seen]:
+    """Yield conditions that refuse the build for AMD, or leave its GPU extension out there."""
+    truths = module.conditions.truths(node.test)
+    if not module.builds_extensions or truths["amd"] is None or truths["nvidia"] is truths["amd"]:
+        return
+    test = module.excerpt(node.test, 60)
+    body, other = ([arm] if isinstance(arm, ast.expr) else arm for arm in (node.body, node.orelse))
+    if not truths["amd"]:
+        left_out = body
+    elif isinstance(node, ast.If) and isinstance(body[-1], ast.Raise):
+        if module.path.name == "setup.py":
+            yield Seen(rule="BL216", node=node.test, excerpt=test, shift=1)
+        return
+    else:
+        left_out = other
+        if isinstance(body[-1], ast.Return):
+            block = getattr(module.parents[node], "body", [])
+            left_out = [*other, *block[block.index(node) + 1 :]] if node in block else other
+    inside = {n for start in left_out for n in ast.walk(start) if last_name(n) == "CUDAExtension"}
+    mentions = {n for n in module.nodes if last_name(n) == "CUDAExtension"}
+    if inside and inside == mentions:
+        yield Seen(rule="PY047", node=node.test, excerpt=test, shift=-int(module.knows_hip))
+
+
 def packaged_data(module: Module, node: ast.keyword) -> Iterator[Seen]:
     """Yield `include_package_data=True` of a package whose extension is hipified."""
     packaged = node.arg == "include_package_data" and is_true(node.value)

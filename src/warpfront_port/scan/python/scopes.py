@@ -19,6 +19,7 @@ from warpfront_port.scan.python.nodes import (
     bindings,
     elements,
     is_self,
+    keyword,
     last_name,
     parameters,
 )
@@ -27,6 +28,11 @@ if TYPE_CHECKING:
     from warpfront_port.scan.python.module import Module
 
 HOLE = "\ufffc"
+STARTERS = frozenset(
+    {"run", "call", "check_call", "check_output", "Popen", "popen", "system", "which"}
+    | {"getoutput", "getstatusoutput", "create_subprocess_exec", "create_subprocess_shell"}
+    | {"execute"}
+)
 _DEPTH = 10
 _MOST = 24
 _BINDING = (
@@ -258,6 +264,17 @@ class Scopes:
                 yield from call.args[place : place + 1]
             yield from (item.value for item in call.keywords if item.arg == name.id)
 
+    def heads(self, call: ast.Call) -> Iterator[Text]:
+        """Yield the possible beginnings of the command that a call starts: its first word at
+        least, whatever follows.
+        """
+        starts = last_name(call.func) in STARTERS
+        command = call.args[0] if call.args else keyword(call, "args")
+        for value in self.values(command) if starts else ():
+            lists = self.words(value)
+            for head in [word for words in lists for word in words[:1]] if lists else [value]:
+                yield from self.texts(head)
+
     def words(self, node: ast.expr, depth: int = 0) -> tuple[list[ast.expr], ...]:
         """Return the lists that `node` may be, with what is added to them and put into them.
 
@@ -271,7 +288,7 @@ class Scopes:
 
     def _listed(self, node: ast.expr, depth: int) -> Iterator[list[ast.expr]]:
         match node:
-            case ast.List(elts=parts) | ast.Tuple(elts=parts):
+            case ast.List(elts=parts) | ast.Tuple(elts=parts) | ast.Set(elts=parts):
                 yield [word for part in parts for word in self._spliced(part, depth)]
             case ast.BinOp(op=ast.Add(), left=first, right=second):
                 rest = next(iter(self.words(second, depth)), [second])
