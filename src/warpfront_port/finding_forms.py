@@ -107,8 +107,14 @@ def verdict_text(verdict: Verdict, scan: Scan, *, everything: bool = False) -> s
     return "\n".join(lines) + "\n"
 
 
+def noun_of(project: Project) -> str:
+    """Return the word for one of a project's units."""
+    languages = {"HIP" if unit in project.hips else "CUDA" for unit in project.units}
+    return f"{' or '.join(sorted(languages)) or 'CUDA'} source"
+
+
 def _compiled_lines(verdict: Verdict, scan: Scan) -> Iterator[str]:
-    units = plural(len(verdict.project.units), verdict.project.noun)
+    units = plural(len(verdict.project.units), noun_of(verdict.project))
     if scan.compiler:
         yield f"compiled: {len(scan.compiled)} of {units} by {scan.compiler}"
     elif verdict.project.units:

@@ -17,7 +17,7 @@ from warpfront.system.progress import Watch
 from warpfront.system.sizes import counted
 from warpfront_port.commands.scanning import ScanRequest, scan, verdict_of
 from warpfront_port.commands.syntax_passes import SyntaxRequest, with_compiler
-from warpfront_port.finding_forms import Scan, verdict_text
+from warpfront_port.finding_forms import Scan, noun_of, verdict_text
 from warpfront_port.scan.targets import ScanTarget
 from warpfront_port.scan.verdict import Verdict, VerdictAnswer
 
@@ -105,7 +105,7 @@ def _compile_part(scanned: Scan) -> CheckPart:
     units = len(scanned.project.units)
     if not units:
         return CheckPart(name="compile", answer=Answer.NOTHING, line="no CUDA sources")
-    line = f"{len(scanned.compiled)} of {counted(units, scanned.project.noun)} compiled"
+    line = f"{len(scanned.compiled)} of {counted(units, noun_of(scanned.project))} compiled"
     line += f" by {scanned.compiler}" if scanned.compiler else ": no HIP compiler was used"
     if refused := {finding.path for finding in scanned.findings if finding.rule == "CC701"}:
         line = f"{line}: errors in {len(refused)}"

@@ -84,12 +84,6 @@ class Project:
     product: Product = field(default_factory=Product)
     builds: Mapping[str, PythonBuild] = field(default_factory=dict, repr=False)
 
-    @property
-    def noun(self) -> str:
-        """Return the word for one of its units."""
-        languages = {"HIP" if unit in self.hips else "CUDA" for unit in self.units}
-        return f"{' or '.join(sorted(languages)) or 'CUDA'} source"
-
 
 def read_project(
     texts: Mapping[str, str], commands: Mapping[str, tuple[str, ...]] | None = None

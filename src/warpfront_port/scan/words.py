@@ -93,18 +93,9 @@ def is_aside(path: PurePosixPath) -> bool:
 
 
 _ASIDE = frozenset(
-    {
-        "example",
-        "examples",
-        "sample",
-        "samples",
-        "bench",
-        "benchmark",
-        "benchmarks",
-        "demo",
-        "demos",
-    }
-    | {"doc", "docs", "tutorial", "tutorials", "recipes", "scripts", "tools", "test", "tests"}
+    {"example", "examples", "sample", "samples", "bench", "benchmark", "benchmarks", "demo"}
+    | {"demos", "doc", "docs", "tutorial", "tutorials", "recipes", "scripts", "tools", "test"}
+    | {"tests"}
 )
 
 

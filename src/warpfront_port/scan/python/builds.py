@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from warpfront_port.scan.findings import Gate, Side
-from warpfront_port.scan.python.gates import FLOW_DEPTH, Gates, forgiving
+from warpfront_port.scan.python.gates import Gates, forgiving
 from warpfront_port.scan.python.module import Module
 from warpfront_port.scan.python.nodes import FUNCTIONS, is_true, keyword, last_name, text_of
 from warpfront_port.scan.reach import SOURCE
@@ -92,27 +92,19 @@ def _sources(module: Module, gates: Gates) -> Iterator[ListedSource]:
         name = text_of(node)
         if name and len(name) < _LONGEST and SOURCE.search(name):
             standing = gates.of_value(node)
+            places = [node, *(p for use in module.uses(node) for p in (use, *module.uses(use)))]
             yield ListedSource(
                 name=name,
                 line=node.lineno,
                 sides=standing.sides,
                 optional=forgiven
-                or any(_is_spared(module, place) for place in (node, *_effects(module, node, 0)))
+                or any(_is_spared(module, place) for place in places)
                 or standing.gate is Gate.OPTION,
             )
 
 
 def _catches(module: Module, node: ast.AST) -> bool:
     return isinstance(node, ast.Try) and any(forgiving(h, module) for h in node.handlers)
-
-
-def _effects(module: Module, node: ast.AST, depth: int) -> Iterator[ast.AST]:
-    """Yield the places where a value takes effect: the last uses of the names that it is given."""
-    uses = module.uses(node) if depth < FLOW_DEPTH else ()
-    if not uses:
-        yield node
-    for use in uses:
-        yield from _effects(module, use, depth + 1)
 
 
 def _is_spared(module: Module, node: ast.AST) -> bool:

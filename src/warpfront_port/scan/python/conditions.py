@@ -10,13 +10,13 @@ from __future__ import annotations
 import ast
 import re
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum
 from importlib import resources
 from typing import TYPE_CHECKING, Final, cast
 
 from warpfront_port.scan.findings import SIDES, Side
-from warpfront_port.scan.python.nodes import elements, last_name, text_of
+from warpfront_port.scan.python.nodes import elements, keyword, last_name, text_of
 
 if TYPE_CHECKING:
     from warpfront_port.scan.python.module import Module
@@ -66,7 +66,7 @@ _NVIDIA_CALL = re.compile(r"_*is_cuda(?:_alike_no_hip|_platform)?\Z")
 _AMD_TEXT = re.compile(r"(?i)(?:(?:hip|rocm|amd|amdgpu|radeon|instinct)(?:[-_]\w+)?|gfx\w*)\Z")
 _NVIDIA_TEXT = re.compile(r"(?i)(?:nvidia|nvptx)(?:[-_]\w+)?\Z")
 _NVIDIA_PROGRAM = re.compile(r"\s*(?:\S*/)?(?:nvcc|nvidia-smi)(?:\s|\Z)")
-_RAISING = frozenset({"check_call", "check_output", "create_subprocess_exec"})
+_RAISING = frozenset({"run", "call", "check_call", "check_output", "Popen"})
 _BACKEND_NAME = re.compile(r"(?i)(?:.*_)?(?:backend|platform|vendor|gpu_type|target)\Z")
 _SEEKING = ("hasattr", "find_spec", "exists", "isdir", "isfile")
 _ENVIRONMENT = frozenset({"os.getenv", "os.environ.get"})
@@ -227,7 +227,7 @@ class Conditions:
                 facts = _ATTRIBUTES.get(known, UNKNOWN)
             case ast.Call(func=ast.Attribute(value=owner), args=[prefix, *_]) if name in _BEGINS:
                 facts = {s: truth and None for s, truth in _of_words(owner, prefix).items()}
-            case ast.Call() if name == "which" and self._names_nvidias(call):
+            case ast.Call() if self._needs_nvidia(call, {"which"}):
                 facts = _MAYBE_NVIDIA
             case _:
                 facts = UNKNOWN if dotted.endswith(_SEEKING) else facts
@@ -236,31 +236,27 @@ class Conditions:
     def _left(self, values: Sequence[ast.expr | None], world: World) -> object:
         """Return the one value that is left on a side where NVIDIA's programs are missing."""
         left = [value for value in values if value is None or not self._is_missed(value)]
-        if world[0] == "nvidia" or len(left) == len(values) or None in left:
+        if world[0] == "nvidia" or len(left) == len(values):
             return _Vague.UNKNOWN
-        results = {self._value(value, world) for value in left if value is not None} or {None}
-        return results.pop() if len(results) == 1 else _Vague.UNKNOWN
+        results = {self._value(value, world) if value else _Vague.UNKNOWN for value in left}
+        return _Vague.UNKNOWN if len(results) > 1 else next(iter(results), None)
 
     def _is_missed(self, value: ast.expr) -> bool:
         """Return true after the start of a program of NVIDIA's, whose failure a try catches."""
         for parent, child in self._module.ancestors(value):
-            if isinstance(parent, ast.Try) and child in (*parent.body, *parent.orelse):
-                place = parent.body.index(child) + 1 if child in parent.body else None
-                inner = (node for start in parent.body[:place] for node in ast.walk(start))
-                if any(isinstance(n, ast.Call) and self._starts_nvidias(n) for n in inner):
-                    return True
+            block = [*parent.body, *parent.orelse] if isinstance(parent, ast.Try) else []
+            before = block[: block.index(child) + 1] if child in block else []
+            if any(self._needs_nvidia(n, _RAISING) for start in before for n in ast.walk(start)):
+                return True
         return False
 
-    def _starts_nvidias(self, call: ast.Call) -> bool:
-        """Return true if a call raises where a program of NVIDIA's is missing."""
-        name = last_name(call.func)
-        by_shell = any(item.arg == "shell" for item in call.keywords)
-        raises = name in _RAISING or (name in {"run", "call", "Popen"} and not by_shell)
-        return raises and self._names_nvidias(call)
-
-    def _names_nvidias(self, call: ast.Call) -> bool:
-        heads = [text.text for text in self._module.scopes.heads(call)]
-        return bool(heads) and all(map(_NVIDIA_PROGRAM.match, heads))
+    def _needs_nvidia(self, node: ast.AST, names: Collection[str]) -> bool:
+        """Return true if a call of one of `names` starts a program that NVIDIA alone has."""
+        if not isinstance(node, ast.Call) or last_name(node.func) not in names:
+            return False
+        heads = [text.text for text in self._module.scopes.heads(node)]
+        by_shell = keyword(node, "shell") is not None
+        return bool(heads) and not by_shell and all(map(_NVIDIA_PROGRAM.match, heads))
 
     def _returned(self, name: str, world: World) -> object:
         """Return the result of a function of the module, or of this name by convention."""

@@ -26,7 +26,7 @@ _AVAILABILITY = re.compile(
 )
 _TEST_FILE = re.compile(r"(?:test_.*|.*_test|tests?)\.py\Z")
 _CALLERS_DEPTH = 3
-FLOW_DEPTH = 3
+_FLOW_DEPTH = 3
 _MAX_CALLERS = 8
 _NVIDIA_FOLDERS = frozenset(
     {"cuda", "nvidia", "tensorrt", "cutedsl", "cute", "hopper", "blackwell", "cutile", "cutlass"}
@@ -97,7 +97,7 @@ class Gates:
         that it is given.
         """
         own = self.standing(node)
-        uses = self._module.uses(node) if depth < FLOW_DEPTH else ()
+        uses = self._module.uses(node) if depth < _FLOW_DEPTH else ()
         later = [self.of_value(use, depth + 1) for use in uses]
         if not later:
             return own

@@ -289,16 +289,15 @@ class Scopes:
     def _listed(self, node: ast.expr, depth: int) -> Iterator[list[ast.expr]]:
         match node:
             case ast.List(elts=parts) | ast.Tuple(elts=parts) | ast.Set(elts=parts):
-                yield [word for part in parts for word in self._spliced(part, depth)]
+                yield [word for part in parts for word in self._first(part, depth)]
             case ast.BinOp(op=ast.Add(), left=first, right=second):
-                rest = next(iter(self.words(second, depth)), [second])
+                rest = self._first(second, depth)
                 yield from ([*words, *rest] for words in self.words(first, depth))
             case _:
                 pass
 
-    def _spliced(self, part: ast.expr, depth: int) -> list[ast.expr]:
-        lists = self.words(part.value, depth) if isinstance(part, ast.Starred) else ()
-        return lists[0] if lists else [part]
+    def _first(self, part: ast.expr, depth: int) -> list[ast.expr]:
+        return next(iter(self.words(part, depth)), [part])
 
     def texts(self, node: ast.AST | None, depth: int = 0) -> tuple[Text, ...]:
         """Return the strings that `node` may be.
