@@ -72,7 +72,8 @@ def blank(text: str) -> Blanked:
     while (match := _HIDING.search(text, position)) is not None:
         (start, end), hidden = match.span(), match[0]
         if hidden in ("#", "%:"):
-            if _begins_line(text, start):
+            before = text[text.rfind("\n", 0, start) + 1 : start].rstrip()
+            if not before or before.endswith("*/"):
                 directives.append(_read_directive(text, start))
                 end = directives[-1].end
                 hidden = _blank_directive(text, directives[-1])
@@ -87,12 +88,6 @@ def blank(text: str) -> Blanked:
         position = end
     parts.append(text[position:])
     return Blanked(code="".join(parts), directives=tuple(directives), literals=tuple(literals))
-
-
-def _begins_line(text: str, start: int) -> bool:
-    """Return true if only white space or a comment is before `start` in its line."""
-    before = text[text.rfind("\n", 0, start) + 1 : start].rstrip()
-    return not before or before.endswith("*/")
 
 
 def _spaces(text: str) -> str:

@@ -98,14 +98,9 @@ class Conditions:
         """Return the sides on which a possible value of `value` is certainly true."""
         value = cast("ast.expr", self._module.scopes.one(value))
         if isinstance(value, ast.IfExp):
-            yes, no = self.true_for(value.body), self.true_for(value.orelse)
             test = self.truths(value.test)
-            return frozenset(
-                side
-                for side in SIDES
-                if (side in yes and test[side] is not False)
-                or (side in no and test[side] is not True)
-            )
+            yes = frozenset(s for s in self.true_for(value.body) if test[s] is not False)
+            return yes | {side for side in self.true_for(value.orelse) if test[side] is not True}
         values = [v for v in self._module.scopes.values(value) if text_of(v) is None]
         return frozenset(side for side in SIDES if any(self.truth(v, side) for v in values))
 

@@ -117,10 +117,6 @@ def _is_for_nvidia(module: Module, node: ast.AST) -> bool:
     )
 
 
-def _raises(handler: ast.ExceptHandler) -> bool:
-    return any(isinstance(inner, ast.Raise) for inner in ast.walk(handler))
-
-
 def _is_bare_test(module: Module, node: ast.AST) -> bool:
     parent = module.parents[node]
     if isinstance(parent, ast.Compare):
@@ -155,7 +151,7 @@ def failing_devices(module: Module, node: ast.Try) -> Iterator[Seen]:
             started = None
         wide = handler.type is None or module.dotted(handler.type) in {"Exception", "BaseException"}
         forgives = wide and _DEVICE_START.search(body) and _GIVES_UP.search(source)
-        if forgives and not _raises(handler):
+        if forgives and not any(isinstance(inner, ast.Raise) for inner in ast.walk(handler)):
             yield Seen(rule="PY059", node=handler, excerpt=module.excerpt(handler).split(":")[0])
 
 

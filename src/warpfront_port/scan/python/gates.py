@@ -62,9 +62,10 @@ class Gates:
         self._started = started
         self._conditions = module.conditions
         self._file_gate = Gate.OPEN
+        folders = {part.lower() for part in module.path.parts[:-1]}
         if is_test(module.path):
             self._file_gate = Gate.TEST
-        elif _is_nvidia_file(module.path):
+        elif folders & _NVIDIA_FOLDERS or _NVIDIA_STEM.search(module.path.stem):
             self._file_gate = Gate.AVAILABILITY
 
     def standing(self, node: ast.AST, depth: int = 0) -> Standing:
@@ -292,11 +293,6 @@ def is_test(path: PurePosixPath) -> bool:
     folders = {part.lower() for part in path.parts[:-1]}
     named = _TEST_FILE.match(path.name) or not folders.isdisjoint({"tests", "test", "testing"})
     return bool(named) and path.name != "conftest.py"
-
-
-def _is_nvidia_file(path: PurePosixPath) -> bool:
-    parts = {part.lower() for part in path.parts[:-1]}
-    return not parts.isdisjoint(_NVIDIA_FOLDERS) or _NVIDIA_STEM.search(path.stem) is not None
 
 
 def _leaves(block: list[ast.stmt]) -> bool:

@@ -75,6 +75,7 @@ class Module:
         self.imported = self._imported_names()
         self._import_roots = {name.split(".")[0] for name in self.imported.values()} - {""}
         self._line_starts = line_starts(text)
+        self._is_ascii = text.isascii()
 
     def of(self, kind: type[_Node]) -> Sequence[_Node]:
         """Return the nodes of this exact type, in source order."""
@@ -170,10 +171,6 @@ class Module:
             return start + column_bytes
         stretch = self.text[start : start + column_bytes].encode("utf-8", "replace")
         return start + len(stretch[:column_bytes].decode(errors="ignore"))
-
-    @cached_property
-    def _is_ascii(self) -> bool:
-        return self.text.isascii()
 
     def source_of(self, node: ast.AST) -> str:
         start, end = self.span(node)
