@@ -207,3 +207,20 @@ def test_a_flag_reaches_the_compilers_that_a_use_of_its_list_reaches(
     source = SourceText(path=PurePosixPath("setup.py"), text=text)
     matches = [one for one in python.rule_matches(source, Context()) if one.rule == "BL202"]
     assert any("amd" in one.sides for one in matches) is expected
+
+
+@pytest.mark.parametrize(
+    "required",
+    [
+        "BASE + ['torch==2.7.1']",
+        "['einops'] + (['numpy'] if plain else ['torch==2.7.1'])",
+        "['einops', *read(), *OURS]",
+        "list(OURS)",
+        "{'torch==2.7.1'}",
+    ],
+)
+def test_requirements_are_read_through_what_lists_are_made_of(required: str) -> None:
+    text = "from setuptools import setup\nOURS = ('torch==2.7.1',)\n"
+    text += f"setup(install_requires={required})\n"
+    assert "DP302" in build_rules(text)
+    assert "DP302" not in build_rules(text.replace("torch==2.7.1", "numpy"))

@@ -289,15 +289,15 @@ class Scopes:
     def _listed(self, node: ast.expr, depth: int) -> Iterator[list[ast.expr]]:
         match node:
             case ast.List(elts=parts) | ast.Tuple(elts=parts) | ast.Set(elts=parts):
-                yield [word for part in parts for word in self._first(part, depth)]
+                spliced = (next(iter(self.words(part, depth)), [part]) for part in parts)
+                yield [word for words in spliced for word in words]
             case ast.BinOp(op=ast.Add(), left=first, right=second):
-                rest = self._first(second, depth)
-                yield from ([*words, *rest] for words in self.words(first, depth))
+                sides = [self.words(part, depth) for part in (first, second)]
+                if any(sides):  # an unknown one may be a list of any words
+                    pairs = itertools.product(sides[0] or ([first],), sides[1] or ([second],))
+                    yield from ([*words, *rest] for words, rest in pairs)
             case _:
                 pass
-
-    def _first(self, part: ast.expr, depth: int) -> list[ast.expr]:
-        return next(iter(self.words(part, depth)), [part])
 
     def texts(self, node: ast.AST | None, depth: int = 0) -> tuple[Text, ...]:
         """Return the strings that `node` may be.
