@@ -59,7 +59,7 @@ def dispensable(texts: Mapping[str, str], builds: Iterable[str]) -> frozenset[st
     names = {path: set(_CUDA_EXTENSION.findall(texts[path])) for path in builds}
     ways: dict[str, bool] = {}
     for path, text in texts.items():
-        wanted = {name for made in names.values() for name in made if name in text}
+        wanted = {name for extensions in names.values() for name in extensions if name in text}
         if not wanted or not path.endswith(".py") or path in names:
             continue
         try:
@@ -69,7 +69,9 @@ def dispensable(texts: Mapping[str, str], builds: Iterable[str]) -> frozenset[st
         for node in (*module.of(ast.Import), *module.of(ast.ImportFrom)):
             for name in wanted.intersection(re.findall(r"\w+", module.source_of(node))):
                 ways[name] = ways.get(name, True) and _has_another_way(module, node)
-    return frozenset(p for p, made in names.items() if made and all(map(ways.get, made)))
+    return frozenset(
+        p for p, extensions in names.items() if extensions and all(map(ways.get, extensions))
+    )
 
 
 _CUDA_EXTENSION = re.compile(r"CUDAExtension\(\s*(?:name\s*=\s*)?[\"'](?:\w+\.)*(\w+)[\"']")

@@ -187,7 +187,9 @@ class Conditions:
             value = bound[0] if len(bound) == 1 and bound[0] is not None else node
         defined: object = _Vague.UNKNOWN if value is node else self._defined(value, world)
         if defined is _Vague.UNKNOWN and isinstance(node, ast.Name):
-            defined = self._left(() if scopes.is_parameter(node) else scopes.bound(node), world)
+            defined = self._remaining(
+                () if scopes.is_parameter(node) else scopes.bound(node), world
+            )
         if defined is _Vague.UNKNOWN:
             return _Vague(_fitting(_CONVENTIONS, last_name(node))[world[0]])
         return defined
@@ -228,12 +230,12 @@ class Conditions:
                 facts = UNKNOWN if dotted.endswith(_SEEKING) else facts
         return self._returned(name, world) if facts is None else _Vague(facts[world[0]])
 
-    def _left(self, values: Sequence[ast.expr | None], world: World) -> object:
-        """Return the one value that is left on a side where NVIDIA's programs are missing."""
-        left = [value for value in values if value is None or not self._is_missed(value)]
-        if world[0] == "nvidia" or len(left) == len(values):
+    def _remaining(self, values: Sequence[ast.expr | None], world: World) -> object:
+        """Return the one value that remains where NVIDIA's programs are missing."""
+        remaining = [value for value in values if value is None or not self._is_missed(value)]
+        if world[0] == "nvidia" or len(remaining) == len(values):
             return _Vague.UNKNOWN
-        results = {self._value(value, world) if value else _Vague.UNKNOWN for value in left}
+        results = {self._value(value, world) if value else _Vague.UNKNOWN for value in remaining}
         return _Vague.UNKNOWN if len(results) > 1 else next(iter(results), None)
 
     def _is_missed(self, value: ast.expr) -> bool:
@@ -257,7 +259,7 @@ class Conditions:
         """Return the result of a function of the module, or of this name by convention."""
         returned = self._module.returned.get(name, ())
         one = len(returned) == 1
-        defined = self._defined(returned[0], world) if one else self._left(returned, world)
+        defined = self._defined(returned[0], world) if one else self._remaining(returned, world)
         if defined is not _Vague.UNKNOWN:
             return defined
         facts = _MAYBE_NVIDIA if _NVIDIA_CALL.match(name) else _fitting(_CONVENTIONS, name)

@@ -97,16 +97,18 @@ class Gates:
         """Return the standing of a value: sides reach it that reach its place, and a use of a name
         that it is given.
         """
-        own = self.standing(node)
+        standing = self.standing(node)
         uses = self._module.uses(node) if depth < _FLOW_DEPTH else ()
         later = [self.of_value(use, depth + 1) for use in uses]
         if not later:
-            return own
+            return standing
         gates = {use.gate for use in later}
         return Standing(
-            sides=own.sides & frozenset[Side]().union(*(use.sides for use in later)),
-            gate=own.gate if own.gate is not Gate.OPEN or len(gates) > 1 else later[0].gate,
-            line=own.line or later[0].line,
+            sides=standing.sides & frozenset[Side]().union(*(use.sides for use in later)),
+            gate=standing.gate
+            if standing.gate is not Gate.OPEN or len(gates) > 1
+            else later[0].gate,
+            line=standing.line or later[0].line,
         )
 
     def _called_sides(self, node: ast.AST, depth: int) -> tuple[frozenset[Side], int]:
