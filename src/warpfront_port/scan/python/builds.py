@@ -57,17 +57,19 @@ def dispensable(texts: Mapping[str, str], builds: Iterable[str]) -> frozenset[st
     it catches the failure, and imports, defines or assigns something else that does not raise.
     """
     names = {path: set(_CUDA_EXTENSION.findall(texts[path])) for path in builds}
+    every = frozenset[str]().union(*names.values())
     ways: dict[str, bool] = {}
-    for path, text in texts.items():
-        wanted = {name for extensions in names.values() for name in extensions if name in text}
-        if not wanted or not path.endswith(".py") or path in names:
+    others = (path for path in texts if every and path.endswith(".py") and path not in names)
+    for path, text in ((path, texts[path]) for path in others):
+        wanted = every.intersection(_WORD.findall(text))
+        if not wanted:
             continue
         try:
             module = Module(PurePosixPath(path), text)
         except (SyntaxError, ValueError, RecursionError):
             continue
         for node in (*module.of(ast.Import), *module.of(ast.ImportFrom)):
-            for name in wanted.intersection(re.findall(r"\w+", module.source_of(node))):
+            for name in wanted.intersection(_WORD.findall(module.source_of(node))):
                 ways[name] = ways.get(name, True) and _has_another_way(module, node)
     return frozenset(
         p for p, extensions in names.items() if extensions and all(map(ways.get, extensions))
@@ -75,6 +77,7 @@ def dispensable(texts: Mapping[str, str], builds: Iterable[str]) -> frozenset[st
 
 
 _CUDA_EXTENSION = re.compile(r"CUDAExtension\(\s*(?:name\s*=\s*)?[\"'](?:\w+\.)*(\w+)[\"']")
+_WORD = re.compile(r"\w+")
 _OTHER_WAY = (*FUNCTIONS, ast.Assign, ast.Import, ast.ImportFrom, ast.Return)
 
 

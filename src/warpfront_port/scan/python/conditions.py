@@ -80,6 +80,7 @@ class Conditions:
         self._module = module
         self._values: dict[tuple[ast.AST, Side, bool], object] = {}
         self._depth = 0
+        self._attempts: dict[ast.Try, list[ast.stmt]] = {}
         self._asks = re.search(r"version\.hip|(?i:rocm)|IS_HIP", module.text) is not None
 
     def truths(self, test: ast.expr) -> VendorTruths:
@@ -232,20 +233,29 @@ class Conditions:
 
     def _remaining(self, values: Sequence[ast.expr | None], world: World) -> object:
         """Return the one value that remains where NVIDIA's programs are missing."""
+        starts = self._module.names("nvcc") or self._module.names("nvidia-smi")
+        values = values if starts and world[0] != "nvidia" else ()
         remaining = [value for value in values if value is None or not self._is_missed(value)]
-        if world[0] == "nvidia" or len(remaining) == len(values):
+        if len(remaining) == len(values):
             return _Vague.UNKNOWN
         results = {self._value(value, world) if value else _Vague.UNKNOWN for value in remaining}
         return _Vague.UNKNOWN if len(results) > 1 else next(iter(results), None)
 
     def _is_missed(self, value: ast.expr) -> bool:
         """Return true after the start of a program of NVIDIA's, whose failure a try catches."""
-        for parent, child in self._module.ancestors(value):
-            block = [*parent.body, *parent.orelse] if isinstance(parent, ast.Try) else []
-            before = block[: block.index(child) + 1] if child in block else []
-            if any(self._needs_nvidia(n, _RAISING) for start in before for n in ast.walk(start)):
-                return True
-        return False
+        return any(
+            isinstance(parent, ast.Try) and child in self._missed(parent)
+            for parent, child in self._module.ancestors(value)
+        )
+
+    def _missed(self, attempt: ast.Try) -> list[ast.stmt]:
+        """Return the statements of a try from the first one that needs NVIDIA's programs."""
+        if attempt not in self._attempts:
+            block = [*attempt.body, *attempt.orelse]
+            needs = (any(self._needs_nvidia(n, _RAISING) for n in ast.walk(s)) for s in block)
+            first = next((place for place, need in enumerate(needs) if need), len(block))
+            self._attempts[attempt] = block[first:]
+        return self._attempts[attempt]
 
     def _needs_nvidia(self, node: ast.AST, names: Collection[str]) -> bool:
         """Return true if a call of one of `names` starts a program that NVIDIA alone has."""
