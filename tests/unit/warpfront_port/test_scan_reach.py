@@ -209,4 +209,5 @@ def test_an_extension_that_a_rocm_machine_leaves_out_is_missed_by_what_needs_it(
 ) -> None:
     build = "import shutil\nimport torch\n" + build
     files = {"setup.py": build, "k.cu": KERNEL, "k.cpp": "int k;\n", "p/__init__.py": module}
+    files["tests/test_k.py"] = "from p import k_cuda\n"
     assert line(tmp_path, files).startswith(f"gfx942: {answer}")

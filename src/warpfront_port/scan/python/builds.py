@@ -13,6 +13,7 @@ from warpfront_port.scan.python.gates import Gates, forgiving
 from warpfront_port.scan.python.module import Module
 from warpfront_port.scan.python.nodes import FUNCTIONS, is_true, keyword, last_name, text_of
 from warpfront_port.scan.reach import SOURCE
+from warpfront_port.scan.words import is_of_use
 
 _LONGEST = 200
 
@@ -59,13 +60,13 @@ def dispensable(texts: Mapping[str, str], builds: Iterable[str]) -> frozenset[st
     names = {path: set(_CUDA_EXTENSION.findall(texts[path])) for path in builds}
     every = frozenset[str]().union(*names.values())
     ways: dict[str, bool] = {}
-    others = (path for path in texts if every and path.endswith(".py") and path not in names)
-    for path, text in ((path, texts[path]) for path in others):
-        wanted = every.intersection(_WORD.findall(text))
+    others = (path for path in texts if path.endswith(".py") and path not in names)
+    for path in others if every else ():
+        wanted = every.intersection(() if is_of_use(path) else _WORD.findall(texts[path]))
         if not wanted:
             continue
         try:
-            module = Module(PurePosixPath(path), text)
+            module = Module(PurePosixPath(path), texts[path])
         except (SyntaxError, ValueError, RecursionError):
             continue
         for node in (*module.of(ast.Import), *module.of(ast.ImportFrom)):
