@@ -278,7 +278,7 @@ class Scopes:
     def words(self, node: ast.expr, depth: int = 0) -> tuple[list[ast.expr], ...]:
         """Return the lists that `node` may be, with what is added to them and put into them.
 
-        Where a part is unknown, its expression stands for it. Cached as texts are.
+        An unknown part is there as its expression. Cached as texts are.
         """
         if (node, depth) not in self._words:
             values = self.values(node, depth)
