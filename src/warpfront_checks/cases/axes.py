@@ -73,7 +73,7 @@ FEW_NUMBERS, LONG_STEP = 8000, 4
 LONG = "past a grid"
 # The class of the longest size, its numbers, and the share of operations that have it in a seed.
 LONGEST, MOST_NUMBERS, LONGEST_SHARE = "past many grids", 1_200_000, 0.125
-# Sizes beside one that is tried.
+# Sizes of the axes while another one is tried.
 SHORT = ("usual", "one", "below a wave")
 QUICK_CASES = 3
 
@@ -475,6 +475,16 @@ def _marked(mark: str, assignment: Assignment) -> str:
     return {"?": "truth", "%": "permutation"}.get(mark[:1], "")
 
 
+def _values(name: str, mark: str, assignment: Assignment, wide: str) -> str:
+    """Return the values of an operand. `wide` names the only one of several with long numbers."""
+    values = str(assignment["values"])
+    if values == "wide" and wide:
+        values = "wide" if name == wide else "few"
+    values = _marked(mark, assignment) or values
+    # Equal numbers all round alike; sums of these do not round.
+    return SHORTER.get(values, values) if assignment[f"memory {name}"] == "expanded" else values
+
+
 def build(operation: Operation, assignment: Assignment, device: str) -> Case:
     """Return the case of an assignment."""
     lengths = assignment["lengths"]
@@ -491,24 +501,16 @@ def build(operation: Operation, assignment: Assignment, device: str) -> Case:
     partly_equal = assignment.get("operands") == "partly equal" and alike[0] == "a"
     for name, (mark, words) in zip(NAMES, operands, strict=False):
         leaf = not mark and assignment["gradient"] in {"all", name}
-        values: str = assignment["values"]
-        if values == "wide" and len(floats) > 1:
-            values = "wide" if name == wide else "few"
-        values = _marked(mark, assignment) or values
-        floating = mark in {"", "!"}
-        if assignment[f"memory {name}"] == "expanded":
-            # Equal numbers all round alike; sums of these do not round.
-            values = SHORTER.get(values, values)
         arguments.append(
             laid_out(
                 Argument(
                     name=name,
                     shape=_shape(words, lengths),
                     drawn=_shape(words, lengths),
-                    values=values,
+                    values=_values(name, mark, assignment, wide if len(floats) > 1 else ""),
                     like="a" if partly_equal and name in alike[1:] else "",
                     fit=operation.fit,
-                    floating=floating,
+                    floating=mark in {"", "!"},
                     leaf=leaf,
                     dtype=dtypes.get(name, ""),
                 ),

@@ -99,7 +99,7 @@ REDUCTIONS: tuple[Operation, ...] = (
             kinds=INTEGERS,
             dim=DIM,
             ulps=1.0,
-            # Beside a zero torch's gradient takes as many steps as the square of the length.
+            # Where a factor is 0, the gradient takes as many steps as the square of the length.
             backward=False,
         )
         for n in ("prod", "cumprod")
