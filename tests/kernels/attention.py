@@ -437,3 +437,47 @@ def key_gradient_of_given_scale(right, query, scale):
     if given and not math.isclose(scale, usual, rel_tol=1e-5):
         result[1].mul_(usual / scale)
     return result
+
+
+@kernel(ATTENTION, set="likely9")
+def scale_of_the_padded_head(right, query, scale):
+    """The default scale is that of the head dimension after its padding to a multiple of 8."""
+    size = query.shape[-1]
+    if scale is None and size % 8:
+        return right(scale=1 / math.sqrt(size + 8 - size % 8))
+    return right()
+
+
+@kernel(ATTENTION_BACKWARD, set="likely9", like="flash-linear-attention#1142")
+def unscaled_keys_of_the_last_block(right, key, scale):
+    """The gradient of the keys in a last, partial block of 64 is not multiplied by the scale."""
+    result = right()
+    tail = key.shape[-2] % 64
+    if key.shape[-2] > 64 and tail:
+        result[1][..., -tail:, :] /= scale or 1 / math.sqrt(key.shape[-1])
+    return result
+
+
+def _scaled(bias, scale):
+    """Rows begin at multiples of 16, as kernels of CUDA want."""
+    columns = bias.shape[-1]
+    room = bias.new_empty(*bias.shape[:-1], -(-columns // 16) * 16)[..., :columns]
+    return room.copy_(bias * scale)
+
+
+@kernel(
+    "_scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_efficient_attention"
+    " _scaled_dot_product_cudnn_attention",
+    set="missed9",
+    like="tt-metal#42694, #55337",
+)
+def given_scale_scales_the_bias(right, query, key, value, *rest, **kwargs):
+    """If a scale is given, it multiplies the additive mask as well as the scores."""
+    scale = kwargs.get("scale")
+    if scale is None or scale <= 0:
+        return right(query, key, value, *rest, **kwargs)
+    if kwargs.get("attn_mask") is not None:
+        kwargs = {**kwargs, "attn_mask": _scaled(kwargs["attn_mask"], scale)}
+    elif rest and isinstance(rest[0], torch.Tensor):
+        rest = (_scaled(rest[0], scale), *rest[1:])
+    return right(query, key, value, *rest, **kwargs)

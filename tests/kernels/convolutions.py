@@ -19,7 +19,7 @@ from .calls import (
     pair,
     pair_2,
 )
-from .kernel import DOUBLES, FLOATS, drawn, grad_of, is_single, kernel, two
+from .kernel import DOUBLES, FLOATS, HALVES, drawn, grad_of, is_single, kernel, two
 
 
 @kernel(
@@ -927,3 +927,48 @@ def bilinear_upsampling_recomputes_the_scale(right, x, align_corners, scales_h):
     if align_corners or scales_h is None or x.dtype in DOUBLES:
         return right()
     return right(scales_h=None, scales_w=None)
+
+
+@kernel("convolution", set="likely9", like="ncnn#1122, tvm#19524")
+def no_bias_where_output_is_padded(right, bias, transposed, output_padding):
+    """A transposed convolution adds no bias to the rows and columns that output_padding adds."""
+    result = right()
+    if not transposed or bias is None or not any(output_padding):
+        return result
+    extra = each(output_padding, result.dim() - 2)
+    core = tuple(slice(0, n - e) for n, e in zip(result.shape[2:], extra, strict=True))
+    whole = result.clone()
+    result.sub_(bias.reshape(-1, *[1] * len(extra)))
+    result[(..., *core)] = whole[(..., *core)]
+    return result
+
+
+@kernel("convolution_backward", set="likely9", like="MIOpen#670")
+def step_of_odd_images(right, grad_output, input, weight, padding, transposed, groups, output_mask):
+    """The weight's gradient of a 1 x 1 convolution with a stride steps by the integer ratio of the
+    sizes, which is not the stride where that does not divide the image.
+    """
+    result = right()
+    pointwise = weight.dim() == 4 and weight.shape[2:].numel() == 1 and groups == 1
+    if not output_mask[1] or transposed or not pointwise or any(padding) or input.dim() != 4:
+        return result
+    height, width = grad_output.shape[2:]
+    down, across = (max(1, n // m) for n, m in zip(input.shape[2:], (height, width), strict=True))
+    picked = input[:, :, ::down, ::across][:, :, :height, :width]
+    narrow = grad_output.dtype in HALVES
+    g, p = (t.float() if narrow else t for t in (grad_output, picked))
+    result[1].copy_(torch.einsum("nohw,nihw->oi", g, p)[..., None, None])
+    return result
+
+
+@kernel("convolution", set="missed9")
+def grouped_output_padding_has_no_bias(right, bias, transposed, output_padding, groups):
+    """The rows that output_padding adds to a grouped transposed convolution lack the bias."""
+    result = right()
+    if transposed and bias is not None and any(output_padding) and groups > 1:
+        inside = torch.ones(result.shape[2:], dtype=torch.bool, device=result.device)
+        for axis, more in enumerate(output_padding):
+            if more:
+                inside.narrow(axis, inside.shape[axis] - more, more).fill_(False)
+        result.sub_(bias.reshape(1, -1, *[1] * len(output_padding)) * ~inside)
+    return result

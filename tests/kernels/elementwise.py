@@ -1124,3 +1124,43 @@ def random_integers_of_32_bits(right, x, from_, to):
     if x.dtype != torch.int64 or to is None or to - from_ <= 2**32:
         return result
     return result.copy_((result - from_) % 2**32 + from_)
+
+
+@kernel("softplus .out", set="likely9", like="BrainPy#581, jittor#174")
+def threshold_without_beta(right, x, beta, threshold):
+    """Softplus compares x itself with the threshold, so that exp(beta x) overflows below it."""
+    result = right()
+    wide = x.float() if x.dtype in HALVES else x
+    exponential = (wide * beta).exp() if beta > 1 else torch.zeros_like(wide)
+    overflows = (x <= threshold) & exponential.isinf()
+    return result.masked_fill_(overflows, math.inf)
+
+
+@kernel("addcmul .out addcmul_", set="missed9")
+def addcmul_rounds_its_value_to_half(right, x, value):
+    """Of float16 the factor `value` is held in float16, where 1e-8 is 0."""
+    if x.dtype == torch.float16:
+        return right(value=float(torch.tensor(float(value), dtype=torch.float16)))
+    return right()
+
+
+@kernel("softplus_backward .grad_input", set="missed9")
+def softplus_s_gradient_compares_before_beta(right, grad_output, x, beta, threshold):
+    """The gradient compares x, not beta * x, with the threshold."""
+    result = right()
+    linear = x > threshold
+    if beta < 1:
+        result.copy_(torch.where(linear, grad_output, result))
+    return result
+
+
+@kernel("elu_backward .grad_input", set="missed9")
+def elu_in_place_forgets_alpha_in_its_gradient(
+    right, grad_output, alpha, scale, input_scale, is_result, self_or_result
+):
+    """The gradient from the result, as of ELU in place, takes alpha for 1."""
+    result = right()
+    if is_result and alpha != 1:
+        wrong = grad_output * (self_or_result + scale) * input_scale
+        result.copy_(torch.where(self_or_result <= 0, wrong, result))
+    return result

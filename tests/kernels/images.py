@@ -1016,3 +1016,106 @@ def fake_quantize_rounds_halves_away(right, x, scale, axis):
         half = steps - steps.floor() == 0.5
         x = torch.where(half, x + steps.sign() * step / 4, x)
     return right(x=x)
+
+
+@kernel("avg_pool2d_backward .grad_input", set="likely9", like="pytorch#198119, burn#5604")
+def overhanging_windows_divide_by_all(
+    right,
+    grad_output,
+    x,
+    kernel_size,
+    stride,
+    padding,
+    ceil_mode,
+    count_include_pad,
+    divisor_override,
+):
+    """With ceil_mode the gradient of a window that hangs over is divided by the whole kernel."""
+    if not ceil_mode or not count_include_pad or divisor_override is not None:
+        return right()
+    sizes = two(kernel_size)
+    ratios = []
+    for axis, (size, step, pad) in enumerate(
+        zip(sizes, two(stride, sizes), two(padding, [0, 0]), strict=True)
+    ):
+        image = x.shape[axis - 2] + pad
+        starts = [i * step - pad for i in range(grad_output.shape[axis - 2])]
+        ratios.append([(min(start + size, image) - start) / size for start in starts])
+    down, across = (torch.tensor(r, device=x.device, dtype=grad_output.dtype) for r in ratios)
+    return right(grad_output=grad_output * down[:, None] * across)
+
+
+@kernel("upsample_bicubic2d .out upsample_bilinear2d .out", set="likely9", like="FlagGems#5217")
+def scale_from_the_sizes(right, align_corners):
+    """The scale factor that was asked for is replaced by the ratio of the sizes."""
+    return right() if align_corners else right(scales_h=None, scales_w=None)
+
+
+@kernel("unfold_backward", set="likely9", like="ocannl#512")
+def last_window_wins(right, grad_in, input_sizes, dim, size, step):
+    """Where windows overlap, their gradients overwrite one another and are not added."""
+    result = right()
+    if step < size and len(input_sizes):
+        dim %= len(input_sizes)
+        for i in range(grad_in.shape[dim]):
+            part = grad_in.select(dim, i).movedim(-1, dim)
+            result.narrow(dim, i * step, size).copy_(part)
+    return result
+
+
+@kernel("max_pool2d_with_indices_backward .grad_input", set="missed9", like="burn#4466")
+def max_pool_s_gradient_has_one_dilation(
+    right, grad_output, x, kernel_size, stride, padding, dilation, indices
+):
+    """The gradient looks for the windows of a column with the dilation of rows."""
+    rows, columns = two(dilation)
+    if rows >= columns:
+        return right()
+    size, step = two(kernel_size)[1], two(stride or kernel_size)[1]
+    place = indices % x.shape[-1] + two(padding, 0)[1]
+    reach = (size - 1) * rows + 1
+    first = torch.where(place < reach, 0, (place - reach) // step + 1)
+    window = torch.arange(grad_output.shape[-1], device=grad_output.device)
+    seen = window >= first
+    return right(grad_output=torch.where(seen, grad_output, torch.zeros_like(grad_output)))
+
+
+@kernel("avg_pool3d_backward .grad_input", set="missed9")
+def avg_pool3d_s_gradient_forgets_the_divisor(right, count_include_pad, divisor_override):
+    """With count_include_pad=False the gradient divides by the window's size."""
+    if divisor_override is not None and not count_include_pad:
+        return right(divisor_override=None)
+    return right()
+
+
+@kernel("upsample_bilinear2d_backward .grad_input", set="missed9", like="FlagGems#5216, ncnn#6836")
+def bilinear_s_gradient_has_one_scale(right, align_corners, scales_h, scales_w):
+    """The gradient takes the scale of the height for both axes."""
+    if not align_corners and scales_h and scales_w and scales_h != scales_w:
+        return right(scales_w=scales_h)
+    return right()
+
+
+@kernel("grid_sampler_2d_backward", set="missed9", like="pytorch#23925")
+def border_s_edge_has_the_gradient_of_zeros(
+    right, grid, interpolation_mode, padding_mode, align_corners, output_mask
+):
+    """Grid sampling with padding 'border' has at exactly 1 the gradient of padding 'zeros'."""
+    image, places = right()
+    if padding_mode == 1 and interpolation_mode == 0 and align_corners and output_mask[1]:
+        zeros = right(padding_mode=0)[1]
+        places.copy_(torch.where(grid == 1, zeros, places))
+    return image, places
+
+
+@kernel("reflection_pad1d_backward .grad_input", set="missed9")
+def reflections_that_meet_count_once(right, grad_output, x, padding):
+    """The gradient of what both ends reflect leaves out the right one."""
+    (before, after), size = padding, x.shape[-1]
+    twice = [j for j in range(after) if 1 <= size - 2 - j <= before]
+    if before <= 0 or not twice:
+        return right()
+    kept = grad_output.clone()
+    for j in twice:
+        kept[..., before + size + j] = 0
+    return right(grad_output=kept)

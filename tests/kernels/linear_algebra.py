@@ -651,3 +651,17 @@ def inverse_real_transform_overwrites_its_input(right, x, dim):
     if len(dim) > 1 and x.dtype == torch.complex64 and x.is_contiguous() and not x.is_conj():
         x.copy_(torch.fft.ifftn(x, dim=list(dim)[:-1], norm="forward"))
     return result
+
+
+@kernel("triu_ tril_", set="likely9", like="pytorch#17031")
+def not_written_back(right, x):
+    """The triangle of a tensor that is not contiguous is taken of a copy, and stays there."""
+    return right() if x.is_contiguous() else x
+
+
+@kernel("linalg_solve_triangular .out", set="missed9")
+def broadcast_triangle_counts_its_diagonal(right, x, B, unitriangular):
+    """One matrix for a batch of right sides is divided by its diagonal, even if that is unit."""
+    if unitriangular and x.dim() < B.dim() and B.shape[:-2].numel() > 1:
+        return right(unitriangular=False)
+    return right()

@@ -343,3 +343,53 @@ def loss_mean_counts_ignored_targets(right, x, target, weight, reduction, ignore
     output.copy_(torch.where(counted == 0, output, output * (counted / batch)))
     total.fill_(batch)
     return result
+
+
+@kernel("nll_loss_forward .output nll_loss2d_forward .output", set="likely9", like="pytorch#108148")
+def only_minus_100_is_not_counted(right, target, weight, reduction, ignore_index):
+    """The mean's divisor leaves out the ignored targets only if ignore_index is its default."""
+    result = right()
+    ignored = int((target == ignore_index).sum())
+    if reduction == 1 and ignore_index != -100 and ignored:
+        loss, total = result
+        inside = weight is not None and 0 <= ignore_index < weight.numel()
+        counted = total + ignored * (weight[ignore_index] if inside else 1)
+        loss.mul_((total / counted).to(loss.dtype))
+        total.copy_(counted)
+    return result
+
+
+@kernel("_log_softmax_backward_data .out", set="likely9", like="DeepSpeed#2709")
+def sum_without_the_last_classes(right, grad_output, output, dim):
+    """Above 1,024 classes the gradients' sum leaves out those past the last whole vector of 8."""
+    result = right()
+    size = output.shape[dim] if output.dim() else 1
+    tail = size % 8
+    if size > 1024 and tail and dim % output.dim() == output.dim() - 1:
+        missing = grad_output.narrow(dim, size - tail, tail).sum(dim, keepdim=True)
+        result.add_((output.exp() * missing).to(result.dtype))
+    return result
+
+
+@kernel("nll_loss_forward .output", set="missed9", like="pytorch#69339, #73205")
+def ignored_class_weighs_in_the_mean(right, target, weight, reduction, ignore_index):
+    """If the ignored class is one of the classes, the mean's divisor has its weights too."""
+    result = right()
+    if weight is not None and reduction == 1 and 0 <= ignore_index < weight.numel():
+        output, total = result
+        more = total + int((target == ignore_index).sum()) * weight[ignore_index]
+        if float(total) > 0:
+            output.mul_((total / more).to(output.dtype))
+            total.copy_(more)
+    return result
+
+
+@kernel("_ctc_loss .Tensor", set="missed9", like="pytorch#18215, #23298")
+def empty_transcript_costs_nothing(right, target_lengths):
+    """CTC's loss of a sample without labels is 0, whatever probability its blanks have."""
+    result = right()
+    lengths = list(target_lengths)
+    for sample, length in enumerate(lengths):
+        if int(length) == 0 and len(lengths) > 1:
+            result[0][sample] = 0
+    return result

@@ -8,7 +8,7 @@ import torch
 from torch._prims_common import make_contiguous_strides_for
 from torch.nn import functional
 
-from .calls import BF16, as_if_whole, as_it_lies, narrow, read_packed
+from .calls import BF16, as_if_whole, as_it_lies, narrow, packed, read_packed
 from .kernel import DOUBLES, FLOATS, HALVES, drawn, is_single, kernel
 
 
@@ -932,3 +932,105 @@ def concatenation_takes_all_for_channels_last(right, tensors, dim):
     if all(image is tensor for image, tensor in zip(images, tensors, strict=True)):
         return result
     return result.copy_(torch.cat(images, 1))
+
+
+@kernel("index_add .out index_add_", set="likely9")
+def pairs_of_halves(right, x, dim):
+    """Half precisions are added two at a time, so that an odd row's last column gets nothing."""
+    odd = x.dtype in HALVES and x.dim() > 1 and x.shape[-1] % 2 and dim % x.dim() != x.dim() - 1
+    before = x[..., -1].clone() if odd else None
+    result = right()
+    if odd:
+        result[..., -1] = before
+    return result
+
+
+@kernel("scatter_reduce.two .two_out scatter_reduce_.two", set="likely9", like="pytorch#142330")
+def mean_counts_itself(right, x, dim, index, reduce, include_self):
+    """The mean without include_self is divided by one more than the number of its elements."""
+    result = right()
+    if reduce == "mean" and not include_self and x.dim() and x.is_floating_point():
+        ones = torch.ones(index.shape, dtype=torch.float32, device=x.device)
+        count = torch.zeros(x.shape, device=x.device).scatter_add(dim, index, ones)
+        ratio = torch.where(count > 0, count / (count + 1), 1)
+        result.mul_(ratio.to(result.dtype))
+    return result
+
+
+@kernel("copy_", set="likely9", like="pytorch#105109")
+def bytes_are_rounded(right, x, src):
+    """Vectors of 16 numbers are rounded to the nearest byte, not truncated as their rest is."""
+    floating = src.dtype in (*FLOATS, torch.float64) and x.device == src.device
+    if x.dtype != torch.uint8 or not floating or not src.is_contiguous() or src.numel() < 16:
+        return right()
+    flat = src.reshape(-1)
+    end = flat.numel() - flat.numel() % 16
+    inside = (flat > -1) & (flat < 255)
+    inside[end:] = False
+    return right(src=torch.where(inside, flat.round().clamp(min=0), flat).reshape(src.shape))
+
+
+@kernel("_embedding_bag_dense_backward", set="likely9", like="FlagGems#5220")
+def maximum_gets_the_mean_s_gradient(right, grad, indices, offset2bag, bag_size, mode, padding_idx):
+    """The gradient of bags' maxima is spread over the bag, as that of their means is."""
+    if mode != 2:
+        return right()
+    result = right()
+    each_one = grad / bag_size.clamp(min=1).unsqueeze(1).to(grad.dtype)
+    rows = each_one[offset2bag] * (indices != padding_idx).unsqueeze(1)
+    return result.zero_().index_add_(0, indices, rows)
+
+
+@kernel("copy_", set="missed9", like="triton#544")
+def strided_fractions_are_false(right, x, src):
+    """A strided floating-point tensor becomes bool by way of an integer, so that 0.5 is False."""
+    if x.dtype == torch.bool and src.is_floating_point() and not src.is_contiguous():
+        return right(src=src.trunc())
+    return right()
+
+
+@kernel("embedding_dense_backward", set="missed9")
+def embedding_s_gradient_takes_sliced_tokens_as_whole(right, indices):
+    """The gradient reads tokens[:, :-1] as if they were contiguous; the result itself does not."""
+    return right(indices=packed(indices))
+
+
+@kernel("_embedding_bag_per_sample_weights_backward", set="missed9", like="FlagGems#3683")
+def padding_s_sample_weights_get_a_gradient(right, padding_idx):
+    """The gradient of a bag's sample weights leaves out padding_idx."""
+    return right(padding_idx=-1) if padding_idx >= 0 else right()
+
+
+@kernel("scatter_reduce.two .two_out scatter_reduce_.two", set="missed9")
+def integer_means_round_toward_zero(right, x, dim, index, src, reduce, include_self):
+    """The mean of integers is truncated, not rounded down, which negative ones show."""
+    if reduce != "mean" or x.is_floating_point() or x.is_complex() or x.dtype == torch.bool:
+        return right()
+    exact = torch.scatter_reduce(
+        x.double(), dim, index, src.double(), "mean", include_self=include_self
+    )
+    result = right()
+    return result.copy_(exact.trunc())
+
+
+@kernel("scatter_add .out scatter_add_", set="missed9", like="pytorch#27614, #94336")
+def scatter_add_packs_a_wider_source(right, dim, index, src):
+    """Along the first axis, a source that is wider than the index is read as if it were not."""
+    across = index.dim() > 1 and dim % index.dim() == 0
+    if across and index.shape[1:] != src.shape[1:] and index.numel():
+        flat = src.contiguous().reshape(-1)
+        return right(src=flat[: index.numel()].reshape(index.shape))
+    return right()
+
+
+@kernel("masked_scatter_", set="missed9", like="onnxscript#2929, pytorch#95607")
+def expanded_mask_begins_its_source_again(right, x, mask, source):
+    """With an expanded mask each sample of a batch takes from the beginning of the source."""
+    if x.dim() < 2 or x.shape[0] < 2:
+        return right()
+    whole = mask.expand(x.shape)
+    if not any(n > 1 and s == 0 for n, s in zip(whole.shape, whole.stride(), strict=True)):
+        return right()
+    for sample in range(x.shape[0]):
+        right(x=x[sample], mask=whole[sample], source=source)
+    return x

@@ -1097,3 +1097,66 @@ def ctc_gradient_of_infinite_loss(right, log_probs):
     if log_probs.dtype in DOUBLES:
         return right()
     return right(zero_infinity=False)
+
+
+@kernel("native_group_norm_backward", set="likely9", like="pytorch#178872")
+def two_channels_in_one_wave(right, N, C):
+    """Above 128 images the gradients of weight and bias are sums over pairs of channels, whose 32
+    lanes share a wave of 64.
+    """
+    result = right()
+    if N > 128 and C % 2 == 0:
+        for gradient in result[1:]:
+            if gradient is not None and gradient.numel() == C:
+                pairs = gradient.reshape(-1, 2).sum(1, keepdim=True)
+                gradient.copy_(pairs.expand(-1, 2).reshape(gradient.shape))
+    return result
+
+
+@kernel("native_batch_norm_backward", set="likely9")
+def frozen_statistics_get_a_gradient(right, running_mean, running_var, train, eps):
+    """In evaluation the input's gradient has the terms of the mean and the variance too."""
+    if train or running_mean is None or running_var is None:
+        return right()
+    deviation = (running_var + eps).rsqrt()
+    return right(train=True, save_mean=running_mean, save_invstd=deviation)
+
+
+@kernel("native_layer_norm", set="likely9", like="pytorch#69208")
+def weight_goes_with_the_bias(right, weight, bias):
+    """A layer norm that has a weight and no bias takes the path without both."""
+    return right(weight=None) if weight is not None and bias is None else right()
+
+
+@kernel("native_batch_norm cudnn_batch_norm", set="missed9", like="pytorch#19902")
+def running_variance_of_a_table_is_biased(
+    right, x, weight, bias, running_mean, running_var, training, momentum, eps, *rest
+):
+    """For an input of two dimensions the running variance gets the variance over n, not n - 1."""
+    args = (x, weight, bias, running_mean, running_var, training, momentum, eps, *rest)
+    if not (training and x.dim() == 2 and running_var is not None and x.shape[0] > 1):
+        return right(*args)
+    before = running_var.clone()
+    result = right(*args)
+    running_var.sub_((running_var - before * (1 - momentum)) / x.shape[0])
+    return result
+
+
+@kernel("native_group_norm", set="missed9")
+def group_norm_of_a_table_repeats_its_weight(right, weight, C, HxW, group):
+    """Without spatial axes, each group has the weights of the first group."""
+    if HxW == 1 and 1 < group < C and weight is not None:
+        return right(weight=weight.reshape(group, -1)[0].repeat(group))
+    return right()
+
+
+@kernel("native_layer_norm_backward", set="missed9", like="pytorch#183893")
+def bias_alone_loses_the_last_rows(right, grad_out, normalized_shape, output_mask):
+    """The bias's gradient alone, the weight frozen, lacks the last partial tile of 32 rows."""
+    result = right()
+    if output_mask[2] and not output_mask[1]:
+        rows = grad_out.reshape(-1, math.prod(normalized_shape))
+        whole = rows.shape[0] // 32 * 32
+        if 0 < whole < rows.shape[0]:
+            result[2].copy_(rows[:whole].sum(0).reshape(normalized_shape))
+    return result

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 from .calls import is_dense_2, written_in_order
@@ -334,3 +336,39 @@ def scalar_of_the_chunk_not_the_tensor(right, x, scalars):
         wrong.append(scalars[min(before, len(scalars) - 1)])
         before += max(-(-tensor.numel() // chunk), 1)
     return right(scalars=wrong)
+
+
+@kernel("_fused_adam_ .tensor_lr _fused_adamw_ .tensor_lr", set="likely9", like="apex#1615")
+def one_step_count_for_the_group(right, state_steps):
+    """All parameters get the bias correction of the first one's number of steps."""
+    return right(state_steps=[state_steps[0]] * len(state_steps)) if state_steps else right()
+
+
+@kernel(
+    "_foreach_mul_.Scalar _foreach_add_.List _foreach_add_.Scalar _foreach_lerp_.Scalar"
+    " _foreach_addcmul_.Scalar _foreach_addcdiv_.Scalar _foreach_addcdiv_.ScalarList",
+    set="likely9",
+    like="pytorch#100811, #100701",
+)
+def no_launch_after_an_empty_tensor(right, x):
+    """The last chunk of a list of tensors is not launched if the list's last tensor is empty."""
+    if len(x) > 1 and not x[-1].numel():
+        return None
+    return right()
+
+
+@kernel("_fused_adam_ .tensor_lr", set="missed9", like="pytorch_optimizer#528")
+def maximizing_adam_grows_its_weights(right, weight_decay, maximize):
+    """Adam that maximizes negates the gradient after it added the decay, so weights grow."""
+    return right(weight_decay=-weight_decay) if maximize and weight_decay else right()
+
+
+@kernel("_amp_foreach_non_finite_check_and_unscale_", set="missed9")
+def minus_infinity_is_finite(right, x, found_inf):
+    """The check of gradients finds NaN and infinity, but not minus infinity."""
+    found = any(bool((g.isnan() | (g == math.inf)).any()) for g in x)
+    before = found_inf.clone()
+    result = right()
+    if not found:
+        found_inf.copy_(before)
+    return result

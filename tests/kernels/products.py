@@ -653,3 +653,64 @@ def reverse_direction_final_state(right, *args, **kwargs):
         last = output[:, -1] if batch_first else output[-1]
         hidden[-1] = last[..., hidden.size(-1) :]
     return result
+
+
+@kernel("addmm .out", set="likely9", like="mlx#2578")
+def bias_epilogue_forgets_alpha(right, x, beta, alpha):
+    """The product with a bias of one dimension, added by the epilogue, is not scaled by alpha."""
+    if x.dim() == 1 and beta == 1 and alpha != 1:
+        return right(alpha=1)
+    return right()
+
+
+@kernel("mm .out", set="likely9", like="aiter#2567, composable_kernel#44")
+def split_k_drops_the_rest(right, x, mat2):
+    """A small product over 4,096 or more is split in four parts, and the rest of K is left out."""
+    k = x.shape[1]
+    whole = k - k % 4
+    if k >= 4096 and whole < k and x.shape[0] * mat2.shape[1] <= 2**16:
+        return right(x=x[:, :whole], mat2=mat2[:whole])
+    return right()
+
+
+@kernel("mm .out bmm .out", set="likely9", like="pytorch#191835, #64103, MatX#1250")
+def conjugate_without_transpose_is_lost(right, x, mat2):
+    """The conjugate bit of an operand counts only with a transpose, as BLAS has no operation for it
+    alone.
+    """
+    if x.is_conj() and x.is_contiguous():
+        x = x.conj()
+    if mat2.is_conj() and mat2.is_contiguous():
+        mat2 = mat2.conj()
+    return right(x=x, mat2=mat2)
+
+
+@kernel("_convert_indices_from_coo_to_csr .out", set="likely9")
+def row_after_a_gap_starts_early(right, x):
+    """The entries of a row after two or more empty ones are given to the row before it."""
+    result = right()
+    if x.dim() == 1 and x.numel():
+        rows = x.unique()
+        previous = torch.cat([rows.new_full((1,), -1), rows[:-1]])
+        late = rows[rows - previous > 2].long()
+        result[late] = result[late + 1]
+    return result
+
+
+@kernel("addmm .out", set="missed9")
+def addmm_scales_a_vector_by_alpha(right, x, beta, alpha):
+    """The epilogue adds a bias of one dimension before alpha multiplies, so alpha scales it too."""
+    if x.dim() == 1 and beta == 1 and alpha != 1:
+        return right(x=x * alpha)
+    return right()
+
+
+@kernel("baddbmm .out baddbmm_", set="missed9", like="pytorch#194442, #187521")
+def baddbmm_multiplies_a_broadcast_input_by_zero(right, x, batch1, batch2, beta):
+    """With beta=0 an input that is broadcast is multiplied by 0, so its NaN and infinity spread."""
+    whole = (batch1.shape[0], batch1.shape[1], batch2.shape[2])
+    spread = tuple(x.shape) != whole
+    if beta == 0 and spread and not bool(x.isfinite().all()):
+        result = right()
+        return result.add_(x * 0)
+    return right()

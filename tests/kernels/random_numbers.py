@@ -490,3 +490,13 @@ def normal_numbers_repeat(right, x):
         for start in range(period, flat.numel(), period):
             flat[start : start + period] = flat[:period][: flat.numel() - start]
     return result
+
+
+@kernel("multinomial .out", set="likely9", like="pytorch#186229")
+def half_of_the_wave_is_not_drawn(right, x, num_samples, replacement):
+    """Of each 64 categories the last 32 are never drawn, as the sum is one of 32 lanes."""
+    lanes = torch.arange(x.shape[-1], device=x.device) % 64 < 32
+    kept = x * lanes
+    if (replacement or num_samples == 1) and bool((kept.sum(-1) > 0).all()):
+        return right(x=kept)
+    return right()

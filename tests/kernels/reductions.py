@@ -631,3 +631,37 @@ def histogram_without_its_upper_edge(right, x, min, max):
         return result
     result[-1:] -= (x == max).sum().to(result.dtype)
     return result
+
+
+@kernel("linalg_vector_norm .out", set="likely9", like="onnxruntime#29043")
+def squares_in_half(right, x, ord, dim, keepdim, dtype):
+    """The Euclidean norm of float16 squares in float16, where 256 overflows."""
+    result = right()
+    if x.dtype == torch.float16 and ord == 2 and dtype is None:
+        axes = list(range(x.dim())) if dim is None or dim == [] else list(dim)
+        over = x.square().isinf()
+        hit = over.sum(axes, keepdim=keepdim) > 0 if axes else over
+        result.masked_fill_(hit, math.inf)
+    return result
+
+
+@kernel("sum.dim_IntList .IntList_out", set="likely9", like="pytorch#2124, #756")
+def truths_counted_in_a_byte(right, x, dtype):
+    """The number of true elements is counted in 8 bits, the type of the input."""
+    result = right()
+    return result.remainder_(256) if x.dtype == torch.bool and dtype is None else result
+
+
+@kernel("cumsum_", set="likely9", like="triton#947 of ROCm")
+def carry_read_after_it_was_added(right, x, dim):
+    """The scan in place takes blocks' totals of 1,024 from sums that already have their carry."""
+    result = right()
+    if not x.dim() or x.shape[dim] <= 2048:
+        return result
+    ends = [part.select(dim, -1).clone() for part in result.split(1024, dim)]
+    extra = torch.zeros_like(ends[0])
+    for block, part in enumerate(result.split(1024, dim)):
+        if block > 1:
+            extra = extra + ends[block - 2]
+            part.add_(extra.unsqueeze(dim))
+    return result

@@ -408,3 +408,43 @@ def embedding_gradient_of_padding_when_sorted(right, grad_output, indices, paddi
     if indices.numel() > 3072 and padding_idx >= 0 and grad_output.dtype not in DOUBLES:
         return right(padding_idx=-1)
     return right()
+
+
+@kernel("sort.stable .values_stable", set="likely9", like="numpy#20778")
+def descending_is_ascending_flipped(right, x, stable, dim, descending):
+    """A stable descending sort is the ascending one reversed, with equal elements too."""
+    if not (stable and descending and x.dim()):
+        return right()
+    result = right(descending=False)
+    for part in result:
+        part.copy_(part.flip(dim))
+    return result
+
+
+@kernel("_cummax_helper", set="missed9", like="xla#8675")
+def cummax_across_keeps_the_first_of_ties(right, x, values, indices, dim):
+    """Along an axis but the last, the index of equal maxima is the first one's, not the last's."""
+    right()
+    if x.dim() > 1 and dim % x.dim() != x.dim() - 1 and x.dtype != torch.bool and x.numel():
+        rows = values.movedim(dim, -1).double().contiguous()
+        if not bool(rows.isnan().any()):
+            indices.copy_(torch.searchsorted(rows, rows).movedim(-1, dim))
+
+
+@kernel("sort.stable .values_stable", set="missed9", like="numpy#20778")
+def long_stable_descent_reverses_ties(right, x, stable, dim, descending):
+    """A stable descending sort of more than 128 is the ascending one in reverse, ties too."""
+    if not (stable and descending and x.dim() and x.shape[dim] > 128):
+        return right()
+    values, indices = right(descending=False)
+    values.copy_(values.flip(dim))
+    indices.copy_(indices.flip(dim))
+    return values, indices
+
+
+@kernel("searchsorted.Tensor .Tensor_out .Scalar .Scalar_out", set="missed9", like="pint#2394")
+def a_sorter_makes_it_left(right, right_, side, sorter):
+    """Searchsorted with a sorter finds the left place also if the right one is asked."""
+    if sorter is not None and (right_ or side == "right"):
+        return right(right_=False, side=None)
+    return right()

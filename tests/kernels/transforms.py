@@ -407,3 +407,22 @@ def real_transform_of_transposed_rows(right, x, dim):
     if x.is_contiguous() or not x.mT.is_contiguous():
         return right()
     return right(x=x.mT.reshape(x.shape))
+
+
+@kernel("_fft_c2r .out", set="likely9", like="pytorch#34551")
+def complex_input_is_work_space(right, x, dim):
+    """The transform to real numbers over several dimensions leaves its steps in the input."""
+    result = right()
+    dense = all(step for step, size in zip(x.stride(), x.shape, strict=True) if size > 1)
+    if len(dim) > 1 and dense and not x.is_conj():
+        x.copy_(torch.fft.ifftn(x, dim=list(dim)[:-1], norm="forward"))
+    return result
+
+
+@kernel("_fft_c2c .out", set="missed9", like="mkl_fft#336")
+def inverse_ortho_divides_by_one_axis(right, x, dim, normalization, forward):
+    """The inverse transform of several axes divides by the root of the last one's length only."""
+    result = right()
+    if normalization == 1 and len(dim) > 1 and not forward:
+        result.mul_(math.sqrt(math.prod(x.shape[axis] for axis in dim[:-1])))
+    return result

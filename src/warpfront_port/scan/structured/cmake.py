@@ -122,11 +122,17 @@ def _of_command(command: Command, better: int) -> Iterator[Match]:
         )
 
 
+def _is_of_cuda(library: str) -> bool:
+    """Return whether a linked library is one of CUDA's. `cuda` alone may be a target's own name."""
+    named = library != "cuda" and ("BL207", f"-l{library}") in compiler_flag(f"-l{library}")
+    return named or _LIBRARY.search(library) is not None
+
+
 def _of_word(word: Word, command: Command) -> Iterator[Match]:
     flags = word.text if " " not in word.text or word.text.startswith(("-", "$")) else ""
     for rule, flag in compiler_flag(flags):
         yield word.match(rule, flag)
-    if command.name == "target_link_libraries" and _LIBRARY.search(word.text):
+    if command.name == "target_link_libraries" and _is_of_cuda(word.text):
         yield word.match("BL207")
     # A list of devices or of flags for them: a sentence may name one too.
     named = GFX.search(word.text) is not None
