@@ -172,7 +172,7 @@ def errors_and_bounds(actual: Tensor, expected: Tensor, bound: Bound) -> tuple[T
         half = narrow == torch.float16
         allowed = allowed + (4 * floor_of(narrow) if half else torch.finfo(narrow).smallest_normal)
     off = (values - rounded).abs_()
-    if math.isfinite(float(off.max())):
+    if not off.numel() or math.isfinite(float(off.max())):
         return off, allowed.expand_as(values)
     same = (values == rounded) | (values.isnan() & rounded.isnan())
     edge = expected.isfinite() & ~values.isnan() & (values.isinf() | rounded.isinf())
