@@ -34,7 +34,7 @@ from warpfront_checks.cases.catalogue import CATALOGUE, TOPICS  # noqa: E402
 from warpfront_checks.cases.known_defects import KnownDefect  # noqa: E402
 from warpfront_checks.cases.operation import Operation  # noqa: E402
 from warpfront_checks.cases.oracle import Independent, oracle_for  # noqa: E402
-from warpfront_checks.cases.run import execute, names_of, run_case  # noqa: E402
+from warpfront_checks.cases.run import LackingError, execute, names_of, run_case  # noqa: E402
 from warpfront_checks.cases.session import (  # noqa: E402
     SEEN_ON,
     case_checks,
@@ -407,6 +407,33 @@ def test_a_case_that_an_unsafe_defect_of_torch_would_end_is_counted_and_not_run(
     assert not judge_operation(replace(operation, defects=(elsewhere,)), "cpu", WHOLE).defects
     fixed = replace(defect, before=(2, 0))
     assert not judge_operation(replace(operation, defects=(fixed,)), "cpu", WHOLE).defects
+
+
+def test_a_block_of_a_case_is_executed_as_one_text() -> None:
+    names = names_of()
+    execute(["def more(x):", "    return x + 1", "y = more(2)"], names)
+    assert names["y"] == 3
+
+
+def test_what_changes_its_argument_is_given_no_expanded_one() -> None:
+    changing = [operation for operation in CATALOGUE.values() if operation.changes]
+    assert changing
+    for operation in changing:
+        for one in (one for seed in range(20) for one in assignments_of(operation, DTYPES, seed)):
+            assert one["memory a"] != "expanded", operation.name
+
+
+def test_a_case_without_a_kernel_is_replaced_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = itertools.count()
+
+    def first_lack(case: Case, **options: Any) -> Any:
+        if next(calls) < 4:
+            raise LackingError("no kernel")
+        return run_case(case, **options)
+
+    monkeypatch.setattr(session, "run_case", first_lack)
+    tally = judge_operation(CATALOGUE["exp"], "cpu", QUICK)
+    assert (tally.cases, len(tally.lacking), tally.faults) == (3, 4, [])
 
 
 def test_a_result_past_its_dtype_has_no_judged_gradient() -> None:
