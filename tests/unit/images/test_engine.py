@@ -305,6 +305,16 @@ def test_the_status_of_an_engine_that_never_was_is_stopped(tmp_path: Path) -> No
     assert not list(tmp_path.iterdir())
 
 
+def test_an_engine_whose_record_is_gone_is_not_called_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedded, "_RUNTIME", tmp_path / "run")
+    place = embedded.EnginePlace(state=tmp_path / "engine")
+    assert embedded.status(tmp_path, place.state).state == "stopped"
+    place.runtime.mkdir(parents=True)
+    assert embedded.status(tmp_path, place.state).state == "stale"
+
+
 def test_half_a_record_is_a_stale_engine_not_a_traceback(tmp_path: Path) -> None:
     (tmp_path / "engine.json").write_text('{"process": {"pid"')
     assert embedded.status(tmp_path, tmp_path).state == "stale"

@@ -118,7 +118,9 @@ class Record:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """The state of an engine. `stale`: the daemon is gone; its mounts, bridge or socket remain."""
+    """The state of an engine. `stale`: the daemon, or our record of it, is gone; its mounts, bridge
+    or socket remain.
+    """
 
     state: Literal["running", "stopped", "stale"]
     host: str
@@ -148,7 +150,8 @@ def status(cache: Path, state: Path) -> Status:  # noqa: ARG001 - one signature 
     daemon = liveness.read_identity(record.process) if record else None
     if daemon is not None and not daemon.is_gone():
         return Status(state="running", host=place.host, log=place.log, pid=int(daemon.pid))
-    return Status(state="stale" if record else "stopped", host=place.host, log=place.log)
+    remains = record is not None or place.runtime.exists()
+    return Status(state="stale" if remains else "stopped", host=place.host, log=place.log)
 
 
 def start(cache: Path, state: Path, on_line: Line) -> Status:
@@ -325,9 +328,13 @@ def _end_process(pid: int, is_gone: Callable[[], bool], on_line: Line) -> None:
 
 
 def _left_over_processes(place: EnginePlace) -> tuple[int, ...]:
-    """containerd and the shims of a killed daemon, known by our own exec-root in their arguments,
-    and their children: the first processes of the containers."""
-    mark = f"{place.runtime}/exec/".encode()
+    """Return a daemon that no record names, and containerd and shims of a killed one, known by our
+    own folders in their arguments, and their children: the first processes of the containers.
+    """
+    marks = {
+        b"dockerd": f"{place.state}/daemon.json".encode(),
+        b"containerd": f"{place.runtime}/exec/".encode(),
+    }
     parents = {}
     ours = set()
     for entry in Path("/proc").iterdir():
@@ -335,7 +342,7 @@ def _left_over_processes(place: EnginePlace) -> tuple[int, ...]:
             pid = int(entry.name)
             program, _, arguments = (entry / "cmdline").read_bytes().partition(b"\0")
             parents[pid] = int((entry / "stat").read_bytes().rpartition(b")")[2].split()[1])
-            if b"containerd" in program and mark in arguments:
+            if any(name in program and mark in arguments for name, mark in marks.items()):
                 ours.add(pid)
     return tuple(sorted(ours | {pid for pid, parent in parents.items() if parent in ours}))
 
