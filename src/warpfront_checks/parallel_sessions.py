@@ -26,9 +26,15 @@ from warpfront_checks.forkserver import fork, open_nursery
 from warpfront_checks.results import PROGRESS
 
 ENDINGS = "endings.json"
-# What most sessions import, before any of them; of GPUs nothing that may ask a driver.
-_IMPORTED: Mapping[str, tuple[str, ...]] = {"cpu": ("torch", "torch._dynamo")}
+# What most sessions import, before any of them. torch's operator database, compiled models and
+# optimizers import the compiler, which takes longer than torch.
+_IMPORTED: Mapping[str, tuple[str, ...]] = {
+    "cpu": ("torch", "torch._dynamo"),
+    "cuda": ("torch", "torch._dynamo", "torch._inductor.utils"),
+}
 _PLAINLY = ("torch",)
+# Device files of drivers: NVIDIA's, AMD's, those of both under WSL.
+_DRIVERS = ("/dev/nvidia", "/dev/kfd", "/dev/dri", "/dev/dxg")
 # More would only wait for one device, where each has a context. A Gaudi is one process's own.
 _ON_A_DEVICE, _ON_A_GAUDI = 6, 1
 _SESSION_BYTES = 2 * 2**30
@@ -147,9 +153,18 @@ def _fork(
 
 
 def _unusable(torch: Any) -> bool:
-    """Return whether the parent touched a driver, which no fork of it can use."""
+    """Return whether the parent touched a driver, which no fork of it can use: torch says so of
+    itself, and an open device file of any library.
+    """
     forked = getattr(getattr(torch, "cuda", None), "_is_in_bad_fork", None)
-    return bool(forked and forked())
+    return bool(forked and forked()) or any(name.startswith(_DRIVERS) for name in _open_files())
+
+
+def _open_files() -> Iterator[str]:
+    """Yield the names of this process's open files."""
+    for descriptor in Path("/proc/self/fd").glob("*"):
+        with contextlib.suppress(OSError):  # the folder's own is closed by now
+            yield str(descriptor.readlink())
 
 
 def _begin_anew(name: str, alone: Sequence[str]) -> NoReturn:

@@ -118,6 +118,17 @@ def test_who_cannot_use_the_parents_driver_begins_anew(monkeypatch: pytest.Monke
     assert not side_by_side._unusable(object())
 
 
+def test_a_driver_that_any_import_opened_is_the_parents(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    device = tmp_path / "kfd"
+    device.touch()
+    monkeypatch.setattr(side_by_side, "_DRIVERS", (str(device),))
+    assert not side_by_side._unusable(object())
+    with device.open():
+        assert side_by_side._unusable(object())
+
+
 def test_places_are_cores_that_memory_holds_and_few_on_one_device() -> None:
     gib = 2**30
     assert [places(2, 23 * gib, "cpu"), places(16, 8 * gib, "cpu"), places(16, 1, "cpu")] == [
