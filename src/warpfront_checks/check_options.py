@@ -37,7 +37,8 @@ class CheckSession:
     with claims, recorder and effort. `asked_for` sessions run only if named, or if an image
     declares them. `seconds` is the approximate time on a CPU: of parallel sessions the longest
     begins first. One that is `last` begins when all the rest have ended. On the CPU `threaded` ones
-    get every core, so that threads are tried too.
+    get every core, so that threads are tried too. Those of `compiles` import torch's
+    compiler.
     """
 
     says: str
@@ -45,6 +46,7 @@ class CheckSession:
     asked_for: bool = False
     seconds: float = 1.0
     threaded: bool = False
+    compiles: bool = False
     last: bool = False
 
 

@@ -26,13 +26,11 @@ from warpfront_checks.forkserver import fork, open_nursery
 from warpfront_checks.results import PROGRESS
 
 ENDINGS = "endings.json"
-# What most sessions import, before any of them. torch's operator database, compiled models and
-# optimizers import the compiler, which takes longer than torch.
-_IMPORTED: Mapping[str, tuple[str, ...]] = {
-    "cpu": ("torch", "torch._dynamo"),
-    "cuda": ("torch", "torch._dynamo", "torch._inductor.utils"),
-}
+# What most sessions import, before any of them; of GPUs nothing that may ask a driver.
+_IMPORTED: Mapping[str, tuple[str, ...]] = {"cpu": ("torch", "torch._dynamo")}
 _PLAINLY = ("torch",)
+# It takes longer than torch, and each child of a session that needs it would import it anew.
+_COMPILER: Mapping[str, tuple[str, ...]] = {"cuda": ("torch._dynamo", "torch._inductor.utils")}
 # Device files of drivers: NVIDIA's, AMD's, those of both under WSL.
 _DRIVERS = ("/dev/nvidia", "/dev/kfd", "/dev/dri", "/dev/dxg")
 # More would only wait for one device, where each has a context. A Gaudi is one process's own.
@@ -57,7 +55,10 @@ def run_side_by_side(
     `results`, a line of counts every 30 s.
     """
     row = CHECK_SESSIONS
-    waiting = sorted(sessions, key=lambda name: (row[name].last, -row[name].seconds))
+    compiler = _COMPILER.get(device, ())
+    waiting = sorted(
+        sessions, key=lambda x: (row[x].last, bool(compiler) and row[x].compiles, -row[x].seconds)
+    )
     cores = len(os.sched_getaffinity(0))
     most = places(cores, _memory_bytes(), device)
     running: dict[int, tuple[str, float]] = {}
@@ -68,15 +69,15 @@ def run_side_by_side(
         every = CHECK_SESSIONS[name].threaded and device == "cpu"
         threads = cores if every else max(1, cores // most)
         raising = device == "cuda" and name != "load"
+        if row[name].compiles:
+            _import_all(compiler, import_module)
         running[_fork(name, run, alone, threads, raising=raising)] = (name, time.monotonic())
 
     if "load" in waiting:
         # It times and judges the import of torch, so it begins without.
         waiting.remove("load")
         begin("load")
-    for name in _IMPORTED.get(device, _PLAINLY):
-        with contextlib.suppress(Exception):  # the session that needs it reports the same error
-            import_module(name)
+    _import_all(_IMPORTED.get(device, _PLAINLY), import_module)
 
     def counts(folder: Path) -> str:
         return progress(folder, sessions, tuple(codes), [name for name, _ in running.values()])
@@ -91,6 +92,12 @@ def run_side_by_side(
                 codes[name] = os.waitstatus_to_exitcode(status)
                 _say(name, codes[name], time.monotonic() - start, used)
     return codes
+
+
+def _import_all(names: Sequence[str], import_module: Callable[[str], object]) -> None:
+    for name in names:
+        with contextlib.suppress(Exception):  # the session that needs it reports the same error
+            import_module(name)
 
 
 @contextlib.contextmanager

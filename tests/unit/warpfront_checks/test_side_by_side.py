@@ -55,6 +55,26 @@ def test_each_session_ends_by_itself_and_load_begins_before_torch(
     assert "opinfo: ended with -9 after" in said.out
 
 
+def test_the_compiler_of_a_gpu_is_imported_once_and_the_rest_began_before(tmp_path: Path) -> None:
+    imported: list[str] = []
+
+    def run(name: str) -> int:
+        (tmp_path / name).write_text(" ".join(imported))
+        return 0
+
+    run_side_by_side(SESSIONS, run, (), device="cuda", import_module=imported.append)
+
+    knew = {name: "torch._inductor.utils" in (tmp_path / name).read_text() for name in SESSIONS}
+    assert [name for name, compiler in knew.items() if not compiler] == [
+        "load",
+        "numerics",
+        "operators",
+        "golden",
+        "devices",
+    ]
+    assert sorted(set(imported)) == ["torch", "torch._dynamo", "torch._inductor.utils"]
+
+
 def test_counts_are_of_what_ended_was_made_and_was_planned(tmp_path: Path) -> None:
     made = {"planned": ["a", "b", "c"], "checks": [{}, {}]}
     (tmp_path / "opinfo.json").write_text(json.dumps(made))
