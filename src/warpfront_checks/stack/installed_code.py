@@ -233,9 +233,10 @@ def _names_numpy(path: Path) -> bool:
 def _compiled_files(distribution: Distribution) -> Iterator[Path]:
     """Its libraries, and its programs, whose names have no suffix."""
     for file in distribution.files or ():
-        path = Path(str(distribution.locate_file(file)))
-        if (is_shared_object(file.name) or not file.suffix) and is_elf(path):
-            yield path.resolve()
+        if is_shared_object(file.name) or not file.suffix:
+            path = Path(str(distribution.locate_file(file)))
+            if is_elf(path):
+                yield path.resolve()
 
 
 def _listed(names: Collection[str]) -> str:

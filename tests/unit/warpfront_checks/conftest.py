@@ -8,16 +8,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from guarded import make_environment
 from stacks_site import ENTRY, Site
 
 from warpfront_checks.stack import descriptions
 
 
+@pytest.fixture(scope="session")
+def bare_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Python without packages: a session reads the metadata of all that it sees."""
+    folder = tmp_path_factory.mktemp("bare")
+    make_environment(folder)
+    return folder / "bin/python"
+
+
 @pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+def site(tmp_path: Path, bare_python: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
-    # Without the packages of this environment, whose metadata takes long to read.
-    monkeypatch.setattr(sys, "executable", sys._base_executable)  # type: ignore[attr-defined]
+    monkeypatch.setattr(sys, "executable", str(bare_python))
     return Site(tmp_path / "site")
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -74,8 +75,9 @@ def test_a_module_whose_import_failed_has_no_extensions_that_load(site: Site) ->
 
 @pytest.fixture
 def visible(site: Site, monkeypatch: pytest.MonkeyPatch) -> Site:
-    """This process sees the folder's metadata, as the session `load` sees the image's."""
-    monkeypatch.syspath_prepend(str(site.root))
+    """This process sees the folder's metadata alone, as the session `load` sees the image's."""
+    own = [folder for folder in sys.path if Path(folder).name != "site-packages"]
+    monkeypatch.setattr(sys, "path", [str(site.root), *own])
     return site
 
 
