@@ -11,9 +11,12 @@ configs/gfx942_cdna3*.json @12ef0fe.
 
 from __future__ import annotations
 
+import atexit
+import functools
 import json
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -118,8 +121,17 @@ def stand_in_rocm_torch(folder: Path) -> Path:
 
 
 def _built(library: Path, define: str) -> None:
+    shutil.copy(_compiled(define), library)
+
+
+@functools.cache
+def _compiled(define: str) -> Path:
     compiler = shutil.which("cc")
     if compiler is None:
         pytest.skip("this machine has no C compiler for the stand-in emulator")
+    folder = Path(tempfile.mkdtemp(prefix="warpfront-rocjitsu-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    library = folder / f"{define}.so"
     argv = [compiler, "-shared", "-fPIC", f"-D{define}", "-o", str(library), str(SOURCE)]
     subprocess.run(argv, check=True)
+    return library

@@ -79,9 +79,6 @@ from pathlib import Path
 from types import SimpleNamespace as N
 sys.path.append(os.environ["STAND_IN_SOURCE"])
 import torch as hip
-from warpfront.cli.sessions import claims_for_target
-from warpfront_checks.claimed_device import find_device
-from warpfront_checks.hardware import Machine, read_hardware
 from warpfront_checks.results import Recorder, CheckFinding, Check
 session, results = sys.argv[1], Path(os.environ["STAND_IN_RESULTS"])
 fault = os.environ.get("STAND_IN_FAULT", "")
@@ -90,12 +87,16 @@ recorder.plan(["one"] if session == "load" else ["device", "one"])
 if session == "load":
     recorder.environment["facts"] = json.loads(os.environ["STAND_IN_FACTS"])
 else:
+    from warpfront_checks.claimed_device import find_device
+    from warpfront_checks.claims import claims_from
+    from warpfront_checks.hardware import Machine, read_hardware
     one = N(name="AMD Instinct MI300X", gcnArchName="gfx942:sramecc+:xnack-", major=9, minor=0,
             total_memory=206141652992, multi_processor_count=304)
     cuda = N(is_available=lambda: True, init=lambda: None, get_arch_list=list,
              device_count=lambda: 1, get_device_properties=lambda index: one)
     torch = N(__version__="2.14.1", cuda=cuda, _C=N(), version=N(cuda=None, hip="7.14"))
-    find_device(claims_for_target("gfx942"), recorder, torch, read_hardware(Machine()))
+    claims = claims_from(json.loads(os.environ["STAND_IN_CLAIMS"]))
+    find_device(claims, recorder, torch, read_hardware(Machine()))
     if fault != "idle":
         hip.hip.hipLaunched(b"Cijk_gemm")
 outcome = "failed" if fault == "finding" else "passed"
@@ -158,6 +159,7 @@ class World:
             "STAND_IN_SOURCE": str(CHECKS),
             "STAND_IN_FAULT": self.fault,
             "STAND_IN_FACTS": json.dumps(self.facts),
+            "STAND_IN_CLAIMS": json.dumps(claims_for_target("gfx942").document()),
         }
         ended = subprocess.run(
             argv,
@@ -192,6 +194,17 @@ def mapped(word: str, places: dict[str, str]) -> str:
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
+    return a_world(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def verified(tmp_path_factory: pytest.TempPathFactory) -> tuple[World, Verification]:
+    """A world after its verification, for tests that only read it."""
+    made = a_world(tmp_path_factory.mktemp("verified"))
+    return made, made.verify()
+
+
+def a_world(folder: Path) -> World:
     cell = a_cell(
         vendor="amd",
         toolkit=Toolkit(name="rocm", version="7.2"),
@@ -214,12 +227,12 @@ def world(tmp_path: Path) -> World:
     )
     image = engine.build(cell.local_reference, dict(labels))
     built = a_built_image(cell, image_id=image.id, content_hash="aa")
-    stand_in_rocm_torch(tmp_path)
-    (tmp_path / "session.py").write_text(SESSION)
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin/python3").symlink_to(sys.executable)
-    emulator = stand_in_emulator(tmp_path / "emulator")
-    made = World(cell, built, emulator, tmp_path, engine)
+    stand_in_rocm_torch(folder)
+    (folder / "session.py").write_text(SESSION)
+    (folder / "bin").mkdir()
+    (folder / "bin/python3").symlink_to(sys.executable)
+    emulator = stand_in_emulator(folder / "emulator")
+    made = World(cell, built, emulator, folder, engine)
     engine.programs["/emulator/bin/rocjitsu"] = made.in_a_process
     engine.programs["/emulator/bin/mirage"] = made.in_a_process
     return made
@@ -283,8 +296,10 @@ def test_the_labels_of_an_emulated_image_are_compared(world: World) -> None:
     assert outcome_of(found) is Outcome.FAILED
 
 
-def test_emulated_is_the_word_in_the_ledger_the_page_and_why(world: World) -> None:
-    found = world.verify()
+def test_emulated_is_the_word_in_the_ledger_the_page_and_why(
+    verified: tuple[World, Verification],
+) -> None:
+    world, found = verified
     facts = CellFacts(cell=world.cell, lock="", build=world.built, verifications={"gfx942": found})
     (row,) = report_rows([facts])
     assert (row.verify, state_of(row)) == ("emulated", "emulated")
@@ -335,8 +350,10 @@ def test_emulated_is_the_word_in_the_ledger_the_page_and_why(world: World) -> No
     ]
 
 
-def test_a_container_gets_no_more_rights_and_a_limit_of_its_own(world: World) -> None:
-    world.verify()
+def test_a_container_gets_no_more_rights_and_a_limit_of_its_own(
+    verified: tuple[World, Verification],
+) -> None:
+    world, _ = verified
     assert len(world.engine.requests) == len(EMULATED_SESSIONS)
     for request, session in zip(world.engine.requests, EMULATED_SESSIONS, strict=True):
         writable = [bind.target for bind in request.binds if bind.writable]
