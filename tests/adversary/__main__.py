@@ -110,7 +110,7 @@ def _run(ring: Arena, cases: tuple[Case, ...], options: argparse.Namespace) -> l
     wrong = [f"{one.case} {one.tool} {one.image}: {one.problem}" for one in results if one.problem]
     print(f"{kind}: {len(results)} runs in {time.monotonic() - started:.0f} s, {len(wrong)} wrong")
     for part in read_parts() if options.parts else ():
-        if part.image == kind:
+        if part.is_of(kind):
             held = held_by(part, ring, cases)
             record(ring, cases, [], [part_entry(part, held)])
             wrong += [f"part {part.id} does not hold {one}" for one in held if one["worse"] == "no"]

@@ -73,16 +73,21 @@ class Case:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
     """A part of the guard. `remove` is the script that takes it out of a container, `unset` the
-    variables; `holds` are the cases, as `case/tool`, that come out worse on the image without it.
+    variables; `holds` are the cases, as `case/tool`, that come out worse without it: on `image`, or
+    on each image ("").
     """
 
     id: str
     title: str
     remove: str = ""
     unset: tuple[str, ...] = ()
-    image: str = "cpu"
+    image: str = ""
     holds: tuple[str, ...] = ()
     note: str = ""
+
+    def is_of(self, image: str) -> bool:
+        """Return whether the part is taken out of this image."""
+        return self.image in {"", image}
 
 
 def read_cases(path: Path = FILE) -> tuple[Case, ...]:

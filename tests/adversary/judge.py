@@ -124,9 +124,9 @@ def refusal_texts(tool: str, stack: Stack) -> list[str]:
 
 def is_worse(verdict: Verdict, than: Verdict) -> bool:
     """Whether less is left of the guard's protection: nothing refused, later or by fewer noticed,
-    or a package refused that could be had.
+    or a package refused that could be had. A container that went wrong shows nothing.
     """
-    return _rank(verdict) < _rank(than)
+    return verdict.outcome != "broken" and _rank(verdict) < _rank(than)
 
 
 def _rank(verdict: Verdict) -> tuple[int, int]:

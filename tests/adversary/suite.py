@@ -11,11 +11,13 @@ from adversary.judge import Verdict, is_worse
 from adversary.runner import Arena, Result
 
 SCHEMA = 1
+# The image whose torch is a stand-in: what overwrites it moves no gigabyte.
+STAND_INS = "rocm"
 # What people have: the oldest pip is for `tools/guard-table` and the whole table.
 NEWEST = ("pip", "uv")
 # What takes a minute to set up: what it leaves is found as what others overwrite, what it asks pip
-# for is refused as what a file of requirements asks for.
-DEAR = ("other installer",)
+# for is refused as what a file of requirements asks for. An older pip is tried whole by --all.
+DEAR = ("other installer", "tool")
 # Ways that one line of the guard answers: constraints, a look at what changed, or nothing at all.
 ALIKE: Mapping[str, tuple[str, ...]] = {
     "asked for": (
@@ -58,7 +60,7 @@ def representatives(
     one of those that leave it as it is.
     """
     offered = [(case, tool) for case, tool in pairs(cases, image) if is_offered(case, tool)]
-    tried = {always_held(part) for part in parts if part.image == image}
+    tried = {always_held(part) for part in parts if part.is_of(image)}
     chosen = [pair for pair in offered if f"{pair[0].id}/{pair[1]}" in tried]
     shown = {_shows(case, image, tool) for case, tool in chosen}
     firsts: dict[tuple[str, ...], list[tuple[Case, str]]] = {}
@@ -70,6 +72,17 @@ def representatives(
         tools = [tool for _, tool in chosen]
         chosen.append(min(of_way, key=lambda pair: tools.count(pair[1])))
     return _loaded_once(chosen, image)
+
+
+def of_a_real_torch(chosen: Iterable[tuple[Case, str]], image: str) -> list[tuple[Case, str]]:
+    """Of these, the cases that an image of stand-ins cannot show: those that it does not have, and
+    the one that loads and hashes torch whole.
+    """
+    return [
+        (case, tool)
+        for case, tool in chosen
+        if STAND_INS not in case.images or (case.full and case.expected(image, tool) == "intact")
+    ]
 
 
 def is_offered(case: Case, tool: str) -> bool:

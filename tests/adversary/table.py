@@ -7,18 +7,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from adversary.cases import TOOLS, Case, read_parts
-from adversary.suite import representatives
+from adversary.suite import STAND_INS, of_a_real_torch, representatives
 
 BEGIN = "<!-- guard-suite: begin, written by tools/guard-table -->"
 END = "<!-- guard-suite: end -->"
 _IMAGES = ("cpu", "cuda", "rocm")
-# The image of which every run of the tests tries the representatives.
-ALWAYS_RUN = "cpu"
 _WHY = (
-    "● = every run of the tests tries it in the CPU image: the first that a part holds (below), of "
-    "its way with one of that way's outcomes, or of ways alike with a tool; the others say the "
-    "same with other words or are long in the making, and are run by "
-    "`scripts/test --all`. Of what a part holds (below) always the first case, by `--all` each."
+    "● = every run of the tests tries it, in the image of stand-ins where that has it and else in "
+    "the CPU image: the first that a part holds (below), of its way with one of that way's "
+    "outcomes, or of ways alike with a tool; the others say the same with other words or are long "
+    "in the making, and are run by `scripts/test --all`. Of what a part holds (below) always the "
+    "first case, by `--all` each."
 )
 _NOT_HERE = "-"
 
@@ -35,7 +34,9 @@ def with_table(page: str, table: str) -> str:
 def suite_table(document: Mapping[str, Any], cases: Sequence[Case]) -> str:
     """Images, tools, counts, the table of cases, and what each part of the guard alone holds."""
     found = {(one["case"], one["image"], one["tool"]): one for one in document["results"]}
-    always = {case.id for case, _ in representatives(cases, ALWAYS_RUN, read_parts())}
+    always = {case.id for case, _ in representatives(cases, STAND_INS, read_parts())}
+    real = representatives(cases, "cpu", read_parts())
+    always |= {case.id for case, _ in of_a_real_torch(real, "cpu")}
     lines = [*_head(document), "", _WHY, ""]
     lines += ["| case | CPU | CUDA | ROCm |", "|---|---|---|---|"]
     for how in dict.fromkeys(case.how for case in cases):
