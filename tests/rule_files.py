@@ -39,7 +39,8 @@ _NEEDED: Final = frozenset(
     {"title", "engines", "phase", "consequence", "severity", "message", "why", "fix", "sources"}
 )
 _FLAGS: Final = frozenset(
-    {"structural", "of_amd", "of_a_package", "unless_named", "cause_by_name", "seen", "detectors"}
+    {"structural", "of_amd", "of_a_package", "unless_named", "cause_by_name", "once_a_file"}
+    | {"seen", "detectors"}
 )
 _SEEN: Final = frozenset(
     {"imports", "dotted", "environment", "environment_prefixes", "distributions", "names"}

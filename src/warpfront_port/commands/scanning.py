@@ -21,7 +21,7 @@ from warpfront.system.store import write_text
 from warpfront.system.tree_files import UnreadFile
 from warpfront.system.trees import Tree, TreeFile, list_tree, read_text
 from warpfront_port.finding_forms import Scan, taken_of, undetermined_files
-from warpfront_port.scan import cuda, structured
+from warpfront_port.scan import cuda
 from warpfront_port.scan.baseline import baseline_text, beyond, read_baseline
 from warpfront_port.scan.catalogue import catalogue
 from warpfront_port.scan.cuda import headers
@@ -85,7 +85,7 @@ def scan_tree(
     files = [file for file in tree.files if is_read(PurePosixPath(file.path))]
     texts = _texts(tree, files)
     project = read_project(texts, _commands(root))
-    context = _context(tree, files, texts, project)
+    context = _context(tree, texts, project)
     scope = Scope(
         target=target,
         rules=catalogue(),
@@ -108,14 +108,10 @@ def scan_tree(
     )
 
 
-def _context(
-    tree: Tree, files: Sequence[TreeFile], texts: Mapping[str, str], project: Project
-) -> Context:
+def _context(tree: Tree, texts: Mapping[str, str], project: Project) -> Context:
     """Return what engines may know of the tree."""
-    listed = (file for file in files if structured.lists_requirements(PurePosixPath(file.path)))
     base = Context(
         own_packages=_own_packages(tree),
-        torchless=structured.torchless(_texts(tree, listed)),
         evidence=evidence_of(texts, project),
         started=project.product.started,
         dispensable=dispensable(texts, project.builds),

@@ -28,7 +28,9 @@ class Rule:
     about files that no condition guards, so gates do not apply to them. `of_amd` rules are about
     code that is written for AMD; AMD's own arm does not make it worse. `consequence` is the effect
     of an error. Findings of a `cause_by_name` rule have one cause for each name; those of other
-    rules share one cause. `of_a_package` rules are about an import or a program: an optional one is
+    rules share one cause. Findings of a `once_a_file` rule are one for each cause and file, with
+    their lines: each is a suspicion, and one decision answers all. `of_a_package` rules are about
+    an import or a program: an optional one is
     a note. An `unless_named` rule has no finding in a file that names the target. `sources` are the
     references of the claims: public places, or files of torch with its version.
 
@@ -63,6 +65,7 @@ class Rule:
     of_a_package: bool = False
     unless_named: bool = False
     cause_by_name: bool = False
+    once_a_file: bool = False
     seen: tuple[Mapping[str, Any], ...] = ()
     detectors: tuple[str, ...] = ()
 

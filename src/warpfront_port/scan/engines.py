@@ -69,4 +69,4 @@ def _rule_matches(source: SourceText, context: Context) -> Iterator[Match]:
     if cuda.reads(source.path):
         yield from cuda.rule_matches(source, context)
     if structured.reads(source.path):
-        yield from structured.rule_matches(source, context)
+        yield from structured.rule_matches(source)

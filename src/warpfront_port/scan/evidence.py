@@ -84,18 +84,7 @@ def evidence_of(texts: Mapping[str, str], project: Project) -> Mapping[str, Evid
         by_option = {path: item for path, item in by_option.items() if item.kind == "aside"}
     for path, evidence in (*by_option.items(), *tree.spared(), *tree.built()):
         by_path.setdefault(path, evidence)
-    return {**by_path, **dict(_aside(texts, project))}
-
-
-def _aside(texts: Mapping[str, str], project: Project) -> Shown:
-    """Yield examples, benchmarks and tests that a distribution neither imports nor builds."""
-    product = project.product
-    manifest = next((name for name in MANIFESTS if name in texts), "")
-    evidence = Evidence(kind="aside", path=manifest, line=1, reason="it installs none of them")
-    reached = {*product.modules, *(product.code or ()), *project.units}
-    for path in texts if product.installs else ():
-        if is_of_use(path) and path not in reached:
-            yield path, evidence
+    return {**by_path, **dict(tree.aside(project))}
 
 
 @dataclass(frozen=True)
@@ -244,6 +233,18 @@ class _Tree:
                 ]
                 for start in (*starts, *([arm.start()] if arm else []))[:1]:
                     yield str(PurePosixPath(path).parent), self.cite(path, start, reason, "built")
+
+    def aside(self, project: Project) -> Shown:
+        """Yield examples, benchmarks and tests that the root's build neither imports nor adds."""
+        product = project.product
+        build = next((name for name in (*MANIFESTS, "CMakeLists.txt") if name in self.texts), "")
+        evidence = Evidence(kind="aside", path=build, line=1, reason="it builds none of them")
+        reached = {*product.modules, *(product.code or ()), *project.units}
+        added = set() if product.installs else {folder for *_, folder in self._added()}
+        for path in self.texts if build else ():
+            apart = added.isdisjoint(PurePosixPath(path).parents)
+            if apart and is_of_use(path) and path not in reached:
+                yield path, evidence
 
     def spared(self) -> Shown:
         """Yield the sources that a project's builds go on without, or that no default builds."""

@@ -151,8 +151,7 @@ class Context:
     as well. `vendor_macros` are those that its headers define on some sides only; "unset" is all
     that is known there, and a number has no meaning. `masks` are macros of its headers that have
     32 bits set, with path and line. `own_packages` are the Python packages that the tree itself
-    is the source of. `torchless` are its files of requirements without torch, and their names
-    where all files of that name are. `evidence` shows by path which files run on AMD already.
+    is the source of. `evidence` shows by path which files run on AMD already.
     `started` are the functions that scripts at the root call. `dispensable` are the builds
     whose extensions all modules that import them can go on without.
     """
@@ -162,7 +161,6 @@ class Context:
     vendor_macros: Mapping[str, Mapping[Side, MacroValue]] = field(default_factory=dict)
     masks: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     own_packages: frozenset[str] = frozenset()
-    torchless: frozenset[str] = frozenset()
     evidence: Mapping[str, Evidence] = field(default_factory=dict, repr=False)
     started: frozenset[str] = frozenset()
     dispensable: frozenset[str] = frozenset()

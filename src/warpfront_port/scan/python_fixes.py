@@ -32,7 +32,7 @@ _SWITCHES = frozenset({"PY001", "PY004", "PY008", "PY025"})
 """Rules about a switch that is on: AMD has it off."""
 _OF_BUILDS = frozenset({"BL201", "BL202", "PY047"})
 FIXED_IN_PYTHON = frozenset({*_TEXTS, *_SWITCHES, *_OF_BUILDS, "PY010", "PY014", "PY025"})
-_MET_TOO = frozenset({"BL204", "BL211", "BL212", "BL214", "BL216", "PY047"})
+_MET_TOO = frozenset({"BL211", "BL214", "BL216", "PY047"})
 """Rules about builds that never ask for ROCm: an edit that asks for it answers them as well."""
 _FLASH_ARGUMENTS = frozenset({"dropout_p", "softmax_scale", "causal"})
 _THREE_TIERS = """\

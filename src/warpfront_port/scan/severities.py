@@ -114,7 +114,23 @@ def judge(
         if suppression not in suppressed.values():
             add(suppression.match(source.text), None)
     findings = (replace(f, uses=tuple(sorted(uses.get(key, ())))) for key, f in by_place.items())
-    return Judged(findings=tuple(sorted(findings)), suppressed=len(suppressed))
+    return Judged(findings=tuple(_counted(sorted(findings), rules)), suppressed=len(suppressed))
+
+
+def _counted(findings: Iterable[ScanFinding], rules: Mapping[str, Rule]) -> Iterator[ScanFinding]:
+    """Yield findings in order; those that are counts once a cause, with the lines of all.
+
+    A note needs no edit at its place, and a suspicious pattern needs one decision a file.
+    """
+    counts: dict[tuple[object, ...], list[ScanFinding]] = {}
+    for finding in findings:
+        counted = finding.severity is Severity.NOTE or rules[finding.rule].once_a_file
+        place = () if counted else (finding.line, finding.column)
+        key = (finding.rule, finding.cause, finding.severity, finding.gate, *place)
+        counts.setdefault(key, []).append(finding)
+    for first, *others in counts.values():
+        lines = {line for f in (first, *others) for line in (f.line, *f.uses)}
+        yield replace(first, uses=tuple(sorted(lines))) if others else first
 
 
 def _with_evidence(

@@ -197,9 +197,20 @@ def test_one_definition_is_one_cause_with_its_uses(tmp_path: Path) -> None:
     assert "(4 uses): u.cuh:1, u.cuh:2, u.cuh:3, ... 2 more" in text
 
 
-def test_errors_of_tests_and_examples_are_things_to_check(tmp_path: Path) -> None:
-    verdict, _ = judged(tmp_path, {"CMakeLists.txt": HIP, "k.cu": KERNEL, "examples/e.cu": PTX})
-    assert verdict.line == "gfx942: runs as it is, 1 thing to check"
+@pytest.mark.parametrize(
+    ("build", "answer"),
+    [(HIP, "nothing to check"), (f"{HIP}add_subdirectory(examples)\n", "1 thing to check")],
+)
+def test_errors_of_examples_are_things_to_check_where_the_build_adds_them(
+    tmp_path: Path, build: str, answer: str
+) -> None:
+    verdict, found = judged(
+        tmp_path, {"CMakeLists.txt": build, "k.cu": KERNEL, "examples/e.cu": PTX + PTX}
+    )
+    assert verdict.line == f"gfx942: runs as it is, {answer}"
+    if answer.startswith("nothing"):  # a count, with the lines
+        (note,) = found.findings
+        assert (note.severity, len(note.uses)) == (Severity.NOTE, PTX.count("asm") * 2)
 
 
 def test_a_build_file_decides_where_sources_lie_below_it(tmp_path: Path) -> None:

@@ -16,13 +16,10 @@ from warpfront_port.scan.structured.command_rules import script_rule_matches
 from warpfront_port.scan.structured.dependencies import toml_rule_matches
 
 # Of a command: what it installs or starts. Programs have a rule of their own.
-_TAKEN = re.compile(r"DP3\d\d|HP609|CT402|PY00[128]|PY025")
+_TAKEN = re.compile(r"DP3\d\d|CT402|PY00[128]|PY025")
 _SCRIPT = re.compile(r"(?m)^# /// script[^\S\n]*\n((?:^#(?:[^\S\n].*)?\n)+?)# ///")
 _STARTED = re.compile(rf"\s*(?:\S*/)?(nvidia-smi|nsys|ncu|nvprof)(?:[\s{HOLE}]|\Z)")
 _NVCC = re.compile(r"(?:\A|/|\W)nvcc(?:\s|\Z)")
-_ASKING = re.compile(
-    r"(?:\S*/)?(rocminfo|rocm_agent_enumerator|amdgpu-arch|rocm-smi|amd-smi)(?:\s|\Z)"
-)
 _AMDS_PROGRAMS = re.compile(r"\b(?:rocm[-_]?smi|amd[-_]?smi|rocminfo|rocprof)")
 
 
@@ -52,10 +49,6 @@ def _programs(module: Module, via: ast.Call) -> Iterator[Seen]:
             yield Seen(rule="PY016", node=text.node, excerpt=started[1], shift=shift, via=via)
         elif _NVCC.search(text.text):
             yield Seen(rule="BL214", node=via, excerpt="nvcc")
-        elif module.builds_extensions and (asking := _ASKING.match(text.text)):
-            of_program = last_name(via.func) == "which" or "--version" in module.source_of(via)
-            if not of_program and "PYTORCH_ROCM_ARCH" not in module.text:
-                yield Seen(rule="BL204", node=text.node, excerpt=asking[1], via=via)
 
 
 def setup_requirements(module: Module, node: ast.Call) -> Iterator[Seen]:
@@ -84,7 +77,7 @@ def _of_command(
 
 
 def _found(command: str, node: ast.AST, via: ast.AST) -> Iterator[Seen]:
-    matches = {m.rule: m for m in reversed([*script_rule_matches(command, whole=command)])}
+    matches = {m.rule: m for m in reversed([*script_rule_matches(command)])}
     for rule, match in matches.items():
         if _TAKEN.fullmatch(rule):
             yield Seen(rule=rule, node=node, excerpt=match.excerpt, shift=match.shift, via=via)

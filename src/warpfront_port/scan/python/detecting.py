@@ -62,7 +62,6 @@ _DETECTORS: Mapping[type[ast.AST], tuple[Detector, ...]] = {
     ast.Compare: (devices.comparisons,),
     ast.BoolOp: (devices.arch_alternatives,),
     ast.BinOp: (kernels.warp_products,),
-    ast.keyword: (extensions.packaged_data,),
     ast.If: (extensions.arms,),
     ast.IfExp: (extensions.arms,),
     ast.Raise: (extensions.cuda_alone,),
@@ -83,7 +82,7 @@ _DETECTORS: Mapping[type[ast.AST], tuple[Detector, ...]] = {
     ),
 }
 # Rules about tests that distinguish vendors: the gate that they are part of does not excuse them.
-_ABOUT_GATES = frozenset({"PY018", "PY023", "PY048", "PY052", "PY059", "PY015", "PY047"})
+_ABOUT_GATES = frozenset({"PY018", "PY023", "PY052", "PY059", "PY015", "PY047"})
 # 32 lanes, or a capability, in code for AMD alone is a deliberate value for its devices.
 _DECIDED = frozenset({"PY019", "PY038", "PY055"})
 # Nothing in a module can be a sighting if it has none of these, whatever their case, and none of
@@ -122,14 +121,10 @@ def rule_matches(
         return
     yield from commands.script_requirements(module)
     gates = Gates(module, context.started)
-    reported: set[object] = set()
     for sighting in _seen(module, context):
-        rule_match = _rule_match(module, gates, sighting)
-        once = _once(module, sighting, rule_match)
         decided = sighting.rule in _DECIDED and gates.standing(sighting.node).sides == {"amd"}
-        if not decided and once not in reported:
-            reported.add(once)
-            yield rule_match
+        if not decided:
+            yield _rule_match(module, gates, sighting)
     for start, end, node in kernels.cuda_texts(module) if read_cuda is not None else ():
         standing = gates.standing(node)
         inner = SourceText(path=module.path, text=module.text[start:end])
@@ -152,16 +147,6 @@ def _seen(module: Module, context: Context) -> Iterator[Seen]:
                 if package not in context.own_packages:
                     spared = sighting.rule == "PY047" and str(module.path) in context.dispensable
                     yield replace(sighting, shift=sighting.shift - int(spared))
-
-
-def _once(module: Module, sighting: Seen, rule_match: Match) -> object:
-    """Return the key of a match: a package behind one gate, a dtype in one function: once."""
-    if sighting.rule in OF_PACKAGES:
-        package = sighting.excerpt.split(".", maxsplit=1)[0]
-        return sighting.rule, package, rule_match.gate, rule_match.sides, rule_match.shift
-    if sighting.rule == "PY037":
-        return rule_match.excerpt, rule_match.gate, rule_match.sides, module.scope(sighting.node)
-    return sighting
 
 
 def _unreadable(source: SourceText, error: Exception | MemoryError) -> Match:
@@ -193,4 +178,5 @@ def _rule_match(module: Module, gates: Gates, sighting: Seen) -> Match:
         sides=standing.sides & sighting.sides,
         gate=Gate.OPEN if soft else standing.gate,
         gate_line=standing.line,
+        key=sighting.excerpt.partition(".")[0] if sighting.rule in OF_PACKAGES else "",
     )

@@ -163,20 +163,18 @@ _GIVES_UP = re.compile(
 
 
 def home_as_switch(module: Module, node: ast.Name | ast.Attribute) -> Iterator[Seen]:
-    """Yield `if CUDA_HOME is not None:` and `if ROCM_HOME:` as the question which build this is."""
+    """Yield `if CUDA_HOME is not None:` as the question which build this is."""
     last = module.dotted(node).split(".")[-1] if module.names("_HOME") else ""
-    if last not in {"CUDA_HOME", "ROCM_HOME"} or not isinstance(node.ctx, ast.Load):
+    if last != "CUDA_HOME" or not isinstance(node.ctx, ast.Load):
         return
     test = _enclosing_test(module, node)
     text = module.source_of(test) if test is not None else ""
-    if last == "CUDA_HOME" and test and not re.search(r"hip|rocm", text, re.IGNORECASE):
+    if test and not re.search(r"hip|rocm", text, re.IGNORECASE):
         knows_hip = re.search(r"version\.hip|HIP_HOME|ROCM_HOME|IS_HIP", module.text) is not None
         tested = module.parents.get(test)
         refuses = isinstance(tested, ast.If) and isinstance(tested.body[-1], ast.Raise)
         rule, worse = ("BL216", 1) if refuses else ("PY047", 0)
         yield Seen(rule=rule, node=node, excerpt=text, shift=worse - int(knows_hip))
-    elif last == "ROCM_HOME" and test and "version.hip" not in text and "CUDA_HOME" not in text:
-        yield Seen(rule="PY048", node=node, excerpt="ROCM_HOME")
 
 
 def _enclosing_test(module: Module, node: ast.AST) -> ast.AST | None:

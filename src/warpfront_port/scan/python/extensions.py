@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from warpfront_port.scan.python.module import Module, Seen
-from warpfront_port.scan.python.nodes import is_true, last_name, text_of
+from warpfront_port.scan.python.nodes import last_name, text_of
 from warpfront_port.scan.words import CUDA_INDEX, GFX, compiler_flag
 
 _NVIDIA_ALONE = re.compile(r"(?i)nvidia|\bcuda\b|nvcc")
@@ -117,13 +117,6 @@ def arms(module: Module, node: ast.If | ast.IfExp) -> Iterator[Seen]:
     mentions = {n for n in module.nodes if last_name(n) == "CUDAExtension"}
     if inside and inside == mentions:
         yield Seen(rule="PY047", node=node.test, excerpt=test, shift=-int(module.knows_hip))
-
-
-def packaged_data(module: Module, node: ast.keyword) -> Iterator[Seen]:
-    """Yield `include_package_data=True` of a package whose extension is hipified."""
-    packaged = node.arg == "include_package_data" and is_true(node.value)
-    if packaged and "CUDAExtension" in module.text and not module.knows_hip:
-        yield Seen(rule="BL212", node=node, excerpt="include_package_data=True")
 
 
 def calls(module: Module, node: ast.Call) -> Iterator[Seen]:

@@ -2,10 +2,8 @@
 
 from warpfront_port.scan.structured.formats import (
     kind_of,
-    lists_requirements,
     reads,
     rule_matches,
-    torchless,
 )
 
-__all__ = ["kind_of", "lists_requirements", "reads", "rule_matches", "torchless"]
+__all__ = ["kind_of", "reads", "rule_matches"]

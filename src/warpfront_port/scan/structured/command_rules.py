@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from warpfront_port.scan.catalogue import expressions, rules_by_name
 from warpfront_port.scan.findings import Match
@@ -25,52 +24,35 @@ _ENGINES = frozenset({"docker", "podman", "nerdctl", "docker-compose", "singular
 _INSTALLERS = frozenset({"apt-get", "apt", "yum", "dnf", "microdnf", "zypper", "aptitude"})
 (_CUDA_PACKAGE,) = expressions("packages").values()
 (CONDA_CUDA,) = expressions("conda_packages").values()
-_PATHS = frozenset({"LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "CPLUS_INCLUDE_PATH"})
-_DEVICE_QUESTIONS = frozenset({"rocminfo", "rocm_agent_enumerator", "amdgpu-arch"})
-_WHOLE = frozenset({"-r", "--requirement", "-e", "--editable"})
-_WITH_VALUE = _WHOLE | frozenset(
-    {"-c", "--constraint", "--no-install-package", "--no-build-isolation-package", "-i", "-f"}
-    | {"--index-url", "--extra-index-url", "--find-links", "-t", "--target", "--python"}
-    | {"--prefix", "--root", "--default-index", "--index"}
-)
-_WHOLE_ARGUMENT = re.compile(
-    r"(?:-r|--requirement=|--editable=|-e)[^\s-]|\.{1,2}/?(?:\[[\w,-]+\])?\Z|\.{1,2}/\S+\Z"
+_WITH_VALUE = frozenset(
+    {"-r", "--requirement", "-e", "--editable", "-c", "--constraint", "--no-install-package"}
+    | {"--no-build-isolation-package", "-i", "-f", "--index-url", "--extra-index-url"}
+    | {"--find-links", "-t", "--target", "--python", "--prefix", "--root", "--default-index"}
+    | {"--index"}
 )
 _INSTALLER = re.compile(r"pip[\d.]*|uv|py(?:thon)?[\d.]*(?:_?(?:bin|exe|executable))?|pip_?\w*")
 _INDEXES = ("-i", "--index-url", "--default-index")
-_HOLDING = (
-    *("--no-deps", "--no-dependencies", "-c", "--constraint", "--no-install-project", "--no-root"),
-)
 _OPTION = re.compile(r"-{0,2}\+{0,2}[A-Za-z_][\w.-]*")
-_AMD_SMI = re.compile(r"amd_?smi(?![\w-])")
-_BESIDE = 60
 _BESIDE_PACKAGE = re.compile(r"\b\w+\.__file__[^\n]{0,200}\bcp\s+-\w+")
 
 
-def script_rule_matches(
-    text: str, offset: int = 0, *, whole: str, building: bool = False
-) -> Iterator[Match]:
-    """Yield the matches in shell text at `offset` of the text `whole`.
-
-    `building` is true if it runs in an image build.
-    """
+def script_rule_matches(text: str, offset: int = 0) -> Iterator[Match]:
+    """Yield the matches in shell text at `offset` of its file."""
     for command in read_commands(text, offset):
         for word in command.assignments:
             name, _, value = word.text.partition("=")
             yield from variable_rule_matches(name.rstrip("+"), value, word)
         if command.words:
-            yield from _of_command(command, whole, building=building)
+            yield from _of_command(command)
     for match in _BESIDE_PACKAGE.finditer(text) if "__file__" in text else ():
         place = Word(text=match[0][:80], start=match.start() + offset, end=match.end() + offset)
         yield place.match("PY060")
 
 
-def _of_command(command: Command, whole: str, *, building: bool) -> Iterator[Match]:
+def _of_command(command: Command) -> Iterator[Match]:
     first, last = command.words[0], command.words[-1]
     if command.name in _PROGRAMS:
         yield first.match("SH501", command.name)
-    if building and command.name in _DEVICE_QUESTIONS:
-        yield first.match("BL204", command.name)
     if command.name in _ENGINES or "docker" in command.texts:
         yield from _containers(command.words)
     installs = command.name in _INSTALLERS and "install" in command.texts
@@ -78,7 +60,7 @@ def _of_command(command: Command, whole: str, *, building: bool) -> Iterator[Mat
     for word in command.words if installs or conda else ():
         if (_CUDA_PACKAGE if installs else CONDA_CUDA).fullmatch(word.text):
             yield word.match("CT405" if installs else "DP317")
-    yield from _installs(command, whole)
+    yield from _installs(command)
     # `cp -r ours/* .venv/lib/python3.11/site-packages/transformers/`
     copies = command.name in {"cp", "rsync", "install", "mv"} and len(command.words) > 2
     if copies and "site-packages/" in last.text:
@@ -91,9 +73,7 @@ def _of_command(command: Command, whole: str, *, building: bool) -> Iterator[Mat
 
 def variable_rule_matches(name: str, value: str, word: Word) -> Iterator[Match]:
     """Yield the matches in `NAME=value`, in ENV, export, compose's environment and CI's env."""
-    if name in _PATHS and "/cuda" in value:
-        yield word.match("CT406", f"{name}={value}"[:80])
-    elif name.startswith("TORCHINDUCTOR_MAX_AUTOTUNE") and value not in {"0", ""}:
+    if name.startswith("TORCHINDUCTOR_MAX_AUTOTUNE") and value not in {"0", ""}:
         yield word.match("PY002", name)
     if ALLOCATOR.search(value):
         for rule, snippet, shift in allocator_rules(value):
@@ -138,32 +118,17 @@ def _containers(words: tuple[Word, ...]) -> Iterator[Match]:
             yield word.match("CT401")
 
 
-def _installs(command: Command, text: str) -> Iterator[Match]:
-    """Yield the packages of `pip install`, `uv pip install`, `uv sync`, and possible others.
-
-    AMD SMI's package, which ROCm brings as source, needs nothing.
-    """
-    texts = command.texts
-    syncs = command.name == "uv" and "sync" in texts
-    poetry = command.name == "poetry" and "install" in texts
-    if not syncs and "install" not in texts:
+def _installs(command: Command) -> Iterator[Match]:
+    """Yield the packages that `pip install` and `uv pip install` name."""
+    texts, name = command.texts, command.name.strip("${}").lower()
+    if "install" not in texts or _INSTALLER.fullmatch(name) is None:
         return
-    if not poetry and _INSTALLER.fullmatch(command.name.strip("${}").lower()) is None:
-        return
-    verb = texts.index("sync" if syncs and "install" not in texts else "install")
+    verb = texts.index("install")
     arguments = list(zip(("", *texts[verb + 1 :]), command.words[verb + 1 :], strict=False))
     # With an index of its own, torch comes from there.
     indexed = any(w.text.startswith(_INDEXES) or "whl/rocm" in w.text for _, w in arguments)
-    whole = syncs or poetry
     for before, word in arguments:
         named = before not in _WITH_VALUE
-        whole = whole or before in _WHOLE or (named and bool(_WHOLE_ARGUMENT.match(word.text)))
         for required in read_requirement(word.text) if named and word.text[:1] != "-" else ():
             if not (indexed and required.rule == "DP302"):
                 yield word.match(required.rule, shift=required.shift)
-    start, end = command.words[0].start, command.words[-1].end
-    bare = _AMD_SMI.search(text, max(0, start - _BESIDE), end) is not None
-    if whole and not bare and not any(w.text.startswith(_HOLDING) for _, w in arguments):
-        stretch = replace(command.words[0], text=" ".join(texts)[:80], end=end)
-        yield stretch.match("DP318")
-        yield stretch.match("HP609")

@@ -56,7 +56,7 @@ def dockerfile_rule_matches(text: str) -> Iterator[Match]:
             script = _OPTION.sub(lambda option: " " * len(option[0]), body)
             if script.lstrip().startswith("["):
                 script = re.sub(r"[\[\],\"]", " ", script)  # the list form: its words are the same
-            yield from script_rule_matches(script, start, whole=text, building=name == "RUN")
+            yield from script_rule_matches(script, start)
         if image is not None and image[1] not in stages and NVIDIA_IMAGE.fullmatch(image[1]):
             place = start + image.start(1)
             yield Word(text=image[1], start=place, end=place + len(image[1])).match("CT401")

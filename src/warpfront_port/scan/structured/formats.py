@@ -8,8 +8,7 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import Literal
 
-from warpfront_port.scan.findings import Context, Match, SourceText
-from warpfront_port.scan.reach import MANIFESTS
+from warpfront_port.scan.findings import Match, SourceText
 from warpfront_port.scan.structured.cmake import cmake_rule_matches
 from warpfront_port.scan.structured.command_rules import script_rule_matches
 from warpfront_port.scan.structured.dependencies import (
@@ -21,7 +20,6 @@ from warpfront_port.scan.structured.dockerfile import dockerfile_rule_matches
 from warpfront_port.scan.structured.makefile import make_rule_matches
 from warpfront_port.scan.structured.pairs import pair_rule_matches
 from warpfront_port.scan.structured.yaml_documents import yaml_rule_matches
-from warpfront_port.scan.words import is_aside
 
 Kind = Literal[
     "toml", "requirements", "cfg", "yaml", "dockerfile", "cmake", "shell", "make", "json", "lines"
@@ -68,74 +66,8 @@ def reads(path: PurePosixPath) -> bool:
     return kind_of(path) is not None
 
 
-def rule_matches(source: SourceText, context: Context) -> Iterator[Match]:
+def rule_matches(source: SourceText) -> Iterator[Match]:
     """Yield the matches of every rule in `source`."""
-    for match in _read(source):
-        command = source.text[match.start : match.end] if match.rule == "DP318" else ""
-        if not command or not _brings_no_torch(command, source.text, context.torchless):
-            yield match
-
-
-def _brings_no_torch(command: str, text: str, torchless: frozenset[str]) -> bool:
-    """Return true if nothing in an install step requires torch.
-
-    The step may install files of requirements, with a path in `text`, and the project itself.
-    """
-    files = _LISTED.findall(command)
-    folder = _FOLDER.search(command)
-    if folder is not None and any(f"{folder[1]}/{name}" in torchless for name in MANIFESTS):
-        return True
-    has_project = _PROJECTS.search(command) is not None
-    if has_project and "." not in torchless:
-        return False
-    return (has_project or bool(files)) and all(
-        _is_torchless(file, text, torchless) for file in files
-    )
-
-
-def _is_torchless(listed: str, text: str, torchless: frozenset[str]) -> bool:
-    name = listed.rpartition("/")[2]
-    if name in torchless:
-        return True
-    sources = [path for path in _PATHS.findall(text) if path.rpartition("/")[2] == name]
-    named = {path for path in sources if not path.startswith("/")}
-    return bool(named) and {path.removeprefix("./") for path in named} <= torchless
-
-
-_PATHS = re.compile(r"(?<!\S)[\w./-]+\.(?:txt|in|toml)(?!\S)")
-_LISTED = re.compile(r"(?:-r|--requirement=|\s)([\w./-]+\.(?:txt|in|toml))(?![\w.])")
-_PROJECTS = re.compile(r"\s(?:-e|--editable|\.{1,2}/?(?:\[[^\]]*\])?)(?:[\s=]|\Z)")
-_FOLDER = re.compile(r"\s\./([\w/-]+?)/?(?:\[[^\]]*\])?(?:\s|\Z)")
-
-
-def torchless(requirements: Mapping[str, str]) -> frozenset[str]:
-    """Return the paths of requirement files without torch and without packages known to need it.
-
-    Their names are included where all files of a name are so. "." is included where every one is,
-    apart from those of examples and the like, and there is a manifest.
-    """
-    needing = {path for path, text in requirements.items() if _NEEDS.search(text)}
-    names = {path.rpartition("/")[2] for path in needing}
-    paths = set(requirements) - needing
-    paths |= {path.rpartition("/")[2] for path in paths} - names
-    alone = all(is_aside(PurePosixPath(path)) for path in needing)
-    alone = alone and not requirements.keys().isdisjoint(MANIFESTS)
-    return frozenset(paths | ({"."} if alone else set()))
-
-
-def lists_requirements(path: PurePosixPath) -> bool:
-    """Return true if a file of this name lists requirements of a project."""
-    return kind_of(path) == "requirements" or path.name in MANIFESTS
-
-
-_NEEDS = re.compile(
-    r"(?im)(?:^\s*(?:-r|-e|\.|git\+|https?:)|(?:^|[\"'=])\s*(?:[\w-]*torch|accelerate|bitsandbytes|deepspeed"
-    r"|diffusers|[\w-]*lightning|fairscale|flash|openai-whisper|peft|sentence|timm|transformers|triton"
-    r"|trl|ultralytics|vllm|xformers))"
-)
-
-
-def _read(source: SourceText) -> Iterator[Match]:
     kind = kind_of(source.path)
     text = source.text
     readers: Mapping[Kind, Callable[[str], Iterator[Match]]] = {
@@ -148,7 +80,7 @@ def _read(source: SourceText) -> Iterator[Match]:
         "json": partial(pair_rule_matches, form="json"),
         "lines": partial(pair_rule_matches, form="lines"),
         "requirements": partial(requirements_rule_matches, extra=_purpose(source.path)),
-        "shell": partial(script_rule_matches, whole=text),
+        "shell": script_rule_matches,
     }
     if kind is not None:
         yield from readers[kind](text)

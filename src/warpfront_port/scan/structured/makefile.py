@@ -47,8 +47,8 @@ def make_rule_matches(text: str) -> Iterator[Match]:
         yield from variable_rule_matches(match[1], match[2].strip(), assigned)
     for match in _RECIPE.finditer(text):
         recipe = re.sub(r"(?m)^\t[@-]", "\t ", _REFERENCE.sub(_as_word, match[0]))
-        for rule_match in script_rule_matches(recipe, match.start(), whole=text):
-            if rule_match.rule.startswith("DP3") or rule_match.rule in ("HP609", "CT402"):
+        for rule_match in script_rule_matches(recipe, match.start()):
+            if rule_match.rule.startswith("DP3") or rule_match.rule == "CT402":
                 yield rule_match
 
 

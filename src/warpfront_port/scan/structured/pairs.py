@@ -35,4 +35,4 @@ def pair_rule_matches(text: str, *, form: Literal["json", "lines"]) -> Iterator[
         value = Word(text=match[kind], start=match.start(kind), end=match.end(kind))
         yield from variable_rule_matches(match["name"], value.text.strip(), value)
         if _COMMAND.fullmatch(match["name"]):
-            yield from script_rule_matches(value.text, value.start, whole=text)
+            yield from script_rule_matches(value.text, value.start)

@@ -112,7 +112,7 @@ class _Document:
             start, raw = start + newline, raw[newline:]
         elif node.style in {"'", '"'}:
             start, raw = start + 1, raw[1:-1]
-        yield from script_rule_matches(raw, start, whole=self.text)
+        yield from script_rule_matches(raw, start)
 
     def _word(self, node: yaml.ScalarNode) -> Word:
         return Word(text=node.value, start=node.start_mark.index, end=node.end_mark.index)
