@@ -48,7 +48,7 @@ def of_perl(text: str) -> tuple[dict[str, str], list[str]]:
     pairs = SUBSTITUTION.findall(text[start : text.index("\nsub ", start + 5)])
     start = text.index("@HipOnlyUnsupportedFunctions = (")
     lacking = re.findall(r'"(\w+)"', text[start : text.index(");", start)])
-    return {cuda: hip.replace("\\/", "/") for cuda, hip in pairs}, lacking
+    return {cuda.replace("\\/", "/"): hip.replace("\\/", "/") for cuda, hip in pairs}, lacking
 
 
 def of_torch(tree: ast.Module) -> Iterator[tuple[str, str]]:

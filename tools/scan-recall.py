@@ -186,11 +186,12 @@ def main() -> None:
     options = parser.parse_args()
     found = scan_tree(options.before, read_target(options.target))
     loud = {
-        (one.path, one.line)
+        (one.path, line)
         for one in found.findings
+        for line in (one.line, *one.uses)
         if one.severity in (Severity.WARNING, Severity.ERROR)
     }
-    every = {(one.path, one.line) for one in found.findings}
+    every = {(one.path, line) for one in found.findings for line in (one.line, *one.uses)}
     touched = list(changes(options.before, options.after))
 
     said = [("loud", loud), ("any", every)]

@@ -43,7 +43,7 @@ def read_names(text: str) -> HipifyNames:
                 (headers if "." in cuda else twins)[cuda] = hip
             case [name] if not line.startswith("#"):
                 habit = next((habit for habit in _HABITS if name.startswith(habit[0])), ("", ""))
-                twins[name] = name.replace(*habit, 1)
+                (headers if "." in name else twins)[name] = name.replace(*habit, 1)
             case _:
                 pass
     return HipifyNames(twins, headers, frozenset(twinless))

@@ -18,11 +18,22 @@ from warpfront_port.scan.structured.dependencies import (
 )
 from warpfront_port.scan.structured.dockerfile import dockerfile_rule_matches
 from warpfront_port.scan.structured.makefile import make_rule_matches
+from warpfront_port.scan.structured.markdown import markdown_rule_matches
 from warpfront_port.scan.structured.pairs import pair_rule_matches
 from warpfront_port.scan.structured.yaml_documents import yaml_rule_matches
 
 Kind = Literal[
-    "toml", "requirements", "cfg", "yaml", "dockerfile", "cmake", "shell", "make", "json", "lines"
+    "toml",
+    "requirements",
+    "cfg",
+    "yaml",
+    "dockerfile",
+    "cmake",
+    "shell",
+    "make",
+    "json",
+    "lines",
+    "markdown",
 ]
 
 _DOCKERFILE = re.compile(r"(?i)(?:.*\.)?(?:dockerfile|containerfile)(?:[._-].*)?\Z")
@@ -40,6 +51,7 @@ _NAMES: Mapping[Kind, str] = {
     "make": ".mk Makefile GNUmakefile Makefile.am Makefile.in makefile",
     "json": ".json",
     "lines": ".ini .env .service",
+    "markdown": "README.md INSTALL.md BUILD.md BUILDING.md",
 }
 _KINDS = {name: kind for kind, names in _NAMES.items() for name in names.split()}
 
@@ -81,6 +93,7 @@ def rule_matches(source: SourceText) -> Iterator[Match]:
         "lines": partial(pair_rule_matches, form="lines"),
         "requirements": partial(requirements_rule_matches, extra=_purpose(source.path)),
         "shell": script_rule_matches,
+        "markdown": markdown_rule_matches,
     }
     if kind is not None:
         yield from readers[kind](text)
