@@ -43,7 +43,7 @@ _FLAGS: Final = frozenset(
     | {"seen", "detectors"}
 )
 _SEEN: Final = frozenset(
-    {"imports", "dotted", "environment", "environment_prefixes", "distributions", "names"}
+    {"imports", "dotted", "environment", "distributions", "names"}
     | {"twinless", "families", "headers", "once", "once_a_file", "call", "scope", "shift"}
     | {"calls", "argument", "shown", "settings", "value", "library", "programs", "options"}
     | {"packages", "conda_packages", "images", "indexes"}

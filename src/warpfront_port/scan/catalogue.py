@@ -30,22 +30,22 @@ class Rule:
     of an error. Findings of a `cause_by_name` rule have one cause for each name; those of other
     rules share one cause. Findings of a `once_a_file` rule are one for each cause and file, with
     their lines: each is a suspicion, and one decision answers all. `of_a_package` rules are about
-    an import or a program: an optional one is
-    a note. An `unless_named` rule has no finding in a file that names the target. `sources` are the
-    references of the claims: public places, or files of torch with its version.
+    an import or a program: an optional one is a note. An `unless_named` rule has no finding in a
+    file that names the target. `sources` are the references of the claims: public places, or files
+    of torch with its version.
 
     `seen` are the names that are enough for a match. In Python these are `imports` (packages and
     modules, as they are imported) and `dotted` names. A dotted name is matched after imports are
-    followed, and covers the names below it. `environment` and `environment_prefixes` match
-    variables that are written. `distributions` match requirements (normalised; a final `*` matches
-    any ending). `calls` are functions, by their last or dotted name, with an `argument` whose whole
-    text fits this expression; `shown` is the message's `{what}`. `settings` is an expression for
-    names of settings, with one for the `value` (else any that means yes); `library` leaves out
-    names of the program's own. `programs` are started by scripts. `options` (of compilers and
-    linkers), `packages` (of Linux distributions), `conda_packages`, `images` and `indexes` are
-    expressions for words of builds and scripts; lines of an expression are joined. In C++ and CUDA
-    they are whole `names`, expressions over one name (`families`) or the path in an `#include`
-    (`headers`). The other fields there are those of `NameRow`.
+    followed, and covers the names below it. `environment` matches variables that are written.
+    `distributions` match requirements (normalised; a final `*` matches any ending). `calls` are
+    functions, by their last or dotted name, with an `argument` whose whole text fits this
+    expression; `shown` is the message's `{what}`. `settings` is an expression for names of
+    settings, with one for the `value` (else any that means yes); `library` leaves out names of the
+    program's own. `programs` are started by scripts. `options` (of compilers and linkers),
+    `packages` (of Linux distributions), `conda_packages`, `images` and `indexes` are expressions
+    for words of builds and scripts; lines of an expression are joined. In C++ and CUDA they are
+    whole `names`, expressions over one name (`families`) or the path in an `#include` (`headers`).
+    The other fields there are those of `NameRow`.
     `detectors` are the modules, below this package, with code that matches. A rule has at least one
     of names and code.
     """

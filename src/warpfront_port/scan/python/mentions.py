@@ -11,6 +11,7 @@ from warpfront_port.scan.python.nodes import last_name, text_of
 from warpfront_port.scan.python.tables import CALLS, IMPORTS, NAMES, OF_PACKAGES, longest_known
 
 _OCP = frozenset({"torch.float8_e4m3fn", "torch.float8_e5m2"})
+_NVML_CALL = re.compile(r"nvml[A-Z]")
 _GCN = re.compile(
     r"\b(?:s|v|ds|global|buffer|flat)_[a-z]\w*_[biuf]\d+\b|\bs_(?:waitcnt|barrier|nop)"
 )
@@ -41,6 +42,8 @@ def calls(module: Module, node: ast.Call) -> Iterator[Seen]:
     name, dotted = last_name(node.func), module.dotted(node.func)
     if dotted in {"importlib.import_module", "__import__"} and node.args:
         yield from _imported(module, node, text_of(node.args[0]) or "")
+    if _NVML_CALL.match(name):  # a note, for the package may come by another module
+        yield Seen(rule="PY014", node=node, excerpt=f"pynvml.{name}", shift=-2)
     receiver = node.func.value if isinstance(node.func, ast.Attribute) else None
     of = (node, receiver) if isinstance(receiver, ast.Call) else (node,)
     for rule, pattern, shown in (*CALLS.get(name, ()), *CALLS.get(dotted, ())):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from warpfront_port.scan.python.module import Module, Seen
 from warpfront_port.scan.python.nodes import bindings, last_name, parameters, text_of
 from warpfront_port.scan.python.scopes import HOLE
-from warpfront_port.scan.python.tables import ENVIRONMENT, ENVIRONMENT_PREFIXES
+from warpfront_port.scan.python.tables import ENVIRONMENT
 from warpfront_port.scan.setting_rules import may_be_setting, read_setting
 from warpfront_port.scan.words import ALLOCATOR, allocator_rules
 
@@ -70,8 +70,7 @@ def _of_variable(module: Module, assignment: Assignment) -> Iterator[Seen]:
     for text in module.scopes.texts(assignment.value):
         for rule, snippet, shift in allocator_rules(text.text.replace(HOLE, "0")):
             yield Seen(rule=rule, node=text.node, excerpt=snippet, shift=shift, via=node)
-    prefixes = (rule for prefix, rule in ENVIRONMENT_PREFIXES.items() if name.startswith(prefix))
-    if rule := ENVIRONMENT.get(name) or next(prefixes, ""):
+    if rule := ENVIRONMENT.get(name):
         yield Seen(rule=rule, node=node, excerpt=name)
     scope = module.scope(node)
     if name.endswith("_ALLOC_CONF") and any(

@@ -11,8 +11,7 @@ from warpfront_port.scan.catalogue import catalogue, rules_by_name
 IMPORTS = rules_by_name("imports")
 NAMES = rules_by_name("dotted")
 ENVIRONMENT = rules_by_name("environment")
-ENVIRONMENT_PREFIXES = rules_by_name("environment_prefixes")
-EVERY_NAME = frozenset().union(IMPORTS, NAMES, ENVIRONMENT, ENVIRONMENT_PREFIXES)
+EVERY_NAME = frozenset().union(IMPORTS, NAMES, ENVIRONMENT)
 OF_PACKAGES = frozenset(rule.id for rule in catalogue().values() if rule.of_a_package)
 NVIDIA_PACKAGES = frozenset(name.split(".")[0] for name in IMPORTS)
 

@@ -20,6 +20,7 @@ from warpfront_port.scan.words import (
 )
 
 _PROGRAMS = rules_by_name("programs")
+_VARIABLES = rules_by_name("environment")
 _ENGINES = frozenset({"docker", "podman", "nerdctl", "docker-compose", "singularity", "apptainer"})
 _INSTALLERS = frozenset({"apt-get", "apt", "yum", "dnf", "microdnf", "zypper", "aptitude"})
 (_CUDA_PACKAGE,) = expressions("packages").values()
@@ -73,8 +74,8 @@ def _of_command(command: Command) -> Iterator[Match]:
 
 def variable_rule_matches(name: str, value: str, word: Word) -> Iterator[Match]:
     """Yield the matches in `NAME=value`, in ENV, export, compose's environment and CI's env."""
-    if name.startswith("TORCHINDUCTOR_MAX_AUTOTUNE") and value not in {"0", ""}:
-        yield word.match("PY002", name)
+    if name in _VARIABLES and value not in {"0", ""}:
+        yield word.match(_VARIABLES[name], name)
     if ALLOCATOR.search(value):
         for rule, snippet, shift in allocator_rules(value):
             yield word.match(rule, snippet, shift)
