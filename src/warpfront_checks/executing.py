@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -31,6 +32,15 @@ def converted(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
     if isinstance(value, dict):
         return {key: converted(item, change) for key, item in value.items()}
     return value
+
+
+def differentiated(
+    function: Callable[..., Tensor], inputs: Sequence[Tensor], cotangent: Tensor
+) -> tuple[Tensor, ...]:
+    """Return a function's output and the gradient of each input for a cotangent, detached."""
+    leaves = [x.detach().clone().requires_grad_() for x in inputs]
+    output = function(*leaves)
+    return (output.detach(), *torch.autograd.grad(output, leaves, cotangent))
 
 
 class DispatchMode(TorchDispatchMode):  # type: ignore[misc]

@@ -1,7 +1,7 @@
 """Tolerances of other projects, for comparison with our own bounds: the verdict of each
 on a result.
 
-`strict`, the default, is the bounds of `operations.py`. The others are one pair of numbers for a
+`strict`, the default, is our own bounds. The others are one pair of numbers for a
 dtype, whatever the operation and its size (`profiles.json`, with sources).
 """
 

@@ -33,8 +33,8 @@ from warpfront_checks.architectures.roster import architectures, chosen  # noqa:
 from warpfront_checks.architectures.small_models import NotBuiltError  # noqa: E402
 from warpfront_checks.children import HUNG, Returned  # noqa: E402
 from warpfront_checks.models import modes  # noqa: E402
-from warpfront_checks.models.replaying import Precision, judge_whole  # noqa: E402
-from warpfront_checks.models.specimens import Specimen, judge_ends  # noqa: E402
+from warpfront_checks.models.replaying import judge_ends  # noqa: E402
+from warpfront_checks.models.specimens import Precision, Specimen  # noqa: E402
 from warpfront_checks.models.watching import run_plainly  # noqa: E402
 from warpfront_checks.results import (  # noqa: E402
     Check,
@@ -320,11 +320,11 @@ def test_who_is_off_by_roundings_is_right_even_if_the_cpu_was_lucky() -> None:
     exact, found = specimen.exact, specimen.same_dtype
     narrow = {name: gradient.float() for name, gradient in exact.gradients.items()}
     lucky = replace(exact, logits=exact.logits.float(), gradients=narrow)
-    by_luck = {row.name: row.fault for row in judge_whole(found, exact, lucky, how)}
-    assert "times what is allowed" in by_luck["gradient of weight"]
-
     own = replace(specimen)
     vars(own)["same_dtype"] = lucky
+    by_luck = {row.name: row.fault for row in judge_ends(found, unrounded(own))}
+    assert "times what is allowed" in by_luck["gradient of weight"]
+
     for times, right in ((1.0, True), (30.0, False)):
         off = {n: g + (times - 1) * (g - narrow[n]) for n, g in found.gradients.items()}
         rows = architecture_runs._whole_rows(
@@ -333,6 +333,13 @@ def test_who_is_off_by_roundings_is_right_even_if_the_cpu_was_lucky() -> None:
         faults = {row.name: row.fault for row in rows}
         assert bool(faults["gradient of weight"]) != right
         assert not faults["logits"]
+
+
+def unrounded(specimen: Specimen) -> Specimen:
+    """The specimen without passes whose steps are rounded."""
+    alone = replace(specimen)
+    vars(alone).update(vars(specimen), rounded=[])
+    return alone
 
 
 class TruncatedAttention(torch.autograd.Function):  # type: ignore[misc, name-defined]
@@ -381,7 +388,7 @@ def test_a_fused_attention_may_cut_off_what_it_takes_its_gradients_from() -> Non
     model, sent = specimen.sent("cpu")
     model.truncates = True
     found, exact = run_plainly(model, model, sent), specimen.exact
-    beside = judge_whole(found, exact, specimen.same_dtype, how)
+    beside = judge_ends(found, unrounded(specimen))
     assert any("gradient of bias" in row.fault_by() for row in beside)
     assert not any(row.fault for row in judge_ends(found, specimen))
     off = {n: g + 30 * (g - exact.gradients[n]).float() for n, g in found.gradients.items()}

@@ -31,12 +31,16 @@ from warpfront_checks.models.families import FAMILIES, Family  # noqa: E402
 from warpfront_checks.models.layers import Pick  # noqa: E402
 from warpfront_checks.models.modes import Proving, judge_mode, record_models  # noqa: E402
 from warpfront_checks.models.replaying import (  # noqa: E402
-    Precision,
     first_over,
     judge_layers,
     judge_loss,
 )
-from warpfront_checks.models.specimens import DECIDED, UndecidedError, make_specimen  # noqa: E402
+from warpfront_checks.models.specimens import (  # noqa: E402
+    DECIDED,
+    Precision,
+    UndecidedError,
+    make_specimen,
+)
 from warpfront_checks.models.training import RATE, judge_training  # noqa: E402
 from warpfront_checks.models.watching import layers_of, watch  # noqa: E402
 from warpfront_checks.precision import require_full_precision  # noqa: E402

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -17,11 +17,8 @@ from warpfront_checks.architectures.roster import Architecture
 from warpfront_checks.architectures.small_models import Built, NotBuiltError, ways_to_build
 from warpfront_checks.architectures.watched import Answering, Layers, observed_layers
 from warpfront_checks.cases.bounds import Verdict
-from warpfront_checks.models.replaying import (
-    Precision,
-    judge_layers,
-)
-from warpfront_checks.models.specimens import Specimen, judge_ends
+from warpfront_checks.models.replaying import judge_ends, judge_layers
+from warpfront_checks.models.specimens import Precision, Specimen
 from warpfront_checks.models.watching import Pass, watch
 
 _REASONS = 3
@@ -80,7 +77,9 @@ def _tried(built: Built, feed: Mapping[str, Tensor]) -> FedModel:
     name = built.architecture.title
     return FedModel(
         built=built,
-        specimen=Specimen(family=name, model=model, inputs=inputs, precision=precision),
+        specimen=Specimen(
+            family=name, model=model, inputs=inputs, precision=precision, wide=PreserveFloat64
+        ),
         layers=observed_layers(model, inputs),
         fed={name: tuple(value.shape) for name, value in feed.items()},
     )
@@ -93,9 +92,7 @@ def in_dtype(fed_model: FedModel, dtype: torch.dtype) -> Specimen:
     specimen = fed_model.specimen
     inputs = tuple(x.to(dtype) if x.is_floating_point() else x for x in specimen.inputs)
     model = copy.deepcopy(specimen.model).to(dtype)
-    return Specimen(
-        family=specimen.family, model=model, inputs=inputs, precision=Precision(dtype=dtype)
-    )
+    return replace(specimen, model=model, inputs=inputs, precision=Precision(dtype=dtype))
 
 
 def judge_pass(
@@ -156,12 +153,11 @@ def _whole_rows(
         judged.whole = "the model chooses by number"
         return
     try:
-        with PreserveFloat64():
-            _ = specimen.exact, specimen.same_dtype
+        _ = specimen.exact, specimen.same_dtype
     except Exception as error:  # noqa: BLE001 - a model's refusal of float64 is reported
         judged.whole = f"not computed in float64: {_first_line(error)}"
         return
-    yield from judge_ends(passed, specimen, PreserveFloat64)
+    yield from judge_ends(passed, specimen)
 
 
 def _placed(passed: Pass, device: str) -> Iterator[Verdict]:

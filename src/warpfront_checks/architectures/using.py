@@ -8,6 +8,7 @@ import copy
 import math
 import tempfile
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -18,12 +19,11 @@ from torch import Tensor
 from warpfront_checks.architectures.architecture_runs import FedModel
 from warpfront_checks.architectures.feeding import Feed
 from warpfront_checks.architectures.float64_mode import PreserveFloat64
-from warpfront_checks.cases.bounds import Verdict
-from warpfront_checks.models.replaying import first_over, judge_whole
-from warpfront_checks.models.specimens import Specimen
+from warpfront_checks.cases.bounds import Verdict, rounding_unit
+from warpfront_checks.cases.measured import Limits
+from warpfront_checks.models.replaying import first_over, judge_ends
 from warpfront_checks.models.training import judge_training
 from warpfront_checks.models.watching import run_plainly
-from warpfront_checks.operations import R, rounding_unit
 from warpfront_checks.results import CheckFinding, failed, passed, unavailable
 
 NEW_TOKENS = 4
@@ -31,6 +31,8 @@ _BOTH = (torch.float64, torch.float32)
 IMPLEMENTATIONS = ("eager", "sdpa", "flash_attention_2", "flex_attention")
 # A cache changes the order in which numbers are added, and nothing else.
 _OTHER_ORDER = 4.0
+# In roundings, of an answer that is computed in two places.
+_OTHER_PLACES = 512.0
 
 
 def _of_rows(rows: list[Verdict], **details: Any) -> CheckFinding:
@@ -51,12 +53,7 @@ def train(fed_model: FedModel, device: str) -> CheckFinding:
     before = torch.get_rng_state()
     model(*specimen_fed.inputs)
     is_random = not torch.equal(before, torch.get_rng_state())
-    specimen = Specimen(
-        family=specimen_fed.family,
-        model=model.eval() if is_random else model,
-        inputs=specimen_fed.inputs,
-        precision=specimen_fed.precision,
-    )
+    specimen = replace(specimen_fed, model=model.eval() if is_random else model)
     with PreserveFloat64():
         rows = judge_training(specimen, device, lambda _: None)
     return _of_rows(rows, mode="evaluation" if is_random else "training")
@@ -116,11 +113,11 @@ def _compared(
     if steps.shape != exact.shape:
         reason = f"logits of shape {tuple(steps.shape)}, by one pass {tuple(exact.shape)}"
         return failed(reason)
-    unit = rounding_unit(dtype)
-    base = max(_rms(same - exact), unit * _rms(exact))
-    share = _rms(steps - exact) / (base * R[dtype] * _OTHER_ORDER)
+    limits = Limits.by_cpu(steps.to(dtype), exact, same, dtype, most=math.inf)
+    off = limits.bound.rms * _OTHER_ORDER
+    share = _rms(steps - exact) / off
     gaps = exact.amax(-1) - exact.gather(-1, tokens[..., None])[..., 0]
-    allowed = 2 * base * R[dtype] * _OTHER_ORDER * math.sqrt(exact.shape[-1])
+    allowed = 2 * off * math.sqrt(exact.shape[-1])
     details = {"largest_share": float(f"{share:.3g}"), "tokens": tokens.tolist()}
     if not share <= 1:
         reason = f"logits of cached steps are {share:.3g} of what rounding allows"
@@ -188,7 +185,7 @@ def _same_answer(answer: Tensor, reference: Tensor, count: int) -> str:
         return f"in {count} places: {tuple(answer.shape)} numbers, in one {tuple(reference.shape)}"
     wide, exact = answer.double(), reference.double()
     off = _rms((wide - exact).nan_to_num()) / max(_rms(exact.nan_to_num()), 1e-30)
-    allowed = R[reference.dtype] * rounding_unit(reference.dtype) * 64
+    allowed = _OTHER_PLACES * rounding_unit(reference.dtype)
     if not off <= allowed:
         return f"in {count} places: off by {off:.3g} of the answer ({allowed:.3g} allowed)"
     return ""
@@ -198,8 +195,6 @@ def attend(fed_model: FedModel, device: str) -> CheckFinding:
     """Run each implementation of attention: computed, refused with a reason, or wrong."""
     problems: dict[str, str] = {}
     wrong = ""
-    with PreserveFloat64():
-        exact, same = fed_model.specimen.exact, fed_model.specimen.same_dtype
     for name in IMPLEMENTATIONS:
         if name == "flex_attention" and device == "cpu":
             problems[name] = "not tried: no backward pass on the CPU, and a minute's compiling"
@@ -211,7 +206,7 @@ def attend(fed_model: FedModel, device: str) -> CheckFinding:
         except Exception as error:  # noqa: BLE001 - a refusal is an answer here, by its own words
             problems[name] = f"refused: {' '.join(str(error).split())[:160]}"
             continue
-        row = first_over(judge_whole(run, exact, same, fed_model.specimen.precision))
+        row = first_over(judge_ends(run, fed_model.specimen))
         problems[name] = row.fault_by() if row else "computed"
         wrong = wrong or (f"{name}: {row.fault_by()}" if row else "")
     if wrong:
@@ -232,9 +227,7 @@ def compiled(fed_model: FedModel, device: str) -> CheckFinding:
         return unavailable(f"torch.compile cannot work: {obstacle}")
     model, inputs = fed_model.specimen.sent(device)
     run = run_plainly(run_compiled(model, device, whole=False), model, inputs)
-    with PreserveFloat64():
-        exact, same = fed_model.specimen.exact, fed_model.specimen.same_dtype
-    return _of_rows(judge_whole(run, exact, same, fed_model.specimen.precision))
+    return _of_rows(judge_ends(run, fed_model.specimen))
 
 
 USES: Mapping[str, Callable[[FedModel, str], CheckFinding]] = {

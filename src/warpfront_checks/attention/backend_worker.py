@@ -9,16 +9,18 @@ import os
 import re
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from warpfront_checks.attention.backends import FUSED, RefusedError
-from warpfront_checks.cases.bounds import Bound, judge
+from warpfront_checks.attention.backends import FUSED, RefusedError, composed
+from warpfront_checks.cases.bounds import judge
+from warpfront_checks.cases.measured import Limits
+from warpfront_checks.cases.oracle import oracle_for
 from warpfront_checks.children import serve
-from warpfront_checks.operations import Arithmetic, Budgeted, attention_budgets
+from warpfront_checks.executing import differentiated
 from warpfront_checks.precision import DTYPES, require_full_precision
 
 COMPUTED, REFUSED, WRONG, ANOTHER = "computed", "refused", "wrong", "another kernel"
@@ -26,7 +28,6 @@ _ACTIVITIES = {"cuda": "CUDA", "xpu": "XPU"}
 _FATAL = re.compile(r"(CUDA|HIP) error|illegal memory|device-side assert|unspecified launch")
 _SHOWN = 3
 _WARM = 2
-_HEAD_ROUNDING = 2.0**-9
 # What a library refuses with; anything else that it raises is a fault of its own.
 _REFUSALS = (RefusedError, NotImplementedError, RuntimeError, ValueError, TypeError, ImportError)
 
@@ -69,74 +70,59 @@ class _CaseInputs:
         some = torch.rand(length, length, generator=generator) < 0.7
         self.mask = (some | torch.eye(length, dtype=torch.bool)) if self.kind == "mask" else None
 
-    @property
-    def allowed(self) -> Tensor | None:
-        if self.kind == "causal":
-            length = self.tensors[0].shape[-2]
-            return torch.ones(length, length, dtype=torch.bool).tril()
-        return self.mask
+    def run(self, compute: Compute, device: str, dtype: torch.dtype) -> tuple[Tensor, ...]:
+        """Return the output and, of a case that goes backward, the gradients."""
+        mask = None if self.mask is None else self.mask.to(device)
 
-    def run(self, compute: Compute) -> tuple[Tensor, ...]:
-        leaves = [
-            x.detach().clone().to(self.device).requires_grad_(self.backward) for x in self.tensors
-        ]
-        mask = None if self.mask is None else self.mask.to(self.device)
-        output = compute(*leaves, self.kind, mask)
+        def called(*inputs: Tensor) -> Tensor:
+            return compute(*inputs, self.kind, mask)
+
+        inputs = [x.to(device, dtype) for x in self.tensors]
         if not self.backward:
-            return (output,)
-        gradients = torch.autograd.grad(output, leaves, self.cotangent.to(self.device))
-        return (output.detach(), *gradients)
-
-
-def expected(
-    inputs: Sequence[Tensor], cotangent: Tensor, allowed: Tensor | None, arithmetic: Arithmetic
-) -> tuple[Budgeted, ...]:
-    """Return budgets of output and gradients; of heads that queries share, their sum."""
-    q, k, v = inputs
-    group = q.shape[1] // k.shape[1]
-    wide = (q, *(x.repeat_interleave(group, 1) for x in (k, v)))
-    output, first, *shared = attention_budgets(wide, cotangent, arithmetic, allowed)
-    return (output, first, *(_shared(budgeted, group) for budgeted in shared))
-
-
-def _shared(budgeted: Budgeted, group: int) -> Budgeted:
-    if group == 1:
-        return budgeted
-
-    def summed(x: Tensor) -> Tensor:
-        return x.unflatten(1, (-1, group)).sum(2)
-
-    # Libraries round each head's gradient before they are added up, or do not.
-    bound = summed(budgeted.bound + budgeted.reference.abs() * _HEAD_ROUNDING)
-    return Budgeted(reference=summed(budgeted.reference), bound=bound)
+            return (called(*inputs),)
+        return differentiated(called, inputs, self.cotangent.to(device, dtype))
 
 
 def _judged(compute: Compute, case_inputs: _CaseInputs, tier: Mapping[str, str]) -> dict[str, Any]:
-    names, outputs = _profiled(lambda: case_inputs.run(compute), case_inputs.device)
-    arithmetic = Arithmetic(dtype=case_inputs.dtype, device=case_inputs.device)
-    inputs = [x.double() for x in case_inputs.tensors]
-    budgets = expected(inputs, case_inputs.cotangent.double(), case_inputs.allowed, arithmetic)
+    device, dtype = case_inputs.device, case_inputs.dtype
+    names, outputs = _profiled(lambda: case_inputs.run(compute, device, dtype), device)
     shares: dict[str, float] = {}
-    for name, tensor, budgeted in zip(("output", "q", "k", "v"), outputs, budgets, strict=False):
-        fault = _fault(name, tensor, budgeted, case_inputs, shares)
+    cpu = case_inputs.run(composed, "cpu", dtype)
+    exact = expected(case_inputs)
+    for name, tensor, right, own in zip(
+        ("output", "q", "k", "v"), outputs, exact, cpu, strict=False
+    ):
+        fault = _fault(name, (tensor, right, own), case_inputs, shares)
         if fault:
             return {"outcome": WRONG, "reason": fault, "kernels": names[:_SHOWN]}
     document = {"share": max(shares.values()), "kernels": names[:_SHOWN]}
-    if not _its_own(tier, names, case_inputs.device):
+    if not _its_own(tier, names, device):
         reason = f"not its own kernel: {', '.join(names[:_SHOWN])}"
         return {"outcome": ANOTHER, "reason": reason, **document}
     return {"outcome": COMPUTED, "reason": "", **document}
 
 
+def expected(case_inputs: _CaseInputs) -> tuple[Tensor, ...]:
+    """Return the results in float64, by kernels that no backend has."""
+    with oracle_for("cpu"):
+        return case_inputs.run(composed, "cpu", torch.float64)
+
+
 def _fault(
-    name: str, tensor: Tensor, budgeted: Any, case_inputs: _CaseInputs, shares: dict[str, float]
+    name: str,
+    three: tuple[Tensor, Tensor, Tensor],
+    case_inputs: _CaseInputs,
+    shares: dict[str, float],
 ) -> str:
-    if tensor.shape != budgeted.reference.shape or tensor.dtype != case_inputs.dtype:
+    """Return the fault of a tensor, from itself, float64 and the CPU's own in its dtype."""
+    tensor, exact, cpu = three
+    if tensor.shape != exact.shape or tensor.dtype != case_inputs.dtype:
         return f"{name}: {tensor.dtype} of shape {tuple(tensor.shape)}"
     if tensor.device.type != case_inputs.device:
         return f"{name}: computed on {tensor.device.type}"
-    verdict = judge(tensor.double(), budgeted.reference, Bound(slack=budgeted.bound))
-    shares[name] = float(f"{verdict.share:.3g}")
+    bound = Limits.by_cpu(tensor, exact, cpu, tensor.dtype).bound
+    verdict = judge(tensor.double(), exact, bound)
+    shares[name] = float(f"{verdict.used:.3g}")
     return f"{name}: {verdict.fault}" if verdict.fault else ""
 
 
@@ -178,7 +164,7 @@ def _timed(compute: Compute, case_inputs: _CaseInputs, repetitions: int) -> floa
     durations = []
     for repetition in range(_WARM + repetitions):
         start = time.perf_counter()
-        case_inputs.run(compute)
+        case_inputs.run(compute, case_inputs.device, case_inputs.dtype)
         _settle(case_inputs.device)
         if repetition >= _WARM:
             durations.append(time.perf_counter() - start)

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from warpfront_checks.check_options import STRICT
-from warpfront_checks.operations import floor_of
 
 OVER = 1e300
 # The bits of the exponent of a float64: with no others, the power of 2 that is no larger.
@@ -92,6 +91,17 @@ class Verdict:
             fault = f"further off than {profile} allows" if wrong else ""
         layer = f"{self.layer} ({self.kind})" if self.kind else self.layer
         return ": ".join(filter(None, (layer, self.name, fault))) if fault else ""
+
+
+def rounding_unit(dtype: torch.dtype) -> float:
+    """Return half the distance from 1 to the next number of the dtype."""
+    return float(torch.finfo(dtype).eps) / 2
+
+
+def floor_of(dtype: torch.dtype) -> float:
+    """Return half the smallest subnormal: the error of rounding a number too small to be normal."""
+    info = torch.finfo(dtype)
+    return float(info.smallest_normal) * float(info.eps) / 2
 
 
 def spacing(values: Tensor, dtype: torch.dtype) -> Tensor:

@@ -6,7 +6,7 @@ import functools
 
 import torch
 
-from warpfront_checks.cases.bounds import Bound, judge
+from warpfront_checks.cases.bounds import judge
 from warpfront_checks.check_options import USUAL, CheckOptions
 from warpfront_checks.claims import Claims
 from warpfront_checks.detection import disagreements
@@ -101,15 +101,15 @@ def use_device(place: str) -> CheckFinding:
         for case in CASES:
             inputs, cotangent = case.make(DTYPES[dtype], SEED)
             computed = compute(case.operation, inputs, cotangent, place)
-            for name, budgeted in case.expect(inputs, cotangent, kind).items():
+            for name, (exact, bound) in case.expect(inputs, cotangent).items():
                 tensor = computed[name]
                 if tensor.device != torch.device(place):
                     return failed(f"{case.name} {dtype} {name}: on {tensor.device}, not {place}")
-                verdict = judge(tensor.double(), budgeted.reference, Bound(slack=budgeted.bound))
+                verdict = judge(tensor.double(), exact, bound)
                 if verdict.fault:
                     reason = f"{case.name} {dtype} {name}: {verdict.fault}"
                     return failed(f"{place}: {reason}", used=used)
-                used[dtype] = max(used.get(dtype, 0.0), float(f"{verdict.share:.3g}"))
+                used[dtype] = max(used.get(dtype, 0.0), float(f"{verdict.used:.3g}"))
     return passed(f"{len(CASES)} operations in {', '.join(used)}", used=used)
 
 

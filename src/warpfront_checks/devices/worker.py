@@ -17,9 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor, distributed
 
-from warpfront_checks.cases.bounds import Bound, judge
+from warpfront_checks.cases.bounds import Bound, floor_of, judge, rounding_unit
 from warpfront_checks.children import serve
-from warpfront_checks.operations import floor_of, rounding_unit
 from warpfront_checks.selftest import faults_folder, load_faults
 
 TIMEOUT_SECONDS = 60

@@ -25,7 +25,6 @@ from warpfront_checks.golden.files import (
 )
 from warpfront_checks.golden.suite import BY_NAME, CASES, Compute, Tensors, compute
 from warpfront_checks.hardware import Machine, read_hardware
-from warpfront_checks.operations import Budgeted
 from warpfront_checks.precision import (
     DTYPES,
     REQUIRED,
@@ -173,6 +172,8 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+Expected = Mapping[str, tuple[Tensor, Bound]]
+
 # Two machines' float64 references: sums of some hundred terms in another order.
 _REFERENCE_SLACK = 1e-11
 
@@ -185,19 +186,16 @@ def check_case(
     if case is None:
         raise GoldenError(f"{golden.name}: this suite has no case {case_name!r}")
     inputs, cotangent = golden.inputs(case_name, dtype)
-    ours = case.expect(inputs, cotangent, device)
-    theirs = case.expect(inputs, cotangent, golden.device)
+    ours = case.expect(inputs, cotangent)
     vectors, stored = (golden.part(case_name, dtype, kind) for kind in ("made", "ref64"))
     _require_same_tensors(golden.name, ours, vectors, stored)
     computed = run(case.operation, inputs, cotangent, device)
     faults = list(_reference_faults(ours, stored))
     faults += _placement_faults(computed, vectors, device)
     pairs = {} if faults else {n: (computed[n], vectors[n]) for n in ours}
-    ways = {name: _ways(ours[name], theirs[name], *pair) for name, pair in pairs.items()}
+    ways = {name: _ways(*ours[name], *pair) for name, pair in pairs.items()}
     faults += [fault for name, three in ways.items() for fault in _faults_of(name, three, golden)]
-    shares = {
-        n: {w: float(f"{v.share:.4g}") for w, v in three.items()} for n, three in ways.items()
-    }
+    shares = {n: {w: float(f"{v.used:.4g}") for w, v in three.items()} for n, three in ways.items()}
     details: dict[str, object] = {
         "maker": f"{golden.vendor} {golden.arch}",
         "three_ways": shares,
@@ -207,11 +205,11 @@ def check_case(
     if faults:
         return failed(f"{case_name} in {dtype}: {faults[0]}", **details)
     largest, apart = (max(each[way] for each in shares.values()) for way in ("here", "apart"))
-    return passed(f"here {largest:.2f} of the budget, apart {apart:.2f} of both", **details)
+    return passed(f"here {largest:.2f} of the bound, apart {apart:.2f} of both", **details)
 
 
 def table(golden: Golden, findings: Sequence[tuple[str, CheckFinding]]) -> str:
-    """Return shares of budgets: the maker's and ours against float64, and one against the other."""
+    """Return shares of bounds: the maker's and ours against float64, and one against the other."""
     maker = f"{golden.vendor} {golden.arch}"
     lines = [f"{'':<36}{maker + ' : ref':>20}{'here : ref':>14}{'here : ' + maker:>22}"]
     for name, finding in findings:
@@ -223,18 +221,18 @@ def table(golden: Golden, findings: Sequence[tuple[str, CheckFinding]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _require_same_tensors(name: str, ours: dict[str, Budgeted], *parts: dict[str, Tensor]) -> None:
+def _require_same_tensors(name: str, ours: Expected, *parts: dict[str, Tensor]) -> None:
     for part in parts:
         missing = sorted(set(ours) ^ set(part))
         if missing:
             raise GoldenError(f"{name}: {missing[0]} is missing or not known")
 
 
-def _reference_faults(ours: dict[str, Budgeted], stored: dict[str, Tensor]) -> Iterator[str]:
+def _reference_faults(ours: Expected, stored: dict[str, Tensor]) -> Iterator[str]:
     """This CPU's float64 and the maker's are the same but for the order of sums."""
-    for name, budgeted in ours.items():
-        slack = _REFERENCE_SLACK * (float(budgeted.reference.abs().max()) + 1)
-        if fault := judge(stored[name], budgeted.reference, Bound(slack=slack)).fault:
+    for name, (exact, _) in ours.items():
+        slack = _REFERENCE_SLACK * (float(exact.abs().max()) + 1)
+        if fault := judge(stored[name], exact, Bound(slack=slack)).fault:
             differ = "the float64 references differ: this CPU or the maker's computes wrong"
             yield f"{name}: {differ}: {fault}"
 
@@ -251,27 +249,26 @@ def _placement_faults(computed: Tensors, vectors: Tensors, device: str) -> Itera
             yield f"{name}: {found}, expected {wanted}"
 
 
-def _ways(ours: Budgeted, theirs: Budgeted, computed: Tensor, vector: Tensor) -> dict[str, Verdict]:
-    """Compare one tensor three ways: the maker's and this device's with float64, each by its own
-    budget, and one with the other by both together.
+def _ways(exact: Tensor, bound: Bound, computed: Tensor, vector: Tensor) -> dict[str, Verdict]:
+    """Compare one tensor three ways: the maker's and this device's with float64 by its bound, and
+    one with the other by twice that.
     """
     local, maker = computed.detach().cpu().double(), vector.double()
-    reference = ours.reference.expand_as(local)
-    here = judge(local, reference, Bound(slack=ours.bound))
-    profiles = opinions(local, reference, computed.dtype, strict=not here.fault)
+    here = judge(local, exact.expand_as(local), bound)
+    profiles = opinions(local, exact.expand_as(local), computed.dtype, strict=not here.fault)
     return {
-        "maker": judge(maker, reference, Bound(slack=theirs.bound)),
+        "maker": judge(maker, exact, bound),
         "here": replace(here, profiles=profiles),
-        "apart": judge(local, maker, Bound(slack=ours.bound + theirs.bound)),
+        "apart": judge(local, maker, replace(bound, slack=2 * bound.slack, rms=2 * bound.rms)),
     }
 
 
 def _faults_of(name: str, three: Mapping[str, Verdict], golden: Golden) -> Iterator[str]:
-    """The two against float64 decide. Apart by more than both budgets while each is within its own
+    """The two against float64 decide. Apart by more than both bounds while each is within its own
     cannot be: the sum is the triangle's.
     """
     if three["here"].fault:
-        yield f"{name}: this device is off by {three['here'].share:.3g} times its budget"
+        yield f"{name}: this device is off by {three['here'].used:.3g} times its bound"
     if three["maker"].fault:
-        maker, share = f"{golden.vendor} {golden.arch}", three["maker"].share
-        yield f"{name}: the maker ({maker}) is off by {share:.3g} times its budget"
+        maker, share = f"{golden.vendor} {golden.arch}", three["maker"].used
+        yield f"{name}: the maker ({maker}) is off by {share:.3g} times its bound"

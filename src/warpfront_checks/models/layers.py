@@ -2,22 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-
-from warpfront_checks.operations import (
-    BATCH_NORM,
-    LINEAR,
-    Attention,
-    Operation,
-    Pointwise,
-    convolution,
-    layer_norm,
-)
 
 
 class Add(nn.Module):
@@ -179,25 +166,3 @@ class Weighted(nn.Module):
     def forward(self, logits: Tensor, numbers: Tensor) -> Tensor:
         wide = logits if logits.dtype == torch.float64 else logits.float()
         return 1 + (wide * numbers.to(wide.dtype)).mean()
-
-
-def derivation_of(layer: nn.Module, dim: int) -> Operation | None:
-    """Return the operation whose bounds are those of a layer of one input of `dim` axes, if it
-    is known: it takes the layer's inputs, then its parameters.
-    """
-    plain = isinstance(layer, Attend) and layer.bias is None and not layer.causal
-    derivations: dict[type[nn.Module], Callable[[Any], Operation]] = {
-        nn.Linear: lambda _: LINEAR,
-        nn.Conv2d: lambda layer_type: convolution(
-            **{
-                name: getattr(layer_type, name)
-                for name in ("stride", "padding", "dilation", "groups")
-            }
-        ),
-        nn.BatchNorm2d: lambda _: BATCH_NORM,
-        nn.LayerNorm: lambda _: layer_norm(dim),
-        nn.GELU: lambda layer_type: Pointwise(function=layer_type),
-        nn.SiLU: lambda layer_type: Pointwise(function=layer_type),
-        **({Attend: lambda layer_type: Attention(heads=layer_type.heads)} if plain else {}),
-    }
-    return derivations[type(layer)](layer) if type(layer) in derivations else None

@@ -19,12 +19,8 @@ from warpfront_checks.cases.bounds import Verdict
 from warpfront_checks.check_options import STRICT, USUAL, CheckOptions
 from warpfront_checks.claims import Claims
 from warpfront_checks.models.families import FAMILIES, NETWORKS, Family
-from warpfront_checks.models.replaying import (
-    Precision,
-    first_over,
-    judge_layers,
-)
-from warpfront_checks.models.specimens import Specimen, judge_ends, make_specimen
+from warpfront_checks.models.replaying import first_over, judge_ends, judge_layers
+from warpfront_checks.models.specimens import Precision, Specimen, make_specimen
 from warpfront_checks.models.training import judge_training
 from warpfront_checks.models.watching import Pass, layers_of, run_plainly, watch
 from warpfront_checks.parallel_checks import begin_checks, lanes_for
@@ -174,8 +170,7 @@ def judge_mode(family: Family, mode: str, bench: Proving) -> list[Verdict]:
     """Judge a family in a mode: a dtype, `mixed` and one, `training`, or a wrapper."""
     kind, _, dtype = mode.rpartition(" ")
     if mode in DTYPES or kind == "mixed":
-        derived = bench.device if family in NETWORKS else ""
-        precision = Precision(dtype=DTYPES[dtype], mixed=kind == "mixed", derived=derived)
+        precision = Precision(dtype=DTYPES[dtype], mixed=kind == "mixed")
         return judge_eager(make_specimen(family, precision, bench.seed), bench)
     specimen = make_specimen(family, Precision(dtype=torch.float32), bench.seed)
     if mode == "training":

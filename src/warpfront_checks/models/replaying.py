@@ -2,9 +2,8 @@
 
 A layer is run again on the CPU, in float64 and in the tested dtype, from the arguments and the
 output gradient that the device had. What the device may be off by is a multiple of what the CPU is
-off by in the same dtype, in root mean square and at the worst element; in the networks of
-`numerics`, whose layers are known operations, what is derived for each element. So an error is
-found at the layer that makes it, and later layers, which only inherit it, are not accused.
+off by in the same dtype (`Limits.by_cpu`). So an error is found at the layer that makes it, and
+later layers, which only inherit it, are not accused.
 """
 
 from __future__ import annotations
@@ -14,59 +13,23 @@ import copy
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from warpfront_checks.cases.bounds import Bound, Verdict, judge
+from warpfront_checks.cases.measured import R_STEPS, Limits
 from warpfront_checks.check_options import STRICT
 from warpfront_checks.executing import converted
-from warpfront_checks.models.layers import derivation_of
+from warpfront_checks.models.specimens import Precision, Specimen
 from warpfront_checks.models.watching import Call, Pass, tensors_of
-from warpfront_checks.operations import (
-    HALF,
-    R_SMALL,
-    SMALL_NUMEL,
-    Arithmetic,
-    Budgeted,
-    R,
-    floor_of,
-    rounding_unit,
-)
 from warpfront_checks.tolerance_profiles import opinions
 
-# The worst element may be off by this many times the CPU's worst, or its own size's rounding. Like
-# R larger in float32, where the order of summation decides: the gradient of an attention's queries
-# was off by 5.1 times the CPU's worst on an H200, a batch norm's bias in bfloat16 by 4.3.
-WORST = {torch.float32: 16.0, torch.bfloat16: 8.0, torch.float16: 8.0}
-# The CPU is a yardstick, not an authority: what it may be off by counts up to this many roundings
-# of the result's root mean square (for sums into a vector: of what was added). Beyond it, the CPU
-# itself computes wrong.
-YARDSTICK = 64.0
 # float32 and mixed precision after one step; later steps get a band that widens with each.
 LOSS_BAND = {torch.float32: 1e-5, torch.float16: 1e-3, torch.bfloat16: 5e-3}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Precision:
-    """The precision of a pass: `dtype` of tensors (pure), or of the autocast region (`mixed`).
-    `derived` is the device type whose derived bounds its layers have to meet, if any has.
-    """
-
-    dtype: torch.dtype
-    mixed: bool = False
-    derived: str = ""
-
-    def autocast(self, device: str) -> contextlib.AbstractContextManager[object]:
-        if not self.mixed:
-            return contextlib.nullcontext()
-        region: contextlib.AbstractContextManager[object] = torch.autocast(device, dtype=self.dtype)
-        return region
-
-    @property
-    def parameters(self) -> torch.dtype:
-        return torch.float32 if self.mixed else self.dtype
+HALF = (torch.float16, torch.bfloat16)
 
 
 def judge_layers(
@@ -93,13 +56,35 @@ def judge_layers(
     return forward + [row for rows in reversed(backward) for row in rows]
 
 
-def judge_whole(passed: Pass, exact: Pass, same_dtype: Pass, precision: Precision) -> list[Verdict]:
-    """Logits and each parameter's gradient against float64 from the inputs on, and the loss."""
-    ends = _ends(passed, exact, same_dtype)
-    rows = [_row("whole model", "", name, tensors, precision) for name, tensors in ends]
-    missing = sorted(set(exact.gradients) - set(passed.gradients))
-    rows += [Verdict.failed(f"gradient of {n}", "missing", layer="whole model") for n in missing]
+def judge_ends(passed: Pass, specimen: Specimen) -> list[Verdict]:
+    """Judge from end to end: logits and each parameter's gradient against float64 from the inputs
+    on, and the loss. Errors grow as the model lets them, on the CPU as well: it is the only
+    yardstick, and single elements are judged in their layers. If much cancels, the CPU's own errors
+    may be small by luck: excess is compared with passes in float64 that round each step.
+    """
+    exact, precision = specimen.exact, specimen.precision
+    rows = [_end("logits", passed, specimen)]
+    for name in exact.gradients:
+        row = Verdict.failed(f"gradient of {name}", "missing")
+        rows.append(_end(name, passed, specimen) if name in passed.gradients else row)
+    rows = [replace(row, layer="whole model") for row in rows]
     return [*rows, judge_loss(passed.loss, exact.loss, precision, step=1)]
+
+
+def _end(name: str, passed: Pass, specimen: Specimen) -> Verdict:
+    def of(each: Pass) -> Tensor:
+        return each.logits if name == "logits" else each.gradients[name]
+
+    found, exact, cpu = (of(each) for each in (passed, specimen.exact, specimen.same_dtype))
+    label = name if name == "logits" else f"gradient of {name}"
+    if fault := _structure_fault(found, exact, cpu, specimen.precision):
+        return Verdict.failed(label, fault)
+    limits = Limits.by_cpu(found, exact, cpu, _kind(cpu, specimen.precision), most=math.inf)
+    verdict = _compared(found, exact, Bound(slack=math.inf, rms=limits.bound.rms))
+    if verdict.fault:
+        limits = limits.eased([of(each) for each in specimen.rounded], exact, R_STEPS)
+        verdict = _compared(found, exact, Bound(slack=math.inf, rms=limits.bound.rms))
+    return replace(verdict, name=label)
 
 
 def judge_loss(loss: float, exact: float, precision: Precision, *, step: int) -> Verdict:
@@ -121,44 +106,18 @@ def _judge_call(
     kind = type(layer).__name__
     once = call.gradient_out is not None and call.times == 1
     gradient = call.gradient_out if once else None
-    bounds = _derived(call, layer, gradient, precision.derived)
-    exact = {name: bound.reference for name, bound in bounds.items()}
-    cpu = {name: reference.to(precision.dtype) for name, reference in exact.items()}
-    if not bounds:
-        exact = _replay(layer, call, gradient, torch.float64, precision)
-        cpu = _replay(layer, call, gradient, None, precision)
+    exact = _replay(layer, call, gradient, torch.float64, precision)
+    cpu = _replay(layer, call, gradient, None, precision)
     assert call.output is not None
     parameter_gradients = {f"gradient of {name}" for name, _ in layer.named_parameters()}
     device = {"output": call.output, **(_gradients_found(call, layer, passed) if once else {})}
     for name, reference in exact.items():
-        if name not in device:
-            yield Verdict.failed(name, "missing", layer=call.layer, kind=kind)
-            continue
-        tensors = _Tensors(
-            found=device[name],
-            exact=reference,
-            cpu=cpu[name],
-            added=_added(gradient, reference) if name in parameter_gradients else 0.0,
-            walk=_walk(gradient, reference, layer) if name in parameter_gradients else 0.0,
-            bound=bounds.get(name),
-        )
-        yield _row(call.layer, kind, name, tensors, precision)
-
-
-def _derived(
-    call: Call, layer: nn.Module, gradient: Tensor | None, device: str
-) -> dict[str, Budgeted]:
-    """Return the bounds of a layer whose operation is known, by the names of `_replay`."""
-    tensors = tensors_of(call.arguments, call.options)
-    operation = derivation_of(layer, next(iter(tensors.values())).dim()) if device else None
-    if operation is None or gradient is None:
-        return {}
-    arithmetic = Arithmetic(dtype=gradient.dtype, device=device)
-    named = {**tensors, **{name: p.detach() for name, p in layer.named_parameters()}}
-    sources = [x.double() for x in named.values()]
-    judged = operation.judge(sources, gradient.double(), arithmetic)
-    names = ("output", *(f"gradient of {name}" for name in named))
-    return dict(zip(names, judged, strict=True))
+        verdict = Verdict.failed(name, "missing")
+        if name in device:
+            summed = gradient if name in parameter_gradients and reference.dim() == 1 else None
+            others: dict[str, Any] = {"summed": summed, "layer": layer, "precision": precision}
+            verdict = _judge_tensor(device[name], reference, cpu[name], **others)
+        yield replace(verdict, name=name, layer=call.layer, kind=kind)
 
 
 def _gradients_found(call: Call, layer: nn.Module, passed: Pass) -> dict[str, Tensor]:
@@ -203,51 +162,51 @@ def _replay(
     return results | {f"gradient of {name}": grad for name, grad in computed.items()}
 
 
-def _ends(passed: Pass, exact: Pass, same_dtype: Pass) -> Iterator[tuple[str, _Tensors]]:
-    """Judge from end to end, where errors grow as the model lets them, on the CPU as well: it
-    is the only yardstick, and single elements are judged in their layers.
-    """
-
-    def tensors(device: Tensor, reference: Tensor, cpu: Tensor) -> _Tensors:
-        return _Tensors(found=device, exact=reference, cpu=cpu, yardstick=math.inf, elements=False)
-
-    yield "logits", tensors(passed.logits, exact.logits, same_dtype.logits)
-    for name, reference in exact.gradients.items():
-        if name in passed.gradients:
-            three = tensors(passed.gradients[name], reference, same_dtype.gradients[name])
-            yield f"gradient of {name}", three
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Tensors:
-    """The same tensor from the device, in float64, and from the CPU in the tested dtype; what of
-    the CPU's error counts (`YARDSTICK`), and whether single elements are judged. `added` is the
-    size of what was added up to each element, where it may have cancelled, `walk` of partial sums.
-    `bound` is what is derived for each element, and then decides.
-    """
-
-    found: Tensor
-    exact: Tensor
-    cpu: Tensor
-    yardstick: float = YARDSTICK
-    elements: bool = True
-    added: float = 0.0
-    walk: float = 0.0
-    bound: Budgeted | None = None
-
-
 # Their parameters belong to the second axis of what comes back, all others' to the last.
 OF_CHANNELS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.Conv1d, nn.Conv2d, nn.GroupNorm)
 
 
-def _walk(gradient: Tensor | None, exact: Tensor, layer: nn.Module) -> float:
-    """Return for a vector of parameters the largest partial sum of the additions to one of
-    them. Kernels that store partial sums in 16 bits round those, however small the result is
-    (`SUMS_ROUNDED`); the worst error is where the most was added. Additions of one sample have
-    mostly one sign, and only different samples are a random walk.
+def _judge_tensor(
+    found: Tensor,
+    exact: Tensor,
+    cpu: Tensor,
+    *,
+    summed: Tensor | None,
+    layer: nn.Module,
+    precision: Precision,
+) -> Verdict:
+    """Judge a layer's tensor. `summed` is the gradient that was added up to a vector's."""
+    if fault := _structure_fault(found, exact, cpu, precision):
+        return Verdict.failed("", fault)
+    if not exact.is_floating_point():
+        return judge(found, exact, Bound())
+    kind = _kind(cpu, precision)
+    sums = {}
+    if summed is not None:
+        sums["added"] = float(summed.double().abs().sum()) / exact.numel()
+        sums["stored"] = _walk(summed, exact, layer) / 2 if kind in HALF else 0.0
+    return _compared(found, exact, Limits.by_cpu(found, exact, cpu, kind, **sums).bound)
+
+
+def _compared(found: Tensor, exact: Tensor, bound: Bound) -> Verdict:
+    verdict = judge(found.double(), exact, bound)
+    profiles = opinions(found.double(), exact, found.dtype, strict=not verdict.fault)
+    return replace(verdict, profiles=profiles)
+
+
+def _kind(cpu: Tensor, precision: Precision) -> torch.dtype:
+    """In a mixed pass float32 gradients come out of products of rounded numbers."""
+    return precision.dtype if precision.mixed else cpu.dtype
+
+
+def _walk(gradient: Tensor, exact: Tensor, layer: nn.Module) -> float:
+    """Return for a vector of parameters the largest partial sum of the additions to one of them.
+    GPUs that store partial sums of a norm in 16 bits round those, however small the result is; the
+    worst error is where the most was added. Additions of one sample have mostly one sign, and only
+    different samples are a random walk.
     """
     axis = 1 if isinstance(layer, OF_CHANNELS) else -1
-    if gradient is None or exact.dim() != 1 or gradient.shape[axis] != exact.numel():
+    if gradient.shape[axis] != exact.numel():
         return 0.0
     terms = gradient.double().movedim(axis, 0)
     samples = terms.flatten(2).sum(2) if terms.dim() > 2 else terms
@@ -255,62 +214,10 @@ def _walk(gradient: Tensor | None, exact: Tensor, layer: nn.Module) -> float:
     return float(torch.maximum(*sizes).sqrt().max())
 
 
-def _added(gradient: Tensor | None, exact: Tensor) -> float:
-    """Return for a vector of parameters how much gradient was added to each, without signs."""
-    if gradient is None or exact.dim() != 1:
-        return 0.0
-    total = float(gradient.double().abs().sum())
-    return total / float(exact.numel())
-
-
-def _row(layer: str, kind: str, tensor: str, of: _Tensors, precision: Precision) -> Verdict:
-    if fault := _structure_fault(of, precision):
-        return Verdict.failed(tensor, fault, layer=layer, kind=kind)
-    if not of.exact.is_floating_point():
-        verdict = judge(of.found, of.exact, Bound())
-        return replace(verdict, name=tensor, layer=layer, kind=kind)
-    verdict = judge(of.found.double(), of.exact, _bound(of, precision))
-    strict = not verdict.fault
-    profiles = opinions(of.found.double(), of.exact, of.found.dtype, strict=strict)
-    return replace(verdict, name=tensor, layer=layer, kind=kind, profiles=profiles)
-
-
-def _structure_fault(of: _Tensors, precision: Precision) -> str:
-    tensor, exact, cpu = of.found, of.exact, of.cpu
-    if tensor.shape != exact.shape:
-        return f"shape {tuple(tensor.shape)}, expected {tuple(exact.shape)}"
+def _structure_fault(found: Tensor, exact: Tensor, cpu: Tensor, precision: Precision) -> str:
+    if found.shape != exact.shape:
+        return f"shape {tuple(found.shape)}, expected {tuple(exact.shape)}"
     # Which layers autocast leaves in float32 is the device type's own list.
-    if tensor.dtype != cpu.dtype and not (precision.mixed and tensor.is_floating_point()):
-        return f"{tensor.dtype}, expected {cpu.dtype}"
+    if found.dtype != cpu.dtype and not (precision.mixed and found.is_floating_point()):
+        return f"{found.dtype}, expected {cpu.dtype}"
     return ""
-
-
-def _bound(of: _Tensors, precision: Precision) -> Bound:
-    """Return what is derived for each element, or what the CPU's error in the dtype allows."""
-    if of.bound is not None:
-        return Bound(slack=of.bound.bound)
-    # In a mixed pass float32 gradients come out of products of rounded numbers.
-    dtypes = [precision.dtype] if precision.mixed else [of.found.dtype, of.cpu.dtype]
-    dtype = max(dtypes, key=rounding_unit)
-    good = of.exact.isfinite()
-    exact = of.exact[good]
-    off, unit = (of.cpu.double() - of.exact)[good].abs(), rounding_unit(dtype)
-    # Below it a result is zero but for cancellation.
-    floor = floor_of(dtype) + torch.finfo(torch.float64).eps
-    worst = WORST[dtype] if of.elements else math.inf
-    limit = R[dtype] if exact.numel() >= SMALL_NUMEL else R_SMALL
-    rounding, peak_rounding = unit * _rms(exact), unit * _peak(exact)
-    base = max(min(_rms(off), of.yardstick * max(rounding, unit * of.added)), rounding, floor)
-    counted = of.yardstick * max(peak_rounding, unit * of.added)
-    # `c` of `operations` times a rounding of a partial sum, as `worst` times half of one.
-    stored = unit * of.walk / 2 if dtype in HALF else 0.0
-    peak = max(min(_peak(off), counted), peak_rounding, floor, stored)
-    return Bound(slack=worst * peak, rms=limit * base)
-
-
-def _rms(values: Tensor) -> float:
-    return float(values.square().mean().sqrt()) if values.numel() else 0.0
-
-
-def _peak(values: Tensor) -> float:
-    return float(values.abs().max()) if values.numel() else 0.0

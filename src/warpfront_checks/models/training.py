@@ -9,10 +9,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from warpfront_checks.cases.bounds import Bound, Verdict, judge
+from warpfront_checks.cases.bounds import Bound, Verdict, judge, rounding_unit
 from warpfront_checks.models.replaying import judge_loss
 from warpfront_checks.models.specimens import Specimen
-from warpfront_checks.operations import rounding_unit
 
 STEPS = 3
 RATE = 1e-3

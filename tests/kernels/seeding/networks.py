@@ -30,8 +30,8 @@ from warpfront_checks.models.modes import (
     judge_found,
     run_eager,
 )
-from warpfront_checks.models.replaying import Precision, first_over
-from warpfront_checks.models.specimens import Specimen, make_specimen
+from warpfront_checks.models.replaying import first_over
+from warpfront_checks.models.specimens import Precision, Specimen, make_specimen
 from warpfront_checks.models.watching import Pass, layers_of
 from warpfront_checks.precision import DTYPES
 from warpfront_checks.results import Check, CheckFinding, Recorder, failed, passed
@@ -147,7 +147,7 @@ def seed_pass_faults(
     network: Family, dtype: str, device: str, seed: int, ledger: MutationTally
 ) -> None:
     """Seed every fault in a network. A refused clean run is missed, too: as `clean`."""
-    specimen = make_specimen(network, Precision(dtype=DTYPES[dtype], derived=device), seed)
+    specimen = make_specimen(network, Precision(dtype=DTYPES[dtype]), seed)
     _, clean = run_eager(specimen, Proving(device=device))
     first = first_over(judge_found(specimen, clean, device))
     ledger.missed += [f"clean: {network.name} {dtype}: {first.fault}"] if first else []
