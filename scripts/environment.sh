@@ -87,5 +87,5 @@ install_browser() {
 start_engine() {
   if "$PYTHON" -m warpfront doctor --json >/dev/null 2>&1; then return; fi
   echo "== no usable container engine: starting warpfront's own"
-  "$PYTHON" -m warpfront engine --start
+  "$PYTHON" -m warpfront engine start
 }

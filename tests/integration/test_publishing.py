@@ -535,7 +535,7 @@ def test_images_are_pruned_promoted_and_taken_back_in_a_real_registry(release: R
         assert tags_in(release, f"{to}/torch") == standing
 
         latest = f"{release.registry.host}/{to}/torch:latest"
-        said = release.invoke("release", "--yank", latest, "--because", "wrong sums", to=to)
+        said = release.invoke("release", "--yank", latest, "--reason", "wrong sums", to=to)
         assert newest in said
         standing |= dict.fromkeys(aliases, older)
         assert tags_in(release, f"{to}/torch") == standing

@@ -18,7 +18,6 @@ from warpfront.images.tools import Tools
 from warpfront.matrix.cell import BaseSource, Cell, Selection
 from warpfront.pipeline.verifying import (
     CheckPlan,
-    RunOptions,
     VerifiableImage,
     Verified,
     sessions_with,
@@ -39,6 +38,7 @@ from warpfront.system.references import Reference, read_reference
 from warpfront.system.store import Store
 from warpfront.verify.image_claims import claimed_cell, claimed_versions, claims_of
 from warpfront.verify.results import Verification
+from warpfront.verify.run_options import RunOptions
 from warpfront.wheels.lock.reading import fresh_locks
 from warpfront.wheels.lock.values import WheelLock
 from warpfront.wheels.site import site_when_needed

@@ -7,10 +7,9 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
 from types import ModuleType
@@ -62,6 +61,7 @@ from warpfront.verify.resuming import (
     finish,
     taken_over,
 )
+from warpfront.verify.run_options import TIME_LIMIT_SECONDS, RunOptions
 from warpfront.verify.verdict import (
     is_sealed,
     outcome_of,
@@ -87,50 +87,8 @@ _RESULTS = "/results"
 # A whole verification with one of these proved nothing on the hardware.
 PROJECT_CHECKS = "warpfront.project_checks"
 _NO_HARDWARE = frozenset({Outcome.UNAVAILABLE, Outcome.EMULATED, Outcome.UNDETERMINED})
-TIME_LIMIT_SECONDS = 1200.0
 # Hundreds of models, each in a process that begins by importing the library.
 LIBRARY_LIMIT_SECONDS = 7200.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunOptions:
-    """Options of a verification's container.
-
-    `again` is the number of runs, with other seeds each; `limit_seconds` ends each run; `user` is
-    `uid` or `uid:gid`, the caller's own if empty; `fresh` continues no interrupted run. `emulate`
-    is the folder of an emulator, in which each session runs, in a container of its own.
-    """
-
-    again: int = 1
-    limit_seconds: int = int(TIME_LIMIT_SECONDS)
-    user: str = ""
-    fresh: bool = False
-    emulate: str = ""
-
-    def __post_init__(self) -> None:
-        """Raise `InputError` for what no container can be run with."""
-        if self.emulate and self.again > 1:
-            raise InputError("--again does not apply to --emulate", hint="leave it out")
-        for name, value in (("again", self.again), ("limit-seconds", self.limit_seconds)):
-            if value < 1:
-                raise InputError(f"--{name} {value} is not a number from 1 on", hint=f"--{name} 3")
-        if not self.user:
-            return
-        if not re.fullmatch(r"\d{1,10}(:\d{1,10})?", self.user):
-            raise InputError(f"--user {self.user!r} is no uid or uid:gid", hint="--user 12345")
-        if os.getuid() and self.user_and_group != (os.getuid(), os.getgid()):
-            raise InputError(
-                f"--user {self.user}: only root can hand the folder of the results to another user",
-                hint=f"sudo, or leave it out: the checks run as {os.getuid()}:{os.getgid()}",
-            )
-
-    @property
-    def user_and_group(self) -> tuple[int, int]:
-        """Return uid and gid as `docker run --user` reads them: the default group is root's."""
-        if not self.user:
-            return os.getuid(), os.getgid()
-        user, _, group = self.user.partition(":")
-        return int(user), int(group or 0)
 
 
 def verify(
@@ -183,7 +141,7 @@ class CheckPlan:
     target: str
     sessions: tuple[str, ...]
     effort: CheckOptions | Library
-    options: RunOptions = RunOptions()
+    options: RunOptions = field(default_factory=RunOptions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -339,7 +297,7 @@ class CellVerification:
         access = VENDORS[vendor].device_access(host)
         is_local = self.engine.features().local
         before = read_health(Machine(), vendor) if is_local else None
-        runs = [self._once(access, number) for number in range(self.plan.options.again)]
+        runs = [self._once(access, number) for number in range(self.plan.options.repeat)]
         verification = sealed(together(runs) if len(runs) > 1 else runs[0], ended=now())
         if outcome_of(verification) in {Outcome.FAILED, Outcome.ERROR} and (
             wrong := mishaps(before, read_health(Machine(), vendor) if is_local else None)
@@ -434,7 +392,7 @@ class CellVerification:
         if attempt and proven:
             environment_facts["proven before"] = {name: attempt.proven[name][0] for name in proven}
         verification = dataclasses.replace(verification, environment=environment_facts)
-        if self.plan.options.again > 1:
+        if self.plan.options.repeat > 1:
             document = verification_document(verification)
             write_json(self.folder / "again" / f"{number + 1}.json", document)
         return verification
@@ -495,9 +453,9 @@ class CellVerification:
         Repetitions are never continued: each has to run.
         """
         effort, options = self.plan.effort, self.plan.options
-        if options.fresh or options.again > 1:
+        if options.fresh or options.repeat > 1:
             discard(self.folder)
-        if not isinstance(effort, CheckOptions) or options.again > 1:
+        if not isinstance(effort, CheckOptions) or options.repeat > 1:
             return None, {}
         parts = {
             "image": [self.image.built.content_hash, self.image.built.image_id],

@@ -80,7 +80,7 @@ def scan_tree(
     is no such folder.
     """
     if before is not None and not before.is_dir():
-        raise StoreError(f"{before} is no folder", hint="--before names the tree before an edit")
+        raise StoreError(f"{before} is no folder", hint="--diff-base names the tree before an edit")
     tree = list_tree(root, exclude=exclude, vendored=vendored)
     files = [file for file in tree.files if is_read(PurePosixPath(file.path))]
     texts = _texts(tree, files)

@@ -21,7 +21,9 @@ from warpfront.errors import (
     UndeterminedError,
 )
 
-GIVEN = ("--gpus", "8", "--sequence", "8192", "--precision", "bf16", "--model", "llama3-8b")
+GIVEN = tuple(
+    f"--fact={fact}" for fact in ("gpus=8", "sequence=8192", "precision=bf16", "model=llama3-8b")
+)
 
 
 def code_of(*arguments: object) -> int:
@@ -88,7 +90,9 @@ def test_a_history_too_short_for_a_change_is_not_determined(tmp_path: Path) -> N
     assert code_of("nights", history, "--allow-undetermined") == 0
 
 
-@pytest.mark.parametrize("wrong", [["--gpus", "-8"], ["--format", "none"]])
+@pytest.mark.parametrize(
+    "wrong", [["--fact", "gpus=-8"], ["--fact", "gpus=0"], ["--format", "none"]]
+)
 def test_what_cannot_be_given_is_an_input_error(logs: Path, wrong: list[str]) -> None:
     assert code_of("read-log", logs / "base.log", *wrong) == InputError.exit_code
 

@@ -13,8 +13,6 @@ from warpfront.release.tag_contents import TagDifference
     "words",
     [
         ["r.test/a:2", "r.test/a:1"],
-        ["r.test/a:2", "--since", "r.test/a:1"],
-        ["--since", "r.test/a:1", "r.test/a:2"],
         ["r.test/a:2", "r.test/a:1", "--json"],
     ],
 )

@@ -185,7 +185,7 @@ def test_the_task_says_who_asked_or_what_is_still_to_be_done(
     in_wheelhouse(workspace, "torch", "numpy", "uv")
     (cell,) = workspace.matrix.cells
     monkeypatch.chdir(workspace.folders.root)
-    bill = namespace.tasks["bill"].body
+    bill = namespace.tasks["sbom"].body
     bill(None, who="numpy")
     said = "asked for by torch (numpy>=1)"
     assert said in capsys.readouterr().out

@@ -31,11 +31,12 @@ from warpfront.matrix.devices import DeviceAccess, HostDevices
 from warpfront.matrix.language import SourceTree
 from warpfront.matrix.scaffold import make_project
 from warpfront.pipeline import planning, verifying
-from warpfront.pipeline.verifying import CheckPlan, RunOptions, verify_cells
+from warpfront.pipeline.verifying import CheckPlan, verify_cells
 from warpfront.pipeline.workspace import Workspace, open_workspace
 from warpfront.step_results import Blocked, Failed
 from warpfront.verify.containers import ending_of
 from warpfront.verify.results import Outcome, Verification
+from warpfront.verify.run_options import RunOptions
 from warpfront.verify.verdict import sealed
 from warpfront.wheels.lock.pylock import read_lock
 from warpfront.wheels.lock.values import LockInputs, UnbuiltWheel, WheelLock
@@ -505,7 +506,7 @@ def verified(
             target="",
             sessions=("load",),
             effort=CheckOptions(quick=quick),
-            options=RunOptions(again=again),
+            options=RunOptions(repeat=again),
         ),
         Tools(engine=engine, folders=workspace.folders, site=Site),
         Quiet(),

@@ -19,11 +19,12 @@ from warpfront.images.labels import CONTENT_HASH
 from warpfront.images.tools import CellInputs, Tools
 from warpfront.matrix.cell import Cell
 from warpfront.matrix.scaffold import make_project
-from warpfront.pipeline.verifying import CheckPlan, RunOptions, verify_cells
+from warpfront.pipeline.verifying import CheckPlan, verify_cells
 from warpfront.pipeline.workspace import Workspace, open_workspace
 from warpfront.system.progress import Line
 from warpfront.verify import resuming
 from warpfront.verify.results import Outcome, Verification
+from warpfront.verify.run_options import RunOptions
 from warpfront.verify.verdict import outcome_of
 from warpfront.wheels.sources import Site
 from warpfront_checks.check_options import CheckOptions, read_effort
@@ -262,7 +263,7 @@ def _other_options(**changes: Any) -> Change:
         _other_effort(profile="torch"),
         _other_effort(chosen=True, run="third"),
         _other_options(fresh=True),
-        _other_options(again=2),
+        _other_options(repeat=2),
         pytest.param(
             _other_options(user="12345"),
             marks=pytest.mark.skipif(os.getuid() != 0, reason="only root hands folders on"),
@@ -371,7 +372,7 @@ def test_a_whole_run_draws_an_id_that_was_not_chosen() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"again": 0}, "--again 0"),
+        ({"repeat": 0}, "--repeat 0"),
         ({"limit_seconds": 0}, "--limit-seconds 0"),
         ({"user": "jo"}, "--user 'jo' is no uid or uid:gid"),
         ({"user": "1:2:3"}, "--user '1:2:3'"),

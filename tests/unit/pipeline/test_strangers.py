@@ -18,7 +18,7 @@ from warpfront.errors import InputError
 from warpfront.images.built import BuiltImage
 from warpfront.images.labels import LOCK
 from warpfront.images.tools import Tools
-from warpfront.pipeline.verifying import CheckPlan, RunOptions
+from warpfront.pipeline.verifying import CheckPlan
 from warpfront.release.registry.contract import Artifact
 from warpfront.release.statements.predicates import (
     BuildRecord,
@@ -29,6 +29,7 @@ from warpfront.release.statements.statement import MEDIA_TYPE
 from warpfront.system.references import Reference, read_reference
 from warpfront.system.store import Store
 from warpfront.verify.results import Verification
+from warpfront.verify.run_options import RunOptions
 from warpfront.wheels.project_folders import Folders
 from warpfront.wheels.sources import Site
 from warpfront_checks.check_options import CheckOptions
@@ -113,7 +114,7 @@ def test_what_comes_of_it_is_kept_apart_from_the_cells_of_this_project(
         named,
         None,
         CheckPlan(
-            target="", sessions=("load",), effort=CheckOptions(), options=RunOptions(again=2)
+            target="", sessions=("load",), effort=CheckOptions(), options=RunOptions(repeat=2)
         ),
         Tools(engine=engine, folders=folders, site=Site),
         Quiet(),

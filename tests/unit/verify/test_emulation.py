@@ -39,7 +39,6 @@ from warpfront.matrix.project_values import Allowance
 from warpfront.pipeline.verifying import (
     CellVerification,
     CheckPlan,
-    RunOptions,
     VerifiableImage,
     verify_cells,
     verify_images,
@@ -57,6 +56,7 @@ from warpfront.system.revision import Provenance
 from warpfront.system.store import Store
 from warpfront.verify.emulation import EMULATED_SESSIONS, DispatchLog, as_leads, find_emulator
 from warpfront.verify.results import CheckResult, Outcome, Verification
+from warpfront.verify.run_options import RunOptions
 from warpfront.verify.verdict import failure_of, outcome_of, sealed
 from warpfront.wheels.project_folders import Folders
 from warpfront.wheels.sources import Site
@@ -469,8 +469,8 @@ def test_a_selection_that_cannot_be_emulated_starts_no_container(world: World) -
 
 
 def test_again_does_not_apply() -> None:
-    with pytest.raises(InputError, match="--again does not apply"):
-        RunOptions(emulate="/x", again=2)
+    with pytest.raises(InputError, match="--repeat does not apply"):
+        RunOptions(emulate="/x", repeat=2)
 
 
 def test_a_line_of_another_program_is_no_proof() -> None:

@@ -16,7 +16,6 @@ from warpfront.cli.tasks.declaring import (
     DryRun,
     HowMuch,
     Locked,
-    Option,
     command,
 )
 from warpfront.cli.tasks.showing import (
@@ -31,11 +30,12 @@ from warpfront.cli.tasks.showing import (
 )
 from warpfront.errors import InputError
 from warpfront.verify.results import Verification
+from warpfront.verify.run_options import RunOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from warpfront.pipeline.verifying import RunOptions, Verified
+    from warpfront.pipeline.verifying import Verified
     from warpfront.pipeline.workspace import Workspace
     from warpfront.report.rows import ReportRow
 
@@ -131,30 +131,6 @@ def build(
     finish(display, results)
 
 
-@dataclass(frozen=True)
-class Running:
-    """Options of `verify`'s containers: the fields of `pipeline.verifying.RunOptions`."""
-
-    repeat: Annotated[
-        int,
-        Option(
-            "N  runs with other seeds (default 1); a check that flips has failed",
-            formerly=("again",),
-        ),
-    ] = 1
-    limit_seconds: Annotated[int, "stop a container after N seconds (default 1200)"] = 1200
-    user: Annotated[str, "UID  uid or uid:gid of the checks (yours)"] = ""
-    fresh: Annotated[bool, "run every session, also those proven before an interruption"] = False
-
-    emulate: Annotated[str, "DIR  run sessions in AMD's emulator rocJITsu of this folder"] = ""
-
-    def options(self) -> RunOptions:
-        from warpfront.pipeline.verifying import RunOptions
-
-        own = {name: value for name, value in vars(self).items() if name != "repeat"}
-        return RunOptions(again=self.repeat, **own)
-
-
 @command(example="verify --target cpu")
 def verify(
     display: Display,
@@ -163,13 +139,13 @@ def verify(
     dry_run: DryRun = False,
     effort: HowMuch,
     selftest: Annotated[bool, "also seed faults, and require that each is caught"] = False,
-    running: Running,
+    options: RunOptions,
     digest: Annotated[str, "REF  verify this image: REPOSITORY@sha256:..."] = "",
     allow_undetermined: AllowUndetermined = False,
 ) -> None:
     """Run the checks inside each image (also `nox -s verify`)."""
 
-    workspace, options = workspace_here(), running.options()
+    workspace = workspace_here()
     if digest:
         from warpfront.commands.adopting import adopt
 

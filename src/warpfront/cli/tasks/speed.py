@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -78,49 +79,36 @@ def bench(display: Display, cells: Chosen, *, timed: Timed) -> None:
     raise_failure(results)
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class LogFacts:
-    """Facts that a log lacks, from the command line."""
-
-    fact: Annotated[
-        tuple[str, ...],
-        "NAME=VALUE  gpus=8, nodes, sequence, batch, parameters, model, precision",
-    ] = ()
-    gpus: Annotated[int, Option("how many devices", hidden=True)] = 0
-    nodes: Annotated[int, Option("how many machines", hidden=True)] = 0
-    sequence: Annotated[int, Option("tokens of a sample", hidden=True)] = 0
-    batch: Annotated[int, Option("samples of a step, of all devices", hidden=True)] = 0
-    parameters: Annotated[int, Option("parameters of the model", hidden=True)] = 0
-    model: Annotated[str, Option("the model's name", hidden=True)] = ""
-    precision: Annotated[str, Option("the number format", hidden=True)] = ""
-
-    def by_field(self) -> dict[str, object]:
-        """Return the facts by the names of a run's fields."""
-        values: dict[str, object] = {
-            field.name: getattr(self, field.name)
-            for field in dataclasses.fields(self)
-            if field.name != "fact"
-        }
-        for text in self.fact:
-            name, _, value = text.partition("=")
-            if name not in values:
-                raise InputError(f"--fact {text}: {nearest(name, values)}")
-            is_number = isinstance(values[name], int)
-            if is_number and not value.isdecimal():
-                raise InputError(f"--fact {text}: {value!r} is no number")
-            values[name] = int(value) if is_number else value
-        if any(isinstance(value, int) and value < 0 for value in values.values()):
-            raise InputError("a fact of a run is a number above zero")
-        renamed = {"gpus": "devices", "batch": "global_batch"}
-        return {renamed.get(name, name): value for name, value in values.items() if value}
+# The facts that a log may lack: their types, and the field of a run where that has another name.
+_FACTS: Mapping[str, type] = {
+    **dict.fromkeys(("gpus", "nodes", "sequence", "batch", "parameters"), int),
+    **dict.fromkeys(("model", "precision"), str),
+}
+_FIELDS = {"gpus": "devices", "batch": "global_batch"}
 
 
-@command("bench read-log", formerly=("read-log",), example="bench read-log train.log --fact gpus=8")
+def _log_facts(texts: Iterable[str]) -> dict[str, object]:
+    """Return the facts of `--fact NAME=VALUE` by the names of a run's fields."""
+    values: dict[str, object] = {}
+    for text in texts:
+        name, _, value = text.partition("=")
+        if name not in _FACTS:
+            raise InputError(f"--fact {text}: {nearest(name, _FACTS)}")
+        if _FACTS[name] is int and not (value.isdecimal() and int(value)):
+            raise InputError(f"--fact {text}: {value!r} is no number above zero")
+        values[_FIELDS.get(name, name)] = _FACTS[name](value)
+    return values
+
+
+@command("bench read-log", task="read-log", example="bench read-log train.log --fact gpus=8")
 def read_log(
     display: Display,
     file: Annotated[str, "a log, several separated by commas, a folder, a glob, or -"],
-    log_facts: LogFacts,
     *,
+    fact: Annotated[
+        tuple[str, ...],
+        "NAME=VALUE  gpus=8, nodes, sequence, batch, parameters, model, precision",
+    ] = (),
     format: Annotated[  # noqa: A002 - the name of the option
         str, "NAME  format of the log (default: by its lines)"
     ] = "auto",
@@ -138,7 +126,7 @@ def read_log(
     from warpfront.commands import measurements
     from warpfront.system.store import write_json, write_text
 
-    runs = measurements.read_all(file, display, form=format, given=log_facts.by_field())
+    runs = measurements.read_all(file, display, form=format, given=_log_facts(fact))
     summaries = [(run, summary_of(run)) for run in runs]
     documents = [run_document(*summary) for summary in summaries]
     document = documents[0] if len(documents) == 1 else documents
@@ -220,7 +208,7 @@ class ComparisonForms:
     page: Annotated[str, "FILE  also write an HTML page with charts"] = ""
 
 
-@command("bench compare", formerly=("compare",), example="bench compare amd.log nvidia.log")
+@command("bench compare", task="compare", example="bench compare amd.log nvidia.log")
 def compare(
     display: Display,
     a: Annotated[str, "BASELINE  logs or benchmark records, as for read-log"],
@@ -258,7 +246,7 @@ def compare(
         raise CommandFailedError("no charts: matplotlib is not installed", hint=hint)
 
 
-@command("bench watch", formerly=("nights",), example="bench watch nights.jsonl --add build")
+@command("bench watch", task="nights", example="bench watch nights.jsonl --add build")
 def nights(
     display: Display,
     file: Annotated[str, "history of nightly records, a line each; made by --add"],
@@ -292,7 +280,7 @@ def nights(
 
 @command(
     "bench compare-stacks",
-    formerly=("compare-stacks",),
+    task="compare-stacks",
     hidden=True,
     example="bench compare-stacks --folder output",
 )

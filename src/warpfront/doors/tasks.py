@@ -1,5 +1,0 @@
-"""The tasks, by their old name."""
-
-from warpfront.cli.tasks import namespace
-
-__all__ = ["namespace"]

@@ -1,1 +1,0 @@
-"""The old place of `warpfront_checks`: kept for one release."""
