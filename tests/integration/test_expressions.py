@@ -18,10 +18,9 @@ from acting import REPOSITORY_NAME
 from node_packages import Expressions, expressions
 
 from warpfront.ci.actions import pinned_actions, templates
-from warpfront.ci.flow import LABEL, Flow, make_flow
+from warpfront.ci.flow import LABEL, Flow, make_flow, packaged_limits
 from warpfront.ci.github_workflows import FOLDER, MAIN, workflows
 from warpfront.ci.schedule import SCOPES, Schedule, outputs, schedule
-from warpfront.commands.workflows import packaged_limits
 from warpfront.matrix.compat import packaged
 from warpfront.matrix.reading import Matrix, read_matrix
 from warpfront.system.github import read_forge

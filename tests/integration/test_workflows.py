@@ -17,9 +17,9 @@ from fixed_seeds import run_options
 from projects import REPOSITORY, Project, cell_id, copy_project, small_project, unique_image
 from standins import Index
 
-from warpfront.ci.flow import Limits
+from warpfront.ci.flow import Limits, packaged_limits
 from warpfront.ci.schedule import Schedule, Work, outputs
-from warpfront.commands.workflows import flow_of, packaged_limits
+from warpfront.commands.workflows import flow_of
 from warpfront.matrix.compat import packaged
 from warpfront.matrix.reading import read_matrix
 

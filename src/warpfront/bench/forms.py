@@ -21,7 +21,7 @@ from warpfront.bench.records import (
     Summary,
 )
 from warpfront.bench.settling import is_timed
-from warpfront.system.markdown import markdown_text
+from warpfront.system.markdown import markdown_table, markdown_text
 from warpfront.system.sizes import counted
 
 Rows = list[tuple[str, ...]]
@@ -231,7 +231,7 @@ def comparison_text(comparison: Comparison, *, width: int = 120) -> str:
 def comparison_markdown(comparison: Comparison) -> str:
     parts = [f"**{markdown_text(sentence(comparison))}**\n"]
     for title, head, rows in _tables(comparison):
-        parts.append(f"{title}:\n\n{markdown_table(head, rows)}")
+        parts.append("\n".join([f"{title}:", "", *markdown_table(head, rows), ""]))
     remarks = _remarks(comparison)
     if remarks:
         parts.append("".join(f"* {markdown_text(remark)}\n" for remark in remarks))
@@ -253,8 +253,3 @@ def comparison_html(
         charts={name: picture[picture.index("<svg") :] for name, picture in charts.items()},
         style=style,
     )
-
-
-def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *([markdown_text(cell) for cell in row] for row in rows)]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)

@@ -1,18 +1,18 @@
-"""The actions and images that CI uses, pinned, and the limits of CI services, from data/. Edge."""
+"""The actions and images that CI uses, pinned, and its templates, from data/. Edge."""
 
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from warpfront.system.packaged import packaged_toml
 from warpfront.system.store import read_text
 
 
 def pinned_actions() -> Mapping[str, tuple[str, str]]:
     """Return `owner/action@commit` by name, each with the version of the commit."""
-    rows = tomllib.loads(_data("actions.toml"))
+    rows = packaged_toml("actions.toml")
     return {name: (row["uses"], row["version"]) for name, row in rows.items()}
 
 
@@ -43,19 +43,10 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 def pinned_images() -> Mapping[str, str]:
     """Return the images of pods by their purpose, each pinned by digest."""
-    return {name: row["image"] for name, row in tomllib.loads(_data("pods.toml")).items()}
-
-
-def limits_text() -> str:
-    """Return the limits of CI services that this version of warpfront knows."""
-    return _data("limits.toml")
+    return {name: row["image"] for name, row in packaged_toml("pods.toml").items()}
 
 
 def templates() -> Mapping[str, str]:
     """Return the templates of CI's generated files other than workflows, by file name."""
     folder = Path(__file__).parents[1] / "data" / "ci"
     return {path.name: read_text(path) or "" for path in sorted(folder.iterdir())}
-
-
-def _data(name: str) -> str:
-    return read_text(Path(__file__).parents[1] / "data" / name) or ""

@@ -5,17 +5,16 @@ service writes in its own form; and the limits of the services. Pure.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import cache
-from importlib import resources
 from typing import Any, Literal
 
 import yaml
 
 from warpfront.matrix.language import CiOptions
 from warpfront.matrix.runners import Runner
+from warpfront.system.packaged import packaged_toml
 
 HANDOVER = "handover"
 """The folder in which a job finds what others left, each in a folder of its own."""
@@ -164,11 +163,9 @@ def job_of(kind: str, runners: tuple[Runner, ...], /, **facts: Any) -> Job:
 
 @cache
 def _kinds() -> Mapping[str, Mapping[str, Any]]:
-    folder = resources.files("warpfront").joinpath("data", "ci")
-    kinds = tomllib.loads(folder.joinpath("flow.toml").read_text("utf-8"))
     return {
         kind: {key: tuple(fact) if isinstance(fact, list) else fact for key, fact in row.items()}
-        for kind, row in kinds.items()
+        for kind, row in packaged_toml("ci", "flow.toml").items()
     }
 
 
@@ -269,11 +266,8 @@ class Limits:
     jobs_per_pipeline: int
 
 
-def read_limits(text: str) -> Limits:
-    """Return the limits in the text of data/limits.toml."""
-    rows = {
-        name: row["value"]
-        for service in tomllib.loads(text).values()
-        for name, row in service.items()
-    }
+def packaged_limits() -> Limits:
+    """Return the limits that this version of warpfront knows."""
+    services = packaged_toml("limits.toml").values()
+    rows = {name: row["value"] for service in services for name, row in service.items()}
     return Limits(**{field.name: rows[field.name] for field in fields(Limits)})

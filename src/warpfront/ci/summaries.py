@@ -86,10 +86,6 @@ def judgement_summary(judgement: Judgement, notes: Iterable[str] = ()) -> str:
     return cut([head, "", *entries, *(f"- {_said(note)}" for note in notes)])
 
 
-def alert_title(scope: str) -> str:
-    return f"warpfront: the {scope} run is red"
-
-
 def alert_text(judgement: Judgement, scope: str, url: str, *, markdown: bool) -> str:
     """Return a red run for those who do not see its page: cells, kinds of failure, and repeat
     lines. Reasons are foreign text: in an issue's Markdown they are code, which mentions no one
@@ -197,13 +193,6 @@ def error_commands(results: Iterable[object], lines: Mapping[str, int]) -> list[
         *commands[: ANNOTATION_LIMIT - 1],
         f"::error title=more::and {more} more, in the summary",
     ]
-
-
-def matcher_command(path: str) -> str:
-    """Return the command that makes a CI service read problems off the lines that a step prints
-    from here on.
-    """
-    return f"::add-matcher::{path}"
 
 
 def _data(text: str) -> str:

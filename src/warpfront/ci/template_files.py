@@ -10,17 +10,16 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import jinja2
-import yaml
 
 from warpfront.ci.flow import FOLDERS, HEADER, Flow
 from warpfront.matrix.nodes import CACHE_VARIABLE
 from warpfront.matrix.runners import Runner
 from warpfront.matrix.vendors import VENDORS
+from warpfront.system.document import plain_values
 
 DEPENDABOT = ".github/dependabot.yml"
 RENOVATE = ".github/renovate.json"
 _KUBERNETES = "ci/kubernetes"
-_LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _UNIT = "warpfront-runner@.service"
 _PIP = ".venv/bin/python -m pip install --quiet"
 
@@ -41,7 +40,7 @@ def rendered(template: str, values: Mapping[str, Any]) -> str:
 
 def document_of(template: str, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the mapping that a template of YAML describes."""
-    document: dict[str, Any] = yaml.load(rendered(template, values), _LOADER)  # noqa: S506 - safe
+    document: dict[str, Any] = plain_values(rendered(template, values))
     return document
 
 

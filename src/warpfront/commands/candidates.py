@@ -6,7 +6,6 @@ to a registry. What is verified is the image that was built, or nothing is.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import tarfile
 from collections.abc import Iterable, Sequence
@@ -15,7 +14,7 @@ from pathlib import Path
 
 from warpfront.ci.flow import IMAGES
 from warpfront.commands.adopting import adopt_image, pull, take_in
-from warpfront.errors import EngineError, NotVerifiedError, RegistryError, RegistryFault
+from warpfront.errors import EngineError, RegistryError, RegistryFault
 from warpfront.images.built import BuiltImage
 from warpfront.images.engine import Engine, StoredImage, connect
 from warpfront.images.labels import CELL, CONTENT_HASH, CREATED, REVISION
@@ -32,7 +31,10 @@ from warpfront.system.process import environment, run
 from warpfront.system.progress import Watch
 from warpfront.system.provenance import now
 from warpfront.system.references import read_reference
+from warpfront.system.registry_errors import wrong
 from warpfront.system.store import Store, storing
+from warpfront.verify.containers import not_verified
+from warpfront.wheels.store.wheelhouse import sha256_of
 
 NAME = "build-candidate"
 """Its file in build/<cell>/, which goes where the build's own goes."""
@@ -162,13 +164,9 @@ def send(
         engine.remove(f"{name}:{tag}")
     registry_image = held_image(registry, name.partition("/")[2], tag)
     if registry_image is None or built.image_id not in registry_image.identities:
-        raise RegistryError(
-            f"{name}:{tag} was pushed, and is not what is there",
-            registry=registry.host,
-            step="candidate",
-            fault=RegistryFault.WRONG,
-            hint="somebody else pushes there; build again",
-        )
+        reason = f"{name}:{tag} was pushed, and is not what is there"
+        hint = "another run pushes there; build again"
+        raise wrong(registry.host, "candidate", reason, hint)
     return Candidate(
         cell_id=built.cell_id,
         reference=f"{name}@{registry_image.digest}",
@@ -196,8 +194,7 @@ def take_candidate(
         hashes = (each.content_hash[:12] for each in (built, handed))
         reason = "of {}, content {}, and {} was built".format(adopted.id, *hashes)
     if reason:
-        reason = f"{candidate.reference} is {reason}"
-        return Failed(cell_id=cell.id, step="verify", reason=reason, exit_code=7)
+        return _refused(cell, f"{candidate.reference} is {reason}")
     return dataclasses.replace(
         built, log=handed.log, builder=handed.builder, invocation=handed.invocation
     )
@@ -243,7 +240,7 @@ def leave_images(
     with storing(archive):
         archive.parent.mkdir(parents=True, exist_ok=True)
     engine.save([image.reference for image in built], archive)
-    digest, facts = _sha256(archive), identities(archive)
+    digest, facts = sha256_of(archive), identities(archive)
     for image in built:
         names = {image.image_id, *facts.get(image.reference, ())}
         ids_of = tuple(sorted(names))
@@ -274,7 +271,7 @@ def take_image(
         )
         if archive is None:
             return _refused(cell, f"no artifact {IMAGES}-{file.job}, which has its image")
-        if _sha256(archive) != file.sha256:
+        if sha256_of(archive) != file.sha256:
             return _refused(cell, f"{archive} is not the file that {file.job} left")
         engine.load(archive)
         images = _held(names, engine)
@@ -286,23 +283,12 @@ def take_image(
 
 
 def _refused(cell: Cell, reason: str) -> Failed:
-    return Failed(
-        cell_id=cell.id,
-        step="verify",
-        reason=reason,
-        hint="run the job that builds it again, then this one",
-        exit_code=NotVerifiedError.exit_code,
-    )
+    return not_verified(cell, reason, "run the job that builds it again, then this one")
 
 
 def _held(names: Iterable[str], engine: Engine) -> StoredImage | None:
     images = (engine.image(name) for name in names)
     return next((image for image in images if image is not None), None)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def identities(archive: Path) -> dict[str, set[str]]:

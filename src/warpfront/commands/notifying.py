@@ -9,7 +9,7 @@ import requests
 
 from warpfront.ci.forge_api import ForgeApi, GitHubApi
 from warpfront.ci.judging import Judgement
-from warpfront.ci.summaries import alert_text, alert_title
+from warpfront.ci.summaries import alert_text
 from warpfront.errors import InputError, UnavailableError, keep_secret
 from warpfront.matrix.language import NotifyWay
 
@@ -49,7 +49,8 @@ def _in_an_issue(
         closed = api.settle(f"The {scope} run is green again: {url}")
         return (f"closed {closed}",) if closed else ()
     text = alert_text(judgement, scope, url, markdown=True)
-    return (f"told in {api.tell(alert_title(scope), text)}",)
+    issue = api.tell(f"warpfront: the {scope} run is red", text)
+    return (f"told in {issue}",)
 
 
 def _by_webhook(judgement: Judgement, scope: str, url: str, webhook: str) -> str:

@@ -11,12 +11,11 @@ from typing import Any
 
 from warpfront.ci.actions import (
     kept_pins,
-    limits_text,
     pinned_actions,
     pinned_images,
     templates,
 )
-from warpfront.ci.flow import Flow, Limits, PublishingRefs, make_flow, read_limits
+from warpfront.ci.flow import Flow, PublishingRefs, make_flow, packaged_limits
 from warpfront.ci.github_workflows import FOLDER, MAIN, workflows
 from warpfront.ci.gitlab import gitlab_files
 from warpfront.ci.schedule import SCOPES
@@ -86,11 +85,6 @@ def ci_files(workspace: Workspace, lock: Lock | None = None) -> Mapping[str, str
 
 
 _MADE = re.compile(r"Made by `(?:warpfront ci write|invoke ci --write)`")
-
-
-def packaged_limits() -> Limits:
-    """Return the limits for `ci --write` and `ci --plan`."""
-    return read_limits(limits_text())
 
 
 def flow_of(matrix: Matrix, root: Path) -> Flow:

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from warpfront.errors import RegistryError, RegistryFault, TagConflictError
+from warpfront.errors import RegistryError, TagConflictError
 from warpfront.release.ledger import CHANNEL_ANNOTATION, Attachment, Publication, Yank
 from warpfront.release.registry.contract import (
     Artifact,
@@ -26,6 +26,7 @@ from warpfront.release.registry.manifests import (
     read_object,
 )
 from warpfront.system.references import is_digest, is_tag
+from warpfront.system.registry_errors import wrong
 
 MOVES_TYPE = "application/vnd.warpfront.moves.v1+json"
 YANK_TYPE = "application/vnd.warpfront.yank.v1+json"
@@ -112,13 +113,8 @@ def move_tag(
 
 def wrong_image(registry: Registry, message: str) -> RegistryError:
     """Return the error for a registry that does not have what it was sent."""
-    return RegistryError(
-        message,
-        registry=registry.host,
-        step="publish",
-        fault=RegistryFault.WRONG,
-        hint="nothing public was changed; ask who runs the registry, then run it again",
-    )
+    hint = "nothing public was changed; ask who runs the registry, then run it again"
+    return wrong(registry.host, "publish", message, hint)
 
 
 def attached_as(subject: Descriptor, document: Artifact) -> Attachment:

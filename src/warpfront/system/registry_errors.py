@@ -34,15 +34,10 @@ class TransientError(Exception):
         self.error, self.after_seconds, self.cost = error, after_seconds, cost
 
 
-def wrong(registry: str, step: str, reason: str) -> RegistryError:
+def wrong(registry: str, step: str, reason: str, hint: str = "") -> RegistryError:
     """Return the error for an answer that cannot be true."""
-    return RegistryError(
-        reason,
-        registry=registry,
-        step=step,
-        fault=RegistryFault.WRONG,
-        hint=f"do not trust what {registry} sent; ask those who run it, or what is between",
-    )
+    hint = hint or f"do not trust what {registry} sent; ask those who run it, or what is between"
+    return RegistryError(reason, registry=registry, step=step, fault=RegistryFault.WRONG, hint=hint)
 
 
 def refused(registry: str, step: str, reason: str, hint: str) -> RegistryError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import typing
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import ConfigDict, TypeAdapter
 
@@ -28,3 +28,13 @@ def strict_dataclass(kind: type[T]) -> type[T]:
     """Make a frozen dataclass for values of a file, which refuses unknown keys."""
     kind.__pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[attr-defined]
     return dataclasses.dataclass(frozen=True, slots=True, kw_only=True)(kind)
+
+
+def each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the members of a JSON object, as `object_pairs_hook`. Raise `ValueError` for a
+    repeated key, of which two readers may take two different values.
+    """
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise ValueError("it has a key twice")
+    return members

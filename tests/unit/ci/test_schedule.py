@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from builders import a_cell, a_child
 
-from warpfront.ci.flow import make_flow
+from warpfront.ci.flow import make_flow, packaged_limits
 from warpfront.ci.schedule import (
     SCOPES,
     Schedule,
@@ -18,7 +18,6 @@ from warpfront.ci.schedule import (
     schedule,
     shards,
 )
-from warpfront.commands.workflows import packaged_limits
 from warpfront.errors import InputError, StaleError
 from warpfront.matrix.cell import Cell
 from warpfront.matrix.runners import Runner

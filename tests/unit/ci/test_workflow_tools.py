@@ -16,9 +16,10 @@ import pytest
 import yaml
 
 from warpfront.ci.actions import templates
+from warpfront.ci.flow import packaged_limits
 from warpfront.ci.gitlab import child_pipeline
 from warpfront.ci.schedule import SCOPES, schedule
-from warpfront.commands.workflows import ci_files, flow_of, packaged_limits, write
+from warpfront.commands.workflows import ci_files, flow_of, write
 from warpfront.matrix.scaffold import make_project
 from warpfront.pipeline.workspace import open_workspace
 

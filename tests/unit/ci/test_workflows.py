@@ -19,6 +19,7 @@ from warpfront.ci.flow import (
     Flow,
     PublishingRefs,
     make_flow,
+    packaged_limits,
     unable_to_pull,
     yaml_text,
 )
@@ -29,7 +30,6 @@ from warpfront.ci.template_files import DEPENDABOT, RENOVATE, robot_files, scrip
 from warpfront.commands.workflows import (
     ci_files,
     flow_of,
-    packaged_limits,
     require_hashes,
     stale,
     write,

@@ -93,13 +93,13 @@ def plan(
 ) -> None:
     """List the jobs of a run, and pass them to the CI service."""
     from warpfront.ci.actions import templates
-    from warpfront.ci.flow import HANDOVER, LEFT, unable_to_pull
+    from warpfront.ci.flow import HANDOVER, LEFT, packaged_limits, unable_to_pull
     from warpfront.ci.gitlab import CHILD, child_pipeline
     from warpfront.ci.schedule import SCOPES, outputs
     from warpfront.ci.summaries import plan_summary
     from warpfront.commands.dispatching import dispatch
     from warpfront.commands.gathering import keep_plan
-    from warpfront.commands.workflows import flow_of, packaged_limits
+    from warpfront.commands.workflows import flow_of
     from warpfront.system.foreign import remove_tree
     from warpfront.system.store import write_text
 
@@ -203,12 +203,11 @@ def _forge() -> Forge:
     """Return the current job; its output is read for problems from here on."""
     from warpfront.ci.flow import LABEL
     from warpfront.ci.github_workflows import MATCHERS
-    from warpfront.ci.summaries import matcher_command
     from warpfront.system.github import read_forge
 
     forge = read_forge(environment(), label=LABEL)
     if forge.scope and Path(MATCHERS).is_file():
-        print(matcher_command(MATCHERS), file=terminal_of(sys.stderr))
+        print(f"::add-matcher::{MATCHERS}", file=terminal_of(sys.stderr))
     return forge
 
 

@@ -10,7 +10,6 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache as cached
-from importlib import resources
 from pathlib import Path
 from typing import Literal
 
@@ -20,6 +19,7 @@ from pydantic import TypeAdapter
 from warpfront.errors import EngineError
 from warpfront.system import process
 from warpfront.system.digests import digest_of
+from warpfront.system.packaged import packaged_text
 from warpfront.system.process import Command
 from warpfront.system.progress import Line
 from warpfront.system.store import exclusive
@@ -180,8 +180,7 @@ def sources(distribution: LinuxDistribution, suites: tuple[Suite, ...], mirror: 
 
 @cached
 def _rows() -> Mapping[str, LinuxDistribution]:
-    text = (resources.files("warpfront") / "data" / "engine.yaml").read_text(encoding="utf-8")
-    rows = yaml.safe_load(text)["distributions"]
+    rows = yaml.safe_load(packaged_text("engine.yaml"))["distributions"]
     reader = TypeAdapter(dict[str, LinuxDistribution])
     return reader.validate_python({key: {**row, "key": key} for key, row in rows.items()})
 

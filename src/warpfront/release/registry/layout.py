@@ -17,7 +17,7 @@ from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import BinaryIO
 
-from warpfront.errors import RegistryError, RegistryFault, StoreError
+from warpfront.errors import RegistryError, StoreError
 from warpfront.release.registry import manifests
 from warpfront.release.registry.contract import (
     EMPTY_BODY,
@@ -40,6 +40,7 @@ from warpfront.release.registry.manifests import (
 )
 from warpfront.system.foreign import kind_of, read_regular
 from warpfront.system.references import is_digest
+from warpfront.system.registry_errors import wrong
 from warpfront.system.store import storing, write_text
 
 NAME = "org.opencontainers.image.ref.name"
@@ -269,13 +270,7 @@ class LayoutRegistry:
             raise self._wrong(error.message) from error
 
     def _wrong(self, reason: str) -> RegistryError:
-        return RegistryError(
-            reason,
-            registry=self.host,
-            step=_STEP,
-            fault=RegistryFault.WRONG,
-            hint="export it again, and carry all of the folder",
-        )
+        return wrong(self.host, _STEP, reason, "export it again, and carry all of the folder")
 
 
 def parts_of(document: Document) -> tuple[Descriptor, ...]:

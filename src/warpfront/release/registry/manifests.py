@@ -28,6 +28,7 @@ from warpfront.release.registry.contract import (
     digest_of_bytes,
 )
 from warpfront.system.references import is_digest
+from warpfront.system.strict_values import each_once
 
 MANIFEST_LIMIT_BYTES = 4 * 2**20
 CONFIG_LIMIT_BYTES = 8 * 2**20
@@ -101,7 +102,7 @@ def read_body(body: bytes, media_type: str) -> Document:
 def read_object(body: bytes) -> dict[str, Any]:
     """Return a JSON object without duplicate keys. Raises `ValueError`."""
     try:
-        value = json.loads(body.decode("utf-8"), object_pairs_hook=_once)
+        value = json.loads(body.decode("utf-8"), object_pairs_hook=each_once)
     except RecursionError:
         raise ValueError("it is too deep") from None
     if not isinstance(value, dict):
@@ -158,13 +159,6 @@ def referrer_of(manifest: RegistryManifest) -> Descriptor:
 
 def _written(value: dict[str, Any]) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    value = dict(pairs)
-    if len(value) != len(pairs):
-        raise ValueError("it says a key twice")
-    return value
 
 
 def _subject(value: dict[str, Any]) -> Descriptor | None:

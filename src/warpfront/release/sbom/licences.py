@@ -7,16 +7,15 @@ unknown, never guessed.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from functools import cache
-from importlib import resources
 from typing import Any, Literal
 
 from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
 
+from warpfront.system.packaged import packaged_toml
 from warpfront_checks.image_contents import FoundDistribution, Package
 
 Source = Literal["License-Expression", "License", "Classifier", "copyright file", ""]
@@ -54,8 +53,7 @@ class LicenceClass:
 
 @cache
 def _tables() -> Mapping[str, Any]:
-    text = resources.files("warpfront").joinpath("data", "licences.toml").read_text("utf-8")
-    return tomllib.loads(text)
+    return packaged_toml("licences.toml")
 
 
 def licence_of(package: FoundDistribution) -> Licence:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
 from warpfront.release.registry.contract import Predicate
+from warpfront.system.strict_values import each_once
 
 MEDIA_TYPE = "application/vnd.in-toto+json"
 LIMIT_BYTES = 8 * 2**20
@@ -122,7 +123,7 @@ def read_json(
     if len(payload) > LIMIT_BYTES:
         raise StatementError(f"it is larger than {LIMIT_BYTES // 2**20} MiB")
     try:
-        value = json.loads(payload.decode(), object_pairs_hook=_once, parse_constant=_refused)
+        value = json.loads(payload.decode(), object_pairs_hook=each_once, parse_constant=_refused)
     except RecursionError:
         raise StatementError("it is too deep") from None
     except ValueError as error:
@@ -138,16 +139,6 @@ def read_json(
         if isinstance(item, str) and _NOT_TEXT.search(item):
             raise StatementError("it is no JSON: a text has control characters")
     return value
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the fields. Raises `ValueError` for a repeated name, of which two readers may take
-    two different fields.
-    """
-    once = dict(pairs)
-    if len(once) != len(pairs):
-        raise ValueError("a field stands there twice")
-    return once
 
 
 def _refused(word: str) -> NoReturn:

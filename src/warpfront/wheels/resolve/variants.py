@@ -17,6 +17,7 @@ from typing import Any
 
 from warpfront.errors import LockError
 from warpfront.matrix.cell import Properties, Variant, VariantRule
+from warpfront.system.strict_values import each_once
 from warpfront.wheels.wheel_names import read_wheel_name
 
 _Namespaces = Mapping[str, Mapping[str, tuple[str, ...]]]
@@ -107,7 +108,7 @@ def read_variants(text: str, where: str) -> VariantTable:
     if len(text) > LONGEST_TEXT:
         raise LockError(f"{where}: longer than {LONGEST_TEXT} characters")
     try:
-        return variants_of(json.loads(text, object_pairs_hook=_once), where)
+        return variants_of(json.loads(text, object_pairs_hook=each_once), where)
     except (ValueError, RecursionError) as error:
         raise LockError(f"{where}: not JSON of wheel variants: {error}") from error
 
@@ -209,13 +210,6 @@ def _names_toolkit(label: str, version: str) -> bool:
     return bool(version) and any(
         fnmatchcase(label, f"*[a-z_]{spelling}") for spelling in (version, version.replace(".", ""))
     )
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    once = dict(pairs)
-    if len(once) != len(pairs):
-        raise ValueError("a name is there twice")
-    return once
 
 
 def _table(document: Mapping[str, Any]) -> VariantTable:

@@ -5,16 +5,15 @@ once for every Python and machine: its wheels are pure Python. Edge.
 
 from __future__ import annotations
 
-import tomllib
 import zipfile
 from collections.abc import Callable
 from functools import cache as cached
-from importlib import resources
 from pathlib import Path
 
 from packaging.utils import parse_wheel_filename
 
 from warpfront.system.digests import digest_of
+from warpfront.system.packaged import packaged_toml
 from warpfront.system.store import folder_aside
 from warpfront.wheels.lock.values import LockedWheel
 from warpfront.wheels.resolve.index_rules import PYPI
@@ -26,9 +25,8 @@ DATA = "toolbox.toml"
 
 @cached
 def toolbox_wheels() -> tuple[LockedWheel, ...]:
-    text = (resources.files("warpfront") / "data" / DATA).read_text(encoding="utf-8")
     wheels = []
-    for row in tomllib.loads(text)["wheels"]:
+    for row in packaged_toml(DATA)["wheels"]:
         name, version, _, _ = parse_wheel_filename(row["filename"])
         wheels.append(LockedWheel(name=name, version=str(version), index=PYPI, **row))
     return tuple(wheels)
