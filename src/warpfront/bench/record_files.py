@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from warpfront.bench.logs.fields import refuse_constant
 from warpfront.bench.records import SCHEMA, Bench, Comparison, Run, Summary
-from warpfront.system.strict_values import read_as
+from warpfront.system.strict_values import first_wrong, read_as
 from warpfront_checks.bench.options import SCHEMA as TIMINGS_SCHEMA
 
 _DERIVED = "summary"
@@ -93,12 +93,6 @@ def _read(document: Mapping[str, Any]) -> Run | Bench:
         return read_as(kind, fields)
     except ValidationError as error:
         raise NoRecordError(first_wrong(error)) from None
-
-
-def first_wrong(error: ValidationError) -> str:
-    """Return the first place where a foreign document is wrong, and the reason."""
-    first = error.errors(include_input=False, include_url=False)[0]
-    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
 
 
 KIND = "Timings"

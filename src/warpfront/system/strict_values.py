@@ -7,7 +7,7 @@ import functools
 import typing
 from typing import Any, TypeVar
 
-from pydantic import ConfigDict, TypeAdapter
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 T = TypeVar("T")
 
@@ -38,3 +38,9 @@ def each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(members) != len(pairs):
         raise ValueError("it has a key twice")
     return members
+
+
+def first_wrong(error: ValidationError) -> str:
+    """Return the first place where a foreign document is wrong, and the reason."""
+    first = error.errors(include_input=False, include_url=False)[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"

@@ -14,7 +14,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Annotated, Any, BinaryIO, Protocol
+
+from pydantic import BeforeValidator, Field
 
 IMAGE_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 IMAGE_INDEX = "application/vnd.oci.image.index.v1+json"
@@ -28,24 +30,35 @@ EMPTY_BODY = b"{}"
 _TITLES = {"cyclonedx": "sbom.cdx.json", "spdx": "sbom.spdx.json"}
 
 
+# An empty value in a document counts as none.
+_OR_NONE = BeforeValidator(lambda value: value or None)
+MediaType = Annotated[
+    str, Field(pattern=r"\A[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]*/[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]*\z")
+]
+ArtifactType = Annotated[MediaType | None, _OR_NONE, Field(alias="artifactType")]
+Annotations = Annotated[Mapping[str, str], BeforeValidator(lambda value: value or {})]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Platform:
     """The platform of a child of an index, in the registries' words (`amd64`)."""
 
-    os: str
-    architecture: str
+    architecture: str = ""
+    os: str = ""
     variant: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Descriptor:
-    """The name of a blob or manifest: `digest` is `sha256:` + 64 hex of its bytes."""
+    """The name of a blob or manifest: `digest` is `sha256:` + 64 hex of its bytes. The fields are
+    in the order that a document has them.
+    """
 
-    media_type: str
-    digest: str
-    size_bytes: int
-    artifact_type: str | None = None
-    annotations: Mapping[str, str] = field(default_factory=dict, hash=False)
+    media_type: Annotated[MediaType, Field(alias="mediaType")]
+    digest: Annotated[str, Field(pattern=r"\Asha256:[0-9a-f]{64}\z")]
+    size_bytes: Annotated[int, Field(alias="size", strict=True, ge=0, le=2**50)]
+    artifact_type: ArtifactType = None
+    annotations: Annotations = field(default_factory=dict, hash=False)
     platform: Platform | None = None
 
 

@@ -3,15 +3,15 @@
 A body is one thing only: its own media type, the type it was sent as, and its fields must agree, so
 that no two readers take it for different things. Schema 1 is refused.
 """
-# ruff: noqa: TRY004 - untrusted content is a wrong value, whatever its type
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, TypeAdapter, ValidationError
 
 from warpfront.release.registry.contract import (
     EMPTY_BODY,
@@ -20,20 +20,19 @@ from warpfront.release.registry.contract import (
     IMAGE_MANIFEST,
     INDEX_TYPES,
     MANIFEST_TYPES,
+    Annotations,
     Artifact,
+    ArtifactType,
     Descriptor,
-    Platform,
     Registry,
     RegistryManifest,
     digest_of_bytes,
 )
-from warpfront.system.references import is_digest
-from warpfront.system.strict_values import each_once
+from warpfront.system.strict_values import each_once, first_wrong, read_as
 
 MANIFEST_LIMIT_BYTES = 4 * 2**20
 CONFIG_LIMIT_BYTES = 8 * 2**20
-_TYPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]*/[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]*")
-_LARGEST_BLOB_BYTES = 2**50
+Subject = Annotated[Descriptor | None, BeforeValidator(lambda value: value or None)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,9 +43,9 @@ class ImageManifest:
 
     config: Descriptor
     layers: tuple[Descriptor, ...]
-    artifact_type: str
-    subject: Descriptor | None = None
-    annotations: Mapping[str, str] = field(default_factory=dict, hash=False)
+    artifact_type: ArtifactType = None
+    subject: Subject = None
+    annotations: Annotations = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,9 +53,9 @@ class ImageIndex:
     """A list of manifests: one image for several platforms, or what is attached to one."""
 
     manifests: tuple[Descriptor, ...]
-    artifact_type: str = ""
-    subject: Descriptor | None = None
-    annotations: Mapping[str, str] = field(default_factory=dict, hash=False)
+    artifact_type: ArtifactType = None
+    subject: Subject = None
+    annotations: Annotations = field(default_factory=dict, hash=False)
 
 
 Document = ImageManifest | ImageIndex
@@ -75,27 +74,16 @@ def read_body(body: bytes, media_type: str) -> Document:
     declared = value.get("mediaType", media_type)
     if declared != media_type:
         raise ValueError(f"it was sent as {media_type!r} and calls itself {declared!r}")
-    if media_type in INDEX_TYPES:
-        if "layers" in value or "config" in value:
-            raise ValueError("it is a manifest and an index at once")
-        artifact_type = value.get("artifactType")
-        return ImageIndex(
-            manifests=_descriptors(value.get("manifests"), "manifests"),
-            artifact_type=_media_type(artifact_type, "artifactType") if artifact_type else "",
-            subject=_subject(value),
-            annotations=_annotations(value),
-        )
-    if media_type in MANIFEST_TYPES:
-        if "manifests" in value:
-            raise ValueError("it is a manifest and an index at once")
-        config = _descriptor(value.get("config"), "config")
-        return ImageManifest(
-            config=config,
-            layers=_descriptors(value.get("layers"), "layers"),
-            artifact_type=_media_type(value.get("artifactType", config.media_type), "artifactType"),
-            subject=_subject(value),
-            annotations=_annotations(value),
-        )
+    if "manifests" in value and ("layers" in value or "config" in value):
+        raise ValueError("it is a manifest and an index at once")
+    try:
+        if media_type in INDEX_TYPES:
+            return read_as(ImageIndex, value)
+        if media_type in MANIFEST_TYPES:
+            image = read_as(ImageManifest, value)
+            return replace(image, artifact_type=image.artifact_type or image.config.media_type)
+    except ValidationError as error:
+        raise ValueError(first_wrong(error)) from None
     raise ValueError(f"{media_type!r} is no manifest that is known here")
 
 
@@ -106,7 +94,7 @@ def read_object(body: bytes) -> dict[str, Any]:
     except RecursionError:
         raise ValueError("it is too deep") from None
     if not isinstance(value, dict):
-        raise ValueError("it is no JSON object")
+        raise ValueError("it is no JSON object")  # noqa: TRY004 - untrusted content
     return value
 
 
@@ -127,20 +115,13 @@ def index_body(
 
 def as_object(descriptor: Descriptor) -> dict[str, Any]:
     """Return the JSON object."""
-    value: dict[str, Any] = {
-        "mediaType": descriptor.media_type,
-        "digest": descriptor.digest,
-        "size": descriptor.size_bytes,
-    }
-    if descriptor.artifact_type:
-        value["artifactType"] = descriptor.artifact_type
-    if descriptor.annotations:
-        value["annotations"] = dict(descriptor.annotations)
-    if descriptor.platform is not None:
-        named = descriptor.platform
-        variant = {"variant": named.variant} if named.variant else {}
-        value["platform"] = {"architecture": named.architecture, "os": named.os, **variant}
+    value: dict[str, Any] = _DESCRIPTOR.dump_python(
+        descriptor, by_alias=True, exclude_defaults=True
+    )
     return value
+
+
+_DESCRIPTOR = TypeAdapter(Descriptor)
 
 
 def referrer_of(manifest: RegistryManifest) -> Descriptor:
@@ -152,61 +133,13 @@ def referrer_of(manifest: RegistryManifest) -> Descriptor:
         media_type=manifest.descriptor.media_type,
         digest=manifest.descriptor.digest,
         size_bytes=manifest.descriptor.size_bytes,
-        artifact_type=document.artifact_type or None,
+        artifact_type=document.artifact_type,
         annotations=document.annotations,
     )
 
 
 def _written(value: dict[str, Any]) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
-
-
-def _subject(value: dict[str, Any]) -> Descriptor | None:
-    return _descriptor(value["subject"], "subject") if value.get("subject") else None
-
-
-def _descriptors(value: Any, name: str) -> tuple[Descriptor, ...]:
-    if not isinstance(value, list):
-        raise ValueError(f"its {name} are no list")
-    return tuple(_descriptor(entry, f"{name}[{place}]") for place, entry in enumerate(value))
-
-
-def _descriptor(value: Any, name: str) -> Descriptor:
-    if not isinstance(value, dict):
-        raise ValueError(f"its {name} is no descriptor")
-    digest, size = value.get("digest"), value.get("size")
-    if not isinstance(digest, str) or not is_digest(digest):
-        raise ValueError(f"the digest of its {name} is no sha256: {digest!r:.80}")
-    if type(size) is not int or not 0 <= size <= _LARGEST_BLOB_BYTES:
-        raise ValueError(f"the size of its {name} is none: {size!r:.80}")
-    artifact_type, platform = value.get("artifactType"), value.get("platform")
-    fields = platform if isinstance(platform, dict) else {"os": platform or ""}
-    names = {key: fields.get(key, "") for key in ("os", "architecture", "variant")}
-    if not all(isinstance(part, str) for part in names.values()) or (
-        platform is not None and fields is not platform
-    ):
-        raise ValueError("a platform in it is none")
-    return Descriptor(
-        media_type=_media_type(value.get("mediaType"), name),
-        digest=digest,
-        size_bytes=size,
-        artifact_type=_media_type(artifact_type, name) if artifact_type else None,
-        annotations=_annotations(value),
-        platform=Platform(**names) if platform is not None else None,
-    )
-
-
-def _media_type(value: Any, name: str) -> str:
-    if not isinstance(value, str) or not _TYPE.fullmatch(value):
-        raise ValueError(f"the media type of its {name} is none: {value!r:.80}")
-    return value
-
-
-def _annotations(value: dict[str, Any]) -> Mapping[str, str]:
-    texts = value.get("annotations") or {}
-    if not isinstance(texts, dict) or not all(isinstance(text, str) for text in texts.values()):
-        raise ValueError("its annotations are not all texts")
-    return texts
 
 
 LIMIT_BYTES = 32 * 2**20
