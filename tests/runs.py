@@ -20,7 +20,6 @@ from warpfront.ci.flow import HANDOVER, LEFT
 from warpfront.ci.handover import MANIFEST, handed_over, leave, merge
 from warpfront.ci.schedule import Schedule, Work
 from warpfront.commands.gathering import (
-    ForgeWords,
     judge_run,
     keep_plan,
 )
@@ -40,6 +39,7 @@ from warpfront.release.publish_context import (
 )
 from warpfront.report.rows import ReportRow, report_rows
 from warpfront.step_results import Failed
+from warpfront.system.github import Forge
 from warpfront.system.store import Store
 from warpfront.verify.results import CheckResult, Verification
 from warpfront.verify.verdict import sealed
@@ -108,7 +108,7 @@ class CiRun:
     plan_origin: Origin = VARIABLES
     origins: tuple[Origin, ...] = (VARIABLES, TOKEN)
     plan_lies: bool = False
-    words: ForgeWords = field(default_factory=ForgeWords)
+    words: Forge = field(default_factory=Forge)
     states: dict[str, str] = field(default_factory=dict)
     signs: bool = True
     publishes: bool = True
@@ -127,7 +127,7 @@ class CiRun:
         digest = keep_plan(planned, self.root)
         (self.root / HANDOVER).mkdir()
         (self.root / LEFT / "plan").rename(self.root / HANDOVER / "plan")
-        self.words = ForgeWords(planned="success", ended=("success",), plan_digest=digest)
+        self.words = Forge(planned="success", ended=("success",), plan_digest=digest)
         for cell in (MINE, OTHER):
             content = "a" if cell is MINE else "b"
             self.world.build(cell, content=content, says=cell.id, labels=labels)
@@ -208,9 +208,10 @@ class CiRun:
             state = LockState(lock=None, reason="")
             return report_rows([_facts(cell, state, store, None) for cell in (MINE, OTHER)])
 
-        words = dataclasses.replace(self.words, jobs=self.states)
         try:
-            return judge_run(self.root, store, matrix, report, forge=words, now=NOW).error
+            return judge_run(
+                self.root, store, matrix, report, forge=self.words, jobs=self.states, now=NOW
+            ).error
         except WarpfrontError as error:
             return error
 

@@ -108,7 +108,7 @@ def _values(flow: Flow) -> dict[str, Any]:
         "labelled_jobs": _labelled(flow),
         "machine": _machine,
         "no_request": _NO_REQUEST,
-        "own_machines": _has_own_machines(flow),
+        "own_machines": any(runner.trust == "self-hosted" for runner in flow.runners),
         "permissions": lambda job: _permissions(flow, job),
         "publishes": flow.publishes,
         "queue": _by_clock("queue", flow),
@@ -117,10 +117,6 @@ def _values(flow: Flow) -> dict[str, Any]:
         "secrets": lambda job: _secrets(flow, job),
         "when": lambda conditions: json.dumps(f"${{{{ {' && '.join(conditions)} }}}}"),
     }
-
-
-def _has_own_machines(flow: Flow) -> bool:
-    return any(runner.trust == "self-hosted" for runner in flow.runners)
 
 
 def _may_publish(flow: Flow) -> str:

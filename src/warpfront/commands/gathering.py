@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from warpfront.ci.flow import HANDOVER, LEFT
@@ -23,6 +22,7 @@ from warpfront.release.admission import Evidence
 from warpfront.release.evidence import kept_verifications, states_by_target
 from warpfront.report.rows import ReportRow
 from warpfront.step_results import Blocked, Failed
+from warpfront.system.github import Forge
 from warpfront.system.store import Store
 
 PLAN = "plan"
@@ -47,30 +47,21 @@ def kept_plan(root: Path) -> Schedule | None:
     return next(filter(None, plans), None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ForgeWords:
-    """The forge's own record of a run: how jobs ended, the digest of the plan as its job made it,
-    the state of each job by name, None where that is not known, and whether the run of the label
-    `gpu` for the same commit is green.
-    """
-
-    planned: str = ""
-    ended: tuple[str, ...] = ()
-    plan_digest: str | None = None
-    jobs: Mapping[str, str] | None = None
-    checked_by_label: bool = False
-
-
 def judge_run(
     root: Path,
     store: Store,
     matrix: Matrix,
     report: Callable[[], tuple[ReportRow, ...]],
     *,
-    forge: ForgeWords,
+    forge: Forge,
+    jobs: Mapping[str, str] | None = None,
+    checked_by_label: bool = False,
     now: str,
 ) -> Judgement:
-    """Judge whether all planned work has passed. `report` reads the merged build folder."""
+    """Judge whether all planned work has passed. `report` reads the merged build folder. `jobs` is
+    the state of each job by name, None where that is not known; `checked_by_label` is whether the
+    run of the label `gpu` for the same commit is green.
+    """
     if forge.plan_digest is not None and plan_digest(root) not in {"", forge.plan_digest}:
         raise HandoverError(
             f"{PLAN}/{PLAN}.json is not what the job `plan` left",
@@ -89,7 +80,7 @@ def judge_run(
     # The jobs without evidence: of a kind together where the state of each is not known.
     kinds = (*planned.build.values(), *planned.bench.values(), planned.publish)
     works = (work for kind in kinds for work in kind)
-    states = None if forge.jobs is None else forge.jobs.get
+    states = None if jobs is None else jobs.get
     end = RunEnd(
         now=now,
         planned=forge.planned,
@@ -100,7 +91,7 @@ def judge_run(
             cell.id: evidence
             for cell in matrix.cells
             if cell.id in chosen
-            and (evidence := _evidence(cell, store, forge, relaxed.get(cell.id, ())))
+            and (evidence := _evidence(cell, store, jobs, relaxed.get(cell.id, ())))
         },
         publications={cell: publication_of(cell, store) for cell in planned.publishing},
         standings=tuple(filter(None, standings)),
@@ -112,12 +103,12 @@ def judge_run(
         end,
         channel,
         lists_unchecked=matrix.ci.unchecked == "listed" and is_pull_request,
-        checked_by_label=forge.checked_by_label and is_pull_request,
+        checked_by_label=checked_by_label and is_pull_request,
     )
 
 
 def _evidence(
-    cell: Cell, store: Store, forge: ForgeWords, relaxed: tuple[str, ...]
+    cell: Cell, store: Store, jobs: Mapping[str, str] | None, relaxed: tuple[str, ...]
 ) -> Evidence | None:
     """Return the evidence of a cell's image from its build and verify jobs."""
     try:
@@ -140,5 +131,5 @@ def _evidence(
         ),
         verifications=verifications,
         unread=unread,
-        jobs=states_by_target(cell, forge.jobs),
+        jobs=states_by_target(cell, jobs),
     )

@@ -131,7 +131,9 @@ def _lockable(
     for cell in cells:
         parent = results[cell.parent] if cell.parent else None
         if isinstance(parent, Blocked | Failed):
-            results[cell.id] = _without_parent(cell, parent)
+            word = "is blocked" if isinstance(parent, Blocked) else "has no lock"
+            reason = f"its parent {cell.parent} {word}"
+            results[cell.id] = dataclasses.replace(parent, cell_id=cell.id, reason=reason, hint="")
         elif parent is not None and parent.unbuilt:
             reason = f"its parent {cell.parent} is not complete: {waits_for(parent)}"
             results[cell.id] = _failed(cell.id, reason, f"warpfront build-wheels --only {cell.id}")
@@ -230,9 +232,3 @@ class _CellLocking:
 
 def _failed(cell_id: str, reason: str, hint: str) -> Failed:
     return failed_by(LockError(reason, hint=hint), cell_id, "lock")
-
-
-def _without_parent(cell: Cell, parent: Blocked | Failed) -> Blocked | Failed:
-    word = "is blocked" if isinstance(parent, Blocked) else "has no lock"
-    reason = f"its parent {cell.parent} {word}"
-    return dataclasses.replace(parent, cell_id=cell.id, reason=reason, hint="")

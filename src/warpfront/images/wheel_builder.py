@@ -71,7 +71,9 @@ class WheelBuilder:
         recipe = next((build for build in self.inputs.builds if build.package == name), None)
         if recipe is not None:
             return self.from_sdist(sdist, recipe)
-        return self._pure(sdist, name)
+        key = ["pure", sdist.sha256]
+        wheel = self._made(key, sdist, name, partial(pure_wheel, site=self.site))
+        return (wheel, None) if wheel is not None else self._unbuilt(sdist, name)
 
     def from_sdist(self, sdist: Sdist, recipe: Recipe) -> tuple[LockedWheel, Recipe | UnbuiltWheel]:
         inputs = self.inputs
@@ -198,11 +200,6 @@ class WheelBuilder:
             source=sdist.source,
             metadata_from=stated_by,
         )
-
-    def _pure(self, sdist: Sdist, name: str) -> tuple[LockedWheel, UnbuiltWheel | None]:
-        key = ["pure", sdist.sha256]
-        wheel = self._made(key, sdist, name, partial(pure_wheel, site=self.site))
-        return (wheel, None) if wheel is not None else self._unbuilt(sdist, name)
 
     def _patches(self, name: str) -> tuple[Patch, ...]:
         return tuple(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 import time
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -215,7 +215,7 @@ def _judgement(workspace: Workspace, forge: Forge) -> tuple[Judgement, tuple[str
     """Return the verdict on this run, and what could not be determined for it."""
     from warpfront.ci.forge_api import GitHubApi, forge_api, job_states
     from warpfront.ci.github_workflows import LABELLED
-    from warpfront.commands.gathering import ForgeWords, judge_run
+    from warpfront.commands.gathering import judge_run
     from warpfront.system.provenance import now
 
     api = forge_api(environment())
@@ -231,13 +231,9 @@ def _judgement(workspace: Workspace, forge: Forge) -> tuple[Judgement, tuple[str
         workspace.folders.store,
         workspace.matrix,
         lambda: pipeline.report(workspace, Selection()),
-        forge=ForgeWords(
-            planned=forge.planned,
-            ended=forge.ended,
-            plan_digest=forge.plan_digest,
-            jobs=states,
-            checked_by_label=checked,
-        ),
+        forge=forge,
+        jobs=states,
+        checked_by_label=checked,
         now=now(),
     )
     return judgement, (unknown,) if unknown else ()
@@ -311,10 +307,10 @@ def job(
         after=tuple(filter(None, after.split(","))),
     )
     row = named_runner(workspace.matrix.runners, runner) if runner or step == "bench" else None
-    job_options = _JobOptions(effort=effort, channel=channel, to=to, dry_run=dry_run, row=row)
+    publishing = partial(_published, workspace, display=display, channel=channel, dry_run=dry_run)
     outcome = work(
         job_request,
-        _act(workspace, job_request, display, job_options),
+        _act(workspace, job_request, display, publishing, effort=effort, to=to, row=row),
         workspace.folders,
         watch=display,
         prepare=lambda: ready(row, display) if row else None,
@@ -330,17 +326,6 @@ def job(
     raise_failure(outcome.results)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _JobOptions:
-    """Options of a job's step."""
-
-    effort: CheckOptions
-    channel: str
-    to: str
-    dry_run: bool
-    row: Runner | None
-
-
 def _built(workspace: Workspace, cell: str, display: Display) -> Sequence[object]:
     """Return the results of `build` for a cell by its committed lock."""
     cells = Selection(only=cell)
@@ -349,7 +334,14 @@ def _built(workspace: Workspace, cell: str, display: Display) -> Sequence[object
 
 
 def _act(
-    workspace: Workspace, job_request: JobRequest, display: Display, job_options: _JobOptions
+    workspace: Workspace,
+    job_request: JobRequest,
+    display: Display,
+    publishing: Act,
+    *,
+    effort: CheckOptions,
+    to: str,
+    row: Runner | None,
 ) -> Act:
     """Run the job's step for one cell: on the image that was built, and on no other."""
     from warpfront.ci.flow import HANDOVER, IMAGES
@@ -362,7 +354,7 @@ def _act(
 
     def act(cell: str) -> Sequence[object]:
         if job_request.step == "build":
-            results, to = _built(workspace, cell, display), job_options.to
+            results = _built(workspace, cell, display)
             return send_candidates(results, workspace.matrix, to, store, display) if to else results
         candidate: object = take_candidate(by_id[cell], workspace.matrix.cells, store, display)
         if candidate is None:
@@ -372,13 +364,11 @@ def _act(
             return [candidate]
         if job_request.step == "verify":
             chosen = Selection(only=cell, target=job_request.target)
-            return pipeline.verify(workspace, chosen, display, effort=job_options.effort)
+            return pipeline.verify(workspace, chosen, display, effort=effort)
         if job_request.step == "bench":
-            row, target = job_options.row, job_request.target
             assert row is not None
-            return hold_against_release(workspace, cell, row, display, target=target)
-        channel = job_options.channel
-        return _published(workspace, cell, display, channel=channel, dry_run=job_options.dry_run)
+            return hold_against_release(workspace, cell, row, display, target=job_request.target)
+        return publishing(cell)
 
     return act
 

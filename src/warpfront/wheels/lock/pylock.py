@@ -29,11 +29,12 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import Version
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from warpfront.errors import LockError
 from warpfront.matrix.cell import NO_VARIANT, Cell, Recipe, Source, Variant, VariantRule
 from warpfront.matrix.vendors import VENDORS
+from warpfront.system.strict_values import first_wrong, read_as
 from warpfront.system.toml import dump_toml
 from warpfront.wheels.lock.values import (
     LockedWheel,
@@ -412,11 +413,9 @@ def _read_rows(document: Mapping[str, Any], name: str, kind: type[T], path: str)
                 fields["environment"] = tuple(sorted(table["environment"].items()))
             if "original" in table:
                 fields["original"] = _read_original(package, table["original"], where)
-            yield TypeAdapter(kind).validate_python(fields)
+            yield read_as(kind, fields)
         except ValidationError as error:
-            wrong = error.errors()[0]
-            field = ".".join(map(str, wrong["loc"]))
-            raise LockError(f"{where}: {field}: {wrong['msg']}", hint=_RELOCK) from error
+            raise LockError(f"{where}: {first_wrong(error)}", hint=_RELOCK) from error
         except (TypeError, KeyError, AttributeError) as error:
             raise LockError(f"{where}: {error!r}", hint=_RELOCK) from error
 
