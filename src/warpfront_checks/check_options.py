@@ -36,9 +36,8 @@ class CheckSession:
     """A session inside an image. `record` is `module:function` below this package, called
     with claims, recorder and effort. `asked_for` sessions run only if named, or if an image
     declares them. `seconds` is the approximate time on a CPU: of parallel sessions the longest
-    begins first. One that is `last` begins when all the rest have ended. On the CPU `threaded` ones
-    get every core, so that threads are tried too. Those of `compiles` import torch's
-    compiler.
+    begins first. One that is `last` begins when all the rest have ended. `compiles` ones import
+    torch's compiler. On the CPU `threaded` ones get every core, so that threads are tried too.
     """
 
     says: str

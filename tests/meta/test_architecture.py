@@ -27,7 +27,7 @@ ORDER: tuple[frozenset[str], ...] = tuple(
     map(
         frozenset,
         (
-            {"__main__"},
+            {"__main__", "doors", "inside"},
             {"warpfront_port"},
             {"cli"},
             {"commands"},
@@ -48,8 +48,10 @@ KIND_OF_WING = {
     "__init__": "words",
     "cli": "door",
     "commands": "path",
+    "doors": "door",
     "determination": "words",
     "errors": "words",
+    "inside": "door",
     "warpfront_checks": "inside",
     "step_results": "words",
     "pipeline": "path",

@@ -119,7 +119,7 @@ def line(text: str, kind: str = "console") -> Line:
         ("$ warpfront why", "missing"),
         ("$ warpfront port scan ../app --compiler hots", "host"),
         ("$ warpfront scan ../app", "port scan"),
-        ("$ warpfront engine --statsu", "--statsu"),
+        ("$ warpfront engine --status", "engine status"),
     ],
 )
 def test_a_wrong_command_is_found(

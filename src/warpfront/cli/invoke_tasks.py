@@ -46,7 +46,7 @@ def _argument(name: str, default: Any, option: Option) -> Argument:
     dashed = name.strip("_").replace("_", "-")
     kind = bool if isinstance(default, bool) else list if default == () else str
     return Argument(
-        names=(dashed, *filter(None, (option.short,))),
+        names=(dashed, *filter(None, (option.short,)), *option.formerly),
         # An alias of itself would be found for ever.
         attr_name=name if name != dashed else None,
         kind=kind,
@@ -66,13 +66,13 @@ def _options(declared: Command) -> Each:
 
 
 def tasks_of(declared: Iterable[Command | Group]) -> Collection:
-    """Return the declared commands as invoke's collection."""
+    """Return the declared commands as invoke's collection, also by their old names."""
     values = tuple(declared)
     commands = [value for value in values if isinstance(value, Command)]
     collection = Collection()
     for leaf in commands:
-        name = leaf.task or leaf.words[0]
-        if leaf.task or len(leaf.words) == 1:
+        names = [*leaf.words, *(old for old in leaf.formerly if "--" not in old)]
+        for name in names if len(leaf.words) == 1 else names[len(leaf.words) :]:
             doc = leaf.body.__doc__ or ""
             collection.add_task(
                 _Task(name, _options(leaf), lambda options, leaf=leaf: leaf.run(options), doc)
@@ -85,7 +85,12 @@ def tasks_of(declared: Iterable[Command | Group]) -> Collection:
 
 
 def _group_task(group: Group, members: list[Command]) -> _Task:
-    verbs = {leaf.words[1]: leaf for leaf in members}
+    verbs = {
+        verb: leaf
+        for leaf in members
+        for verb in (leaf.words[1], *(old.partition("--")[2] for old in leaf.formerly))
+        if verb
+    }
     shared_options = {
         name: pair
         for leaf in reversed(members)

@@ -14,7 +14,7 @@ from pathlib import Path
 from warpfront.cli.tasks.declaring import Command, Group
 from warpfront.system.extras import registered
 
-# Module -> first words of its commands and tasks: a command line imports what it names.
+# Module -> first words of its commands, old ones too: a command line imports what it names.
 MODULES: Mapping[str, tuple[str, ...]] = {
     "warpfront.cli.tasks.project": ("init", "add", "migrate", "docs", "completion"),
     "warpfront.cli.tasks.path": (
@@ -26,7 +26,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "warpfront.cli.tasks.speed": ("bench", "read-log", "compare", "nights", "compare-stacks"),
     "warpfront.cli.tasks.machine": ("engine", "doctor", "clean"),
     "warpfront.cli.tasks.tables": ("compat",),
-    "warpfront.cli.tasks.inventory": ("sbom", "audit"),
+    "warpfront.cli.tasks.inventory": ("sbom", "bill", "audit"),
     "warpfront.cli.tasks.modelling": ("models",),
 }
 GROUP = "warpfront.tasks"

@@ -1,7 +1,7 @@
 """`warpfront GROUP COMMAND`: Click's commands from the declared ones.
 
-Click reads words, completes them in shells and names what is near to an unknown one; the help and
-the exit codes are here.
+Click reads words, completes them in shells and names what is near to an unknown one; the help, the
+exit codes and the old words of a command are here.
 """
 
 from __future__ import annotations
@@ -38,9 +38,14 @@ from warpfront.pipeline import STEPS
 WIDTH = 80
 # `--help` lists them first.
 PATH = ("init", "add", *STEPS)
+OLD = "__old"  # ends the name of a parameter that is an old spelling of another
 
 
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
+
+
+def _note(old: str, new: str) -> None:
+    print(f"note: `{old}` is `{new}` now; the next release drops the old form", file=sys.stderr)
 
 
 def _parameters(declared: Command) -> Iterator[click.Parameter]:
@@ -49,12 +54,15 @@ def _parameters(declared: Command) -> Iterator[click.Parameter]:
         complete = functools.partial(_complete, name, option.choices)
         if name in declared.places:
             yield click.Argument([name], required=False, metavar=metavar, shell_complete=complete)
+            dashes = [dashed(name), f"{name}{OLD}", *([f"-{name}"] if len(name) == 1 else [])]
+            yield click.Option(dashes, hidden=True, metavar=metavar)
             continue
         yield click.Option(
             [
                 name,
                 *([f"-{option.short}"] if option.short else []),
                 dashed(name),
+                *(f"--{old}" for old in option.formerly),
             ],
             help=option.help,
             hidden=option.hidden,
@@ -122,8 +130,19 @@ class _Leaf(click.Command):
         )
         self.declared = declared
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the words, and print a note for each old one."""
+        for name, (_, option) in self.declared.each.items():
+            is_word = name in self.declared.places
+            for old in [dashed(name)] if is_word else [f"--{old}" for old in option.formerly]:
+                if any(word.partition("=")[0] in {old, f"-{name}"} for word in args):
+                    _note(old, option.metavar(name) if is_word else dashed(name))
+        return super().parse_args(ctx, args)
+
     def _run(self, **values: Any) -> None:
         options = {name: value for name, value in values.items() if value not in (None, False, ())}
+        for name in [name for name in options if name.endswith(OLD)]:
+            options.setdefault(name.removesuffix(OLD), options.pop(name))
         for name, (default, option) in self.declared.each.items():
             if default is REQUIRED and name not in options:
                 raise click.UsageError(f"{option.metavar(name)} is missing")
@@ -176,13 +195,29 @@ class _Family(click.Group):
         )
         self.declared = group
         self.example = next(member.example for member in members if not member.hidden)
+        self.verbs = {member.words[1]: member.words[1] for member in members} | {
+            old.partition("--")[2]: member.words[1]
+            for member in members
+            for old in member.formerly
+            if "--" in old
+        }
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the words. Options without a command are those of the default one."""
-        default, is_named = self.declared.default, bool(args) and not args[0].startswith("-")
-        if default and not (is_named or {"-h", "--help"} & set(args) or ctx.resilient_parsing):
-            args = [*default.split(), *args]
-        return super().parse_args(ctx, args)
+        return super().parse_args(ctx, args if ctx.resilient_parsing else self._current(args))
+
+    def _current(self, args: list[str]) -> list[str]:
+        """Return the words with a verb that was written as an option, as the command that it is."""
+        if args and not args[0].startswith("-"):
+            return args
+        for place, word in enumerate(args):
+            name, _, value = word.removeprefix("--").partition("=")
+            if word.startswith("--") and name in self.verbs:
+                verb = self.verbs[name]
+                _note(f"{self.name} --{name}", f"{self.name} {verb}")
+                return [verb, *args[:place], *([value] if value else []), *args[place + 1 :]]
+        if {"-h", "--help"} & set(args) or not self.declared.default:
+            return args
+        return [*self.declared.default.split(), *args]
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         formatter.write(f"$ warpfront {self.example}\n\n{cleandoc(self.help or '')}\n\n")
@@ -219,8 +254,9 @@ class Program(click.Group):
         for value in declared:
             if isinstance(value, Group) and value.name == cmd_name:
                 return _Family(value, [leaf for leaf in commands if leaf.words[0] == cmd_name])
-        named = (leaf for leaf in commands if leaf.words == (cmd_name,))
-        return next(map(_Leaf, named), None)
+        named = [leaf for leaf in commands if leaf.words == (cmd_name,)]
+        named += [leaf for leaf in commands if cmd_name in leaf.formerly]
+        return _Leaf(named[0]) if named else None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -228,11 +264,10 @@ class Program(click.Group):
         """Find the command. Raise `UsageError` with the nearest for an unknown one."""
         command = self.get_command(ctx, args[0])
         if command is None and not ctx.resilient_parsing:
-            declared = declared_in(modules_naming({args[0]}))
-            named = {each.task: each.words for each in declared if isinstance(each, Command)}
-            words = named.get(args[0])
-            hint = f"`{' '.join(words)}`" if words else nearest(args[0], self.list_commands(ctx))
+            hint = nearest(args[0], self.list_commands(ctx))
             raise click.UsageError(f"there is no command {args[0]!r}: {hint}", ctx)
+        if isinstance(command, _Leaf) and args[0] in command.declared.formerly:
+            _note(args[0], " ".join(command.declared.words))
         return args[0], command, args[1:]
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

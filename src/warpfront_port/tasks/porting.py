@@ -66,7 +66,7 @@ port_group = Group(
 )
 
 
-@command("port preflight", task="preflight", example="port preflight -r requirements.txt")
+@command("port preflight", formerly=("preflight",), example="port preflight -r requirements.txt")
 def preflight(
     display: Display,
     cells: Chosen,
@@ -149,7 +149,7 @@ class TrialOptions:
     seconds: Annotated[float, "N  seconds that one run may take (default 600)"] = 600.0
 
 
-@command("port try", task="try", example="port try ../app --image torch -- python train.py")
+@command("port try", formerly=("try",), example="port try ../app --image torch -- python train.py")
 def try_program(
     display: Display,
     source: Annotated[Selection, selecting()],
@@ -244,18 +244,26 @@ class Scanned:
     write_baseline: Annotated[bool, "accept all findings: write the baseline"] = False
     exclude: Exclude = ""
     vendored: Annotated[bool, "also scan submodules and third-party folders"] = False
-    diff_base: Annotated[str, "DIR  the tree before an edit: list what changed for NVIDIA"] = ""
+    diff_base: Annotated[
+        str,
+        Option(
+            "DIR  the tree before an edit: list what changed for NVIDIA",
+            formerly=("before",),
+        ),
+    ] = ""
     toolkit: Annotated[str, "VERSION  version of ROCm: 6.4, 7.0"] = ""
 
 
-@command("port scan", task="scan", example="port scan ../app --target gfx942")
+@command("port scan", formerly=("scan",), example="port scan ../app --target gfx942")
 def scan(
     display: Display,
     source: Annotated[Selection, PROJECT],
     forms: Forms,
     scanned: Scanned,
     *,
-    all_: Annotated[bool, "list every cause, place and fix"] = False,
+    all_: Annotated[
+        bool, Option("list every cause, place and fix", formerly=("everything",))
+    ] = False,
     allow_undetermined: AllowUndetermined = False,
     fail_on: Annotated[
         str,
@@ -356,7 +364,9 @@ def fix_tree(
     display.say(f"{done}, {by}{held_back}")
 
 
-@command("port check", task="check", example="port check ../app --target gfx942 -- python app.py")
+@command(
+    "port check", formerly=("check",), example="port check ../app --target gfx942 -- python app.py"
+)
 def check(
     display: Display,
     source: Annotated[Selection, selecting(target=ON_DEVICE)],
@@ -461,7 +471,7 @@ class Compiled:
     seconds: Annotated[float, "N  seconds that one source may take (default 300)"] = 300.0
 
 
-@command("port compile", task="compile", example="port compile ../app --target gfx942")
+@command("port compile", formerly=("compile",), example="port compile ../app --target gfx942")
 def compile_sources(
     display: Display,
     source: Annotated[Selection, selecting(target="the device to compile for (default gfx942)")],

@@ -239,7 +239,7 @@ def _judgement(workspace: Workspace, forge: Forge) -> tuple[Judgement, tuple[str
     return judgement, (unknown,) if unknown else ()
 
 
-@command("ci merge", hidden=True, task="merge", example="ci merge --below handover")
+@command("ci merge", hidden=True, formerly=("merge",), example="ci merge --below handover")
 def merge(
     display: Display,
     *,
@@ -264,7 +264,7 @@ def merge(
     display.result({"artifacts": folders, "files": names, "dry_run": dry_run})
 
 
-@command("ci run", task="job", example="ci run --step verify --cells CELL --on sm_90")
+@command("ci run", formerly=("job",), example="ci run --step verify --cells CELL --on sm_90")
 def job(
     display: Display,
     *,
@@ -406,7 +406,7 @@ def _published(
     return tuple(results.values())
 
 
-@command("ci resume", task="resume", hidden=True, example="ci resume --dry-run")
+@command("ci resume", formerly=("resume",), hidden=True, example="ci resume --dry-run")
 def resume(
     display: Display,
     cells: Chosen,
@@ -449,7 +449,7 @@ Row = Annotated[str, Option("the row of `runners:` that this machine is", place=
 runner_group = Group(name="runner", help="Set up and run this machine as a self-hosted CI runner.")
 
 
-@command("runner setup", example="runner setup gpu-1")
+@command("runner setup", example="runner setup gpu-1", formerly=("runner --prepare",))
 def setup(display: Display, row: Row = "", *, dry_run: DryRun = False) -> None:
     """Prepare this machine for jobs: engine, devices and groups.
 

@@ -51,14 +51,15 @@ class Option:
     """An option's line in `--help`.
 
     Capitals and two spaces before the text name its value: `FILE  also write JSON`. `place` makes
-    it an optional word after the command (invoke takes it as an option). A `hidden` option works
-    and is not listed.
+    it an optional word after the command (invoke takes it as an option). `formerly` are names that
+    work for one release more. A `hidden` option works and is not listed.
     """
 
     text: str
     _: dataclasses.KW_ONLY
     place: bool = False
     choices: tuple[str, ...] = ()
+    formerly: tuple[str, ...] = ()
     hidden: bool = False
     short: str = ""
 
@@ -157,13 +158,13 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """A command of `warpfront`. A command of a group may have a `task` of invoke: `scan`."""
+    """A command of `warpfront`. `formerly` are old words for it: `scan`, `runner --prepare`."""
 
     words: tuple[str, ...]
     body: Callable[..., None]
     example: str
     groups: Mapping[str, Options]
-    task: str = ""
+    formerly: tuple[str, ...] = ()
     hidden: bool = False
 
     @property
@@ -199,7 +200,7 @@ class Command:
 
 
 def command(
-    words: str = "", *, example: str = "", task: str = "", hidden: bool = False
+    words: str = "", *, example: str = "", formerly: tuple[str, ...] = (), hidden: bool = False
 ) -> Callable[[Callable[..., None]], Command]:
     """Make a command of a function with annotated parameters; its words are the function's name
     if no others are given. `example` follows `$ warpfront` at the head of its help.
@@ -211,7 +212,7 @@ def command(
             body=body,
             example=example,
             groups={**_option_groups(body), "json": _single("json", False, COMMON["json"])},  # noqa: FBT003
-            task=task,
+            formerly=formerly,
             hidden=hidden,
         )
 

@@ -14,7 +14,7 @@ from warpfront.errors import FindingsError, InputError
 from warpfront.step_results import Blocked, Failed
 
 
-@command(example="sbom --image torch")
+@command(example="sbom --image torch", formerly=("bill",))
 def sbom(
     display: Display,
     cells: Chosen,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Annotated
 
 from warpfront.cli.display import Display
-from warpfront.cli.tasks.declaring import Chosen, DryRun, Group, command
+from warpfront.cli.tasks.declaring import Chosen, DryRun, Group, Option, command
 from warpfront.cli.tasks.showing import workspace_here
 from warpfront.errors import EngineError
 from warpfront.system.foreign import remove_tree
@@ -95,7 +95,11 @@ def clean(
     *,
     dry_run: DryRun = False,
     all_: Annotated[
-        bool, "also empty the cache of wheels and tools that all projects share"
+        bool,
+        Option(
+            "also empty the cache of wheels and tools that all projects share",
+            formerly=("everything",),
+        ),
     ] = False,
 ) -> None:
     """Remove build results and images of the selected cells.

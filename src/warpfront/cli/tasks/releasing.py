@@ -112,7 +112,7 @@ def yank(
     *,
     place: Place,
     dry_run: DryRun = False,
-    reason: Annotated[str, "the reason, for its users"] = "",
+    reason: Annotated[str, Option("the reason, for its users", formerly=("because",))] = "",
 ) -> None:
     """Withdraw an image, and move its tags back to the previous one."""
     from warpfront.commands.keeping import open_house

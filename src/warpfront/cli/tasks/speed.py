@@ -100,7 +100,7 @@ def _log_facts(texts: Iterable[str]) -> dict[str, object]:
     return values
 
 
-@command("bench read-log", task="read-log", example="bench read-log train.log --fact gpus=8")
+@command("bench read-log", formerly=("read-log",), example="bench read-log train.log --fact gpus=8")
 def read_log(
     display: Display,
     file: Annotated[str, "a log, several separated by commas, a folder, a glob, or -"],
@@ -208,7 +208,7 @@ class ComparisonForms:
     page: Annotated[str, "FILE  also write an HTML page with charts"] = ""
 
 
-@command("bench compare", task="compare", example="bench compare amd.log nvidia.log")
+@command("bench compare", formerly=("compare",), example="bench compare amd.log nvidia.log")
 def compare(
     display: Display,
     a: Annotated[str, "BASELINE  logs or benchmark records, as for read-log"],
@@ -246,7 +246,7 @@ def compare(
         raise CommandFailedError("no charts: matplotlib is not installed", hint=hint)
 
 
-@command("bench watch", task="nights", example="bench watch nights.jsonl --add build")
+@command("bench watch", formerly=("nights",), example="bench watch nights.jsonl --add build")
 def nights(
     display: Display,
     file: Annotated[str, "history of nightly records, a line each; made by --add"],
@@ -280,7 +280,7 @@ def nights(
 
 @command(
     "bench compare-stacks",
-    task="compare-stacks",
+    formerly=("compare-stacks",),
     hidden=True,
     example="bench compare-stacks --folder output",
 )

@@ -1,0 +1,5 @@
+"""The tasks, by their old name."""
+
+from warpfront.cli.tasks import namespace
+
+__all__ = ["namespace"]

@@ -1,0 +1,1 @@
+"""The old place of `warpfront_checks`: kept for one release."""
