@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from warpfront_checks.architectures.feeding import feeds
-from warpfront_checks.architectures.float64_mode import PreserveFloat64
+from warpfront_checks.architectures.float64_mode import float64_region
 from warpfront_checks.architectures.roster import Architecture
 from warpfront_checks.architectures.small_models import Built, NotBuiltError, ways_to_build
 from warpfront_checks.architectures.watched import Answering, Layers, observed_layers
@@ -78,7 +78,7 @@ def _tried(built: Built, feed: Mapping[str, Tensor]) -> FedModel:
     return FedModel(
         built=built,
         specimen=Specimen(
-            family=name, model=model, inputs=inputs, precision=precision, wide=PreserveFloat64
+            family=name, model=model, inputs=inputs, precision=precision, wide=float64_region
         ),
         layers=observed_layers(model, inputs),
         fed={name: tuple(value.shape) for name, value in feed.items()},
@@ -128,8 +128,7 @@ def _layer_rows(
         if call.output is None:
             continue
         try:
-            with PreserveFloat64():
-                rows = judge_layers((call,), layers, passed, specimen.precision)
+            rows = judge_layers((call,), layers, passed, specimen)
         except Exception as error:  # noqa: BLE001 - a layer that cannot be run again is named as such
             judged.left_out.setdefault(call.layer, f"not run again: {_first_line(error)}")
             continue

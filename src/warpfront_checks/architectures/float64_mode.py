@@ -1,18 +1,19 @@
-"""A mode in which a library's code stays in float64: models cast to float32 in the middle, make
+"""A region in which a library's code stays in float64: models cast to float32 in the middle, make
 float32 numbers of their own, and call kernels without float64.
 """
 
 from __future__ import annotations
 
 import itertools
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from warpfront_checks.cases.oracle import oracle_for
 from warpfront_checks.executing import tensors_in
 
 _CASTS = (Tensor.to, Tensor.float, Tensor.type)
@@ -20,6 +21,15 @@ _GROUPED = {getattr(torch, "_grouped_mm", None)} | {
     getattr(torch.nn.functional, name, None) for name in ("grouped_mm", "scaled_grouped_mm")
 }
 _GROUPED -= {None}
+
+
+@contextmanager
+def float64_region() -> Iterator[None]:
+    """Compute in float64, by the oracle's kernels: one that is wrong in each dtype would else be
+    its own judge.
+    """
+    with oracle_for("cpu"), PreserveFloat64():
+        yield
 
 
 class PreserveFloat64(TorchFunctionMode):
@@ -40,9 +50,6 @@ class PreserveFloat64(TorchFunctionMode):
             return _grouped(*args, **options)
         if options.get("dtype") == torch.float32:
             options["dtype"] = torch.float64
-        elementary = ELEMENTARY.get(getattr(function, "__name__", ""))
-        if elementary is not None:
-            return elementary(*_widened(args), **_widened(options))
         try:
             return function(*args, **options)
         except RuntimeError:
@@ -59,55 +66,6 @@ class PreserveFloat64(TorchFunctionMode):
         if options.get("dtype") in narrow:
             options["dtype"] = torch.float64
         return function(args[0], *rest, **options)
-
-
-def _softmax(x: Tensor, dim: int, *_: Any, **__: Any) -> Tensor:
-    least = x.detach().amax(dim, keepdim=True).nan_to_num(neginf=0.0)
-    parts = torch.exp(x - least)
-    return parts / parts.sum(dim, keepdim=True)
-
-
-def _gelu(x: Tensor, approximate: str = "none", **_: Any) -> Tensor:
-    if approximate == "none":
-        return x * 0.5 * (1 + torch.erf(x * math.sqrt(0.5)))
-    return x * 0.5 * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)))
-
-
-def _layer_norm(
-    x: Tensor,
-    shape: Any,
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    eps: float = 1e-5,
-    *_: Any,
-    **__: Any,
-) -> Tensor:
-    over = tuple(range(-len(tuple(shape)), 0))
-    apart = x - x.mean(over, keepdim=True)
-    normal = apart * (apart.square().mean(over, keepdim=True) + eps).rsqrt()
-    scaled = normal if weight is None else normal * weight
-    return scaled if bias is None else scaled + bias
-
-
-def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Product by product, where that fits."""
-    if x.numel() * weight.shape[0] > _MOST_PRODUCTS:
-        product = x @ weight.T
-    else:
-        product = (x[..., None, :] * weight).sum(-1)
-    return product if bias is None else product + bias
-
-
-# What a kernel of its own computes in one, by operations that it is not made of: a kernel that is
-# wrong in float64 as well would be its own judge. The gradients are autograd's of these.
-ELEMENTARY: Mapping[str, Callable[..., Tensor]] = {
-    "silu": lambda x, **_: x * 0.5 * (1 + torch.tanh(x * 0.5)),
-    "gelu": _gelu,
-    "softmax": _softmax,
-    "layer_norm": _layer_norm,
-    "linear": _linear,
-}
-_MOST_PRODUCTS = 2_000_000
 
 
 def _widened(value: Any) -> Any:

@@ -4,6 +4,7 @@ of the library, compiling. Each is judged against float64 on the CPU.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import math
 import tempfile
@@ -18,7 +19,7 @@ from torch import Tensor
 
 from warpfront_checks.architectures.architecture_runs import FedModel
 from warpfront_checks.architectures.feeding import Feed
-from warpfront_checks.architectures.float64_mode import PreserveFloat64
+from warpfront_checks.architectures.float64_mode import float64_region
 from warpfront_checks.cases.bounds import Verdict, rounding_unit
 from warpfront_checks.cases.measured import Limits
 from warpfront_checks.models.replaying import first_over, judge_ends
@@ -54,8 +55,7 @@ def train(fed_model: FedModel, device: str) -> CheckFinding:
     model(*specimen_fed.inputs)
     is_random = not torch.equal(before, torch.get_rng_state())
     specimen = replace(specimen_fed, model=model.eval() if is_random else model)
-    with PreserveFloat64():
-        rows = judge_training(specimen, device, lambda _: None)
+    rows = judge_training(specimen, device, lambda _: None)
     return _of_rows(rows, mode="evaluation" if is_random else "training")
 
 
@@ -102,7 +102,8 @@ def _read_at_once(body: Any, feed: Feed, tokens: Tensor, dtype: torch.dtype) -> 
     arguments[name] = tokens[:, :-1]
     body_copy = body_copy.to(dtype)
     arguments = {k: v.to(dtype) if v.is_floating_point() else v for k, v in arguments.items()}
-    with torch.no_grad(), PreserveFloat64():
+    region = float64_region() if dtype == torch.float64 else contextlib.nullcontext()
+    with torch.no_grad(), region:
         logits: Tensor = body_copy(**arguments, use_cache=False).logits
     return logits[:, -NEW_TOKENS:].double()
 

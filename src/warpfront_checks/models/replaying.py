@@ -36,11 +36,11 @@ def judge_layers(
     calls: tuple[Call, ...],
     reference_layers: Mapping[str, nn.Module],
     passed: Pass,
-    precision: Precision,
+    specimen: Specimen,
 ) -> list[Verdict]:
     """Return one row a tensor: outputs in the order of execution, then gradients in the order
-    of the backward pass. `sent` are the layers as sent to the device, on the CPU in float32
-    or the tested dtype.
+    of the backward pass. The layers are as sent to the device, on the CPU in float32 or the tested
+    dtype.
     """
     forward, backward = [], []
     layers = reference_layers.values()
@@ -49,7 +49,7 @@ def judge_layers(
         layer = reference_layers[call.layer]
         # What several layers share has one gradient for all of them: the whole model's business.
         shared = {f"gradient of {n}" for n, p in layer.named_parameters() if owners[id(p)] > 1}
-        judged = _judge_call(call, layer, passed, precision)
+        judged = _judge_call(call, layer, passed, specimen)
         rows = [row for row in judged if row.name not in shared]
         forward += rows[:1]
         backward.append(rows[1:])
@@ -101,13 +101,14 @@ def first_over(rows: list[Verdict], profile: str = STRICT) -> Verdict | None:
 
 
 def _judge_call(
-    call: Call, layer: nn.Module, passed: Pass, precision: Precision
+    call: Call, layer: nn.Module, passed: Pass, specimen: Specimen
 ) -> Iterator[Verdict]:
     kind = type(layer).__name__
     once = call.gradient_out is not None and call.times == 1
     gradient = call.gradient_out if once else None
-    exact = _replay(layer, call, gradient, torch.float64, precision)
-    cpu = _replay(layer, call, gradient, None, precision)
+    precision = specimen.precision
+    exact = _replay(layer, call, gradient, torch.float64, specimen)
+    cpu = _replay(layer, call, gradient, None, specimen)
     assert call.output is not None
     parameter_gradients = {f"gradient of {name}" for name, _ in layer.named_parameters()}
     device = {"output": call.output, **(_gradients_found(call, layer, passed) if once else {})}
@@ -135,7 +136,7 @@ def _replay(
     call: Call,
     gradient: Tensor | None,
     dtype: torch.dtype | None,
-    precision: Precision,
+    specimen: Specimen,
 ) -> dict[str, Tensor]:
     """Return the CPU's output and gradients in float64, or (None) as the device computed."""
     layer_copy = copy.deepcopy(layer) if dtype is None else copy.deepcopy(layer).to(dtype)
@@ -150,13 +151,15 @@ def _replay(
     leaves = {name: tensors[name] for name in call.wanted} if gradient is not None else {}
     for leaf in leaves.values():
         leaf.requires_grad_()
-    region = precision.autocast("cpu") if dtype is None else contextlib.nullcontext()
+    wide = contextlib.nullcontext if dtype is None else specimen.wide
+    region = specimen.precision.autocast("cpu") if dtype is None else wide()
     with region, torch.set_grad_enabled(gradient is not None):
         output = layer_copy(*arguments, **options)
         output = output[0] if isinstance(output, tuple) else output
     results = {"output": output.detach()}
     if gradient is not None:
-        output.backward(gradient.to(output.dtype))
+        with wide():
+            output.backward(gradient.to(output.dtype))
         leaves.update(layer_copy.named_parameters())
     computed = {name: leaf.grad for name, leaf in leaves.items() if leaf.grad is not None}
     return results | {f"gradient of {name}": grad for name, grad in computed.items()}

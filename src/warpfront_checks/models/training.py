@@ -94,8 +94,9 @@ def _exact_losses(specimen: Specimen) -> list[float]:
     optimizer, losses = make_optimizer(model), []
     for _ in range(STEPS):
         optimizer.zero_grad(set_to_none=True)
-        _, loss = model(*inputs)
-        loss.backward()
+        with specimen.wide():
+            _, loss = model(*inputs)
+            loss.backward()
         optimizer.step()
         losses.append(float(loss.detach()))
     return losses
