@@ -116,7 +116,8 @@ def test_the_image_is_verified_from_the_inside_and_reported(
     assert half_written(own_project.root / "build") == []
 
 
-@pytest.mark.parametrize("home", [None, "/opt"])
+# What HOME may be is told apart in tests/unit/warpfront_checks/test_guard_user.py.
+@pytest.mark.parametrize("home", [None, pytest.param("/opt", marks=pytest.mark.exhaustive)])
 def test_a_user_whom_the_image_does_not_know_can_import_compile_and_cache(
     built: dict[str, Any], engine: Engine, home: str | None
 ) -> None:

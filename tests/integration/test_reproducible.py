@@ -19,7 +19,6 @@ EPOCH = "1795000000"
 def test_an_image_is_the_same_to_the_byte_on_two_engines(
     tmp_path: Path,
     alone: dict[str, str],
-    own_engine: embedded.EnginePlace,
     another_engine: embedded.EnginePlace,
     index: Index,
 ) -> None:
@@ -36,7 +35,7 @@ def test_an_image_is_the_same_to_the_byte_on_two_engines(
         return path
 
     made.invoke("lock").expect(0)
-    first = built("first.tar", own_engine.host, EPOCH)
+    first = built("first.tar", alone["DOCKER_HOST"], EPOCH)
     script = REPOSITORY / "tools" / "reproduce"
     argv = [
         sys.executable,

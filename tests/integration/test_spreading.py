@@ -76,8 +76,8 @@ def nodes(engine: Engine) -> Iterator[Mapping[str, Node]]:
 def a_project(
     folder: Path, index: Index, alone: dict[str, str], nodes: Mapping[str, Node], *, slow: bool
 ) -> tuple[Project, tuple[str, ...]]:
-    """Three images that know nothing of each other, and two builders."""
-    names = tuple(unique_image() for _ in range(3))
+    """An image a builder, which know nothing of each other."""
+    names = tuple(unique_image() for _ in nodes)
     template = SLOW.replace("@state", str(nodes["one"].state))
     templates = dict.fromkeys(names, template) if slow else None
     root = small_project(folder, index.url, names=names, templates=templates)
@@ -132,6 +132,7 @@ def test_what_an_engine_had_that_is_killed_is_built_on_the_other(
     assert all(nodes["two"].has(name) for name in names)
 
 
+@pytest.mark.exhaustive  # tests/unit/pipeline/test_spread_ends.py shows it of the same function
 def test_a_builder_that_never_answers_gets_nothing(
     nodes: Mapping[str, Node], index: Index, alone: dict[str, str], tmp_path: Path
 ) -> None:

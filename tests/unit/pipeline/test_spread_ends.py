@@ -5,11 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
+from projects import small_project
 from releases import Quiet
 
-from warpfront.ci.pool import Load, make_pool
+from warpfront.ci.pool import Load, Pool, make_pool
 from warpfront.commands import spreading
+from warpfront.matrix.cell import Selection
 from warpfront.matrix.nodes import BuildNode
+from warpfront.pipeline.workspace import open_workspace
 from warpfront.step_results import Failed
 from warpfront.system.foreign import inside_root
 from warpfront.system.process import Command, Completed
@@ -48,3 +52,18 @@ def test_a_failure_is_the_loads_own_only_where_its_engine_still_answers(
     assert isinstance(found, Failed)
     assert len(begun) == (1 if there else len(NODES))
     assert ("no builder that answers" in found.reason) is not there
+
+
+def test_a_builder_whose_engine_never_answers_gets_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = small_project(tmp_path / "project", "http://127.0.0.1:9/cpu", names=("torch",))
+    path = root / "matrix.yaml"
+    builders = {name: {"host": f"unix://{tmp_path}/{name}.sock"} for name in ("one", "two")}
+    path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), "builders": builders}))
+    begun: list[Pool] = []
+    monkeypatch.setattr(spreading._Spreading, "all", lambda _, pool: begun.append(pool))
+    workspace = open_workspace(root)
+    spreading.spread(workspace, Selection(), Quiet(), answers=lambda node: node.name == "two")
+    spreading.spread(workspace, Selection(), Quiet())
+    assert [[node.name for node in pool.living] for pool in begun] == [["two"], []]
