@@ -354,7 +354,8 @@ def _undetermined(scanned: Scan) -> Iterator[str]:
         first = ", ".join(units[:3]) + (", ..." if len(units) > 3 else "")
         yield f"{counted(len(units), 'CUDA source')} not compiled: {first}: {reason}"
     for file in undetermined_files(scanned):
-        if not is_aside(PurePosixPath(file.partition(":")[0])):
+        path = file.partition(":")[0]
+        if scanned.project.product.has(path) and not is_aside(PurePosixPath(path)):
             yield file
 
 

@@ -69,6 +69,11 @@ class Rule:
     seen: tuple[Mapping[str, Any], ...] = ()
     detectors: tuple[str, ...] = ()
 
+    @property
+    def is_setting(self) -> bool:
+        """Return true if the rule is about the value of a setting."""
+        return "python.settings" in self.detectors or any("settings" in row for row in self.seen)
+
     def severity_for(self, target: ScanTarget) -> Severity:
         """Return the severity of the narrowest class of `target` in this rule; none if none."""
         return self.severities.get(self._class_of(target), Severity.NONE)

@@ -103,7 +103,8 @@ def read_project(
     sources = {path: text for path, text in texts.items() if PurePosixPath(path).suffix in _UNIT}
     units = [path for path, text in sources.items() if _is_unit(path, text)]
     product = [path for path in units if reached.has(path) and not reached.is_aside(path)]
-    counted = product if product or reached.code is not None else units
+    decides = product or reached.code is not None or (reached.installs and reached.packages)
+    counted = product if decides else units
     codes = {
         path: _COMMENTS.sub(lambda match: " " * len(match[0]), text)
         for path, text in sorted(texts.items())

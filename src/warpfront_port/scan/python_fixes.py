@@ -1,7 +1,7 @@
 """Edits of Python that give AMD another value and leave NVIDIA the one that it has. Pure.
 
 A value becomes a choice by `torch.version.hip`, or by the flag that the module itself has for it.
-An import of flash-attn becomes three tiers. Each edited file is compared with the one before. The
+Each edited file is compared with the one before. The
 tree that NVIDIA reaches must be the same, and all earlier findings must remain except the fixed
 ones. A file that fails either is unchanged.
 """
@@ -19,7 +19,7 @@ from warpfront_port.scan.isolation import isolation_rule_matches
 from warpfront_port.scan.python import rule_matches
 from warpfront_port.scan.python.conditions import AMD
 from warpfront_port.scan.python.module import Module
-from warpfront_port.scan.python.nodes import FUNCTIONS, elements, text_of
+from warpfront_port.scan.python.nodes import elements, text_of
 
 _TEXTS = {
     "PY001": {"reduce-overhead": "default"},
@@ -31,30 +31,9 @@ _TEXTS = {
 _SWITCHES = frozenset({"PY001", "PY004", "PY008", "PY025"})
 """Rules about a switch that is on: AMD has it off."""
 _OF_BUILDS = frozenset({"BL201", "BL202", "PY047"})
-FIXED_IN_PYTHON = frozenset({*_TEXTS, *_SWITCHES, *_OF_BUILDS, "PY010", "PY014", "PY025"})
+FIXED_IN_PYTHON = frozenset({*_TEXTS, *_SWITCHES, *_OF_BUILDS, "PY010"})
 _MET_TOO = frozenset({"BL211", "BL214", "BL216", "PY047"})
 """Rules about builds that never ask for ROCm: an edit that asks for it answers them as well."""
-_FLASH_ARGUMENTS = frozenset({"dropout_p", "softmax_scale", "causal"})
-_THREE_TIERS = """\
-if {gate}:
-    try:
-        from aiter import flash_attn_func
-    except ImportError:
-        try:
-            from flash_attn import flash_attn_func
-        except ImportError:
-
-            def flash_attn_func(q, k, v, dropout_p=0.0, softmax_scale=None, causal=False):
-                groups = q.shape[2] // k.shape[2]
-                q, k, v = (x.transpose(1, 2) for x in (q, k, v))
-                k, v = (x.repeat_interleave(groups, 1) if groups > 1 else x for x in (k, v))
-                attended = torch.nn.functional.scaled_dot_product_attention(
-                    q, k, v, dropout_p=dropout_p, scale=softmax_scale, is_causal=causal
-                )
-                return attended.transpose(1, 2)
-
-else:
-    {line}"""
 
 
 def fix_python(source: SourceText) -> Fix | None:
@@ -114,22 +93,12 @@ def _apart(edits: Iterable[Edit]) -> list[Edit]:
 def _edits(module: Module, match: Match) -> Iterator[Edit]:
     node = next((n for n in module.nodes if module.span(n) == (match.start, match.end)), None)
     gate = _gate(module, match.start)
-    text = module.text[match.start : match.end]
     if node is None:
         return
     if match.rule == "PY047":
         yield from _either_home(module, node)
     elif match.rule in _OF_BUILDS:
         yield from _without_flag(module, node, gate, match.rule)
-    elif gate and match.rule == "PY025" and isinstance(node, ast.ImportFrom):
-        if _takes_tiers(module, node):
-            tiers = _THREE_TIERS.format(gate=gate, line=text)
-            yield Edit(start=match.start, end=match.end, text=tiers, rule="PY025")
-    elif gate and match.rule == "PY014":
-        bound = _imported_for_functions(module, node)
-        if bound:
-            line = f"if {gate}:\n    {bound} = None\nelse:\n    {text}"
-            yield Edit(start=match.start, end=match.end, text=line, rule="PY014")
     elif gate:
         yield from _with_choice(module, node, gate, match.rule)
 
@@ -225,42 +194,3 @@ def _other(rule: str, value: ast.expr) -> str | None:
         return f'"{other}"' if other is not None else None
     on = isinstance(value, ast.Constant) and value.value is True
     return "False" if on and rule in _SWITCHES else None
-
-
-def _takes_tiers(module: Module, node: ast.ImportFrom) -> bool:
-    """Return true if aiter's attention, or torch's own, can be tried in place of an import.
-
-    Calls may use no other arguments than these support.
-    """
-    names = [(alias.name, alias.asname) for alias in node.names]
-    calls = module.called.get("flash_attn_func", ())
-    keywords = {item.arg for call in calls for item in call.keywords}
-    known = keywords <= _FLASH_ARGUMENTS and module.imported.get("torch") == "torch"
-    plain = _is_a_line(module, node) and names == [("flash_attn_func", None)]
-    return plain and bool(calls) and known
-
-
-def _imported_for_functions(module: Module, node: ast.AST) -> str:
-    """Return the name of an imported package that only functions use; "" for another one."""
-    match node:
-        case ast.Import(names=[ast.alias(name=name, asname=asname)]) if "." not in name:
-            bound = asname or name
-            uses = [use for use in module.of(ast.Name) if use.id == bound]
-            inside = all(_runs_when_called(module, use) for use in uses)
-            return bound if inside and _is_a_line(module, node) else ""
-        case _:
-            return ""
-
-
-def _is_a_line(module: Module, node: ast.AST) -> bool:
-    """Return true for a statement of the module that ends its line."""
-    end = module.span(node)[1]
-    return node in module.tree.body and module.text[end : end + 1] in ("\n", "")
-
-
-def _runs_when_called(module: Module, node: ast.AST) -> bool:
-    """Return true if a node is in a function's body, which does not run at import."""
-    return any(
-        isinstance(parent, FUNCTIONS) and child in parent.body
-        for parent, child in module.ancestors(node)
-    )

@@ -69,7 +69,7 @@ class Product:
             return path in (self.code or ()) and path not in self.unreached
         if _depth(path, self.other_folders) > _depth(path, self.packages or ()):
             return False
-        if path.endswith((".py", ".pyi")) and self.packages is not None and "/" in path:
+        if path.endswith((".py", ".pyi", ".ipynb")) and self.packages is not None and "/" in path:
             return path in self.modules
         return True
 

@@ -95,6 +95,8 @@ def judge(
         finding = _finding(source, rule_match, target, rule, lines)
         if finding is not None:
             finding = _with_evidence(finding, rule, evidence, target) if evidence else finding
+            if finding.gate is Gate.TEST and rule.is_setting:
+                return  # a test or an example sets it for itself
             key = (finding.rule, finding.line, finding.column if finding.rule[:2] != "DP" else 0)
             by_place[key] = finding
             if rule_match.use >= 0:

@@ -36,15 +36,7 @@ FIXED = {
         "import os, torch\nos.environ['A_ALLOC_CONF'] = 'a:b,max_split_size_mb:64'\n",
         "('a:b' if torch.version.hip else 'a:b,max_split_size_mb:64')",
     ),
-    "PY014": (
-        "import torch\nimport pynvml as nv\ndef count():\n    return nv.nvmlDeviceGetCount()\n",
-        "if torch.version.hip:\n    nv = None\nelse:\n    import pynvml as nv\n",
-    ),
     "PY025": (
-        "import torch\nfrom flash_attn import flash_attn_func\ny = flash_attn_func(q, k, v)\n",
-        "if torch.version.hip:\n    try:\n        from aiter import flash_attn_func\n",
-    ),
-    "PY025 by name": (
         "import torch\nm = load(attn_implementation='flash_attention_2')\n",
         "attn_implementation=(\"sdpa\" if torch.version.hip else 'flash_attention_2')",
     ),
@@ -102,14 +94,9 @@ LEFT_ALONE = {
         "import torch\nif torch.version.hip is None:\n"
         "    torch.backends.cuda.matmul.allow_tf32 = True\n"
     ),
-    "NVML is asked at import": "import torch\nimport pynvml\npynvml.nvmlInit()\n",
-    "NVML is asked by a default": (
-        "import torch\nimport pynvml\ndef f(count=pynvml.nvmlDeviceGetCount()):\n    pass\n"
-    ),
-    "NVML is imported beside others": "import torch\nimport os, pynvml\n",
-    "asks more of flash-attn": (
-        "import torch\nfrom flash_attn import flash_attn_func\n"
-        "y = flash_attn_func(q, k, v, window_size=(1, 1))\n"
+    "NVML": "import torch\nimport pynvml\ndef f():\n    return pynvml.nvmlDeviceGetCount()\n",
+    "an import": (
+        "import torch\nfrom flash_attn import flash_attn_func\ny = flash_attn_func(q, k, v)\n"
     ),
     "inside an f-string": "import torch\nf = torch.compile(g, mode=f'{\"reduce-overhead\"}')\n",
     "no Python": "import torch\nf = torch.compile(g, mode='reduce-overhead'\n",

@@ -243,6 +243,34 @@ def test_commands_in_the_blocks_of_a_readme_are_notes(tmp_path: Path) -> None:
     }
 
 
+PYTHON_PACKAGE = {
+    "setup.py": "from setuptools import setup\nsetup(packages=['p'])\n",
+    "p/__init__.py": "x = 1\n",
+}
+
+
+def test_a_broken_notebook_beside_a_package_decides_nothing(tmp_path: Path) -> None:
+    broken = '{"cells": [{"cell_type": "code", "source": "cd x y ="}]}'
+    beside = judged(tmp_path, {**PYTHON_PACKAGE, "playground/a.ipynb": broken})[0]
+    assert beside.line == "gfx942: runs as it is, nothing to check"
+    (tmp_path / "setup.py").unlink()
+    assert judged(tmp_path, {})[0].line.startswith("gfx942: not determined")
+
+
+def test_sources_of_other_distributions_alone_are_none_of_the_root_s(tmp_path: Path) -> None:
+    root = {"setup.py": PYTHON_PACKAGE["setup.py"].replace("import", "import Extension,", 1)}
+    other = {"projects/b/setup.py": EXTENSION, "projects/b/k.cu": KERNEL}
+    verdict, _ = judged(tmp_path, {**PYTHON_PACKAGE, **root, **other})
+    assert verdict.project.units == ()
+    assert verdict.line.startswith("gfx942: runs as it is")
+
+
+def test_a_setting_of_a_test_is_no_finding(tmp_path: Path) -> None:
+    setting = "import torch\ntorch.backends.cuda.matmul.allow_tf32 = True\n"
+    found = judged(tmp_path, {"tests/test_a.py": setting, "train.py": setting})[1].findings
+    assert [(one.path, one.rule) for one in found] == [("train.py", "PY008")]
+
+
 def test_a_build_file_decides_where_sources_lie_below_it(tmp_path: Path) -> None:
     files = {"CMakeLists.txt": HIP, "k.cu": KERNEL, "bindings/go/Makefile": "all:\n\tcc -lcudart\n"}
     assert judged(tmp_path, files)[0].line == "gfx942: runs as it is, 1 thing to check"

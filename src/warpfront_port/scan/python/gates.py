@@ -150,26 +150,11 @@ class Gates:
             case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
                 tests = (t for g in parent.generators if child is not g for t in g.ifs)
                 yield from ((truths(test), parent.lineno) for test in tests)
-            case ast.Match() if isinstance(child, ast.match_case):
-                yield from self._of_cases(parent, child)
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
                 if child not in parent.decorator_list:
                     yield from self._of_decorators(parent.decorator_list)
             case _:
                 pass
-
-    def _of_cases(
-        self, parent: ast.Match, entered: ast.match_case
-    ) -> Iterator[tuple[VendorTruths, int]]:
-        """Yield the conditions of `match torch.version.hip: case None: ... case _: ...`."""
-        for case in parent.cases[: parent.cases.index(entered) + 1]:
-            truths = self._conditions.truths(_as_test(parent.subject, case.pattern))
-            if case is entered:
-                yield truths, case.pattern.lineno
-            elif case.guard is None:
-                yield negated(truths), case.pattern.lineno
-        if entered.guard is not None:
-            yield self._conditions.truths(entered.guard), entered.pattern.lineno
 
     def _of_decorators(self, decorators: list[ast.expr]) -> Iterator[tuple[VendorTruths, int]]:
         for decorator in decorators:
@@ -269,22 +254,6 @@ class Gates:
 
 def _is_body(parent: ast.If | ast.While | ast.IfExp, child: ast.AST) -> bool:
     return child in parent.body if isinstance(parent.body, list) else child is parent.body
-
-
-def _as_test(subject: ast.expr, pattern: ast.pattern) -> ast.expr:
-    """Return the test that a `case` makes: a constant, one of several, or anything."""
-    match pattern:
-        case ast.MatchSingleton(value=value):
-            return ast.Compare(subject, [ast.Is()], [ast.Constant(value)])
-        case ast.MatchValue(value=expression):
-            return ast.Compare(subject, [ast.Eq()], [expression])
-        case ast.MatchOr(patterns=patterns):
-            return ast.BoolOp(ast.Or(), [_as_test(subject, each) for each in patterns])
-        case ast.MatchAs(pattern=None):
-            return ast.Constant(value=True)
-        case _:
-            pass
-    return ast.Tuple([], ast.Load())  # nothing is known of its truth
 
 
 def is_test(path: PurePosixPath) -> bool:

@@ -105,6 +105,7 @@ _INSTALLED = frozenset({"pyproject.toml", "Pipfile"})
 def _purpose(path: PurePosixPath) -> str:
     """Return the purpose in a file's name: cuda for `requirements-cuda.txt`, like an extra."""
     match = re.search(
-        r"(?i)(cuda|nvidia|gpu|cu\d{2,3}|dev|docs?|readthedocs|lint|typing|mypy)", path.stem
+        r"(?i)(cuda|nvidia|gpu|cu\d{2,3}|dev|docs?|readthedocs|lint|typing|mypy|tests?|bench|example)",
+        path.stem,
     )
     return match[1] if match is not None else ""
