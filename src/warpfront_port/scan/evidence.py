@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import PurePosixPath
 
+from warpfront_port.scan.cuda.view import HEADERS
 from warpfront_port.scan.findings import Evidence, EvidenceKind, Side
 from warpfront_port.scan.project import MAPS_CUDA, Project
 from warpfront_port.scan.python.builds import PythonBuild
@@ -82,7 +83,12 @@ def evidence_of(texts: Mapping[str, str], project: Project) -> Mapping[str, Evid
     by_option = dict(tree.optional_folders())
     if by_option.keys() >= set(project.units):  # without the option there is no product
         by_option = {path: item for path, item in by_option.items() if item.kind == "aside"}
-    for path, evidence in (*by_option.items(), *tree.spared(), *tree.built()):
+    for path, evidence in (
+        *by_option.items(),
+        *tree.spared(),
+        *tree.built(),
+        *tree.unused(project),
+    ):
         by_path.setdefault(path, evidence)
     return {**by_path, **dict(tree.aside(project))}
 
@@ -101,6 +107,11 @@ class _Tree:
     @cached_property
     def sources(self) -> Sources:
         return sources_of(self.texts)
+
+    @cached_property
+    def includes(self) -> tuple[Mapping[str, set[str]], Mapping[str, set[str]]]:
+        """Return the headers that each source includes, and the users of each header."""
+        return include_graph(self.texts)
 
     @cached_property
     def commands(self) -> Mapping[str, tuple[Command, ...]]:
@@ -271,6 +282,12 @@ class _Tree:
                 if path in reached:
                     yield loader, self.cite(path, offset, reason, "optional")
 
+    def unused(self, project: Project) -> Shown:
+        """Yield the headers that no source includes, where sources are what is built."""
+        for path in self.sources.paths if project.units else ():
+            if PurePosixPath(path).suffix in HEADERS and not self.includes[1].get(path):
+                yield path, self.cite(path, 0, "no source of the tree includes it", "optional")
+
     def copies(self) -> Shown:
         """Yield files with a copy for AMD, whose path differs in the vendor's name alone."""
         amds: dict[str, str] = {}
@@ -297,7 +314,7 @@ class _Tree:
 
         A header that is `copied` for AMD is none of AMD's: a source includes one of the two.
         """
-        includes, users = include_graph(self.texts)
+        includes, users = self.includes
         reason = "a header that gives CUDA's names HIP's meaning"
         for path in self.sources.paths:
             if mapped := MAPS_CUDA.search(self.texts[path]):

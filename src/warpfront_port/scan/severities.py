@@ -130,9 +130,9 @@ def _counted(findings: Iterable[ScanFinding], rules: Mapping[str, Rule]) -> Iter
         place = () if counted else (finding.line, finding.column)
         key = (finding.rule, finding.cause, finding.severity, finding.gate, *place)
         counts.setdefault(key, []).append(finding)
-    for first, *others in counts.values():
-        lines = {line for f in (first, *others) for line in (f.line, *f.uses)}
-        yield replace(first, uses=tuple(sorted(lines))) if others else first
+    for first, *more in counts.values():
+        lines = {line for f in (first, *more) for line in (f.line, *f.uses)}
+        yield replace(first, uses=tuple(sorted(lines))) if more else first
 
 
 def _with_evidence(

@@ -225,3 +225,10 @@ def test_a_folder_that_an_option_adds_which_is_off_decides_nothing(
     del texts["k.cu"]
     alone = shown(texts | {"more/m.cu": KERNEL})
     assert "more/m.cu" not in alone
+
+
+def test_a_header_that_nothing_includes_is_none_that_the_build_needs() -> None:
+    texts = {"k.cu": f'#include "used.h"\n{KERNEL}', "used.h": "int a;\n", "left.h": "int b;\n"}
+    found = shown(texts)
+    assert {path: kind for path, (kind, _) in found.items()} == {"left.h": "optional"}
+    assert shown({"api.h": "int a;\n"}) == {}  # a library of headers

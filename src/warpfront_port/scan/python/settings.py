@@ -70,7 +70,7 @@ def _of_variable(module: Module, assignment: Assignment) -> Iterator[Seen]:
     for text in module.scopes.texts(assignment.value):
         for rule, snippet, shift in allocator_rules(text.text.replace(HOLE, "0")):
             yield Seen(rule=rule, node=text.node, excerpt=snippet, shift=shift, via=node)
-    if rule := ENVIRONMENT.get(name):
+    if rule := ENVIRONMENT.get(name, ""):
         yield Seen(rule=rule, node=node, excerpt=name)
     scope = module.scope(node)
     if name.endswith("_ALLOC_CONF") and any(
