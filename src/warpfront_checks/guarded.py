@@ -80,4 +80,4 @@ def _bytes(path: Path) -> bytes | None:
 def _given_environment() -> dict[str, str]:
     """Return the environment at this process's start, before the image's .pth completed it."""
     started = sys.modules.get(f"{PACKAGE}.startup")
-    return {**os.environ, **getattr(started, "given", {})}
+    return {**os.environ, **getattr(started, "inherited", {})}

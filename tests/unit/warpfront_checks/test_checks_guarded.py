@@ -6,6 +6,7 @@ import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -47,6 +48,16 @@ def test_a_guard_as_claimed_passes(places: Places) -> None:
         PASSED,
         "torch 2.13.0+cpu: as it was sealed; 3 names protected",
     )
+
+
+def test_a_channel_that_only_the_start_of_python_put_back_is_a_finding(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = SimpleNamespace(inherited={"PIP_CONSTRAINT": ""})
+    monkeypatch.setitem(sys.modules, "warpfront_guard.startup", started)
+    found = check(places)
+    assert (found.outcome, found.reason.partition(":")[0]) == (FAILED, "channel")
+    assert "PIP_CONSTRAINT: not set to" in found.reason
 
 
 def test_an_image_without_a_guard_fails(places: Places) -> None:
