@@ -9,6 +9,7 @@ import importlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 from warpfront_checks.check_options import CheckOptions
@@ -55,7 +56,15 @@ def begin_parts(
     lanes: int,
     joined: Callable[[Sequence[CheckFinding]], CheckFinding],
 ) -> list[Check]:
-    """Begin a check in parts for each name; its finding is what `joined` makes of theirs."""
+    """Begin a check in parts for each name; its finding is what `joined` makes of theirs. Without
+    lanes each is found out here, when it is asked for.
+    """
+    if not lanes:
+
+        def here(parts: Sequence[Mapping[str, object]]) -> CheckFinding:
+            return joined([_function(find)(**arguments, effort=effort) for arguments in parts])
+
+        return [Check(name=name, find=partial(here, parts)) for name, parts in calls.items()]
     items = [
         {"find": find, "options": vars(effort), "arguments": dict(arguments)}
         for parts in calls.values()
@@ -76,13 +85,18 @@ def _awaited(answer: Future[Returned]) -> CheckFinding:
     return CheckFinding(**returned.document)
 
 
+def _function(find: str) -> Callable[..., CheckFinding]:
+    module, _, name = find.partition(":")
+    function: Callable[..., CheckFinding] = getattr(
+        importlib.import_module(f"warpfront_checks.{module}"), name
+    )
+    return function
+
+
 def find_out(item: Mapping[str, Any]) -> Mapping[str, Any]:
     """Make a check in the child."""
-    module, _, name = item["find"].partition(":")
-    finder = getattr(importlib.import_module(f"warpfront_checks.{module}"), name)
     effort = CheckOptions(**{**item["options"], "seeds": tuple(item["options"]["seeds"])})
-    finding: CheckFinding = finder(**item["arguments"], effort=effort)
-    return vars(finding)
+    return vars(_function(item["find"])(**item["arguments"], effort=effort))
 
 
 def main() -> None:

@@ -31,6 +31,9 @@ from warpfront_checks.forkserver import fork, open_nursery  # noqa: E402
 from warpfront_checks.hardware import read_hardware  # noqa: E402
 from warpfront_checks.hardware.recording import Recorded  # noqa: E402
 from warpfront_checks.models import modes  # noqa: E402
+from warpfront_checks.models.families import FAMILIES  # noqa: E402
+from warpfront_checks.models.modes import Proving  # noqa: E402
+from warpfront_checks.models.replaying import first_over  # noqa: E402
 from warpfront_checks.precision import COMPUTED, probe_dtypes  # noqa: E402
 from warpfront_checks.results import Check, Recorder, passed, write_json  # noqa: E402
 
@@ -172,21 +175,14 @@ def test_a_compiled_pattern_is_judged_and_a_wrong_one_is_caught(
 @NEEDS_COMPILER
 @OWN_WARNINGS
 @pytest.mark.process
-def test_a_compiled_model_is_judged_and_a_wrong_one_is_caught(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(modes, "COMPILED", {"cpu": ("mlp",)})
-
+def test_a_compiled_model_is_judged_and_a_wrong_one_is_caught() -> None:
     def tamper(model: Any) -> None:
         model.body.layers[-1].register_forward_hook(lambda _, __, output: output * 1.01)
 
-    recorder = Recorder(session="models", target="cpu", folder=tmp_path)
-    for bench in (
-        modes.Proving(device="cpu"),
-        modes.Proving(device="cpu", tamper=tamper),
-    ):
-        modes._record_compiled(recorder, [bench], "strict")
-    assert recorder.outcomes == ("passed", "failed")
+    (mlp,) = (family for family in FAMILIES if family.name == "mlp")
+    for bench in (Proving(device="cpu"), Proving(device="cpu", tamper=tamper)):
+        first = first_over(modes.judge_mode(mlp, "compiled", bench))
+        assert (first is not None) == (bench.tamper is tamper)
 
 
 MODULE = """
@@ -272,14 +268,12 @@ def test_compiled_models_begin_where_there_are_cores(
     monkeypatch.setattr(modes, "lanes_for", lambda _: lanes)
     monkeypatch.setattr(modes, "begin_checks", begin)
     monkeypatch.setattr(modes, "missing_compiler", lambda _: "")
-    checks = modes.begin_compiled(CPU, CheckOptions(quick=quick))
-    assert told == [begun] * bool(begun)
     monkeypatch.setattr(modes, "_checks", lambda *_: [])
-    monkeypatch.setattr(modes, "_record_compiled", lambda *_: told.append(-1))
     recorder = Recorder(session="models", target="cpu", folder=tmp_path)
-    modes.record_models(CPU, recorder, CheckOptions(quick=quick), compiled=checks)
-    assert [one for one in recorder.planned if "compiled" in one] == [one.name for one in checks]
-    assert (told[-1:] == [-1]) is (not begun and not quick)
+    modes.record_models(CPU, recorder, CheckOptions(quick=quick))
+    assert told == [begun] * (not quick)
+    compiled = [name for name in recorder.planned if "compiled" in name]
+    assert compiled == ["gpt compiled"] * (not quick)
 
 
 def test_without_a_compiler_nothing_is_recorded_of_compiled_models(
@@ -287,7 +281,7 @@ def test_without_a_compiler_nothing_is_recorded_of_compiled_models(
 ) -> None:
     monkeypatch.setattr(modes, "missing_compiler", lambda _: "no C++ compiler in this image")
     recorder = Recorder(session="models", target="cpu", folder=tmp_path)
-    modes._record_compiled(recorder, [modes.Proving(device="cpu")], "strict")
+    assert modes.compiled_checks(CPU, CheckOptions(), recorder) == []
     recorder.finish()
     document = json.loads((tmp_path / "models.json").read_text())
     assert document["checks"] == []

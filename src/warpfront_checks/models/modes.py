@@ -93,20 +93,17 @@ def record_models(
     effort: CheckOptions = USUAL,
     *,
     tamper: Tamper = leave_alone,
-    compiled: Sequence[Check] = (),
 ) -> None:
-    """Judge every family in every mode that the device computes. `begun` are the compiled ones."""
+    """Judge every family in every mode that the device computes."""
     quick = effort.quick
+    compiled = compiled_checks(claims, effort, recorder)
     planned = _planned(REQUIRED[claims.device], quick=quick)
     recorder.plan([f"{family} {mode}" for family, modes in planned.items() for mode in modes])
     tested = [name for name, problem in _obstacles(claims, recorder).items() if not problem]
     modes = planned if quick else _planned((*REQUIRED[claims.device], *tested), quick=False)
     benches = _benches(claims, effort, tamper)
     recorder.run(list(_checks(modes, benches, effort.profile)))
-    if compiled:
-        recorder.run(list(compiled))
-    elif not quick:
-        _record_compiled(recorder, benches, effort.profile)
+    recorder.run(compiled)
 
 
 def _obstacles(claims: Claims, recorder: Recorder) -> dict[str, str]:
@@ -195,25 +192,18 @@ def _checks(
             yield _check(_BY_NAME[name], mode, benches, profile)
 
 
-def _record_compiled(recorder: Recorder, benches: Sequence[Proving], profile: str) -> None:
-    """Record compiled models; without a compiler, as in a runtime image, nothing is claimed."""
-    device = benches[0].device
-    obstacle = missing_compiler(device)
-    if obstacle:
-        for name in COMPILED[device]:
-            recorder.note_unclaimed(f"{name} compiled", f"torch.compile cannot work: {obstacle}")
-        return
-    planned = dict.fromkeys(COMPILED[device], ("compiled",))
-    recorder.run(list(_checks(planned, benches[:1], profile)))
-
-
-def begin_compiled(claims: Claims, effort: CheckOptions) -> list[Check]:
-    """The compiled models in children, which begin now, where there are cores for them."""
-    lanes, device = lanes_for(claims.device), claims.device
-    if effort.quick or not lanes or missing_compiler(device):
-        return []
+def compiled_checks(claims: Claims, effort: CheckOptions, recorder: Recorder) -> list[Check]:
+    """Return the checks of compiled models; children begin them now, where there are cores for
+    them. Without a compiler, as in a runtime image, nothing is claimed.
+    """
+    device = claims.device
     calls = {f"{name} compiled": {"name": name, "device": device} for name in COMPILED[device]}
-    lanes = min(lanes, _COMPILING_LANES)
+    obstacle = "" if effort.quick else missing_compiler(device)
+    for name in calls if obstacle else ():
+        recorder.note_unclaimed(name, f"torch.compile cannot work: {obstacle}")
+    if effort.quick or obstacle:
+        return []
+    lanes = min(lanes_for(device), _COMPILING_LANES)
     return begin_checks("models.modes:find_compiled", calls, effort, lanes=lanes)
 
 
@@ -282,8 +272,7 @@ def record_model_session(claims: Claims, recorder: Recorder, effort: CheckOption
     recorder.plan([check.name for check in checks])
     first = claims.device == "hpu"
     if not first:
-        compiled_checks = begin_compiled(claims, effort)
-        record_models(claims, recorder, effort, compiled=compiled_checks)
+        record_models(claims, recorder, effort)
     recorder.run(checks)
     wait()
     if first:

@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
@@ -103,22 +102,17 @@ def record_opinfo(claims: Claims, recorder: Recorder, effort: CheckOptions | Non
     sweeps = sweeps_of(device, effort)
     recorder.plan(["database", *(sweep.name for sweep in sweeps)])
     lanes = 0 if effort.quick else lanes_for(device, times=LANES)
-    if lanes:
-        jobs = {
-            sweep.name: [
-                {"name": sweep.name, "device": device, "part": part} for part in range(PARTS)
-            ]
-            for sweep in sweeps
-        }
-        checks = begin_parts(
-            "opinfo.sweep:find_part", jobs, effort, lanes=lanes, joined=finding_of_parts
-        )
-    else:
-        checks = [Check(name=sweep.name, find=partial(_finding, sweep)) for sweep in sweeps]
+    count = PARTS if lanes else 1
+    parts = [{"device": device, "part": part, "count": count} for part in range(count)]
+    jobs = {sweep.name: [{"name": sweep.name, **part} for part in parts] for sweep in sweeps}
+    find = "opinfo.sweep:find_part"
+    checks = begin_parts(find, jobs, effort, lanes=lanes, joined=finding_of_parts)
     recorder.run([Check(name="database", find=_database), *checks])
 
 
-def find_part(*, name: str, device: str, part: int, effort: CheckOptions) -> CheckFinding:
+def find_part(
+    *, name: str, device: str, part: int, effort: CheckOptions, count: int = PARTS
+) -> CheckFinding:
     """Sweep every n-th entry; the results are joined with those of the other parts."""
     require_full_precision()
     try:
@@ -130,7 +124,7 @@ def find_part(*, name: str, device: str, part: int, effort: CheckOptions) -> Che
     sweeps = sweeps_of(device, effort)
     position = next(place for place, sweep in enumerate(sweeps) if sweep.name == name)
     first = len(entries) * position // len(sweeps)
-    mine = [*entries[first:], *entries[:first]][part::PARTS]
+    mine = [*entries[first:], *entries[:first]][part::count]
     return passed("", tally=sweep_entries(mine, sweeps[position]).as_json())
 
 
@@ -143,14 +137,6 @@ def finding_of_parts(parts: Sequence[CheckFinding]) -> CheckFinding:
         counts: Any = part.details["tally"]
         tally.add_part(counts)
     return _finding_of(tally)
-
-
-def _finding(sweep: Sweep) -> CheckFinding:
-    try:
-        entries = load_database()
-    except DatabaseMoved:
-        return unavailable(UNREAD)
-    return _finding_of(sweep_entries(entries, sweep))
 
 
 def sweeps_of(device: str, effort: CheckOptions) -> list[Sweep]:

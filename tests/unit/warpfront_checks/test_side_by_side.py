@@ -298,3 +298,18 @@ def test_only_a_device_for_several_processes_has_lanes(monkeypatch: pytest.Monke
         monkeypatch.setattr(os, "sched_getaffinity", lambda _, n=cores: range(n))
         monkeypatch.setattr(finding_beside, "memory_of_gpu", lambda n=gib: n << 30)
         assert [finding_beside.lanes_for(d) for d in ("cuda", "cpu", "hpu")] == [lanes, 0, 0]
+
+
+def test_without_lanes_a_check_is_found_out_where_it_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    effort = CheckOptions(seeds=(7,))
+    monkeypatch.setattr(
+        "warpfront_checks.check_options.tried",
+        lambda *, name, effort: failed(f"{name} {effort.seeds}"),
+        raising=False,
+    )
+    asked = {"first": {"name": "a"}, "second": {"name": "b"}}
+    checks = finding_beside.begin_checks("check_options:tried", asked, effort, lanes=0)
+    assert [check.name for check in checks] == ["first", "second"]
+    assert [check.find().reason for check in checks] == ["a (7,)", "b (7,)"]
