@@ -41,7 +41,7 @@ from warpfront.matrix.selection import leaves, with_parents
 from warpfront.step_results import Blocked, Failed
 from warpfront.system.attempt import attempt
 from warpfront.system.foreign import remove_tree
-from warpfront.system.invocation import read_invocation
+from warpfront.system.github import read_invocation
 from warpfront.system.process import environment, run
 from warpfront.system.progress import Watch
 from warpfront.system.provenance import read_provenance

@@ -24,12 +24,11 @@ from releases import (
 )
 
 from warpfront.commands.keeping import House
-from warpfront.commands.promoting import export_image
+from warpfront.commands.promoting import CarriedImages, export_image
 from warpfront.errors import InputError
 from warpfront.images.labels import CELL, REVISION
 from warpfront.matrix.cell import Cell
 from warpfront.matrix.project_values import Alias, Channel
-from warpfront.release.carried import CarriedImages
 from warpfront.release.ledger import Publication, staged_tag
 from warpfront.release.publication import aliases_before
 from warpfront.release.publish_context import publish_cells

@@ -27,7 +27,7 @@ from stub_registry import attach_one
 
 from warpfront.commands.adopting import adopt_image
 from warpfront.commands.keeping import House
-from warpfront.commands.promoting import export_image, without_absent
+from warpfront.commands.promoting import CarriedImages, export_image, without_absent
 from warpfront.commands.why_published import explained
 from warpfront.errors import (
     InputError,
@@ -40,7 +40,6 @@ from warpfront.images.built import BuiltImage
 from warpfront.images.labels import CELL, CREATED
 from warpfront.matrix.cell import Cell
 from warpfront.matrix.project_values import Alias, Channel
-from warpfront.release.carried import CarriedImages
 from warpfront.release.evidence import (
     DOCUMENT,
     VERIFICATION_TYPE,
