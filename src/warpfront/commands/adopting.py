@@ -41,7 +41,6 @@ from warpfront.verify.results import Verification
 from warpfront.verify.run_options import RunOptions
 from warpfront.wheels.lock.reading import fresh_locks
 from warpfront.wheels.lock.values import WheelLock
-from warpfront.wheels.site import site_when_needed
 from warpfront_checks.check_options import CheckOptions
 
 _SOURCE = "org.opencontainers.image.source"
@@ -186,9 +185,7 @@ def verify_external_image(
     watch.say(f"{reference}: of no cell here; its guard is its own project's to check")
     if making is None:
         watch.say(f"{reference}: no provenance is attached: only its labels say what it should be")
-    tools = Tools(
-        engine=engine, folders=dataclasses.replace(folders, store=store), site=site_when_needed()
-    )
+    tools = Tools(engine=engine, folders=dataclasses.replace(folders, store=store))
     plan = CheckPlan(
         target=selection.target,
         sessions=sessions_with(selftest=selftest),

@@ -50,7 +50,6 @@ from warpfront.verify.containers import ending_of, result_in, run_told
 from warpfront.verify.results import Verification
 from warpfront.verify.verdict import outcome_of
 from warpfront.wheels.project_folders import Folders
-from warpfront.wheels.site import site_when_needed
 from warpfront_checks.bench.options import BENCH_OPTIONS, BenchEffort, read_bench_effort
 from warpfront_checks.claims import Claims
 
@@ -68,7 +67,7 @@ def bench(
     """Each selected cell's image, on each of its targets, or on the selected one."""
     folders, matrix, material = workspace.folders, workspace.matrix, workspace.material
     inputs = locked_inputs(matrix, material, folders, selection)
-    tools = Tools(engine=connect(environment()), folders=folders, site=site_when_needed())
+    tools = Tools(engine=connect(environment()), folders=folders)
     for timing in timings(inputs, tools, watch, target=selection.target, effort=effort):
         yield timing.run(tools.engine, watch) if isinstance(timing, ImageTiming) else timing
 
@@ -198,7 +197,7 @@ def hold_against_release(
     folders, matrix, material = workspace.folders, workspace.matrix, workspace.material
     store, engine = folders.store, connect(environment())
     inputs = locked_inputs(matrix, material, folders, Selection(only=cell_id, target=target))
-    tools = Tools(engine=engine, folders=folders, site=site_when_needed())
+    tools = Tools(engine=engine, folders=folders)
     usual = {option.name: option.default for option in BENCH_OPTIONS}
     effort = read_bench_effort(**{**usual, "preset": row.bench})
     (timing,) = timings(inputs, tools, watch, target=target, effort=effort)

@@ -20,7 +20,7 @@ from warpfront.wheels.lock.values import LockInputs, LockState, WheelLock
 from warpfront.wheels.project_folders import Folders
 from warpfront.wheels.requirements import RequirementList
 from warpfront.wheels.resolve.resolving import resolve_by_uv
-from warpfront.wheels.site import AskSite
+from warpfront.wheels.site import AskSite, site_when_needed
 
 Locked = WheelLock | Blocked | Failed
 
@@ -30,7 +30,7 @@ class LockTools:
     """Folders, package indexes, and images to build wheels in; none where nothing is built."""
 
     folders: Folders
-    site: AskSite
+    site: AskSite = field(default_factory=site_when_needed)
     builder_of: BuilderOf | None = None
 
 

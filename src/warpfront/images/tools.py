@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from warpfront.images.engine import Engine
 from warpfront.images.render import Material
@@ -13,7 +13,7 @@ from warpfront.matrix.selection import select
 from warpfront.wheels.lock.reading import fresh_locks
 from warpfront.wheels.lock.values import WheelLock
 from warpfront.wheels.project_folders import Folders
-from warpfront.wheels.site import AskSite
+from warpfront.wheels.site import AskSite, site_when_needed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class Tools:
 
     engine: Engine
     folders: Folders
-    site: AskSite
+    site: AskSite = field(default_factory=site_when_needed)
 
 
 def locked_inputs(

@@ -13,7 +13,6 @@ from warpfront.matrix.selection import selected_with_parents
 from warpfront.pipeline.workspace import Workspace
 from warpfront.system.process import environment
 from warpfront.system.progress import Watch
-from warpfront.wheels.site import site_when_needed
 
 
 def build(
@@ -41,6 +40,6 @@ def build(
         if not cells:
             return bad
         inputs = CellInputs(cells=cells, locks=complete, matrix=matrix, material=material)
-        tools = Tools(engine=connect(environment()), folders=folders, site=site_when_needed())
+        tools = Tools(engine=connect(environment()), folders=folders)
         built = build_cells(inputs, tools, watch, layers=layers)
     return {**bad, **built}

@@ -9,7 +9,6 @@ from warpfront.matrix.cell import Selection
 from warpfront.matrix.selection import selected_with_parents
 from warpfront.pipeline.workspace import Workspace
 from warpfront.system.progress import Watch
-from warpfront.wheels.site import site_when_needed
 
 
 def lock(
@@ -27,5 +26,5 @@ def lock(
     """
     matrix, requirements, folders = workspace.matrix, workspace.requirements, workspace.folders
     cells = selected_with_parents(matrix.cells, selection)
-    tools = LockTools(folders=folders, site=site_when_needed())
+    tools = LockTools(folders=folders)
     return lock_cells(cells, requirements, tools, watch, locked=locked, refresh=refresh)

@@ -71,7 +71,6 @@ from warpfront.verify.verdict import (
     verification_document,
 )
 from warpfront.wheels.project_folders import Folders
-from warpfront.wheels.site import site_when_needed
 from warpfront.wheels.store.toolbox import install_toolbox
 from warpfront_checks.architectures.library_options import Library
 from warpfront_checks.check_options import OPTIONS_KEY, SESSIONS, CheckOptions, stored_options
@@ -118,7 +117,7 @@ def verify(
         effort=library or effort or CheckOptions(),
         options=options or RunOptions(),
     )
-    tools = Tools(engine=connect(environment()), folders=folders, site=site_when_needed())
+    tools = Tools(engine=connect(environment()), folders=folders)
     return verify_cells(inputs, plan, tools, watch)
 
 

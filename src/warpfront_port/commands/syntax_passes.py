@@ -23,7 +23,6 @@ from warpfront.system.process import Command, environment, stream
 from warpfront.system.progress import Watch
 from warpfront.system.sizes import counted
 from warpfront.system.store import write_json
-from warpfront.wheels.site import site_when_needed
 from warpfront_port.commands.compiling import CompilerPlace, compiler_place
 from warpfront_port.compile import syntax_job
 from warpfront_port.compile.syntax_pass import read_results, units_to_compile, with_syntax
@@ -147,7 +146,7 @@ def _place_of(request: SyntaxRequest, workspace: Workspace, watch: Watch) -> Com
         return None
     try:
         engine, folders = connect(environment()), workspace.folders
-        tools = Tools(engine=engine, folders=folders, site=site_when_needed())
+        tools = Tools(engine=engine, folders=folders)
         return compiler_place(workspace.matrix, Selection(), request.target, tools, watch)
     except WarpfrontError:
         if request.where == "auto":

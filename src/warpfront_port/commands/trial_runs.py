@@ -60,7 +60,6 @@ from warpfront.wheels.resolve.choice import wheel_of
 from warpfront.wheels.resolve.demands import Stack, needs_of, stack_of
 from warpfront.wheels.resolve.resolver import uv_platform
 from warpfront.wheels.resolve.resolving import resolve_by_uv
-from warpfront.wheels.site import site_when_needed
 from warpfront.wheels.sources import Site
 from warpfront.wheels.store.wheel_files import write_stand_in
 from warpfront.wheels.store.wheelhouse import save
@@ -123,7 +122,7 @@ def try_project(
     engine.reap()
     cell = only_cell(matrix.cells, selection)
     inputs = locked_inputs(matrix, material, folders, selection)
-    tools = Tools(engine=engine, folders=folders, site=site_when_needed())
+    tools = Tools(engine=engine, folders=folders)
     planned = _planned_image(cell, inputs, engine)
     return try_in(cell, inputs.locks, asking, tools, watch, image_id=planned)
 

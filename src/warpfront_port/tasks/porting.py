@@ -489,7 +489,6 @@ def compile_sources(
     from warpfront.system.process import environment
     from warpfront.system.store import write_text
     from warpfront.verify.verdict import outcome_of
-    from warpfront.wheels.site import site_when_needed
     from warpfront_port import compilation_forms as forms
     from warpfront_port.commands import compiling
     from warpfront_port.compile.job_document import Bounds
@@ -513,7 +512,7 @@ def compile_sources(
         return
     workspace = workspace_here()
     engine, folders = connect(environment()), workspace.folders
-    tools = Tools(engine=engine, folders=folders, site=site_when_needed())
+    tools = Tools(engine=engine, folders=folders)
     result = compiling.compile_tree(request, workspace.matrix, source, tools, display)
     if sarif:
         text = forms.compilation_sarif([result], catalogue(), version=__version__)

@@ -89,11 +89,7 @@ def workspace(
     text = file.read_text().replace(row, zipped)
     file.write_text(text.replace("\nrows:", f"\nindexes: {{cpu: '{cpu.url}'}}\n\nrows:"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    for step in ("locking", "building", "planning"):
-        monkeypatch.setattr(
-            f"warpfront.pipeline.{step}.site_when_needed",
-            lambda: lambda: Site(index_url=pypi.url),
-        )
+    monkeypatch.setattr("warpfront.wheels.site.read_site", lambda _run: Site(index_url=pypi.url))
     return open_workspace(root)
 
 
