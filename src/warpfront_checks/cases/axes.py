@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -40,6 +41,8 @@ SIZES: Mapping[str, tuple[int, int]] = {
     "past many grids": (524_289, 525_287),
 }
 TILES = (64, 128, 256)
+# The rest past a boundary that half of such sizes have.
+REST = 63
 FORMS = (
     "contiguous",
     "transposed",
@@ -71,18 +74,27 @@ USUAL = 0.5
 FEW_NUMBERS, LONG_STEP = 8000, 4
 # Every size is long by itself.
 LONG = "past a grid"
+# Lines that a kernel takes in one wave, one block, several of them, or several passes of a grid.
+SCALES = (64, 256, 2048, 10**9)
 # The class of the longest size, its numbers, and the share of operations that have it in a seed.
 LONGEST, MOST_NUMBERS, LONGEST_SHARE = "past many grids", 1_200_000, 0.125
+# The share of long sizes along which an operation with an axis works.
+ALONG = 0.7
+# Classes of one size of every second case among those of few numbers.
+MIDDLING = ("tile", "past a wave", "past a small block", "past a block")
 # Sizes of the axes while another one is tried.
 SHORT = ("usual", "one", "below a wave")
-QUICK_CASES = 3
+QUICK_CASES = 4
 
 # Values of an axis that other choices demand.
 RECONCILED: Mapping[str, Iterable[str]] = {"gradient": ["none"], "values": VALUES}
-# Keys of an assignment that are no axis.
-UNLABELLED = ("lengths", "seed", "wide")
+# Keys of an assignment that are no axis, and those that are but follow from sizes.
+UNCROSSED = ("lengths", "seed", "wide")
+UNLABELLED = (*UNCROSSED, "scale")
 # Axes of which each two are crossed with every third one.
-DECIDING = ("values", "dtype", "mixed", "gradient", "option ", "memory a")
+DECIDING = ("values", "dtype", "mixed", "gradient", "option ", "memory a", "absent")
+# Axes in which two calls of one oracle differ.
+OF_CALLS = ("memory ", "layout", "destination", "gradient", "dtype")
 Assignment = dict[str, Any]
 # A value of an axis, or two deciding ones.
 Value = tuple[Any, Any]
@@ -103,7 +115,7 @@ class Crossings:
         return (others & ~self._met[value]).bit_count()
 
     def add(self, assignment: Assignment) -> None:
-        values = sorted((a, str(v)) for a, v in assignment.items() if a not in UNLABELLED)
+        values = sorted((a, str(v)) for a, v in assignment.items() if a not in UNCROSSED)
         deciding = [value for value in values if value[0].startswith(DECIDING)]
         crossed: list[Value] = [*values, *itertools.combinations(deciding, 2)]
         together = sum(map(self.bit, crossed))
@@ -140,18 +152,77 @@ def assignments_of(
     # In a sum of products a rounded operand shows only by the longest numbers.
     first_axes += ("values",) if operation.ulps and operation.values[0] == "wide" else ()
     first_choices = {axis: axes[axis][0] for axis in first_axes}
-    for number in range(count + operation.cases * spare):
+    middling = {a: [c for c in v if c in MIDDLING] for a, v in axes.items() if a[:5] == "size "}
+    left = count + operation.cases * spare
+    for number in itertools.count():
         fixed, numbers = {}, operation.numbers
-        if number < count // 2 and number < len(sized):
-            names = {axis.removeprefix("size ") for axis in sized[number]}
-            ranks = [r for r in range(operation.ranks) if names.intersection(operation.sizes(r))]
-            fixed = {**first_choices, **sized[number], "rank": draw.choice(ranks)}
+        # Two thirds of the oracles, of which each has two calls.
+        if number < count // 3 and number < len(sized):
+            fixed = {**first_choices, **_of_long_lines(operation, axes, sized[number], draw)}
             numbers = MOST_NUMBERS if LONGEST in sized[number].values() else numbers
         elif number % LONG_STEP:
             numbers = min(numbers, FEW_NUMBERS)
+            longer = {size: draw.choice(classes) for size, classes in middling.items() if classes}
+            if longer and number % 2:
+                size = draw.choice(list(longer))
+                fixed = _of_long_lines(operation, axes, {size: longer[size]}, draw)
         chosen = _chosen(operation, axes, fixed, met, draw, numbers)
+        chosen |= {"seed": draw.randrange(2**31), "wide": number}
         met.add(chosen)
-        yield chosen | {"seed": draw.randrange(2**31), "wide": number}
+        again = _called_again(operation, axes, chosen, met, draw)
+        for assignment in filter(None, (chosen, again)[:left]):
+            yield assignment
+            left -= 1
+        met.add(again)
+        if not left:
+            return
+
+
+def _of_long_lines(
+    operation: Operation, axes: Mapping[str, list[Any]], sized: Assignment, draw: random.Random
+) -> Assignment:
+    """Return sizes to try with a rank that has them, and mostly an axis along which they lie."""
+    names = {axis.removeprefix("size ") for axis in sized}
+    ranks = [r for r in range(operation.ranks) if names.intersection(operation.sizes(r))]
+    chosen = {**sized, "rank": draw.choice(ranks)}
+    words = operation.arguments(chosen["rank"])[0][1]
+    dims = [d for d in axes.get("option dim", ()) if isinstance(d, int) and -len(words) <= d]
+    along = [d for d in dims if d < len(words) and words[d] in names]
+    if along and draw.random() < ALONG:
+        chosen["option dim"] = draw.choice(along)
+    return chosen
+
+
+def _called_again(
+    operation: Operation,
+    axes: Mapping[str, list[Any]],
+    assignment: Assignment,
+    met: Crossings,
+    draw: random.Random,
+) -> Assignment:
+    """Return the choices of another call whose oracle is the same, or nothing where there is none:
+    other memory, destination, dtype, or fewer gradients.
+    """
+    same = (*HALVES, "float32", "float64") if not assignment["mixed"] else ()
+    varied = {axis: [v for v in axes[axis] if v != "expanded"] for axis in axes}
+    varied["dtype"] = [v for v in axes["dtype"] if v in same] or [assignment["dtype"]]
+    fixed = {
+        axis: value
+        for axis, value in assignment.items()
+        if not axis.startswith(OF_CALLS)
+        or value == "expanded"
+        or (axis == "dtype" and value not in same)
+        or (axis == "gradient" and value != "all")
+    }
+    again = _reconciled(operation, _candidate(varied, fixed, met, draw, 0.0), draw)
+    if again["dtype"] in HALVES and not operation.exact:
+        rank, lengths = assignment["rank"], assignment["lengths"]
+        short = max(lengths.values(), default=0) <= operation.half_size
+        if not (short and _bearable(operation, rank, lengths, HALF_NUMBERS)):
+            again["dtype"] = assignment["dtype"]
+    if again["values"] != assignment["values"]:
+        again |= {"values": assignment["values"], "dtype": assignment["dtype"]}
+    return again if again != assignment else {}
 
 
 def _chosen(
@@ -176,8 +247,16 @@ def _chosen(
             sizes = _drawn_sizes(axes, choices, draw, numbers)
             candidate = constrained(operation, chosen | sizes, draw, choices, numbers)
             if in_domain(operation, candidate):
-                return candidate
+                return candidate | {"scale": scale_of(operation, candidate)}
     raise ValueError(f"{operation.name}: no case was drawn in {operation.domain}")
+
+
+def scale_of(operation: Operation, assignment: Assignment) -> int:
+    """Return the scale of the lines that an operation works along, or else of its longest size."""
+    lengths, dim = assignment["lengths"], assignment.get("option dim")
+    shape = _shape(operation.arguments(assignment["rank"])[0][1], lengths)
+    line = shape[dim] if isinstance(dim, int) else max(lengths.values(), default=0)
+    return next(most for most in SCALES if line <= most)
 
 
 def in_domain(operation: Operation, assignment: Assignment) -> bool:
@@ -229,6 +308,7 @@ def axes_of(operation: Operation, dtypes: tuple[str, ...]) -> dict[str, list[Any
         dims = max(len(rank[place][1]) for rank in ranks)
         axes[f"memory {name}"] = _forms(dims) if operation.strided else ["contiguous"]
     axes |= {f"option {name}": list(values) for name, values in operation.options.items()}
+    axes["absent"] = ["", *operation.absent]
     axes["values"] = list(operation.values)
     if "distinct" in axes["values"]:
         axes["values"] += ORDERED[1:]
@@ -289,6 +369,9 @@ def _candidate(
     def place(axis: str) -> tuple[bool, float]:
         return axis not in fixed, len(axes[axis]) * draw.uniform(1, 2)
 
+    longest = max((SIZES[v][0] for axis, v in fixed.items() if axis.startswith("size ")), default=0)
+    if longest:
+        crossed |= met.bit(("scale", str(next(most for most in SCALES if longest <= most))))
     for axis in sorted((axis for axis in axes if not axis.startswith("size ")), key=place):
         if axis not in fixed:
             unmet = [met.unmet((axis, str(value)), crossed) for value in axes[axis]]
@@ -360,6 +443,8 @@ def _reconciled(operation: Operation, assignment: Assignment, draw: random.Rando
         assignment |= _narrowed(operation, assignment)
     if assignment["destination"]:
         assignment["gradient"] = "none"
+    if assignment["gradient"] in assignment["absent"].split():
+        assignment["gradient"] = "all"
     changed = operation.changes or assignment["destination"] == "in place"
     if changed and assignment["memory a"] == "expanded":
         assignment["memory a"] = "contiguous"
@@ -379,8 +464,8 @@ def _joined(operation: Operation, assignment: Assignment) -> Assignment:
         assignment["mixed"] = ""
     if assignment["mixed"]:
         assignment |= {"destination": "", "gradient": "none", **_narrowed(operation, assignment)}
-        if operation.fit != "{x}":
-            # The numbers after it have to be ones of 16 bits.
+        if operation.fit != "{x}" and assignment["mixed"] != NAMED:
+            # An operand without axes has the other's dtype: its numbers are ones of 16 bits.
             assignment["values"] = "eighths"
     alike = _alike(operation, assignment.get("rank", 0))
     # Products of two long numbers are not exact.
@@ -444,6 +529,8 @@ def _length(operation: Operation, name: str, kind: str, draw: random.Random) -> 
     low, high = max(low, operation.least_size), min(high, operation.most.get(name, high))
     if kind == "tile" and high >= low:
         return draw.choice([size for size in TILES if low <= size <= high] or [high])
+    # What follows a boundary closely is a short rest.
+    high = min(high, low + REST) if draw.random() < USUAL else high
     size = draw.randint(low, high)
     return size - 1 if size > low and size % 2 == 0 else size
 
@@ -489,17 +576,24 @@ def build(operation: Operation, assignment: Assignment, device: str) -> Case:
     """Return the case of an assignment."""
     lengths = assignment["lengths"]
     options = {n: _literal(assignment[f"option {n}"]) for n in operation.options}
-    code = definition = operation.code.format(**lengths, **options)
+    code = operation.code.format(**lengths, **options)
+    definition = operation.definition.format(**lengths, **options) or code
     if assignment.get("mixed") == NAMED:
         code = f"{code[:-1]}, dtype=torch.float32)"
+    absent = assignment.get("absent", "").split()
+    for name in absent:
+        code, definition = (re.sub(rf"\b{name}\b", "None", text) for text in (code, definition))
     arguments = []
     operands = operation.arguments(assignment["rank"])
     floats = [name for name, (mark, _) in zip(NAMES, operands, strict=False) if not mark]
+    floats = [name for name in floats if name not in absent]
     wide = _wide_operand(operands, assignment)
     dtypes = _dtypes(floats, assignment)
     alike = _alike(operation, assignment["rank"])
     partly_equal = assignment.get("operands") == "partly equal" and alike[0] == "a"
     for name, (mark, words) in zip(NAMES, operands, strict=False):
+        if name in absent:
+            continue
         leaf = not mark and assignment["gradient"] in {"all", name}
         arguments.append(
             laid_out(
@@ -523,7 +617,7 @@ def build(operation: Operation, assignment: Assignment, device: str) -> Case:
     return Case(
         operation=operation.name,
         code=code,
-        definition=operation.definition.format(**lengths, **options) or definition,
+        definition=definition,
         arguments=tuple(arguments),
         dtype=_result_dtype(arguments, assignment),
         device=device,
@@ -573,7 +667,9 @@ def _wide_operand(operands: tuple[tuple[str, list[str]], ...], assignment: Assig
     """
     lengths = assignment["lengths"]
     longest = max(lengths, key=lambda size: lengths[size], default="")
+    absent = assignment.get("absent", "").split()
     named = [(n, words) for n, (mark, words) in zip(NAMES, operands, strict=False) if not mark]
+    named = [(name, words) for name, words in named if name not in absent]
     holders = [name for name, words in named if longest in words] or [name for name, _ in named]
     return holders[assignment["wide"] % len(holders)] if holders else ""
 

@@ -25,8 +25,8 @@ VALUES = {
     # The largest number of every line is its last, or its first.
     "rising": "torch.arange({numel}).view({shape}).double() - {numel} // 2",
     "falling": "{numel} // 2 - torch.arange({numel}).view({shape}).double()",
-    # What decides lies far up, and at the far end of every line.
-    "peak": "(lambda x: [x, x[-1:].fill_(150), x[..., -1:].fill_(150)][0])("
+    # What decides lies far up, and at the far end of every line; its square leaves float16's range.
+    "peak": "(lambda x: [x, x[-1:].fill_(300), x[..., -1:].fill_(300)][0])("
     "torch.randint(-8, 9, {shape}, generator=g).double() / 4)",
     "normal": "torch.randn({shape}, generator=g, dtype=torch.float64).to(torch.{dtype}).double()",
     # Complex numbers that are half the transform of real ones of an odd length.
@@ -52,7 +52,9 @@ VALUES = {
     "zeros": "torch.zeros({shape}).double()",
     "non-finite": "torch.tensor([float('nan'), float('inf'), -float('inf'), 0.0, -0.0, 1.5, -2.0])"
     ".double()[torch.randint(0, 7, {shape}, generator=g)]",
-    "rare": "torch.where(torch.rand({shape}, generator=g) < 0.01, math.inf,"
+    # Infinities of one sign.
+    "rare": "torch.where(torch.rand({shape}, generator=g) < 0.01, math.inf *"
+    " (2 * torch.randint(0, 2, (1,), generator=g) - 1),"
     " torch.randint(-4, 5, {shape}, generator=g).double())",
     # Rows of logits: some far from 0, half of the numbers masked.
     "masked": "torch.where(torch.rand({shape}, generator=g) < 0.5, -math.inf, "
@@ -115,7 +117,10 @@ class Argument:
         real = COMPLEX.get(dtype, dtype)
         fields = {"shape": self.drawn, "numel": math.prod(self.drawn), "dtype": real}
         text = VALUES.get(self.values, self.values).format(**fields, far=FAR.get(real, 100))
-        text = self.fit.format(x=f"({text})") if self.floating and self.fit != "{x}" else text
+        if self.floating and self.fit != "{x}":
+            text = self.fit.format(x=f"({text})")
+            # Numbers that are rounded to one width and used in another are those of the first.
+            text = f"({text}).to(torch.{real}).double()" if self.dtype else text
         if self.floating and dtype in COMPLEX:
             text = f"torch.complex({text}, {text})"
         elif self.floating and dtype == "bool":
@@ -201,6 +206,10 @@ class Case:
         """Return the statements of the reference: float64 on the CPU, contiguous."""
         lines = [f"{leave.name}.requires_grad_()" for leave in self.leaves]
         return [*lines, f"right = {self.definition}", *self._gradients("right", "rights", "")]
+
+    def statements(self) -> list[str]:
+        """Return what decides the numbers and results of the reference, but for its leaves."""
+        return [*self.setup, *self.inputs(), self.definition, self.fed, str(self.dtype in COMPLEX)]
 
     def again(self) -> list[str]:
         """Return the same for a gradient that is `fed` already."""

@@ -20,8 +20,8 @@ WORK = 400_000
 # The largest size of rounded results in 16 bits: some kernels add up in the dtype itself.
 HALF_SIZE = 127
 # Cases of a seed, those of operations whose kernels are chosen by several sizes, and those of
-# operations that share one kernel of many functions.
-CASES, MANY_CASES, FEW_CASES = 26, 54, 16
+# operations that share one kernel of many functions. Two cases share an oracle.
+CASES, MANY_CASES, FEW_CASES = 36, 74, 22
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,9 +43,10 @@ class Operation:
     dtypes besides the floating ones, or instead of them where `floats` is False. `changes` means
     that the call may change `a`. `halves` is False where rounding in 16 bits decides a result,
     `half_size` is the largest size there. `doubles` is False where torch computes float64 with
-    constants of float32. Operands of an operation that `promotes` may differ in dtype. `unseen` are
-    kinds of device on which right kernels have not passed its cases since its numbers or bound
-    changed: it is not claimed there, though its topic is.
+    constants of float32. Operands of an operation that `promotes` may differ in dtype; those in
+    `absent` may be None, alone or together. `unseen` are kinds of device on which right kernels
+    have not passed its cases since its numbers or bound changed: it is not claimed there, though
+    its topic is.
     """
 
     name: str
@@ -73,6 +74,7 @@ class Operation:
     doubles: bool = True
     strided: bool = True
     changes: bool = False
+    absent: Sequence[str] = ()
     promotes: bool = False
     work: int = WORK
     numbers: int = NUMBERS

@@ -190,6 +190,21 @@ def reference_of(case: Case, oracle: Oracle | None = None) -> Reference:
     return Reference(expected=expected, rights=rights, drawn=inputs, changed=changed)
 
 
+def reference_again(case: Case, other: Case, reference: Reference) -> Reference | None:
+    """Return the reference of another case for one that has the same oracle, or nothing."""
+    names = [leaf.name for leaf in other.leaves]
+    wanted = [leaf.name for leaf in case.leaves]
+    changed = case.destination == "in place"
+    if changed and reference.expected[0].shape != reference.drawn["a"].shape:
+        return None
+    if case.statements() != other.statements() or not {*wanted} <= {*names}:
+        return None
+    rights = [reference.rights[names.index(name)] for name in wanted]
+    # Without the others it may have no gradient at all, which no call computes.
+    unused = any(right is None for right in rights) and len(wanted) < len(names)
+    return None if unused else replace(reference, rights=rights)
+
+
 def results_of(
     case: Case, reference: Reference, function: Callable[..., Any] | None = None
 ) -> CaseResults:

@@ -19,7 +19,10 @@ from warpfront_checks.cases.run import (
     ContextEndedError,
     LackingError,
     NoOracleError,
+    Reference,
     has_context,
+    reference_again,
+    reference_of,
     run_case,
 )
 from warpfront_checks.cases.tally import Tally
@@ -143,23 +146,40 @@ def judge_operation(operation: Operation, device: str, effort: CheckOptions) -> 
     or no kernel.
     """
     dtypes = case_dtypes(device, quick=effort.quick)
-    tally = Tally()
+    tally, recent = Tally(), Recent()
     for seed in effort.seeds:
         wanted = tally.cases + (QUICK_CASES if effort.quick else operation.cases)
         for assignment in assignments_of(operation, dtypes, seed, quick=effort.quick, spare=True):
             if tally.cases == wanted:
                 break
-            _judge(operation, assignment, device, tally)
+            _judge(operation, assignment, device, tally, recent)
     return tally
 
 
-def _judge(operation: Operation, assignment: Assignment, device: str, tally: Tally) -> None:
+class Recent:
+    """The last case that has a reference, which a case with the same oracle shares."""
+
+    def __init__(self) -> None:
+        self._last: tuple[Case, Reference] | None = None
+
+    def reference_of(self, case: Case) -> Reference:
+        """Return the reference of a case. Raises `NoOracleError`."""
+        shared = reference_again(case, *self._last) if self._last else None
+        if shared is None:
+            self._last = None
+            self._last = (case, reference_of(case))
+        return shared or self._last[1]
+
+
+def _judge(
+    operation: Operation, assignment: Assignment, device: str, tally: Tally, recent: Recent
+) -> None:
     case = build(operation, assignment, device)
     axes = dict(case.labels)
     if thread := preventing_thread(operation.defects, device, axes):
         tally.defects[thread] += 1
         return
-    verdicts = verdicts_of(case, tally)
+    verdicts = verdicts_of(case, tally, recent)
     tally.cases += bool(verdicts)
     for each in verdicts:
         label = f"{each.name}: {each.fault} {_label(case)}"
@@ -168,11 +188,15 @@ def _judge(operation: Operation, assignment: Assignment, device: str, tally: Tal
             tally.first = tally.first or (assignment, each)
 
 
-def verdicts_of(case: Case, tally: Tally, **options: Any) -> list[Verdict]:
+def verdicts_of(
+    case: Case, tally: Tally, recent: Recent | None = None, **options: Any
+) -> list[Verdict]:
     """Return the compared tensors of a case, or nothing where it could not be computed. Options are
     those of `run_case`.
     """
     try:
+        if recent is not None:
+            options["reference"] = recent.reference_of(case)
         return list(run_case(case, **options))
     except NoOracleError:
         tally.refused += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 
 from warpfront_checks.cases.case import COMPLEX, INTEGERS
@@ -198,7 +199,7 @@ TERNARY = (
         "addcmul",
         "torch.addcmul(a, b, c, value={value})",
         THREE,
-        value=(1, -2.5),
+        value=(1, -2.5, 2.0**17),
         ulps=4.0,
         least=4.0,
         promotes=True,
@@ -207,7 +208,7 @@ TERNARY = (
         "addcdiv",
         "torch.addcdiv(a, b, c.abs() + 1, value={value})",
         THREE,
-        value=(1, -2.5),
+        value=(1, -2.5, 2.0**17),
         least=4.0,
         values=("eighths", "normal"),
     ),
@@ -276,7 +277,8 @@ ACTIVATIONS = (
     _activation(
         "large softplus",
         "F.softplus(a * 16, {beta}, {threshold})",
-        beta=(0.05, 0.5),
+        # Past the range of exp, on both sides of the threshold.
+        beta=(0.05, 0.5, 16),
         threshold=(1, 20),
     ),
     _activation(
@@ -291,6 +293,13 @@ ACTIVATIONS = (
     # The gradient of its weight is a sum.
     _activation("prelu", "F.prelu(a, b)", "n c x, c | n c y x, c | n c, c | n c x, 1", walk=1 / 16),
     _activation("rrelu", "F.rrelu(a, 0.2, 0.2, training={training})", training=(False,)),
+    # What is dropped is put back, so that every draw has one result.
+    _activation(
+        "dropout",
+        "(lambda y: torch.where(y == 0, a / (1 - {p}), y))(F.dropout(a, {p}))",
+        definition="a / (1 - {p})",
+        p=(0.25, 0.5),
+    ),
     _activation(
         "polygamma",
         "torch.polygamma({order}, a)",
@@ -302,6 +311,7 @@ ACTIVATIONS = (
     ),
 )
 # Where a function saturates or nearly overflows, and its squares leave the range.
+POWERS = (-2, -1, -0.5, 0.5, 2, 3)
 _far = partial(_function, values=("far",), roundings=0.0, backward=False)
 FAR_CURVES = "exp exp2 expm1 sigmoid tanh atan asinh square reciprocal"
 FAR_ACTIVATIONS = "logsigmoid softplus elu selu silu gelu mish hardswish softsign relu hardtanh"
@@ -331,6 +341,7 @@ FAR = (
         for n in FAR_ACTIVATIONS.split()
     ),
     *(_far(f"{n}, far", f"torch.{n}(a, b)", TWO) for n in ("hypot", "atan2", "mul")),
+    _far("pow, far", "torch.pow(a, {power})", EACH, fit="{x}.abs()", power=POWERS),
     _far("logaddexp, far", "torch.logaddexp(a, b)", TWO, roundings=16.0),
     _far("div, far", "torch.div(a, b)", TWO, fit="torch.where({x} == 0, 3.0, {x})"),
 )
@@ -442,12 +453,19 @@ CAST = tuple(
         f"a.to(torch.{kind})",
         EACH,
         backward=False,
-        # What an integer cannot hold has no conversion.
-        values=("small", "wide", *["normal", "far", "non-finite"] * ("float" in kind)),
+        # What an integer cannot hold has no conversion; of fractions it holds the whole.
+        values=("eighths", "small", "wide", *["normal", "far", "non-finite"] * ("float" in kind)),
         kinds=(*INTEGERS, "bool"),
         halves=False,
     )
-    for kind in ("int32", "int64", "int16", "float16", "bfloat16", "float32", "float64")
+    for kind in ("int32", "int64", "int16", "float16", "bfloat16", "float32", "float64", "bool")
+)
+CAST += tuple(
+    replace(CAST[0], name=f"cast to {kind}", code=f"a.to(torch.{kind})", **fields)
+    for kind, fields in (
+        ("uint8", {"fit": "{x}.abs()", "values": ("eighths", "small")}),
+        ("int8", {"values": ("eighths", "small")}),
+    )
 )
 # Bits of the mantissa, the exponent of the least normal number, and the largest number of each.
 # What is beyond it is another number in each version of torch.

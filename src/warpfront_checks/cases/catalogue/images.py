@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from warpfront_checks.cases.catalogue.norms import ONE_OF_TWO
 from warpfront_checks.cases.catalogue.record import Make, exact, moved, rounded, steps
 from warpfront_checks.cases.known_defects import KnownDefect
 from warpfront_checks.cases.operation import Operation
@@ -93,7 +92,7 @@ POOLS = (
             f"adaptive_max_pool{dims}d",
             f"F.adaptive_max_pool{dims}d(a, {{size}})",
             SHAPE[dims],
-            size=(1, 3, 5),
+            size=steps(dims, 1, 3, 5),
         )
         for dims in (1, 2, 3)
     ),
@@ -131,7 +130,7 @@ POOLS = (
             f"adaptive_avg_pool{dims}d",
             f"F.adaptive_avg_pool{dims}d(a, {{size}})",
             SHAPE[dims],
-            size=(1, 3, 5),
+            size=steps(dims, 1, 3, 5),
             walk=1 / 16,
             defects=(BATCHES_OF_ONE_PLACE,),
         )
@@ -184,7 +183,7 @@ RESIZED = (
             f"F.interpolate(a, scale_factor={{factor}},"
             f" mode={mode!r}, recompute_scale_factor={{recomputed}})",
             SHAPE[dims],
-            factor=(2.0, SHRUNK, 1 + SHRUNK),
+            factor=steps(dims, 2.0, SHRUNK, 1 + SHRUNK),
             recomputed=(None, True),
             # The pixel of a place is found in float32 (2.13).
             doubles=False,
@@ -209,7 +208,7 @@ RESIZED = (
             f"resized, {mode}, {dims} axes",
             f"F.interpolate(a, scale_factor={{factor}}, mode={mode!r})",
             SHAPE[dims],
-            factor=(2.0, 1 + SHRUNK, SHRUNK),
+            factor=steps(dims, 2.0, 1 + SHRUNK, SHRUNK),
             ulps=2.0,
         )
         for mode in ("nearest", "nearest-exact")
@@ -319,10 +318,11 @@ _looked = partial(
 )
 # Places between 0.15 and 0.4 of the way to the next pixel, of each image: at a pixel the gradient
 # of the grid jumps, and halfway the nearest one changes. Quarters make the floor exact.
+# Or an image's own edge, where its corners are aligned: no rounding moves it.
 _PLACED = (
-    "(lambda g, n, c: g + (((2 * ((g * n / 2).floor() + 0.15 + (g * 4 % 4) / 12) + 1 - c)"
-    " / (n - c).clamp(min=1) - 1) - g).detach())(b, torch.tensor({n}, device=b.device),"
-    " int({{corners}}))"
+    "(lambda g, n, c: g + (torch.where({{edge}} & (c == 1) & g.abs().ge(1), g.sign(),"
+    " (2 * ((g * n / 2).floor() + 0.15 + (g * 4 % 4) / 12) + 1 - c) / (n - c).clamp(min=1) - 1)"
+    " - g).detach())(b, torch.tensor({n}, device=b.device), int({{corners}}))"
 )
 SAMPLED = (
     *(
@@ -333,6 +333,7 @@ SAMPLED = (
             shapes,
             padding=("zeros", "border", "reflection")[: 2 if mode == "nearest" else 3],
             corners=(False, True),
+            edge=(False, True),
             backward=mode != "nearest",
             values=("quarters",),
             # A bicubic gradient moves with its place, which is rounded at up to 259 pixels.
@@ -361,60 +362,4 @@ SUMS = (
         "added to channels", "a + b", "b c y x, c 1 1", values=("small", "few"), ulps=1.0, **SIZED
     ),
 )
-# Torch 2.13's gradient on the CPU takes some permuted images for channels last, and
-# reads strided weights and means as if packed.
-PERMUTED = tuple(
-    KnownDefect(
-        thread="batch_norm's gradient of permuted images",
-        device="cpu",
-        label="^gradient",
-        where=where,
-    )
-    for where in ({"layout": ("transposed",)}, {"memory a": ("reversed",)})
-)
-STRIDED = tuple(
-    KnownDefect(
-        thread="batch_norm's gradient of strided weights",
-        device="cpu",
-        label="^gradient",
-        where={f"memory {name}": ("gaps", "expanded", "reversed")},
-    )
-    for name in "bd"
-)
-_normed = partial(_mean, roundings=512.0, walk=1 / 2, least=2.0, halves=False, c=6)
-NORMS = tuple(
-    _normed(
-        f"{name} of images",
-        call,
-        shapes,
-        **options,
-    )
-    for name, call, shapes, options in (
-        (
-            "batch_norm",
-            # Weights are packed before: see `STRIDED`.
-            "F.batch_norm(a, None, None, b + 0, c + 0, training=True, eps=0.125)",
-            "b c x, c, c | b c y x, c, c | b c z y x, c, c",
-            {"defects": PERMUTED},
-        ),
-        (
-            "batch_norm with statistics",
-            "F.batch_norm(a, d, d * d + 0.5, b, c, eps=0.125)",
-            "b c x, c, c, !c | b c y x, c, c, !c | b c z y x, c, c, !c",
-            {"defects": (*PERMUTED, *STRIDED)},
-        ),
-        (
-            "instance_norm",
-            "F.instance_norm(a, weight=b, bias=c, eps=0.125)",
-            "b c x, c, c | b c y x, c, c | b c z y x, c, c",
-            {"least_size": 2},
-        ),
-        (
-            "group_norm",
-            "F.group_norm(a, {groups}, b, c, eps=0.125)",
-            "b 6 x, 6, 6 | b 6 y x, 6, 6 | b 6 z y x, 6, 6",
-            {"groups": (2, 3), "defects": (ONE_OF_TWO,)},
-        ),
-    )
-)
-IMAGES: tuple[Operation, ...] = (*POOLS, *RESIZED, *PADDED, *SAMPLED, *SUMS, *NORMS)
+IMAGES: tuple[Operation, ...] = (*POOLS, *RESIZED, *PADDED, *SAMPLED, *SUMS)

@@ -20,15 +20,19 @@ WEIGHTS_OF_MANY_ROWS = KnownDefect(
 )
 # The gradient of the bias without that of the weight, too.
 BIAS_OF_MANY_ROWS = tuple(
-    replace(WEIGHTS_OF_MANY_ROWS, where={f"size {axis}": ("past a grid",), "gradient": ("c",)})
+    replace(WEIGHTS_OF_MANY_ROWS, where={f"size {axis}": ("past a grid",), **alone})
     for axis in "mn"
+    for alone in ({"gradient": ("c",)}, {"absent": ("b",)})
 )
 # Where one of the gradients of its weights is not wanted, it writes to no memory at all (2.13).
-ONE_OF_TWO = KnownDefect(
-    thread="group_norm of channels last ends the process for the gradient of one weight",
-    device="cpu",
-    where={"memory a": ("last", "some of the last"), "gradient": ("b", "c")},
-    unsafe=True,
+ONE_OF_TWO = tuple(
+    KnownDefect(
+        thread="group_norm of channels last ends the process for the gradient of one weight",
+        device="cpu",
+        where={"memory a": ("last", "some of the last"), axis: ("b", "c")},
+        unsafe=True,
+    )
+    for axis in ("gradient", "absent")
 )
 # avg_pool3d, which it calls, begins a block of a grid's second axis for 8 rows (torch 2.11).
 ROWS_OF_A_GRID = KnownDefect(
@@ -38,12 +42,13 @@ ROWS_OF_A_GRID = KnownDefect(
     where={"size y": ("past many grids",)},
 )
 HIGH = ("quarters", "normal", "high")
-_channels = partial(_norm, halves=False, c=6, b=3, x=7, y=5)
+_channels = partial(_norm, halves=False, c=6, b=3, x=7, y=5, z=3)
 NORMS: tuple[Operation, ...] = (
     _norm(
         "layer_norm",
         "F.layer_norm(a, ({k},), b, c, {eps})",
         "n k, k, k | m n k, k, k",
+        absent=("b", "c", "b c"),
         defects=BIAS_OF_MANY_ROWS,
     ),
     *(
@@ -73,9 +78,10 @@ NORMS: tuple[Operation, ...] = (
         "layer_norm of two axes",
         "F.layer_norm(a, ({j}, {k}), b, c, {eps})",
         "n j k, j k, j k",
+        absent=("b", "c", "b c"),
         defects=(WEIGHTS_OF_MANY_ROWS,),
     ),
-    _norm("rms_norm", "F.rms_norm(a, ({k},), b, {eps})", "n k, k | m n k, k"),
+    _norm("rms_norm", "F.rms_norm(a, ({k},), b, {eps})", "n k, k | m n k, k", absent=("b",)),
     _norm(
         "rms_norm without weights", "F.rms_norm(a, ({k},), eps={eps})", "n k | m n k", values=HIGH
     ),
@@ -84,17 +90,19 @@ NORMS: tuple[Operation, ...] = (
         "F.group_norm(a.flatten(1, 2), {g}, b.flatten(), c.flatten(), {eps})",
         "b g c x, g c, g c | b g c y x, g c, g c",
         # The CPU's gradient of 65,999 channels ends the process (torch 2.13).
-        defects=(ONE_OF_TWO,),
+        defects=ONE_OF_TWO,
         # The gradient of its weights is a difference of two sums.
         walk=1 / 8,
         g=2,
         c=(5, 8191),
     ),
     _channels(
-        "group_norm without weights",
-        "F.group_norm(a, {groups}, eps={eps})",
-        "b 6 x | b 6 y x",
+        "group_norm of channels",
+        "F.group_norm(a, {groups}, b, c, eps={eps})",
+        "b 6 x, 6, 6 | b 6 y x, 6, 6 | b 6 z y x, 6, 6",
         groups=(1, 2, 6),
+        absent=("c", "b c"),
+        defects=ONE_OF_TWO,
     ),
     # Squares leave the range of float16.
     _channels(
@@ -112,15 +120,17 @@ NORMS: tuple[Operation, ...] = (
     _channels(
         "batch_norm",
         # Of strided weights the CPU's gradient reads other memory (2.13), and CUDA misaligns some.
-        "F.batch_norm(a, None, None, b * 1, c * 1, training=True, eps={eps})",
+        "F.batch_norm(a, None, None, *[w if w is None else w * 1 for w in (b, c)], training=True,"
+        " eps={eps})",
         "b c, c, c | b c x, c, c | b c y x, c, c | b c z y x, c, c",
-        z=3,
+        absent=("c", "b c"),
         least_size=2,
     ),
     _channels(
         "batch_norm, inferred",
         "F.batch_norm(a, d, e.abs() + 1, b, c, training=False, eps={eps})",
         "b c, c, c, !c, !c | b c x, c, c, !c, !c | b c y x, c, c, !c, !c",
+        absent=("c", "b c"),
         strided=False,
     ),
     _channels(
@@ -137,7 +147,8 @@ NORMS: tuple[Operation, ...] = (
     _channels(
         "instance_norm",
         "F.instance_norm(a, weight=b, bias=c, eps={eps})",
-        "b c x, c, c | b c y x, c, c",
+        "b c x, c, c | b c y x, c, c | b c z y x, c, c",
+        absent=("c", "b c"),
         least_size=2,
     ),
     _norm(

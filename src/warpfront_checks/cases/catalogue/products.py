@@ -21,7 +21,12 @@ CUBLAS = KnownDefect(
 _product = partial(exact, values=(*SUMS, "ones"), cases=MANY_CASES, defects=(CUBLAS,))
 MATRICES: tuple[Operation, ...] = (
     _product("mm", "torch.mm(a, b)", "m k, k n"),
-    _product("linear", "F.linear(a, b, c)", "m k, n k, n | b m k, n k, n | k, n k, n"),
+    _product(
+        "linear",
+        "F.linear(a, b, c)",
+        "m k, n k, n | b m k, n k, n | k, n k, n",
+        absent=("c",),
+    ),
     _product("linear without bias", "F.linear(a, b)", "m k, n k | b m k, n k"),
     _product("bmm", "torch.bmm(a, b)", "b m k, b k n"),
     # As an operator: into memory that is no view of its folded product torch refuses to put it.
@@ -39,7 +44,7 @@ MATRICES: tuple[Operation, ...] = (
     _product(
         "baddbmm",
         "torch.baddbmm(a, b, c, beta={beta}, alpha={alpha})",
-        "b m n, b m k, b k n",
+        "b m n, b m k, b k n | m n, b m k, b k n",
         **BETA,
     ),
     _product(
@@ -86,11 +91,11 @@ MATRICES: tuple[Operation, ...] = (
             values=SUMS if name == "addbmm" else (*SUMS, "ones"),
         )
         for name, shapes in (
-            ("addmm", "m n, m k, k n | n, m k, k n"),
-            ("baddbmm", "b m n, b m k, b k n"),
-            ("addbmm", "m n, b m k, b k n"),
-            ("addmv", "m, m k, k"),
-            ("addr", "m n, m, n"),
+            ("addmm", "m n, m k, k n | n, m k, k n | m 1, m k, k n | , m k, k n"),
+            ("baddbmm", "b m n, b m k, b k n | m n, b m k, b k n | b 1 n, b m k, b k n"),
+            ("addbmm", "m n, b m k, b k n | n, b m k, b k n"),
+            ("addmv", "m, m k, k | 1, m k, k"),
+            ("addr", "m n, m, n | n, m, n"),
         )
     ),
     _product(
@@ -122,6 +127,7 @@ MATRICES: tuple[Operation, ...] = (
         j=2,
         m=(2, 67),
         values=("small", "few"),
+        absent=("d",),
     ),
     _product("cross", "torch.linalg.cross(a, b, dim={dim})", "3 n 3, 3 n 3", dim=(0, -1)),
 )
@@ -145,6 +151,7 @@ _windows = partial(
     r=(2, 67),
     z=4,
 )
+_biased = partial(_windows, absent=("c",))
 STEPS = {"stride": (1, 2), "dilation": (1, 2)}
 
 
@@ -164,17 +171,18 @@ def _convolved(dims: int) -> str:
 
 # Of channels last, with steps and a dilation of 2 along an axis of one place: a segmentation fault
 # (torch 2.13).
-FAR_PLACE = (
+FAR_PLACE = tuple(
     KnownDefect(
         thread="conv3d of channels last ends the process for a dilated axis of one place",
         device="cpu",
-        where={"memory a": ("last", "some of the last"), "option dilation": (2, (2, 1, 2))},
+        where={memory: ("last", "some of the last"), "option dilation": (2, (2, 1, 2))},
         unsafe=True,
-    ),
+    )
+    for memory in ("memory a", "memory b")
 )
 CONVOLUTIONS: tuple[Operation, ...] = (
     *(
-        _windows(
+        _biased(
             f"conv{dims}d",
             f"F.conv{dims}d(a, b, c, stride={{stride}}, padding={{padding}},"
             " dilation={dilation})",
@@ -202,7 +210,7 @@ CONVOLUTIONS: tuple[Operation, ...] = (
         s=(2, 2),
     ),
     _windows("conv2d of pixels", "F.conv2d(a, b, c)", "b c y x, o c 1 1, o"),
-    _windows(
+    _biased(
         "conv2d of 7",
         "F.conv2d(a, b, c, stride={stride}, padding=3)",
         "b c y x, o c 7 7, o",
@@ -222,7 +230,7 @@ CONVOLUTIONS: tuple[Operation, ...] = (
             (2, 1, "b g c y x, g o c 3 3"),
         )
     ),
-    _windows(
+    _biased(
         "conv2d, depthwise",
         "F.conv2d(a, b, c, groups={c}, stride={stride}, padding={padding}, dilation={dilation})",
         "b c y x, c 1 3 3, c",
@@ -231,7 +239,7 @@ CONVOLUTIONS: tuple[Operation, ...] = (
         dilation=steps(2, 1, 2),
     ),
     *(
-        _windows(
+        _biased(
             f"conv_transpose{dims}d",
             f"F.conv_transpose{dims}d(a, b, c, stride={{stride}}, padding={{padding}},"
             " output_padding={extra}, dilation={dilation})",
@@ -270,7 +278,7 @@ CONVOLUTIONS: tuple[Operation, ...] = (
 # By themselves until they are seen on a GPU.
 GROUPED: tuple[Operation, ...] = (
     *(
-        _windows(
+        _biased(
             f"conv{dims}d of two groups",
             f"F.conv{dims}d(a, b, c, groups=2, stride={{stride}}, padding={{padding}},"
             " dilation={dilation})",
@@ -313,11 +321,12 @@ _ATTENTION = "F.scaled_dot_product_attention({}).transpose(1, 2)"
 # Every query has a key, unless a record is about those without.
 _SEEN = "d | (torch.arange({k}, device=d.device) == 0)"
 _MASKS = " | ".join(f"{_QKV}, {mask}" for mask in ("{}q k", "{}b h q k", "{}b 1 q k", "{}1 h 1 k"))
+SCALE = (None, 0.5)
 # The output is transposed, so that its gradient is.
 ATTENTION: tuple[Operation, ...] = tuple(
-    _heads(name, _ATTENTION.format(call), shapes, **options)
+    _heads(name, _ATTENTION.format(f"{call}, scale={{scale}}"), shapes, scale=SCALE, **options)
     for name, call, shapes, options in (
-        ("attention", "a, b, c, scale={scale}", _QKV, {"scale": (None, 0.5)}),
+        ("attention", "a, b, c", _QKV, {}),
         (
             "attention of transposed heads",
             "a.transpose(1, 2), b.transpose(1, 2), c.transpose(1, 2), is_causal={causal}",

@@ -10,7 +10,7 @@ from typing import Any
 from warpfront_checks.cases.case import INTEGERS
 from warpfront_checks.cases.catalogue.record import DIM, exact, moved, rounded
 from warpfront_checks.cases.known_defects import KnownDefect
-from warpfront_checks.cases.operation import Operation
+from warpfront_checks.cases.operation import ROUNDED, Operation
 
 LINES = "a k b | m n | n | a b c d e"
 KEPT = {"dim": DIM, "keepdim": (False, True)}
@@ -148,12 +148,13 @@ REDUCTIONS: tuple[Operation, ...] = (
         # A sum of equal roots, squared.
         walk=1.0,
         ord=(1, 2, 3, 0.5, math.inf, -math.inf),
+        values=(*ROUNDED, "peak"),
         backward=False,
     ),
     _nearly(
         "norm of 2",
         "torch.linalg.vector_norm(a, 2, {dim})",
-        values=HIGH,
+        values=(*HIGH, "peak"),
         dim=(*DIM, None),
         fit=_square,
     ),
@@ -236,7 +237,12 @@ REDUCTIONS: tuple[Operation, ...] = (
         )
     ),
     _nearly(
-        "normalize", "F.normalize(a, p={p}, dim={dim})", p=(1.0, 2.0, 3.0), dim=DIM, fit=_square
+        "normalize",
+        "F.normalize(a, p={p}, dim={dim})",
+        p=(1.0, 2.0, 3.0),
+        dim=DIM,
+        fit=_square,
+        values=("quarters", "normal", "equal", "peak"),
     ),
     *(
         _order(n, f"torch.{n}(a, {{dim}}, keepdim={{keepdim}})", values=WITH_NAN, **KEPT)
@@ -387,6 +393,19 @@ REDUCTIONS: tuple[Operation, ...] = (
     ),
     _boolean(
         "bincount", "torch.bincount(a, minlength={minimum})", "@k n", k=(5, 70_001), minimum=(0, 9)
+    ),
+    # So many draws leave out a class once in 10^25 times.
+    exact(
+        "multinomial's classes",
+        "torch.zeros_like(a).scatter(-1, torch.multinomial(a + (a.sum(-1, keepdim=True) == 0),"
+        " 64 * {k}, True), 1.0)",
+        "m k | k",
+        definition="(a + (a.sum(-1, keepdim=True) == 0)).clamp(max=1)",
+        values=("ones",),
+        m=(3, 31),
+        k=(5, 259),
+        halves=False,
+        backward=False,
     ),
     exact(
         "weighted bincount",

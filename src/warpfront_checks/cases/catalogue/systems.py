@@ -176,7 +176,8 @@ def _paired(shapes: str) -> str:
 
 
 # Where a right side has another rank than the matrix, the two broadcast.
-_SHAPES = {"solve": _SIDES, "lu_solve": _SIDES, "lu of singular": "n n, n m"}
+_BROADCAST = ("solve", "lu_solve", "solve_triangular")
+_SHAPES = {**dict.fromkeys(_BROADCAST, _SIDES), "lu of singular": "n n, n m"}
 EQUATIONS = tuple(
     _system(
         f"{name}, complex" if by_pairs else name,
