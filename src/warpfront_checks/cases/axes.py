@@ -464,7 +464,9 @@ def _joined(operation: Operation, assignment: Assignment) -> Assignment:
         assignment["mixed"] = ""
     if assignment["mixed"]:
         assignment |= {"destination": "", "gradient": "none", **_narrowed(operation, assignment)}
-        if operation.fit != "{x}" and assignment["mixed"] != NAMED:
+        operands = zip(NAMES, operation.arguments(assignment.get("rank", 0)), strict=False)
+        bare = [name for name, (_, words) in operands if not words]
+        if (operation.fit != "{x}" and assignment["mixed"] != NAMED) or assignment["mixed"] in bare:
             # An operand without axes has the other's dtype: its numbers are ones of 16 bits.
             assignment["values"] = "eighths"
     alike = _alike(operation, assignment.get("rank", 0))
