@@ -184,6 +184,33 @@ def test_somebody_elses_image_is_verified_for_what_it_says_of_itself(
     assert "numpy" in checks["versions"][1]
 
 
+def test_what_is_attached_is_valid_and_another_engine_gets_the_whole_image(
+    release: Release, digest: str, another_engine: embedded.EnginePlace
+) -> None:
+    """By its digest, from the registry alone: a small image, whose every layer is pulled."""
+    reference = f"{release.repository}@{digest}"
+    attached = release.stranger("oras", "discover", "--format", "json", reference)
+    papers = {one["artifactType"]: one["digest"] for one in json.loads(attached)["manifests"]}
+    for kind, faults in (
+        ("application/vnd.cyclonedx+json", cyclonedx_fault),
+        ("application/spdx+json", lambda text: spdx_faults(json.loads(text))),
+    ):
+        paper = f"{release.repository}@{papers[kind]}"
+        manifest = json.loads(release.stranger("oras", "manifest", "fetch", paper))
+        blob = f"{release.repository}@{manifest['layers'][0]['digest']}"
+        assert not faults(release.stranger("oras", "blob", "fetch", "--output", "-", blob)), kind
+    with release.small():
+        content = release.renew()
+        small = digest_in(release.invoke("publish", to="whole"))
+    theirs = {**release.environment, "DOCKER_HOST": another_engine.host}
+    name = f"{release.registry.host}/whole/torch@{small}"
+    subprocess.run(("docker", "pull", "--quiet", name), env=theirs, check=True)
+    asked = ("docker", "image", "inspect", "--format", "{{json .Config.Labels}}", name)
+    labels = subprocess.run(asked, env=theirs, check=True, capture_output=True, text=True).stdout
+    assert content in labels
+
+
+@pytest.mark.exhaustive  # a gigabyte goes into an engine of its own
 def test_another_engine_with_nothing_of_ours_runs_it_and_verifies_it(
     release: Release,
     digest: str,
@@ -200,16 +227,6 @@ def test_another_engine_with_nothing_of_ours_runs_it_and_verifies_it(
     argv = (*run_it, *computing)
     ran = subprocess.run(argv, env=theirs, capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stdout) == (0, "9.0\n"), ran.stderr
-    attached = release.stranger("oras", "discover", "--format", "json", reference)
-    papers = {one["artifactType"]: one["digest"] for one in json.loads(attached)["manifests"]}
-    for kind, faults in (
-        ("application/vnd.cyclonedx+json", cyclonedx_fault),
-        ("application/spdx+json", lambda text: spdx_faults(json.loads(text))),
-    ):
-        paper = f"{release.repository}@{papers[kind]}"
-        manifest = json.loads(release.stranger("oras", "manifest", "fetch", paper))
-        blob = f"{release.repository}@{manifest['layers'][0]['digest']}"
-        assert not faults(release.stranger("oras", "blob", "fetch", "--output", "-", blob)), kind
     make_project(tmp_path / "theirs")
     for named, code, said in (
         (reference, 0, "of no cell here"),
@@ -335,19 +352,22 @@ def test_an_image_of_two_machines_has_its_name_when_both_are_there(
         matrix.write_text(before, "utf-8")
 
 
-def test_an_image_goes_over_a_disk_and_back(release: Release, digest: str, tmp_path: Path) -> None:
-    release.invoke("release", "--export", str(tmp_path / "disk"))
-    ended = release.project.invoke(
-        "release",
-        "--import",
-        str(tmp_path / "disk"),
-        "--only",
-        CELL,
-        "--channel",
-        "trial",
-        "--to",
-        f"{release.registry.host}/elsewhere",
-    )
+def test_an_image_goes_over_a_disk_and_back(release: Release, tmp_path: Path) -> None:
+    with release.small():
+        release.renew()
+        digest = digest_in(release.invoke("publish", to="disk"))
+        release.invoke("release", "--export", str(tmp_path / "disk"), to="disk")
+        ended = release.project.invoke(
+            "release",
+            "--import",
+            str(tmp_path / "disk"),
+            "--only",
+            CELL,
+            "--channel",
+            "trial",
+            "--to",
+            f"{release.registry.host}/elsewhere",
+        )
     assert ended.code == 0, ended.stdout + ended.stderr
     assert digest_in(ended.stdout) == digest
 
@@ -554,6 +574,7 @@ def test_images_are_pruned_promoted_and_taken_back_in_a_real_registry(release: R
         assert tags_in(release, f"{to}/torch") == standing
 
 
+@pytest.mark.exhaustive  # as what it judges: test_publish_kills.py
 def test_the_stranger_who_judges_finds_what_is_wrong_and_no_fault_where_none_is(
     release: Release,
 ) -> None:
