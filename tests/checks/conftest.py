@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import platform
 
 import pytest
 
 # torch's operator database asks for it as it is imported: a program, where Python does not know.
 platform.processor()
+
+# Children compute with one thread, as these tests do; and Inductor builds no program to find out
+# which vectors this machine has, which takes longer than the function that is compiled.
+os.environ |= {"OMP_NUM_THREADS": "1", "TORCHINDUCTOR_VEC_ISA_OK": "0"}
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -77,9 +77,16 @@ def rounding(shorter: Callable[[Any], Any], least: int, most: int, *overloads: s
     return WrongKernel("operands rounded", overloads, wrong)
 
 
-# Topics that the CPU does not claim are tried in the sweep.
+# Topics that the CPU does not claim are tried in the sweep; so are the two that take half of the
+# time: the quick verification of the CPU image has them always (integration/test_cpu_path.py).
+LONG = ("elementwise", "images")
 ASKED = [
-    pytest.param(topic, marks=[] if "cpu" in SEEN_ON.get(topic, ()) else [pytest.mark.exhaustive])
+    pytest.param(
+        topic,
+        marks=[]
+        if "cpu" in SEEN_ON.get(topic, ()) and topic not in LONG
+        else [pytest.mark.exhaustive],
+    )
     for topic in TOPICS
 ]
 

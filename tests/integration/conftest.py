@@ -38,15 +38,15 @@ CPU_IMAGE = "localhost/warpfront/torch:2.13.0-cpu-py3.11"
 # have them, one that builds an image in each of few would run alone at the end. Of the first four
 # one builds the CPU image, and none waits for it.
 LONGEST = (
-    "guard_suite",
+    "cpu_path",
     "faults",
     "spreading",
-    "reproducible",
-    "layers",
-    "cpu_path",
-    "publishing",
     "devices",
+    "publishing",
+    "guard_suite",
+    "layers",
     "compile",
+    "reproducible",
     "image_files",
     "secrets",
     "rocm_path",
