@@ -71,6 +71,7 @@ def test_a_kernel_and_a_library_in_hip_compile_and_a_seeded_error_is_at_its_line
     assert HIPCC[compiler][1] in found["notes"][0]
 
     wrong = seeded(SOURCES / "hip", tmp_path, "src/sum.hip", "[size_t(", "[size_y(")
+    (wrong / "src/softmax.hip").unlink()  # seconds of the compiler, and no part in the fault
     found = compiled(own_project, wrong, *with_it, code=7)
     assert outcomes(found)["axpy.hip"][0] == "passed"
     outcome, reason = outcomes(found)["src/sum.hip"]
