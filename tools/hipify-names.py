@@ -81,6 +81,8 @@ def main() -> None:
     }
     none = {name for name in lacking if OF_CUDA.match(name)}
     none |= set(options.undeclared.read_text("utf-8").split())
+    # A constant or type that torch maps to a name of HIP's has a twin; functions may differ.
+    none -= {cuda for cuda, hip in torch.items() if cuda[:2] == "CU" and hip in perl.values()}
     twins = {**{cuda: hip for cuda, hip in torch.items() if cuda not in none}, **perl}
     lines = [
         cuda if hip == regular(cuda) else f"{cuda} {hip}" for cuda, hip in sorted(twins.items())

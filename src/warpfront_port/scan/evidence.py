@@ -253,8 +253,13 @@ class _Tree:
         reached = {*product.modules, *(product.code or ()), *project.units}
         added = set() if product.installs else {folder for *_, folder in self._added()}
         for path in self.texts if build else ():
-            apart = added.isdisjoint(PurePosixPath(path).parents)
-            if apart and is_of_use(path) and path not in reached:
+            folder = PurePosixPath(path).parent
+            use = f"{folder}/" if self.kinds[path] == "cmake" else path
+            if (
+                is_of_use(use)
+                and path not in reached
+                and added.isdisjoint((folder, *folder.parents))
+            ):
                 yield path, evidence
 
     def spared(self) -> Shown:

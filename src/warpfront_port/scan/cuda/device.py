@@ -88,7 +88,7 @@ def memory_rule_matches(view: View, name: str, span: Span) -> Iterator[Match]:
     if opts_in and view.region(span[0]).reach != {"amd"}:
         size = number_of(view, view.code[slice(*arguments[-1])])
         if size is None or size > _LDS_BYTES:
-            yield rule_match(view, "CU129", whole, shift=int(size is not None))
+            yield rule_match(view, "CU129", whole, shift=-1 if size is None else 1)
 
 
 def device_rule_matches(view: View) -> Iterator[Match]:
