@@ -75,7 +75,7 @@ def fingerprints(
         made_by: list[object] = [cell.base.pinned]
         if bootstrap := cell.base.bootstrap:
             made_by += [bootstrap.suite, list(bootstrap.include), bootstrap.updates]
-            made_by += bootstrap.overlays
+            made_by += [*bootstrap.overlays, *bootstrap.headers]
         base = digests[cell.parent] if cell.parent else digest_of(made_by)
         content = content_hash(rendered[cell.id], base_identity=base, builder=builder)
         digests[cell.id] = digest_of([content, checks, sorted(cell.targets)])

@@ -128,11 +128,13 @@ class Bootstrap:
     `updates` is true if the suite has updates and security fixes: releases do, unstable does
     not. `release_may_be_old` accepts a suite whose Release file has expired, which only a
     declared base may. `overlays` are incomplete suites, such as experimental:
-    packages come from one where `include` names it (`hipcc/experimental`).
+    packages come from one where `include` names it (`hipcc/experimental`). `headers` are packages
+    that are installed without their dependencies: a library's headers without the library.
     """
 
     suite: Name
     include: tuple[Annotated[str, *_form("package")], ...] = ()
+    headers: tuple[Annotated[str, *_form("package")], ...] = ()
     updates: StrictBool = True
     release_may_be_old: StrictBool = False
     overlays: tuple[Name, ...] = ()

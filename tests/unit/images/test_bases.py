@@ -9,7 +9,7 @@ import pytest
 from fakes import FakeEngine
 
 from warpfront.errors import BlockedError
-from warpfront.images.engine import bases
+from warpfront.images.engine import bases, packages
 from warpfront.images.engine.bases import (
     RECIPE_LABEL,
     SOURCE_LABEL,
@@ -19,6 +19,7 @@ from warpfront.images.engine.bases import (
     recipe_digest,
     resolve_base,
 )
+from warpfront.images.engine.packages import PackageTree
 from warpfront.matrix.cell import Base, BaseSource
 from warpfront.matrix.language import Bootstrap
 from warpfront.system import process
@@ -122,6 +123,7 @@ def test_a_bootstrap_is_imported_once_and_labelled(
 def test_another_recipe_is_another_image() -> None:
     assert recipe_digest(RECIPE) != recipe_digest(replace(RECIPE, suite="trixie"))
     assert recipe_digest(RECIPE) != recipe_digest(replace(RECIPE, include=("python3",)))
+    assert recipe_digest(RECIPE) != recipe_digest(replace(RECIPE, headers=("librocblas-dev",)))
     assert recipe_digest(RECIPE) == recipe_digest(replace(RECIPE, include=RECIPE.include[::-1]))
 
 
@@ -193,3 +195,23 @@ def test_what_was_in_memory_is_gone_with_the_command(
     assert process.run(command).stdout == "made\n"
     assert (tmp_path / "result").read_text() == "out\n"
     assert list(memory.iterdir()) == []
+
+
+def test_headers_are_installed_without_what_they_depend_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(packages, "machine_mirror", lambda _suite, public: public)
+    for program in ("perl", "mmdebstrap"):
+        (tmp_path / "usr" / "bin").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "usr" / "bin" / program).touch()
+    tree = PackageTree(root=tmp_path, perl="5.36")
+    recipe = replace(RECIPE, headers=("librocblas-dev/experimental",))
+    (hook,) = (
+        word
+        for word in bases._mmdebstrap(recipe, tree, tmp_path / "rootfs.tar").argv
+        if "librocblas" in word
+    )
+    assert hook.startswith("--customize-hook=")
+    assert "apt-get download librocblas-dev/experimental" in hook
+    assert "--force-depends" in hook
+    assert "path-exclude=/usr/lib/*" in hook

@@ -151,6 +151,8 @@ def recipe_digest(bootstrap: Bootstrap) -> str:
         parts.append([bootstrap.updates, bootstrap.release_may_be_old])
     if bootstrap.overlays:
         parts.append(list(bootstrap.overlays))
+    if bootstrap.headers:
+        parts.append(sorted(bootstrap.headers))
     return digest_of(parts)
 
 
@@ -225,7 +227,14 @@ def _mmdebstrap(bootstrap: Bootstrap, tree: PackageTree, tar: Path) -> Command:
     own_keyring = tree.root / _KEYRING
     keyring = own_keyring if own_keyring.exists() else Path("/") / _KEYRING
     folders = " ".join(f'"$1{folder}"' for folder in _EMPTIED)
+    # apt would bring the libraries that headers are of: gigabytes that no compiler reads.
+    alone = (
+        f'cd "$1/tmp" && APT_CONFIG="$MMDEBSTRAP_APT_CONFIG" apt-get download '
+        f"{' '.join(bootstrap.headers)} && "
+        "chroot \"$1\" sh -c 'dpkg --path-exclude=/usr/lib/* --install --force-depends /tmp/*.deb'"
+    )
     hooks = (
+        *([f"--customize-hook={alone}"] if bootstrap.headers else []),
         f"--customize-hook=upload {public} /etc/apt/sources.list",
         f"--customize-hook=find {folders} -type f -delete",
     )
