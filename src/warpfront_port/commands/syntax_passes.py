@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import shutil
@@ -94,21 +93,12 @@ def _job(
         "units": units,
         "names": dict(hipify_names().twins),
         "headers": dict(hipify_names().headers),
-        "torch": _torch_headers(),
+        "torch": syntax_job.torch_headers(),
         "python": sysconfig.get_paths()["include"],
         "jobs": os.cpu_count() or 1,
         "seconds": request.seconds,
         "cache": cache,
     }
-
-
-def _torch_headers() -> str:
-    """Return the include folder of the torch in this program's environment, or ""."""
-    spec = importlib.util.find_spec("torch")
-    for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
-        if (Path(folder) / "include" / "ATen").is_dir():
-            return str(Path(folder) / "include")
-    return ""
 
 
 def _on_host(
@@ -166,7 +156,7 @@ def _in_image(
     """Run the passes in an image, without network, the tree read-only."""
     cache = workspace.folders.cache / "syntax"
     cache.mkdir(parents=True, exist_ok=True)
-    torch, python = _torch_headers(), sysconfig.get_paths()["include"]
+    torch, python = syntax_job.torch_headers(), sysconfig.get_paths()["include"]
     with tempfile.TemporaryDirectory(prefix="warpfront-scan-") as name:
         folder = Path(name).resolve()
         (folder / "job").mkdir()
@@ -201,7 +191,7 @@ def _in_image(
                 environment={**place.environment, "HOME": "/tmp"},  # noqa: S108 - in the container
                 user=f"{os.getuid()}:{os.getgid()}",
                 workdir="/tmp",  # noqa: S108 - in the container
-                time_limit_seconds=120.0 + len(units) * request.seconds,
+                time_limit_seconds=10 * (1 + len(units)) * request.seconds,
             ),
             on_line=lambda line: watch.step("compile", line),
         )

@@ -5,25 +5,28 @@ as well as on a host. A forced include maps the CUDA names that the sources use 
 of shim headers replaces CUDA's headers: diagnostics have the project's own lines.
 
 JOB is JSON: `target` (gfx942), `root` (folder), `units` (paths below it), `names` and `headers`
-(hipify's tables, CUDA to HIP), `torch` and `python` (their `include`
-folders or ""), `jobs`, `seconds` (limit of one pass), `cache` (a folder or ""), `flags` (options by
-unit), `modules` (a folder of CMake modules that stand for CUDA's). RESULTS gets one JSON document.
+(hipify's tables, CUDA to HIP), `torch` and `python` (their `include` folders or ""; an image's own
+torch comes first), `jobs`, `seconds` of processor time (the limit of one pass), `cache` (a folder
+or ""), `flags` (options by unit), `modules` (a folder of CMake modules that stand for CUDA's).
+RESULTS gets one JSON document.
 """
 
 from __future__ import annotations
 
 import concurrent.futures
 import hashlib
+import importlib.util
 import json
 import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess  # noqa: TID251 - it runs where warpfront is not
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,14 +42,16 @@ _STANDARD = re.compile(
 _BASE = (
     "-fsyntax-only -Wno-everything -ferror-limit=0 -fno-caret-diagnostics -fno-color-diagnostics"
 )
-# Headers of HIP whose folder, or twin, hipify's tables lack.
 _RUNTIME = "hip/hip_runtime.h"
-_HEADERS = {
-    "cuda_device_runtime_api.h": _RUNTIME, "nccl.h": "rccl/rccl.h",
-    "cublas.h": "hipblas/hipblas.h", "cublas_v2.h": "hipblas/hipblas.h",
-    "cublasLt.h": "hipblaslt/hipblaslt.h", "cusparse.h": "hipsparse/hipsparse.h",
-    "cusolverDn.h": "hipsolver/hipsolver.h", "cusolver_common.h": "hipsolver/hipsolver.h",
-}  # fmt: skip
+# Headers of CUDA that hipify's tables lack.
+_HEADERS = {"cuda_device_runtime_api.h": _RUNTIME, "nccl.h": "rccl/rccl.h"}
+_TORCHS = ("torch/", "ATen/", "c10/")
+# What torch.utils.cpp_extension gives hipcc (COMMON_HIP_FLAGS, COMMON_HIPCC_FLAGS).
+_TORCH_OPTIONS = (
+    "-DUSE_ROCM=1 -DHIPBLAS_V2 -DCUDA_HAS_FP16=1 -D__HIP_NO_HALF_OPERATORS__=1 "
+    "-D__HIP_NO_HALF_CONVERSIONS__=1 -DHIP_ENABLE_WARP_SYNC_BUILTINS=1 "
+    "-DTORCH_EXTENSION_NAME=extension"
+)
 # torch's own build writes this header; a wheel for the CPU lacks it.
 _TORCH_MACROS = "c10/cuda/impl/cuda_cmake_macros.h"
 
@@ -107,16 +112,28 @@ def _compiled(argv: list[str], text: str) -> tuple[int, str]:
 
 
 def _run(argv: list[str], seconds: float) -> tuple[int, str]:
-    """Return the exit code (124 after `seconds`) and stdout with stderr."""
+    """Return the exit code (124 after `seconds` of processor time) and stdout with stderr."""
+    limited = ["sh", "-c", f'ulimit -t {int(seconds)} && exec "$@"', "sh", *argv]
     try:
         completed = subprocess.run(
-            argv, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=seconds
-        )
+            limited, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            timeout=5 * seconds,
+        )  # fmt: skip
     except subprocess.TimeoutExpired:
         return 124, ""
     except OSError as error:
         return 127, str(error)
-    return completed.returncode, completed.stdout.decode("utf-8", "replace")
+    killed = completed.returncode in {-signal.SIGKILL, -signal.SIGXCPU}
+    return 124 if killed else completed.returncode, completed.stdout.decode("utf-8", "replace")
+
+
+def torch_headers() -> str:
+    """Return the include folder of the torch in this Python's environment, or ""."""
+    spec = importlib.util.find_spec("torch")
+    for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
+        if (Path(folder) / "include" / "ATen").is_dir():
+            return str(Path(folder) / "include")
+    return ""
 
 
 class Tree:
@@ -144,6 +161,23 @@ class Tree:
             header for text in self.texts.values() for header in _INCLUDE.findall(text)
         )
 
+    def of_torch(self, units: Iterable[str]) -> frozenset[str]:
+        """Return the units that include torch's headers, themselves or through the tree's own."""
+        by_name: dict[str, list[str]] = {}
+        for path in self.texts:
+            by_name.setdefault(path.rpartition("/")[2], []).append(path)
+        chosen = set()
+        for unit in units:
+            seen, waiting = {unit}, [unit]
+            while waiting and unit not in chosen:
+                for header in _INCLUDE.findall(self.texts.get(waiting.pop(), "")):
+                    if header.startswith(_TORCHS):
+                        chosen.add(unit)
+                    new = set(by_name.get(header.rpartition("/")[2], ())) - seen
+                    seen |= new
+                    waiting += new
+        return frozenset(chosen)
+
     def include_folders(self) -> list[str]:
         """Return the folders that make an include of the tree's own headers found."""
         by_name: dict[str, list[str]] = {}
@@ -161,11 +195,11 @@ class Tree:
             for folder, _ in sorted(folders.items(), key=lambda i: (-i[1], i[0]))
         ]
 
-    def standard(self) -> str:
-        """Return the newest C++ standard that the builds name, at least 17."""
+    def standard(self, least: int) -> str:
+        """Return the newest C++ standard that the builds name, at least the given one."""
         standards = {"17": 17, "1z": 17, "20": 20, "2a": 20, "23": 23, "2b": 23}
         named = [standards.get(a or b, 17) for a, b in _STANDARD.findall(self.builds)]
-        return f"-std=c++{max([17, *named])}"
+        return f"-std=c++{max([least, *named])}"
 
 
 @dataclass(frozen=True)
@@ -179,6 +213,10 @@ class Configured:
     reason: str = ""
 
 
+# Folders that decide nothing, where the whole project cannot be configured.
+_ASIDE = "^(tests?|testing|unit_?tests?|bench(marks?)?|examples?|samples?|docs?)$"
+
+
 def configure(compiler: Compiler, root: Path, modules: str, folder: Path) -> Configured:
     """Configure a CMake project whose CUDA compiler is a stand-in; nothing is compiled."""
     if not (root / "CMakeLists.txt").is_file() or not modules:
@@ -186,30 +224,40 @@ def configure(compiler: Compiler, root: Path, modules: str, folder: Path) -> Con
     cmake = shutil.which("cmake")
     if cmake is None:
         return Configured({}, [], "no cmake beside the compiler")
-    build = folder / "build"
+    build, copy = folder / "build", folder / "tree"
+    # A configure step may write into the tree.
+    shutil.copytree(root, copy, symlinks=True, ignore=shutil.ignore_patterns(".git"))
     values = {
         "CMAKE_MODULE_PATH": modules, "CMAKE_EXPORT_COMPILE_COMMANDS": "ON",
+        "CMAKE_PROJECT_TOP_LEVEL_INCLUDES": f"{modules}/stand-ins.cmake",
         "CMAKE_CXX_COMPILER": compiler.path, "CMAKE_C_COMPILER_WORKS": "1",
         "CMAKE_CXX_COMPILER_WORKS": "1", "CMAKE_CUDA_ARCHITECTURES": "80",
         "CMAKE_POLICY_VERSION_MINIMUM": "3.5", "FETCHCONTENT_FULLY_DISCONNECTED": "ON",
     }  # fmt: skip
     generator = ["-G", "Ninja"] if shutil.which("ninja") else []
-    options = [f"-D{name}={value}" for name, value in values.items()]
-    code, text = _run([cmake, "-S", str(root), "-B", str(build), *generator, *options], 180)
-    headers = (p for p in build.rglob("*.h*") if "CMakeFiles" not in p.parts) if code != 127 else ()
+    commands, text, code = build / "compile_commands.json", "", 0
+    for without in ("^$", _ASIDE):
+        values["WARPFRONT_WITHOUT"] = without
+        options = [f"-D{name}={value}" for name, value in values.items()]
+        code, output = _run([cmake, "-S", str(copy), "-B", str(build), *generator, *options], 180)
+        text = text or output
+        if commands.is_file():
+            break
+    own = (path for path in copy.rglob("*.h*") if not (root / path.relative_to(copy)).exists())
+    made = [*build.rglob("*.h*"), *own]
     # an include names a made header by its name, or by its folder too
-    folders = sorted({str(folder) for path in headers for folder in path.parents[:2]})
-    commands = build / "compile_commands.json"
-    if code or not commands.is_file():
+    folders = {str(f) for p in made if "CMakeFiles" not in p.parts for f in p.parents[:2]}
+    if not commands.is_file():
         error = re.search(r"CMake Error[^\n]*\n(?:\s*\n)?\s*([^\n]+)", text)
-        return Configured({}, folders, f"cmake: {error[1].strip() if error else f'exit {code}'}")
+        reason = f"cmake: {error[1].strip() if error else f'exit {code}'}"
+        return Configured({}, sorted(folders), reason)
     entries = {Path(e["file"]): e["command"] for e in json.loads(commands.read_text("utf-8"))}
     flags = {
-        path.relative_to(root).as_posix(): shlex.split(command)
+        path.relative_to(copy).as_posix(): shlex.split(command.replace(str(copy), str(root)))
         for path, command in entries.items()
-        if path.is_relative_to(root)
+        if path.is_relative_to(copy)
     }
-    return Configured(flags, folders)
+    return Configured(flags, sorted(folders))
 
 
 _PATHS = {"-I": ["-iquote", "-idirafter"], "-isystem": ["-idirafter"], "-iquote": ["-iquote"]}
@@ -234,15 +282,19 @@ def unit_options(words: Iterable[str]) -> list[str]:
 def write_shims(
     folder: Path, tree: Tree, names: Mapping[str, str], headers: Mapping[str, str], torch: str
 ) -> Path:
-    """Write shim headers and the forced include into `folder`; return the forced include."""
-    shims = folder / "shims"
+    """Write shim headers and the forced include into `folder`; return the forced include.
+
+    They are the same for all projects of one torch, whose headers use every name.
+    """
+    shims, forced = folder / "shims", folder / "warpfront_forced.h"
+    if forced.is_file():
+        return forced
     for cuda, hip in headers.items():
         _write_shim(shims / cuda, hip)
     if torch and not (Path(torch) / _TORCH_MACROS).exists():
         stub = shims / _TORCH_MACROS
         stub.parent.mkdir(parents=True, exist_ok=True)
         stub.write_text("#pragma once\n#define C10_CUDA_BUILD_SHARED_LIBS\n")
-    _configured_headers(shims, tree)
     words = {word for text in tree.texts.values() for word in _NAME.findall(text)}
     used = {cuda: hip for cuda, hip in names.items() if cuda in words or torch}
     lines = ["#pragma once", f"#include <{_RUNTIME}>"]
@@ -258,7 +310,6 @@ def write_shims(
         for cuda, hip in sorted(used.items())
         if cuda != hip and _NAME.match(hip)
     ]
-    forced = folder / "warpfront_forced.h"
     forced.write_text("\n".join(lines) + "\n")
     return forced
 
@@ -268,6 +319,7 @@ _BEFORE_CUDACC = ("thrust/detail/config.h", "hipcub/config.hpp", "rocprim/config
 
 def _write_shim(path: Path, hip: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
+    hip = hip if "/" in hip else f"{hip.partition('.')[0]}/{hip}"  # the tables leave folders out
     path.write_text(
         "#pragma once\n"
         f"#if __has_include(<{hip}>)\n#include <{hip}>\n"
@@ -295,39 +347,84 @@ def _configured(template: str, builds: str) -> str:
     return re.sub(r"(?m)^#cmakedefine (\w+).*$", r"/* \1 is not set */", text)
 
 
-def arguments(
-    compiler: Compiler, tree: Tree, job: Mapping[str, Any], folder: Path, forced: Path
-) -> list[str]:
-    """Return the options of every pass; the tree's folders never come before the system's."""
-    folders = tree.include_folders()
-    python = str(job.get("python") or sysconfig.get_paths()["include"])
-    torch = str(job.get("torch") or "")
+def arguments(compiler: Compiler, job: Mapping[str, Any], standard: str, forced: Path) -> list[str]:
+    """Return the options of every pass that no project decides but by its C++ standard."""
+    torch = str(job["torch"])
     headers = [torch, f"{torch}/torch/csrc/api/include"] if torch else []
     return [
-        compiler.path, "-x", "hip", f"--offload-arch={job['target']}", tree.standard(),
-        *_BASE.split(),
+        compiler.path, "-x", "hip", f"--offload-arch={job['target']}", standard, *_BASE.split(),
         "-D__HIP_PLATFORM_AMD__=1", "-DWARPFRONT_SYNTAX_ONLY=1", "-include", str(forced),
-        *(["-DUSE_ROCM=1", "-DTORCH_EXTENSION_NAME=extension"] if torch else []),
-        *([f"-DTORCH_HIP_VERSION={compiler.torch_version}"] if torch else []),
-        *(option for folder in folders for option in ("-iquote", folder)),
-        "-isystem", str(folder / "shims"),
+        *([*_TORCH_OPTIONS.split(), f"-DTORCH_HIP_VERSION={compiler.torch_version}"] * bool(torch)),
+        "-isystem", str(forced.parent / "shims"),
         *(option for header in headers for option in ("-isystem", header)),
-        *(option for folder in folders for option in ("-idirafter", folder)),
-        "-idirafter", python,
+        "-idirafter", str(job.get("python") or sysconfig.get_paths()["include"]),
     ]  # fmt: skip
 
 
-def passes(argv: list[str], root: Path, unit: str, seconds: float) -> dict[str, object]:
+def own_folders(tree: Tree, made: Iterable[Path | str]) -> list[str]:
+    """Return the options for a tree's folders, which never come before the system's."""
+    folders = tree.include_folders()
+    quoted = (option for folder in folders for option in ("-iquote", folder))
+    after = (option for folder in (*folders, *made) for option in ("-idirafter", str(folder)))
+    return [*quoted, *after]
+
+
+_SIDES = ("--cuda-device-only", "--cuda-host-only")
+
+
+def precompiled(argv: list[str], folder: Path, seconds: float) -> dict[str, list[str]]:
+    """Return, by side, the options that take torch's headers as read: they need 18 s a side, and
+    0.4 s precompiled. Nothing for a side whose headers do not compile.
+    """
+    source, options = folder / "torch.hip", {}
+    if not source.is_file():  # what is precompiled refuses a newer one
+        source.write_text("#include <torch/extension.h>\n")
+
+    def made(side: str) -> bool:
+        path, new = folder / f"torch{side}.pch", folder / f"torch{side}.{os.getpid()}"
+        if not path.is_file():
+            emitted = ["-Xclang", "-emit-pch", "-Xclang", "-o", "-Xclang", str(new)]
+            if _run([*argv, side, *emitted, str(source)], seconds)[0] == 0:
+                new.replace(path)
+        return path.is_file()
+
+    print("torch's headers", flush=True)
+    with concurrent.futures.ThreadPoolExecutor(len(_SIDES)) as pool:
+        for side, there in zip(_SIDES, pool.map(made, _SIDES), strict=True):
+            taken = ["-Xclang", "-include-pch", "-Xclang", str(folder / f"torch{side}.pch")]
+            options[side] = taken if there else []
+    return options
+
+
+def passes(
+    argv: list[str], root: Path, unit: str, seconds: float, read: Mapping[str, list[str]]
+) -> dict[str, object]:
     """Return what the device and host pass answer about one unit."""
     outputs = []
     codes = []
-    for side in ("--cuda-device-only", "--cuda-host-only"):
-        code, text = _run([*argv, side, str(root / unit)], seconds)
+    for side in _SIDES:
+        code, text = _run([*argv, *read.get(side, ()), side, str(root / unit)], seconds)
+        if code and ".pch" in text:  # options of the unit that do not fit
+            code, text = _run([*argv, side, str(root / unit)], seconds)
         codes.append(code)
         outputs.append(text)
         if code == 124:
             break
     return {"unit": unit, "codes": codes, "output": "\n".join(outputs)}
+
+
+def _folder_of_torch(
+    compiler: Compiler, job: Mapping[str, Any], standard: str, names: Mapping[str, str]
+) -> Path | None:
+    """Return the folder of what all projects of one torch share; None where nothing is stored."""
+    if not job["torch"] or not job.get("cache"):
+        return None
+    path = Path(job["torch"]) / "torch" / "headeronly" / "version.h"
+    version = path.read_text("utf-8") if path.is_file() else ""
+    decided = [SCHEMA, compiler, job["target"], job["torch"], standard, version, sorted(names)]
+    folder = Path(job["cache"]) / f"torch-{hashlib.sha256(repr(decided).encode()).hexdigest()[:16]}"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 def run_job(job: Mapping[str, Any]) -> dict[str, object]:
@@ -337,24 +434,38 @@ def run_job(job: Mapping[str, Any]) -> dict[str, object]:
     compiler = find_compiler(job["target"])
     if compiler is None:
         return {"schema": SCHEMA, "compiler": "", "units": [], "hip": {}}
-    root = Path(job["root"])
-    tree = Tree(root)
+    root, tree = Path(job["root"]), Tree(Path(job["root"]))
     names = dict(job["names"])
-    if not job.get("torch"):
+    units = list(job["units"])
+    of_torch = tree.of_torch(units)
+    job = {**job, "torch": (torch_headers() or job.get("torch") or "") if of_torch else ""}
+    if not job["torch"]:
         names.pop("CUDA_VERSION", None)  # its twin is a macro of torch's builds
     headers = {**job["headers"], **_HEADERS}
-    units = list(job["units"])
     with tempfile.TemporaryDirectory(prefix="warpfront-syntax-") as scratch:
-        folder = Path(scratch)
-        forced = write_shims(folder, tree, names, headers, str(job.get("torch") or ""))
-        argv = arguments(compiler, tree, job, folder, forced)
+        folder, standard = Path(scratch), tree.standard(20 if job["torch"] else 17)
+        fixed = _folder_of_torch(compiler, job, standard, names) or folder
+        forced = write_shims(fixed, tree, names, headers, str(job["torch"]))
+        argv = arguments(compiler, job, standard, forced)
+        read = precompiled(argv, fixed, float(job["seconds"])) if job["torch"] else {}
         configured = Configured(job.get("flags") or {}, [])
         if not configured.flags:
             configured = configure(compiler, root, job.get("modules") or "", folder)
-        argv += [option for path in configured.folders for option in ("-idirafter", path)]
+        _configured_headers(folder / "made", tree)
+        argv += own_folders(tree, [*configured.folders, folder / "made"])
         units = [unit for unit in units if unit in configured.flags] or units
         state = _state_of(compiler, tree, argv, scratch, forced)
-        results = list(_all_passes(argv, job, units, state, configured.flags))
+
+        def passed(unit: str) -> dict[str, object]:
+            options = unit_options(configured.flags.get(unit, ()))
+            taken = read if unit in of_torch else {}
+            return _stored(
+                job,
+                f"{state}\0{unit}\0{options}".replace(scratch, ""),
+                lambda: passes([*argv, *options], root, unit, float(job["seconds"]), taken),
+            )
+
+        results = list(_all_passes(job, units, passed))
     hip = {hip: cuda for cuda, hip in sorted(names.items(), reverse=True)}
     text = "\n".join(str(result["output"]) for result in results)
     reached = [unit for unit in units if unit in configured.flags]
@@ -368,39 +479,36 @@ def run_job(job: Mapping[str, Any]) -> dict[str, object]:
 
 
 def _all_passes(
-    argv: list[str],
-    job: Mapping[str, Any],
-    units: Iterable[str],
-    state: str,
-    flags: Mapping[str, list[str]],
+    job: Mapping[str, Any], units: Iterable[str], passed: Callable[[str], dict[str, object]]
 ) -> Iterator[dict[str, object]]:
-    seconds, root = float(job["seconds"]), Path(job["root"])
-    cache = Path(job["cache"]) if job.get("cache") else None
     listed = list(units)
-
-    def passed(unit: str) -> dict[str, object]:
-        options = unit_options(flags.get(unit, ()))
-        key = hashlib.sha256(f"{state}\0{unit}\0{options}".encode()).hexdigest()
-        stored = cache / f"{key}.json" if cache else None
-        if stored is not None and stored.is_file():
-            return dict(json.loads(stored.read_text()))
-        result = passes([*argv, *options], root, unit, seconds)
-        if stored is not None and 124 not in result["codes"]:  # type: ignore[operator]
-            stored.parent.mkdir(parents=True, exist_ok=True)
-            stored.write_text(json.dumps(result))
-        return result
-
     with concurrent.futures.ThreadPoolExecutor(int(job["jobs"])) as pool:
         for count, result in enumerate(pool.map(passed, listed), 1):
             print(f"{count} of {len(listed)} {result['unit']}", flush=True)
             yield result
 
 
+def _stored(
+    job: Mapping[str, Any], decided: str, make: Callable[[], dict[str, object]]
+) -> dict[str, object]:
+    """Return a result, made where the cache has none of what decides it."""
+    if not job.get("cache"):
+        return make()
+    path = Path(job["cache"]) / f"{hashlib.sha256(decided.encode()).hexdigest()}.json"
+    if path.is_file():
+        return dict(json.loads(path.read_text()))
+    result = make()
+    if 124 not in result["codes"]:  # type: ignore[operator]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(result))
+    return result
+
+
 def _state_of(compiler: Compiler, tree: Tree, argv: list[str], scratch: str, forced: Path) -> str:
-    """Return a digest of what decides a result: compiler, options, names, the tree's code."""
+    """Return a digest of what decides a result: compiler, options, names, the tree's files."""
     digest = hashlib.sha256(compiler.version.encode())
     digest.update("\0".join(argv).replace(scratch, "").encode())
-    digest.update(forced.read_bytes())
+    digest.update(forced.read_bytes() + tree.builds.encode("utf-8", "surrogatepass"))
     for path, text in tree.texts.items():
         digest.update(f"{path}\0{text}\0".encode("utf-8", "surrogatepass"))
     return digest.hexdigest()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -108,8 +109,9 @@ def test_shims_map_headers_and_the_names_that_sources_use(tmp_path: Path) -> Non
     shim = (tmp_path / "out" / "shims" / "cublas_v2.h").read_text()
     assert "#include <hipblas/hipblas.h>" in shim
     assert syntax_job.LACKS in shim
-    assert (tmp_path / "out" / "shims" / "made.h").read_text() == "#define W 4\n#define X 0\n"
-    assert tree.standard() == "-std=c++20"
+    syntax_job._configured_headers(tmp_path / "made", tree)
+    assert (tmp_path / "made" / "made.h").read_text() == "#define W 4\n#define X 0\n"
+    assert tree.standard(17) == "-std=c++20"
 
 
 @pytest.mark.skipif(shutil.which("hipcc") is None, reason="no HIP toolchain on this machine")
@@ -184,8 +186,51 @@ def test_cmake_configures_a_cuda_project_without_cuda(tmp_path: Path) -> None:
     options = syntax_job.unit_options(configured.flags["k.cu"])
     assert "-DX=1" in options
     assert f"{tmp_path}/build/inc" in options
-    (root / "CMakeLists.txt").write_text("project(p CXX)\nfind_package(NotHere REQUIRED)\n")
-    assert syntax_job.configure(compiler, root, str(MODULES), tmp_path / "b").reason
+    (root / "CMakeLists.txt").write_text('project(p CXX)\nmessage(FATAL_ERROR "no CPU")\n')
+    assert "no CPU" in syntax_job.configure(compiler, root, str(MODULES), tmp_path / "b").reason
+
+
+@pytest.mark.process
+@pytest.mark.skipif(
+    shutil.which("cmake") is None or shutil.which("c++") is None, reason="no CMake with a compiler"
+)
+def test_cmake_configures_what_lacks_packages_and_writes_into_its_tree(tmp_path: Path) -> None:
+    root = tmp_path / "src"
+    (root / "tests").mkdir(parents=True)
+    (root / "k.cu").write_text(KERNEL)
+    (root / "made.h.in").write_text("#define W 4\n")
+    (root / "tests" / "CMakeLists.txt").write_text("get_target_property(x gtest TYPE)\n")
+    (root / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.20)\nproject(p LANGUAGES CXX CUDA)\n"
+        "find_package(NotHere 1.2 REQUIRED core)\nfind_package(Neither QUIET)\n"
+        "include(FetchContent)\nFetchContent_Declare(gtest URL http://127.0.0.1:1/x.zip)\n"
+        "FetchContent_MakeAvailable(gtest)\nadd_subdirectory(submodule)\nadd_subdirectory(tests)\n"
+        "configure_file(made.h.in ${CMAKE_CURRENT_SOURCE_DIR}/inc/made.h)\nadd_library(p k.cu)\n"
+        "target_compile_definitions(p PRIVATE V=${NotHere_VERSION} C=${NotHere_core_FOUND}\n"
+        "  O=${Neither_FOUND})\n"
+        "target_include_directories(p PRIVATE ${NotHere_INCLUDE_DIRS} inc)\n"
+        "target_link_libraries(p PRIVATE NotHere::core)\n"
+    )
+    compiler = syntax_job.Compiler(str(shutil.which("c++")), "")
+    configured = syntax_job.configure(compiler, root, str(MODULES), tmp_path)
+    assert configured.reason == ""
+    options = syntax_job.unit_options(configured.flags["k.cu"])
+    assert {"-DV=1.2", "-DC=TRUE", "-DO=0", f"{root}/inc"} <= {*options}
+    assert str(tmp_path / "tree" / "inc") in configured.folders
+    assert not (root / "inc").exists()
+
+
+def test_sources_of_torch_are_those_that_reach_its_headers(tmp_path: Path) -> None:
+    (tmp_path / "a.cu").write_text('#include "b.h"\n')
+    (tmp_path / "b.h").write_text("#include <ATen/ATen.h>\n")
+    (tmp_path / "c.cu").write_text("#include <cuda.h>\n")
+    tree = syntax_job.Tree(tmp_path)
+    assert tree.of_torch(["a.cu", "c.cu"]) == {"a.cu"}
+
+
+@pytest.mark.process
+def test_a_pass_that_takes_too_much_processor_time_ends() -> None:
+    assert syntax_job._run([sys.executable, "-c", "while True: pass"], 1)[0] == 124
 
 
 def test_an_error_directive_counts_where_the_build_was_configured() -> None:
