@@ -204,8 +204,8 @@ class Tree:
 
 @dataclass(frozen=True)
 class Configured:
-    """Results of `cmake -S -B`: options by source of the tree, made headers' folders, or a reason
-    why the project was not configured.
+    """Results of `cmake -S -B`: options by source of the tree, made headers' folders, and a reason
+    why the project was not configured, or not wholly.
     """
 
     flags: dict[str, list[str]]
@@ -257,7 +257,10 @@ def configure(compiler: Compiler, root: Path, modules: str, folder: Path) -> Con
         for path, command in entries.items()
         if path.is_relative_to(copy)
     }
-    return Configured(flags, sorted(folders))
+    absent = build / "absent"
+    names = sorted(set(absent.read_text("utf-8").split())) if absent.is_file() else []
+    reason = f"{', '.join(names)}: absent here, taken as empty" if names else ""
+    return Configured(flags, sorted(folders), reason)
 
 
 _PATHS = {"-I": ["-iquote", "-idirafter"], "-isystem": ["-idirafter"], "-iquote": ["-iquote"]}

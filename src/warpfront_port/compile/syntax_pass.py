@@ -50,14 +50,15 @@ def read_results(document: Mapping[str, Any], root: str) -> SyntaxResult:
     compiled: list[str] = []
     uncompiled: dict[str, str] = {}
     names, reached = document.get("hip") or {}, document.get("reached") or ()
-    # What a build may define, where none was configured.
-    defined = frozenset() if reached else frozenset(document.get("build_words") or ())
+    # What a build, or a package that is absent, may define.
+    configured = bool(reached) and not document.get("unconfigured")
+    defined = frozenset() if configured else frozenset(document.get("build_words") or ())
     for entry in document.get("units") or ():
         errors: list[ScanFinding] = []
         lacking: list[str] = []
         for diagnostic in read_diagnostics(str(entry["output"])):
             if diagnostic.severity == "error":
-                lack = _lack(diagnostic, defined, configured=bool(reached))
+                lack = _lack(diagnostic, defined, configured=configured)
                 answer = lack or _meaning(diagnostic, root, names)
                 if isinstance(answer, str):
                     lacking.append(answer)
@@ -83,15 +84,15 @@ def read_results(document: Mapping[str, Any], root: str) -> SyntaxResult:
 
 
 def _lack(diagnostic: Diagnostic, defined: AbstractSet[str], *, configured: bool) -> str:
-    """Return what a project lacks that was not configured: an `#error` may be about what its build
-    defines, and a name that its build files have may be defined there.
+    """Return what a project lacks that was not wholly configured: its build may define what an
+    `#error` is about, or a name that its build files have.
     """
     message = diagnostic.message
     if message.startswith('"') and LACKS not in message and not configured:
-        return f"#error {message[:80]}, and no build was configured"
+        return f"#error {message[:80]}, and its build was not wholly configured"
     name = _UNDECLARED.search(message)
     if name and name[1] in defined:
-        return f"its build may define {name[1]}, and no build was configured"
+        return f"its build may define {name[1]}, and was not wholly configured"
     return ""
 
 

@@ -213,7 +213,7 @@ def test_cmake_configures_what_lacks_packages_and_writes_into_its_tree(tmp_path:
     )
     compiler = syntax_job.Compiler(str(shutil.which("c++")), "")
     configured = syntax_job.configure(compiler, root, str(MODULES), tmp_path)
-    assert configured.reason == ""
+    assert configured.reason == "NotHere, gtest: absent here, taken as empty"
     options = syntax_job.unit_options(configured.flags["k.cu"])
     assert {"-DV=1.2", "-DC=TRUE", "-DO=0", f"{root}/inc"} <= {*options}
     assert str(tmp_path / "tree" / "inc") in configured.folders
@@ -240,6 +240,8 @@ def test_an_error_directive_counts_where_the_build_was_configured() -> None:
     assert alone.uncompiled["k.cu"].startswith('#error "define WIDTH"')
     built = read_results({"compiler": "c", "units": [unit], "reached": ["k.cu"]}, "/src")
     assert [finding.line for finding in built.findings] == [1]
+    document = {"compiler": "c", "units": [unit], "reached": ["k.cu"], "unconfigured": "X: absent"}
+    assert read_results(document, "/src").findings == ()
 
 
 def test_a_name_that_the_build_files_have_counts_where_the_build_was_configured() -> None:
@@ -249,7 +251,7 @@ def test_a_name_that_the_build_files_have_counts_where_the_build_was_configured(
     alone = read_results(document, "/src")
     assert alone.findings == ()
     assert alone.uncompiled == {
-        "k.cu": "its build may define COMPILE_CUDA, and no build was configured"
+        "k.cu": "its build may define COMPILE_CUDA, and was not wholly configured"
     }
     for other in ({"reached": ["k.cu"]}, {"build_words": ["COMPILE"]}):
         assert len(read_results({**document, **other}, "/src").findings) == 1
