@@ -1,4 +1,5 @@
-"""Operators of aten by numpy alone, for arrays in float64, integers and booleans.
+"""Operators of aten by numpy alone, for arrays in float64, integers and booleans: those that torch
+does not decompose into others of them, and some that are called often.
 
 A kernel returns NotImplemented for arguments that it does not cover.
 """
@@ -84,19 +85,6 @@ def _var(x: Array, dim: Any = None, correction: Any = 1, keepdim: bool = False) 
     total = (np.abs(x - mean) ** 2).sum(axis=axes, keepdims=keepdim)
     correction = 1 if correction is None else correction
     return np.divide(total, max(0.0, count - correction))
-
-
-def _vector_norm(
-    x: Array, order: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
-) -> Any:
-    """Return the root of the sum of powers; of 0, the number of others than 0."""
-    x = x if dtype is None else x.astype(KINDS[dtype])
-    axes, absolute = _axes(x, dim) if x.ndim else None, np.abs(x)
-    if math.isinf(order):
-        return (np.max if order > 0 else np.min)(absolute, axis=axes, keepdims=keepdim)
-    powers = absolute**order if order else (absolute != 0).astype(absolute.dtype)
-    total = powers.sum(axis=axes, keepdims=keepdim)
-    return total ** (1 / order) if order else total
 
 
 def _place(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -237,12 +225,6 @@ def _of_axis(x: Array, dim: int, index: Array) -> tuple[Any, ...]:
     return (*[slice(None)] * (dim % x.ndim), index)
 
 
-def _index_add(x: Array, dim: int, index: Array, source: Array, *, alpha: Any = 1) -> Any:
-    result = x.copy()
-    np.add.at(result, _of_axis(x, dim, index), alpha * source)
-    return result
-
-
 # What numbers are combined by, and the number that changes none.
 _COMBINED: Mapping[str, tuple[Any, int]] = {
     "sum": (np.add, 0),
@@ -284,10 +266,6 @@ def _index_fill(x: Array, dim: int, index: Array, value: Any) -> Any:
     fill = x.copy()
     fill[_of_axis(x, dim, index)] = value
     return fill
-
-
-def _embedding(weight: Array, index: Array, *_: Any) -> Any:
-    return weight[index]
 
 
 def _embedding_grad(
@@ -563,7 +541,6 @@ def _c2r(x: Array, dim: Sequence[int], norm: int, last: int) -> Array:
 
 
 NUMPY: Mapping[str, Callable[..., Any]] = {
-    "eye": lambda n, m=None, dtype=torch.float64: np.eye(n, m, dtype=KINDS[dtype]),
     "_fft_c2c": _c2c,
     "_fft_r2c": _r2c,
     "_fft_c2r": _c2r,
@@ -573,27 +550,22 @@ NUMPY: Mapping[str, Callable[..., Any]] = {
     "neg": np.negative,
     # NaN has no sign for torch, and lies on no side of 0.
     "sign": lambda x: np.where(np.isnan(x), 0, np.sign(x)).astype(x.dtype),
-    "heaviside": lambda x, y: np.where(x == 0, y, (x > 0).astype(np.asarray(y).dtype)),
     "round": lambda x, decimals=0: np.round(x, decimals),
     "rsqrt": lambda x: 1 / np.sqrt(x),
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
     "add": _binary(np.add),
     "sub": _binary(np.subtract),
-    "rsub": lambda x, y, alpha=1: _binary(np.subtract)(y, x * alpha),
     "mul": _binary(np.multiply),
     "div": _div,
     "pow": _pow,
-    "floor_divide": lambda x, y: _div(x, y, rounding_mode="floor"),
     **{name: _binary(getattr(np, name)) for name in SAME_OF_TWO.split()},
     **{name: _binary(getattr(np, twin)) for name, twin in TWINS.items()},
     "where": lambda c, x, y: np.where(c, *_together(x, y)),
     "clamp": _clamp,
     "clamp_min": _clamp,
     "clamp_max": lambda x, high: _clamp(x, None, high),
-    "masked_fill": lambda x, mask, value: np.where(mask, np.asarray(value, dtype=x.dtype), x),
     **{name: _reduced(function) for name, function in REDUCED.items()},
     "var": _var,
-    "linalg_vector_norm": _vector_norm,
     "argmax": _place(np.argmax),
     "argmin": _place(np.argmin),
     "max": _with_place(np.max, np.argmax),
@@ -607,8 +579,6 @@ NUMPY: Mapping[str, Callable[..., Any]] = {
     "sort": _sorted,
     "mm": np.matmul,
     "bmm": np.matmul,
-    "mv": np.matmul,
-    "dot": np.dot,
     "vdot": np.vdot,
     "addmm": _addmm,
     "addmv": _addmm,
@@ -621,16 +591,11 @@ NUMPY: Mapping[str, Callable[..., Any]] = {
     "scatter": _scatter,
     "scatter_add": _scatter_add,
     "scatter_reduce": _reduced_at(_along),
-    "index_add": _index_add,
     "index_reduce": _reduced_at(_of_axis),
     "index_copy": _index_copy,
     "index_fill": _index_fill,
-    "index_select": lambda x, dim, index: np.take(x, index, dim) if x.ndim else NotImplemented,
-    "take": lambda x, index: np.take(x, index),
-    "embedding": _embedding,
     "embedding_dense_backward": _embedding_grad,
     "cat": _cat,
-    "stack": lambda tensors, dim=0: np.stack(tensors, dim),
     "flip": lambda x, dims: np.flip(x, tuple(dims)),
     "roll": lambda x, shifts, dims=(): np.roll(x, tuple(shifts), tuple(dims) or None),
     "constant_pad_nd": _pad,
@@ -644,7 +609,6 @@ NUMPY: Mapping[str, Callable[..., Any]] = {
     "searchsorted": _searched,
     "bucketize": lambda x, edges, **kwargs: _searched(edges, x, **kwargs),
     "bincount": lambda x, weights=None, minlength=0: np.bincount(x, weights, minlength),
-    "repeat": lambda x, times: np.tile(x, tuple(times)),
     "_unsafe_index": _index,
     "_unsafe_index_put": _index_put,
 }
