@@ -7,7 +7,6 @@ dtype, whatever the operation and its size (`profiles.json`, with sources).
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 
 import torch
@@ -15,10 +14,7 @@ from torch import Tensor
 
 from warpfront_checks.check_options import STRICT, profile_names, tolerances
 
-# The number of tensors that a profile accepted, refused, and had no tolerance for.
-Tally = Counter[str]
 ANSWERS = {True: "accepted", False: "refused", None: "silent"}
-Tallies = Mapping[str, Tally]
 
 
 def opinions(
@@ -47,21 +43,12 @@ def opinions(
     return accepted_by
 
 
-def tally(accepted_by: Mapping[str, bool | None]) -> dict[str, Tally]:
-    return {name: Counter([ANSWERS[accepted]]) for name, accepted in accepted_by.items()}
-
-
-def total(tallies: Iterable[Tallies]) -> dict[str, Tally]:
-    """Return the sum of tallies, profile by profile."""
-    sums = {name: Tally() for name in profile_names()}
-    for profile_tallies in tallies:
-        for name, count in profile_tallies.items():
-            sums[name] += count
-    return sums
-
-
-def document(tallies: Tallies) -> dict[str, dict[str, int]]:
-    return {
-        name: {answer: count[answer] for answer in ANSWERS.values()}
-        for name, count in tallies.items()
-    }
+def counted(tensors: Iterable[Mapping[str, bool | None]]) -> dict[str, dict[str, int]]:
+    """Return for each profile how many of these tensors it accepted, refused, and had no tolerance
+    for.
+    """
+    counts = {name: dict.fromkeys(ANSWERS.values(), 0) for name in profile_names()}
+    for accepted_by in tensors:
+        for name, accepted in accepted_by.items():
+            counts[name][ANSWERS[accepted]] += 1
+    return counts

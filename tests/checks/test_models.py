@@ -34,6 +34,7 @@ from warpfront_checks.models.replaying import (  # noqa: E402
     first_over,
     judge_layers,
     judge_loss,
+    judge_places,
 )
 from warpfront_checks.models.specimens import (  # noqa: E402
     DECIDED,
@@ -248,7 +249,7 @@ def test_computed_elsewhere_is_a_fault() -> None:
     specimen = make_specimen(BY_NAME["mlp"], Precision(dtype=torch.float32))
     model, inputs = specimen.sent("cpu")
     found = watch(model, inputs, layers_of(model))
-    (row,) = modes._placed(found, "cuda")
+    (row,) = judge_places(found, "cuda")
     assert row.fault == "computed on cpu, not on cuda"
 
 

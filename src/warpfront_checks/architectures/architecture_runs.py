@@ -17,7 +17,7 @@ from warpfront_checks.architectures.roster import Architecture
 from warpfront_checks.architectures.small_models import Built, NotBuiltError, ways_to_build
 from warpfront_checks.architectures.watched import Answering, Layers, observed_layers
 from warpfront_checks.cases.bounds import Verdict
-from warpfront_checks.models.replaying import judge_ends, judge_layers
+from warpfront_checks.models.replaying import judge_ends, judge_layers, judge_places
 from warpfront_checks.models.specimens import Precision, Specimen
 from warpfront_checks.models.watching import Pass, watch
 
@@ -107,7 +107,7 @@ def judge_pass(
     names = [name for name in fed_model.layers.judged if name not in unclear]
     passed = watch(model, inputs, {name: modules[name] for name in names}, specimen.scale)
     judged = PassJudgement(left_out=dict(fed_model.layers.refused))
-    judged.rows += _placed(passed, device)
+    judged.rows += judge_places(passed, device)
     judged.rows += list(_layer_rows(passed, specimen, fed_model, names, judged))
     judged.rows += list(_whole_rows(passed, specimen, fed_model, judged))
     judged.unused = tuple(
@@ -157,13 +157,6 @@ def _whole_rows(
         judged.whole = f"not computed in float64: {_first_line(error)}"
         return
     yield from judge_ends(passed, specimen)
-
-
-def _placed(passed: Pass, device: str) -> Iterator[Verdict]:
-    elsewhere = sorted(passed.places - {device})
-    if elsewhere:
-        fault = f"computed on {', '.join(elsewhere)}, not on {device}"
-        yield Verdict.failed("all", fault, layer="device")
 
 
 def _first_line(error: Exception) -> str:

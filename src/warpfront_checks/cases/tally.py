@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from warpfront_checks.cases.bounds import Verdict
-from warpfront_checks.tolerance_profiles import ANSWERS
+from warpfront_checks.tolerance_profiles import ANSWERS, counted
 
 
 @dataclass(kw_only=True)
@@ -30,7 +30,7 @@ class Tally:
     ratios: list[float] = field(default_factory=list)
     excluded: Counter[str] = field(default_factory=Counter)
     defects: Counter[str] = field(default_factory=Counter)
-    profiles: dict[str, Counter[str]] = field(default_factory=dict)
+    profiles: dict[str, dict[str, int]] = field(default_factory=lambda: counted(()))
     first: tuple[Mapping[str, Any], Verdict] | None = None
 
     def enter(self, verdict: Verdict, fault: str, thread: str = "") -> bool:
@@ -46,7 +46,7 @@ class Tally:
     def enter_profiles(self, verdict: Verdict) -> None:
         """Count the verdict of each profile of tolerances on a tensor."""
         for name, accepted in verdict.profiles.items():
-            self.profiles.setdefault(name, Counter())[ANSWERS[accepted]] += 1
+            self.profiles[name][ANSWERS[accepted]] += 1
 
     def as_json(self) -> dict[str, Any]:
         """Return itself as JSON, for `add_part` of another."""
@@ -60,7 +60,7 @@ class Tally:
                 mine.update(value)
             elif name == "profiles":
                 for profile, answers in value.items():
-                    mine.setdefault(profile, Counter()).update(answers)
+                    mine[profile] = {each: mine[profile][each] + n for each, n in answers.items()}
             elif name == "largest":
                 self.largest = max(mine, value)
             else:

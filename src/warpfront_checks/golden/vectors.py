@@ -42,7 +42,7 @@ from warpfront_checks.results import (
     judged,
     passed,
 )
-from warpfront_checks.tolerance_profiles import document, opinions, tally, total
+from warpfront_checks.tolerance_profiles import counted, opinions
 from warpfront_checks.torch_devices import read_facts
 
 _VENDORS = {"sm_": ("nvidia", "cuda"), "gfx": ("amd", "cuda"), "gau": ("gaudi", "hpu")}
@@ -199,7 +199,7 @@ def check_case(
     details: dict[str, object] = {
         "maker": f"{golden.vendor} {golden.arch}",
         "three_ways": shares,
-        "profiles": document(total(tally(three["here"].profiles) for three in ways.values())),
+        "profiles": counted(three["here"].profiles for three in ways.values()),
         "faults": faults,
     }
     if faults:

@@ -19,7 +19,12 @@ from warpfront_checks.cases.bounds import Verdict
 from warpfront_checks.check_options import STRICT, USUAL, CheckOptions
 from warpfront_checks.claims import Claims
 from warpfront_checks.models.families import FAMILIES, NETWORKS, Family
-from warpfront_checks.models.replaying import first_over, judge_ends, judge_layers
+from warpfront_checks.models.replaying import (
+    first_over,
+    judge_ends,
+    judge_layers,
+    judge_places,
+)
 from warpfront_checks.models.specimens import Precision, Specimen, make_specimen
 from warpfront_checks.models.training import judge_training
 from warpfront_checks.models.watching import Pass, layers_of, run_plainly, watch
@@ -32,7 +37,7 @@ from warpfront_checks.precision import (
     require_full_precision,
 )
 from warpfront_checks.results import Check, CheckFinding, Recorder, failed, judged, passed
-from warpfront_checks.tolerance_profiles import document, tally, total
+from warpfront_checks.tolerance_profiles import counted
 
 # torch.compile takes seconds for every model on a GPU, and half a minute where it writes C++.
 COMPILED = {
@@ -143,7 +148,7 @@ def run_eager(specimen: Specimen, bench: Proving) -> tuple[nn.Module, Pass]:
 
 def judge_found(specimen: Specimen, passed: Pass, device: str) -> list[Verdict]:
     """Judge a pass of any origin as one of the device."""
-    rows = _placed(passed, device)
+    rows = judge_places(passed, device)
     rows += judge_layers(passed.calls, layers_of(specimen.model), passed, specimen)
     return rows + judge_ends(passed, specimen)
 
@@ -159,7 +164,7 @@ def judge_wrapped(specimen: Specimen, bench: Proving, mode: str) -> list[Verdict
         passed = run_plainly(module, module, inputs)
     else:
         passed = run_plainly(run_compiled(model, bench.device), model, inputs)
-    rows = _placed(passed, bench.device)
+    rows = judge_places(passed, bench.device)
     return rows + judge_ends(passed, specimen)
 
 
@@ -235,7 +240,7 @@ def finding_of(tables: dict[int, list[Verdict]], label: str, profile: str = STRI
     details: dict[str, object] = {
         "tensors": len(rows),
         "layers": used,
-        "profiles": document(total(tally(row.profiles) for row in rows)),
+        "profiles": counted(row.profiles for row in rows),
         "faults": faults[:_SHOWN],
         "faults_in_all": len(faults),
     }
@@ -243,14 +248,6 @@ def finding_of(tables: dict[int, list[Verdict]], label: str, profile: str = STRI
         details["first_over"] = next(iter(bad.values())).layer
         faults[0] = f"{label}, {faults[0]}"
     return judged(faults, f"largest share of a budget {max(used.values()):.2f}", **details)
-
-
-def _placed(passed: Pass, device: str) -> list[Verdict]:
-    """Judge that everything was computed on the device."""
-    elsewhere = sorted(passed.places - {device})
-    fault = f"computed on {', '.join(elsewhere)}, not on {device}" if elsewhere else ""
-    row = Verdict.failed("all", fault, layer="device") if fault else Verdict(layer="device")
-    return [row]
 
 
 def _unchanged(model: nn.Module, reference: nn.Module) -> list[Verdict]:

@@ -87,6 +87,14 @@ def _end(name: str, passed: Pass, specimen: Specimen) -> Verdict:
     return replace(verdict, name=label)
 
 
+def judge_places(passed: Pass, device: str) -> list[Verdict]:
+    """Judge that everything was computed on the device."""
+    elsewhere = ", ".join(sorted(passed.places - {device}))
+    fault = f"computed on {elsewhere}, not on {device}"
+    row = Verdict.failed("all", fault, layer="device") if elsewhere else Verdict(layer="device")
+    return [row]
+
+
 def judge_loss(loss: float, exact: float, precision: Precision, *, step: int) -> Verdict:
     """After step n the band is n times as wide: steps add up."""
     actual, expected = torch.tensor([[loss], [exact]], dtype=torch.float64)

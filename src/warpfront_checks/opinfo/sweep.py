@@ -44,7 +44,6 @@ from warpfront_checks.results import (
     passed,
     unavailable,
 )
-from warpfront_checks.tolerance_profiles import document, total
 
 # A sweep runs in so many parts where there are lanes for them: compilation is spread. Where
 # nothing was compiled before they end last of all sessions: more lanes than others.
@@ -180,7 +179,7 @@ def _finding_of(tally: Tally) -> CheckFinding:
         "refused by the reference": tally.refused,
         "excluded": dict(tally.excluded),
         "rms_ratio": _quantiles(tally.ratios),
-        "profiles": document(total([tally.profiles])),
+        "profiles": tally.profiles,
     }
     if not tally.cases:
         return failed("no entry of the database could be judged", **details)

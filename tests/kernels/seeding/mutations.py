@@ -22,7 +22,7 @@ from torch import Tensor
 from warpfront_checks.cases.run import Bounds, CaseResults, compared
 from warpfront_checks.check_options import STRICT
 from warpfront_checks.results import CheckFinding, failed, passed
-from warpfront_checks.tolerance_profiles import Tally, tally, total
+from warpfront_checks.tolerance_profiles import counted
 
 EXEMPTIONS = Path(__file__).with_name("exemptions.json")
 UNCHANGED = "it changes nothing here (zeros, one element, integers, or below the dtype's rounding)"
@@ -214,12 +214,16 @@ class MutationTally:
         self.exempt.setdefault(mutation, Counter())[reason] += 1
 
     def enter(
-        self, seed: Seeded, *, caught: bool, said: Mapping[str, Tally] = MappingProxyType({})
+        self,
+        seed: Seeded,
+        *,
+        caught: bool,
+        said: Mapping[str, Mapping[str, int]] = MappingProxyType({}),
     ) -> None:
         """Enter a fault and each profile's opinion of the tensors. One that is declared and
         caught all the same counts as caught.
         """
-        ours = said.get(STRICT, Tally())
+        ours = said.get(STRICT, Counter[str]())
         # A fault in whole numbers, or in the shape, is no question of tolerance.
         for profile, counts in said.items() if ours["refused"] or not caught else ():
             key = (seed.mutation, profile)
@@ -298,7 +302,7 @@ def seed_results(
         faulty = replace(clean, actual=actual, gradients=gradients)
         verdicts = list(compared(faulty, bounds))
         caught = any(verdict.fault for verdict in verdicts)
-        said = total(tally(verdict.profiles) for verdict in verdicts if verdict.profiles)
+        said = counted(verdict.profiles for verdict in verdicts)
         ledger.enter(replace(of, mutation=name, place=place), caught=caught, said=said)
 
 

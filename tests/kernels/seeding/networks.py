@@ -35,7 +35,7 @@ from warpfront_checks.models.specimens import Precision, Specimen, make_specimen
 from warpfront_checks.models.watching import Pass, layers_of
 from warpfront_checks.precision import DTYPES
 from warpfront_checks.results import Check, CheckFinding, Recorder, failed, passed
-from warpfront_checks.tolerance_profiles import tally, total
+from warpfront_checks.tolerance_profiles import counted
 
 from .mutations import ON_TENSORS, Mutate, MutationTally, Seeded, mutated, stale_lanes, tf32
 
@@ -161,7 +161,7 @@ def seed_pass_faults(
             device=device,
             place=place,
         )
-        tallies = total(tally(row.profiles) for row in rows)
+        tallies = counted(row.profiles for row in rows)
         ledger.enter(fault, caught=first_over(rows) is not None, said=tallies)
 
 
