@@ -146,7 +146,7 @@ def assignments_of(
     axes = axes_of(operation, dtypes)
     met = Crossings()
     count = QUICK_CASES if quick else operation.cases
-    sized = _sized(operation, axes, draw)
+    sized = _sized(operation, axes, draw, LONGEST_SHARE / 2 if quick else LONGEST_SHARE)
     # Each size class first, with the dtype and gradients that show most, and mostly such numbers.
     first_axes: tuple[str, ...] = ("dtype", "destination", "gradient")
     # In a sum of products a rounded operand shows only by the longest numbers.
@@ -272,7 +272,7 @@ def in_domain(operation: Operation, assignment: Assignment) -> bool:
 
 
 def _sized(
-    operation: Operation, axes: Mapping[str, list[Any]], draw: random.Random
+    operation: Operation, axes: Mapping[str, list[Any]], draw: random.Random, share: float
 ) -> list[Assignment]:
     """Return sizes to try: each size long by itself, then each class of some size before a second
     size of any, and one for all.
@@ -288,7 +288,7 @@ def _sized(
         turns.append((0 if size == LONG else before[size] + 1, chosen))
         before[size] += 1
     longest = [{axis: LONGEST} for axis in sizes if LONGEST in axes[axis]]
-    found = draw.random() < LONGEST_SHARE and operation.work >= WORK and longest
+    found = draw.random() < share and operation.work >= WORK and longest
     first = [draw.choice(longest)] if found else []
     return first + [chosen for _, chosen in sorted(turns, key=lambda turn: turn[0])]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -104,6 +104,7 @@ def case_checks(names: Sequence[str], device: str, effort: CheckOptions) -> list
     ]
 
 
+@cache
 def case_dtypes(device: str, *, quick: bool) -> tuple[str, ...]:
     """Return the floating dtypes that cases of a device have."""
     dtypes = (*tested_dtypes(device), *(["float64"] if computes_float64(device) else []))

@@ -10,7 +10,7 @@ from warpfront_checks.cases.catalogue.record import Make, exact, moved, rounded,
 from warpfront_checks.cases.known_defects import KnownDefect
 from warpfront_checks.cases.operation import Operation
 
-CASES = 32
+CASES = 44
 SHAPE = {1: "b c x", 2: "b c y x", 3: "b c z y x"}
 SIZED: Mapping[str, Any] = {"b": 2, "c": 3, "y": 8, "x": 9, "z": 6}
 # Windows of which the largest are alone.
@@ -150,7 +150,7 @@ POOLS = (
 # In 16 bits gradients are rounded at each addition. Sizes are primes, and the factor is the golden
 # ratio: no place lies between two pixels but for the rounding of its coordinate.
 _resized = partial(
-    _mean, halves=False, roundings=128.0, walk=4.0, work=20_000, cases=20, b=(2, 67), c=(3, 67)
+    _mean, halves=False, roundings=128.0, walk=4.0, work=20_000, cases=28, b=(2, 67), c=(3, 67)
 )
 SHRUNK = 0.6180339887498949
 _nearest: Make = partial(

@@ -27,7 +27,7 @@ _listed = partial(
     roundings=16.0,
     walk=0.0,
     backward=False,
-    cases=12,
+    cases=16,
     numbers=500_000,
     uneven=(False, True),
 )

@@ -75,7 +75,7 @@ _stepped = partial(
     n=(3, 127),
     j=(3, 67),
     k=(4, 67),
-    cases=16,
+    cases=22,
 )
 
 
@@ -174,6 +174,6 @@ OPTIMIZERS: tuple[Operation, ...] = (
         doubles=False,
         halves=False,
         backward=False,
-        cases=6,
+        cases=8,
     ),
 )

@@ -32,7 +32,7 @@ _system = partial(
     least_size=3,
     work=400_000,
     numbers=500_000,
-    cases=20,
+    cases=28,
     backward=False,
 )
 _TRIANGLE = "(torch.triu if {upper} else torch.tril)"

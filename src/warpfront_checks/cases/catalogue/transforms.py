@@ -19,7 +19,7 @@ _waves = partial(
     least=0.25,
     roundings=64.0,
     walk=1 / 16,
-    cases=32,
+    cases=44,
 )
 # MKL writes past its memory where neither axis of a plane has a stride of 1 (2.13).
 STRIDED_PLANES = tuple(
@@ -104,7 +104,7 @@ LINES = (
         "fft of a length",
         f"{PARTS}(torch.fft.fft2(torch.complex(a, b)))",
         "4 x, 4 x | x 4, x 4",
-        cases=48,
+        cases=66,
     ),
 )
 # Steps of integers are float32's.
@@ -121,7 +121,7 @@ FRAMES = (
             periodic=(False, True),
             halves=False,
             backward=False,
-            cases=6,
+            cases=8,
         )
         for name in ("hann", "hamming", "blackman", "bartlett", "kaiser")
     ),
@@ -133,7 +133,7 @@ FRAMES = (
             count=(2, 9, 400),
             halves=False,
             backward=False,
-            cases=6,
+            cases=8,
         )
         for name, last in (("linspace", 5), ("logspace", 2))
     ),
@@ -146,7 +146,7 @@ FRAMES = (
         definition="5 + torch.arange({count}) * (2**20 + 1)",
         count=(2, 7, 400),
         backward=False,
-        cases=6,
+        cases=8,
     ),
     _waves(
         "istft",
