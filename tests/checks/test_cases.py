@@ -21,6 +21,7 @@ from kernels.kernel import WrongKernel, seeded  # noqa: E402
 
 from warpfront_checks.cases import session  # noqa: E402
 from warpfront_checks.cases.axes import (  # noqa: E402
+    SCALES,
     assignments_of,
     axes_of,
     build,
@@ -34,7 +35,13 @@ from warpfront_checks.cases.catalogue import CATALOGUE, TOPICS  # noqa: E402
 from warpfront_checks.cases.known_defects import KnownDefect  # noqa: E402
 from warpfront_checks.cases.operation import Operation  # noqa: E402
 from warpfront_checks.cases.oracle import Independent, oracle_for  # noqa: E402
-from warpfront_checks.cases.run import LackingError, execute, names_of, run_case  # noqa: E402
+from warpfront_checks.cases.run import (  # noqa: E402
+    LackingError,
+    execute,
+    names_of,
+    reference_of,
+    run_case,
+)
 from warpfront_checks.cases.session import (  # noqa: E402
     SEEN_ON,
     case_checks,
@@ -308,6 +315,78 @@ def test_a_seed_covers_more_pairs_than_chance_and_each_further_seed_others() -> 
     assert counts == sorted(set(counts))
     # Each covers so many of them that four more add a quarter.
     assert counts[4] > 1.25 * counts[0]
+
+
+def share_of_pairs(operations: list[Operation], *families: str, quick: bool = False) -> float:
+    """Return the share of all pairs of values of two kinds of axes that the seed 0 draws."""
+    drawn, possible = 0, 0
+    for operation in operations:
+        ones = list(assignments_of(operation, DTYPES, 0, quick=quick))
+        pairs = set().union(*map(pairs_of, ones))
+        axes = {**axes_of(operation, DTYPES), "scale": list(SCALES)}
+        chosen = [[a for a in axes if a.split()[0] == family] for family in families]
+        for one, other in itertools.product(*chosen):
+            values = itertools.product(axes[one], axes[other])
+            every = {tuple(sorted([(one, str(x)), (other, str(y))])) for x, y in values}
+            drawn, possible = drawn + len(every & pairs), possible + len(every)
+    return drawn / possible
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "whole", "quick"),
+    [
+        ("destination", "scale", 0.6, 0.15),
+        ("destination", "memory", 0.65, 0.12),
+        ("destination", "dtype", 0.6, 0.15),
+        ("absent", "values", 0.8, 0.2),
+        ("option", "values", 0.85, 0.2),
+        ("option", "scale", 0.65, 0.12),
+        ("memory", "dtype", 0.45, 0.08),
+    ],
+)
+def test_a_seed_covers_pairs_of_each_two_kinds_of_axes(
+    one: str, other: str, whole: float, quick: float
+) -> None:
+    some = list(CATALOGUE.values())[::11]
+    assert share_of_pairs(some, one, other) > whole
+    assert share_of_pairs(some, one, other, quick=True) > quick
+
+
+@pytest.mark.parametrize("name", ["cumsum", "layer_norm", "add", "sort's values"])
+def test_two_calls_of_one_oracle_are_judged_as_those_of_their_own(name: str) -> None:
+    ones = list(assignments_of(CATALOGUE[name], DTYPES, 0))
+    recent = session.Recent()
+    for one in ones[:12]:
+        case = build(CATALOGUE[name], one, "cpu")
+        own, found = reference_of(case), recent.reference_of(case)
+        assert all(map(same, own.expected, found.expected))
+        assert len(own.rights) == len(found.rights)
+        assert all(map(same, own.rights, found.rights))
+    pairs = zip(ones[:12:2], ones[1:12:2], strict=True)
+    assert any(one["memory a"] != other["memory a"] for one, other in pairs)
+
+
+def same(x: Any, y: Any) -> bool:
+    return x is y or bool(torch.equal(x.nan_to_num(), y.nan_to_num()))
+
+
+def test_an_absent_operand_is_none_and_has_no_gradient() -> None:
+    operation = CATALOGUE["layer_norm"]
+    drawn = [one for seed in range(2) for one in assignments_of(operation, DTYPES, seed)]
+    assert {one["absent"] for one in drawn} == {"", "b", "c", "b c"}
+    for one in (one for one in drawn if one["absent"] == "c"):
+        case = build(operation, one, "cpu")
+        assert ", b, None, " in case.code
+        assert [argument.name for argument in case.arguments] == ["a", "b"]
+
+    def ignoring(right: Any, x: Any, shape: Any, *weights_and_eps: Any) -> Any:
+        weight, bias, eps = weights_and_eps
+        return right(x, shape, None if bias is None else weight, bias, eps)
+
+    with seeded(WrongKernel("weight with the bias", ("native_layer_norm",), ignoring), "cpu"):
+        faults = judge_operation(operation, "cpu", WHOLE).faults
+    assert faults
+    assert all("absent c" in fault for fault in faults)
 
 
 def test_every_size_class_and_option_is_crossed_within_the_budget() -> None:

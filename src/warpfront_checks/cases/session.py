@@ -165,11 +165,13 @@ class Recent:
 
     def reference_of(self, case: Case) -> Reference:
         """Return the reference of a case. Raises `NoOracleError`."""
-        shared = reference_again(case, *self._last) if self._last else None
-        if shared is None:
-            self._last = None
-            self._last = (case, reference_of(case))
-        return shared or self._last[1]
+        if self._last and (shared := reference_again(case, *self._last)):
+            return shared
+        # None of them stays in memory while the next one is computed.
+        self._last = None
+        own = reference_of(case)
+        self._last = (case, own)
+        return own
 
 
 def _judge(

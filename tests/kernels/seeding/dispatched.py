@@ -11,6 +11,7 @@ from typing import Any
 from warpfront_checks.cases.axes import cases_of
 from warpfront_checks.cases.case import Case
 from warpfront_checks.cases.catalogue import CATALOGUE
+from warpfront_checks.cases.known_defects import preventing_thread
 from warpfront_checks.cases.run import LackingError, NoOracleError, run_case
 from warpfront_checks.cases.special.tables import free_bytes, judge_rows, table_named
 from warpfront_checks.check_options import CheckOptions
@@ -50,6 +51,8 @@ def seeing(fault: WrongKernel, device: str, check: list[str]) -> Iterator[str]:
 def operation_faults(fault: WrongKernel, device: str, name: str, seed: str = "0") -> Iterator[str]:
     """Yield the faults of the first case of an operation that has any because of the kernel."""
     for case in cases_of(CATALOGUE[name], DTYPES, device, int(seed)):
+        if preventing_thread(CATALOGUE[name].defects, device, dict(case.labels)):
+            continue
         with seeded(fault, device):
             faults = list(case_faults(case))
         if faults and not list(case_faults(case)):

@@ -20,7 +20,7 @@ DIM = (0, -1, 1, -2)
 PLACES = (None, 0, 1, -1)
 
 
-def steps(dims: int, *values: int) -> tuple[Any, ...]:
+def steps(dims: int, *values: float) -> tuple[Any, ...]:
     """Return settings of windows: one number for all axes, and numbers that differ by axis."""
     uneven = [(values * dims)[i : i + dims] for i in range(len(values))]
     return (*values, *uneven) if dims > 1 else values
