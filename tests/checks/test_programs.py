@@ -175,7 +175,7 @@ def test_a_compiled_pattern_is_judged_and_a_wrong_one_is_caught(
 @OWN_WARNINGS
 @pytest.mark.process
 def test_a_compiled_model_is_judged_and_a_wrong_one_is_caught(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """By a backend that writes no C++: the pattern above is compiled by Inductor."""
     monkeypatch.setattr(modes, "BACKENDS", {"cpu": "aot_eager"})
