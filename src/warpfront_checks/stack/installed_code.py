@@ -232,11 +232,10 @@ def _names_numpy(path: Path) -> bool:
 
 def _compiled_files(distribution: Distribution) -> Iterator[Path]:
     """Its libraries, and its programs, whose names have no suffix."""
-    for file in distribution.files or ():
-        if is_shared_object(file.name) or not file.suffix:
-            path = Path(str(distribution.locate_file(file)))
-            if is_elf(path):
-                yield path.resolve()
+    named = (f for f in distribution.files or () if is_shared_object(f.name) or not f.suffix)
+    for path in (Path(str(distribution.locate_file(file))) for file in named):
+        if is_elf(path):
+            yield path.resolve()
 
 
 def _listed(names: Collection[str]) -> str:
