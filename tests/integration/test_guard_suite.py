@@ -8,9 +8,11 @@ WARPFRONT_GUARD_IMAGES ("cpu rocm cuda") says on which images: CUDA's takes twen
 
 from __future__ import annotations
 
+import functools
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -78,20 +80,31 @@ def exhaustive(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--exhaustive"))
 
 
-@pytest.fixture(scope="module", params=IMAGES)
-def ring(
-    request: pytest.FixtureRequest, cpu_image: str, client: docker.DockerClient, *, exhaustive: bool
-) -> Iterator[Arena]:
-    """A guarded image, built or reused, with what is offered against it."""
-    stack = STACKS[request.param]
-    if stack.reference != cpu_image:
-        engine: Engine = request.getfixturevalue("engine")
-        with tempfile.TemporaryDirectory() as folder:
-            build(stack, Path(folder), engine.name)
+@pytest.fixture(scope="module")
+def opened(
+    cpu_image: str, client: docker.DockerClient, engine: Engine, *, exhaustive: bool
+) -> Iterator[Callable[[str], Arena]]:
+    """Give the guarded image of a kind, built or reused, with what is offered against it; each
+    is made once, whatever the order of the tests.
+    """
     tools = fetch_tools(cache_folder() / "adversary", managers=exhaustive)
     pips = ("pip-old", "pip") if exhaustive else ("pip",)
-    with arena(client, stack, tools, pips) as made:
-        yield made
+    with ExitStack() as arenas:
+
+        @functools.cache
+        def one(kind: str) -> Arena:
+            stack = STACKS[kind]
+            if stack.reference != cpu_image:
+                with tempfile.TemporaryDirectory() as folder:
+                    build(stack, Path(folder), engine.name)
+            return arenas.enter_context(arena(client, stack, tools, pips))
+
+        yield one
+
+
+@pytest.fixture(params=IMAGES)
+def ring(request: pytest.FixtureRequest, opened: Callable[[str], Arena]) -> Arena:
+    return opened(request.param)
 
 
 def test_every_attack_comes_out_as_it_must(ring: Arena, *, exhaustive: bool) -> None:
@@ -120,7 +133,7 @@ WITHOUT = [
 ]
 
 
-@pytest.mark.parametrize(("ring", "part"), WITHOUT, indirect=["ring"], scope="module")
+@pytest.mark.parametrize(("ring", "part"), WITHOUT, indirect=["ring"])
 def test_without_a_part_of_the_guard_the_cases_that_it_holds_come_out_worse(
     ring: Arena, part: Part, *, exhaustive: bool
 ) -> None:
@@ -140,7 +153,6 @@ def test_without_a_part_of_the_guard_the_cases_that_it_holds_come_out_worse(
     "ring",
     [pytest.param(one, marks=() if one == STAND_INS else pytest.mark.exhaustive) for one in IMAGES],
     indirect=True,
-    scope="module",
 )
 def test_the_suite_sees_what_happens_to_an_image_without_a_guard(
     ring: Arena, *, exhaustive: bool
