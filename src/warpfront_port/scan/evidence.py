@@ -86,8 +86,8 @@ def evidence_of(texts: Mapping[str, str], project: Project) -> Mapping[str, Evid
     for path, evidence in (
         *by_option.items(),
         *tree.spared(),
-        *tree.built(),
         *tree.unused(project),
+        *tree.built(),
     ):
         by_path.setdefault(path, evidence)
     return {**by_path, **dict(tree.aside(project))}

@@ -232,3 +232,5 @@ def test_a_header_that_nothing_includes_is_none_that_the_build_needs() -> None:
     found = shown(texts)
     assert {path: kind for path, (kind, _) in found.items()} == {"left.h": "optional"}
     assert shown({"api.h": "int a;\n"}) == {}  # a library of headers
+    ported = {"CMakeLists.txt": "project(p LANGUAGES CXX HIP)\n"}
+    assert shown(texts | ported)["left.h"][0] == "optional"
