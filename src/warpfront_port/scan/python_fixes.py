@@ -61,9 +61,9 @@ def _fix(source: SourceText, edits: Sequence[Edit]) -> Fix | None:
     fixed = Counter(edit.rule for edit in edits if edit.rule)
     if not fixed or isolation_rule_matches(source, after):
         return None
-    before, left = _found(source), _found(after)
-    gone = before - left
-    if not fixed <= gone or set(gone - fixed) - _MET_TOO or not left <= before:
+    before, remaining = _found(source), _found(after)
+    gone = before - remaining
+    if not fixed <= gone or set(gone - fixed) - _MET_TOO or not remaining <= before:
         return None
     rules = tuple(sorted(fixed.elements()))
     return Fix(path=source.path, before=source.text, after=after.text, rules=rules)

@@ -62,15 +62,15 @@ def dispensable(texts: Mapping[str, str], builds: Iterable[str]) -> frozenset[st
     ways: dict[str, bool] = {}
     others = (path for path in texts if path.endswith(".py") and path not in names)
     for path in others if every else ():
-        wanted = every.intersection(() if is_of_use(path) else _WORD.findall(texts[path]))
-        if not wanted:
+        extensions_used = every.intersection(() if is_of_use(path) else _WORD.findall(texts[path]))
+        if not extensions_used:
             continue
         try:
             module = Module(PurePosixPath(path), texts[path])
         except (SyntaxError, ValueError, RecursionError):
             continue
         for node in (*module.of(ast.Import), *module.of(ast.ImportFrom)):
-            for name in wanted.intersection(_WORD.findall(module.source_of(node))):
+            for name in extensions_used.intersection(_WORD.findall(module.source_of(node))):
                 ways[name] = ways.get(name, True) and _has_another_way(module, node)
     return frozenset(
         p for p, extensions in names.items() if extensions and all(map(ways.get, extensions))
