@@ -157,6 +157,7 @@ class Tree:
                     ".mk",
                 }:
                     self.builds += path.read_text("utf-8", "replace") + "\n"
+        self.words = {word for text in self.texts.values() for word in _NAME.findall(text)}
         self.included = frozenset(
             header for text in self.texts.values() for header in _INCLUDE.findall(text)
         )
@@ -298,10 +299,9 @@ def write_shims(
         stub = shims / _TORCH_MACROS
         stub.parent.mkdir(parents=True, exist_ok=True)
         stub.write_text("#pragma once\n#define C10_CUDA_BUILD_SHARED_LIBS\n")
-    words = {word for text in tree.texts.values() for word in _NAME.findall(text)}
-    used = {cuda: hip for cuda, hip in names.items() if cuda in words or torch}
+    used = {cuda: hip for cuda, hip in names.items() if cuda in tree.words or torch}
     lines = ["#pragma once", f"#include <{_RUNTIME}>"]
-    if "__CUDACC__" in words or torch:
+    if "__CUDACC__" in tree.words or torch:
         # thrust and hipCUB choose their back end by this macro when they are first included
         lines += [
             f"#if __has_include(<{header}>)\n#include <{header}>\n#endif"
@@ -386,12 +386,12 @@ def precompiled(argv: list[str], folder: Path, seconds: float) -> dict[str, list
     def made(side: str) -> bool:
         path, new = folder / f"torch{side}.pch", folder / f"torch{side}.{os.getpid()}"
         if not path.is_file():
+            print("torch's headers", flush=True)
             emitted = ["-Xclang", "-emit-pch", "-Xclang", "-o", "-Xclang", str(new)]
             if _run([*argv, side, *emitted, str(source)], seconds)[0] == 0:
                 new.replace(path)
         return path.is_file()
 
-    print("torch's headers", flush=True)
     with concurrent.futures.ThreadPoolExecutor(len(_SIDES)) as pool:
         for side, there in zip(_SIDES, pool.map(made, _SIDES), strict=True):
             taken = ["-Xclang", "-include-pch", "-Xclang", str(folder / f"torch{side}.pch")]
@@ -469,7 +469,7 @@ def run_job(job: Mapping[str, Any]) -> dict[str, object]:
             )
 
         results = list(_all_passes(job, units, passed))
-    hip = {hip: cuda for cuda, hip in sorted(names.items(), reverse=True)}
+    hip = {hip: cuda for cuda, hip in names.items() if cuda in tree.words}
     text = "\n".join(str(result["output"]) for result in results)
     reached = [unit for unit in units if unit in configured.flags]
     words = set(_NAME.findall(text))
