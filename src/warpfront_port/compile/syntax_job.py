@@ -36,6 +36,7 @@ LACKS = "warpfront: the environment lacks "
 _CODE = {".cu", ".cuh", ".h", ".hh", ".hpp", ".hxx", ".inl", ".c", ".cc", ".cpp", ".cxx", ".in"}
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]([^<>\"\n]+)[>\"]", re.MULTILINE)
+_STOP = re.compile(r"^[ \t]*#[ \t]*error\b", re.MULTILINE)
 _STANDARD = re.compile(
     r"(?:CMAKE_(?:CXX|CUDA)|CXX|CUDA)_STANDARD\s+(\d\d)|-std=(?:c|gnu)\+\+(\d\w)"
 )
@@ -178,6 +179,14 @@ class Tree:
                     seen |= new
                     waiting += new
         return frozenset(chosen)
+
+    def stops(self) -> list[str]:
+        """Return the places of `#error`, as `path:line`."""
+        return [
+            f"{path}:{text.count(chr(10), 0, match.start()) + 1}"
+            for path, text in self.texts.items()
+            for match in _STOP.finditer(text)
+        ]
 
     def include_folders(self) -> list[str]:
         """Return the folders that make an include of the tree's own headers found."""
@@ -384,12 +393,11 @@ def precompiled(argv: list[str], folder: Path, seconds: float) -> dict[str, list
         source.write_text("#include <torch/extension.h>\n")
 
     def made(side: str) -> bool:
-        path, new = folder / f"torch{side}.pch", folder / f"torch{side}.{os.getpid()}"
+        path = folder / f"torch{side}.pch"
         if not path.is_file():
             print("torch's headers", flush=True)
-            emitted = ["-Xclang", "-emit-pch", "-Xclang", "-o", "-Xclang", str(new)]
-            if _run([*argv, side, *emitted, str(source)], seconds)[0] == 0:
-                new.replace(path)
+            emitted = ["-Xclang", "-emit-pch", "-Xclang", "-o", "-Xclang", str(path)]
+            _run([*argv, side, *emitted, str(source)], seconds)  # renamed when it is whole
         return path.is_file()
 
     with concurrent.futures.ThreadPoolExecutor(len(_SIDES)) as pool:
@@ -423,7 +431,7 @@ def _folder_of_torch(
     if not job["torch"] or not job.get("cache"):
         return None
     path = Path(job["torch"]) / "torch" / "headeronly" / "version.h"
-    version = path.read_text("utf-8") if path.is_file() else ""
+    version = (path.read_text("utf-8"), path.stat().st_mtime_ns) if path.is_file() else ()
     decided = [SCHEMA, compiler, job["target"], job["torch"], standard, version, sorted(names)]
     folder = Path(job["cache"]) / f"torch-{hashlib.sha256(repr(decided).encode()).hexdigest()[:16]}"
     folder.mkdir(parents=True, exist_ok=True)
@@ -431,8 +439,9 @@ def _folder_of_torch(
 
 
 def run_job(job: Mapping[str, Any]) -> dict[str, object]:
-    """Return the results of all units: `compiler`, `units`, `hip` (HIP's names to CUDA's), and
-    `build_words` (those of the diagnostics that build files have, too).
+    """Return the results of all units: `compiler`, `units`, `hip` (HIP's names to CUDA's),
+    `build_words` (those of the diagnostics that build files have, too), and `stops` (where the
+    tree has an `#error`: a diagnostic is its text alone).
     """
     compiler = find_compiler(job["target"])
     if compiler is None:
@@ -472,12 +481,14 @@ def run_job(job: Mapping[str, Any]) -> dict[str, object]:
     hip = {hip: cuda for cuda, hip in names.items() if cuda in tree.words}
     text = "\n".join(str(result["output"]) for result in results)
     reached = [unit for unit in units if unit in configured.flags]
+    unreached = "" if reached or not configured.flags else "its build has none of these sources"
     words = set(_NAME.findall(text))
     used = {word: hip[word] for word in words if word in hip}
     return {
         "schema": SCHEMA, "compiler": compiler.version, "units": results, "hip": used,
         "build_words": sorted(words & set(_NAME.findall(tree.builds))),
-        "unconfigured": configured.reason, "reached": reached,
+        "unconfigured": configured.reason or unreached, "reached": reached,
+        "stops": tree.stops(),
     }  # fmt: skip
 
 

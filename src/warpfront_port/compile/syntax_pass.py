@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Any
@@ -53,17 +53,21 @@ def read_results(document: Mapping[str, Any], root: str) -> SyntaxResult:
     # What a build, or a package that is absent, may define.
     configured = bool(reached) and not document.get("unconfigured")
     defined = frozenset() if configured else frozenset(document.get("build_words") or ())
+    stops = frozenset() if configured else frozenset(document.get("stops") or ())
     for entry in document.get("units") or ():
         errors: list[ScanFinding] = []
         lacking: list[str] = []
+        undefined: list[str] = []
         for diagnostic in read_diagnostics(str(entry["output"])):
             if diagnostic.severity == "error":
-                lack = _lack(diagnostic, defined, configured=configured)
-                answer = lack or _meaning(diagnostic, root, names)
+                undefined += _undefined(diagnostic, root, defined, stops)
+                answer = _meaning(diagnostic, root, names)
                 if isinstance(answer, str):
                     lacking.append(answer)
                 else:
                     errors.append(answer)
+        if undefined:  # its other errors may follow from that
+            lacking, errors = undefined, []
         if 124 in entry["codes"]:
             lacking.append("the compiler took longer than its limit")
         if any(entry["codes"]) and not errors and not lacking:
@@ -83,17 +87,17 @@ def read_results(document: Mapping[str, Any], root: str) -> SyntaxResult:
     )
 
 
-def _lack(diagnostic: Diagnostic, defined: AbstractSet[str], *, configured: bool) -> str:
-    """Return what a project lacks that was not wholly configured: its build may define what an
-    `#error` is about, or a name that its build files have.
+def _undefined(
+    diagnostic: Diagnostic, root: str, defined: AbstractSet[str], stops: AbstractSet[str]
+) -> Iterator[str]:
+    """Yield what a build that was not wholly configured may define: a name that build files have,
+    or what an `#error` at one of the places `stops` is about.
     """
-    message = diagnostic.message
-    if message.startswith('"') and LACKS not in message and not configured:
-        return f"#error {message[:80]}, and its build was not wholly configured"
-    name = _UNDECLARED.search(message)
+    name, place = _UNDECLARED.search(diagnostic.message), diagnostic.place
+    if place and f"{place.path}:{place.line}".removeprefix(f"{root}/") in stops:
+        yield f"#error {diagnostic.message[:80]}, and its build was not wholly configured"
     if name and name[1] in defined:
-        return f"its build may define {name[1]}, and was not wholly configured"
-    return ""
+        yield f"its build may define {name[1]}, and was not wholly configured"
 
 
 def _meaning(diagnostic: Diagnostic, root: str, names: Mapping[str, str]) -> ScanFinding | str:

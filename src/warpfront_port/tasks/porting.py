@@ -357,7 +357,9 @@ def fix_tree(
     if wanted:
         port_work.write_fixes(request.repo, fixes)
     places = sum(len(fix.rules) for fix in fixes)
-    by = f"compiled by {scanned.compiler}" if scanned.compiler else "not compiled"
+    sources = counted(len(scanned.compiled) + len(scanned.uncompiled), "source")
+    by = f"{len(scanned.compiled)} of {sources} compiled by {scanned.compiler}"
+    by = by if scanned.compiled else "not compiled"
     held_back = f"; {counted(refused, 'file')} refused by the compiler" if refused else ""
     verb = "changed" if wanted else f"{patch} changes" if patch else "could change"
     done = f"{verb} {counted(places, 'place')} in {counted(len(fixes), 'file')}"

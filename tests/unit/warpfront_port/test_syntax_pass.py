@@ -224,7 +224,9 @@ def test_sources_of_torch_are_those_that_reach_its_headers(tmp_path: Path) -> No
     (tmp_path / "a.cu").write_text('#include "b.h"\n')
     (tmp_path / "b.h").write_text("#include <ATen/ATen.h>\n")
     (tmp_path / "c.cu").write_text("#include <cuda.h>\n")
+    (tmp_path / "d.h").write_text("#ifndef W\n# error no W\n#endif\n")
     tree = syntax_job.Tree(tmp_path)
+    assert tree.stops() == ["d.h:2"]
     assert tree.of_torch(["a.cu", "c.cu"]) == {"a.cu"}
 
 
@@ -234,14 +236,16 @@ def test_a_pass_that_takes_too_much_processor_time_ends() -> None:
 
 
 def test_an_error_directive_counts_where_the_build_was_configured() -> None:
-    unit = {"unit": "k.cu", "codes": [1, 1], "output": '/src/k.cu:1:2: error: "define WIDTH"\n'}
-    alone = read_results({"compiler": "c", "units": [unit]}, "/src")
+    output = "/src/k.cu:1:2: error: define WIDTH\n/src/k.cu:2:2: error: unknown type name 'W'\n"
+    unit = {"unit": "k.cu", "codes": [1, 1], "output": output}
+    document = {"compiler": "c", "units": [unit], "stops": ["k.cu:1"]}
+    alone = read_results(document, "/src")
     assert alone.findings == ()
-    assert alone.uncompiled["k.cu"].startswith('#error "define WIDTH"')
-    built = read_results({"compiler": "c", "units": [unit], "reached": ["k.cu"]}, "/src")
-    assert [finding.line for finding in built.findings] == [1]
-    document = {"compiler": "c", "units": [unit], "reached": ["k.cu"], "unconfigured": "X: absent"}
-    assert read_results(document, "/src").findings == ()
+    assert alone.uncompiled["k.cu"].startswith("#error define WIDTH, and its build was not")
+    built = read_results({**document, "reached": ["k.cu"]}, "/src")
+    assert [finding.line for finding in built.findings] == [1, 2]
+    partly = {**document, "reached": ["k.cu"], "unconfigured": "X: absent here"}
+    assert read_results(partly, "/src").findings == ()
 
 
 def test_a_name_that_the_build_files_have_counts_where_the_build_was_configured() -> None:
