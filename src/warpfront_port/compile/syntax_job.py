@@ -158,6 +158,9 @@ class Tree:
                     ".mk",
                 }:
                     self.builds += path.read_text("utf-8", "replace") + "\n"
+        self.by_name: dict[str, list[str]] = {}
+        for path in self.texts:
+            self.by_name.setdefault(path.rpartition("/")[2], []).append(path)
         self.words = {word for text in self.texts.values() for word in _NAME.findall(text)}
         self.included = frozenset(
             header for text in self.texts.values() for header in _INCLUDE.findall(text)
@@ -165,9 +168,6 @@ class Tree:
 
     def of_torch(self, units: Iterable[str]) -> frozenset[str]:
         """Return the units that include torch's headers, themselves or through the tree's own."""
-        by_name: dict[str, list[str]] = {}
-        for path in self.texts:
-            by_name.setdefault(path.rpartition("/")[2], []).append(path)
         chosen = set()
         for unit in units:
             seen, waiting = {unit}, [unit]
@@ -175,7 +175,7 @@ class Tree:
                 for header in _INCLUDE.findall(self.texts.get(waiting.pop(), "")):
                     if header.startswith(_TORCHS):
                         chosen.add(unit)
-                    new = set(by_name.get(header.rpartition("/")[2], ())) - seen
+                    new = set(self.by_name.get(header.rpartition("/")[2], ())) - seen
                     seen |= new
                     waiting += new
         return frozenset(chosen)
@@ -190,13 +190,10 @@ class Tree:
 
     def include_folders(self) -> list[str]:
         """Return the folders that make an include of the tree's own headers found."""
-        by_name: dict[str, list[str]] = {}
-        for path in self.texts:
-            by_name.setdefault(path.rpartition("/")[2], []).append(path)
         folders: dict[str, int] = {}
         for name in self.included:
             plain = re.sub(r"\A(?:\.\.?/)+", "", name)
-            for path in by_name.get(plain.rpartition("/")[2], ()):
+            for path in self.by_name.get(plain.rpartition("/")[2], ()):
                 if path == plain or path.endswith(f"/{plain}"):
                     folder = path[: len(path) - len(plain)].rstrip("/")
                     folders[folder] = folders.get(folder, 0) + 1
@@ -340,25 +337,6 @@ def _write_shim(path: Path, hip: str) -> None:
     )
 
 
-def _configured_headers(shims: Path, tree: Tree) -> None:
-    """Write stand-ins for headers that a configure step makes from a template of the tree."""
-    have = {path.rpartition("/")[2] for path in tree.texts}
-    for path, text in tree.texts.items():
-        name = path.rpartition("/")[2].removesuffix(".in")
-        if not path.endswith(".in") or name in have:
-            continue
-        shims.mkdir(parents=True, exist_ok=True)
-        (shims / name).write_text(_configured(text, tree.builds))
-
-
-def _configured(template: str, builds: str) -> str:
-    """Return what a configure step makes of a template; values that no build sets are 0."""
-    values = dict(re.findall(r"set\s*\(\s*(\w+)\s+\"?([^\s\")]+)", builds))
-    text = re.sub(r"@(\w+)@|\$\{(\w+)\}", lambda m: values.get(m[1] or m[2], "0"), template)
-    text = re.sub(r"(?m)^#cmakedefine01 (\w+).*$", r"#define \1 0", text)
-    return re.sub(r"(?m)^#cmakedefine (\w+).*$", r"/* \1 is not set */", text)
-
-
 def arguments(compiler: Compiler, job: Mapping[str, Any], standard: str, forced: Path) -> list[str]:
     """Return the options of every pass that no project decides but by its C++ standard."""
     torch = str(job["torch"])
@@ -373,11 +351,11 @@ def arguments(compiler: Compiler, job: Mapping[str, Any], standard: str, forced:
     ]  # fmt: skip
 
 
-def own_folders(tree: Tree, made: Iterable[Path | str]) -> list[str]:
+def own_folders(tree: Tree, made: Iterable[str]) -> list[str]:
     """Return the options for a tree's folders, which never come before the system's."""
     folders = tree.include_folders()
     quoted = (option for folder in folders for option in ("-iquote", folder))
-    after = (option for folder in (*folders, *made) for option in ("-idirafter", str(folder)))
+    after = (option for folder in (*folders, *made) for option in ("-idirafter", folder))
     return [*quoted, *after]
 
 
@@ -463,8 +441,7 @@ def run_job(job: Mapping[str, Any]) -> dict[str, object]:
         configured = Configured(job.get("flags") or {}, [])
         if not configured.flags:
             configured = configure(compiler, root, job.get("modules") or "", folder)
-        _configured_headers(folder / "made", tree)
-        argv += own_folders(tree, [*configured.folders, folder / "made"])
+        argv += own_folders(tree, configured.folders)
         units = [unit for unit in units if unit in configured.flags] or units
         state = _state_of(compiler, tree, argv, scratch, forced)
 

@@ -97,8 +97,7 @@ def test_a_rule_that_the_compiler_refutes_is_a_note_and_ptx_is_not(tmp_path: Pat
 def test_shims_map_headers_and_the_names_that_sources_use(tmp_path: Path) -> None:
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "k.cu").write_text("#include <cublas_v2.h>\nvoid f() { cudaFree(0); }\n")
-    (tmp_path / "src" / "made.h.in").write_text("#define W @WIDTH@\n#cmakedefine01 X\n")
-    (tmp_path / "src" / "CMakeLists.txt").write_text("set(WIDTH 4)\nset(CMAKE_CUDA_STANDARD 20)\n")
+    (tmp_path / "src" / "CMakeLists.txt").write_text("set(CMAKE_CUDA_STANDARD 20)\n")
     tree = syntax_job.Tree(tmp_path / "src")
     names = {"cudaFree": "hipFree", "cudaMalloc": "hipMalloc"}
     forced = syntax_job.write_shims(
@@ -109,8 +108,6 @@ def test_shims_map_headers_and_the_names_that_sources_use(tmp_path: Path) -> Non
     shim = (tmp_path / "out" / "shims" / "cublas_v2.h").read_text()
     assert "#include <hipblas/hipblas.h>" in shim
     assert syntax_job.LACKS in shim
-    syntax_job._configured_headers(tmp_path / "made", tree)
-    assert (tmp_path / "made" / "made.h").read_text() == "#define W 4\n#define X 0\n"
     assert tree.standard(17) == "-std=c++20"
 
 
