@@ -15,10 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from warpfront_checks.attention.backends import FUSED, RefusedError, composed
+from warpfront_checks.attention.backends import FUSED, RefusedError
 from warpfront_checks.cases.bounds import judge
 from warpfront_checks.cases.measured import Limits
-from warpfront_checks.cases.oracle import oracle_for
 from warpfront_checks.children import serve
 from warpfront_checks.executing import differentiated
 from warpfront_checks.precision import DTYPES, require_full_precision
@@ -87,8 +86,7 @@ def _judged(compute: Compute, case_inputs: _CaseInputs, tier: Mapping[str, str])
     device, dtype = case_inputs.device, case_inputs.dtype
     names, outputs = _profiled(lambda: case_inputs.run(compute, device, dtype), device)
     shares: dict[str, float] = {}
-    cpu = case_inputs.run(composed, "cpu", dtype)
-    exact = expected(case_inputs)
+    exact, cpu = (case_inputs.run(plain, "cpu", kind) for kind in (torch.float64, dtype))
     for name, tensor, right, own in zip(
         ("output", "q", "k", "v"), outputs, exact, cpu, strict=False
     ):
@@ -102,10 +100,15 @@ def _judged(compute: Compute, case_inputs: _CaseInputs, tier: Mapping[str, str])
     return {"outcome": COMPUTED, "reason": "", **document}
 
 
-def expected(case_inputs: _CaseInputs) -> tuple[Tensor, ...]:
-    """Return the results in float64, by kernels that no backend has."""
-    with oracle_for("cpu"):
-        return case_inputs.run(composed, "cpu", torch.float64)
+def plain(q: Tensor, k: Tensor, v: Tensor, kind: str, mask: Tensor | None) -> Tensor:
+    """Compute attention by its definition; queries share heads of `k` and `v`."""
+    k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
+    scores = q @ k.mT * q.shape[-1] ** -0.5
+    if kind == "causal":
+        mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).tril()
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -torch.inf)
+    return scores.softmax(-1) @ v
 
 
 def _fault(
