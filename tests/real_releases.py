@@ -196,7 +196,7 @@ def verified_here(root: Path, engine: Engine, cell_id: str) -> None:
     verified = verify_cells(
         CellInputs(
             cells=tuple(cells),
-            locks=usable_locks(read_locks(chain, workspace.requirements, workspace.folders)),
+            locks=usable_locks(read_locks(chain, workspace.folders)),
             matrix=workspace.matrix,
             material=workspace.material,
         ),

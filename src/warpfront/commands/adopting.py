@@ -50,7 +50,7 @@ def adopt(workspace: Workspace, reference: str, watch: Watch) -> Cell | None:
     """Pull an image and return the cell that its labels name. Return None for a cell that the
     matrix does not have, and for another lock: another project may have a cell of the same name.
     """
-    matrix, requirements, folders = workspace.matrix, workspace.requirements, workspace.folders
+    matrix, folders = workspace.matrix, workspace.folders
     engine, started = connect(environment()), time.monotonic()
     named = part_here(reference, engine)
     if named.digest not in reference:
@@ -59,7 +59,7 @@ def adopt(workspace: Workspace, reference: str, watch: Watch) -> Cell | None:
     cell = _cell_of(image, matrix.cells)
     if cell is None:
         return None
-    locks = fresh_locks((cell,), matrix.cells, requirements, folders)
+    locks = fresh_locks((cell,), matrix.cells, folders)
     if not is_locked_by(locks.get(cell.id), image):
         return None
     take_in(cell, image, folders.store, engine, seconds=time.monotonic() - started)

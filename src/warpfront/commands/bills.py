@@ -41,7 +41,6 @@ from warpfront.verify.results import Verification
 from warpfront.wheels.lock.reading import fresh_locks
 from warpfront.wheels.lock.values import WheelLock
 from warpfront.wheels.project_folders import Folders
-from warpfront.wheels.requirements import RequirementList
 
 _FOLDER = "bill"
 T = TypeVar("T")
@@ -63,10 +62,10 @@ class Billed:
 
 def bills(workspace: Workspace, selection: Selection) -> Mapping[str, Billed | Blocked | Failed]:
     """Write the SBOM of every selected cell's image, from the results of `build` and `verify`."""
-    matrix, requirements, folders = workspace.matrix, workspace.requirements, workspace.folders
+    matrix, folders = workspace.matrix, workspace.folders
 
     def written(chain: tuple[Cell, ...], lock: WheelLock | None) -> Billed:
-        bill = bill_of_cell(chain, lock, requirements, folders.store)
+        bill = bill_of_cell(chain, lock, folders.store)
         folder = folders.store.cell_folder(bill.cell_id) / _FOLDER
         texts = {paper.title: paper.payload.decode() for paper in bill_papers(bill)}
         texts["licences.md"], rows = licence_markdown(bill), licence_rows(bill)
@@ -79,12 +78,11 @@ def bills(workspace: Workspace, selection: Selection) -> Mapping[str, Billed | B
             decisions=sum(asks.decision for _, asks in rows),
         )
 
-    return of_locks(matrix, requirements, folders, selection, written)
+    return of_locks(matrix, folders, selection, written)
 
 
 def of_locks(
     matrix: Matrix,
-    requirements: Mapping[str, RequirementList],
     folders: Folders,
     selection: Selection,
     act: Callable[[tuple[Cell, ...], WheelLock | None], T],
@@ -93,17 +91,12 @@ def of_locks(
 ) -> Mapping[str, T | Blocked | Failed]:
     """Return what `act` makes of each selected cell: of it with its parents, and its fresh lock."""
     cells = select(matrix.cells, selection)
-    locks = fresh_locks(cells, matrix.cells, requirements, folders)
+    locks = fresh_locks(cells, matrix.cells, folders)
     chains = {cell.id: with_parents([cell], matrix.cells) for cell in cells}
     return {id_: attempt(id_, step, act, chain, locks.get(id_)) for id_, chain in chains.items()}
 
 
-def bill_of_cell(
-    chain: tuple[Cell, ...],
-    lock: WheelLock | None,
-    requirements: Mapping[str, RequirementList],
-    store: Store,
-) -> Bill:
+def bill_of_cell(chain: tuple[Cell, ...], lock: WheelLock | None, store: Store) -> Bill:
     """Return the SBOM of a chain's last cell, from its results. Raise `BlockedError`."""
     cell = chain[-1]
     hint = f"warpfront build --only {cell.id}; warpfront verify --only {cell.id}"
@@ -119,7 +112,6 @@ def bill_of_cell(
         DocumentInputs(
             cell=cell,
             chain=chain,
-            requirements=requirements,
             lock=lock,
             built=built,
             labels=labels,
@@ -153,15 +145,15 @@ def audits(workspace: Workspace, selection: Selection) -> Mapping[str, Audit | B
     """Return what a scanner knows of each selected cell's image. Raise `MatrixError` for entries
     of `maintenance.allow_vulnerabilities` whose day is over.
     """
-    matrix, requirements, folders = workspace.matrix, workspace.requirements, workspace.folders
+    matrix, folders = workspace.matrix, workspace.folders
     allowed = matrix.maintenance.allowed
     require_current(allowed, today=now()[:10])
 
     def audited(chain: tuple[Cell, ...], lock: WheelLock | None) -> Audit:
-        bill = bill_of_cell(chain, lock, requirements, folders.store)
+        bill = bill_of_cell(chain, lock, folders.store)
         return with_accepted(audit_bill(bill, run, environment()), allowed)
 
-    return of_locks(matrix, requirements, folders, selection, audited)
+    return of_locks(matrix, folders, selection, audited)
 
 
 def require_current(allowed: tuple[AllowedVulnerability, ...], *, today: str) -> None:

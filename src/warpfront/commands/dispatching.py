@@ -31,7 +31,6 @@ from warpfront.system.progress import Watch
 from warpfront.system.store import read_tree
 from warpfront.wheels.lock.reading import read_locks, usable_locks
 from warpfront.wheels.project_folders import Folders
-from warpfront.wheels.requirements import RequirementList
 from warpfront.wheels.uv_program import uv_version
 
 _STATES = TypeAdapter(dict[str, CellState])
@@ -52,14 +51,13 @@ def dispatch(
     unless the scope includes more. Raise `MatrixError` for a release that no channel takes, and
     `NotPublishableError` where this run may not publish to the scope's channel.
     """
-    matrix, folders = workspace.matrix, workspace.folders
-    requirements, material = workspace.requirements, workspace.material
+    matrix, folders, material = workspace.matrix, workspace.folders, workspace.material
     scope, notes = _published(scope, matrix.channels)
     if scope.channel:
         from warpfront.release.origin_claims import read_origins  # noqa: PLC0415 - its HTTP takes long to load
 
         require_publisher(read_origins(environment()), matrix.project)
-    now = fingerprint(matrix.cells, requirements, material, folders)
+    now = fingerprint(matrix.cells, material, folders)
     compares = scope.only_changed and bool(since)
     offline, unknown = _offline(matrix.runners) if scope.trusted else ({}, ())
     before = _cells_at(since, folders.root, watch) if compares else None
@@ -114,15 +112,10 @@ def _published(scope: RunScope, channels: tuple[Channel, ...]) -> tuple[RunScope
     return dataclasses.replace(scope, channel=""), (note,)
 
 
-def fingerprint(
-    cells: Iterable[Cell],
-    requirements: Mapping[str, RequirementList],
-    material: Material,
-    folders: Folders,
-) -> Fingerprinted:
+def fingerprint(cells: Iterable[Cell], material: Material, folders: Folders) -> Fingerprinted:
     """Fingerprint every cell of `cells` and their parents."""
     chain = selected_with_parents(tuple(cells), Selection())
-    states = read_locks(chain, requirements, folders)
+    states = read_locks(chain, folders)
     blocked: dict[str, str] = {}
     for cell in chain:
         if cell.parent in blocked:

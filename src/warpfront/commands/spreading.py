@@ -51,14 +51,13 @@ def spread(
     workspace: Workspace, selection: Selection, watch: Watch, *, answers: Answers | None = None
 ) -> Mapping[str, BuiltImage | Blocked | Failed]:
     """Build cells and parents, each on one of the builders. `answers` tests its engine."""
-    matrix, folders = workspace.matrix, workspace.folders
-    requirements, material = workspace.requirements, workspace.material
+    matrix, folders, material = workspace.matrix, workspace.folders, workspace.material
     nodes, answers = matrix.nodes, answers or answering
     if not nodes:
         hint = "docs/scale.md has the table to begin with"
         raise InputError("matrix.yaml has no `builders:`", hint=hint)
     chosen = selected_with_parents(matrix.cells, selection)
-    current = fingerprint(chosen, requirements, material, folders)
+    current = fingerprint(chosen, material, folders)
     roots: dict[str, str] = {}
     chains: dict[str, list[Cell]] = {}
     for cell in chosen:  # parents come before children

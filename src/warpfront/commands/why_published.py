@@ -57,7 +57,7 @@ def explain(workspace: Workspace, reference: str, *, trust: str = "") -> Why:
     """Raise `InputError` where there is no such image. `trust` is a public key by which the image
     should be signed, together with its verification.
     """
-    matrix, requirements, folders = workspace.matrix, workspace.requirements, workspace.folders
+    matrix, folders = workspace.matrix, workspace.folders
     from warpfront.release.registry import client  # noqa: PLC0415 - its HTTP is slow to load
 
     named, variables = read_reference(reference), environment()
@@ -67,12 +67,12 @@ def explain(workspace: Workspace, reference: str, *, trust: str = "") -> Why:
         explanation, requires = explained(registry, named.repository, part, signer=signer)
     cell = next((cell for cell in matrix.cells if cell.id == explanation.labels.get(CELL)), None)
     chain = with_parents((cell,), matrix.cells) if cell else ()
-    states = read_locks(chain, requirements, folders)
+    states = read_locks(chain, folders)
     lock = states[cell.id].lock if cell else None
     # Another lock than the one of the build describes other wheels.
     if cell is None or lock is None or lock.digest != explanation.labels.get(LOCK):
         return explanation
-    roots = roots_of(chain, requirements, lock.wheels)
+    roots = roots_of(chain, lock.wheels)
     edges = asked_for(requires, roots, python=cell.python, machine=cell.machine)
     names = {wheel.name for wheel in lock.wheels}
     return dataclasses.replace(
@@ -221,7 +221,7 @@ def who_asked(
     workspace: Workspace, selection: Selection
 ) -> Mapping[str, Dependents | Blocked | Failed]:
     """Return (dependent or "" for the image, name, requirement) of each cell's wheels."""
-    matrix, requirements, folders = workspace.matrix, workspace.requirements, workspace.folders
+    matrix, folders = workspace.matrix, workspace.folders
     house = folders.wheelhouse
 
     def asked(chain: tuple[Cell, ...], lock: WheelLock | None) -> Dependents:
@@ -236,8 +236,8 @@ def who_asked(
                 hint=f"warpfront build --only {cell.id}",
             )
         requires = {name: read_wheel_metadata(path).requires for name, path in paths.items()}
-        roots = roots_of(chain, requirements, lock.wheels)
+        roots = roots_of(chain, lock.wheels)
         edges = asked_for(requires, roots, python=cell.python, machine=cell.machine)
         return tuple(dependent for dependent in edges if dependent[1] in paths)
 
-    return of_locks(matrix, requirements, folders, selection, asked, step="lock")
+    return of_locks(matrix, folders, selection, asked, step="lock")

@@ -220,8 +220,7 @@ class _Building:
         wheels = item.rendered.wheels
         self._folders.wheelhouse.fetch(wheels, self._site, on_progress=self._watch.advance)
         chain = with_parents([item.cell], self._inputs.matrix.cells)
-        requirements = self._inputs.material.requirements
-        check_wheels(chain, item.lock, requirements, self._folders.wheelhouse)
+        check_wheels(chain, item.lock, self._folders.wheelhouse)
 
     def _seal_one(self, item: Prepared) -> None:
         cell = item.cell

@@ -18,7 +18,6 @@ from warpfront.wheels.lock.pylock import dump_lock, gone_back, waits_for
 from warpfront.wheels.lock.reading import inputs_of, read_state
 from warpfront.wheels.lock.values import LockInputs, LockState, WheelLock
 from warpfront.wheels.project_folders import Folders
-from warpfront.wheels.requirements import RequirementList
 from warpfront.wheels.resolve.resolving import resolve_by_uv
 from warpfront.wheels.site import AskSite, site_when_needed
 
@@ -36,7 +35,6 @@ class LockTools:
 
 def lock_cells(
     cells: Iterable[Cell],
-    requirements: Mapping[str, RequirementList],
     tools: LockTools,
     watch: Watch,
     *,
@@ -47,7 +45,7 @@ def lock_cells(
     names the wheels that are to be built, and those of its children follow when they are.
     """
     locking = _CellLocking(tools=tools, watch=watch, step="lock")
-    for cell, inputs in _lockable(cells, locking.results, requirements, tools.folders):
+    for cell, inputs in _lockable(cells, locking.results, tools.folders):
         read = attempt(cell.id, "lock", read_state, inputs, tools.folders)
         if isinstance(read, Blocked | Failed) and not refresh:
             locking.results[cell.id] = read
@@ -79,11 +77,7 @@ def lock_cells(
 
 
 def complete_cells(
-    cells: Iterable[Cell],
-    requirements: Mapping[str, RequirementList],
-    locks: Mapping[str, Locked],
-    tools: LockTools,
-    watch: Watch,
+    cells: Iterable[Cell], locks: Mapping[str, Locked], tools: LockTools, watch: Watch
 ) -> Mapping[str, Locked]:
     """Return complete locks: wheels that were to be built are, and cells that waited are locked.
 
@@ -91,7 +85,7 @@ def complete_cells(
     """
     completing = _CellLocking(tools=tools, watch=watch, step="build-wheels")
     resolved_now = set()
-    for cell, inputs in _lockable(cells, completing.results, requirements, tools.folders):
+    for cell, inputs in _lockable(cells, completing.results, tools.folders):
         lock = locks[cell.id]
         if cell.parent not in resolved_now and isinstance(lock, Blocked | Failed):
             completing.results[cell.id] = lock
@@ -103,12 +97,10 @@ def complete_cells(
     return completing.results
 
 
-def locked_before(
-    cells: Iterable[Cell], requirements: Mapping[str, RequirementList], folders: Folders
-) -> Mapping[str, Locked]:
+def locked_before(cells: Iterable[Cell], folders: Folders) -> Mapping[str, Locked]:
     """Return the locks of cells of an earlier run of `lock`."""
     results: dict[str, Locked] = {}
-    for cell, inputs in _lockable(cells, results, requirements, folders):
+    for cell, inputs in _lockable(cells, results, folders):
         state = attempt(cell.id, "lock", read_state, inputs, folders)
         if not isinstance(state, LockState):
             results[cell.id] = state
@@ -120,10 +112,7 @@ def locked_before(
 
 
 def _lockable(
-    cells: Iterable[Cell],
-    results: dict[str, Locked],
-    requirements: Mapping[str, RequirementList],
-    folders: Folders,
+    cells: Iterable[Cell], results: dict[str, Locked], folders: Folders
 ) -> Iterator[tuple[Cell, LockInputs]]:
     """Yield cells with the inputs of their lock. A cell whose parent has no complete
     lock, or whose files are wrong, gets its result here.
@@ -138,7 +127,7 @@ def _lockable(
             reason = f"its parent {cell.parent} is not complete: {waits_for(parent)}"
             results[cell.id] = _failed(cell.id, reason, f"warpfront build-wheels --only {cell.id}")
         else:
-            inputs = attempt(cell.id, "lock", inputs_of, cell, parent, requirements, folders)
+            inputs = attempt(cell.id, "lock", inputs_of, cell, parent, folders)
             if isinstance(inputs, LockInputs):
                 yield cell, inputs
             else:

@@ -20,7 +20,6 @@ from warpfront.system.digests import frozen
 from warpfront.system.tree_files import ImageFile, RefusedFile
 from warpfront.wheels.lock.pylock import difference
 from warpfront.wheels.lock.values import LockedWheel, WheelLock
-from warpfront.wheels.requirements import RequirementList
 
 DOCKERFILE = "Dockerfile"
 REQUIREMENTS = "requirements.txt"
@@ -71,13 +70,12 @@ class Templates:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Material:
     """Parts of every image of a project, except its cell and lock: templates, the guard's own files
-    by name, the compat table, which decides what a guard refuses, and requirements files by path.
+    by name, and the compat table, which decides what a guard refuses.
     """
 
     templates: Templates
     guard: Mapping[str, str]
     compat: Compat
-    requirements: Mapping[str, RequirementList]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,7 +48,7 @@ def locked_inputs(
 ) -> CellInputs:
     """Return the selected cells with the fresh locks of them and of the cells below them."""
     cells = select(matrix.cells, selection)
-    locks = fresh_locks(cells, matrix.cells, material.requirements, folders)
+    locks = fresh_locks(cells, matrix.cells, folders)
     return CellInputs(cells=cells, locks=locks, matrix=matrix, material=material)
 
 

@@ -166,6 +166,18 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RequirementList:
+    """The lines of a requirements file, in its order: `requirements` of an index, and `sources`.
+    `problem` is why the file cannot be read, and `hint` the remedy: its images alone have no lock.
+    """
+
+    requirements: tuple[str, ...] = ()
+    sources: tuple[Source, ...] = ()
+    problem: str = ""
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimePolicy:
     """A rule on a variable of an image's environment: the value it should have, or must not match;
     `effect` is the consequence. `toolkit` and `torch` are version ranges, empty for all.
@@ -222,8 +234,9 @@ class Cell:
     `id` has no dots (PEP 751 file names forbid them), is unique, and is never parsed back. `line`
     is the row's line in matrix.yaml. `machine` is the platform (`x86_64`, `aarch64`). `parent` is
     the id of the cell whose image it extends. `torch` is the bare version; `stack` the exact pins
-    (empty if torch comes with the base). `relax` maps a package, whose demands on the torch stack
-    are waived, to the reason; `builds` are the packages built for it, `patches` changes to others,
+    (empty if torch comes with the base). `listed` are the lines of its requirements file, which
+    whoever opens the project reads. `relax` maps a package, whose demands on the torch stack are
+    waived, to the reason; `builds` are the packages built for it, `patches` changes to others,
     `smoke` the trials of `verify`. `own_indexes`, `allow_builds` and `allow_variants` are the
     matrix's. `tree` is the source tree it serves. `slim` are globs of files removed from its
     wheels, `policies` are rules on its environment.
@@ -245,6 +258,7 @@ class Cell:
     stack: tuple[Pin, ...]
     requirements: tuple[str, ...]
     requirements_file: str | None
+    listed: RequirementList = RequirementList()
     compiler: Compiler | None
     template: str
     parent: str | None

@@ -21,6 +21,7 @@ from warpfront.matrix.cell import (
     OwnIndex,
     Pin,
     Recipe,
+    RequirementList,
     RuntimePolicy,
     Toolkit,
     WheelIndex,
@@ -448,6 +449,9 @@ class CellMaker:
             stack=foundation.stack,
             requirements=image.packages if image.parent or _installs_torch(point) else (),
             requirements_file=image.requirements,
+            listed=RequirementList(problem=f"{image.requirements}: nobody has read it")
+            if image.requirements
+            else RequirementList(),
             compiler=foundation.compiler if image.compiler else None,
             template=image.template,
             parent=ids[image.parent] if image.parent is not None else None,

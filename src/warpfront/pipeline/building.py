@@ -28,10 +28,9 @@ def build(
 
     `locks` are the results of the steps before, read from images/locks/ if none are given.
     """
-    matrix, requirements = workspace.matrix, workspace.requirements
-    folders, material = workspace.folders, workspace.material
+    matrix, folders, material = workspace.matrix, workspace.folders, workspace.material
     chain = selected_with_parents(matrix.cells, selection)
-    known = locked_before(chain, requirements, folders) if locks is None else locks
+    known = locked_before(chain, folders) if locks is None else locks
     complete, bad = split_locks(known)
     with folders.store.exclusive(watch.say):
         for cell_id, result in bad.items():

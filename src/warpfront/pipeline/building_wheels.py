@@ -25,11 +25,10 @@ def build_wheels(
     A wheel is built in an image of the cell's parent, which is built first if need be. `locks` are
     the results of `lock`, read from images/locks/ if none are given.
     """
-    matrix, requirements = workspace.matrix, workspace.requirements
-    folders, material = workspace.folders, workspace.material
+    matrix, folders, material = workspace.matrix, workspace.folders, workspace.material
     cells, site = selected_with_parents(matrix.cells, selection), site_when_needed()
     build_in = Builders(matrix=matrix, material=material, folders=folders, site=site, watch=watch)
     tools = LockTools(folders=folders, site=site, builder_of=build_in)
     with folders.store.exclusive(watch.say):
-        known = locked_before(cells, requirements, folders) if locks is None else locks
-        return complete_cells(cells, requirements, known, tools, watch)
+        known = locked_before(cells, folders) if locks is None else locks
+        return complete_cells(cells, known, tools, watch)

@@ -24,7 +24,7 @@ def lock(
     `locked` refuses to make or change a lock (for CI); `refresh` makes fresh ones anew as well.
     A wheel that has to be built is named in its lock, for `build_wheels` to build.
     """
-    matrix, requirements, folders = workspace.matrix, workspace.requirements, workspace.folders
+    matrix, folders = workspace.matrix, workspace.folders
     cells = selected_with_parents(matrix.cells, selection)
     tools = LockTools(folders=folders)
-    return lock_cells(cells, requirements, tools, watch, locked=locked, refresh=refresh)
+    return lock_cells(cells, tools, watch, locked=locked, refresh=refresh)

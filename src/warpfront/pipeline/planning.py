@@ -39,11 +39,10 @@ _Items = Mapping[str, Prepared | Blocked | Failed]
 
 def plan(workspace: Workspace, selection: Selection, watch: Watch) -> tuple[PlannedCell, ...]:
     """Return the action of `build` for each selected cell and its parents."""
-    matrix, requirements = workspace.matrix, workspace.requirements
-    folders, material = workspace.folders, workspace.material
+    matrix, folders, material = workspace.matrix, workspace.folders, workspace.material
     cells = selected_with_parents(matrix.cells, selection)
     engine = _engine_if_any(watch)
-    states = read_locks(cells, requirements, folders)
+    states = read_locks(cells, folders)
     locks = usable_locks(states)
     blocked: dict[str, Blocked | Failed] = {**unrunnable(cells, engine)} if engine else {}
     blocked |= _unmakable(cells, states, material)

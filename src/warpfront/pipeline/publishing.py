@@ -32,13 +32,13 @@ def publish(
     is another repository than the matrix's; `key` is cosign's. `jobs` are outcomes of this run's
     jobs by name, from the CI service.
     """
-    matrix, requirements, folders = workspace.matrix, workspace.requirements, workspace.folders
+    matrix, folders = workspace.matrix, workspace.folders
     chosen = demanded_channel(matrix.channels, channel, to)
     cells = select(matrix.cells, selection)
     engine, store, project = connect(environment()), folders.store, matrix.project
     chains = {cell.id: with_parents((cell,), matrix.cells) for cell in cells}
-    locks = fresh_locks(cells, matrix.cells, requirements, folders)
-    papers = ImagePapers(chains=chains, locks=locks, requirements=requirements, store=store)
+    locks = fresh_locks(cells, matrix.cells, folders)
+    papers = ImagePapers(chains=chains, locks=locks, store=store)
     with open_publish_context(
         chosen, project, store, watch, engine=engine, key=key, dry_run=dry_run
     ) as context:

@@ -25,10 +25,9 @@ def render(
 
     `locks` are the results of the steps before, read from images/locks/ if none are given.
     """
-    matrix, requirements = workspace.matrix, workspace.requirements
-    folders, material = workspace.folders, workspace.material
+    matrix, folders, material = workspace.matrix, workspace.folders, workspace.material
     cells = selected_with_parents(matrix.cells, selection)
-    known = locked_before(cells, requirements, folders) if locks is None else locks
+    known = locked_before(cells, folders) if locks is None else locks
     complete, bad = split_locks(known)
     rendered = render_cells([cell for cell in cells if cell.id in complete], complete, material)
     for cell_id, image in rendered.items():

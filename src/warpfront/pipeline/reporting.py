@@ -25,10 +25,10 @@ T = TypeVar("T")
 
 def report(workspace: Workspace, selection: Selection) -> tuple[ReportRow, ...]:
     """Return the results of all steps for the selected cells; reads files only."""
-    matrix, requirements, folders = workspace.matrix, workspace.requirements, workspace.folders
+    matrix, folders = workspace.matrix, workspace.folders
     cells = select(matrix.cells, selection)
     chain = {cell.id: cell for cell in with_parents(cells, matrix.cells)}
-    states = read_locks(chain.values(), requirements, folders)
+    states = read_locks(chain.values(), folders)
     facts = (
         _facts(cell, states[cell.id], folders.store, _not_locked(cell, chain, states, folders))
         for cell in cells

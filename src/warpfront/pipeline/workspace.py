@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from warpfront.errors import LockError, StoreError
 from warpfront.images.render import Material, Templates
 from warpfront.matrix import compat
+from warpfront.matrix.cell import RequirementList
 from warpfront.matrix.compat import Compat
 from warpfront.matrix.index_evidence import read_contents
 from warpfront.matrix.reading import Matrix, read_matrix
@@ -16,7 +17,7 @@ from warpfront.system.foreign import inside_root
 from warpfront.system.process import environment
 from warpfront.system.store import Store, read_text, read_tree
 from warpfront.wheels.project_folders import IMAGES_FOLDER, Folders
-from warpfront.wheels.requirements import RequirementList, read_requirements
+from warpfront.wheels.requirements import read_requirements
 from warpfront_checks import guard
 
 MATRIX_FILE = "matrix.yaml"
@@ -25,12 +26,9 @@ BUILD_FOLDER = "build"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workspace:
-    """A project, read and checked. A step unpacks it in its first lines. `requirements` maps a path
-    below `root` to the requirements of that file.
-    """
+    """A project, read and checked. A step unpacks it in its first lines."""
 
     matrix: Matrix
-    requirements: Mapping[str, RequirementList]
     material: Material
     folders: Folders
 
@@ -74,15 +72,17 @@ def open_workspace(root: Path, *, build: Path | None = None) -> Workspace:
     table = compat_of(root)
     matrix = read_matrix(text, path=MATRIX_FILE, compat=table)
     lines = {cell.requirements_file: cell.image_line for cell in reversed(matrix.cells)}
-    requirements = {name: _requirements(name, root, line) for name, line in lines.items() if name}
+    listed = {name: _requirements(name, root, line) for name, line in lines.items() if name}
+    cells = (
+        replace(cell, listed=listed[cell.requirements_file]) if cell.requirements_file else cell
+        for cell in matrix.cells
+    )
     return Workspace(
-        matrix=matrix,
-        requirements=requirements,
+        matrix=replace(matrix, cells=tuple(cells)),
         material=Material(
             templates=Templates(read_tree(root / IMAGES_FOLDER)),
             guard=read_guard(),
             compat=table,
-            requirements=requirements,
         ),
         folders=Folders(root=root, cache=cache_folder(), store=Store(build or root / BUILD_FOLDER)),
     )

@@ -30,7 +30,6 @@ from warpfront.system.store import Store
 from warpfront.verify.results import Verification
 from warpfront.wheels.lock.values import WheelLock
 from warpfront.wheels.lock.why_dependency import roots_of
-from warpfront.wheels.requirements import RequirementList
 from warpfront_checks.image_contents import Contents, ContentsError, contents_from
 
 
@@ -42,7 +41,6 @@ class DocumentInputs:
 
     cell: Cell
     chain: tuple[Cell, ...]
-    requirements: Mapping[str, RequirementList]
     lock: WheelLock
     built: BuiltImage
     labels: Mapping[str, str]
@@ -57,7 +55,6 @@ class ImagePapers:
 
     chains: Mapping[str, tuple[Cell, ...]]
     locks: Mapping[str, WheelLock]
-    requirements: Mapping[str, RequirementList]
     store: Store
     _made: dict[tuple[object, ...], tuple[Artifact, ...]] = field(default_factory=dict)
 
@@ -77,7 +74,6 @@ class ImagePapers:
             inputs = DocumentInputs(
                 cell=cell,
                 chain=self.chains[cell.id],
-                requirements=self.requirements,
                 lock=lock,
                 built=self.store.load(cell.id, "build", (BuiltImage,)),
                 labels=evidence.labels,
@@ -100,7 +96,7 @@ def bill_for(inputs: DocumentInputs) -> Bill:
         inputs.lock,
         _contents(inputs),
         inputs.built.base,
-        roots=roots_of(inputs.chain, inputs.requirements, inputs.lock.wheels),
+        roots=roots_of(inputs.chain, inputs.lock.wheels),
         created=inputs.labels[CREATED],
         source=inputs.labels.get(SOURCE, ""),
     )

@@ -9,7 +9,6 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from urllib.parse import parse_qs, unquote, urldefrag, urlsplit
 
@@ -17,7 +16,7 @@ from packaging.requirements import InvalidRequirement
 from packaging.utils import canonicalize_name
 
 from warpfront.errors import LockError
-from warpfront.matrix.cell import Source
+from warpfront.matrix.cell import RequirementList, Source
 from warpfront.wheels.requirement_lines import (
     EDITABLE,
     INCLUDES,
@@ -31,18 +30,6 @@ _PATH = re.compile(r"(?P<path>\.{1,2}(?:/[^\[\];\s]*)?)(?:\[(?P<extras>[^\]]*)\]
 _COMMIT = re.compile(r"[0-9a-f]{40}\Z")
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 _URL = re.compile(r"[a-z+]+:(//|/)?")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequirementList:
-    """The lines of a requirements file, in its order: `requirements` of an index, and `sources`.
-    `problem` is why the file cannot be read, and `hint` the remedy: its images alone have no lock.
-    """
-
-    requirements: tuple[str, ...] = ()
-    sources: tuple[Source, ...] = ()
-    problem: str = ""
-    hint: str = ""
 
 
 def read_requirements(

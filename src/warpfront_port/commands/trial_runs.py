@@ -36,7 +36,7 @@ from warpfront.images.preparing import (
     render_cells,
 )
 from warpfront.images.tools import CellInputs, Tools, locked_inputs
-from warpfront.matrix.cell import ENVIRONMENT_PYTHON, Cell, Selection
+from warpfront.matrix.cell import ENVIRONMENT_PYTHON, Cell, RequirementList, Selection
 from warpfront.matrix.devices import DeviceAccess
 from warpfront.matrix.selection import select, with_parents
 from warpfront.matrix.vendors import VENDORS
@@ -48,7 +48,6 @@ from warpfront.system.progress import Watch
 from warpfront.verify.containers import MEMORY_BYTES, Output, built_image, run_told
 from warpfront.wheels.lock.pylock import difference, lock_inputs
 from warpfront.wheels.lock.values import Distribution, LockedWheel, LockInputs, WheelLock
-from warpfront.wheels.requirements import RequirementList
 from warpfront.wheels.resolve.candidates import (
     OlderRelease,
     refusal,
@@ -470,12 +469,13 @@ class _Trying:
             parent=self.cell.id,
             requirements=(),
             requirements_file=None,
+            listed=RequirementList(requirements=texts),
             compiler=None,
             relax={},
             builds=(),
             patches=(),
         )
-        inputs = lock_inputs(child, RequirementList(requirements=texts), self.lock)
+        inputs = lock_inputs(child, child.listed, self.lock)
         with self._step(f"looks for {texts[-1]}"):
             try:
                 return self._locked(inputs, self.tools.site())

@@ -170,7 +170,7 @@ def test_a_missing_requirements_file_is_a_problem_of_its_image_alone(tmp_path: P
     (tmp_path / "images/app/requirements.txt").unlink()
     workspace = open_workspace(tmp_path)
     cells = workspace.matrix.cells
-    states = read_locks(cells, workspace.requirements, workspace.folders)
+    states = read_locks(cells, workspace.folders)
     torch, app = (states[cell.id].reason for cell in cells)
     assert torch == NEVER_BUILT
     assert app.endswith(": images/app/requirements.txt: no such file")

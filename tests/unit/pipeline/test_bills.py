@@ -125,7 +125,6 @@ def test_statements_are_about_the_digest_and_by_what_the_steps_left(workspace: W
     known = DocumentInputs(
         cell=cell,
         chain=(cell,),
-        requirements={},
         lock=the_lock(cell),
         built=a_built_image(cell),
         labels=LABELS,

@@ -14,12 +14,11 @@ from standins import stand_in_wheel
 from warpfront.errors import WheelError
 from warpfront.images.baking import build_cells
 from warpfront.images.tools import CellInputs, Tools
-from warpfront.matrix.cell import Cell, Pin, Source
+from warpfront.matrix.cell import Cell, Pin, RequirementList, Source
 from warpfront.matrix.scaffold import make_project
 from warpfront.pipeline.workspace import open_workspace
 from warpfront.step_results import Failed
 from warpfront.wheels.lock.values import LockedWheel, RelaxedPackage, WheelLock
-from warpfront.wheels.requirements import RequirementList
 from warpfront.wheels.resolve.choice import wheel_of
 from warpfront.wheels.sources import Site
 from warpfront.wheels.store.checked_wheels import check_wheels
@@ -55,7 +54,7 @@ class Kept:
         return a_lock(CELL, *self.wheels)
 
     def check(self, lock: WheelLock | None = None, *chain: Cell) -> None:
-        check_wheels(chain or (CELL,), lock or self.lock, {}, self.house)
+        check_wheels(chain or (CELL,), lock or self.lock, self.house)
 
 
 @pytest.fixture
@@ -150,21 +149,23 @@ def test_a_source_of_a_requirements_file_is_a_root_with_its_extras(kept: Kept) -
     kept.add("app", ["lib; extra=='more'"])
     kept.add("lib")
     source = Source(kind="git", location="https://x.test/app", name="app", extras=("more",))
-    cell = dataclasses.replace(CELL, requirements=(), requirements_file="r.txt")
-    asked = {"r.txt": RequirementList(sources=(source,))}
-    check_wheels((cell,), kept.lock, asked, kept.house)
+    cell = dataclasses.replace(CELL, requirements=(), listed=RequirementList(sources=(source,)))
+    check_wheels((cell,), kept.lock, kept.house)
 
 
 def test_a_folder_is_a_root_by_the_wheel_made_of_it_with_its_extras(kept: Kept) -> None:
     kept.add("app", ["lib; extra=='more'"])
     kept.add("lib")
     kept.wheels[0] = dataclasses.replace(kept.wheels[0], source="./libs/app")
-    cell = dataclasses.replace(CELL, requirements=(), requirements_file="r.txt")
-    plain = Source(kind="folder", location="libs/app")
-    asked = {"r.txt": RequirementList(sources=(dataclasses.replace(plain, extras=("more",)),))}
-    check_wheels((cell,), kept.lock, asked, kept.house)
+
+    def check(*extras: str) -> None:
+        source = Source(kind="folder", location="libs/app", extras=extras)
+        asked = RequirementList(sources=(source,))
+        kept.check(kept.lock, dataclasses.replace(CELL, requirements=(), listed=asked))
+
+    check("more")
     with pytest.raises(WheelError, match=r"lib 1\.0: the lock holds it, and no wheel's"):
-        check_wheels((cell,), kept.lock, {"r.txt": RequirementList(sources=(plain,))}, kept.house)
+        check()
 
 
 def test_wheels_of_a_built_parent_may_be_absent(kept: Kept) -> None:

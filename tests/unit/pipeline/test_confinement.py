@@ -38,7 +38,7 @@ def root(tmp_path: Path) -> Path:
 def refused(root: Path) -> str:
     """Return why the cell of the image cannot be locked, after the image's line of matrix.yaml."""
     opened = open_workspace(root)
-    states = read_locks(opened.matrix.cells, opened.requirements, opened.folders)
+    states = read_locks(opened.matrix.cells, opened.folders)
     fault = states[opened.matrix.cells[0].id].fault
     assert isinstance(fault, Failed)
     assert SECRET not in fault.reason + fault.hint
@@ -115,7 +115,7 @@ def test_the_file_of_the_matrix_itself_stays_inside(root: Path) -> None:
 def test_a_link_within_the_project_is_followed(root: Path) -> None:
     (root / "common.txt").write_text("einops\n", "utf-8")
     (root / FILE).symlink_to("../../common.txt")
-    assert open_workspace(root).requirements[FILE].requirements == ("einops",)
+    assert open_workspace(root).matrix.cells[0].listed.requirements == ("einops",)
 
 
 def test_a_lock_that_is_a_link_out_is_not_read(root: Path) -> None:
@@ -125,7 +125,7 @@ def test_a_lock_that_is_a_link_out_is_not_read(root: Path) -> None:
     path = workspace.folders.lock_path(cell.id)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.symlink_to(root.parent / "secret" / "token")
-    state = read_locks([cell], workspace.requirements, workspace.folders)[cell.id]
+    state = read_locks([cell], workspace.folders)[cell.id]
     assert state.lock is None
     assert "a link that leads out of the project" in state.reason
 

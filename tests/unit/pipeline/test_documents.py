@@ -69,7 +69,7 @@ def published() -> Publication:
 
 def writer(store: Store) -> ImagePapers:
     chains = {CELL.id: (CELL,)}
-    return ImagePapers(chains=chains, locks={CELL.id: A_LOCK}, requirements={}, store=store)
+    return ImagePapers(chains=chains, locks={CELL.id: A_LOCK}, store=store)
 
 
 def documents(folder: Path, **labels: str) -> dict[str, Artifact]:

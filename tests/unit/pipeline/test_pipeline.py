@@ -127,7 +127,7 @@ def lock(
     cells = workspace.matrix.cells
     tools = LockTools(folders=workspace.folders, builder_of=nobody_builds, site=Site)
     watch = options.pop("watch", Quiet())
-    results = lock_cells(cells, workspace.requirements, tools, watch, **options)
+    results = lock_cells(cells, tools, watch, **options)
     return dict(results), asked
 
 
@@ -199,13 +199,13 @@ def test_a_cell_on_one_with_wheels_to_build_waits_and_is_locked_when_they_are_bu
     assert isinstance(child, Failed)
     assert child.reason.endswith("is not complete: to be built: flash 1.0")
     assert child.hint == f"warpfront build-wheels --only {cells['serve'].id}"
-    requirements, folders = workspace.requirements, workspace.folders
-    before = locked_before(workspace.matrix.cells, requirements, folders)
+    folders = workspace.folders
+    before = locked_before(workspace.matrix.cells, folders)
     assert before == results
     refused, _ = lock(workspace, monkeypatch, locked=True)
     assert "to be built: flash 1.0, and --locked" in refused[cells["torch"].id].reason  # type: ignore[attr-defined]
     tools = LockTools(folders=folders, site=Site, builder_of=nobody_builds)
-    done = complete_cells(workspace.matrix.cells, requirements, before, tools, Quiet())
+    done = complete_cells(workspace.matrix.cells, before, tools, Quiet())
     assert all(isinstance(one, WheelLock) and not one.unbuilt for one in done.values())
     again, asked = lock(workspace, monkeypatch, locked=True)
     assert (again, asked) == (done, [])

@@ -18,12 +18,11 @@ from bills import (
 )
 from builders import A_PATCH, A_RESOLVED_BASE, a_cell, a_child, a_lock, a_patched_lock, a_wheel
 
-from warpfront.matrix.cell import OwnIndex, WheelIndex
+from warpfront.matrix.cell import OwnIndex, RequirementList, WheelIndex
 from warpfront.release.sbom.cyclonedx import cyclonedx_text
 from warpfront.release.sbom.parts import Bill
 from warpfront.release.sbom.spdx import spdx_text
 from warpfront.wheels.lock.why_dependency import asked_for, requirers_of, roots_of
-from warpfront.wheels.requirements import RequirementList
 from warpfront_checks.image_contents import Contents, FoundDistribution, Package
 
 
@@ -96,9 +95,9 @@ def test_a_base_is_named_by_digest_and_a_bootstrapped_one_by_no_registry() -> No
 
 def test_an_image_asks_for_its_parents_requirements_and_for_what_its_file_names() -> None:
     parent = a_cell(requirements=("numpy",))
-    child = a_child(parent, requirements=("ninja",), requirements_file="r.txt")
     asked = RequirementList(requirements=("fastapi",))
-    assert roots_of((parent, child), {"r.txt": asked}, ()) == (
+    child = a_child(parent, requirements=("ninja",), listed=asked)
+    assert roots_of((parent, child), ()) == (
         "torch==2.13.0+cpu",
         "numpy",
         "ninja",

@@ -10,10 +10,9 @@ from builders import a_cell
 from packaging.pylock import Pylock
 
 from warpfront.errors import LockError
-from warpfront.matrix.cell import Compiler, Pin, Toolkit, WheelIndex
+from warpfront.matrix.cell import Compiler, Pin, RequirementList, Toolkit, WheelIndex
 from warpfront.wheels.lock.pylock import difference, dump_lock, lock_inputs, read_lock, staleness
 from warpfront.wheels.lock.values import LockedWheel, LockInputs, WheelLock
-from warpfront.wheels.requirements import RequirementList
 
 NAME = "pylock.cell.toml"
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from warpfront.errors import LockError
-from warpfront.matrix.cell import Cell, Compiler, Recipe, Source, WheelIndex
+from warpfront.matrix.cell import Cell, Compiler, Recipe, RequirementList, Source, WheelIndex
 from warpfront.wheels.lock.pylock import difference, dump_lock, lock_inputs, read_lock, staleness
 from warpfront.wheels.lock.values import (
     LockedWheel,
@@ -19,7 +19,6 @@ from warpfront.wheels.lock.values import (
     RelaxedPackage,
     WheelLock,
 )
-from warpfront.wheels.requirements import RequirementList
 
 PATH = "images/locks/pylock.cell.toml"
 RELOCK = "make it again: warpfront lock --only <cell>"

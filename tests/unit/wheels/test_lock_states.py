@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 from builders import a_lock, a_wheel
 
+from warpfront.commands.project_edits import add_image
 from warpfront.errors import LockError
 from warpfront.images.cell_locks import LockTools, lock_cells
+from warpfront.matrix.reading import read_matrix
 from warpfront.matrix.scaffold import make_project
 from warpfront.pipeline import open_workspace
 from warpfront.step_results import Failed
@@ -49,7 +51,7 @@ def test_a_lock_that_nobody_can_read_blocks_its_own_cell_alone(
         os.mkfifo(path)
     else:
         path.write_bytes(content)
-    found = states.read_locks([cell, after], {}, workspace.folders)
+    found = states.read_locks([cell, after], workspace.folders)
     assert found[cell.id].lock is None
     assert found[cell.id].reason.startswith("unreadable: ")
     assert found[after.id].reason == NEVER_BUILT
@@ -72,19 +74,29 @@ def test_a_lock_edited_by_one_byte_is_seen_by_the_plan_and_by_the_build(
     path = workspace.folders.lock_path(cell.id)
     path.parent.mkdir(parents=True)
     path.write_text(dump_lock(lock))
-    assert states.read_locks([cell], {}, workspace.folders)[cell.id].reason == ""
+    assert states.read_locks([cell], workspace.folders)[cell.id].reason == ""
     wrong = ("0" if inputs.digest[0] != "0" else "1") + inputs.digest[1:]
     path.write_text(dump_lock(lock).replace(inputs.digest, wrong))
-    assert "its inputs changed" in states.read_locks([cell], {}, workspace.folders)[cell.id].reason
+    assert "its inputs changed" in states.read_locks([cell], workspace.folders)[cell.id].reason
     path.write_text(dump_lock(lock).replace(a_wheel("pip").sha256, "g" * 64))
-    state = states.read_locks([cell], {}, workspace.folders)[cell.id]
+    state = states.read_locks([cell], workspace.folders)[cell.id]
     assert (state.lock, state.reason.startswith("unreadable: ")) == (None, True)
     every = lock_cells(
         [cell],
-        {},
         LockTools(folders=workspace.folders, builder_of=None, site=None),  # type: ignore[arg-type]
         None,  # type: ignore[arg-type]
     )
     (found,) = every.values()
     assert isinstance(found, Failed)
     assert found.exit_code == LockError.exit_code
+
+
+def test_a_requirements_file_that_nobody_has_read_is_no_empty_one(tmp_path: Path) -> None:
+    make_project(tmp_path)
+    list(add_image(tmp_path, "app", parent="torch", requirements="").write(tmp_path, dry_run=False))
+    workspace = open_workspace(tmp_path)
+    text = (tmp_path / "matrix.yaml").read_text("utf-8")
+    unread = read_matrix(text, path="matrix.yaml", compat=workspace.material.compat)
+    _, app = states.read_locks(unread.cells, workspace.folders).values()
+    assert app.reason == "images/app/requirements.txt: nobody has read it"
+    assert [cell.listed.problem for cell in workspace.matrix.cells] == ["", ""]

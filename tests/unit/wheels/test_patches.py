@@ -301,7 +301,7 @@ class Project:
         return a_cell(requirements=(requirement,), patches=patches, index=index)
 
     def inputs(self, cell: Cell, parent: WheelLock | None = None) -> LockInputs:
-        return inputs_of(cell, parent, {}, self.folders)
+        return inputs_of(cell, parent, self.folders)
 
     def builder(self, inputs: LockInputs) -> WheelBuilder:
         def builder(_apt: tuple[str, ...]) -> tuple[Engine, str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from warpfront.errors import LockError
-from warpfront.matrix.cell import Source
-from warpfront.wheels.requirements import RequirementList, read_requirements
+from warpfront.matrix.cell import RequirementList, Source
+from warpfront.wheels.requirements import read_requirements
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 SHA256 = "ab" * 32

@@ -193,9 +193,7 @@ def fingerprints(display: Display) -> None:
     from warpfront.commands.dispatching import fingerprint
 
     workspace = workspace_here()
-    fingerprints = fingerprint(
-        workspace.matrix.cells, workspace.requirements, workspace.material, workspace.folders
-    )
+    fingerprints = fingerprint(workspace.matrix.cells, workspace.material, workspace.folders)
     display.result(fingerprints.cells, lambda: print_json(fingerprints.cells))
 
 

@@ -32,7 +32,15 @@ from packaging.version import Version
 from pydantic import ValidationError
 
 from warpfront.errors import LockError
-from warpfront.matrix.cell import NO_VARIANT, Cell, Recipe, Source, Variant, VariantRule
+from warpfront.matrix.cell import (
+    NO_VARIANT,
+    Cell,
+    Recipe,
+    RequirementList,
+    Source,
+    Variant,
+    VariantRule,
+)
 from warpfront.matrix.vendors import VENDORS
 from warpfront.system.strict_values import first_wrong, read_as
 from warpfront.system.toml import dump_toml
@@ -44,7 +52,6 @@ from warpfront.wheels.lock.values import (
     UnbuiltWheel,
     WheelLock,
 )
-from warpfront.wheels.requirements import RequirementList
 from warpfront.wheels.resolve.index_rules import misplaced
 from warpfront.wheels.resolve.variants import (
     MACHINES,

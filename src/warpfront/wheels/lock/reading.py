@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from warpfront.errors import LockError, StoreError
-from warpfront.matrix.cell import Cell
+from warpfront.matrix.cell import Cell, RequirementList
 from warpfront.matrix.language import Patch
 from warpfront.matrix.selection import with_parents
 from warpfront.step_results import Blocked, Failed
@@ -16,19 +16,16 @@ from warpfront.system.store import read_text
 from warpfront.wheels.lock.pylock import lock_inputs, read_lock, staleness
 from warpfront.wheels.lock.values import NEVER_BUILT, LockInputs, LockState, WheelLock
 from warpfront.wheels.project_folders import Folders
-from warpfront.wheels.requirements import RequirementList
 from warpfront.wheels.store.archives import folder_sha256
 from warpfront.wheels.store.wheelhouse import sha256_of
 
 
-def read_locks(
-    cells: Iterable[Cell], requirements: Mapping[str, RequirementList], folders: Folders
-) -> Mapping[str, LockState]:
-    """Return the state of each cell's lock (parents first); `requirements` are by file."""
+def read_locks(cells: Iterable[Cell], folders: Folders) -> Mapping[str, LockState]:
+    """Return the state of each cell's lock (parents first)."""
     states: dict[str, LockState] = {}
     for cell in cells:
         parent = states[cell.parent] if cell.parent else None
-        required = attempt(cell.id, "lock", _required, cell, requirements)
+        required = attempt(cell.id, "lock", _required, cell)
         if isinstance(required, Blocked | Failed):
             states[cell.id] = LockState(lock=None, reason=required.reason, fault=required)
             continue
@@ -37,7 +34,7 @@ def read_locks(
             states[cell.id] = LockState(lock=None, reason=reason)
             continue
         lock = parent.lock if parent else None
-        inputs = attempt(cell.id, "lock", inputs_of, cell, lock, requirements, folders)
+        inputs = attempt(cell.id, "lock", inputs_of, cell, lock, folders)
         if isinstance(inputs, Blocked | Failed):
             states[cell.id] = LockState(lock=None, reason=inputs.reason, fault=inputs)
             continue
@@ -66,16 +63,11 @@ def read_state(inputs: LockInputs, folders: Folders) -> LockState:
     return LockState(lock=lock, reason=staleness(lock, inputs))
 
 
-def inputs_of(
-    cell: Cell,
-    parent: WheelLock | None,
-    requirements: Mapping[str, RequirementList],
-    folders: Folders,
-) -> LockInputs:
+def inputs_of(cell: Cell, parent: WheelLock | None, folders: Folders) -> LockInputs:
     """Return everything that the cell's lock depends on; reads its source folders. Raise
     `LockError` for wrong files.
     """
-    requirement_list = _required(cell, requirements)
+    requirement_list = _required(cell)
     sources = {
         source.location: folder_sha256(folders.root / source.location)
         for source in requirement_list.sources
@@ -85,13 +77,11 @@ def inputs_of(
     return lock_inputs(cell, requirement_list, parent, folders=sources, unfit=unfit)
 
 
-def _required(cell: Cell, requirements: Mapping[str, RequirementList]) -> RequirementList:
+def _required(cell: Cell) -> RequirementList:
     """Return the lines of the image's file. Raise `LockError` if it cannot be read."""
-    file = cell.requirements_file
-    requirement_list = requirements[file] if file else RequirementList()
-    if requirement_list.problem:
-        raise LockError(requirement_list.problem, hint=requirement_list.hint)
-    return requirement_list
+    if cell.listed.problem:
+        raise LockError(cell.listed.problem, hint=cell.listed.hint)
+    return cell.listed
 
 
 def _unfit(root: Path, patch: Patch) -> str:
@@ -108,13 +98,10 @@ def _unfit(root: Path, patch: Patch) -> str:
 
 
 def fresh_locks(
-    cells: Iterable[Cell],
-    every: Iterable[Cell],
-    requirements: Mapping[str, RequirementList],
-    folders: Folders,
+    cells: Iterable[Cell], every: Iterable[Cell], folders: Folders
 ) -> dict[str, WheelLock]:
     """Return the fresh locks of some of all cells, and of the cells that they extend."""
-    return usable_locks(read_locks(with_parents(cells, every), requirements, folders))
+    return usable_locks(read_locks(with_parents(cells, every), folders))
 
 
 def usable_locks(states: Mapping[str, LockState]) -> dict[str, WheelLock]:

@@ -12,7 +12,6 @@ from packaging.requirements import Requirement
 from warpfront.matrix.cell import Cell
 from warpfront.wheels.lock.values import LockedWheel
 from warpfront.wheels.requirement_lines import marker_environment
-from warpfront.wheels.requirements import RequirementList
 from warpfront.wheels.resolve.demands import demands_from
 
 Edge = tuple[str, str, str]
@@ -76,26 +75,19 @@ def _plain(requirement: Requirement) -> str:
     return f"{requirement.name}{extras}{requirement.specifier}"
 
 
-def roots_of(
-    chain: Iterable[Cell],
-    requirements: Mapping[str, RequirementList],
-    wheels: Iterable[LockedWheel],
-) -> tuple[str, ...]:
-    """Return what an image and those it is built on ask for themselves; `requirements` by file. A
-    source without a name has that of the one of `wheels` which is made of it.
+def roots_of(chain: Iterable[Cell], wheels: Iterable[LockedWheel]) -> tuple[str, ...]:
+    """Return what an image and those it is built on ask for themselves. A source without a name has
+    that of the one of `wheels` which is made of it.
     """
     built = {wheel.source: wheel.name for wheel in wheels if wheel.source}
     roots: dict[str, None] = {}
     for cell in chain:
-        file = requirements[cell.requirements_file] if cell.requirements_file else None
         tools = cell.compiler.requirements if cell.compiler else ()
-        sources = file.sources if file else ()
         named = [
             f"{name}[{','.join(source.extras)}]" if source.extras else name
-            for source in sources
+            for source in cell.listed.sources
             if (name := source.name or built.get(str(source), ""))
         ]
-        texts = file.requirements if file else ()
         roots.update(dict.fromkeys((*map(str, cell.stack), *cell.requirements)))
-        roots.update(dict.fromkeys((*tools, *texts, *named)))
+        roots.update(dict.fromkeys((*tools, *cell.listed.requirements, *named)))
     return tuple(roots)

@@ -19,17 +19,11 @@ from warpfront.wheels.core_metadata import WheelMetadata, accepts_python
 from warpfront.wheels.lock.values import WheelLock
 from warpfront.wheels.lock.why_dependency import asked_for, roots_of
 from warpfront.wheels.requirement_lines import readable_requirement, requirement_name
-from warpfront.wheels.requirements import RequirementList
 from warpfront.wheels.store.wheelhouse import Wheelhouse, read_wheel_metadata
 from warpfront_checks.guard.names import triton_shims
 
 
-def check_wheels(
-    chain: tuple[Cell, ...],
-    lock: WheelLock,
-    requirements: Mapping[str, RequirementList],
-    wheelhouse: Wheelhouse,
-) -> None:
+def check_wheels(chain: tuple[Cell, ...], lock: WheelLock, wheelhouse: Wheelhouse) -> None:
     """Raise `WheelError` with both texts for each difference between the lock of the last cell of
     `chain` (parents first) and its wheels. Wheels of a parent with a built image may be absent;
     demands that only they could make are then not judged.
@@ -39,10 +33,7 @@ def check_wheels(
         for wheel in lock.wheels
         if (path := wheelhouse.path(wheel)).is_file()
     }
-    problems = [
-        *_wrong_wheels(lock, metadata),
-        *_wrong_demands(chain, lock, requirements, metadata),
-    ]
+    problems = [*_wrong_wheels(lock, metadata), *_wrong_demands(chain, lock, metadata)]
     if problems:
         lines = "".join(f"\n    {problem}" for problem in problems)
         raise WheelError(
@@ -69,17 +60,14 @@ def _wrong_wheels(lock: WheelLock, metadata: Mapping[str, WheelMetadata]) -> Ite
 
 
 def _wrong_demands(
-    chain: tuple[Cell, ...],
-    lock: WheelLock,
-    requirements: Mapping[str, RequirementList],
-    metadata: Mapping[str, WheelMetadata],
+    chain: tuple[Cell, ...], lock: WheelLock, metadata: Mapping[str, WheelMetadata]
 ) -> Iterator[str]:
     """Demands that the lock does not meet, and locked wheels that nothing demands."""
     locked: dict[str, str] = {canonicalize_name(wheel.name): wheel.version for wheel in lock.wheels}
     shims = {shim.name: Version(shim.version).public for shim in triton_shims(locked)}
     requires = {name: entry.requires for name, entry in metadata.items()}
     asked_from = partial(asked_for, requires, python=lock.python, machine=chain[-1].machine)
-    demands = asked_from(roots_of(chain, requirements, lock.wheels))
+    demands = asked_from(roots_of(chain, lock.wheels))
     # Where the stack is pinned, uv puts the pin in the place of a demand, without its extras.
     stack = {canonicalize_name(pin.name) for cell in chain for pin in cell.stack}
     plain = asked_from(sorted(stack))
