@@ -19,7 +19,7 @@ from pathlib import Path
 import action_standins
 
 from warpfront.ci.actions import pinned_actions
-from warpfront.pipeline.workspace import cache_folder
+from warpfront.system.process import cache_folder
 
 REPOSITORY_NAME = "me/mine"
 ACT = Path(sys.executable).parent / "act"

@@ -42,8 +42,7 @@ from standins import Index, serve_index
 
 from warpfront.images.engine import connect
 from warpfront.images.labels import CELL, CONTENT_HASH
-from warpfront.pipeline.workspace import cache_folder
-from warpfront.system.process import environment, run
+from warpfront.system.process import cache_folder, environment, run
 from warpfront.system.provenance import read_provenance
 from warpfront.system.revision import Provenance
 from warpfront.wheels.site import read_site

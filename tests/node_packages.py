@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from warpfront.pipeline.workspace import cache_folder
+from warpfront.system.process import cache_folder
 from warpfront.system.store import exclusive
 
 HERE = Path(__file__).with_name("node")

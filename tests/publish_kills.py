@@ -32,8 +32,7 @@ from registries import PASSWORD, USER
 
 from warpfront.errors import NotPublishableError
 from warpfront.images.engine import connect
-from warpfront.pipeline.workspace import cache_folder
-from warpfront.system.process import environment, run
+from warpfront.system.process import cache_folder, environment, run
 from warpfront.wheels.site import read_site
 from warpfront.wheels.store.toolbox import install_toolbox
 from warpfront.wheels.store.wheelhouse import Wheelhouse

@@ -24,7 +24,7 @@ from urllib.request import Request, urlopen
 import yaml
 
 from warpfront.images.engine import packages
-from warpfront.pipeline.workspace import cache_folder
+from warpfront.system.process import cache_folder
 from warpfront.system.store import exclusive
 
 USER = "publisher"

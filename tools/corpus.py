@@ -35,8 +35,8 @@ from packaging.version import Version
 
 from warpfront.images.tools import locked_inputs
 from warpfront.matrix.cell import Selection
-from warpfront.pipeline.workspace import cache_folder, open_workspace
-from warpfront.system.process import run
+from warpfront.pipeline.workspace import open_workspace
+from warpfront.system.process import cache_folder, run
 from warpfront.wheels.resolve.candidates import requirers_without_wheels
 from warpfront.wheels.resolve.resolution import Contradiction
 from warpfront.wheels.resolve.resolver import UvResolver

@@ -33,8 +33,7 @@ from adversary.suite import document, entry, held_by, pairs, part_entry
 from adversary.table import BEGIN, END, suite_table, with_table
 
 from warpfront.images.engine import connect
-from warpfront.pipeline.workspace import cache_folder
-from warpfront.system.process import environment
+from warpfront.system.process import cache_folder, environment
 from warpfront.system.provenance import now
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -23,8 +23,7 @@ from standins import Index, serve_index
 
 from warpfront.images.engine import Engine, connect, embedded
 from warpfront.images.labels import CELL
-from warpfront.pipeline.workspace import cache_folder
-from warpfront.system.process import environment, run
+from warpfront.system.process import cache_folder, environment, run
 from warpfront.wheels.site import read_site
 from warpfront.wheels.store.toolbox import install_toolbox
 from warpfront.wheels.store.wheelhouse import Wheelhouse

@@ -21,8 +21,7 @@ from bills import a_bill
 from loopback import running
 
 from warpfront.commands.bills import audit_bill
-from warpfront.pipeline.workspace import cache_folder
-from warpfront.system.process import run
+from warpfront.system.process import cache_folder, run
 from warpfront.system.store import exclusive
 
 pytestmark = [pytest.mark.process, pytest.mark.network]

@@ -30,7 +30,7 @@ from projects import (
 from standins import Fault, Index, serve_index
 
 from warpfront.images.engine import Engine, embedded
-from warpfront.pipeline.workspace import cache_folder
+from warpfront.system.process import cache_folder
 
 pytestmark = [
     pytest.mark.docker,

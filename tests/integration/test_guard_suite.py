@@ -34,7 +34,7 @@ from adversary.suite import (
 )
 
 from warpfront.images.engine import Engine
-from warpfront.pipeline.workspace import cache_folder
+from warpfront.system.process import cache_folder
 
 pytestmark = [pytest.mark.docker, pytest.mark.network, pytest.mark.timeout(1800)]
 

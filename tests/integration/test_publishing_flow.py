@@ -30,7 +30,7 @@ from requests.utils import DEFAULT_CA_BUNDLE_PATH
 
 from warpfront.errors import SlowerError
 from warpfront.images.engine import Engine
-from warpfront.pipeline.workspace import cache_folder
+from warpfront.system.process import cache_folder
 
 pytestmark = [
     pytest.mark.docker,

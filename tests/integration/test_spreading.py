@@ -20,7 +20,7 @@ from projects import Project, cell_id, reference, small_project, unique_image
 from standins import Index
 
 from warpfront.images.engine import Engine, embedded
-from warpfront.pipeline.workspace import cache_folder
+from warpfront.system.process import cache_folder
 
 pytestmark = [pytest.mark.docker, pytest.mark.process, pytest.mark.timeout(900)]
 

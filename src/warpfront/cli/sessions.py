@@ -1,8 +1,8 @@
-"""The door for checks: nox sessions.
+"""nox's sessions of the checks.
 
 The checks run inside images (and by `verify -- --here` in the current Python), the other sessions
 on the host. This file is read inside images and on GPU machines without our dependencies, by
-Python 3.10 too, so at its top it imports the standard library, nox and `inside.checks` only.
+Python 3.10 too, so at its top it imports the standard library, nox and `warpfront_checks` only.
 """
 
 from __future__ import annotations

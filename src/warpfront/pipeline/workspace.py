@@ -14,7 +14,7 @@ from warpfront.matrix.compat import Compat
 from warpfront.matrix.index_evidence import read_contents
 from warpfront.matrix.reading import Matrix, read_matrix
 from warpfront.system.foreign import inside_root
-from warpfront.system.process import environment
+from warpfront.system.process import cache_folder
 from warpfront.system.store import Store, read_text, read_tree
 from warpfront.wheels.project_folders import IMAGES_FOLDER, Folders
 from warpfront.wheels.requirements import read_requirements
@@ -111,9 +111,3 @@ def read_guard() -> Mapping[str, str]:
     folder = Path(guard.__file__).parent
     files = [*folder.glob("*.py"), *folder.glob("*.json")]
     return {path.name: read_text(path) or "" for path in sorted(files)}
-
-
-def cache_folder() -> Path:
-    """Return the folder of downloads, toolboxes and the embedded engine, by XDG's rules."""
-    configured = environment().get("XDG_CACHE_HOME", "")
-    return (Path(configured) if configured else Path.home() / ".cache") / "warpfront"

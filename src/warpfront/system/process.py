@@ -146,6 +146,13 @@ def environment() -> dict[str, str]:
     return dict(os.environ)
 
 
+def cache_folder(variables: Mapping[str, str] | None = None) -> Path:
+    """Return the folder of downloads, toolboxes and the embedded engine, by XDG's rules."""
+    known = environment() if variables is None else variables
+    home = known.get("XDG_CACHE_HOME") or f"{known.get('HOME') or Path.home()}/.cache"
+    return Path(home) / "warpfront"
+
+
 @contextlib.contextmanager
 def terminable() -> Iterator[None]:
     """Within it, SIGTERM and SIGHUP raise `Terminated`, so that everything that cleans up on Ctrl-C

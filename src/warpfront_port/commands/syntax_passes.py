@@ -18,7 +18,7 @@ from warpfront.images.engine.bases import recipe_digest
 from warpfront.images.tools import Tools
 from warpfront.matrix.cell import Selection
 from warpfront.pipeline.workspace import Workspace
-from warpfront.system.process import Command, environment, stream
+from warpfront.system.process import Command, cache_folder, environment, stream
 from warpfront.system.progress import Watch
 from warpfront.system.sizes import counted
 from warpfront.system.store import write_json
@@ -108,10 +108,10 @@ def _on_host(
     if not (shutil.which("hipcc") or shutil.which("amdclang++") or Path("/opt/rocm").is_dir()):
         return None
     root = str(request.root.resolve())
-    cache = Path(environment().get("XDG_CACHE_HOME", "") or Path.home() / ".cache")
+    cache = str(cache_folder() / "syntax")
     with tempfile.TemporaryDirectory(prefix="warpfront-scan-") as folder:
         job, results = Path(folder) / "job.json", Path(folder) / "results.json"
-        write_json(job, _job(units, scan, request, root, str(cache / "warpfront" / "syntax")))
+        write_json(job, _job(units, scan, request, root, cache))
         argv = (sys.executable, str(syntax_job.__file__), str(job), str(results))
         watch.step("compile", f"{counted(len(units), 'source')} on this machine")
         stream(Command(argv=argv), lambda line: watch.step("compile", line))

@@ -28,7 +28,7 @@ from warpfront.errors import CommandFailedError, EngineError
 from warpfront.images.engine import liveness, packages
 from warpfront.images.engine.packages import PackageTree
 from warpfront.system import process
-from warpfront.system.process import Command
+from warpfront.system.process import Command, cache_folder
 from warpfront.system.progress import Line
 from warpfront.system.store import exclusive
 
@@ -137,9 +137,8 @@ class Status:
 
 
 def folders(environment: Mapping[str, str]) -> tuple[Path, Path]:
-    """Return (cache, state): `~/.cache/warpfront`, or below XDG_CACHE_HOME, and `engine` in it."""
-    home = environment.get("XDG_CACHE_HOME") or f"{environment.get('HOME') or Path.home()}/.cache"
-    cache = Path(home) / "warpfront"
+    """Return (cache, state): the cache's folder, and `engine` in it."""
+    cache = cache_folder(environment)
     return cache, cache / "engine"
 
 
