@@ -64,13 +64,13 @@ _FOUNDATION_AXES = tuple(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Foundation:
-    """Common values of the images of one point."""
+    """Common values of the images of one point. `compiler` may be why there is none."""
 
     toolkit: Toolkit | None
     base: Base
     index: WheelIndex | None
     stack: tuple[Pin, ...]
-    compiler: Compiler | None
+    compiler: Compiler | str
 
 
 @dataclass(kw_only=True)
@@ -248,8 +248,8 @@ class CellMaker:
             self._problem((*where, "python"), message, f'python: "{python}"')
         newest = text.bootstrap.newest_suite
         compiler = vendor.compiler(toolkit, text.targets, text.python, newest)
-        if compiler is None:
-            self._problem(where, vendor.no_compiler(toolkit, newest), "give it another toolkit")
+        if isinstance(compiler, str):
+            self._problem(where, compiler, "give it another toolkit")
             return
         self.compilers.append(
             CompilerBase(
@@ -402,7 +402,6 @@ class CellMaker:
         return not self.text.strict or not isinstance(judgement, Unknown)
 
     def _add_cells(self, point: Point, foundation: _Foundation) -> None:
-        vendor = VENDORS[point.vendor]
         names: dict[str, Any] = {
             "vendor": point.vendor,
             "toolkit": str(foundation.toolkit or ""),
@@ -416,11 +415,8 @@ class CellMaker:
             if name not in ids:
                 continue
             image = self.text.images[name]
-            if image.compiler and foundation.compiler is None:
-                bootstrap = foundation.base.bootstrap
-                suite = bootstrap.newest_suite if bootstrap else ""
-                why = vendor.no_compiler(foundation.toolkit, suite)
-                message = f"image `{name}`: {why}"
+            if image.compiler and isinstance(foundation.compiler, str):
+                message = f"image `{name}`: {foundation.compiler}"
                 self._tell(point, message, f"leave {name} out of this row's images:")
             elif self._is_free(point, name, ids[name], tag):
                 cell = self._cell(point, foundation, name, ids, tag)
@@ -431,7 +427,7 @@ class CellMaker:
         self, point: Point, foundation: _Foundation, name: str, ids: Mapping[str, str], tag: str
     ) -> Cell:
         text, image = self.text, self.text.images[name]
-        policies = _policies(point, foundation, text, image)
+        policies, compiler = _policies(point, foundation, text, image), foundation.compiler
         return Cell(
             id=ids[name],
             project=text.project.name,
@@ -452,7 +448,7 @@ class CellMaker:
             listed=RequirementList(problem=f"{image.requirements}: nobody has read it")
             if image.requirements
             else RequirementList(),
-            compiler=foundation.compiler if image.compiler else None,
+            compiler=compiler if image.compiler and isinstance(compiler, Compiler) else None,
             template=image.template,
             parent=ids[image.parent] if image.parent is not None else None,
             tag=tag,

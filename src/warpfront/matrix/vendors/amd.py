@@ -94,12 +94,12 @@ class Amd(Vendor):
 
     def compiler(
         self, toolkit: Toolkit | None, targets: tuple[str, ...], python: str, suite: str
-    ) -> Compiler | None:
+    ) -> Compiler | str:
         """Debian's hipcc, which depends on its clang, lld, device libraries and HIP headers, where
         it is of that ROCm. A suite that is not whole is a base's own, which names its packages.
         """
         if toolkit is None or _HIPCC.get(suite) != toolkit.version:
-            return None
+            return self._no_hipcc(toolkit, suite)
         added = () if suite == _INCOMPLETE else ("g++", "hipcc", "hipify-perl", "python3-dev")
         return Compiler(
             apt=added,
@@ -110,7 +110,7 @@ class Amd(Vendor):
             ),
         )
 
-    def no_compiler(self, toolkit: Toolkit | None, suite: str) -> str:
+    def _no_hipcc(self, toolkit: Toolkit | None, suite: str) -> str:
         """AMD's own is in `rocm-sdk-devel`, which pytorch.org's index does not mirror
         (pytorch/test-infra#8436) and which unpacks itself where it is installed
         (ROCm/TheRock @89553ce, templates/rocm/src/rocm_sdk/_devel.py).

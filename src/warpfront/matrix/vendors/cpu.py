@@ -27,12 +27,9 @@ class Cpu(Vendor):
 
     def compiler(
         self, toolkit: Toolkit | None, targets: tuple[str, ...], python: str, suite: str
-    ) -> Compiler | None:
+    ) -> Compiler:
         """g++, for extensions in C++."""
         return Compiler(apt=("g++", "python3-dev"))
-
-    def no_compiler(self, toolkit: Toolkit | None, suite: str) -> str:
-        return "g++ is the compiler for the vendor cpu"
 
     def compiler_call(self, target: str) -> CompilerCall | None:
         """Return the call for C++ only: g++ compiles no kernels."""

@@ -36,7 +36,9 @@ class Gaudi(Vendor):
     def label(self, index: str) -> str:
         return ""
 
-    def no_compiler(self, toolkit: Toolkit | None, suite: str) -> str:
+    def compiler(
+        self, toolkit: Toolkit | None, targets: tuple[str, ...], python: str, suite: str
+    ) -> str:
         return f"the base image of {toolkit} already holds the vendor's tools"
 
     def device_access(self, host: HostDevices) -> DeviceAccess | None:

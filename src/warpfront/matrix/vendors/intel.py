@@ -63,7 +63,9 @@ class Intel(Vendor):
         """
         return (target,)
 
-    def no_compiler(self, toolkit: Toolkit | None, suite: str) -> str:
+    def compiler(
+        self, toolkit: Toolkit | None, targets: tuple[str, ...], python: str, suite: str
+    ) -> str:
         return "icpx is in Intel's own repository, and neither Debian nor a wheel holds it"
 
     def device_access(self, host: HostDevices) -> DeviceAccess | None:

@@ -94,9 +94,15 @@ class Nvidia(Vendor):
 
     def compiler(
         self, toolkit: Toolkit | None, targets: tuple[str, ...], python: str, suite: str
-    ) -> Compiler | None:
+    ) -> Compiler | str:
+        """Return nvcc of the toolkit's wheels. Those for CUDA 12 (12.6.85, 12.8.93, 12.9.86 listed)
+        contain ptxas, not nvcc.
+        """
         if toolkit is None or _major(toolkit) < _FIRST_MAJOR_WITH_NVCC_WHEEL:
-            return None
+            return (
+                f"NVIDIA's wheels for {toolkit} hold ptxas and no nvcc; "
+                f"they do from cuda{_FIRST_MAJOR_WITH_NVCC_WHEEL}.0"
+            )
         home = f"/opt/venv/lib/python{python}/site-packages/nvidia/cu{_major(toolkit)}"
         # `8.0;9.0+PTX`, with PTX of the newest for what comes after it.
         archs = ";".join(map(_dotted, sorted(map(_capability, targets)))) + "+PTX"
@@ -113,15 +119,6 @@ class Nvidia(Vendor):
             programs=f"{home}/bin",
             libraries=f"{home}/lib",
             environment=frozen({"CUDA_HOME": home, "TORCH_CUDA_ARCH_LIST": archs}),
-        )
-
-    def no_compiler(self, toolkit: Toolkit | None, suite: str) -> str:
-        """Return the reason: the nvidia-cuda-nvcc-cu12 wheels (12.6.85, 12.8.93, 12.9.86
-        listed) contain ptxas, not nvcc.
-        """
-        return (
-            f"NVIDIA's wheels for {toolkit} hold ptxas and no nvcc; "
-            f"they do from cuda{_FIRST_MAJOR_WITH_NVCC_WHEEL}.0"
         )
 
     def compiler_call(self, target: str) -> CompilerCall | None:

@@ -82,14 +82,10 @@ class Vendor(Protocol):
 
     def compiler(
         self, toolkit: Toolkit | None, targets: tuple[str, ...], python: str, suite: str
-    ) -> Compiler | None:
+    ) -> Compiler | str:
         """Return the compiler that builds extensions for `targets` with that toolkit, on a base
-        of the Debian `suite` ("" if unknown); None without one, and `no_compiler` has the reason.
+        of the Debian `suite` ("" if unknown), or why there is none.
         """
-        return None
-
-    def no_compiler(self, toolkit: Toolkit | None, suite: str) -> str:
-        """Why `compiler` gives None, for a message."""
 
     def compiler_call(self, target: str) -> CompilerCall | None:
         """Return the compile command of one source for `target`; None without a compiler."""
