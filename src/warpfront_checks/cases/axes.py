@@ -215,10 +215,12 @@ def _called_again(
         or (axis == "gradient" and value != "all")
     }
     again = _reconciled(operation, _candidate(varied, fixed, met, draw, 0.0), draw)
-    if again["dtype"] in HALVES and not operation.exact:
+    if again["dtype"] in HALVES:
         rank, lengths = assignment["rank"], assignment["lengths"]
-        short = max(lengths.values(), default=0) <= operation.half_size
-        if not (short and _bearable(operation, rank, lengths, HALF_NUMBERS)):
+        # Of more numbers an exact sum on the way leaves the range in which 16 bits count.
+        most = SIZES[LONG][1] if operation.exact else operation.half_size
+        short = max(lengths.values(), default=0) <= most
+        if not (short and (operation.exact or _bearable(operation, rank, lengths, HALF_NUMBERS))):
             again["dtype"] = assignment["dtype"]
     if again["values"] != assignment["values"]:
         again |= {"values": assignment["values"], "dtype": assignment["dtype"]}
