@@ -156,9 +156,11 @@ def assignments_of(
     left = count + operation.cases * spare
     for number in itertools.count():
         fixed, numbers = {}, operation.numbers
-        # Two thirds of the oracles, of which each has two calls.
-        if number < count // 3 and number < len(sized):
+        # More than half of the oracles, of which each has two calls.
+        if number < count * 5 // 18 and number < len(sized):
             fixed = {**first_choices, **_of_long_lines(operation, axes, sized[number], draw)}
+            if number % 2 and not {LONG, LONGEST}.intersection(sized[number].values()):
+                del fixed["dtype"]
             numbers = MOST_NUMBERS if LONGEST in sized[number].values() else numbers
         elif number % LONG_STEP:
             numbers = min(numbers, FEW_NUMBERS)
