@@ -289,11 +289,14 @@ GROUPED: tuple[Operation, ...] = (
         )
         for dims, places, taps in ((1, "x", "3"), (2, "y x", "3 3"), (3, "z y x", "2 3 2"))
     ),
-    _windows(
+    _biased(
         "conv_transpose2d of two groups",
-        "F.conv_transpose2d(a, b, c, groups=2, stride={stride}, dilation={dilation})",
+        "F.conv_transpose2d(a, b, c, groups=2, stride={stride}, padding={padding},"
+        " output_padding={extra}, dilation={dilation})",
         "b 6 y x, 6 2 3 3, 4",
-        stride=(1, 2),
+        stride=steps(2, 2, 3),
+        padding=steps(2, 0, 1),
+        extra=steps(2, 0, 1),
         dilation=(1, 2),
     ),
     _windows(
