@@ -188,10 +188,14 @@ def main() -> None:
     loud = {
         (one.path, line)
         for one in found.findings
-        for line in (one.line, *one.uses)
+        for line in (*range(one.line, one.end_line + 1), *one.uses)
         if one.severity in (Severity.WARNING, Severity.ERROR)
     }
-    every = {(one.path, line) for one in found.findings for line in (one.line, *one.uses)}
+    every = {
+        (one.path, line)
+        for one in found.findings
+        for line in (*range(one.line, one.end_line + 1), *one.uses)
+    }
     touched = list(changes(options.before, options.after))
 
     said = [("loud", loud), ("any", every)]

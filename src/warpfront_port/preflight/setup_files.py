@@ -36,7 +36,7 @@ def read_setup_cfg(text: str, *, path: str) -> FileRequirements:
     check_text(text, path=path)
     parser = configparser.RawConfigParser(strict=False)
     try:
-        parser.read_string(text, source=path)
+        parser.read_string(text, source=path or "setup.cfg")  # its errors need a name
     except configparser.Error as error:
         # Its message quotes the file's lines.
         where = f"{path}:{error.lineno}" if hasattr(error, "lineno") else path

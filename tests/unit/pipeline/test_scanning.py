@@ -193,6 +193,11 @@ def test_what_cannot_be_parsed_is_said_and_no_crash() -> None:
     assert "not scanned" in found.findings[0].message
 
 
+def test_a_setup_cfg_that_is_none_is_a_finding() -> None:
+    source = SourceText(path=PurePosixPath("setup.cfg"), text="[options]\nrequires\nx y\n")
+    assert [one.rule for one in scan_source(source, SCOPE).findings] == ["SC003"]
+
+
 def test_a_file_that_takes_too_long_is_unread_and_the_others_are_scanned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -338,7 +343,7 @@ FORMS = judge_text(
 def test_the_text_begins_with_the_verdict_and_says_what_to_do() -> None:
     text = verdict_text(scanning.verdict_of(FORMS, FORMS.findings), FORMS)
     assert text.startswith("gfx942: will fail at run time: 1 cause\n")
-    assert "\n  PY014 import of pynvml: pkg/a,b:c.py:1\n" in text
+    assert "\n  PY014 pynvml needs NVIDIA's driver: pkg/a,b:c.py:1\n" in text
     assert "\nto check (1)\n  PY008" in text
     assert f"        {catalogue()['PY014'].fix}\n" in text
     assert counted(FORMS.findings) == "1 error, 1 warning"
