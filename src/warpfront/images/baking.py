@@ -138,7 +138,7 @@ class _Building:
     def __init__(self, inputs: CellInputs, tools: Tools, watch: Watch, *, layers: bool) -> None:
         self._inputs, self._watch, self._layers = inputs, watch, layers
         self._engine, self._folders, self._site = tools.engine, tools.folders, tools.site()
-        self._store = tools.folders.store
+        self._store, self._output = tools.folders.store, _output(tools.engine)
         self._provenance = read_provenance(tools.folders.root, run)
         self._started = monotonic()
         self._finished: dict[str, float] = {}
@@ -283,7 +283,7 @@ class _Building:
                 uv=uv_version(),
             ),
             machine=cell.machine,
-            output=_output(self._engine),
+            output=self._output,
             secrets=self._secrets(item),
             moment=self._provenance.created,
         )

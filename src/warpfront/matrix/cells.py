@@ -372,18 +372,19 @@ class CellMaker:
             return None
         if point.index:
             index = self.compat.index(point.index)
-            fault = f"index `{point.index}` is not in the compat table"
-            hint = nearest(point.index, self.compat.table.indexes)
         else:
             index = self.compat.index_for(point.vendor, point.toolkit, point.torch)
+        if index is not None:
+            own_index = self.text.indexes.get(index.name)
+            url = own_index if isinstance(own_index, str) else index.url
+            return WheelIndex(name=index.name, url=url)
+        if point.index:
+            hint = nearest(point.index, self.compat.table.indexes)
+            self._tell(point, f"index `{point.index}` is not in the compat table", hint)
+        else:
             contradicted = self.compat.contradiction_of_no_index(point)
-            fault, hint = contradicted.reason, f"what fits: {contradicted.fits}"
-        if index is None:
-            self._tell(point, fault, hint)
-            return None
-        own_index = self.text.indexes.get(index.name)
-        url = own_index if isinstance(own_index, str) else index.url
-        return WheelIndex(name=index.name, url=url)
+            self._tell(point, contradicted.reason, f"what fits: {contradicted.fits}")
+        return None
 
     def _judged(self, point: Point, combination: Combination) -> bool:
         judgement = self.compat.judge(combination)

@@ -452,16 +452,13 @@ def _without_labels(raw: dict[str, Any]) -> dict[str, Any]:
     """Return the document with names that `packaging` knows: labels of variants are read apart."""
     try:
         packages = [
-            {**package, "wheels": [_without_label(wheel) for wheel in package["wheels"]]}
+            package
+            | {"wheels": [w | {"path": split_label(w["path"])[0]} for w in package["wheels"]]}
             for package in raw["packages"]
         ]
     except (KeyError, TypeError):  # of another shape, which is reported
         return raw
     return {**raw, "packages": packages}
-
-
-def _without_label(wheel: Mapping[str, Any]) -> dict[str, Any]:
-    return {**wheel, "path": split_label(wheel["path"])[0]}
 
 
 def _read_wheel(package: Package, path: str, raw: Mapping[str, Any]) -> LockedWheel:
