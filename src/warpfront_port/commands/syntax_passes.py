@@ -84,10 +84,12 @@ def _job(
     units: list[str], scan: Scan, request: SyntaxRequest, root: str, cache: str
 ) -> dict[str, object]:
     here = str(request.root.resolve())
-    flags = scan.project.product.flags
+    product = scan.project.product
+    flags, others = product.flags, product.installs and any(map(product.has, scan.project.builds))
     return {
         "flags": {unit: [word.replace(here, root) for word in flags[unit]] for unit in flags},
-        "modules": "" if scan.project.product.basis else str(MODULES),
+        # A CMakeLists.txt beside a Python build is another build, of other sources.
+        "modules": "" if product.basis or others else str(MODULES),
         "target": request.target,
         "root": root,
         "units": units,

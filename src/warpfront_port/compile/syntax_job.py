@@ -270,6 +270,16 @@ def configure(compiler: Compiler, root: Path, modules: str, folder: Path) -> Con
     return Configured(flags, sorted(folders), reason)
 
 
+def reached_units(units: Iterable[str], flags: Mapping[str, list[str]]) -> list[str]:
+    """Return the units that a build compiles; none where it leaves out each that is CUDA's or
+    HIP's by name: a build for the CPU answers nothing about those.
+    """
+    listed = list(units)
+    reached = [unit for unit in listed if unit in flags]
+    of_gpu = {unit for unit in listed if unit.endswith((".cu", ".hip"))}
+    return reached if not of_gpu or of_gpu & {*reached} else []
+
+
 _PATHS = {"-I": ["-iquote", "-idirafter"], "-isystem": ["-idirafter"], "-iquote": ["-iquote"]}
 
 
@@ -442,7 +452,8 @@ def run_job(job: Mapping[str, Any]) -> dict[str, object]:
         if not configured.flags:
             configured = configure(compiler, root, job.get("modules") or "", folder)
         argv += own_folders(tree, configured.folders)
-        units = [unit for unit in units if unit in configured.flags] or units
+        reached = reached_units(units, configured.flags)
+        units = reached or units
         state = _state_of(compiler, tree, argv, scratch, forced)
 
         def passed(unit: str) -> dict[str, object]:
@@ -457,7 +468,6 @@ def run_job(job: Mapping[str, Any]) -> dict[str, object]:
         results = list(_all_passes(job, units, passed))
     hip = {hip: cuda for cuda, hip in names.items() if cuda in tree.words}
     text = "\n".join(str(result["output"]) for result in results)
-    reached = [unit for unit in units if unit in configured.flags]
     unreached = "" if reached or not configured.flags else "its build has none of these sources"
     words = set(_NAME.findall(text))
     used = {word: hip[word] for word in words if word in hip}

@@ -275,3 +275,13 @@ def test_a_branch_for_amd_whose_sources_the_compiler_could_not_take_is_not_deter
     )
     verdict = verdict_of(scanned, scanned.findings)
     assert "1 CUDA source not compiled: k.cu: ATen/ATen.h is not there" in str(verdict)
+
+
+def test_a_build_for_the_cpu_reaches_no_cuda_source() -> None:
+    flags: dict[str, list[str]] = {"version.cpp": [], "k.cu": []}
+    assert syntax_job.reached_units(["k.cu", "old.cu", "version.cpp"], flags) == [
+        "k.cu",
+        "version.cpp",
+    ]
+    assert syntax_job.reached_units(["old.cu", "version.cpp"], flags) == []
+    assert syntax_job.reached_units(["version.cpp", "other.cpp"], flags) == ["version.cpp"]
