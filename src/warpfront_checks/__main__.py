@@ -32,7 +32,7 @@ from warpfront_checks.results import Recorder, write_json
 from warpfront_checks.selftest import FaultsMissingError, faults_folder
 
 # What is no session, each imported when it is run: `detect` needs no torch, `golden make` and
-# `golden check` no claims, `bench` judges nothing, `architectures` runs as many as asked for.
+# `golden check` no claims, `bench` judges nothing, `architectures` runs as many as requested.
 _COMMANDS = {
     "detect": "warpfront_checks.detection",
     "golden": "warpfront_checks.golden.vectors",
@@ -65,7 +65,7 @@ def _run_sessions(options: argparse.Namespace, claims: Claims) -> int:
     options.results.mkdir(parents=True, exist_ok=True)
     effort = parsed_effort(options)
     # Read when torch is loaded. Threads that wait for work by spinning take the cores of the other
-    # sessions: 150 processor seconds of a quick verification beside other work, 43 without.
+    # sessions: 150 processor seconds of a quick verification with other work, 43 without.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
     def run(session: str) -> int:

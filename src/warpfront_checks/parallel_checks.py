@@ -57,14 +57,14 @@ def begin_parts(
     joined: Callable[[Sequence[CheckFinding]], CheckFinding],
 ) -> list[Check]:
     """Begin a check in parts for each name; its finding is what `joined` makes of theirs. Without
-    lanes each is found out here, when it is asked for.
+    lanes each is found out by this process.
     """
     if not lanes:
 
-        def here(parts: Sequence[Mapping[str, object]]) -> CheckFinding:
+        def find_parts(parts: Sequence[Mapping[str, object]]) -> CheckFinding:
             return joined([_function(find)(**arguments, effort=effort) for arguments in parts])
 
-        return [Check(name=name, find=partial(here, parts)) for name, parts in calls.items()]
+        return [Check(name=name, find=partial(find_parts, parts)) for name, parts in calls.items()]
     items = [
         {"find": find, "options": vars(effort), "arguments": dict(arguments)}
         for parts in calls.values()

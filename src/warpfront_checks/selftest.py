@@ -1,7 +1,7 @@
 """The `selftest` session: every fault that is seeded into the checks has to be caught.
 
 The faults are a data set of their own, which neither the package nor an image has. A checkout has
-it in tests/kernels; elsewhere `WARPFRONT_SELFTEST_FAULTS` names a copy of that folder.
+it in tests/kernels; without one `WARPFRONT_SELFTEST_FAULTS` names a copy of that folder.
 """
 
 from __future__ import annotations

@@ -44,9 +44,7 @@ def opinions(
 
 
 def counted(tensors: Iterable[Mapping[str, bool | None]]) -> dict[str, dict[str, int]]:
-    """Return for each profile how many of these tensors it accepted, refused, and had no tolerance
-    for.
-    """
+    """Return the number of tensors that each profile accepted, refused, and cannot judge."""
     counts = {name: dict.fromkeys(ANSWERS.values(), 0) for name in profile_names()}
     for accepted_by in tensors:
         for name, accepted in accepted_by.items():

@@ -87,10 +87,10 @@ def _judged(compute: Compute, case_inputs: _CaseInputs, tier: Mapping[str, str])
     names, outputs = _profiled(lambda: case_inputs.run(compute, device, dtype), device)
     shares: dict[str, float] = {}
     exact, cpu = (case_inputs.run(plain, "cpu", kind) for kind in (torch.float64, dtype))
-    for name, tensor, right, own in zip(
+    for name, tensor, exact_result, cpu_result in zip(
         ("output", "q", "k", "v"), outputs, exact, cpu, strict=False
     ):
-        fault = _fault(name, (tensor, right, own), case_inputs, shares)
+        fault = _fault(name, (tensor, exact_result, cpu_result), case_inputs, shares)
         if fault:
             return {"outcome": WRONG, "reason": fault, "kernels": names[:_SHOWN]}
     document = {"share": max(shares.values()), "kernels": names[:_SHOWN]}

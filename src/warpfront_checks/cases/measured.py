@@ -236,16 +236,17 @@ class Limits:
         """
         limits = cls.of(actual, exact, None, kind)
         unit = rounding_unit(max(actual.dtype, kind, key=rounding_unit))
-        good = exact.isfinite()
-        off, right = (cpu.double() - exact)[good].abs(), exact[good].abs()
+        off = torch.where(exact.isfinite(), (cpu.double() - exact).abs(), 0.0)
+        size = _rms(exact[exact.isfinite()])
         # Below it a result is zero but for cancellation.
         floor = torch.finfo(torch.float64).eps
-        counted = [most * unit * max(size, added) for size in (_rms(right), _peak(right))]
-        base = max(limits.base, floor, min(_rms(off), counted[0]))
-        worst = max(base, min(_peak(off), counted[1]), unit * stored)
+        base = max(limits.base, floor, min(_rms(off), most * unit * max(size, added)))
+        scale = limits.scale + base
+        # The CPU's worst element may be further off than its root mean square tells.
+        scale = (scale * min(max(1.0, _peak(off / scale)), most)).clamp(min=unit * stored)
         # One element alone may be that far off.
         base = max(base, unit * stored * limits.element / limits.rms / max(1, exact.numel()) ** 0.5)
-        return replace(limits, base=base, scale=limits.scale + worst)
+        return replace(limits, base=base, scale=scale)
 
     @property
     def bound(self) -> Bound:

@@ -48,8 +48,8 @@ class GoldenCase:
         cpu = differentiated(self.operation, inputs, cotangent)
         terms = float(cotangent.double().abs().sum())
         bounds = [
-            Limits.by_cpu(own, right, own, own.dtype, added=terms / right.numel() * (n > 0)).bound
-            for n, (own, right) in enumerate(zip(cpu, exact, strict=True))
+            Limits.by_cpu(x, wide, x, x.dtype, added=terms / wide.numel() * (n > 0)).bound
+            for n, (x, wide) in enumerate(zip(cpu, exact, strict=True))
         ]
         return dict(zip(names_of(len(inputs)), zip(exact, bounds, strict=True), strict=True))
 

@@ -2,7 +2,7 @@
 
 A layer is run again on the CPU, in float64 and in the tested dtype, from the arguments and the
 output gradient that the device had. What the device may be off by is a multiple of what the CPU is
-off by in the same dtype (`Limits.by_cpu`). So an error is found at the layer that makes it, and
+off by in the same dtype (`Limits.by_cpu`). So an error is actual at the layer that makes it, and
 later layers, which only inherit it, are not accused.
 """
 
@@ -39,8 +39,7 @@ def judge_layers(
     specimen: Specimen,
 ) -> list[Verdict]:
     """Return one row a tensor: outputs in the order of execution, then gradients in the order
-    of the backward pass. The layers are as sent to the device, on the CPU in float32 or the tested
-    dtype.
+    of the backward pass. The layers are the CPU's, as they were sent to the device.
     """
     forward, backward = [], []
     layers = reference_layers.values()
@@ -75,15 +74,15 @@ def _end(name: str, passed: Pass, specimen: Specimen) -> Verdict:
     def of(each: Pass) -> Tensor:
         return each.logits if name == "logits" else each.gradients[name]
 
-    found, exact, cpu = (of(each) for each in (passed, specimen.exact, specimen.same_dtype))
+    actual, exact, cpu = (of(each) for each in (passed, specimen.exact, specimen.same_dtype))
     label = name if name == "logits" else f"gradient of {name}"
-    if fault := _structure_fault(found, exact, cpu, specimen.precision):
+    if fault := _structure_fault(actual, exact, cpu, specimen.precision):
         return Verdict.failed(label, fault)
-    limits = Limits.by_cpu(found, exact, cpu, _kind(cpu, specimen.precision), most=math.inf)
-    verdict = _compared(found, exact, Bound(slack=math.inf, rms=limits.bound.rms))
+    limits = Limits.by_cpu(actual, exact, cpu, _kind(cpu, specimen.precision), most=math.inf)
+    verdict = _compared(actual, exact, Bound(slack=math.inf, rms=limits.bound.rms))
     if verdict.fault:
         limits = limits.eased([of(each) for each in specimen.rounded], exact, R_STEPS)
-        verdict = _compared(found, exact, Bound(slack=math.inf, rms=limits.bound.rms))
+        verdict = _compared(actual, exact, Bound(slack=math.inf, rms=limits.bound.rms))
     return replace(verdict, name=label)
 
 
@@ -124,8 +123,8 @@ def _judge_call(
         verdict = Verdict.failed(name, "missing")
         if name in device:
             summed = gradient if name in parameter_gradients and reference.dim() == 1 else None
-            others: dict[str, Any] = {"summed": summed, "layer": layer, "precision": precision}
-            verdict = _judge_tensor(device[name], reference, cpu[name], **others)
+            settings: dict[str, Any] = {"summed": summed, "layer": layer, "precision": precision}
+            verdict = _judge_tensor(device[name], reference, cpu[name], **settings)
         yield replace(verdict, name=name, layer=call.layer, kind=kind)
 
 
@@ -178,7 +177,7 @@ OF_CHANNELS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.Conv1d, nn.Con
 
 
 def _judge_tensor(
-    found: Tensor,
+    actual: Tensor,
     exact: Tensor,
     cpu: Tensor,
     *,
@@ -187,21 +186,21 @@ def _judge_tensor(
     precision: Precision,
 ) -> Verdict:
     """Judge a layer's tensor. `summed` is the gradient that was added up to a vector's."""
-    if fault := _structure_fault(found, exact, cpu, precision):
+    if fault := _structure_fault(actual, exact, cpu, precision):
         return Verdict.failed("", fault)
     if not exact.is_floating_point():
-        return judge(found, exact, Bound())
+        return judge(actual, exact, Bound())
     kind = _kind(cpu, precision)
     sums = {}
     if summed is not None:
         sums["added"] = float(summed.double().abs().sum()) / exact.numel()
         sums["stored"] = _walk(summed, exact, layer) / 2 if kind in HALF else 0.0
-    return _compared(found, exact, Limits.by_cpu(found, exact, cpu, kind, **sums).bound)
+    return _compared(actual, exact, Limits.by_cpu(actual, exact, cpu, kind, **sums).bound)
 
 
-def _compared(found: Tensor, exact: Tensor, bound: Bound) -> Verdict:
-    verdict = judge(found.double(), exact, bound)
-    profiles = opinions(found.double(), exact, found.dtype, strict=not verdict.fault)
+def _compared(actual: Tensor, exact: Tensor, bound: Bound) -> Verdict:
+    verdict = judge(actual.double(), exact, bound)
+    profiles = opinions(actual.double(), exact, actual.dtype, strict=not verdict.fault)
     return replace(verdict, profiles=profiles)
 
 
@@ -225,10 +224,10 @@ def _walk(gradient: Tensor, exact: Tensor, layer: nn.Module) -> float:
     return float(torch.maximum(*sizes).sqrt().max())
 
 
-def _structure_fault(found: Tensor, exact: Tensor, cpu: Tensor, precision: Precision) -> str:
-    if found.shape != exact.shape:
-        return f"shape {tuple(found.shape)}, expected {tuple(exact.shape)}"
+def _structure_fault(actual: Tensor, exact: Tensor, cpu: Tensor, precision: Precision) -> str:
+    if actual.shape != exact.shape:
+        return f"shape {tuple(actual.shape)}, expected {tuple(exact.shape)}"
     # Which layers autocast leaves in float32 is the device type's own list.
-    if found.dtype != cpu.dtype and not (precision.mixed and found.is_floating_point()):
-        return f"{found.dtype}, expected {cpu.dtype}"
+    if actual.dtype != cpu.dtype and not (precision.mixed and actual.is_floating_point()):
+        return f"{actual.dtype}, expected {cpu.dtype}"
     return ""

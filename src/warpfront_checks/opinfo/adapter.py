@@ -110,7 +110,7 @@ class Entry:
     ) -> Iterator[Sample]:
         """Return up to `limit` calls, spread over the first `4 * limit` or the first `among`.
         Those of the first `options_among` with new forms are added. One of more numbers than any
-        case has is left out. They are those of torch's own
+        case has is omitted. They are those of torch's own
         tests, every one drawn from the same seed. `sample_inputs` is not used: it searches the call
         stack for a test, twice, which took four times as long as everything else.
         """
