@@ -25,8 +25,11 @@ VALUES = {
     # The largest number of every line is its last, or its first.
     "rising": "torch.arange({numel}).view({shape}).double() - {numel} // 2",
     "falling": "{numel} // 2 - torch.arange({numel}).view({shape}).double()",
-    # What decides lies far up, and at the far end of every line; its square leaves float16's range.
-    "peak": "(lambda x: [x, x[-1:].fill_(300), x[..., -1:].fill_(300)][0])("
+    # What decides lies far up, and at the far end of every line.
+    "peak": "(lambda x: [x, x[-1:].fill_(150), x[..., -1:].fill_(150)][0])("
+    "torch.randint(-8, 9, {shape}, generator=g).double() / 4)",
+    # The same, where a square leaves float16's range.
+    "spike": "(lambda x: [x, x[-1:].fill_(300), x[..., -1:].fill_(300)][0])("
     "torch.randint(-8, 9, {shape}, generator=g).double() / 4)",
     "normal": "torch.randn({shape}, generator=g, dtype=torch.float64).to(torch.{dtype}).double()",
     # Complex numbers that are half the transform of real ones of an odd length.

@@ -13,6 +13,8 @@ from warpfront_checks.cases.operation import Operation
 CASES = 44
 SHAPE = {1: "b c x", 2: "b c y x", 3: "b c z y x"}
 SIZED: Mapping[str, Any] = {"b": 2, "c": 3, "y": 8, "x": 9, "z": 6}
+# An adaptive pool's results may have 125 numbers for each of an argument.
+ADAPTED = 100_000
 # Windows of which the largest are alone.
 _largest: Make = partial(
     moved, values=("distinct",), halves=False, roundings=2.0, cases=CASES, **SIZED
@@ -93,6 +95,7 @@ POOLS = (
             f"F.adaptive_max_pool{dims}d(a, {{size}})",
             SHAPE[dims],
             size=steps(dims, 1, 3, 5),
+            work=ADAPTED,
         )
         for dims in (1, 2, 3)
     ),
@@ -131,6 +134,7 @@ POOLS = (
             f"F.adaptive_avg_pool{dims}d(a, {{size}})",
             SHAPE[dims],
             size=steps(dims, 1, 3, 5),
+            work=ADAPTED,
             walk=1 / 16,
             defects=(BATCHES_OF_ONE_PLACE,),
         )

@@ -148,13 +148,13 @@ REDUCTIONS: tuple[Operation, ...] = (
         # A sum of equal roots, squared.
         walk=1.0,
         ord=(1, 2, 3, 0.5, math.inf, -math.inf),
-        values=(*ROUNDED, "peak"),
+        values=(*ROUNDED, "spike"),
         backward=False,
     ),
     _nearly(
         "norm of 2",
         "torch.linalg.vector_norm(a, 2, {dim})",
-        values=(*HIGH, "peak"),
+        values=(*HIGH, "spike"),
         dim=(*DIM, None),
         fit=_square,
     ),
@@ -242,7 +242,7 @@ REDUCTIONS: tuple[Operation, ...] = (
         p=(1.0, 2.0, 3.0),
         dim=DIM,
         fit=_square,
-        values=("quarters", "normal", "equal", "peak"),
+        values=("quarters", "normal", "equal", "spike"),
     ),
     *(
         _order(n, f"torch.{n}(a, {{dim}}, keepdim={{keepdim}})", values=WITH_NAN, **KEPT)
