@@ -85,11 +85,14 @@ def _job(
 ) -> dict[str, object]:
     here = str(request.root.resolve())
     product = scan.project.product
-    flags, others = product.flags, product.installs and any(map(product.has, scan.project.builds))
+    flags, of_python = (
+        product.flags,
+        product.installs and any(map(product.has, scan.project.builds)),
+    )
     return {
         "flags": {unit: [word.replace(here, root) for word in flags[unit]] for unit in flags},
-        # A CMakeLists.txt beside a Python build is another build, of other sources.
-        "modules": "" if product.basis or others else str(MODULES),
+        # Where Python builds, a CMakeLists.txt is another build, of other sources.
+        "modules": "" if product.basis or of_python else str(MODULES),
         "target": request.target,
         "root": root,
         "units": units,

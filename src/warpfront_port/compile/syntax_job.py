@@ -159,8 +159,8 @@ class Tree:
                 }:
                     self.builds += path.read_text("utf-8", "replace") + "\n"
         self.by_name: dict[str, list[str]] = {}
-        for path in self.texts:
-            self.by_name.setdefault(path.rpartition("/")[2], []).append(path)
+        for relative in self.texts:
+            self.by_name.setdefault(relative.rpartition("/")[2], []).append(relative)
         self.words = {word for text in self.texts.values() for word in _NAME.findall(text)}
         self.included = frozenset(
             header for text in self.texts.values() for header in _INCLUDE.findall(text)
@@ -170,13 +170,13 @@ class Tree:
         """Return the units that include torch's headers, themselves or through the tree's own."""
         chosen = set()
         for unit in units:
-            seen, waiting = {unit}, [unit]
+            visited, waiting = {unit}, [unit]
             while waiting and unit not in chosen:
                 for header in _INCLUDE.findall(self.texts.get(waiting.pop(), "")):
                     if header.startswith(_TORCHS):
                         chosen.add(unit)
-                    new = set(self.by_name.get(header.rpartition("/")[2], ())) - seen
-                    seen |= new
+                    new = set(self.by_name.get(header.rpartition("/")[2], ())) - visited
+                    visited |= new
                     waiting += new
         return frozenset(chosen)
 
@@ -250,10 +250,10 @@ def configure(compiler: Compiler, root: Path, modules: str, folder: Path) -> Con
         text = text or output
         if commands.is_file():
             break
-    own = (path for path in copy.rglob("*.h*") if not (root / path.relative_to(copy)).exists())
-    made = [*build.rglob("*.h*"), *own]
+    written = (path for path in copy.rglob("*.h*") if not (root / path.relative_to(copy)).exists())
+    headers = [*build.rglob("*.h*"), *written]
     # an include names a made header by its name, or by its folder too
-    folders = {str(f) for p in made if "CMakeFiles" not in p.parts for f in p.parents[:2]}
+    folders = {str(f) for p in headers if "CMakeFiles" not in p.parts for f in p.parents[:2]}
     if not commands.is_file():
         error = re.search(r"CMake Error[^\n]*\n(?:\s*\n)?\s*([^\n]+)", text)
         reason = f"cmake: {error[1].strip() if error else f'exit {code}'}"
@@ -361,11 +361,11 @@ def arguments(compiler: Compiler, job: Mapping[str, Any], standard: str, forced:
     ]  # fmt: skip
 
 
-def own_folders(tree: Tree, made: Iterable[str]) -> list[str]:
+def own_folders(tree: Tree, generated: Iterable[str]) -> list[str]:
     """Return the options for a tree's folders, which never come before the system's."""
     folders = tree.include_folders()
     quoted = (option for folder in folders for option in ("-iquote", folder))
-    after = (option for folder in (*folders, *made) for option in ("-idirafter", folder))
+    after = (option for folder in (*folders, *generated) for option in ("-idirafter", folder))
     return [*quoted, *after]
 
 
@@ -380,7 +380,7 @@ def precompiled(argv: list[str], folder: Path, seconds: float) -> dict[str, list
     if not source.is_file():  # what is precompiled refuses a newer one
         source.write_text("#include <torch/extension.h>\n")
 
-    def made(side: str) -> bool:
+    def precompile(side: str) -> bool:
         path = folder / f"torch{side}.pch"
         if not path.is_file():
             print("torch's headers", flush=True)
@@ -389,9 +389,14 @@ def precompiled(argv: list[str], folder: Path, seconds: float) -> dict[str, list
         return path.is_file()
 
     with concurrent.futures.ThreadPoolExecutor(len(_SIDES)) as pool:
-        for side, there in zip(_SIDES, pool.map(made, _SIDES), strict=True):
-            taken = ["-Xclang", "-include-pch", "-Xclang", str(folder / f"torch{side}.pch")]
-            options[side] = taken if there else []
+        for side, exists in zip(_SIDES, pool.map(precompile, _SIDES), strict=True):
+            precompiled_options = [
+                "-Xclang",
+                "-include-pch",
+                "-Xclang",
+                str(folder / f"torch{side}.pch"),
+            ]
+            options[side] = precompiled_options if exists else []
     return options
 
 
@@ -458,11 +463,13 @@ def run_job(job: Mapping[str, Any]) -> dict[str, object]:
 
         def passed(unit: str) -> dict[str, object]:
             options = unit_options(configured.flags.get(unit, ()))
-            taken = read if unit in of_torch else {}
+            precompiled_headers = read if unit in of_torch else {}
             return _stored(
                 job,
                 f"{state}\0{unit}\0{options}".replace(scratch, ""),
-                lambda: passes([*argv, *options], root, unit, float(job["seconds"]), taken),
+                lambda: passes(
+                    [*argv, *options], root, unit, float(job["seconds"]), precompiled_headers
+                ),
             )
 
         results = list(_all_passes(job, units, passed))
