@@ -34,6 +34,7 @@ class SyntaxResult:
     `compiled` are the units that it accepted or refused for a reason of their own. `uncompiled`
     maps the others to the reason why they were not judged. `reached` are the units that the
     project's own build compiles, empty where no build was configured: `unconfigured` is why.
+    `stopped` are units that a fatal error ended: what follows it was not read.
     """
 
     compiler: str
@@ -42,6 +43,7 @@ class SyntaxResult:
     uncompiled: Mapping[str, str]
     reached: frozenset[str] = frozenset()
     unconfigured: str = ""
+    stopped: frozenset[str] = frozenset()
 
 
 def read_results(document: Mapping[str, Any], root: str) -> SyntaxResult:
@@ -84,6 +86,11 @@ def read_results(document: Mapping[str, Any], root: str) -> SyntaxResult:
         uncompiled=uncompiled,
         reached=frozenset(reached),
         unconfigured=document.get("unconfigured") or "",
+        stopped=frozenset(
+            entry["unit"]
+            for entry in document.get("units") or ()
+            if ": fatal error: " in str(entry["output"])
+        ),
     )
 
 
@@ -177,7 +184,8 @@ def _is_refuted(finding: ScanFinding, result: SyntaxResult) -> bool:
     """
     if finding.rule not in _CHECKED or finding.severity is Severity.NOTE:
         return False
-    return finding.path in result.compiled or not result.uncompiled
+    unread = result.stopped | result.uncompiled.keys()
+    return not unread or (finding.path in result.compiled and finding.path not in unread)
 
 
 def units_to_compile(scan: Scan) -> Sequence[str]:

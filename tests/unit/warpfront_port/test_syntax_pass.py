@@ -285,3 +285,10 @@ def test_a_build_for_the_cpu_reaches_no_cuda_source() -> None:
     ]
     assert syntax_job.reached_units(["old.cu", "version.cpp"], flags) == []
     assert syntax_job.reached_units(["version.cpp", "other.cpp"], flags) == ["version.cpp"]
+
+
+def test_a_fatal_error_refutes_nothing_after_it(tmp_path: Path) -> None:
+    mask = "__device__ int f(int v) { return __shfl_down_sync(0xffffffff, v, 1); }\n"
+    output = "/src/k.cu:1:10: fatal error: 'device_launch_parameters.h' file not found\n"
+    _, errors = added(tmp_path, output, 1, 1, text=f"\n{mask}")
+    assert [error.split()[1] for error in errors] == ["CC701", "CU108"]
