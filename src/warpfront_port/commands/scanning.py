@@ -342,13 +342,15 @@ def verdict_of(scanned: Scan, new: Iterable[ScanFinding]) -> Verdict:
 def _undetermined(scanned: Scan) -> Iterator[str]:
     """Yield reasons for parts of a tree without verdict: sources not compiled, files not read."""
     by_reason: dict[str, list[str]] = {}
+    # A compiler that took the sources of AMD's build leaves nothing open about the others.
+    decided = {"optional", "aside", *(["left-out"] if scanned.compiled else [])}
     for unit, reason in scanned.uncompiled.items():
         evidence, aside = scanned.evidence.get(unit), scanned.project.product.is_aside(unit)
         if unit in scanned.project.hips:
             continue
         if evidence is None:
             by_reason.setdefault(reason, []).append(unit)
-        elif evidence.kind not in ("optional", "aside") and scanned.doubt and not aside:
+        elif evidence.kind not in decided and scanned.doubt and not aside:
             by_reason.setdefault(f"{reason}, and {scanned.doubt}", []).append(unit)
     for reason, units in by_reason.items():
         first = ", ".join(units[:3]) + (", ..." if len(units) > 3 else "")

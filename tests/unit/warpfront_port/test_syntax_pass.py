@@ -292,3 +292,20 @@ def test_a_fatal_error_refutes_nothing_after_it(tmp_path: Path) -> None:
     output = "/src/k.cu:1:10: fatal error: 'device_launch_parameters.h' file not found\n"
     _, errors = added(tmp_path, output, 1, 1, text=f"\n{mask}")
     assert [error.split()[1] for error in errors] == ["CC701", "CU108"]
+
+
+def test_what_amd_s_build_leaves_out_is_open_only_until_a_compiler_took_the_rest(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "k.cu").write_text(KERNEL)
+    (tmp_path / "ptx.cu").write_text(KERNEL)
+    (tmp_path / "setup.py").write_text(
+        "import torch\nfrom torch.utils.cpp_extension import CUDAExtension\n"
+        "files = ['k.cu']\nif not torch.version.hip:\n    files.append('ptx.cu')\n"
+        "CUDAExtension('k', files)\n"
+    )
+    scanned = scan_tree(tmp_path, read_target("gfx942"), processes=1)
+    assert "not determined" in verdict_of(scanned, scanned.findings).line
+    unit = {"unit": "k.cu", "codes": [0, 0], "output": ""}
+    judged = with_syntax(scanned, read_results({"compiler": "c", "units": [unit]}, "/src"))
+    assert verdict_of(judged, judged.findings).line == "gfx942: runs as it is, nothing to check"
