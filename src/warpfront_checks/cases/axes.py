@@ -591,8 +591,7 @@ def build(operation: Operation, assignment: Assignment, device: str) -> Case:
         code, definition = (re.sub(rf"\b{name}\b", "None", text) for text in (code, definition))
     arguments = []
     operands = operation.arguments(assignment["rank"])
-    floats = [name for name, (mark, _) in zip(NAMES, operands, strict=False) if not mark]
-    floats = [name for name in floats if name not in absent]
+    floats = [n for n, (m, _) in zip(NAMES, operands, strict=False) if not m and n not in absent]
     wide = _wide_operand(operands, assignment)
     dtypes = _dtypes(floats, assignment)
     alike = _alike(operation, assignment["rank"])

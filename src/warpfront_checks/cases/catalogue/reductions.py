@@ -237,12 +237,7 @@ REDUCTIONS: tuple[Operation, ...] = (
         )
     ),
     _nearly(
-        "normalize",
-        "F.normalize(a, p={p}, dim={dim})",
-        p=(1.0, 2.0, 3.0),
-        dim=DIM,
-        fit=_square,
-        values=("quarters", "normal", "equal", "spike"),
+        "normalize", "F.normalize(a, p={p}, dim={dim})", p=(1.0, 2.0, 3.0), dim=DIM, fit=_square
     ),
     *(
         _order(n, f"torch.{n}(a, {{dim}}, keepdim={{keepdim}})", values=WITH_NAN, **KEPT)
