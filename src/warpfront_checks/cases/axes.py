@@ -84,7 +84,7 @@ ALONG = 0.7
 MIDDLING = ("tile", "past a wave", "past a small block", "past a block")
 # Sizes of the axes while another one is tried.
 SHORT = ("usual", "one", "below a wave")
-QUICK_CASES = 4
+QUICK_CASES = 3
 
 # Values of an axis that other choices demand.
 RECONCILED: Mapping[str, Iterable[str]] = {"gradient": ["none"], "values": VALUES}
