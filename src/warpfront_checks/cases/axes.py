@@ -219,8 +219,10 @@ def _called_again(
     again = _reconciled(operation, _candidate(varied, fixed, met, draw, 0.0), draw)
     if again["dtype"] in HALVES:
         rank, lengths = assignment["rank"], assignment["lengths"]
-        # Of more numbers an exact sum on the way leaves the range in which 16 bits count.
-        most = SIZES[LONG][1] if operation.exact else operation.half_size
+        # Of more numbers an exact sum leaves the range in which 16 bits count: CUDA's cumsum and
+        # additions at an index keep it in them.
+        moves = operation.exact and not operation.ulps
+        most = SIZES[LONG][1] if moves else operation.half_size
         short = max(lengths.values(), default=0) <= most
         if not (short and (operation.exact or _bearable(operation, rank, lengths, HALF_NUMBERS))):
             again["dtype"] = assignment["dtype"]
