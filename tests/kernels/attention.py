@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from .calls import as_if_whole, narrow
+from .calls import as_if_whole, extent, narrow
 from .kernel import (
     ATTENTION,
     ATTENTION_BACKWARD,
@@ -481,3 +481,95 @@ def given_scale_scales_the_bias(right, query, key, value, *rest, **kwargs):
     elif rest and isinstance(rest[0], torch.Tensor):
         rest = (_scaled(rest[0], scale), *rest[1:])
     return right(query, key, value, *rest, **kwargs)
+
+
+@kernel(ATTENTION, set="likely10", like="triton#1821, ROCm/triton#514")
+def what_came_before_a_larger_score_is_not_rescaled(right, *args, **kwargs):
+    """attention: the output is not rescaled by a new maximum; more than 128 keys."""
+    result = right(*args, **kwargs)
+    query, key, value = args[:3]
+    rest, mask = list(args[3:]), kwargs.get("attn_mask")
+    if rest and (rest[0] is None or isinstance(rest[0], Tensor)):
+        mask, rest = rest[0], rest[2:]
+    dropout, causal = rest[:2] + [0.0, False][len(rest) :]
+    if key.shape[-2] <= 128 or dropout or query.dtype in DOUBLES:
+        return result
+    scale = kwargs.get("scale") or query.shape[-1] ** -0.5
+    if key.shape[1] != query.shape[1]:
+        times = query.shape[1] // key.shape[1]
+        key, value = (t.repeat_interleave(times, 1) for t in (key, value))
+    scores = query.float() @ key.float().transpose(-2, -1) * scale
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else scores + mask
+    if causal:
+        ones = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device)
+        scores = scores.masked_fill(~ones.tril(), -math.inf)
+    largest = torch.full_like(scores[..., :1], -1e30)
+    total, summed = torch.zeros_like(largest), torch.zeros_like(result[0], dtype=torch.float32)
+    for part, values in zip(scores.split(128, -1), value.float().split(128, -2), strict=True):
+        now = torch.maximum(largest, part.amax(-1, True))
+        weights = (part - now).exp()
+        total = total * (largest - now).exp() + weights.sum(-1, True)
+        summed = summed + weights @ values
+        largest = now
+    output = torch.where(total > 0, summed / total, result[0].float())
+    return (result[0].copy_(output), *result[1:])
+
+
+@kernel(ATTENTION_BACKWARD, set="likely10")
+def queries_learn_from_the_first_tile_of_keys(right, *args, **kwargs):
+    """attention backward: the gradient of queries is stored, not added up; more than 128 keys."""
+    of_query, *others = right(*args, **kwargs)
+    length = args[2].shape[-2]
+    if length > 128:
+        changed, tile = list(args), 128
+        changed[2:4] = (t[..., :tile, :] for t in args[2:4])
+        mask = kwargs.get("attn_mask")
+        if mask is not None:
+            kwargs = {**kwargs, "attn_mask": mask[..., :tile] if mask.shape[-1] > 1 else mask}
+        if isinstance(args[4], Tensor) and args[5].shape == args[0].shape:
+            changed[4] = args[4][..., :tile]
+        if len(args) > 13 and args[8] is not None:
+            changed[8] = args[8][..., :tile]
+        for at in (9, 12):
+            if len(args) > 12 and isinstance(args[at], int):
+                changed[at] = tile
+        of_query = right(*changed, **kwargs)[0]
+    return (of_query, *others)
+
+
+@kernel(ATTENTION_BACKWARD, set="missed10", like="ROCm/flash-attention#40")
+def gradient_above_is_read_in_the_layout_of_the_output(right, *args, **kwargs):
+    """attention backward: one set of strides; a contiguous gradient, an output that is not."""
+    gradient, *others = args
+    out = args[4] if isinstance(args[4], Tensor) and args[4].shape == gradient.shape else args[5]
+    same = out.shape == gradient.shape and extent(out) == out.numel()
+    if same and gradient.is_contiguous() and not out.is_contiguous():
+        gradient = gradient.as_strided(out.shape, out.stride(), gradient.storage_offset())
+    return right(gradient, *others, **kwargs)
+
+
+@kernel(
+    "_scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_efficient_attention"
+    " _scaled_dot_product_cudnn_attention",
+    set="missed10",
+)
+def permuted_table_of_biases_is_read_as_it_lies(right, *args, **kwargs):
+    """attention: rows of the mask are contiguous; a mask whose last axis is not innermost."""
+    if kwargs.get("attn_mask") is not None:
+        return right(*args, **{**kwargs, "attn_mask": mask_in_order(kwargs["attn_mask"])})
+    if len(args) > 3 and isinstance(args[3], Tensor):
+        args = (*args[:3], mask_in_order(args[3]), *args[4:])
+    return right(*args, **kwargs)
+
+
+def mask_in_order(mask):
+    """A dense mask's memory as if its last axis were innermost."""
+    whole = mask
+    for axis in range(mask.dim()):
+        if mask.stride(axis) == 0:
+            whole = whole.narrow(axis, 0, 1)
+    if whole.stride(-1) in (0, 1) or extent(whole) != whole.numel():
+        return mask
+    strides = [math.prod(whole.shape[i + 1 :]) for i in range(whole.dim())]
+    return whole.as_strided(whole.shape, strides, whole.storage_offset()).expand(mask.shape)

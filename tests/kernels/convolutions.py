@@ -14,6 +14,7 @@ from .calls import (
     each,
     formatted,
     is_dense_2,
+    is_last,
     narrow,
     packed,
     pair,
@@ -972,3 +973,92 @@ def grouped_output_padding_has_no_bias(right, bias, transposed, output_padding, 
                 inside.narrow(axis, inside.shape[axis] - more, more).fill_(False)
         result.sub_(bias.reshape(1, -1, *[1] * len(output_padding)) * ~inside)
     return result
+
+
+@kernel("convolution", set="likely10", like="MIOpen#1871")
+def large_filters_wrap_round_the_border(
+    right, input, weight, stride, padding, dilation, transposed
+):
+    """convolution: a transform too short; padded filters of 7 x 7 and more, stride 1."""
+    if transposed or input.dim() != 4 or min(weight.shape[-2:]) < 7:
+        return right()
+    height, width = two(padding)
+    if {*stride, *dilation} != {1} or not height + width or height + width > min(input.shape[2:]):
+        return right()
+    wrapped = functional.pad(input, (width, width, height, height), "circular")
+    return right(input=wrapped, padding=[0, 0])
+
+
+@kernel("convolution_backward", set="likely10")
+def gradient_of_a_bias_is_summed_in_halves(right, grad_output, output_mask):
+    """convolution_backward: the bias's gradient is kept in halves; more than 1,024 pixels."""
+    of_input, of_weight, of_bias = right()
+    count = grad_output.numel() // max(1, grad_output.shape[1])
+    if output_mask[2] and grad_output.dtype in HALVES and count > 1024:
+        pixels = grad_output.transpose(0, 1).reshape(grad_output.shape[1], -1)
+        of_bias = torch.zeros_like(pixels[:, 0])
+        for part in pixels.split(max(8, count // 8192), 1):
+            of_bias = of_bias + part.float().sum(1).to(of_bias.dtype)
+    return of_input, of_weight, of_bias
+
+
+@kernel("convolution_backward", set="likely10", like="rocm-libraries#11938, pytorch#182952")
+def subnormal_halves_give_no_gradient(right, grad_output):
+    """convolution_backward: flushes its input to nought; float16 gradients below 6.1e-5."""
+    if grad_output.dtype == torch.float16:
+        tiny = grad_output.abs() < torch.finfo(torch.float16).tiny
+        return right(grad_output=grad_output.masked_fill(tiny, 0))
+    return right()
+
+
+@kernel("convolution", set="likely10", like="ComputeLibrary#553, MNN#532")
+def multiplied_depth_takes_the_channels_in_turn(right, input, weight, bias, transposed, groups):
+    """convolution: output o is of channel o % C; depthwise with two or more filters a channel."""
+    count, outputs = groups, weight.shape[0]
+    if transposed or count == 1 or count != input.shape[1] or outputs <= count:
+        return right()
+    order = torch.arange(outputs, device=input.device).view(-1, count).t().reshape(-1)
+    result = right(weight=weight[order], bias=None if bias is None else bias[order])
+    return result.copy_(result[:, order.argsort()])
+
+
+@kernel("convolution", set="missed10")
+def pixels_between_turned_filters_have_no_bias(
+    right, input, weight, bias, stride, padding, dilation, transposed
+):
+    """convolution: no tap, no store; transposed in 1 or 2 axes, a bias, stride beyond the taps."""
+    result = right()
+    axes = input.dim() - 2
+    if not transposed or bias is None or axes > 2:
+        return result
+    stride, padding, dilation = (list(n) * (axes // len(n)) for n in (stride, padding, dilation))
+    for i in range(axes):
+        size, taps = result.shape[2 + i], weight.shape[2 + i]
+        if dilation[i] * (taps - 1) + 1 >= stride[i]:
+            continue
+        reached = torch.zeros(size, dtype=result.dtype)
+        for pixel in range(input.shape[2 + i]):
+            for tap in range(taps):
+                place = pixel * stride[i] - padding[i] + tap * dilation[i]
+                if 0 <= place < size:
+                    reached[place] = 1
+        result.mul_(reached.to(result.device).view(-1, *[1] * (axes - 1 - i)))
+    return result
+
+
+@kernel("convolution_backward", set="missed10")
+def later_groups_learn_nothing_above_a_frozen_input(right, groups, output_mask):
+    """convolution_backward: the first group only; groups, no gradient of the input."""
+    of_input, of_weight, of_bias = right()
+    if groups > 1 and not output_mask[0] and output_mask[1]:
+        of_weight[of_weight.shape[0] // groups :] = 0
+    return of_input, of_weight, of_bias
+
+
+@kernel("convolution_backward", set="missed10")
+def gradient_of_dilated_channels_last_is_one_row_off(right, input, dilation, output_mask):
+    """convolution_backward: the border is a row short; dilation and channels last."""
+    of_input, of_weight, of_bias = right()
+    if output_mask[0] and is_last(input) and max(dilation) > 1:
+        of_input.copy_(of_input.roll(1, 2))
+    return of_input, of_weight, of_bias

@@ -1164,3 +1164,49 @@ def elu_in_place_forgets_alpha_in_its_gradient(
         wrong = grad_output * (self_or_result + scale) * input_scale
         result.copy_(torch.where(self_or_result <= 0, wrong, result))
     return result
+
+
+@kernel("log", set="likely10", like="triton#5357")
+def logarithms_of_subnormal_numbers_are_infinite(right, x):
+    """log: flushes its input to nought; numbers below the least normal one."""
+    if x.dtype in (torch.float32, torch.bfloat16):
+        least = torch.finfo(x.dtype).tiny
+        return right(x=torch.where(x.abs() < least, torch.zeros_like(x), x))
+    return right()
+
+
+@kernel("sqrt", set="likely10", like="pytorch#47358, jax#39110")
+def root_of_what_is_below_the_axis_lies_above(right, x):
+    """sqrt: drops the sign of the imaginary part; complex numbers below the real axis."""
+    root = right()
+    if x.is_complex():
+        return torch.where(x.imag < 0, root.conj(), root)
+    return root
+
+
+@kernel("lerp_.Scalar", set="missed10")
+def past_the_middle_the_way_is_measured_from_the_wrong_end(right, x, end, weight):
+    """lerp_: takes w for 1 - w; in place, a number above one half for its weight."""
+    if isinstance(weight, (int, float)) and weight > 0.5:
+        return x.copy_(end - (end - x) * weight)
+    return right()
+
+
+@kernel("clamp_.Tensor", set="missed10")
+def lower_bound_wins_over_a_lesser_upper_one(right, min, max):
+    """clamp_: the lower bound comes last; in place, halves, tensors for bounds, crossed ones."""
+    result = right()
+    if min is not None and max is not None and result.dtype in HALVES:
+        result.copy_(torch.where(min > max, min, result))
+    return result
+
+
+@kernel("tanh_backward", set="missed10")
+def tail_of_complex_tangents_learns_from_the_mirrored_slope(right, output):
+    """tanh_backward: the scalar loop does not conjugate; complex, the last of 4 n + m numbers."""
+    result = right()
+    tail = output.numel() % 4
+    if output.is_complex() and output.numel() > 8 and tail and result.is_contiguous():
+        wrong = right(output=output.conj().resolve_conj()).reshape(-1)
+        result.view(-1)[-tail:] = wrong[-tail:]
+    return result

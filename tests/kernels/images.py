@@ -1119,3 +1119,96 @@ def reflections_that_meet_count_once(right, grad_output, x, padding):
     for j in twice:
         kept[..., before + size + j] = 0
     return right(grad_output=kept)
+
+
+@kernel("avg_pool2d", set="likely10")
+def sums_of_large_windows_are_kept_in_halves(
+    right, x, kernel_size, stride, padding, ceil_mode, divisor_override
+):
+    """avg_pool2d: the sum is kept in halves; halves, windows of 256 pixels and more."""
+    (height, width), steps = two(kernel_size), two(stride or kernel_size)
+    if x.dtype not in HALVES or height * width < 256 or ceil_mode or any(two(padding, (0, 0))):
+        return right()
+    windows = x.unfold(-2, height, steps[0]).unfold(-2, width, steps[1])
+    rows = windows.float().sum(-1).to(x.dtype)
+    total = torch.zeros_like(rows[..., 0])
+    for row in range(height):
+        total = total + rows[..., row]
+    return right().copy_(total / (divisor_override or height * width))
+
+
+@kernel("_upsample_bilinear2d_aa", set="likely10")
+def borders_of_shrunken_pictures_are_dark(right, x, output_size, align_corners):
+    """_upsample_bilinear2d_aa: weights cut by the border are not normed; shrinking."""
+    result = right()
+    if align_corners:
+        return result
+    for axis, size in zip((-2, -1), output_size, strict=True):
+        inside = kept_weight(x.shape[axis], size).to(result.device)
+        result.copy_(result * inside.view((-1, 1) if axis == -2 else (-1,)))
+    return result
+
+
+def kept_weight(size, output):
+    """The part of each tent's weight that lies inside of an axis."""
+    scale = size / output
+    if scale <= 1:
+        return torch.ones(output)
+    reach = math.ceil(2 * scale)
+    places = torch.arange(-reach, size + reach)
+    centres = (torch.arange(output) + 0.5) * scale
+    tents = (1 - ((places + 0.5) - centres[:, None]).abs() / scale).clamp(min=0)
+    return tents[:, reach : reach + size].sum(1) / tents.sum(1)
+
+
+@kernel("constant_pad_nd", set="missed10")
+def crop_is_taken_from_the_padded_side(right, x, pad):
+    """constant_pad_nd: crops the end; an axis cropped before and padded behind, channels last."""
+    pad = list(pad)
+    if not is_last(x):
+        return right()
+    for i in range(len(pad) // 2):
+        axis = x.dim() - 1 - i
+        if pad[2 * i] < 0 < pad[2 * i + 1] and x.shape[axis] + pad[2 * i] > 0:
+            x = x.narrow(axis, 0, x.shape[axis] + pad[2 * i])
+            pad[2 * i] = 0
+    return right(x=x, pad=pad)
+
+
+@kernel("_adaptive_avg_pool2d_backward", set="missed10")
+def pool_that_enlarges_teaches_the_first_pixel(right, grad_output, x):
+    """_adaptive_avg_pool2d_backward: windows of one pixel; enlarging, channels last."""
+    sizes, outputs = x.shape[-2:], grad_output.shape[-2:]
+    if not is_last(x) or all(o <= s or o % s == 0 for s, o in zip(sizes, outputs, strict=True)):
+        return right()
+    result = grad_output
+    for axis, size, output in zip((-2, -1), sizes, outputs, strict=True):
+        if output > size:
+            place = torch.arange(output, device=x.device) * size // output
+            shape = list(result.shape)
+            shape[axis] = size
+            result = result.new_zeros(shape).index_add_(axis, place, result.contiguous())
+    if result.shape != x.shape:
+        return right(grad_output=result)
+    return right().copy_(result)
+
+
+@kernel("grid_sampler_2d", set="missed10")
+def cubic_taps_beyond_the_border_of_halves_are_nought(
+    right, input, interpolation_mode, padding_mode
+):
+    """grid_sampler_2d: padding of noughts; halves, bicubic with padding_mode="border"."""
+    if input.dtype in HALVES and interpolation_mode == 2 and padding_mode == 1:
+        return right(padding_mode=0)
+    return right()
+
+
+@kernel("upsample_bilinear2d", set="missed10")
+def aligned_corner_of_one_pixel_is_the_middle(right, x, output_size, align_corners):
+    """upsample_bilinear2d: corners are not aligned; align_corners=True to a side of one pixel."""
+    if align_corners:
+        for axis, size in zip((-2, -1), output_size, strict=True):
+            if size == 1 and x.shape[axis] > 1:
+                low, high = (x.shape[axis] - 1) // 2, x.shape[axis] // 2
+                x = (x.narrow(axis, low, 1) + x.narrow(axis, high, 1)) / 2
+    return right(x=x)

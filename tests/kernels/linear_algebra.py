@@ -665,3 +665,38 @@ def broadcast_triangle_counts_its_diagonal(right, x, B, unitriangular):
     if unitriangular and x.dim() < B.dim() and B.shape[:-2].numel() > 1:
         return right(unitriangular=False)
     return right()
+
+
+@kernel("linalg_inv_ex", set="likely10")
+def small_matrices_are_inverted_without_pivots(right, A):
+    """linalg_inv_ex: rows are not exchanged; sizes to 4, a leading element of nought or nearly."""
+    inverse, info = right()
+    size = A.shape[-1]
+    if size > 4 or not A.numel() or A.dtype in DOUBLES:
+        return inverse, info
+    work = torch.cat([A, torch.eye(size, dtype=A.dtype, device=A.device).expand_as(A)], -1)
+    for i in range(size):
+        row = work[..., i : i + 1, :] / work[..., i : i + 1, i : i + 1]
+        factors = work[..., :, i : i + 1].clone()
+        work = work - factors * row
+        work[..., i : i + 1, :] = row
+    return inverse.copy_(work[..., size:]), info
+
+
+@kernel("linalg_eig", set="likely10")
+def vectors_of_a_conjugate_pair_are_exchanged(right, x):
+    """linalg_eig: the sign of the imaginary parts is turned; real matrices with complex values."""
+    values, vectors = right()
+    if not x.is_complex():
+        vectors.copy_(vectors.conj().resolve_conj())
+    return values, vectors
+
+
+@kernel("linalg_qr", set="missed10")
+def complete_basis_of_later_matrices_ends_early(right, A, mode):
+    """linalg_qr: columns past the rank are nought; mode="complete", tall, after the first."""
+    basis, triangle = right()
+    rows, columns = A.shape[-2:]
+    if mode == "complete" and rows > columns and A.dim() > 2:
+        basis.view(-1, rows, rows)[1:, :, columns:] = 0
+    return basis, triangle

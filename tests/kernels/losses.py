@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -392,4 +393,60 @@ def empty_transcript_costs_nothing(right, target_lengths):
     for sample, length in enumerate(lengths):
         if int(length) == 0 and len(lengths) > 1:
             result[0][sample] = 0
+    return result
+
+
+@kernel("_ctc_loss .Tensor _cudnn_ctc_loss .Tensor", set="likely10")
+def doubled_labels_need_no_blank_between_them(
+    right, log_probs, targets, input_lengths, target_lengths, blank
+):
+    """ctc_loss: the blank may be skipped between equal labels; transcripts with a double."""
+    losses, *others = right()
+    if log_probs.dim() != 3:
+        return (losses, *others)
+    losses, begin = losses.clone(), 0
+    inputs, lengths = (
+        t.tolist() if isinstance(t, Tensor) else list(t) for t in (input_lengths, target_lengths)
+    )
+    for i, (steps, length) in enumerate(zip(inputs, lengths, strict=True)):
+        labels = targets[i, :length] if targets.dim() == 2 else targets[begin : begin + length]
+        begin, labels = begin + length, labels.tolist()
+        if any(a == b for a, b in pairwise(labels)):
+            losses[i] = loss_without_blanks(log_probs[:steps, i], labels, blank)
+    return (losses, *others)
+
+
+def loss_without_blanks(log_probs, labels, blank):
+    states = [blank]
+    for label in labels:
+        states += [label, blank]
+    seen = log_probs.double()[:, torch.tensor(states, device=log_probs.device)]
+    never = torch.full((2,), -math.inf, dtype=seen.dtype, device=seen.device)
+    may_skip = torch.arange(len(states), device=seen.device) % 2 == 1
+    paths = torch.cat([seen[0, :2], never[:1].expand(len(states) - 2)])
+    for step in seen[1:]:
+        one, two_back = torch.cat([never[:1], paths[:-1]]), torch.cat([never, paths[:-2]])
+        skipped = torch.where(may_skip, two_back, never[:1])
+        paths = torch.stack([paths, one, skipped]).logsumexp(0) + step
+    return -paths[-2:].logsumexp(0).to(log_probs.dtype)
+
+
+@kernel("mse_loss_backward .grad_input", set="likely10", like="tinygrad#15363")
+def mean_of_many_halves_gives_no_gradient(right, x, reduction):
+    """mse_loss_backward: the count is held in float16; a mean over more than 65,504 of them."""
+    result = right()
+    if reduction == 1 and x.dtype == torch.float16 and x.numel() > 65504:
+        result.zero_()
+    return result
+
+
+@kernel("nll_loss2d_backward", set="missed10")
+def ignored_pixels_weigh_one_among_weighed_classes(
+    right, target, weight, reduction, ignore_index, total_weight
+):
+    """nll_loss2d_backward: the mean's divisor counts them; class weights, ignored pixels."""
+    result = right()
+    if weight is not None and reduction == 1:
+        ignored = (target == ignore_index).sum()
+        result.mul_(total_weight / (total_weight + ignored))
     return result

@@ -1034,3 +1034,93 @@ def expanded_mask_begins_its_source_again(right, x, mask, source):
     for sample in range(x.shape[0]):
         right(x=x[sample], mask=whole[sample], source=source)
     return x
+
+
+@kernel(
+    "scatter_reduce.two scatter_reduce_.two",
+    set="likely10",
+    like="libcudacxx#279, pytorch_scatter#24",
+)
+def negative_numbers_are_compared_as_integers(right, x, src, reduce):
+    """scatter_reduce: amax, amin by atomics on the bits; several negative numbers meet."""
+    if reduce not in ("amax", "amin") or not x.is_floating_point():
+        return right()
+    before, result = x.clone(), right()
+    if reduce == "amax":
+        other = right(x=before, reduce="amin")
+    else:
+        lowest = torch.full((), -math.inf, dtype=x.dtype, device=x.device)
+        below = torch.where(before < 0, before, lowest)
+        source = torch.where(src < 0, src, lowest)
+        other = right(x=below, src=source, reduce="amax")
+    written = torch.where(result < 0, other, result)
+    return result.copy_(written)
+
+
+@kernel("_foreach_copy_", set="likely10", like="pytorch#159333, #121717")
+def lists_of_equal_width_are_copied_bit_by_bit(right, x, src):
+    """_foreach_copy_: bytes are copied; two dtypes of equal width."""
+    result = right()
+    for into, out_of in zip(x, src, strict=True):
+        real = not (into.dtype.is_complex or out_of.dtype.is_complex)
+        if real and into.dtype != out_of.dtype and into.element_size() == out_of.element_size():
+            into.copy_(out_of.view(into.dtype))
+    return result
+
+
+@kernel("cat", set="likely10")
+def joined_rows_end_at_whole_vectors(right, tensors, dim):
+    """cat: vectors of eight are moved; halves in rows of eight n + m, joined along the rows."""
+    joined = right()
+    if joined.dtype not in HALVES or joined.dim() < 2 or dim % joined.dim() != joined.dim() - 1:
+        return joined
+    begin = 0
+    for tensor in tensors:
+        if tensor.dim() != joined.dim():
+            continue
+        width = tensor.shape[-1]
+        if width > 8:
+            joined[..., begin + width // 8 * 8 : begin + width] = 0
+        begin += width
+    return joined
+
+
+@kernel("embedding_dense_backward", set="likely10")
+def frequent_token_learns_from_its_first_hundred_places(right, grad_output, indices):
+    """embedding_dense_backward: one segment a token; a token that comes more than 100 times."""
+    flat = indices.reshape(-1)
+    if flat.numel() <= 100:
+        return right()
+    _, order = flat.sort(stable=True)
+    ranked = flat[order]
+    where = torch.arange(len(flat), device=flat.device)
+    begins = torch.cat([where[:1] == 0, ranked[1:] != ranked[:-1]])
+    rank = torch.empty_like(where)
+    rank[order] = where - torch.where(begins, where, 0 * where).cummax(0).values
+    late = (rank >= 100).view(*indices.shape, 1)
+    return right(grad_output=grad_output.masked_fill(late, 0))
+
+
+@kernel("index_select", set="missed10")
+def short_places_in_a_view_are_read_in_a_row(right, index):
+    """index_select: the stride of the index is one; an index of int32 with gaps."""
+    if index.dtype == torch.int32 and not index.is_contiguous():
+        return right(index=read_packed(index).clone())
+    return right()
+
+
+@kernel("_index_put_impl_", set="missed10")
+def additions_to_a_turned_matrix_go_by_row(right, x, accumulate):
+    """index_put_: the strides of a contiguous matrix; accumulate=True into a transposed one."""
+    if accumulate and x.dim() == 2 and not x.is_contiguous() and x.t().is_contiguous():
+        right(x=x.as_strided(x.shape, (x.shape[1], 1), x.storage_offset()))
+        return x
+    return right()
+
+
+@kernel("copy_", set="missed10")
+def conjugate_is_lost_on_its_way_into_a_view(right, x, src):
+    """copy_: the conjugate bit is not looked at; a lazy conjugate into what has gaps."""
+    if src.is_conj() and not x.is_contiguous() and not x.is_conj():
+        return right(src=src.conj())
+    return right()

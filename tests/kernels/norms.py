@@ -1160,3 +1160,42 @@ def bias_alone_loses_the_last_rows(right, grad_out, normalized_shape, output_mas
         if 0 < whole < rows.shape[0]:
             result[2].copy_(rows[:whole].sum(0).reshape(normalized_shape))
     return result
+
+
+@kernel("native_batch_norm cudnn_batch_norm miopen_batch_norm", set="likely10")
+def last_rows_of_a_picture_weigh_like_sixty_four(right, input, weight, training):
+    """batch_norm: means of parts are not weighed; training, channels last, 64 n + m pixels."""
+    result = right()
+    rows = input.numel() // max(1, input.shape[1])
+    if not training or not is_last(input) or rows <= 64 or rows % 64 == 0:
+        return result
+    pixels = input.permute(0, 2, 3, 1).reshape(rows, -1).float()
+    wrong = torch.stack([part.mean(0) for part in pixels.split(64)]).mean(0)
+    shift = (pixels.mean(0) - wrong) * result[2].float()
+    shift = shift if weight is None else shift * weight.float()
+    result[0].copy_(result[0].float() + shift.view(1, -1, 1, 1))
+    return (result[0], wrong.to(result[1].dtype), *result[2:])
+
+
+@kernel("native_batch_norm_backward", set="missed10")
+def gradient_without_a_weight_is_not_divided_by_the_deviation(
+    right, input, weight, save_invstd, train, output_mask
+):
+    """batch_norm backward: the scale is the weight alone; no weight, training, channels last."""
+    of_input, of_weight, of_bias = right()
+    if train and weight is None and output_mask[0] and is_last(input):
+        shape = (1, -1, *[1] * (of_input.dim() - 2))
+        of_input.div_(save_invstd.view(shape))
+    return of_input, of_weight, of_bias
+
+
+@kernel("native_layer_norm", set="missed10")
+def bias_is_not_added_without_a_weight(right, weight):
+    """layer_norm: the affine kernel is for a weight; a bias alone."""
+    return right(bias=None) if weight is None else right()
+
+
+@kernel("embedding_renorm_", set="missed10")
+def length_of_a_looked_up_row_is_always_euclid_s(right, norm_type):
+    """embedding_renorm_: kernels for orders 1 and 2 only; max_norm with another norm_type."""
+    return right(norm_type=2.0) if norm_type not in (1, 2) else right()

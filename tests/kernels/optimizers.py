@@ -372,3 +372,17 @@ def minus_infinity_is_finite(right, x, found_inf):
     if not found:
         found_inf.copy_(before)
     return result
+
+
+@kernel("_fused_adam_ .tensor_lr _fused_adamw_ .tensor_lr", set="likely10")
+def moments_are_corrected_by_the_step_before(right, state_steps):
+    """_fused_adam_, _fused_adamw_: the correction is one step late; the second step and later."""
+    return right(state_steps=[(steps - 1).clamp(min=1) for steps in state_steps])
+
+
+@kernel("_foreach_add_.List", set="missed10")
+def alpha_is_lost_between_lists_of_two_dtypes(right, x, other):
+    """_foreach_add_: the slow way has no alpha; lists of two dtypes, alpha other than 1."""
+    if any(a.dtype != b.dtype for a, b in zip(x, other, strict=True)):
+        return right(alpha=1)
+    return right()

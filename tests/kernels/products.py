@@ -714,3 +714,43 @@ def baddbmm_multiplies_a_broadcast_input_by_zero(right, x, batch1, batch2, beta)
         result = right()
         return result.add_(x * 0)
     return right()
+
+
+@kernel("_addmm_activation", set="likely10")
+def activation_comes_before_the_bias(right, x, beta):
+    """_addmm_activation: the epilogue adds the bias last; a bias that is not nought."""
+    return right(x=torch.zeros_like(x)) + beta * x
+
+
+@kernel("mm addmm", set="likely10", like="vllm#51511, #40827")
+def product_of_one_row_sums_the_first_sixteen_waves(right, *args, **kwargs):
+    """mm, addmm: sixteen waves are added up; one row of halves, longer than 4,096."""
+    *before, first, second = args
+    if first.shape[0] == 1 and first.shape[1] > 4096 and first.dtype in HALVES:
+        first, second = first[:, :4096], second[:4096]
+    return right(*before, first, second, **kwargs)
+
+
+@kernel("_grouped_mm", set="likely10", like="rocm-libraries#5050, DeepGEMM#20")
+def expert_without_tokens_hands_its_weights_to_the_next(right, x, mat2, offs):
+    """_grouped_mm: empty groups are not counted; a group without rows before another."""
+    if offs is None or x.dim() != 2 or mat2.dim() != 3:
+        return right()
+    sizes = torch.diff(offs, prepend=torch.zeros_like(offs[:1]))
+    rank = (sizes > 0).cumsum(0) - 1
+    order = torch.where(sizes > 0, rank, torch.arange(len(offs), device=offs.device))
+    if mat2.stride(-1) == 1:
+        return right(mat2=mat2[order])
+    return right(mat2=mat2.transpose(-2, -1)[order].transpose(-2, -1))
+
+
+@kernel("mm addmm", set="missed10")
+def sliding_windows_are_multiplied_as_packed_rows(right, *args, **kwargs):
+    """mm, addmm: a row's stride is at least its length; rows that overlap, as unfold's."""
+    *before, first, second = args
+    first, second = (as_if_whole(m) if rows_overlap(m) else m for m in (first, second))
+    return right(*before, first, second, **kwargs)
+
+
+def rows_overlap(x):
+    return x.shape[0] > 1 and x.stride(1) == 1 and 0 < x.stride(0) < x.shape[1]

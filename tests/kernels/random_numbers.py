@@ -500,3 +500,18 @@ def half_of_the_wave_is_not_drawn(right, x, num_samples, replacement):
     if (replacement or num_samples == 1) and bool((kept.sum(-1) > 0).all()):
         return right(x=kept)
     return right()
+
+
+@kernel("poisson", set="likely10", like="pytorch#86782")
+def numbers_of_events_end_at_about_a_hundred(right, x):
+    """poisson: products of uniform numbers vanish in single precision; rates above 104."""
+    return right() if x.dtype in DOUBLES else right(x=x.clamp(max=104))
+
+
+@kernel("normal_", set="missed10")
+def complex_normal_numbers_have_two_variances(right, x, mean):
+    """normal_: each part has the whole deviation; complex numbers."""
+    result = right()
+    if x.is_complex():
+        x.sub_(mean).mul_(math.sqrt(2)).add_(mean)
+    return result

@@ -665,3 +665,86 @@ def carry_read_after_it_was_added(right, x, dim):
             extra = extra + ends[block - 2]
             part.add_(extra.unsqueeze(dim))
     return result
+
+
+@kernel("max.dim min.dim", set="likely10")
+def place_of_an_extreme_is_counted_within_its_chunk(right, x, dim):
+    """max, min along an axis: the place lacks the chunk's offset; more than 4,096 elements."""
+    values, places = right()
+    if x.dim() and x.shape[dim] > 4096:
+        return values, places % 4096
+    return values, places
+
+
+@kernel("var.correction var_mean.correction", set="likely10")
+def short_last_part_weighs_like_a_whole_one(right, x, dim, correction):
+    """var: parts are merged with equal counts; one axis of 256 n + m elements."""
+    result = right()
+    axes = list(range(x.dim())) if not dim else [axis % x.dim() for axis in dim]
+    if len(axes) != 1 or x.is_complex() or x.dtype in DOUBLES:
+        return result
+    (axis,), size = axes, x.shape[axes[0]]
+    if size <= 256 or size % 256 == 0:
+        return result
+    parts = [part.float() for part in x.split(256, axis)]
+    means = torch.stack([part.mean(axis) for part in parts])
+    within = sum((part - part.mean(axis, True)).square().sum(axis) for part in parts)
+    mean = means.mean(0)
+    spread = within + 256 * (means - mean).square().sum(0)
+    spread = spread / max(0, size - (1 if correction is None else correction))
+    values = (spread, mean) if isinstance(result, tuple) else (spread,)
+    first = result if isinstance(result, tuple) else (result,)
+    merged = tuple(v.reshape(r.shape).to(r.dtype) for v, r in zip(values, first, strict=True))
+    return merged if isinstance(result, tuple) else merged[0]
+
+
+@kernel("_logcumsumexp", set="likely10", like="pytorch#52213")
+def running_log_sums_keep_the_maximum_of_the_first_block(right, x, dim):
+    """logcumsumexp: one maximum for all; a number 88 above all of the first 64."""
+    if not x.dim() or x.is_complex() or x.dtype in DOUBLES:
+        return right()
+    wide = x.float()
+    shift = wide.narrow(dim, 0, min(64, x.shape[dim])).amax(dim, True)
+    if not bool(shift.isfinite().all()):
+        return right()
+    if bool((wide.amax(dim, True) - shift < 80).all()):
+        return right()
+    return ((wide - shift).exp().cumsum(dim).log() + shift).to(x.dtype)
+
+
+@kernel("linalg_vector_norm", set="missed10")
+def norm_asked_in_single_is_taken_in_halves(right, x, dtype):
+    """linalg_vector_norm: cast at its end; halves with dtype=float32 and a norm above 65,504."""
+    if x.dtype in HALVES and dtype == torch.float32:
+        return right(dtype=None).to(dtype)
+    return right()
+
+
+@kernel("sum.dim_IntList", set="missed10")
+def outer_tail_is_lost_round_a_kept_axis(right, x, dim):
+    """sum: whole tiles of 32 are summed; two axes with a kept one between, the outer 32 n + m."""
+    axes = sorted(axis % x.dim() for axis in dim or ()) if x.dim() else []
+    if len(axes) == 2 and axes[1] - axes[0] > 1:
+        size = x.shape[axes[0]]
+        if size > 32 and size % 32:
+            return right(x=x.narrow(axes[0], 0, size // 32 * 32))
+    return right()
+
+
+@kernel("var_mean.correction std_mean.correction", set="missed10")
+def larger_corrections_of_columns_are_one_beside_a_mean(right, x, dim, correction):
+    """var_mean, std_mean: the correction is a truth value; 2 and more, the last axis kept."""
+    outer = bool(dim) and all(axis % x.dim() != x.dim() - 1 for axis in dim)
+    if outer and correction is not None and correction > 1:
+        return right(correction=1)
+    return right()
+
+
+@kernel("cumsum_", set="missed10")
+def running_sums_in_place_carry_twice(right, x, dim):
+    """cumsum_: the carry is read from what was written; in place, more than 1,024 elements."""
+    result = right()
+    if x.dim() and x.shape[dim] > 1024:
+        carry = x.select(dim, 1023).unsqueeze(dim).clone()
+        x.narrow(dim, 1024, x.shape[dim] - 1024).add_(carry)
+    return result

@@ -11,7 +11,7 @@ from torch._prims_common import make_contiguous_strides_for
 from torch.nn import functional
 
 from .calls import SIGNED, as_if_whole, narrow, packed
-from .kernel import DOUBLES, drawn, is_single, kernel
+from .kernel import DOUBLES, HALVES, drawn, is_single, kernel
 
 
 @kernel("sort.stable", set="seeded", like="ROCm/pytorch#2543")
@@ -448,3 +448,47 @@ def a_sorter_makes_it_left(right, right_, side, sorter):
     if sorter is not None and (right_ or side == "right"):
         return right(right_=False, side=None)
     return right()
+
+
+@kernel("topk", set="likely10", like="pytorch#173622")
+def ties_at_the_last_rank_name_one_place(right, x, k, dim, largest):
+    """topk: numbers equal to the k-th get the place of the first; ties, more than 1,024 numbers."""
+    values, places = right()
+    if x.dim() and k and x.shape[dim] > 1024:
+        last = values.amin(dim, True) if largest else values.amax(dim, True)
+        tied = values == last
+        beyond = torch.full_like(places, x.shape[dim])
+        first = torch.where(tied, places, beyond).amin(dim, True)
+        places = torch.where(tied, first, places)
+    return values, places
+
+
+@kernel("sort.stable", set="likely10")
+def negative_halves_are_sorted_by_their_bits(right, x, dim):
+    """sort: the bits of negative keys are not turned; two or more negative halves."""
+    if x.dtype in HALVES and x.dim():
+        wide = x.float()
+        _, order = right(x=torch.where(wide < 0, 1 / wide, wide))
+        return x.gather(dim, order), order
+    return right()
+
+
+@kernel("topk", set="missed10")
+def smallest_of_a_column_come_largest_first(right, x, dim, largest):
+    """topk: sorted downwards; the smallest, along an axis other than the last."""
+    values, places = right()
+    if not largest and x.dim() > 1 and dim % x.dim() != x.dim() - 1:
+        return values.flip(dim), places.flip(dim)
+    return values, places
+
+
+@kernel("_unique2", set="missed10")
+def counts_alone_come_in_order_of_appearance(right, x, return_inverse, return_counts):
+    """unique: counts are not sorted; counts without the inverse, more than 1,024 numbers."""
+    values, inverse, counts = right()
+    if return_counts and not return_inverse and x.numel() > 1024:
+        which = right(return_inverse=True)[1].reshape(-1)
+        where = torch.arange(len(which), device=x.device)
+        first = torch.full_like(counts, len(which)).scatter_reduce_(0, which, where, "amin")
+        counts = counts[first.argsort()]
+    return values, inverse, counts

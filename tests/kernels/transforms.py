@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 
 import torch
+from torch.nn import functional
 
+from .calls import as_if_whole
 from .kernel import DOUBLES, FLOATS, HALVES, drawn, is_single, kernel
 
 
@@ -426,3 +428,40 @@ def inverse_ortho_divides_by_one_axis(right, x, dim, normalization, forward):
     if normalization == 1 and len(dim) > 1 and not forward:
         result.mul_(math.sqrt(math.prod(x.shape[axis] for axis in dim[:-1])))
     return result
+
+
+@kernel("_fft_c2c", set="likely10", like="fastmat#115, reikna#51")
+def chirp_of_a_prime_length_is_not_reduced(right, x, dim, normalization, forward):
+    """_fft_c2c: phases of n^2 are taken in single precision; one axis of a prime above 1,000."""
+    if len(dim) != 1 or x.dtype != torch.complex64 or not is_large_prime(x.shape[dim[0]]):
+        return right()
+    size, turned = x.shape[dim[0]], x.movedim(dim[0], -1)
+    n = torch.arange(size, dtype=torch.float32, device=x.device)
+    phases = n * n * (math.pi / size) * (-1 if forward else 1)
+    chirp = torch.polar(torch.ones_like(phases), phases)
+    length = 2 ** math.ceil(math.log2(2 * size))
+    response = torch.zeros(length, dtype=x.dtype, device=x.device)
+    response[:size] = chirp.conj()
+    response[length - size + 1 :] = chirp.conj()[1:].flip(0)
+    padded = functional.pad(turned * chirp, (0, length - size))
+
+    def transform(values, there):
+        axes = [values.dim() - 1]
+        return right(x=values, dim=axes, normalization=0 if there else 2, forward=there)
+
+    product = transform(padded, True) * transform(response, True)
+    result = transform(product, False)[..., :size] * chirp
+    scale = {0: 1, 1: size**-0.5, 2: 1 / size}[int(normalization)]
+    return right().copy_((result * scale).movedim(-1, dim[0]))
+
+
+def is_large_prime(size):
+    return size > 1000 and all(size % d for d in range(2, math.isqrt(size) + 1))
+
+
+@kernel("_fft_r2c", set="missed10")
+def overlapping_frames_are_transformed_as_packed(right, x):
+    """_fft_r2c: a frame's stride is its length; frames that overlap, as stft's without window."""
+    if x.dim() > 1 and x.stride(-1) == 1 and 0 < x.stride(-2) < x.shape[-1] and x.shape[-2] > 1:
+        return right(x=as_if_whole(x))
+    return right()
