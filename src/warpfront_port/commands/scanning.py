@@ -126,7 +126,6 @@ def _context(tree: Tree, texts: Mapping[str, str], project: Project) -> Context:
     return replace(
         base,
         unknown=project.unknown,
-        renamed_by_hand=project.is_renamed_by_hand,
         portable_names=frozenset().union(*(fact.portable for fact in facts.values())),
         vendor_macros=headers.vendor_macros(facts.values()),
         masks=headers.narrow_masks(code),

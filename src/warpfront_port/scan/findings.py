@@ -153,8 +153,7 @@ class Context:
     32 bits set, with path and line. `own_packages` are the Python packages that the tree itself
     is the source of. `evidence` shows by path which files run on AMD already.
     `started` are the functions that scripts at the root call. `dispensable` are the builds
-    whose extensions all modules that import them can go on without. `renamed_by_hand` is true if no
-    build of the tree gives CUDA's headers HIP's names.
+    whose extensions all modules that import them can go on without.
     """
 
     unknown: frozenset[str] = frozenset()
@@ -165,7 +164,6 @@ class Context:
     evidence: Mapping[str, Evidence] = field(default_factory=dict, repr=False)
     started: frozenset[str] = frozenset()
     dispensable: frozenset[str] = frozenset()
-    renamed_by_hand: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)

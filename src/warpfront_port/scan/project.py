@@ -39,7 +39,6 @@ _CMAKE_CUDA = re.compile(
 )
 _NVCC = re.compile(r"\bnvcc\b")
 _ADD_HIP = "add HIP, or a header that maps names"
-_NO_BUILD = "CUDA sources without a build that was recognized"
 MAPS_CUDA = re.compile(r"(?m)^[ \t]*#[ \t]*define[ \t]+cuda[A-Z]\w+[ \t]+hip[A-Z]\w+")
 
 
@@ -84,11 +83,6 @@ class Project:
     unknown: frozenset[str] = frozenset()
     product: Product = field(default_factory=Product)
     builds: Mapping[str, PythonBuild] = field(default_factory=dict, repr=False)
-
-    @property
-    def is_renamed_by_hand(self) -> bool:
-        """Return true if no build of the tree gives CUDA's names and headers HIP's meaning."""
-        return self.way.startswith(_NO_BUILD) or _ADD_HIP in self.way
 
 
 def read_project(
@@ -172,7 +166,7 @@ def _way(texts: Mapping[str, str], units: Iterable[str]) -> str:
         if place := _place(texts, kind, pattern):
             return f"{words} ({place})"
     if has_units:
-        return _NO_BUILD
+        return "CUDA sources without a build that was recognized"
     return "pure Python" if any(path.endswith(".py") for path in texts) else "no CUDA sources"
 
 

@@ -213,27 +213,6 @@ def test_errors_of_examples_are_things_to_check_where_the_build_adds_them(
         assert (note.severity, len(note.uses)) == (Severity.NOTE, PTX.count("asm") * 2)
 
 
-@pytest.mark.parametrize(
-    ("includes", "lines"),
-    [
-        ("#include <cub/block/block_reduce.cuh>\n#include <cuda_runtime.h>\n", (1, 2)),
-        ('#include <hipcub/hipcub.hpp>\n#include "cub_like/reduce.cuh"\n', ()),
-        ("#ifndef USE_ROCM\n#include <cub/cub.cuh>\n#endif\n", ()),
-    ],
-)
-def test_headers_that_no_build_renames_are_a_count_of_their_file(
-    tmp_path: Path, includes: str, lines: tuple[int, ...]
-) -> None:
-    files = {"CMakeLists.txt": "project(p LANGUAGES CXX CUDA)\n", "k.cu": includes + KERNEL}
-    found = judged(tmp_path, files)[1].findings
-    assert [one.uses for one in found if one.rule == "CU105"] == ([lines] if lines else [])
-
-
-def test_torch_renames_the_headers_of_an_extension(tmp_path: Path) -> None:
-    files = {"setup.py": EXTENSION, "k.cu": f"#include <cub/cub.cuh>\n{KERNEL}"}
-    assert "CU105" not in {one.rule for one in judged(tmp_path, files)[1].findings}
-
-
 def test_commands_in_the_blocks_of_a_readme_are_notes(tmp_path: Path) -> None:
     text = "Run `nvcc`:\n\n```bash\n$ nvcc -arch=sm_80 k.cu\n```\n```python\nnvcc = 1\n```\n"
     found = judged(tmp_path, {"README.md": text})[1].findings

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from warpfront_port.scan.cuda.conditions import Macros
 from warpfront_port.scan.cuda.preprocessor import Arm, ConditionChain, condition_of
@@ -23,11 +23,39 @@ def guard_rule_matches(view: View) -> Iterator[Match]:
     for chain in view.reaches.chains:
         if "amd" not in chain.reach or _has_arm_for_amd(chain):
             continue
-        for arm in chain.arms:
-            if _decides(arm):
+        contents = _contents(view, chain)
+        for arm, content in zip(chain.arms, contents, strict=True):
+            if (
+                content
+                and _decides(arm)
+                and not ("amd" not in arm.reach and _is_served(chain, contents))
+            ):
                 span = (arm.directive.start, arm.directive.end)
                 excerpt = f"#{arm.directive.name} {arm.directive.body}"
                 yield rule_match(view, "CU123", span, excerpt=excerpt, sides=chain.reach)
+
+
+def _contents(view: View, chain: ConditionChain) -> list[str]:
+    """Return the code of each arm, and the bodies of the directives in it."""
+    starts = [arm.directive.end for arm in chain.arms]
+    ends = [*(arm.directive.start for arm in chain.arms[1:]), chain.end]
+    spans = list(zip(starts, ends, strict=True))
+    inner = [(x.start, x.body) for x in view.directives if x.name in {"define", "include", "error"}]
+    return [
+        "".join([view.code[start:end], *(body for at, body in inner if start <= at < end)]).strip()
+        for start, end in spans
+    ]
+
+
+def _is_served(chain: ConditionChain, contents: Sequence[str]) -> bool:
+    """Return true if AMD gets code of an arm, which does more than end the program."""
+    return any(
+        "amd" in arm.reach and content and not _ENDS.search(content)
+        for arm, content in zip(chain.arms, contents, strict=True)
+    )
+
+
+_ENDS = re.compile(r"\b(?:__trap|assert|static_assert|abort|throw|printf)\b")
 
 
 def _decides(arm: Arm) -> bool:

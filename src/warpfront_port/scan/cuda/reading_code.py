@@ -36,7 +36,6 @@ from warpfront_port.scan.cuda.warp_size_rules import (
     mask_rule_matches,
 )
 from warpfront_port.scan.findings import Context, Match, SourceText
-from warpfront_port.scan.hipify_names import hipify_names
 
 SUFFIXES = frozenset(
     ".cu .cuh .hip .c .cc .cpp .cxx .h .hh .hpp .hxx .inl".split()  # noqa: SIM905 - a list to read
@@ -105,21 +104,12 @@ def _included(view: View, reported: Seen) -> Iterator[Match]:
         if header is None:
             continue
         span = (directive.start, directive.end)
-        if view.context.renamed_by_hand and _has_twin(str(header)):
-            yield rule_match(view, "CU105", span, excerpt=str(header))
         for row in rows_including(str(header)):
             key = (row.rule, "", view.region(directive.start).reach)
             if row.once_a_file and key in reported:
                 continue
             reported.add(key)
             yield rule_match(view, row.rule, span, excerpt=str(header), shift=row.shift)
-
-
-def _has_twin(header: str) -> bool:
-    """Return true if HIP has a header of CUDA's by another name: all of CUB is hipCUB's one."""
-    return header in hipify_names().headers or (
-        header.startswith("cub/") and not rows_including(header)
-    )
 
 
 def _named(view: View, reported: Seen) -> Iterator[Match]:
