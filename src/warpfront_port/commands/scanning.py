@@ -30,6 +30,7 @@ from warpfront_port.scan.evidence import doubt_of_branch, evidence_of
 from warpfront_port.scan.findings import Context, ScanFinding, SourceText
 from warpfront_port.scan.project import Project, read_project
 from warpfront_port.scan.python.builds import dispensable
+from warpfront_port.scan.python.gates import is_named_for_nvidia
 from warpfront_port.scan.reach import read_commands
 from warpfront_port.scan.severities import Judged
 from warpfront_port.scan.targets import ScanTarget
@@ -110,11 +111,14 @@ def scan_tree(
 
 def _context(tree: Tree, texts: Mapping[str, str], project: Project) -> Context:
     """Return what engines may know of the tree."""
+    product = project.product
+    named = frozenset(p for p in product.lines if is_named_for_nvidia(PurePosixPath(p)))
     base = Context(
         own_packages=_own_packages(tree),
         evidence=evidence_of(texts, project),
-        started=project.product.started,
+        started=product.started,
         dispensable=dispensable(texts, project.builds),
+        purpose=named if product.is_most(named) else frozenset(),
     )
     code = {path: text for path, text in texts.items() if cuda.reads(PurePosixPath(path))}
     if not code:

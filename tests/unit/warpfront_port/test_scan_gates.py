@@ -88,6 +88,11 @@ def test_conditions_say_who_comes_to_a_line(text: str, sides: set[str]) -> None:
         ("if is_pynvml_available():\n    import pynvml\n", Gate.AVAILABILITY),
         ("if importlib.util.find_spec('pynvml'):\n    import pynvml\n", Gate.AVAILABILITY),
         ("if verbose:\n    import pynvml\n", Gate.OPEN),
+        ("if torch.cuda.is_available():\n    import pynvml\n", Gate.OPEN),
+        ("USE_GPU = torch.cuda.is_available()\nif USE_GPU:\n    import pynvml\n", Gate.OPEN),
+        ("if torch.cuda.is_available() and HAS_NVML:\n    import pynvml\n", Gate.AVAILABILITY),
+        ("from numba import cuda\nif cuda.is_available():\n    import pynvml\n",
+         Gate.AVAILABILITY),
     ],
 )  # fmt: skip
 def test_checks_for_a_package_soften_and_other_checks_do_not(text: str, gate: Gate) -> None:

@@ -106,6 +106,15 @@ def test_the_first_line_is_the_verdict(tmp_path: Path, files: dict[str, str], li
     assert verdict_text(verdict, found).splitlines()[0] == line
 
 
+def test_a_module_named_for_cuda_is_an_offer_unless_it_is_what_the_project_is_for(
+    tmp_path: Path,
+) -> None:
+    kernels = "from numba import cuda\n@cuda.jit\ndef add(x):\n    x[0] = 1\n"
+    assert judged(tmp_path, {"soft_dtw_cuda.py": kernels})[0].answer == "will fail at run time"
+    rest = {"soft_dtw.py": "import torch\n" + "x = 1\n" * 20}
+    assert judged(tmp_path, rest)[0].answer == "runs as it is"
+
+
 def test_a_word_for_rocm_in_a_build_script_makes_no_kernel_run(tmp_path: Path) -> None:
     build = EXTENSION.replace("FLAGS", "'-O3'") + "import torch\nHIP = torch.version.hip\n"
     assert judged(tmp_path, {"setup.py": build, "k.cu": PTX})[0].answer == "will not build"

@@ -120,7 +120,7 @@ def rule_matches(
         yield _unreadable(source, error)
         return
     yield from commands.script_requirements(module)
-    gates = Gates(module, context.started)
+    gates = Gates(module, context.started, context.purpose)
     for sighting in _seen(module, context):
         decided = sighting.rule in _DECIDED and gates.standing(sighting.node).sides == {"amd"}
         if not decided:

@@ -57,15 +57,19 @@ class Standing:
 class Gates:
     """The sides that reach the nodes of one module, with their gates."""
 
-    def __init__(self, module: Module, started: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self,
+        module: Module,
+        started: frozenset[str] = frozenset(),
+        purpose: frozenset[str] = frozenset(),
+    ) -> None:
         self._module = module
         self._started = started
         self._conditions = module.conditions
         self._file_gate = Gate.OPEN
-        folders = {part.lower() for part in module.path.parts[:-1]}
         if is_test(module.path):
             self._file_gate = Gate.TEST
-        elif folders & _NVIDIA_FOLDERS or _NVIDIA_STEM.search(module.path.stem):
+        elif is_named_for_nvidia(module.path) and str(module.path) not in purpose:
             self._file_gate = Gate.AVAILABILITY
 
     def standing(self, node: ast.AST, depth: int = 0) -> Standing:
@@ -229,7 +233,10 @@ class Gates:
         if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.IsNot):
             test = test.left
         name = self._module.dotted(test.func if isinstance(test, ast.Call) else test)
-        return _AVAILABILITY.fullmatch(name.split(".")[-1]) is not None
+        truths = self._conditions.truths(test)
+        # A GPU as torch sees it is there on AMD too: that says nothing of a package.
+        of_any_gpu = truths["nvidia"] == truths["amd"] and truths["other"] is False
+        return _AVAILABILITY.fullmatch(name.split(".")[-1]) is not None and not of_any_gpu
 
     def _is_option(self, parent: ast.AST, child: ast.AST) -> bool:
         """Return true if AMD comes to `child` only where an environment variable is set."""
@@ -254,6 +261,12 @@ class Gates:
 
 def _is_body(parent: ast.If | ast.While | ast.IfExp, child: ast.AST) -> bool:
     return child in parent.body if isinstance(parent.body, list) else child is parent.body
+
+
+def is_named_for_nvidia(path: PurePosixPath) -> bool:
+    """Return true for `cuda/ops.py` and `ops_cuda.py`: a name for what NVIDIA's devices run."""
+    folders = {part.lower() for part in path.parts[:-1]}
+    return bool(folders & _NVIDIA_FOLDERS or _NVIDIA_STEM.search(path.stem))
 
 
 def is_test(path: PurePosixPath) -> bool:
