@@ -30,6 +30,7 @@ class Scan:
     compiler for the target accepted or refused, `uncompiled` maps the others to the reason.
     `unconfigured` is why CMake did not configure the project, "" where it did or was not run.
     `doubt` is why a branch for AMD is no proof that its sources build, "" where it is one.
+    `unread_sources` is why the tree's own sources give no grounds, "" where they do.
     """
 
     target: str
@@ -45,6 +46,7 @@ class Scan:
     compiler: str = ""
     unconfigured: str = ""
     doubt: str = ""
+    unread_sources: str = ""
 
 
 FILES_SHOWN = 5

@@ -28,6 +28,7 @@ from warpfront_port.scan.cuda import headers
 from warpfront_port.scan.engines import BINARIES, Scope, is_read, scan_source
 from warpfront_port.scan.evidence import doubt_of_branch, evidence_of
 from warpfront_port.scan.findings import Context, ScanFinding, SourceText
+from warpfront_port.scan.languages import reason_of_languages
 from warpfront_port.scan.project import Project, read_project
 from warpfront_port.scan.python.builds import dispensable
 from warpfront_port.scan.python.gates import is_named_for_nvidia
@@ -106,6 +107,7 @@ def scan_tree(
         evidence=context.evidence if target.is_rocm else {},
         uncompiled=dict.fromkeys(project.units, NO_TOOLCHAIN),
         doubt=doubt_of_branch(texts, target.release) if project.of_cuda else "",
+        unread_sources=reason_of_languages({file.path for file in tree.files}, project.product),
     )
 
 
@@ -358,6 +360,8 @@ def _undetermined(scanned: Scan) -> Iterator[str]:
     for reason, units in by_reason.items():
         first = ", ".join(units[:3]) + (", ..." if len(units) > 3 else "")
         yield f"{counted(len(units), 'CUDA source')} not compiled: {first}: {reason}"
+    if scanned.unread_sources:
+        yield scanned.unread_sources
     for file in undetermined_files(scanned):
         path = file.partition(":")[0]
         if scanned.project.product.has(path) and not is_aside(PurePosixPath(path)):

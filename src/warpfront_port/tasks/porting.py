@@ -298,7 +298,9 @@ def scan(
         require_determined(
             verdict.reasons,
             allow_undetermined=allow_undetermined,
-            hint="a compiler answers: `compilers:` of matrix.yaml, or hipcc on this machine",
+            hint="a compiler answers: `compilers:` of matrix.yaml, or hipcc on this machine"
+            if result.uncompiled
+            else "--allow-undetermined accepts what is not read",
         )
 
 

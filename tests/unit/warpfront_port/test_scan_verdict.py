@@ -115,6 +115,28 @@ def test_a_module_named_for_cuda_is_an_offer_unless_it_is_what_the_project_is_fo
     assert judged(tmp_path, rest)[0].answer == "runs as it is"
 
 
+@pytest.mark.parametrize(
+    ("files", "line"),
+    [
+        (["main.go", "internal/smi.go", "deploy/run.py"], "not determined: 2 Go files not read"),
+        (["src/main.rs", "build.F90", "src/lib.rs"], "not determined: 2 Rust files not read"),
+        (["package.json", "index.ts"], "not determined: 1 JavaScript file not read"),
+        (["index.ts", "pages/a.vue", "app.py"], "runs as it is, nothing to check"),
+        (["package.json", "pyproject.toml", "a.ts", "b.js", "p.py"],
+         "runs as it is, nothing to check"),
+        (["main.py", "proxy.go"], "runs as it is, nothing to check"),
+        (["main.py", "tests/a.go", "tests/b.go"], "runs as it is, nothing to check"),
+    ],
+)  # fmt: skip
+def test_sources_mostly_in_a_language_that_is_not_read_give_no_grounds(
+    tmp_path: Path, files: list[str], line: str
+) -> None:
+    assert judged(tmp_path, dict.fromkeys(files, ""))[0].line == f"gfx942: {line}"
+    if "not read" in line:
+        stronger = {"app.py": NVML, "b.py": "", "c.py": ""}
+        assert judged(tmp_path, stronger)[0].answer == "will fail at run time"
+
+
 def test_a_word_for_rocm_in_a_build_script_makes_no_kernel_run(tmp_path: Path) -> None:
     build = EXTENSION.replace("FLAGS", "'-O3'") + "import torch\nHIP = torch.version.hip\n"
     assert judged(tmp_path, {"setup.py": build, "k.cu": PTX})[0].answer == "will not build"
