@@ -88,6 +88,8 @@ def test_conditions_say_who_comes_to_a_line(text: str, sides: set[str]) -> None:
         ("if is_pynvml_available():\n    import pynvml\n", Gate.AVAILABILITY),
         ("if importlib.util.find_spec('pynvml'):\n    import pynvml\n", Gate.AVAILABILITY),
         ("if verbose:\n    import pynvml\n", Gate.OPEN),
+        ("HAS_NVML and __import__('pynvml')\n", Gate.AVAILABILITY),
+        ("verbose and __import__('pynvml')\n", Gate.OPEN),
         ("if torch.cuda.is_available():\n    import pynvml\n", Gate.OPEN),
         ("USE_GPU = torch.cuda.is_available()\nif USE_GPU:\n    import pynvml\n", Gate.OPEN),
         ("if torch.cuda.is_available() and HAS_NVML:\n    import pynvml\n", Gate.AVAILABILITY),
@@ -145,6 +147,30 @@ def test_a_setup_that_never_asks_for_rocm_is_told_where_it_asks_for_cuda() -> No
     assert "PY047" not in build_rules(imported.format(", ROCM_HOME"))
     asked = "import torch\nfound = torch.cuda.is_available()\n"
     assert "BL204" not in build_rules(asked)
+
+
+@pytest.mark.parametrize(
+    ("use", "gate"),
+    [
+        ("os.path.join(CUDA_HOME, 'lib')", Gate.OPEN),
+        ("CUDA_HOME + '/lib'", Gate.OPEN),
+        ("CUDA_HOME and os.path.join(CUDA_HOME, 'lib')", Gate.AVAILABILITY),
+        ("os.path.join(CUDA_HOME, 'lib') if CUDA_HOME else ''", Gate.AVAILABILITY),
+        ("os.path.join(CUDA_HOME or ROCM_HOME, 'lib')", None),
+        ("f'{CUDA_HOME}/lib'", None),
+    ],
+)
+def test_a_folder_that_only_cuda_has_cannot_be_joined(use: str, gate: Gate | None) -> None:
+    text = f"import os\nfrom torch.utils.cpp_extension import CUDA_HOME, ROCM_HOME\nlib = {use}\n"
+    source = SourceText(path=PurePosixPath("setup.py"), text=text)
+    found = [one.gate for one in python.rule_matches(source, Context()) if one.rule == "PY061"]
+    assert found == ([] if gate is None else [gate])
+
+
+def test_the_environment_takes_no_folder_that_is_none() -> None:
+    text = "import cupy, os\n{} = cupy.cuda.get_cuda_path()\n"
+    assert "PY061" in build_rules(text.format("os.environ['CUDA_HOME']"))
+    assert "PY061" not in build_rules(text.format("homes['cuda']"))
 
 
 def test_a_library_that_is_added_to_a_list_is_linked() -> None:

@@ -177,6 +177,33 @@ def home_as_switch(module: Module, node: ast.Name | ast.Attribute) -> Iterator[S
         yield Seen(rule=rule, node=node, excerpt=text, shift=worse - int(knows_hip))
 
 
+def home_as_text(module: Module, node: ast.Name | ast.Attribute | ast.Call) -> Iterator[Seen]:
+    """Yield `os.path.join(CUDA_HOME, "lib")`, `CUDA_HOME + "/lib"` and `os.environ["X"] = ...`."""
+    home = node.func if isinstance(node, ast.Call) else node
+    dotted = _HOMES.get(last_name(home))
+    if dotted is None or module.dotted(home) != dotted:
+        return
+    parent = module.parents[node]
+    match parent:
+        case ast.Call(func=function, args=arguments):
+            fails = node in arguments and module.dotted(function) in _OF_PATHS
+        case ast.BinOp(op=ast.Add()):
+            fails = True
+        case ast.Assign(targets=[ast.Subscript(value=target)]):
+            fails = module.dotted(target) == "os.environ"
+        case _:
+            fails = False
+    if fails:
+        yield Seen(rule="PY061", node=node, excerpt=module.excerpt(parent, 60))
+
+
+_HOMES = {
+    "CUDA_HOME": "torch.utils.cpp_extension.CUDA_HOME",
+    "get_cuda_path": "cupy.cuda.get_cuda_path",
+}
+_OF_PATHS = frozenset({"os.path.join", "pathlib.Path"})
+
+
 def _enclosing_test(module: Module, node: ast.AST) -> ast.AST | None:
     """Return the whole condition around the operand `node` (and/or/not and None checks)."""
     for parent, child in module.ancestors(node):

@@ -210,8 +210,8 @@ class Gates:
                     return _is_portable(body)
                 forgiven = any(forgiving(handler, self._module) for handler in handlers)
                 return forgiven and child in (*body, *orelse)
-            case ast.If(test=test) | ast.IfExp(test=test) if _is_body(parent, child):
-                return self._asks_availability(test)
+            case ast.If() | ast.IfExp() | ast.BoolOp() if tests := _tests_before(parent, child):
+                return any(map(self._asks_availability, tests))
             case ast.If(test=test) | ast.IfExp(test=test) if child is not test:
                 missing = isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Is)
                 operand = self._module.dotted(test.left) if isinstance(test, ast.Compare) else ""
@@ -257,6 +257,17 @@ class Gates:
             and truth(parent.test, "amd", unset=True) is not False
             for parent, child in self._module.ancestors(node)
         )
+
+
+def _tests_before(parent: ast.AST, child: ast.AST) -> list[ast.expr]:
+    """Return the tests of `parent` that are true where `child` runs."""
+    match parent:
+        case ast.If(test=test) | ast.IfExp(test=test) if _is_body(parent, child):
+            return [test]
+        case ast.BoolOp(op=ast.And(), values=[*values]) if child in values:
+            return values[: values.index(child)]
+        case _:
+            return []
 
 
 def _is_body(parent: ast.If | ast.While | ast.IfExp, child: ast.AST) -> bool:
