@@ -278,3 +278,18 @@ def test_an_opt_in_to_what_a_block_has_anyway_is_no_finding() -> None:
     )
     assert rules_of(text.format("65536")) == set()
     assert rules_of(text.format("65536 * 2")) == {"CU129"}
+
+
+@pytest.mark.parametrize(
+    ("wait", "shifts"),
+    [
+        ("__syncwarp();", []),
+        ("__syncwarp(0xffffffff);", [0]),
+        ("uint32_t m = (1ull << n) - 1; __syncwarp(m);", [0]),
+        ("uint64_t m = (1ull << n) - 1; __syncwarp(m);", []),
+        ("__syncwarp(lanes(n));", [-1]),
+    ],
+)
+def test_a_wait_of_a_warp_takes_64_lanes(wait: str, shifts: list[int]) -> None:
+    found = seen(f"__device__ void f(int n) {{ {wait} }}\n")
+    assert [one.shift for one in found if one.rule == "CU108"] == shifts

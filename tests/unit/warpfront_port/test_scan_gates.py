@@ -150,6 +150,22 @@ def test_a_setup_that_never_asks_for_rocm_is_told_where_it_asks_for_cuda() -> No
 
 
 @pytest.mark.parametrize(
+    ("flag", "rules"),
+    [
+        ("f'-arch={arch}'", {"BL202"}),
+        ("'-arch=native'", {"BL202"}),
+        ("'-arch=sm_80'", {"BL202"}),
+        ("'-arch=gfx942'", set()),
+        ("f'--offload-arch={arch}'", set()),
+        ("'-arch', 'arm64'", set()),
+    ],
+)
+def test_an_architecture_that_is_computed_is_nvidia_s_too(flag: str, rules: set[str]) -> None:
+    found = build_rules(f"import setuptools\narch = ask()\nflags.extend([{flag}])\n")
+    assert found & {"BL202"} == rules
+
+
+@pytest.mark.parametrize(
     ("use", "gate"),
     [
         ("os.path.join(CUDA_HOME, 'lib')", Gate.OPEN),

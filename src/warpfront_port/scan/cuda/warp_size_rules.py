@@ -21,7 +21,9 @@ from warpfront_port.scan.cuda.view import (
 )
 from warpfront_port.scan.findings import SIDES, Match
 
-_SYNC = re.compile(r"__(?:shfl(?:_(?:up|down|xor))?|ballot|any|all|match_any|match_all)_sync\Z")
+_SYNC = re.compile(
+    r"__(?:(?:shfl(?:_(?:up|down|xor))?|ballot|any|all|match_any|match_all)_sync|syncwarp)\Z"
+)
 _BALLOTS = {"__ballot", "__ballot_sync", "__match_any_sync", "__match_all_sync"}
 _BIT_OPERATIONS = {"__popc", "__ffs", "__clz", "__brev"}
 _SHUFFLE_NAMES = {"__shfl", "__shfl_up", "__shfl_down", "__shfl_xor"}
@@ -30,7 +32,7 @@ MASK_NAMES = frozenset(
     | _SHUFFLE_NAMES
     | _BALLOTS
     | _BIT_OPERATIONS
-    | {"__activemask"}
+    | {"__activemask", "__syncwarp"}
 )
 _NARROW_MASK = re.compile(
     r"(?:\(\s*(?:unsigned(?:\s+int)?|int|u?int32_t)\s*\)\s*)?"
