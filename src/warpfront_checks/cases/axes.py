@@ -36,6 +36,7 @@ SIZES: Mapping[str, tuple[int, int]] = {
     "past a wave": (65, 127),
     "past a small block": (257, 1023),
     "past a block": (1025, 2047),
+    "past two blocks": (2049, 4095),
     "past many blocks": (4097, 8191),
     "past a grid": (65_537, 66_535),
     "past many grids": (524_289, 525_287),
@@ -159,7 +160,8 @@ def assignments_of(
         # More than half of the oracles, of which each has two calls.
         if number < count * 5 // 18 and number < len(sized):
             fixed = {**first_choices, **_of_long_lines(operation, axes, sized[number], draw)}
-            if number % 2 and not {LONG, LONGEST}.intersection(sized[number].values()):
+            alone = {LONG, LONGEST}.intersection(sized[number].values())
+            if number % 2 and "values" not in first_axes and not alone:
                 del fixed["dtype"]
             numbers = MOST_NUMBERS if LONGEST in sized[number].values() else numbers
         elif number % LONG_STEP:
@@ -281,13 +283,17 @@ def _sized(
     operation: Operation, axes: Mapping[str, list[Any]], draw: random.Random, share: float
 ) -> list[Assignment]:
     """Return sizes to try: each size long by itself, then each class of some size before a second
-    size of any, and one for all.
+    size of any, and one for all. Axes that two operands share come first: a sum is along one.
     """
     sizes = [axis for axis in axes if axis.startswith("size ")]
     single = {axis: "one" for axis in sizes if "one" in axes[axis]}
     some = [({axis: size}, size) for axis in sizes for size in axes[axis] if size != LONGEST]
     some += [(single, "single")] if len(single) > 1 else []
     draw.shuffle(some)
+    shared = {
+        f"size {word}" for rank in range(operation.ranks) for word in _shared(operation, rank)
+    }
+    some.sort(key=lambda each: shared.isdisjoint(each[0]))
     before: Counter[str] = Counter()
     turns = []
     for chosen, size in some:
@@ -297,6 +303,12 @@ def _sized(
     found = draw.random() < share and operation.work >= WORK and longest
     first = [draw.choice(longest)] if found else []
     return first + [chosen for _, chosen in sorted(turns, key=lambda turn: turn[0])]
+
+
+def _shared(operation: Operation, rank: int) -> set[str]:
+    """Return the axes that more than one operand has."""
+    words = Counter(word for _, axes in operation.arguments(rank) for word in {*axes})
+    return {word for word, operands in words.items() if operands > 1}
 
 
 def axes_of(operation: Operation, dtypes: tuple[str, ...]) -> dict[str, list[Any]]:

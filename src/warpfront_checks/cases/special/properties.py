@@ -201,7 +201,9 @@ def _runs(
     that is `long`.
     """
     for operation, changes in _sized(chosen, long=long):
-        case = plain_case(operation, "float32", device, values="normal", **changes)
+        # A record of one kind of values has no right result for others.
+        values = operation.values[0] if len(operation.values) == 1 else "normal"
+        case = plain_case(operation, "float32", device, values=values, **changes)
         if preventing_thread(operation.defects, device, dict(case.labels)):
             continue
         try:
