@@ -135,6 +135,7 @@ def _context(tree: Tree, texts: Mapping[str, str], project: Project) -> Context:
         portable_names=frozenset().union(*(fact.portable for fact in facts.values())),
         vendor_macros=headers.vendor_macros(facts.values()),
         masks=headers.narrow_masks(code),
+        device_widths=headers.device_widths(code),
     )
 
 

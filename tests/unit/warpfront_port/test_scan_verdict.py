@@ -137,6 +137,26 @@ def test_sources_mostly_in_a_language_that_is_not_read_give_no_grounds(
         assert judged(tmp_path, stronger)[0].answer == "will fail at run time"
 
 
+@pytest.mark.parametrize(
+    ("width", "host", "answer"),
+    [
+        ("#ifdef __GFX9__", "k<W><<<(n + W - 1) / W, 128>>>(o);", "may compute wrongly"),
+        ("#if defined(__gfx90a__) || defined(__gfx942__)", "hipLaunchKernel(k, n / W, 128);",
+         "may compute wrongly"),
+        ("#if !defined(__HIP_DEVICE_COMPILE__) || defined(__GFX9__)", "k<W><<<n / W, 128>>>(o);",
+         "runs as it is"),
+        ("#ifdef __GFX9__", "k<64><<<n, 128>>>(o);", "runs as it is"),
+    ],
+)  # fmt: skip
+def test_the_host_s_code_sees_no_macro_of_the_device(
+    tmp_path: Path, width: str, host: str, answer: str
+) -> None:
+    header = f"{width}\n#define W 64\n#else\n#define W 32\n#endif\n"
+    kernel = "template <int N> __global__ void k(int* o) { o[0] = N / W; }\n"
+    source = f'#include "width.h"\n{kernel}void run(int* o, int n) {{ {host} }}\n'
+    assert judged(tmp_path, {"width.h": header, "k.hip": source})[0].answer == answer
+
+
 def test_a_word_for_rocm_in_a_build_script_makes_no_kernel_run(tmp_path: Path) -> None:
     build = EXTENSION.replace("FLAGS", "'-O3'") + "import torch\nHIP = torch.version.hip\n"
     assert judged(tmp_path, {"setup.py": build, "k.cu": PTX})[0].answer == "will not build"

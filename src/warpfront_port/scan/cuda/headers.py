@@ -13,6 +13,7 @@ from warpfront_port.scan.cuda.conditions import MacroRow, is_named, table_row
 from warpfront_port.scan.cuda.preprocessor import EVERYWHERE, Reach, is_guard
 from warpfront_port.scan.cuda.view import AMD_NAME, HEADERS, View, portable_names
 from warpfront_port.scan.findings import SIDES
+from warpfront_port.scan.words import line_of
 
 _VENDOR = re.compile(r"CUDA|HIP|ROCM|AMD|NVCC|NVIDIA|hip[A-Z/]")
 
@@ -116,4 +117,24 @@ def narrow_masks(texts: Mapping[str, str]) -> Mapping[str, tuple[str, int]]:
 
 _MASK = re.compile(
     r"(?m)^[ \t]*#[ \t]*define[ \t]+(\w*MASK\w*)[ \t]+\(?0[xX][fF]{8}[uU]?\)?[ \t]*(?://.*)?$"
+)
+
+
+def device_widths(texts: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the macros that are 64 where `__GFX9__` is set and 32 else, with `path:line`.
+
+    No such macro is set while the host's code is compiled.
+    """
+    return {
+        choice[1]: f"{path}:{line_of(text, choice.start(1))}"
+        for path, text in texts.items()
+        for choice in _CHOICE_OF_WIDTH.finditer(text)
+    }
+
+
+_CHOICE_OF_WIDTH = re.compile(
+    r"(?m)^[ \t]*#[ \t]*if(?:def\b)?(?:[ \t()&|]|defined|USE_ROCM|__HIP_PLATFORM_AMD__)*"
+    r"__(?:GFX\d+|gfx\w+)__(?:[ \t()|]|defined|__(?:GFX\d+|gfx\w+)__)*\n"
+    r"[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+64\s*\n"
+    r"[ \t]*#[ \t]*el(?:se|if)\b[^\n]*\n[ \t]*#[ \t]*define[ \t]+\1[ \t]+32\b"
 )

@@ -218,6 +218,7 @@ def lane_rule_matches(view: View) -> Iterator[Match]:
         yield from _halvings(view)
     if ("warp" in lowered or "wave" in lowered) and not _OTHER_LANGUAGE.search(lowered):
         yield from _warp_constants(view)
+    yield from _widths_on_the_host(view)
     if "threadIdx" in view.names or view.is_device_code:
         yield from _lane_arithmetic(view)
     if lanes and view.is_device_code:
@@ -260,6 +261,20 @@ def _warp_constants(view: View) -> Iterator[Match]:
             constant = declared is not None and _CONSTANT.search(declared.type)
             if constant or view.syntax.around(match.start(), "enumerator"):
                 yield from _warp_constant(view, match[1], int(match[2], 0), match.span(1))
+
+
+def _widths_on_the_host(view: View) -> Iterator[Match]:
+    """Yield a width that the device's macros choose, in a function that launches a kernel."""
+    for name in sorted(view.names & view.context.device_widths.keys()):
+        excerpt = f"{name} in host code (by {view.context.device_widths[name]})"
+        for start in view.syntax.places(name):
+            function = view.syntax.function(start)
+            if function is not None and _LAUNCH.search(view.syntax.text(function)):
+                span = (start, start + len(name))
+                yield rule_match(view, "CU114", span, excerpt=excerpt, shift=1, names={name})
+
+
+_LAUNCH = re.compile(r"<<<|\b(?:hip|cuda)LaunchKernel")
 
 
 def _warp_constant(view: View, name: str, value: int | None, span: Span) -> Iterator[Match]:
