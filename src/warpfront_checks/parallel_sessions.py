@@ -160,8 +160,8 @@ def _fork(
 
 
 def _unusable(torch: Any) -> bool:
-    """Return whether the parent touched a driver, which no fork of it can use: torch says so of
-    itself, and an open device file of any library.
+    """Return whether the parent touched a driver, which no fork of it can use: torch knows it
+    of itself; an open device file shows it of any library.
     """
     forked = getattr(getattr(torch, "cuda", None), "_is_in_bad_fork", None)
     return bool(forked and forked()) or any(name.startswith(_DRIVERS) for name in _open_files())

@@ -154,7 +154,7 @@ def assignments_of(
     first_axes += ("values",) if operation.ulps and operation.values[0] == "wide" else ()
     first_choices = {axis: axes[axis][0] for axis in first_axes}
     middling = {a: [c for c in v if c in MIDDLING] for a, v in axes.items() if a[:5] == "size "}
-    left = count + operation.cases * spare
+    remaining = count + operation.cases * spare
     for number in itertools.count():
         fixed, numbers = {}, operation.numbers
         # More than half of the oracles, of which each has two calls.
@@ -174,11 +174,11 @@ def assignments_of(
         chosen |= {"seed": draw.randrange(2**31), "wide": number}
         met.add(chosen)
         again = _called_again(operation, axes, chosen, met, draw)
-        for assignment in filter(None, (chosen, again)[:left]):
+        for assignment in filter(None, (chosen, again)[:remaining]):
             yield assignment
-            left -= 1
+            remaining -= 1
         met.add(again)
-        if not left:
+        if not remaining:
             return
 
 

@@ -34,7 +34,7 @@ def reason_of_languages(paths: Collection[str], product: Product) -> str:
     """Return why the sources of a tree give no grounds: most are in languages that are not read.
 
     "" where they do. Files count, without examples and tests. JavaScript counts where the root is
-    a package of it and no distribution of Python: elsewhere it is a page for browsers.
+    a package of it and no distribution of Python: if not, it is a page for browsers.
     """
     scripts = "package.json" in paths and not product.installs
     languages = {**_LANGUAGES, **dict.fromkeys(_OF_BROWSERS if scripts else (), "JavaScript")}

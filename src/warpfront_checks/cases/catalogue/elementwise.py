@@ -467,7 +467,7 @@ CAST = tuple(
         f"a.to(torch.{kind})",
         EACH,
         backward=False,
-        # What an integer cannot hold has no conversion; of fractions it holds the whole.
+        # What an integer cannot be has no conversion; of fractions it is the whole part.
         values=("eighths", "small", "wide", *["normal", "far", "non-finite"] * ("float" in kind)),
         kinds=(*INTEGERS, "bool"),
         halves=False,

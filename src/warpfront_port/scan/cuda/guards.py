@@ -42,7 +42,7 @@ def _contents(view: View, chain: ConditionChain) -> list[str]:
     spans = list(zip(starts, ends, strict=True))
     inner = [(x.start, x.body) for x in view.directives if x.name in {"define", "include", "error"}]
     return [
-        "".join([view.code[start:end], *(body for at, body in inner if start <= at < end)]).strip()
+        "".join([view.code[start:end], *(body for i, body in inner if start <= i < end)]).strip()
         for start, end in spans
     ]
 

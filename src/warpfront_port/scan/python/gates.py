@@ -234,7 +234,7 @@ class Gates:
             test = test.left
         name = self._module.dotted(test.func if isinstance(test, ast.Call) else test)
         truths = self._conditions.truths(test)
-        # A GPU as torch sees it is there on AMD too: that says nothing of a package.
+        # A GPU as torch sees it is there on AMD too: it is no evidence about a package.
         of_any_gpu = truths["nvidia"] == truths["amd"] and truths["other"] is False
         return _AVAILABILITY.fullmatch(name.split(".")[-1]) is not None and not of_any_gpu
 
