@@ -285,6 +285,30 @@ def read_as_the_first(right: Any, x: Any, y: Any, *rest: Any) -> Any:
     return right(x, y, *rest)
 
 
+def test_exact_sums_in_16_bits_are_short_and_moves_are_not() -> None:
+    longest = {
+        name: max(
+            max(drawn["lengths"].values())
+            for seed in range(6)
+            for drawn in assignments_of(CATALOGUE[name], ("float32", "bfloat16"), seed)
+            if drawn["dtype"] == "bfloat16" and not drawn["mixed"]
+        )
+        for name in ("cumsum", "cat of many")
+    }
+    # Of more ones a sum leaves the range in which bfloat16 counts.
+    assert longest["cumsum"] <= 256 < longest["cat of many"]
+
+
+def test_an_operand_without_axes_has_numbers_that_both_dtypes_have() -> None:
+    bare = [
+        drawn
+        for seed in range(40)
+        for drawn in assignments_of(CATALOGUE["mul"], ("float32", "bfloat16"), seed)
+        if drawn["mixed"] == "b" and not CATALOGUE["mul"].arguments(drawn["rank"])[1][1]
+    ]
+    assert {drawn["values"] for drawn in bare} == {"eighths"}
+
+
 @pytest.mark.parametrize("crossing", ["mixed", "operands interleaved"])
 def test_a_kernel_that_is_wrong_for_one_crossing_of_operands_is_seen(crossing: str) -> None:
     with seeded(WrongKernel("as the first", ("maximum",), read_as_the_first), "cpu"):

@@ -142,6 +142,24 @@ def test_an_instruction_without_a_dot_is_ptx_too() -> None:
     assert rules_of('__global__ void k() { asm("trap;"); }') == {"CU107"}
 
 
+@pytest.mark.parametrize(
+    ("guarded", "other", "found"),
+    [
+        ("fast();", "portable();", set()),
+        ("// fast();", "", set()),
+        ("fast();", "", {"CU123"}),
+        ("fast();", "assert(false);", {"CU123"}),
+        ("fast();", 'printf("for sm_80"); return;', {"CU123"}),
+    ],
+)
+def test_a_guard_is_one_whose_other_arm_does_nothing_for_amd(
+    guarded: str, other: str, found: set[str]
+) -> None:
+    arm = f"#else\n{other}\n" if other else ""
+    text = f"__device__ void f() {{\n#if __CUDA_ARCH__ >= 800\n{guarded}\n{arm}#endif\n}}\n"
+    assert rules_of(text) == found
+
+
 def test_a_version_below_which_amd_always_is_takes_the_arm_of_old_releases() -> None:
     assert rules_of("#if CUDART_VERSION < 11020\nint old;\n#endif\n") == {"CU123"}
     ours = "#if CUDART_VERSION < 11020 && !defined(USE_ROCM)\nint old;\n#endif\n"
