@@ -7,6 +7,8 @@ id, as a run's attempts leave them.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import fnmatch
 import hashlib
 import json
@@ -80,6 +82,21 @@ def _add(store: Path, name: str, root: Path, files: list[Path], *, overwrite: bo
     bad += [char for char in _FORBIDDEN for path in inside if char in path]
     if bad or not name:
         raise ActionFailedError(f"{name!r} or a path in it has one of {bad}")
+    with _alone(store):
+        _keep(store, name, inside, overwrite=overwrite)
+
+
+@contextlib.contextmanager
+def _alone(store: Path) -> Iterator[None]:
+    """Keep other jobs from the store, as the service's own numbering does."""
+    store.mkdir(parents=True, exist_ok=True)
+    with (store.parent / f"{store.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _keep(store: Path, name: str, inside: Mapping[str, Path], *, overwrite: bool) -> None:
+    """Add an artifact in one step: a job that lists the store never meets half of one."""
     same = [one for one in artifacts(store) if one.name == name]
     if same and overwrite:
         for one in same:
@@ -87,12 +104,13 @@ def _add(store: Path, name: str, root: Path, files: list[Path], *, overwrite: bo
     elif any(_of_this_attempt(one) for one in same):
         raise ActionFailedError(f"an artifact with the name {name} is there already")
     number = max([0, *(one.id for one in artifacts(store))]) + 1
-    made = store / str(number)
+    made = store.parent / f"{store.name}.new"
     for place, path in inside.items():
         (made / "files" / place).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, made / "files" / place)
     said = {"name": name, "attempt": _attempt(), "digest": _digest(made / "files")}
     (made / "artifact.json").write_text(json.dumps(said))
+    made.rename(store / str(number))
 
 
 def _attempt() -> str:

@@ -7,6 +7,7 @@ import subprocess
 import tarfile
 import tomllib
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -320,3 +321,11 @@ def test_the_version_of_cosign_is_the_action_s_own(
 def test_an_input_that_an_action_does_not_have_is_a_mistake(store: Path) -> None:
     with pytest.raises(ActionFailedError, match="no input"):
         act("download-artifact", store, {"names": "x"})
+
+
+def test_jobs_that_upload_at_once_keep_every_artifact(here: Path, store: Path) -> None:
+    write(here / "dist" / "a.txt")
+    names = {f"build-{number}" for number in range(24)}
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda name: upload(store, name, "dist"), names))
+    assert {one.name for one in artifacts(store)} == names
