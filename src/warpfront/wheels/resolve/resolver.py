@@ -14,24 +14,31 @@ from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
-from packaging.pylock import Pylock, PylockValidationError
+from packaging.pylock import Package, PackageWheel, Pylock, PylockValidationError
 from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
+from packaging.utils import canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 
 from warpfront.errors import BlockedError, LockError, StoreError, WheelError, without_secrets
-from warpfront.matrix.cell import Source
+from warpfront.matrix.cell import NO_VARIANT, Source
 from warpfront.system.process import DISK_FULL, Completed, run
 from warpfront.system.progress import Line
 from warpfront.system.store import storing
 from warpfront.system.toml import dump_toml
+from warpfront.wheels.core_metadata import requires_of
 from warpfront.wheels.lock.values import Distribution, LockedWheel, LockInputs
 from warpfront.wheels.metadata import write_environment
 from warpfront.wheels.resolve.candidates import explain_absences
-from warpfront.wheels.resolve.choice import WheelChoice, supported_tags, wheel_of
-from warpfront.wheels.resolve.index_rules import known_names, misplaced, placeholder
+from warpfront.wheels.resolve.choice import best_wheel, supported_tags, wheel_of
+from warpfront.wheels.resolve.index_rules import (
+    PYPI,
+    index_rule,
+    known_names,
+    misplaced,
+    placeholder,
+)
 from warpfront.wheels.resolve.overlay_index import OverlayIndex
 from warpfront.wheels.resolve.reach import reach_of
 from warpfront.wheels.resolve.resolution import (
@@ -45,8 +52,8 @@ from warpfront.wheels.resolve.resolution import (
 )
 from warpfront.wheels.resolve.variant_pages import VariantPages
 from warpfront.wheels.rocm import ROCM, rocm_wheel
-from warpfront.wheels.sources import FLAT_PAGE, FLAT_WAY_OUT, Link, Site
-from warpfront.wheels.store.wheelhouse import Wheelhouse
+from warpfront.wheels.sources import FLAT_PAGE, FLAT_WAY_OUT, Link, NoAnswer, Site, local_path
+from warpfront.wheels.store.wheelhouse import Wheelhouse, read_wheel_metadata
 from warpfront.wheels.uv_program import option_file, uv_command, wheels_for
 
 if TYPE_CHECKING:
@@ -81,7 +88,7 @@ class UvResolver:
         wheelhouse: Wheelhouse,
         held: tuple[LockedWheel, ...] = (),
     ) -> None:
-        self._inputs, self._site = inputs, site
+        self._inputs, self._site, self._transport = inputs, site, transport
         self._on_line = on_line
         self._wheelhouse = wheelhouse
         self._reach = reach_of(inputs, site, on_line)
@@ -91,14 +98,6 @@ class UvResolver:
             inputs, site, self._reach, self._variants, held, transport=transport
         )
         self._given: dict[str, LockedWheel] = {}
-        self._choice = WheelChoice(
-            inputs=inputs,
-            tags=self._tags,
-            transport=transport,
-            wheelhouse=self._wheelhouse,
-            given=self._given,
-            shelf=self._shelf,
-        )
 
     def give(self, wheel: LockedWheel, extras: tuple[str, ...] = ()) -> str:
         """Take this wheel, which the wheelhouse has, wherever its name is demanded; the requirement
@@ -116,15 +115,21 @@ class UvResolver:
     def sdist(self, resolution: Resolution, name: str) -> Sdist:
         """Return the source archive of a distribution, verified, in the wheelhouse."""
         package = resolution.package(name)
-        if package.sdist is None:
+        sdist = package.sdist
+        if sdist is None:
             raise LockError(f"{self._inputs.cell_id}: {name} {package.version} has no sources")
-        return self._choice.sdist(package, package.sdist)
+        url = sdist.url or str(sdist.path)
+        file, sha256 = self._stored(name, Link(url=url, filename=sdist.filename))
+        digest = sdist.hashes.get("sha256", sha256)
+        if digest != sha256:
+            raise WheelError(f"{sdist.filename}: its index says sha256 {digest}, it has {sha256}")
+        return Sdist(path=file, sha256=sha256, index=self._index(package, url))
 
     def wheel_at(self, source: Source) -> LockedWheel:
         """Return the wheel at a source's address, verified, in the wheelhouse."""
         filename = unquote(source.location.rpartition("/")[2])
         link = Link(url=source.location, filename=filename)
-        path, sha256 = self._choice.stored_file(source.name, link)
+        path, sha256 = self._stored(source.name, link)
         if sha256 != source.pin:
             raise WheelError(f"{source}: its line says sha256 {source.pin}, it has {sha256}")
         return wheel_of(path, sha256, source=str(source))
@@ -163,7 +168,50 @@ class UvResolver:
             package for package in resolution.pylock.packages if package.name not in without
         ]
         with ThreadPoolExecutor(8) as pool:
-            return tuple(pool.map(self._choice.distribution, packages))
+            return tuple(pool.map(self._distribution, packages))
+
+    def _distribution(self, package: Package) -> Distribution:
+        """Return the demands of the best file's metadata: from the index's own file (PEP 658),
+        else from the wheel.
+        """
+        built = self._given.get(package.name)
+        variant = self._variants.taken(package.name, package.version)
+        if built is not None:
+            requires = read_wheel_metadata(self._wheelhouse.path(built)).requires
+        elif variant is not None and variant.requires is not None:
+            requires = variant.requires
+        else:
+            requires = self._requires(package.name, self._best(package))
+        version = built.version if built else str(package.version)
+        return Distribution(name=package.name, version=version, requires=requires)
+
+    def _requires(self, name: str, wheel: PackageWheel) -> tuple[str, ...]:
+        url = wheel.url or str(wheel.path)
+        file = local_path(url)
+        if file is None:
+            beside = self._transport.read(f"{url}.metadata")
+            if not isinstance(beside, NoAnswer):
+                return requires_of(beside[2])
+            file, _ = self._stored(name, Link(url=url, filename=wheel.filename))
+        return read_wheel_metadata(file).requires
+
+    def _best(self, package: Package) -> PackageWheel:
+        return best_wheel(package, self._tags, self._inputs)
+
+    def _stored(self, name: str, link: Link) -> tuple[Path, str]:
+        """Return a file in the wheelhouse, with its sha256: for indexes that give no hashes."""
+        return self._wheelhouse.bring(link, self._transport, f"{self._inputs.cell_id}: {name}")
+
+    def _index(self, package: Package, url: str) -> str:
+        """Return the public index to name, whichever mirror served the file: the one that it
+        belongs to; else the cell's for what only that can have, and PyPI for the rest.
+        """
+        index, where = self._inputs.index, index_rule(package.name, self._inputs)
+        if where is not None and (where.alone or self._shelf.holds(package.name)):
+            return where.url
+        local_label = package.version is not None and package.version.local is not None
+        same_host = index and urlsplit(url).netloc == urlsplit(index.url).netloc != ""
+        return index.url if index and (local_label or same_host) else PYPI
 
     def absences(self, contradiction: Contradiction) -> Absences:
         """Return names of a contradiction that no source has, or only one that another hides."""
@@ -174,7 +222,7 @@ class UvResolver:
     def wheels(self, resolution: Resolution) -> tuple[LockedWheel, ...]:
         """Return one wheel per distribution, the best for the base's Python and C library."""
         with ThreadPoolExecutor(8) as pool:
-            wheels = tuple(sorted(pool.map(self._choice.wheel, resolution.pylock.packages)))
+            wheels = tuple(sorted(pool.map(self._wheel, resolution.pylock.packages)))
         _check_stack(self._inputs, wheels)
         for wheel in wheels:
             for line in self._variants.why_not(wheel.name):
@@ -208,7 +256,41 @@ class UvResolver:
 
     def wheel(self, resolution: Resolution, name: str) -> LockedWheel:
         """Return the wheel of one distribution."""
-        return self._choice.wheel(resolution.package(name))
+        return self._wheel(resolution.package(name))
+
+    def _wheel(self, package: Package) -> LockedWheel:
+        """Return the lock's entry for the best file of a distribution, or for its variant."""
+        if package.name in self._given:
+            return self._given[package.name]
+        taken = self._variants.taken(package.name, package.version)
+        if taken is not None:
+            link, plain = taken.link, taken.plain
+        else:
+            best = self._best(package)
+            plain, sha256 = best.filename, best.hashes.get("sha256", "")
+            url = best.url or str(best.path)
+            link = Link(url=url, filename=plain, sha256=sha256, size_bytes=best.size)
+        sha256, size = link.sha256, link.size_bytes
+        if not sha256:
+            unnamed = dataclasses.replace(link, filename=plain)
+            file, sha256 = self._stored(package.name, unnamed)
+            size = file.stat().st_size
+        return LockedWheel(
+            name=package.name,
+            version=str(parse_wheel_filename(plain)[1]),
+            filename=link.filename,
+            sha256=sha256,
+            size_bytes=self._size(link.url) if size is None else size,
+            index=self._index(package, link.url),
+            variant=taken.variant if taken else NO_VARIANT,
+        )
+
+    def _size(self, url: str) -> int:
+        local = local_path(url)
+        size = local.stat().st_size if local else self._transport.size_bytes(url)
+        if isinstance(size, NoAnswer):
+            raise BlockedError(f"{self._inputs.cell_id}: {size}")
+        return size
 
     def _compiled(self, requirements: tuple[str, ...], terms: Terms) -> Outcome:
         """uv's resolution, of wheels only. Where `rocm` was missing, a second time with the wheel

@@ -11,12 +11,10 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
-from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from packaging.requirements import Requirement
@@ -24,7 +22,7 @@ from packaging.tags import Tag
 from packaging.utils import BuildTag, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
-from warpfront.errors import BlockedError, LockError, StoreError, WheelError
+from warpfront.errors import LockError, StoreError, WheelError
 from warpfront.matrix.cell import Variant
 from warpfront.system.foreign import read_regular
 from warpfront.wheels.core_metadata import requires_of
@@ -40,7 +38,7 @@ from warpfront.wheels.resolve.variants import (
     split_label,
 )
 from warpfront.wheels.sources import Link, NoAnswer, local_path
-from warpfront.wheels.store.wheelhouse import Wheelhouse, save
+from warpfront.wheels.store.wheelhouse import Wheelhouse
 from warpfront.wheels.wheel_names import read_wheel_name
 
 if TYPE_CHECKING:
@@ -205,20 +203,14 @@ class VariantPages:
     def _members(self, name: str, wheel: TakenVariant) -> Mapping[str, str]:
         """Return the texts of the wheel's dist-info: by ranges where its server gives some."""
         transport, member_names = self._transport, ("METADATA", "variant.json")
-        local = local_path(wheel.link.url)
-        members = None if local else read_small_members(wheel.link.url, transport, member_names)
-        if members is not None:
-            return members
-        with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
-            path = Path(local) if local else Path(folder) / wheel.plain
-            failure = None if local else save(wheel.link, path, transport)
-            if failure is not None:
-                raise BlockedError(f"{self._inputs.cell_id}: {name}: {failure}")
+        path = local_path(wheel.link.url)
+        members = read_small_members(path or wheel.link.url, transport, member_names)
+        if members is None and path is None:
+            link = dataclasses.replace(wheel.link, filename=wheel.plain)
+            path, _ = self._wheelhouse.bring(link, transport, f"{self._inputs.cell_id}: {name}")
             members = read_small_members(path, transport, member_names)
-            if members is None:
-                raise WheelError(f"{wheel.link.filename}: not a readable wheel")
-            if not local:
-                self._wheelhouse.keep(path)
+        if members is None:
+            raise WheelError(f"{wheel.link.filename}: not a readable wheel")
         return members
 
 

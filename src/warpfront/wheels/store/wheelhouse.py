@@ -27,7 +27,7 @@ from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from warpfront.errors import WheelError, without_secrets
+from warpfront.errors import BlockedError, WheelError, without_secrets
 from warpfront.system.store import folder_aside, storing, try_lock
 from warpfront.wheels.core_metadata import (
     WheelMetadata,
@@ -128,6 +128,17 @@ class Wheelhouse:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 _place(source, target)
         return target, sha256
+
+    def bring(self, link: Link, transport: Transport, label: str) -> tuple[Path, str]:
+        """Take in a file of an index, whatever its hash is; its path here and its sha256. Raise
+        `BlockedError`, which begins with `label`.
+        """
+        with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
+            path = Path(folder) / link.filename
+            failure = save(link, path, transport)
+            if failure is not None:
+                raise BlockedError(f"{label}: {failure}")
+            return self.keep(path)
 
     def view(self, wheels: Iterable[LockedWheel], folder: Path) -> Path:
         """Return `folder` with exactly these wheels under their own names (hard links where
