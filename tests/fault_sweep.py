@@ -46,7 +46,7 @@ from warpfront.system.process import cache_folder, environment, run
 from warpfront.system.provenance import read_provenance
 from warpfront.system.revision import Provenance
 from warpfront.wheels.site import read_site
-from warpfront.wheels.store.toolbox import install_toolbox
+from warpfront.wheels.store.sdists import install_toolbox
 from warpfront.wheels.store.wheelhouse import Wheelhouse
 
 RESULTS = REPOSITORY / "docs" / "results"

@@ -34,7 +34,7 @@ from warpfront.errors import NotPublishableError
 from warpfront.images.engine import connect
 from warpfront.system.process import cache_folder, environment, run
 from warpfront.wheels.site import read_site
-from warpfront.wheels.store.toolbox import install_toolbox
+from warpfront.wheels.store.sdists import install_toolbox
 from warpfront.wheels.store.wheelhouse import Wheelhouse
 
 RESULTS = REPOSITORY / "docs" / "results"

@@ -25,7 +25,7 @@ from warpfront.images.engine import Engine, connect, embedded
 from warpfront.images.labels import CELL
 from warpfront.system.process import cache_folder, environment, run
 from warpfront.wheels.site import read_site
-from warpfront.wheels.store.toolbox import install_toolbox
+from warpfront.wheels.store.sdists import install_toolbox
 from warpfront.wheels.store.wheelhouse import Wheelhouse
 
 # What is fetched once per machine and says nothing of the project under test.

@@ -34,8 +34,7 @@ from warpfront.wheels.rocm import rocm_wheel
 from warpfront.wheels.site import read_site
 from warpfront.wheels.sources import Site
 from warpfront.wheels.store.archives import folder_sha256
-from warpfront.wheels.store.sdists import pure_wheel
-from warpfront.wheels.store.toolbox import install_toolbox
+from warpfront.wheels.store.sdists import install_toolbox, pure_wheel
 from warpfront.wheels.store.wheelhouse import Wheelhouse, read_wheel_metadata
 from warpfront.wheels.uv_program import uv_version
 

@@ -34,7 +34,7 @@ from warpfront.matrix.reading import read_matrix
 from warpfront.matrix.vendors import VENDORS
 from warpfront.system import foreign, trees
 from warpfront.verify import containers
-from warpfront.wheels.store.toolbox import toolbox_wheels
+from warpfront.wheels.store.sdists import toolbox_wheels
 from warpfront_port.preflight import rule_texts
 
 ROOT = Path(__file__).parents[2]

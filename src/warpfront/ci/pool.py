@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from warpfront.matrix.nodes import BuildNode
+from warpfront.matrix.runners import BuildNode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

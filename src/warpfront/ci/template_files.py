@@ -12,8 +12,7 @@ from typing import Any
 import jinja2
 
 from warpfront.ci.flow import FOLDERS, HEADER, Flow
-from warpfront.matrix.nodes import CACHE_VARIABLE
-from warpfront.matrix.runners import Runner
+from warpfront.matrix.runners import CACHE_VARIABLE, Runner
 from warpfront.matrix.vendors import VENDORS
 from warpfront.system.document import plain_values
 

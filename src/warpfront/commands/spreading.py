@@ -20,7 +20,7 @@ from warpfront.errors import EngineError, InputError
 from warpfront.images.built import BuiltImage
 from warpfront.images.engine import connect
 from warpfront.matrix.cell import Cell, Selection
-from warpfront.matrix.nodes import BUILDER_VARIABLE, BuildNode
+from warpfront.matrix.runners import BUILDER_VARIABLE, BuildNode
 from warpfront.matrix.selection import selected_with_parents
 from warpfront.pipeline.workspace import Workspace
 from warpfront.step_results import Blocked, Failed

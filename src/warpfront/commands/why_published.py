@@ -46,7 +46,7 @@ from warpfront.verify.results import Verification
 from warpfront.verify.verdict import is_sealed
 from warpfront.wheels.lock.reading import read_locks
 from warpfront.wheels.lock.values import WheelLock
-from warpfront.wheels.lock.why_dependency import asked_for, roots_of
+from warpfront.wheels.resolve.demands import asked_for, roots_of
 from warpfront.wheels.store.wheelhouse import read_wheel_metadata
 from warpfront_checks.image_contents import ContentsError, contents_from
 

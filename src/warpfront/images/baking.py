@@ -36,7 +36,7 @@ from warpfront.images.preparing import Prepared, prepare_build
 from warpfront.images.protection import POLICY, stack_location
 from warpfront.images.tools import CellInputs, Tools
 from warpfront.matrix.cell import BaseSource, Cell
-from warpfront.matrix.nodes import CACHE_VARIABLE
+from warpfront.matrix.runners import CACHE_VARIABLE
 from warpfront.matrix.selection import leaves, with_parents
 from warpfront.step_results import Blocked, Failed
 from warpfront.system.attempt import attempt
@@ -48,7 +48,7 @@ from warpfront.system.provenance import read_provenance
 from warpfront.system.store import Store, remove_other, write_json, write_text
 from warpfront.wheels.sources import Site
 from warpfront.wheels.store.checked_wheels import check_wheels
-from warpfront.wheels.store.toolbox import install_toolbox
+from warpfront.wheels.store.sdists import install_toolbox
 from warpfront.wheels.store.unpacked import unpacked_files
 from warpfront.wheels.store.wheelhouse import Wheelhouse
 from warpfront.wheels.uv_program import placed_uv, uv_binary, uv_version

@@ -15,7 +15,7 @@ from warpfront.images.protection import GUARD_ENVIRONMENT, POLICY, RELAXED
 from warpfront.images.stages import BYTE_CODE_FILES, slim_files
 from warpfront.matrix.cell import ENVIRONMENT_PYTHON, Cell, Compiler
 from warpfront.matrix.compat import Compat
-from warpfront.matrix.device_variables import device_fault
+from warpfront.matrix.runtime_policies import device_fault
 from warpfront.system.digests import frozen
 from warpfront.system.tree_files import ImageFile, RefusedFile
 from warpfront.wheels.lock.pylock import difference

@@ -28,13 +28,13 @@ from warpfront.system.digests import digest_of
 from warpfront.system.progress import Line
 from warpfront.system.store import read_text, write_json
 from warpfront.wheels.lock.values import LockedWheel, LockInputs, UnbuiltWheel, WheelLock
-from warpfront.wheels.resolve.choice import wheel_of
 from warpfront.wheels.resolve.resolution import Sdist
+from warpfront.wheels.resolve.resolver import wheel_of
 from warpfront.wheels.sources import Site
 from warpfront.wheels.store.archives import archive_commit, archive_folder, unpack
 from warpfront.wheels.store.patching import Patching, patched_wheel
 from warpfront.wheels.store.sdists import install_tools, installed_in, pure_wheel
-from warpfront.wheels.store.source_metadata import metadata_wheel
+from warpfront.wheels.store.wheel_files import metadata_wheel
 from warpfront.wheels.store.wheelhouse import Build, Wheelhouse, sha256_of
 from warpfront.wheels.uv_program import placed_uv
 

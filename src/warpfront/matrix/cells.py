@@ -28,7 +28,6 @@ from warpfront.matrix.cell import (
 )
 from warpfront.matrix.compat import Compat, Contradicted, Unknown
 from warpfront.matrix.compat_table import Combination
-from warpfront.matrix.device_variables import device_fault
 from warpfront.matrix.expansion import CELL_LIMIT, Point
 from warpfront.matrix.language import (
     BOOTSTRAPPED,
@@ -44,6 +43,7 @@ from warpfront.matrix.language import (
 from warpfront.matrix.naming import cell_id, cell_tag, is_id, is_tag
 from warpfront.matrix.nearest import nearest, target_fault
 from warpfront.matrix.runtime_policies import (
+    device_fault,
     environment_of,
     packaged_policies,
     policies_of,

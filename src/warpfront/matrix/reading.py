@@ -14,10 +14,9 @@ from warpfront.matrix.cells import CellMaker
 from warpfront.matrix.compat import Compat
 from warpfront.matrix.expansion import expand_points
 from warpfront.matrix.language import SCHEMA, CiOptions, InstallText, MatrixText, Project
-from warpfront.matrix.nodes import BuildNode, make_nodes
 from warpfront.matrix.project_values import AllowedVulnerability, Channel, Maintenance
 from warpfront.matrix.release_channels import read_channels
-from warpfront.matrix.runners import Runner, make_runners
+from warpfront.matrix.runners import BuildNode, Runner, make_nodes, make_runners
 from warpfront.system.document import Document, checked, read_document
 from warpfront.system.sizes import counted
 

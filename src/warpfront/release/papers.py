@@ -29,7 +29,7 @@ from warpfront.release.statements.statement import MEDIA_TYPE, is_attested_kind,
 from warpfront.system.store import Store
 from warpfront.verify.results import Verification
 from warpfront.wheels.lock.values import WheelLock
-from warpfront.wheels.lock.why_dependency import roots_of
+from warpfront.wheels.resolve.demands import roots_of
 from warpfront_checks.image_contents import Contents, ContentsError, contents_from
 
 

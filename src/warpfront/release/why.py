@@ -17,7 +17,7 @@ from warpfront.images.labels import (
     REVISION,
 )
 from warpfront.release.statements.predicates import BuildRecord, Proof
-from warpfront.wheels.lock.why_dependency import asking_line
+from warpfront.wheels.resolve.demands import asking_line
 
 _NOT_TEXT = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _UNKNOWN = "\N{REPLACEMENT CHARACTER}"

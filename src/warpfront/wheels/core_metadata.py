@@ -1,17 +1,29 @@
-"""The METADATA of a wheel (core metadata, PEP 566 and later) and the rules that tie it to the
-wheel's file name. Words.
+"""The METADATA of a wheel (core metadata, PEP 566 and later), names of wheels and source archives,
+and the rules that tie a wheel's METADATA to its file name. Words.
 """
 
 from __future__ import annotations
 
 import base64
+import functools
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.tags import Tag, parse_tag
-from packaging.utils import canonicalize_name, canonicalize_version, parse_wheel_filename
+from packaging.utils import (
+    BuildTag,
+    InvalidSdistFilename,
+    InvalidWheelFilename,
+    NormalizedName,
+    canonicalize_name,
+    canonicalize_version,
+    parse_sdist_filename,
+    parse_wheel_filename,
+)
+from packaging.version import InvalidVersion, Version
 
 from warpfront.wheels.requirement_lines import readable_requirement
 
@@ -192,3 +204,39 @@ def _meaning(metadata: WheelMetadata) -> dict[str, set[str]]:
         "Requires-Python": {",".join(filter(None, pythons))},
         "Provides-Extra": {canonicalize_name(name) for name in metadata.extras},
     }
+
+
+class FileName(NamedTuple):
+    """The parts of a distribution's file name; a source archive has no build and no tags."""
+
+    name: NormalizedName
+    version: Version
+    build: BuildTag = ()
+    tags: frozenset[Tag] = frozenset()
+
+
+@functools.cache  # the same wheels are in many locks and on many pages
+def read_wheel_name(filename: str) -> FileName | None:
+    """Return the parts of a wheel's name; None for what is no wheel's name."""
+    try:
+        return FileName(*parse_wheel_filename(filename))
+    except InvalidWheelFilename:
+        return None
+
+
+def read_file_name(filename: str) -> FileName | None:
+    """Return the parts of the name of a wheel or source archive; None for any other, and for
+    names that are older than the rules for them.
+    """
+    if filename.endswith(".whl"):
+        return read_wheel_name(filename)
+    try:
+        return FileName(*parse_sdist_filename(filename))
+    except (InvalidSdistFilename, InvalidVersion):
+        return None
+
+
+def wheel_name(path: str) -> str:
+    """Return the distribution of the wheel that a path or URL ends in; "" for others."""
+    wheel = read_wheel_name(path.rpartition("/")[2].replace("%2B", "+"))
+    return wheel.name if wheel else ""

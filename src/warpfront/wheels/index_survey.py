@@ -23,7 +23,7 @@ from packaging.version import Version
 
 from warpfront.errors import without_secrets
 from warpfront.matrix.index_contents import IndexedRelease, Releases
-from warpfront.wheels.core_metadata import WheelMetadata, parse_metadata
+from warpfront.wheels.core_metadata import WheelMetadata, parse_metadata, read_file_name
 from warpfront.wheels.metadata import read_small_members
 from warpfront.wheels.requirement_lines import (
     marker_environment,
@@ -32,7 +32,6 @@ from warpfront.wheels.requirement_lines import (
 )
 from warpfront.wheels.sources import ABSENT, Link, NoAnswer, Site, links
 from warpfront.wheels.transport import Transport
-from warpfront.wheels.wheel_names import read_file_name
 
 _PAGE_SECONDS: Final = 60.0
 _CPYTHON = re.compile(r"cp3(\d{1,2})\Z")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from packaging.version import Version
 
 from warpfront.errors import WheelError
-from warpfront.wheels.core_metadata import metadata_text, requires_of
+from warpfront.wheels.core_metadata import FileName, metadata_text, requires_of
 from warpfront.wheels.lock.values import Distribution, LockedWheel
 from warpfront.wheels.sources import Link, NoAnswer, Site, files_of, local_path, probe
 from warpfront.wheels.store.wheelhouse import (
@@ -26,7 +26,6 @@ from warpfront.wheels.store.wheelhouse import (
     Wheelhouse,
     read_wheel_metadata,
 )
-from warpfront.wheels.wheel_names import FileName
 
 if TYPE_CHECKING:
     from warpfront.wheels.transport import Transport

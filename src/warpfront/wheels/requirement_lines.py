@@ -12,8 +12,6 @@ from packaging.markers import Marker, UndefinedComparison, UndefinedEnvironmentN
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from warpfront.wheels.wheel_names import read_wheel_name
-
 INCLUDES = frozenset({"-r", "--requirement"})
 CONSTRAINTS = frozenset({"-c", "--constraint"})
 EDITABLE = frozenset({"-e", "--editable"})
@@ -114,9 +112,3 @@ def marker_holds(marker: Marker, environment: Mapping[str, str]) -> bool:
 def without_options(text: str) -> str:
     """Return the text without the options that pip lets follow a requirement (`--hash`)."""
     return _PER_LINE_OPTION.sub("", text).strip()
-
-
-def wheel_name(path: str) -> str:
-    """Return the distribution of the wheel that a path or URL ends in; "" for others."""
-    wheel = read_wheel_name(path.rpartition("/")[2].replace("%2B", "+"))
-    return wheel.name if wheel else ""

@@ -17,12 +17,12 @@ from packaging.utils import canonicalize_name
 
 from warpfront.errors import LockError
 from warpfront.matrix.cell import RequirementList, Source
+from warpfront.wheels.core_metadata import wheel_name
 from warpfront.wheels.requirement_lines import (
     EDITABLE,
     INCLUDES,
     foreign_requirement,
     read_lines,
-    wheel_name,
 )
 from warpfront.wheels.resolve.variants import split_label
 

@@ -20,8 +20,8 @@ from urllib.request import url2pathname
 from packaging.utils import canonicalize_name
 
 from warpfront.errors import without_secrets
+from warpfront.wheels.core_metadata import FileName, read_file_name
 from warpfront.wheels.resolve.index_rules import PYPI
-from warpfront.wheels.wheel_names import FileName, read_file_name
 
 if TYPE_CHECKING:
     from warpfront.wheels.transport import Transport

@@ -55,9 +55,8 @@ from warpfront.wheels.resolve.candidates import (
     requirers_without_wheels,
     way_out,
 )
-from warpfront.wheels.resolve.choice import wheel_of
 from warpfront.wheels.resolve.demands import Stack, needs_of, stack_of
-from warpfront.wheels.resolve.resolver import uv_platform
+from warpfront.wheels.resolve.resolver import uv_platform, wheel_of
 from warpfront.wheels.resolve.resolving import resolve_by_uv
 from warpfront.wheels.sources import Site
 from warpfront.wheels.store.wheel_files import write_stand_in

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from packaging.utils import canonicalize_name
 
 from warpfront.errors import InputError
+from warpfront.wheels.core_metadata import wheel_name
 from warpfront.wheels.requirement_lines import (
     CONSTRAINTS,
     EDITABLE,
@@ -16,7 +17,6 @@ from warpfront.wheels.requirement_lines import (
     INDEXES,
     RequirementLine,
     read_lines,
-    wheel_name,
     without_options,
 )
 from warpfront_port.preflight.declared import (

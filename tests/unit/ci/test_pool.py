@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from warpfront.ci.pool import Load, Pool, make_pool, preference
 from warpfront.errors import MatrixError
 from warpfront.matrix.compat import packaged
-from warpfront.matrix.nodes import BuildNode
 from warpfront.matrix.reading import read_matrix
+from warpfront.matrix.runners import BuildNode
 
 ROOT = Path(__file__).resolve().parents[3]
 GB = 10**9

@@ -9,8 +9,8 @@ import pytest
 
 from warpfront.errors import MatrixError
 from warpfront.matrix.compat import packaged
-from warpfront.matrix.device_variables import device_fault, device_variables
 from warpfront.matrix.reading import read_matrix
+from warpfront.matrix.runtime_policies import device_fault, device_variables
 from warpfront.matrix.vendors import VENDORS
 
 HEAD = f"""\

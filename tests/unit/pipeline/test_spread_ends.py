@@ -12,7 +12,7 @@ from releases import Quiet
 from warpfront.ci.pool import Load, Pool, make_pool
 from warpfront.commands import spreading
 from warpfront.matrix.cell import Selection
-from warpfront.matrix.nodes import BuildNode
+from warpfront.matrix.runners import BuildNode
 from warpfront.pipeline.workspace import open_workspace
 from warpfront.step_results import Failed
 from warpfront.system.foreign import inside_root

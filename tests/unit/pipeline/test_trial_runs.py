@@ -26,7 +26,7 @@ from warpfront.system.progress import Line, Watch
 from warpfront.system.store import Store
 from warpfront.wheels.lock.pylock import lock_inputs
 from warpfront.wheels.project_folders import Folders
-from warpfront.wheels.resolve.choice import wheel_of
+from warpfront.wheels.resolve.resolver import wheel_of
 from warpfront.wheels.resolve.resolving import resolve_by_uv
 from warpfront.wheels.sources import Site
 from warpfront_port.commands import trial_runs

@@ -22,7 +22,7 @@ from warpfront.matrix.cell import OwnIndex, RequirementList, WheelIndex
 from warpfront.release.sbom.cyclonedx import cyclonedx_text
 from warpfront.release.sbom.parts import Bill
 from warpfront.release.sbom.spdx import spdx_text
-from warpfront.wheels.lock.why_dependency import asked_for, requirers_of, roots_of
+from warpfront.wheels.resolve.demands import asked_for, requirers_of, roots_of
 from warpfront_checks.image_contents import Contents, FoundDistribution, Package
 
 

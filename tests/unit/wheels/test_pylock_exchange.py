@@ -13,7 +13,7 @@ from standins import Index, serve_index, stand_in_wheel
 from warpfront.errors import LockError
 from warpfront.wheels.lock.pylock import dump_lock, read_lock
 from warpfront.wheels.lock.values import WheelLock
-from warpfront.wheels.resolve.choice import wheel_of
+from warpfront.wheels.resolve.resolver import wheel_of
 from warpfront.wheels.store.wheelhouse import sha256_of
 from warpfront.wheels.uv_program import uv_binary
 from warpfront_port.commands.project_files import read_files

@@ -9,8 +9,8 @@ import pytest
 from standins import serve_index, stand_in_wheel
 
 from warpfront.wheels.metadata import StackFiles, write_environment
-from warpfront.wheels.resolve.choice import wheel_of
 from warpfront.wheels.resolve.demands import without_libraries
+from warpfront.wheels.resolve.resolver import wheel_of
 from warpfront.wheels.sources import Site
 from warpfront.wheels.store.wheelhouse import Wheelhouse
 

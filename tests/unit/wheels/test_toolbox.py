@@ -17,10 +17,10 @@ from standins import stand_in_wheel
 
 from warpfront.errors import StoreError, WheelError
 from warpfront.wheels.lock.values import LockedWheel
-from warpfront.wheels.resolve.choice import wheel_of
+from warpfront.wheels.resolve.resolver import wheel_of
 from warpfront.wheels.sources import Site
-from warpfront.wheels.store import toolbox as room
-from warpfront.wheels.store.toolbox import install_toolbox, toolbox_wheels
+from warpfront.wheels.store import sdists as room
+from warpfront.wheels.store.sdists import install_toolbox, toolbox_wheels
 from warpfront.wheels.store.wheelhouse import Wheelhouse, sha256_of
 
 

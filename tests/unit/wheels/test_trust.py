@@ -20,10 +20,9 @@ from warpfront.matrix.language import Patch
 from warpfront.matrix.vendors import VENDORS
 from warpfront.wheels.lock.pylock import dump_lock, read_lock, staleness
 from warpfront.wheels.lock.values import LockedWheel, LockInputs, WheelLock
-from warpfront.wheels.resolve.choice import wheel_of
 from warpfront.wheels.resolve.index_rules import PYPI
 from warpfront.wheels.resolve.resolution import Contradiction, Resolution, Sdist, Terms
-from warpfront.wheels.resolve.resolver import UvResolver
+from warpfront.wheels.resolve.resolver import UvResolver, wheel_of
 from warpfront.wheels.resolve.resolving import resolve_by_uv
 from warpfront.wheels.sources import Site
 from warpfront.wheels.store.wheelhouse import Wheelhouse, sha256_of

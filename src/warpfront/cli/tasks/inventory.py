@@ -27,7 +27,7 @@ def sbom(
     """
     from warpfront.commands.bills import bills
     from warpfront.commands.why_published import who_asked
-    from warpfront.wheels.lock.why_dependency import asking_line
+    from warpfront.wheels.resolve.demands import asking_line
 
     workspace = workspace_here(display)
     if not who:

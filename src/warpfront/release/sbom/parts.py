@@ -15,7 +15,7 @@ from warpfront.matrix.cell import BaseSource, Cell
 from warpfront.matrix.language import Patch
 from warpfront.release.sbom.licences import Licence, licence_of, licence_of_package
 from warpfront.wheels.lock.values import LockedWheel, WheelLock
-from warpfront.wheels.lock.why_dependency import asked_for
+from warpfront.wheels.resolve.demands import asked_for
 from warpfront_checks.image_contents import Contents, EmbeddedComponent, FoundDistribution, Package
 
 Kind = Literal["wheel", "distribution", "debian", "carried", "base"]

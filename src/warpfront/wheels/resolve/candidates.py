@@ -18,6 +18,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from warpfront.errors import without_secrets
+from warpfront.wheels.core_metadata import read_wheel_name
 from warpfront.wheels.lock.values import LockInputs
 from warpfront.wheels.metadata import read_file_names
 from warpfront.wheels.requirement_lines import requirement_name
@@ -36,7 +37,6 @@ from warpfront.wheels.sources import (
     local_path,
     probe,
 )
-from warpfront.wheels.wheel_names import read_wheel_name
 from warpfront_checks.stack import descriptions
 
 if TYPE_CHECKING:

@@ -21,6 +21,7 @@ from packaging.version import Version
 
 from warpfront.errors import BlockedError, LockError
 from warpfront.matrix.cell import Pin
+from warpfront.wheels.core_metadata import read_wheel_name
 from warpfront.wheels.lock.values import LockedWheel, LockInputs
 from warpfront.wheels.resolve.index_rules import PYPI, IndexRule, index_rule
 from warpfront.wheels.resolve.reach import Reach
@@ -29,7 +30,6 @@ from warpfront.wheels.resolve.variant_pages import VariantPages
 from warpfront.wheels.sources import ABSENT, Link, NoAnswer, Site, links, local_path, page_of
 from warpfront.wheels.store.wheel_files import write_stand_in
 from warpfront.wheels.store.wheelhouse import sha256_of
-from warpfront.wheels.wheel_names import read_wheel_name
 
 if TYPE_CHECKING:
     from warpfront.wheels.transport import Transport

@@ -25,7 +25,7 @@ from packaging.version import InvalidVersion, Version
 from warpfront.errors import LockError, StoreError, WheelError
 from warpfront.matrix.cell import Variant
 from warpfront.system.foreign import read_regular
-from warpfront.wheels.core_metadata import requires_of
+from warpfront.wheels.core_metadata import read_wheel_name, requires_of
 from warpfront.wheels.lock.values import LockInputs
 from warpfront.wheels.metadata import read_small_members
 from warpfront.wheels.resolve.index_rules import is_of_the_stack
@@ -39,7 +39,6 @@ from warpfront.wheels.resolve.variants import (
 )
 from warpfront.wheels.sources import Link, NoAnswer, local_path
 from warpfront.wheels.store.wheelhouse import Wheelhouse
-from warpfront.wheels.wheel_names import read_wheel_name
 
 if TYPE_CHECKING:
     from warpfront.wheels.transport import Transport

@@ -18,7 +18,7 @@ from typing import Any
 from warpfront.errors import LockError
 from warpfront.matrix.cell import Properties, Variant, VariantRule
 from warpfront.system.strict_values import each_once
-from warpfront.wheels.wheel_names import read_wheel_name
+from warpfront.wheels.core_metadata import read_wheel_name
 
 _Namespaces = Mapping[str, Mapping[str, tuple[str, ...]]]
 LONGEST_TEXT = 1 << 20

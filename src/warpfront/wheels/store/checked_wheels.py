@@ -17,8 +17,8 @@ from warpfront.errors import WheelError
 from warpfront.matrix.cell import Cell
 from warpfront.wheels.core_metadata import WheelMetadata, accepts_python
 from warpfront.wheels.lock.values import WheelLock
-from warpfront.wheels.lock.why_dependency import asked_for, roots_of
 from warpfront.wheels.requirement_lines import readable_requirement, requirement_name
+from warpfront.wheels.resolve.demands import asked_for, roots_of
 from warpfront.wheels.store.wheelhouse import Wheelhouse, read_wheel_metadata
 from warpfront_checks.guard.names import triton_shims
 

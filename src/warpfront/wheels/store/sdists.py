@@ -1,5 +1,9 @@
-"""Wheels built from source archives, always with the same tools; and folders of such tools for
-programs in an image that lacks them. Edge.
+"""Wheels built from source archives, always with the same tools; and folders of tools for programs
+in an image that lacks them. Edge.
+
+The toolbox has nox and its dependencies, which run the checks inside images. It is pinned by hash
+in our own data (`tools/lock-toolbox`), fetched by the wheelhouse, and made once for every Python
+and machine: its wheels are pure Python.
 """
 
 from __future__ import annotations
@@ -7,17 +11,25 @@ from __future__ import annotations
 import importlib.metadata
 import sys
 import tempfile
+import zipfile
+from collections.abc import Callable
+from functools import cache as cached
 from pathlib import Path
 
-from packaging.utils import canonicalize_name
+from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from warpfront.errors import CommandFailedError, LockError
+from warpfront.system.digests import digest_of
+from warpfront.system.packaged import packaged_toml
 from warpfront.system.process import run
 from warpfront.system.store import folder_aside
+from warpfront.wheels.lock.values import LockedWheel
+from warpfront.wheels.resolve.index_rules import PYPI
 from warpfront.wheels.resolve.reach import answering
 from warpfront.wheels.resolve.resolution import BUILD_TOOLS
 from warpfront.wheels.sources import Site
 from warpfront.wheels.store.archives import unpack
+from warpfront.wheels.store.wheelhouse import Progress, Wheelhouse
 from warpfront.wheels.uv_program import option_file, uv_command, wheels_for
 
 # A build that asks for torch gets none in isolation: it would be another than the cell's.
@@ -100,3 +112,34 @@ def installed_in(folder: Path) -> tuple[str, ...]:
     return tuple(
         sorted(f"{canonicalize_name(package.name)}=={package.version}" for package in distributions)
     )
+
+
+DATA = "toolbox.toml"
+
+
+@cached
+def toolbox_wheels() -> tuple[LockedWheel, ...]:
+    wheels = []
+    for row in packaged_toml(DATA)["wheels"]:
+        name, version, _, _ = parse_wheel_filename(row["filename"])
+        wheels.append(LockedWheel(name=name, version=str(version), index=PYPI, **row))
+    return tuple(wheels)
+
+
+def install_toolbox(
+    cache: Path, house: Wheelhouse, *, site: Callable[[], Site], on_progress: Progress
+) -> Path:
+    """Return the folder of the toolbox below `cache`, without the network if it or its wheels
+    are present. Made aside, and moved into place. Raise `WheelError` or `StoreError`.
+    """
+    wheels = toolbox_wheels()
+    folder = cache / "toolbox" / digest_of([wheel.sha256 for wheel in wheels])[:24]
+    if folder.is_dir():
+        return folder
+    if house.missing(wheels):
+        house.fetch(wheels, site(), on_progress=on_progress)
+    with folder_aside(folder) as aside:
+        for wheel in wheels:
+            with zipfile.ZipFile(house.path(wheel)) as archive:
+                archive.extractall(aside)
+    return folder
