@@ -9,10 +9,10 @@ from __future__ import annotations
 import contextlib
 import io
 import zipfile
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from packaging.version import Version
 
@@ -30,61 +30,47 @@ from warpfront.wheels.store.wheelhouse import (
 if TYPE_CHECKING:
     from warpfront.wheels.transport import Transport
 
+T = TypeVar("T")
 _BUFFER_BYTES = 1 << 16
 
 
-def read_remote_requires(url: str, transport: Transport) -> tuple[str, ...] | None:
-    """Return `Requires-Dist` of the wheel at `url`; None where its server gives no ranges,
-    or no wheel.
-    """
-    members = read_small_members(url, transport, ("METADATA",)) or {}
-    return requires_of(members["METADATA"]) if "METADATA" in members else None
-
-
 def read_small_members(
-    source: str | Path, transport: Transport, names: Collection[str]
+    source: str, transport: Transport, names: Collection[str]
 ) -> Mapping[str, str] | None:
-    """Return the texts of these files of a wheel's dist-info, if it has them and they have a
-    usual length; None where its server gives no ranges, or no wheel.
+    """Return the texts of these files of the dist-info of the wheel at a path or URL, if it has
+    them and they have a usual length; None where its server gives no ranges, or no wheel.
     """
-    file = _opened(source, transport)
-    if file is None:
-        return None
-    try:
-        with zipfile.ZipFile(file) as archive:
-            return {
-                member.filename.rpartition("/")[2]: archive.read(member).decode("utf-8", "replace")
-                for member in archive.infolist()
-                if _is_of_info(member.filename, names)
-                and member.file_size <= LONGEST_METADATA_BYTES
-            }
-    except UNREADABLE:
-        return None
+
+    def members(archive: zipfile.ZipFile) -> dict[str, str]:
+        texts = {}
+        for member in archive.infolist():
+            folder, _, name = member.filename.partition("/")
+            is_wanted = folder.endswith(".dist-info") and name in names
+            if is_wanted and member.file_size <= LONGEST_METADATA_BYTES:
+                texts[name] = archive.read(member).decode("utf-8", "replace")
+        return texts
+
+    return _read_archive(source, transport, members)
 
 
-def read_file_names(source: str | Path, transport: Transport) -> frozenset[str] | None:
+def read_file_names(source: str, transport: Transport) -> frozenset[str] | None:
     """Return the names of a wheel's files, from its directory; None as above."""
-    file = _opened(source, transport)
-    if file is None:
+    return _read_archive(source, transport, lambda archive: frozenset(archive.namelist()))
+
+
+def _read_archive(
+    source: str, transport: Transport, read: Callable[[zipfile.ZipFile], T]
+) -> T | None:
+    """Return what `read` reads from a wheel, by ranges over HTTP; None as above."""
+    path = local_path(source)
+    size = transport.size_bytes(source) if path is None else 0
+    if isinstance(size, NoAnswer):
         return None
     try:
-        with zipfile.ZipFile(file) as archive:
-            return frozenset(archive.namelist())
+        with zipfile.ZipFile(path or _Remote(source, size, transport)) as archive:
+            return read(archive)
     except UNREADABLE:
         return None
-
-
-def _opened(source: str | Path, transport: Transport) -> Path | _Remote | None:
-    """Return a wheel to be read by ranges; None where its server does not say how long it is."""
-    if isinstance(source, Path):
-        return source
-    size = transport.size_bytes(source)
-    return None if isinstance(size, NoAnswer) else _Remote(source, size, transport)
-
-
-def _is_of_info(member: str, names: Collection[str]) -> bool:
-    folder, _, name = member.partition("/")
-    return folder.endswith(".dist-info") and name in names
 
 
 @dataclass
@@ -221,9 +207,12 @@ class StackFiles:
 
     def _of_link(self, link: Link, transport: Transport) -> tuple[str, ...] | None:
         if link.url not in self.known:
-            path = local_path(link.url)
-            requires = _read(path) if path else read_remote_requires(link.url, transport)
-            self.known[link.url] = requires
+            if path := local_path(link.url):
+                self.known[link.url] = _read(path)
+            else:
+                texts = read_small_members(link.url, transport, ("METADATA",)) or {}
+                known = requires_of(texts["METADATA"]) if texts else None
+                self.known[link.url] = known
         return self.known[link.url]
 
 

@@ -115,6 +115,11 @@ class NoAnswer:
     lasting: bool = False
     after_seconds: float = 0.0
 
+    @property
+    def is_failure(self) -> bool:
+        """Return true if a source over the network may have what it was asked for."""
+        return self.status not in ABSENT and local_path(self.url) is None
+
     def __str__(self) -> str:
         return without_secrets(f"{self.url}: {self.reason}")
 

@@ -200,7 +200,7 @@ class MetadataIndex:
 
         answer = self._memo.get(key, read)
         if isinstance(answer, NoAnswer):
-            if local_path(source) is None and answer.status not in ABSENT:
+            if answer.is_failure:
                 self.silent[source] = answer.reason
             return ()
         return tuple(answer)
@@ -227,18 +227,17 @@ class MetadataIndex:
 
     def _of_wheel(self, link: Link) -> str:
         """Return METADATA from its own file (PEP 658), by ranges, or of the wheel itself."""
-        source = local_path(link.url) or link.url
         with self._places:
-            if isinstance(source, str):
-                page = self._transport.read(f"{source}.metadata")
+            if local_path(link.url) is None:
+                page = self._transport.read(f"{link.url}.metadata")
                 if not isinstance(page, NoAnswer) and page[2].startswith("Metadata-Version:"):
                     return page[2]
-            members = read_small_members(source, self._transport, ("METADATA",))
-            if members is None and isinstance(source, str):
+            members = read_small_members(link.url, self._transport, ("METADATA",))
+            if members is None and local_path(link.url) is None:
                 with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
                     path = Path(folder) / "a.whl"
                     if save(link, path, self._transport) is None:
-                        members = read_small_members(path, self._transport, ("METADATA",))
+                        members = read_small_members(str(path), self._transport, ("METADATA",))
         return (members or {}).get("METADATA", "")
 
     def _of_archive(self, link: Link, name: str) -> Demands | None:

@@ -11,7 +11,8 @@ from types import SimpleNamespace
 import pytest
 from standins import serve_index, stand_in_wheel
 
-from warpfront.wheels.metadata import read_remote_requires
+from warpfront.wheels.core_metadata import requires_of
+from warpfront.wheels.metadata import read_small_members
 from warpfront.wheels.sources import Site
 
 NEEDS = ("torch==2.8.0", "numpy>=1.26; python_version < '3.12'")
@@ -25,7 +26,9 @@ def wheel_in(folder: Path) -> Path:
 def test_metadata_is_read_by_ranges_and_the_rest_stays_there(tmp_path: Path) -> None:
     wheel = wheel_in(tmp_path)
     with serve_index(tmp_path) as index, Site().transport() as transport:
-        assert read_remote_requires(f"{index.url}/{wheel.name}", transport) == NEEDS
+        texts = read_small_members(f"{index.url}/{wheel.name}", transport, ("METADATA",))
+        assert texts is not None
+        assert requires_of(texts["METADATA"]) == NEEDS
         ranges = [one for one in index.downloads(wheel.name) if one]
     read = sum(int(last) - int(first) + 1 for first, last in (one[6:].split("-") for one in ranges))
     assert 0 < read < wheel.stat().st_size / 4
@@ -38,14 +41,14 @@ def test_where_there_are_no_ranges_or_no_wheel_nothing_is_made_up(
     wheel_in(tmp_path)
     with serve_index(tmp_path) as index, Site().transport() as transport:
         index.ranges = False
-        assert read_remote_requires(f"{index.url}/{name}", transport) is None
+        assert read_small_members(f"{index.url}/{name}", transport, ("METADATA",)) is None
 
 
 def test_a_file_that_is_no_wheel_has_no_metadata(tmp_path: Path) -> None:
     (tmp_path / "engine-1.0-py3-none-any.whl").write_bytes(b"x" * 5000)
     with serve_index(tmp_path) as index, Site().transport() as transport:
         url = f"{index.url}/engine-1.0-py3-none-any.whl"
-        assert read_remote_requires(url, transport) is None
+        assert read_small_members(url, transport, ("METADATA",)) is None
 
 
 class Endless:
@@ -75,7 +78,10 @@ def test_a_range_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> Non
     with Site().transport() as transport:
         monkeypatch.setattr(transport, "size_bytes", lambda _: 1 << 20)
         monkeypatch.setattr(transport, "open", lambda *_: Endless())
-        assert read_remote_requires("https://x.org/app-1-py3-none-any.whl", transport) is None
+        assert (
+            read_small_members("https://x.org/app-1-py3-none-any.whl", transport, ("METADATA",))
+            is None
+        )
 
 
 def test_a_directory_that_is_as_long_as_a_disk_is_not_asked_for(
@@ -94,4 +100,7 @@ def test_a_directory_that_is_as_long_as_a_disk_is_not_asked_for(
     with Site().transport() as transport:
         monkeypatch.setattr(transport, "size_bytes", lambda _: size)
         monkeypatch.setattr(transport, "open", opened)
-        assert read_remote_requires("https://x.org/app-1-py3-none-any.whl", transport) is None
+        assert (
+            read_small_members("https://x.org/app-1-py3-none-any.whl", transport, ("METADATA",))
+            is None
+        )

@@ -26,7 +26,6 @@ from warpfront.wheels.resolve.index_rules import index_rule, is_of_the_stack
 from warpfront.wheels.resolve.reach import Reach
 from warpfront.wheels.resolve.resolution import Absences
 from warpfront.wheels.sources import (
-    ABSENT,
     FLAT_PAGE,
     FLAT_WAY_OUT,
     Link,
@@ -34,7 +33,6 @@ from warpfront.wheels.sources import (
     Site,
     files_of,
     links,
-    local_path,
     probe,
 )
 from warpfront_checks.stack import descriptions
@@ -111,8 +109,7 @@ def release_with_module(
     versions = sorted(offered)
 
     def has(version: Version) -> bool:
-        link = offered[version][0]
-        names = read_file_names(local_path(link.url) or link.url, transport)
+        names = read_file_names(offered[version][0].url, transport)
         return names is not None and _has_module(names, module)
 
     # Back from the newest in growing steps to one that has it, then between the two.
@@ -158,22 +155,16 @@ def explain_absences(
     nothing if the requirements only exclude each other.
     """
     text = " ".join(explanation.split())
-    absent = [next(filter(None, match.groups())) for match in _ABSENT.finditer(text)]
-    names = dict.fromkeys(map(canonicalize_name, absent))
-    usable = frozenset(tags)
-    left_out = tuple(f"{url} ({why})" for url, why in reach.silent.items())
-    reasons = [
-        (line, _ROW if is_of_the_stack(name, inputs) else hint)
-        for name in names
-        for line, hint in _reasons(
-            name, _demands(text, name), _sources(name, inputs, reach), usable, site
-        )
-    ]
-    unasked = f"; not asked: {', '.join(map(without_secrets, left_out))}" if left_out else ""
-    return Absences(
-        lines=tuple(dict.fromkeys(f"{line}{unasked}" for line, _ in reasons)),
-        hint="; ".join(dict.fromkeys(hint for _, hint in reasons)),
-    )
+    absent = (next(filter(None, match.groups())) for match in _ABSENT.finditer(text))
+    left_out = [without_secrets(f"{url} ({why})") for url, why in reach.silent.items()]
+    unasked = f"; not asked: {', '.join(left_out)}" if left_out else ""
+    usable, lines, hints = frozenset(tags), dict[str, None](), dict[str, None]()
+    for name in dict.fromkeys(map(canonicalize_name, absent)):
+        sources = _sources(name, inputs, reach)
+        for line, hint in _reasons(name, _demands(text, name), sources, usable, site):
+            lines[f"{line}{unasked}"] = None
+            hints[_ROW if is_of_the_stack(name, inputs) else hint] = None
+    return Absences(lines=tuple(lines), hint="; ".join(hints))
 
 
 def _demands(text: str, name: str) -> tuple[SpecifierSet, ...]:
@@ -204,21 +195,15 @@ def _reasons(
     usable: frozenset[Tag],
     site: Site,
 ) -> Iterator[tuple[str, str]]:
+    failed: list[str] = []
+    offers: dict[str, tuple[Version, ...]] = {}
     with site.transport(connect_seconds=5.0, stall_seconds=site.patience_seconds) as transport:
-        answers = [(source, links(source, name, transport, flat=flat)) for source, flat in sources]
-    failed = [
-        str(answer)
-        for source, answer in answers
-        if isinstance(answer, NoAnswer)
-        and answer.status not in ABSENT
-        and local_path(source) is None
-    ]
-    offers = {
-        without_secrets(source): versions
-        for source, answer in answers
-        if not isinstance(answer, NoAnswer)
-        and (versions := _versions(answer, name, usable)) is not None
-    }
+        for source, flat in sources:
+            answer = links(source, name, transport, flat=flat)
+            if isinstance(answer, NoAnswer):
+                failed += [str(answer)] if answer.is_failure else []
+            elif (versions := _versions(answer, name, usable)) is not None:
+                offers[without_secrets(source)] = versions
     if failed:
         yield f"{name}: not determined: {'; '.join(failed)}", "try again"
         return
@@ -230,7 +215,12 @@ def _reasons(
         fitting = [(source, max(demand.filter(offers[source]), default=None)) for source in offers]
         source, version = next((pair for pair in fitting if pair[1]), (first, None))
         if version is None:
-            yield _unknown(f"{name}{demand}", offers)
+            has = ", ".join(
+                f"{source} has {f'{newest} at most' if newest else 'no wheel for this cell'}"
+                for source, newest in zip(offers, map(_newest, offers.values()), strict=True)
+            )
+            hint = "ask for a version that there is as a wheel for this cell's Python and machine"
+            yield f"{name}{demand}: no source has such a version: {has}", hint
         elif source != first:
             yield _hidden(f"{name}{demand}", first, _newest(offers[first]), source, version)
 
@@ -267,16 +257,6 @@ def _hidden(
     return line, f"{fits}put {theirs} before {ours} in pip's configuration"
 
 
-def _unknown(demand: str, offers: Offered) -> tuple[str, str]:
-    has = ", ".join(
-        f"{source} has "
-        + (f"{_newest(versions)} at most" if versions else "no wheel for this cell")
-        for source, versions in offers.items()
-    )
-    hint = "ask for a version that there is as a wheel for this cell's Python and machine"
-    return f"{demand}: no source has such a version: {has}", hint
-
-
 def _versions(
     offered: tuple[Link, ...], name: str, usable: frozenset[Tag]
 ) -> tuple[Version, ...] | None:
@@ -296,7 +276,7 @@ def _versions(
 
 # uv's words: "X==1.2 has no usable wheels", "all of: X<2 have no wheels with a matching ... tag".
 _NO_WHEELS = re.compile(
-    r"([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)(?:\[[^\]]*\])?(?:\{[^}]*\})?(?:[=<>!~][^\s]*)? "
+    rf"{_NAME}(?:\[[^\]]*\])?(?:\{{[^}}]*\}})?(?:[=<>!~][^\s]*)? "
     r"(?:has|have) no (?:usable )?(?:wheels|source distribution)"
 )
 # The only problem: the requirement itself has no wheel, in no version that fits.

@@ -27,7 +27,7 @@ from warpfront.wheels.resolve.index_rules import PYPI, IndexRule, index_rule
 from warpfront.wheels.resolve.reach import Reach
 from warpfront.wheels.resolve.resolution import Resolution
 from warpfront.wheels.resolve.variant_pages import VariantPages
-from warpfront.wheels.sources import ABSENT, Link, NoAnswer, Site, links, local_path, page_of
+from warpfront.wheels.sources import Link, NoAnswer, Site, links, local_path, page_of
 from warpfront.wheels.store.wheel_files import write_stand_in
 from warpfront.wheels.store.wheelhouse import sha256_of
 
@@ -167,7 +167,7 @@ class OverlayIndex:
                 answer = links(source, name, self._transport, flat=flat)
                 if not isinstance(answer, NoAnswer):
                     files += [link for link in answer if _names(link.filename, name)]
-                elif answer.status not in ABSENT and local_path(source) is None:
+                elif answer.is_failure:
                     unanswered.append(answer)
             if files:
                 return tuple(map(_hashed, files))

@@ -202,12 +202,11 @@ class VariantPages:
     def _members(self, name: str, wheel: TakenVariant) -> Mapping[str, str]:
         """Return the texts of the wheel's dist-info: by ranges where its server gives some."""
         transport, member_names = self._transport, ("METADATA", "variant.json")
-        path = local_path(wheel.link.url)
-        members = read_small_members(path or wheel.link.url, transport, member_names)
-        if members is None and path is None:
+        members = read_small_members(wheel.link.url, transport, member_names)
+        if members is None and local_path(wheel.link.url) is None:
             link = dataclasses.replace(wheel.link, filename=wheel.plain)
             path, _ = self._wheelhouse.bring(link, transport, f"{self._inputs.cell_id}: {name}")
-            members = read_small_members(path, transport, member_names)
+            members = read_small_members(str(path), transport, member_names)
         if members is None:
             raise WheelError(f"{wheel.link.filename}: not a readable wheel")
         return members
