@@ -440,9 +440,7 @@ def is_sealed(cell: Cell, rendered: RenderedImage) -> bool:
 def write_manifest(
     rendered: RenderedImage, wheelhouse: Wheelhouse, folder: Path, *, cell: Cell
 ) -> None:
-    """The manifest of what the guard of `cell` protects, in `folder`. Raise `WheelError` for a
-    wheel whose RECORD is not true.
-    """
+    """Write the manifest of the files that `cell`'s guard protects. Raise `WheelError`."""
     protected = policy_from(json.loads(rendered.files[POLICY])).protected
     wheels = [wheel for wheel in rendered.wheels if wheel.name in protected]
     manifest = Manifest(

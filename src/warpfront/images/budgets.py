@@ -33,9 +33,7 @@ class SizeBreakdown:
 def within_budget(
     cell: Cell, built: BuiltImage, lock: WheelLock, store: Store, wheelhouse: Wheelhouse
 ) -> BuiltImage | Failed:
-    """Return the image if it is within its budget, else a failure with what grew since the last
-    one that was.
-    """
+    """Return the image if it is within its budget, else a failure with what grew in it."""
     if cell.budget_bytes is None:
         return built
     now: SizeBreakdown | None = None

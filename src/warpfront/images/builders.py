@@ -43,9 +43,7 @@ BuilderOf = Callable[[Cell, Mapping[str, WheelLock]], Builder]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Builders:
-    """A `BuilderOf`: in the image of each cell's parent, which is built if need be; in its base
-    where it has none.
-    """
+    """A `BuilderOf`: the image of each cell's parent, built if need be, or else its base."""
 
     matrix: Matrix
     material: Material

@@ -37,9 +37,7 @@ class RenderedImage:
 
     @property
     def parts(self) -> Mapping[str, str]:
-        """Return what decides the image: its files without comments of the Dockerfile, and its
-        wheels, each with its identity.
-        """
+        """Return what decides the image, by name: its files, less comments, and its wheels."""
         files = {f"file {name}": digest_of(f.identity) for name, f in self.context.items()}
         text = without_comments(self.files.get("Dockerfile", ""))
         wheels = {f"wheel {w.name}": f"{w.version} {w.sha256}" for w in sorted(self.wheels)}

@@ -214,9 +214,7 @@ LAYER = "application/vnd.oci.image.layer.v1.tar+zstd"
 def config_on(
     base: Mapping[str, Any], layers: Sequence[tuple[str, Sequence[str]]], *, created: str
 ) -> dict[str, Any]:
-    """Return the configuration of `base` with more layers: each its diff_id and the wheels in
-    it, which `docker history` shows.
-    """
+    """Return the configuration of `base` with more layers, each a diff_id and its wheels."""
     history = [
         {"created": created, "created_by": f"warpfront layer: {' '.join(wheels)}"}
         for _, wheels in layers

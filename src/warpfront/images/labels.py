@@ -126,9 +126,7 @@ def _label_differences(cell: Cell, labels: Mapping[str, str], facts: Facts) -> I
 
 
 def _tag_differences(cell: Cell, labels: Mapping[str, str], facts: Facts) -> Iterator[str]:
-    """Compare the tag with torch's public version, toolkit and Python, from which it is
-    written; the tag is not parsed.
-    """
+    """Compare the tag, without parsing it, with torch's version, toolkit and Python."""
     version = labels.get(f"{_OCI}.version")
     if version != cell.tag:
         yield f"label {_OCI}.version says {version!r}, its tag is {cell.tag!r}"

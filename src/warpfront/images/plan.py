@@ -27,9 +27,7 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedCell:
-    """A line of the plan. Sizes are bytes; `estimated_bytes` is the image's own layers,
-    without its parent.
-    """
+    """A line of the plan. `estimated_bytes` is the image's own layers, without its parent."""
 
     cell_id: str
     action: Action

@@ -149,9 +149,7 @@ def images_by_content(
 def unrunnable(
     cells: Iterable[Cell], engine: Engine, *, step: StepName = "build"
 ) -> dict[str, Blocked]:
-    """Return cells for another machine than the engine's. Emulation takes hours and proves nothing
-    of the machine.
-    """
+    """Return cells for another machine than the engine's: emulation proves nothing of it."""
     machine = engine.machine
     return {
         cell.id: Blocked(

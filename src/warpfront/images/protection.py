@@ -83,9 +83,7 @@ def relaxed_reasons(lock: WheelLock) -> dict[str, str]:
 
 
 def guard_files(policy: Policy, sources: Mapping[str, str]) -> dict[str, str]:
-    """Path in the build context -> text, for an image that gets a guard. `sources` are the guard's
-    own files by name.
-    """
+    """Path in the build context -> text, for an image with a guard. `sources` are its own files."""
     document = json.dumps(policy.document(), indent=1, sort_keys=True)
     return {
         POLICY: document + "\n",

@@ -74,9 +74,7 @@ _MAKES_ENVIRONMENT = re.compile(
 
 
 def before_wheels(dockerfile: str) -> str | None:
-    """Return the text before the stage with the wheels of a rendered Dockerfile; None where layers
-    cannot replace that stage.
-    """
+    """Return a Dockerfile's text before the stage of wheels; None if layers cannot replace it."""
     for line in _SLIMS:
         dockerfile = dockerfile.replace(line, "")
     before, parts, _ = dockerfile.partition(_INSTALLS)

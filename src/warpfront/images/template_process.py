@@ -42,9 +42,7 @@ LIMITS = Limits()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenderRequest:
-    """A Dockerfile to render: the folder of its template and the template's variables. `label`
-    ends the message of an error.
-    """
+    """A Dockerfile to render: its template's folder and variables; `label` ends an error."""
 
     folder: str
     variables: Mapping[str, object]

@@ -29,9 +29,7 @@ class _Words(str):
 
 
 class Renderer:
-    """Renders the Dockerfile of a folder of `sources`, relative path below `images/` -> file. Each
-    template is compiled once.
-    """
+    """A renderer of Dockerfiles of `sources` (relative path -> file); templates compile once."""
 
     def __init__(self, sources: Mapping[str, ImageFile | RefusedFile]) -> None:
         self._sources = sources

@@ -61,9 +61,7 @@ class Toolkit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WheelIndex:
-    """The package index a cell's torch stack comes from: `name` (`pypi`, `cpu`, `cu130`, `rocm6.4`)
-    and PEP 503 URL.
-    """
+    """The index of a cell's torch stack: `name` (`pypi`, `cu130`, `rocm6.4`) and PEP 503 URL."""
 
     name: str
     url: str

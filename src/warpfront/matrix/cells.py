@@ -122,9 +122,7 @@ class CellMaker:
         return chain
 
     def check_images(self) -> None:
-        """Check that `parent:` names an image without a circle, and that each unpinned base
-        has a reason.
-        """
+        """Check that `parent:` leads to an image, and that unpinned bases have a reason."""
         for name, image in self.text.images.items():
             where = ("images", name, "parent")
             parent = image.parent
@@ -537,9 +535,7 @@ _OFFICIAL = re.compile(r"(?:.*/)?python:(3\.[0-9]{1,2})(?![0-9])(?:.*-([a-z]+)\Z
 
 
 def _said_of(base: BaseText) -> Iterator[tuple[tuple[str, ...], Literal["python", "glibc"], str]]:
-    """Return the Python and C library in each part of a base's name; the build asks the
-    image itself (images/_shared/wheels.j2).
-    """
+    """Return the Python and C library in each part of a base's name; the build asks the image."""
     if match := _NAMED_PYTHON.search(base.interpreter):
         yield ("interpreter",), "python", match[1]
     if match := _OFFICIAL.match(base.reference):
@@ -571,9 +567,7 @@ def _other_toolkit(vendor: Vendor) -> tuple[str, str]:
 
 
 def _installs_torch(point: Point) -> bool:
-    """Return true if torch comes from an index. A base with torch has its companions, too;
-    none is replaced.
-    """
+    """Return true if torch comes from an index. A base's torch and companions stay as they are."""
     return VENDORS[point.vendor].torch_from == "index"
 
 

@@ -174,9 +174,7 @@ class Compat:
         return tuple(pins)
 
     def _extras(self, combination: Combination, name: str) -> tuple[str, ...]:
-        """Return the extras by which a distribution brings the code of the row's targets,
-        and no other.
-        """
+        """Return the extras by which a distribution brings the code of the row's targets."""
         index = self.table.indexes.get(combination.index)
         if index is None or name not in index.device_extras:
             return ()

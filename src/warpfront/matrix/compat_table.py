@@ -221,9 +221,7 @@ class TorchRelease:
         return {"cuda": self.cuda_archs, "rocm": self.rocm_archs}.get(toolkit or "")
 
     def triton(self, toolkit: str | None, index: str = "") -> tuple[str, str]:
-        """Return the distribution that brings `triton` for a toolkit, and its version ("" where
-        none is evidenced).
-        """
+        """Return the distribution with `triton` for a toolkit, and its version ("" if unknown)."""
         if build := self.builds.get(index):
             name, _, version = build.triton.partition("==")
             return name, version

@@ -319,9 +319,7 @@ def _companion_of(torch: str, name: str, pypi: Releases) -> str:
 
 
 def contradictions(table: Table, contents: Contents) -> tuple[str, ...]:
-    """Return a sentence for each value of a row that an index contradicts. `table`
-    is without evidence.
-    """
+    """Return a sentence for each value of a row of `table` that an index contradicts."""
     lines: list[str] = []
     for release in table.releases:
         for name, index in table.indexes.items():

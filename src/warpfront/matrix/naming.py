@@ -60,9 +60,7 @@ def _bare(text: str) -> str:
 
 
 def joined_targets(targets: tuple[str, ...]) -> str:
-    """Return targets as names have them, `sm80_sm90`: without the underscore of `sm_80`, with
-    that of `x86_64`.
-    """
+    """Return targets as names have them, `sm80_sm90`: `sm_80` loses its underscore."""
     return "_".join(_BEFORE_NUMBER.sub("", target) for target in targets)
 
 

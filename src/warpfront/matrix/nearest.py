@@ -12,9 +12,7 @@ _SHOWN = 12
 
 
 def target_fault(vendor: Vendor, target: str, machine: str, of: str) -> tuple[str, str]:
-    """Return what is wrong with a target of a row or runner (`of`) for `machine`, and what to do;
-    twice "" for nothing.
-    """
+    """Return what is wrong with a target of `of` for `machine`, and what to do; "" if fine."""
     if not vendor.accepts_target(target):
         near = nearest(target, vendor.known_targets)
         message = f"`{target}` is no target of {vendor.name}"

@@ -45,9 +45,7 @@ class Matrix:
 
 
 def read_matrix(text: str, *, path: str, compat: Compat) -> Matrix:
-    """Return `text` as a matrix. Raise `MatrixError` with every problem of the file
-    and its line.
-    """
+    """Return `text` as a matrix. Raise `MatrixError` with every problem of it and its line."""
     document = read_document(text, path=path)
     _refuse_newer(document)
     written = checked(document, MatrixText)

@@ -86,9 +86,7 @@ def device_variables() -> tuple[DeviceVariable, ...]:
 def device_fault(
     name: str, value: str, *, vendor: str, targets: tuple[str, ...]
 ) -> tuple[str, str]:
-    """Return why an image for `targets` must not set `name` to `value`, and what to do; twice ""
-    where it may.
-    """
+    """Return why an image for `targets` must not set `name` so, and what to do; "" if fine."""
     for device_variable in device_variables():
         if vendor not in device_variable.vendors or not re.fullmatch(device_variable.name, name):
             continue

@@ -60,9 +60,7 @@ def _nothing(
 
 
 def with_parents(selected: Iterable[Cell], cells: Iterable[Cell]) -> tuple[Cell, ...]:
-    """Return the selected cells and every cell they stand on, parents first, in
-    the matrix's order.
-    """
+    """Return the selected cells and those they stand on, parents first, in the matrix's order."""
     by_id = {cell.id: cell for cell in cells}
     cell_ids: set[str] = set()
     for cell in selected:

@@ -35,9 +35,7 @@ def slim_recipes() -> Mapping[str, SlimRecipe]:
 
 
 def removed(names: Iterable[str], targets: Iterable[str]) -> tuple[str, ...]:
-    """Return the globs of these recipes, as far as they are known, for an image that
-    is for `targets`.
-    """
+    """Return the globs of these recipes, if they are known, for an image for `targets`."""
     other_targets = sorted(set(VENDORS["amd"].known_targets) - set(targets))
     globs: set[str] = set()
     for name in slim_recipes().keys() & set(names):

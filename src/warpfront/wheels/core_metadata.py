@@ -140,9 +140,7 @@ def info_folder(filename: str, members: Collection[str]) -> str:
 
 
 def check_identity(filename: str, metadata: WheelMetadata, wheel_text: str) -> None:
-    """Raise `ValueError` if METADATA or WHEEL is of another distribution, version or platform
-    than the file name.
-    """
+    """Raise `ValueError` if METADATA or WHEEL contradicts the file name."""
     name, version, _, tags = parse_wheel_filename(filename)
     if canonicalize_name(metadata.name) != name:
         raise ValueError(f"its METADATA says Name: {metadata.name}")

@@ -166,9 +166,7 @@ def _release(
     newest: int,
     transport: Transport,
 ) -> IndexedRelease:
-    """Return a release. Its METADATA is read only if `indexed_release` has none of
-    the same form.
-    """
+    """Return a release, with the METADATA of `indexed_release` where that has the same form."""
     plain = _without_metadata(files, newest)
     if (
         indexed_release is not None
@@ -269,9 +267,7 @@ def _beside(link: Link, transport: Transport) -> str | None:
 
 
 def _telling(requires: Iterable[str], pythons: Iterable[str], machine: str) -> tuple[str, ...]:
-    """Return the demands on parts of a torch stack that apply to one of these Pythons without an
-    extra, without their markers.
-    """
+    """Return the demands on a torch stack that apply to one of these Pythons, without markers."""
     environments = [{**marker_environment(python, machine), "extra": ""} for python in pythons]
     demands = set()
     for demand in filter(None, map(readable_requirement, requires)):

@@ -14,9 +14,7 @@ LOCKS_FOLDER = "locks"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Folders:
-    """Folders: `root` is the project's, `cache` is shared by a user's projects, `store` has the
-    results of the steps.
-    """
+    """Folders: the project's `root`, the user's `cache`, and the `store` of the steps' results."""
 
     root: Path
     cache: Path

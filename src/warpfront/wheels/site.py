@@ -50,9 +50,7 @@ def read_site(run: Run) -> Site:
 
 
 def read_pip_configuration(text: str) -> Mapping[str, str]:
-    """Return the output of `pip config list` as option -> value; the environment over
-    `install` over `global`.
-    """
+    """Return `pip config list` as option -> value; the environment over `install` over `global`."""
     sections: dict[str, dict[str, str]] = {"global": {}, "install": {}, ":env:": {}}
     for line in text.splitlines():
         name, equals, value = line.partition("=")

@@ -154,9 +154,7 @@ def files_of(
 def read_links(
     url: str, content_type: str, text: str, *, keep: Keep = bool
 ) -> tuple[Link, ...] | NoAnswer:
-    """Return the files that an index page names: PEP 691 JSON, or PEP 503 HTML; `NoAnswer` for
-    any other page.
-    """
+    """Return the files of an index page (PEP 691 JSON, PEP 503 HTML); `NoAnswer` for others."""
     if "json" in content_type:
         try:
             files = json.loads(text)["files"]

@@ -68,9 +68,7 @@ class Transport:
     def open(
         self, url: str, headers: Mapping[str, str] | None = None, *, method: str = "GET"
     ) -> requests.Response | NoAnswer:
-        """Return the streaming answer to `url` (status 200 or 206), or why there is
-        none. One try.
-        """
+        """Return the streaming answer to `url` (200 or 206), or why there is none. One try."""
         try:
             response = self._session.request(
                 method,

@@ -121,9 +121,7 @@ OnStep = Callable[[BuildStep], None]
 
 
 def local_context(engine: Engine, reference: str, folder: Path) -> str:
-    """Return a named context for an image of this engine. A remote builder gets a layout in
-    `folder`, which the caller removes.
-    """
+    """Return a named context for an image of this engine; a layout below `folder` if remote."""
     if not engine.builds_elsewhere:
         return f"docker-image://{reference}"
     layout = folder / hashlib.sha256(reference.encode()).hexdigest()[:24]
@@ -373,9 +371,7 @@ class ProgressReader:
             self._write(digest, rest)
 
     def _read_status(self, status: Mapping[str, Any]) -> None:
-        """Read bytes of layers in transfer, and the end of an export, which has the reference
-        but no target.
-        """
+        """Read bytes of layers in transfer, and the end of an export, which names no target."""
         name, digest = str(status.get("id", "")), str(status.get("vertex", ""))
         total, counts = int(status.get("total") or 0), int(status.get("current") or 0)
         if total and name.startswith(_LAYER):
@@ -394,9 +390,7 @@ class ProgressReader:
         return match["target"] if match and match["target"] in self.targets else ""
 
     def _write(self, digest: str, text: str) -> None:
-        """Write to the log of the step's target; steps of no target go to all logs, so that
-        each has the reason.
-        """
+        """Write to the log of the step's target; steps of no target go to all logs."""
         self.disk_full = self.disk_full or DISK_FULL in text.lower()
         text = without_secrets(text)
         target = self._target(self._names.get(digest, ""))

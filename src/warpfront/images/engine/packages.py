@@ -85,9 +85,7 @@ class PackageTree:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """Return variables by which the tree's programs find each other, their libraries
-        and Perl modules.
-        """
+        """Return variables by which the tree's programs find each other and their libraries."""
         root, triplet = self.root, f"{platform.machine()}-linux-gnu"
         libraries = [f"{root}/usr/lib/{triplet}", f"{root}/lib/{triplet}"]
         programs = [f"{root}/{folder}" for folder in _PROGRAM_FOLDERS]

@@ -30,9 +30,7 @@ def image_archive(
     labels: Mapping[str, str],
     environment: Mapping[str, str],
 ) -> Iterator[bytes]:
-    """Yield an archive as `docker load` takes it, piece by piece. The image is as old as the
-    newest file in it.
-    """
+    """Yield an archive for `docker load`, in pieces. The image is as old as its newest file."""
     with tar.open("rb") as layer:
         digest = hashlib.file_digest(layer, "sha256").hexdigest()
     created = _newest(tar)

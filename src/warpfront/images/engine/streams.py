@@ -69,9 +69,7 @@ class Transfer:
         return sum(moved for moved, _ in self._layers.values())
 
     def follow(self, events: Iterable[Mapping[str, Any]]) -> None:
-        """Read to the end of the stream. Raise `RegistryError` for an error event, and if no
-        byte moved for too long.
-        """
+        """Read the stream. Raise `RegistryError` for an error event, and if no byte moves."""
         moved = self.clock()
         for event in events:
             if message := _error_in(event):

@@ -66,9 +66,7 @@ class Amd(Vendor):
         return target in self.known_targets or _TARGET.match(target) is not None
 
     def accepted_archs(self, target: str) -> tuple[str, ...]:
-        """Return the target itself, then its generic family: there is no
-        other forward compatibility.
-        """
+        """Return the target, then its generic family: nothing else is forward compatible."""
         family = _FAMILY.get(target)
         return (target, family) if family else (target,)
 

@@ -40,9 +40,7 @@ class Vendor(Protocol):
         """Return true if `target` has this vendor's form (known hardware or not)."""
 
     def machine_of(self, target: str) -> str | None:
-        """Return the machine of a `target` that is one; None for a device that any
-        machine may have.
-        """
+        """Return the machine that a `target` is; None for a device that any machine may have."""
         return None
 
     def accepted_archs(self, target: str) -> tuple[str, ...]:
@@ -52,9 +50,7 @@ class Vendor(Protocol):
         return ()
 
     def shipped_archs(self, entries: tuple[str, ...]) -> frozenset[str]:
-        """Return a compat table's arch list (`12.0+PTX`, `gfx90a`) as `get_arch_list()`
-        would say it.
-        """
+        """Return a table's arch list (`12.0+PTX`, `gfx90a`) as `get_arch_list()` has it."""
         return frozenset(entries)
 
     def label(self, index: str) -> str:
@@ -62,9 +58,7 @@ class Vendor(Protocol):
         return index
 
     def has_device_wheels(self, toolkit: Toolkit | None) -> bool:
-        """Return true if the code of each target has wheels of its own, so that a cell's wheels
-        depend on its targets.
-        """
+        """Return true if each target's code has wheels of its own, so that a lock depends on it."""
         return False
 
     def device_extra(self, target: str) -> str:
@@ -102,9 +96,7 @@ class Vendor(Protocol):
 
 
 def cdi_access(host: HostDevices, kinds: str | tuple[str, ...]) -> DeviceAccess | None:
-    """Return access by CDI, if the engine knows devices of these kinds: `all` if offered,
-    else every one.
-    """
+    """Return access by the engine's CDI devices of these kinds: by `all`, else by every one."""
     devices = tuple(sorted(name for name in host.cdi if name.startswith(kinds)))
     everything = tuple(name for name in devices if name.endswith("=all"))
     return DeviceAccess(cdi=everything[:1] or devices) if devices else None

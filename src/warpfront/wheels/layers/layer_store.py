@@ -160,9 +160,7 @@ class LayerStore:
                     blob.replace(place)
 
     def lend(self, manifest: str, folder: Path) -> None:
-        """Links to the layers of a manifest, in a layout that is about to be written: BuildKit
-        sends nothing that is there.
-        """
+        """Link a manifest's layers into a layout that BuildKit writes: it sends others only."""
         with storing(folder):
             for part in self.read(manifest)["layers"]:
                 place = folder / "blobs" / "sha256" / self.blob(part["digest"]).name

@@ -133,9 +133,7 @@ def sources(wheel: Path) -> dict[str, int]:
 
 
 def first_clash(wheels: Iterable[Path]) -> str:
-    """Describe the first file that two of `wheels` write with different content; "" for none.
-    Installers differ on whose stays.
-    """
+    """Describe the first file that two of `wheels` write with different content; "" for none."""
     places: dict[str, tuple[int, int, str]] = {}
     for path in wheels:
         with _opened(path) as archive:
@@ -149,9 +147,7 @@ def first_clash(wheels: Iterable[Path]) -> str:
 
 
 def _shown(member: str, wheel: Path) -> str:
-    """Return a member's unique place: below site-packages, else below the environment. Each
-    distribution has headers of its own.
-    """
+    """Return a member's unique place below site-packages, or below the environment."""
     scheme = _scheme_of(member)
     inside = _inside(member) if scheme else member
     headers = f"include/{wheel.name.partition('-')[0]}"

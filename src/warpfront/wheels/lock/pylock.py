@@ -315,9 +315,7 @@ _RELOCK = "make it again: warpfront lock --only <cell>"
 
 
 def _package(wheel: LockedWheel, *, patched: bool) -> Package:
-    """Return the lock entry. A patched wheel has another version than its sources, which PEP
-    751 has no field for.
-    """
+    """Return the lock entry. PEP 751 has no sources of another version, as a patched wheel has."""
     sdist = (
         PackageSdist(path=wheel.sdist, hashes={"sha256": wheel.sdist_sha256})
         if wheel.sdist and not wheel.source and not patched

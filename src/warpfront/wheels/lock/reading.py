@@ -64,9 +64,7 @@ def read_state(inputs: LockInputs, folders: Folders) -> LockState:
 
 
 def inputs_of(cell: Cell, parent: WheelLock | None, folders: Folders) -> LockInputs:
-    """Return everything that the cell's lock depends on; reads its source folders. Raise
-    `LockError` for wrong files.
-    """
+    """Return what the cell's lock depends on, its source folders read. Raise `LockError`."""
     requirement_list = _required(cell)
     sources = {
         source.location: folder_sha256(folders.root / source.location)

@@ -62,9 +62,7 @@ class LockInputs:
 
     @property
     def digest(self) -> str:
-        """sha256 over the canonical JSON of the inputs, without the cell's name and what follows
-        from the vendor.
-        """
+        """sha256 over the inputs as JSON, without the cell's name and what the vendor decides."""
         return digest_of(
             {
                 "python": self.python,
@@ -206,9 +204,7 @@ class WheelLock:
 
     @property
     def digest(self) -> str:
-        """sha256 over (file name, hash) of every wheel: equal for equal contents, whatever
-        cell they serve.
-        """
+        """sha256 over (file name, hash) of every wheel, whatever cell they serve."""
         return digest_of([[wheel.filename, wheel.sha256] for wheel in sorted(self.wheels)])
 
     @property

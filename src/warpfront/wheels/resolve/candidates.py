@@ -287,9 +287,7 @@ _ALONE = re.compile(
 
 
 def requirers_without_wheels(explanation: str, installable: Collection[str]) -> tuple[str, ...]:
-    """Return the packages that uv could not inspect, because they have no wheel,
-    other than `installable`.
-    """
+    """Return the packages, but `installable` ones, that uv could not inspect without a wheel."""
     text = " ".join(explanation.split())
     names = [canonicalize_name(match[1]) for match in _NO_WHEELS.finditer(text)]
     return tuple(dict.fromkeys(name for name in names if name not in installable))

@@ -75,9 +75,7 @@ class Stack:
 
     @property
     def constraints(self) -> tuple[str, ...]:
-        """Return constraints: forbidden names at a version that does not exist, names of
-        shims at theirs.
-        """
+        """Return constraints: forbidden names at no version, names of shims at theirs."""
         return (
             *(sentinel(name, why) for name, why in sorted(self.foreign.items())),
             *(f"{pin.name}=={pin.version}" for pin in self.shims),
@@ -139,9 +137,7 @@ def stack_of(inputs: LockInputs, pins: Mapping[str, str]) -> Stack:
 
 
 def belonging_to_a_stack(inputs: LockInputs, names: Iterable[str]) -> frozenset[str]:
-    """Return those of `names`, beyond the matrix's, that belong to a torch stack: this
-    cell's or another's.
-    """
+    """Return those of `names`, beyond the matrix's, that belong to some torch stack."""
     requested = {canonicalize_name(Requirement(text).name) for text in inputs.stack_requirements}
     patterns = (*inputs.protected, *inputs.libraries, *sentinels(inputs.toolkit, ()))
     return frozenset(
@@ -342,9 +338,7 @@ def _chain(name: str, edges: tuple[Edge, ...]) -> tuple[str, ...]:
 
 
 def _plain(requirement: Requirement) -> str:
-    """Return the requirement without its marker, which is true, and without an address, which
-    may contain a secret.
-    """
+    """Return the requirement without its marker, and without an address, which may be secret."""
     extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
     return f"{requirement.name}{extras}{requirement.specifier}"
 

@@ -89,9 +89,7 @@ class OverlayIndex:
         )
 
     def missing_of(self, text: str) -> tuple[str, ...]:
-        """Return the same for the names of uv's explanation; with all of a parent image's names
-        if it has one of them.
-        """
+        """Return the same for uv's explanation; with all names of a parent if it has one."""
         names = {canonicalize_name(name) for name in _NAME.findall(text)}
         overlaid = self._held.keys() - self._files.keys()
         return (*self.missing(names), *(sorted(overlaid) if overlaid & names else ()))
@@ -188,9 +186,7 @@ class OverlayIndex:
         return tuple((source,) for source in self._reach.sources)
 
     def _same(self, wheel: LockedWheel) -> tuple[Link, ...] | None:
-        """Return the file of the image below, where one of the site's sources has it; else its
-        sources go by their order, as ever.
-        """
+        """Return the file of the parent's lock, if one of the site's sources has it."""
         for source, flat in self._reach.sources:
             answer = links(source, wheel.name, self._transport, flat=flat)
             for link in () if isinstance(answer, NoAnswer) else answer:

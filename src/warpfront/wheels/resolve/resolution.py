@@ -88,9 +88,7 @@ Outcome = Resolution | Contradiction
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sdist:
-    """A source archive in the wheelhouse. `index` is the public one to name, `source` where it
-    comes from if from none.
-    """
+    """A source archive in the wheelhouse, of a public `index` or of another `source`."""
 
     path: Path
     sha256: str

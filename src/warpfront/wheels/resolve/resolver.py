@@ -101,9 +101,7 @@ class UvResolver:
         self._given: dict[str, LockedWheel] = {}
 
     def give(self, wheel: LockedWheel, extras: tuple[str, ...] = ()) -> str:
-        """Take this wheel, which the wheelhouse has, wherever its name is demanded; the requirement
-        that asks for it.
-        """
+        """Use this wheel of the wheelhouse for its name; return the requirement for it."""
         self._given[canonicalize_name(wheel.name)] = wheel
         extras_text = f"[{','.join(extras)}]" if extras else ""
         return f"{wheel.name}{extras_text} @ {self._wheelhouse.path(wheel).as_uri()}"
@@ -172,9 +170,7 @@ class UvResolver:
             return tuple(pool.map(self._distribution, packages))
 
     def _distribution(self, package: Package) -> Distribution:
-        """Return the demands of the best file's metadata: from the index's own file (PEP 658),
-        else from the wheel.
-        """
+        """Return the demands of the best file, by the index's own file (PEP 658) or the wheel."""
         built = self._given.get(package.name)
         variant = self._variants.taken(package.name, package.version)
         if built is not None:
@@ -294,9 +290,7 @@ class UvResolver:
         return size
 
     def _compiled(self, requirements: tuple[str, ...], terms: Terms) -> Outcome:
-        """uv's resolution, of wheels only. Where `rocm` was missing, a second time with the wheel
-        made of its archive.
-        """
+        """uv's resolution, of wheels only; again with a wheel made of `rocm` if it lacked one."""
         outcome = self._from_shelf(requirements, terms)
         if ROCM in self._given or not (
             isinstance(outcome, Contradiction) and re.search(rf"\b{ROCM}\b", outcome.explanation)
@@ -495,9 +489,7 @@ _LEGACY_LEVELS = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
 
 
 def supported_tags(python: str, machine: str, glibc: str) -> tuple[Tag, ...]:
-    """Return installable tags, best first: CPython `python` (X.Y) on `machine` with C
-    library `glibc` (2.NN).
-    """
+    """Return installable tags, best first: of CPython X.Y on `machine` with glibc 2.NN."""
     major, minor = (int(part) for part in python.split("."))
     platforms: list[str] = []
     for level in range(int(glibc.split(".")[1]), 4, -1):

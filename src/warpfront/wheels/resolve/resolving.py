@@ -317,9 +317,7 @@ class _Resolving:
         return _Judged(resolution=outcome, distributions=distributions, demands=demands)
 
     def _relaxed_lock(self, stack: Stack) -> WheelLock:
-        """Resolve with the stack fixed: demands of relaxed packages are waived, others take
-        another of their versions.
-        """
+        """Resolve with the stack fixed; unmet demands are waived, or take another version."""
         reasons: dict[str, str] = {
             canonicalize_name(name): reason for name, reason in self.inputs.relax
         }
@@ -448,9 +446,7 @@ class _Resolving:
         return ""
 
     def _fitting_versions(self, demands: tuple[UnmetDemand, ...], stack: Stack) -> str:
-        """Return versions of the image's own requirements that fit the stack, if uv finds some
-        when theirs are open; else "".
-        """
+        """Return versions of open requirements of the image that fit the stack, or ""."""
         inputs = self.inputs
         roots = {canonicalize_name(_READ_NAME.split(demand.chain[0])[0]) for demand in demands}
         opened = tuple(_opened(text, roots) for text in inputs.requirements)

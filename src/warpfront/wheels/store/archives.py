@@ -82,9 +82,7 @@ def archive_commit(url: str, commit: str, target: Path, *, subdirectory: str) ->
 
 
 def unpack(archive: Path, folder: Path) -> Path:
-    """Return the one project in an archive, in `folder`: an sdist's own folder, or all of
-    our own tar.
-    """
+    """Return the project in an archive, in `folder`: an sdist's own folder, or all of our tar."""
     with storing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         try:

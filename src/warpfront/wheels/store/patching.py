@@ -74,9 +74,7 @@ class PatchTool:
         return touched
 
     def touched(self) -> tuple[str, ...]:
-        """Return the files that the patch would change. Raise `LockError` for one that does
-        more than change text below the tree.
-        """
+        """Return the files that the patch changes. Raise `LockError` for more than text."""
         if refusal := refused_bytes(self.patch):
             raise self._refused(refusal)
         listed = self._git("--numstat", "-z")

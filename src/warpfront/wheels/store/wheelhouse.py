@@ -70,9 +70,7 @@ Build = Callable[[Path, Path], Path]
 
 
 class Wheelhouse:
-    """A folder of verified wheels. Safe for several processes at once; may be read-only when
-    it is complete.
-    """
+    """A folder of verified wheels, safe for several processes; read-only will do if complete."""
 
     def __init__(self, root: Path, *, stall_seconds: float = 30.0) -> None:
         self.root = root
@@ -350,9 +348,7 @@ class _Fetching:
     def _offers(
         self, name: str, filename: str, index: str, refused: list[str]
     ) -> Iterator[tuple[str, Link]]:
-        """Yield (source, link) for each source that offers the file, nearest first. Collect why
-        others do not.
-        """
+        """Yield (source, link) where the file is offered, nearest first; collect refusals."""
         sources = list(self.site.sources)
         if index and not self.site.no_index and index not in self.site.indexes:
             sources.append((index, False))
@@ -368,9 +364,7 @@ class _Fetching:
             yield from ((source, link) for link in matching)
 
     def _bring(self, wheel: LockedWheel, link: Link, part: FileIO) -> NoAnswer | None:
-        """Write all bytes of `link` into `part`, verified. Return the reason if the link does
-        not give them.
-        """
+        """Write the bytes of `link` into `part`, verified; return why it does not give them."""
         resumed = _size(part) > 0
         local = local_path(link.url)
         if _size(part) != wheel.size_bytes:
@@ -506,9 +500,7 @@ class _Fetching:
 
 
 def save(link: Link, path: Path, transport: Transport) -> NoAnswer | None:
-    """Save the bytes of `link` as the file `path`, unverified. Return the reason if it fails
-    after a few tries.
-    """
+    """Save the bytes of `link` as `path`, unverified; return why that failed after a few tries."""
     local = local_path(link.url)
     if local is not None:
         shutil.copyfile(local, path)
@@ -677,9 +669,7 @@ def known_intact(path: Path) -> bool:
 
 
 def is_intact(path: Path, size_bytes: int, sha256: str) -> bool:
-    """Return true if a file has this size and hash. It is read once, and again if the file is
-    another or was written to since.
-    """
+    """Return true if a file has this size and hash; it is read again only if it changed."""
     if not path.is_file() or path.stat().st_size != size_bytes:
         return False
     if known_intact(path):
