@@ -175,7 +175,9 @@ class SourceTree:
 
 @strict_dataclass
 class CompilerText:
-    """An entry of `compilers:`, a compiler from a bootstrap of Debian and the vendor's wheels."""
+    """An entry of `compilers:`, a compiler without torch, from a bootstrap of Debian and
+    the vendor's wheels.
+    """
 
     vendor: VendorName
     targets: Targets

@@ -7,32 +7,35 @@ from pathlib import Path
 
 from warpfront.errors import EngineError
 from warpfront.images.engine.protocol import (
-    DEAD_MAN_SECONDS,
-    DEFAULT_HOST,
-    RUN_LABEL,
-    Bind,
-    Engine,
-    Features,
-    Progress,
-    RunRequest,
-    RunResult,
-    StoredImage,
+    DEAD_MAN_SECONDS as DEAD_MAN_SECONDS,
 )
-
-__all__ = [
-    "DEAD_MAN_SECONDS",
-    "DEFAULT_HOST",
-    "RUN_LABEL",
-    "Bind",
-    "Engine",
-    "Features",
-    "Progress",
-    "RunRequest",
-    "RunResult",
-    "StoredImage",
-    "connect",
-    "nowhere",
-]
+from warpfront.images.engine.protocol import (
+    DEFAULT_HOST as DEFAULT_HOST,
+)
+from warpfront.images.engine.protocol import (
+    RUN_LABEL as RUN_LABEL,
+)
+from warpfront.images.engine.protocol import (
+    Bind as Bind,
+)
+from warpfront.images.engine.protocol import (
+    Engine as Engine,
+)
+from warpfront.images.engine.protocol import (
+    Features as Features,
+)
+from warpfront.images.engine.protocol import (
+    Progress as Progress,
+)
+from warpfront.images.engine.protocol import (
+    RunRequest as RunRequest,
+)
+from warpfront.images.engine.protocol import (
+    RunResult as RunResult,
+)
+from warpfront.images.engine.protocol import (
+    StoredImage as StoredImage,
+)
 
 
 def connect(environment: Mapping[str, str]) -> Engine:

@@ -106,14 +106,10 @@ def _short(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """A running engine's own record. `forwarding` is true if we switched it on; `network_key`
-    is "" if an older warpfront named bridge and table by the path alone.
-    """
+    """A running engine's own record. `forwarding` is true if we switched it on."""
 
     process: Mapping[str, str]
-    subnet: str
     forwarding: bool
-    network_key: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,9 +209,7 @@ def _begin(place: EnginePlace, tree: PackageTree, on_line: Line) -> None:
         # A subnet is free until its bridge exists: two engines that start at once take turns.
         with exclusive(_RUNTIME, on_line):
             subnet = _free_subnet(tree)
-            record = Record(
-                process={}, subnet=str(subnet), forwarding=_forward(), network_key=place.network_key
-            )
+            record = Record(process={}, forwarding=_forward())
             _write_record(place, record)
             _make_bridge(place, tree, subnet)
         config = place.state / "daemon.json"
@@ -303,9 +297,10 @@ def _end(place: EnginePlace, tree: PackageTree, on_line: Line) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     _unmount(place)
-    _remove_network(tree, bridge=place.bridge, table=place.table)
-    if record is not None and not record.network_key:
-        _remove_network(tree, bridge=f"warp-{place.key}", table=f"warpfront_{place.key}")
+    if place.table in _tables(tree):
+        _tool(tree, "nft", "delete", "table", "ip", place.table).check()
+    if Path(f"/sys/class/net/{place.bridge}").exists():
+        _tool(tree, "ip", "link", "delete", place.bridge).check()
     others = any(name.startswith("warpfront_") for name in _tables(tree))
     if record is not None and record.forwarding and not others:
         _FORWARDING.write_text("0", encoding="ascii")
@@ -387,13 +382,6 @@ def _make_bridge(place: EnginePlace, tree: PackageTree, subnet: ipaddress.IPv4Ne
     _tool(tree, "nft", "-f", "-", stdin=rules).check()
 
 
-def _remove_network(tree: PackageTree, *, bridge: str, table: str) -> None:
-    if table in _tables(tree):
-        _tool(tree, "nft", "delete", "table", "ip", table).check()
-    if Path(f"/sys/class/net/{bridge}").exists():
-        _tool(tree, "ip", "link", "delete", bridge).check()
-
-
 def _tables(tree: PackageTree) -> tuple[str, ...]:
     listed = _tool(tree, "nft", "list", "tables").stdout
     return tuple(line.split()[-1] for line in listed.splitlines() if line)
@@ -416,14 +404,12 @@ def _tool(
 
 def _read_record(place: EnginePlace) -> Record | None:
     try:
-        return Record(**json.loads(place.record.read_text(encoding="utf-8")))
+        fields = json.loads(place.record.read_text(encoding="utf-8"))
+        return Record(process=fields["process"], forwarding=fields["forwarding"])
     except FileNotFoundError:
         return None
-    except (
-        ValueError,
-        TypeError,
-    ):  # half a file of a killed run: clean up as after a killed daemon
-        return Record(process={}, subnet="", forwarding=False)
+    except (ValueError, TypeError, KeyError):  # half a file of a killed run, as after a kill
+        return Record(process={}, forwarding=False)
     except OSError as error:
         raise EngineError(f"{place.record}: {error.strerror}") from error
 

@@ -66,6 +66,13 @@ UNBUILT = "unbuilt"
 """In the place of the sha256 of a wheel that does not exist yet."""
 
 T = TypeVar("T")
+_ROWS: Mapping[str, type[Any]] = {
+    "relaxed": RelaxedPackage,
+    "builds": Recipe,
+    "patched": PatchedWheel,
+    "unbuilt": UnbuiltWheel,
+}
+"""The tables of `[tool.warpfront]` with a value for each package, as fields of a lock."""
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -181,10 +188,7 @@ def read_lock(text: str, *, path: str) -> WheelLock:
                 for package, table in zip(document.packages, raw["packages"], strict=True)
             )
         ),
-        relaxed=tuple(_read_rows(table, "relaxed", RelaxedPackage, path)),
-        builds=tuple(_read_rows(table, "builds", Recipe, path)),
-        patched=tuple(_read_rows(table, "patched", PatchedWheel, path)),
-        unbuilt=tuple(_read_rows(table, "unbuilt", UnbuiltWheel, path)),
+        **{name: tuple(_read_rows(table, name, kind, path)) for name, kind in _ROWS.items()},
     )
 
 
@@ -347,44 +351,31 @@ def _made_document(wheel: LockedWheel, *, patched: bool) -> dict[str, str]:
 
 def _own_document(lock: WheelLock) -> dict[str, Any]:
     """Return `[tool.warpfront]`: what PEP 751 has no field for."""
-    tables: dict[str, dict[str, Any]] = {
-        "relaxed": {package.package: _row(package) for package in sorted(lock.relaxed)},
-        "builds": {
-            build.package: _row(build, environment=dict(build.environment))
-            for build in sorted(lock.builds)
-        },
-        "patched": {
-            wheel.package: _row(
-                wheel,
-                patches=[_filled(dataclasses.asdict(patch)) for patch in wheel.patches],
-                original=_original_document(wheel.original) if wheel.original else None,
-            )
-            for wheel in sorted(lock.patched)
-        },
-        "unbuilt": {wheel.package: _row(wheel, sha256=UNBUILT) for wheel in sorted(lock.unbuilt)},
+    tables = {
+        name: {value.package: _row(value) for value in sorted(getattr(lock, name))}
+        for name in _ROWS
     }
     document = {"schema": SCHEMA, "cell": lock.cell_id, "inputs": lock.inputs_digest}
     return {**document, **_filled(tables)}
 
 
-def _row(
-    value: RelaxedPackage | Recipe | PatchedWheel | UnbuiltWheel, **written: object
-) -> dict[str, Any]:
-    """Return a value's table, which its package names; `written` are fields of another form."""
-    return _filled({**dataclasses.asdict(value), "package": "", **written})
+def _row(value: RelaxedPackage | Recipe | PatchedWheel | UnbuiltWheel) -> dict[str, Any]:
+    """Return a value's table, which its package names."""
+    fields = {**dataclasses.asdict(value), "package": ""}
+    if isinstance(value, Recipe):
+        fields["environment"] = dict(value.environment)
+    elif isinstance(value, UnbuiltWheel):
+        fields["sha256"] = UNBUILT
+    elif isinstance(value, PatchedWheel):
+        fields["patches"] = [_filled(patch) for patch in fields["patches"]]
+        if wheel := value.original:
+            original = {"file": wheel.filename, "size": wheel.size_bytes, "index": wheel.index}
+            fields["original"] = {**original, "sha256": wheel.sha256}
+    return _filled(fields)
 
 
 def _filled(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in fields.items() if value not in ("", (), {}, None)}
-
-
-def _original_document(original: LockedWheel) -> dict[str, Any]:
-    return {
-        "file": original.filename,
-        "size": original.size_bytes,
-        "index": original.index,
-        "sha256": original.sha256,
-    }
 
 
 def _own_table(document: Pylock, path: str) -> Mapping[str, Any]:

@@ -17,11 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
-from packaging.version import Version
 
 from warpfront.errors import BlockedError, LockError
 from warpfront.matrix.cell import Pin
-from warpfront.wheels.core_metadata import read_wheel_name
 from warpfront.wheels.lock.values import LockedWheel, LockInputs
 from warpfront.wheels.resolve.index_rules import PYPI, IndexRule, index_rule
 from warpfront.wheels.resolve.reach import Reach
@@ -66,11 +64,6 @@ class OverlayIndex:
         own_urls = [index.url for index in self._inputs.own_indexes]
         stack = [self._inputs.index.url] if self._inputs.index else []
         return tuple(dict.fromkeys((*stack, *own_urls)))
-
-    def versions(self, name: str) -> frozenset[Version]:
-        """Return the versions of a name whose wheels its index lists."""
-        wheels = (read_wheel_name(link.filename) for link in self._files.get(name) or ())
-        return frozenset(wheel.version for wheel in wheels if wheel)
 
     def holds(self, name: str) -> bool:
         """Return true if its index has the name."""

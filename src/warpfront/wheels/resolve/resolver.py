@@ -20,7 +20,6 @@ from packaging.pylock import Package, PackageWheel, Pylock, PylockValidationErro
 from packaging.requirements import Requirement
 from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import canonicalize_name, parse_wheel_filename
-from packaging.version import Version
 
 from warpfront.errors import BlockedError, LockError, StoreError, WheelError, without_secrets
 from warpfront.matrix.cell import NO_VARIANT, Source
@@ -61,7 +60,6 @@ if TYPE_CHECKING:
 
 
 _PROJECT = "this-cell"
-_TORCH = "torch"
 _EXPLANATION_CHARACTERS = 1500
 _INSTALLS = re.compile(r"^ \+ ([A-Za-z0-9._-]+)==(\S+)", re.MULTILINE)
 _PLATFORM_MINORS = (40, 39, 38, 37, 36, 35, 34, 33, 32, 31, 28, 17)
@@ -225,31 +223,9 @@ class UvResolver:
             for line in self._variants.why_not(wheel.name):
                 if line.startswith(f"{wheel.name} {wheel.version}:"):
                     self._on_line(f"{self._inputs.cell_id}: {line}")
-        if newer := self._newer_torch(wheels):
-            self._on_line(f"{self._inputs.cell_id}: its index also has {newer}")
         size_bytes = sum(wheel.size_bytes for wheel in wheels)
         self._on_line(f"{self._inputs.cell_id}: {len(wheels)} wheels, {size_bytes:,} bytes")
-        for target in self._inputs.targets:
-            of_target = sum(
-                wheel.size_bytes for wheel in wheels if wheel.name.endswith(f"-{target}")
-            )
-            self._on_line(f"{self._inputs.cell_id}: of these {of_target:,} bytes for {target}")
         return wheels
-
-    def _newer_torch(self, wheels: Iterable[LockedWheel]) -> str:
-        """Return the newest final torch of the cell's index that is newer than the locked one
-        and has its local version; "" for none.
-        """
-        locked = next((Version(wheel.version) for wheel in wheels if wheel.name == _TORCH), None)
-        newer = [
-            version
-            for version in self._shelf.versions(_TORCH)
-            if locked
-            and locked < version
-            and version.local == locked.local
-            and not version.is_prerelease
-        ]
-        return f"{_TORCH} {max(newer)}" if newer else ""
 
     def wheel(self, resolution: Resolution, name: str) -> LockedWheel:
         """Return the wheel of one distribution."""

@@ -11,6 +11,7 @@ import csv
 import hashlib
 import io
 import json
+import re
 import zipfile
 import zlib
 from collections import Counter
@@ -30,8 +31,7 @@ from warpfront_checks.guard.measuring import is_sealed
 # Version of the unpacking rules: notes of other versions are not used.
 _RULES = "1"
 _CHUNK_BYTES = 1 << 18
-# Lists itself without a hash; the signatures are of it.
-_UNHASHED = ("RECORD", "RECORD.jws", "RECORD.p7s")
+_RECORD = re.compile(r"[^/]+\.dist-info/RECORD")
 _UNREADABLE = (OSError, KeyError, ValueError, zipfile.BadZipFile, zlib.error)
 
 
@@ -94,27 +94,12 @@ def _placed(path: Path, measured: Mapping[str, Measured]) -> dict[str, Measured]
     """Return the files below site-packages, if RECORD agrees on every member."""
     try:
         with zipfile.ZipFile(path) as archive:
-            members = [member for member in archive.infolist() if not member.is_dir()]
-            # Installers differ on which of two members of one name they take.
-            twice, times = Counter(member.filename for member in members).most_common(1)[0]
-            if times > 1:
-                raise WheelError(f"{path.name}: holds {twice} {times} times", hint=FORGED)
-            folders = {
-                member.filename.partition("/")[0]
-                for member in members
-                if member.filename.count("/") == 1 and member.filename.endswith(".dist-info/RECORD")
-            }
-            if len(folders) != 1:
-                raise WheelError(f"{path.name}: holds {len(folders)} RECORDs, not one", hint=FORGED)
-            info = folders.pop()
-            record = archive.read(f"{info}/RECORD").decode("utf-8")
-            rows = [row for row in csv.reader(io.StringIO(record), strict=True) if row]
+            problem = next(_record_problems(archive, measured), "")
     except csv.Error as error:
-        raise WheelError(f"{path.name}: its RECORD cannot be read: {error}", hint=FORGED) from error
+        problem = f"its RECORD cannot be read: {error}"
     except _UNREADABLE as error:
         raise WheelError(f"{path.name}: not a readable wheel: {error}") from error
-    recorded = {row[0]: row[1] if len(row) > 1 else "" for row in rows}
-    for problem in _record_problems(info, recorded, measured):
+    if problem:
         raise WheelError(f"{path.name}: {problem}", hint=FORGED)
     placed = ((installed_path(name), entry) for name, entry in sorted(measured.items()))
     return {name: entry for name, entry in placed if name and is_sealed(name)}
@@ -142,12 +127,20 @@ def _measured(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Measured:
     return [size, digest.hexdigest()]
 
 
-def _record_problems(
-    info: str, recorded: Mapping[str, str], measured: Mapping[str, Measured]
-) -> Iterator[str]:
-    unhashed = {f"{info}/{name}" for name in _UNHASHED}
+def _record_problems(archive: zipfile.ZipFile, measured: Mapping[str, Measured]) -> Iterator[str]:
+    names = [member.filename for member in archive.infolist() if not member.is_dir()]
+    # Installers differ on which of two members of one name they take.
+    twice, times = Counter(names).most_common(1)[0]
+    if times > 1:
+        yield f"holds {twice} {times} times"
+    records = [name for name in names if _RECORD.fullmatch(name)]
+    if len(records) != 1:
+        yield f"holds {len(records)} RECORDs, not one"
+    record = records[0]
+    rows = csv.reader(io.StringIO(archive.read(record).decode("utf-8")), strict=True)
+    recorded = {row[0]: row[1] if len(row) > 1 else "" for row in rows if row}
     for name, (_, sha256) in measured.items():
-        if name in unhashed:
+        if name in {record, f"{record}.jws", f"{record}.p7s"}:  # the signatures are of RECORD
             continue
         if name not in recorded:
             yield f"its RECORD does not list {name}"
