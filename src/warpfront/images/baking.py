@@ -94,7 +94,7 @@ def build_cells(
         else:
             to_build.append(item)
     if to_build:
-        results |= _Building(inputs, tools, watch, layers=layers).build(to_build)
+        results |= Building(inputs, tools, watch, layers=layers).build(to_build)
     by_id = {cell.id: cell for cell in cells}
     for cell_id, result in results.items():
         if isinstance(result, BuiltImage):
@@ -132,13 +132,13 @@ def _reused(item: Prepared, image: StoredImage, store: Store, engine: Engine) ->
     )
 
 
-class _Building:
+class Building:
     """A bake: its files, its run and its results."""
 
     def __init__(self, inputs: CellInputs, tools: Tools, watch: Watch, *, layers: bool) -> None:
-        self._inputs, self._watch, self._layers = inputs, watch, layers
-        self._engine, self._folders, self._site = tools.engine, tools.folders, tools.site()
-        self._store, self._output = tools.folders.store, _output(tools.engine)
+        self._inputs, self.watch, self._layers = inputs, watch, layers
+        self.engine, self._folders, self._site = tools.engine, tools.folders, tools.site()
+        self.store, self._output = tools.folders.store, _output(tools.engine)
         self._provenance = read_provenance(tools.folders.root, run)
         self._started = monotonic()
         self._finished: dict[str, float] = {}
@@ -149,14 +149,14 @@ class _Building:
         try:
             return self._build(items)
         finally:
-            remove_tree(self._store.folder / ".bake" / _LAYOUTS)
+            remove_tree(self.store.folder / ".bake" / _LAYOUTS)
 
     def _build(self, items: list[Prepared], *, again: bool = False) -> dict[str, Built]:
         """Build once more what failed because of damaged files."""
         failed: dict[str, Built] = {}
         fetched = self._each(items, self._fetch_one, failed)
         for item in fetched:
-            self._store.log_path(item.cell.id).unlink(missing_ok=True)
+            self.store.log_path(item.cell.id).unlink(missing_ok=True)
         # Making a layer also measures the wheel, which the guard's manifest uses.
         composed = self._composed(fetched) if fetched else {}
         ready = self._each(fetched, self._seal_one, failed)
@@ -164,9 +164,9 @@ class _Building:
             return failed
         by_id = {item.cell.id: item for item in ready}
         targets = [self._target(item, by_id, composed) for item in ready]
-        request = self._request("bake.json", targets)
+        request = self.request("bake.json", targets)
         bottom = tuple(cell.id for cell in leaves(item.cell for item in ready))
-        answers = bake(replace(request, leaves=bottom), self._on_step)
+        answers = bake(replace(request, leaves=bottom), self.on_step)
         self._bring_toolbox()
         broken = [item for item in ready if answers[item.cell.id].error]
         results = {**failed, **{item.cell.id: self._result(item, answers) for item in ready}}
@@ -187,7 +187,7 @@ class _Building:
         if remove_other(placed_uv(self._folders.cache) / uv_binary().name, uv_binary()):
             damaged.add("uv")
         for name in sorted(damaged):
-            self._watch.say(f"{name} was damaged on this disk: it is brought again")
+            self.watch.say(f"{name} was damaged on this disk: it is brought again")
         return bool(damaged)
 
     def _bring_toolbox(self) -> None:
@@ -197,10 +197,10 @@ class _Building:
                 self._folders.cache,
                 self._folders.wheelhouse,
                 site=lambda: self._site,
-                on_progress=self._watch.advance,
+                on_progress=self.watch.advance,
             )
         except (WheelError, StoreError) as error:
-            self._watch.say(f"verify will not find its toolbox here: {error.message}")
+            self.watch.say(f"verify will not find its toolbox here: {error.message}")
 
     def _each(
         self, items: list[Prepared], act: Callable[[Prepared], None], failed: dict[str, Built]
@@ -218,44 +218,39 @@ class _Building:
 
     def _fetch_one(self, item: Prepared) -> None:
         wheels = item.rendered.wheels
-        self._folders.wheelhouse.fetch(wheels, self._site, on_progress=self._watch.advance)
+        self._folders.wheelhouse.fetch(wheels, self._site, on_progress=self.watch.advance)
         chain = with_parents([item.cell], self._inputs.matrix.cells)
         check_wheels(chain, item.lock, self._folders.wheelhouse)
 
     def _seal_one(self, item: Prepared) -> None:
         cell = item.cell
         if is_sealed(cell, item.rendered):
-            self._watch.step(cell.id, "reads its wheels for the guard")
+            self.watch.step(cell.id, "reads its wheels for the guard")
             write_manifest(
                 item.rendered, self._folders.wheelhouse, self._sealed_folder(cell), cell=cell
             )
 
     def _sealed_folder(self, cell: Cell) -> Path:
-        return self._store.cell_folder(cell.id) / "sealed"
+        return self.store.cell_folder(cell.id) / "sealed"
 
     def _composed(self, items: list[Prepared]) -> Mapping[str, dict[str, str]]:
         """Return the contexts of images composed of layers, if the engine stores layers."""
-        if not (self._layers and self._engine.features().containerd_store):
+        if not (self._layers and self.engine.features().containerd_store):
             return {}
         # Imported here: layers need the extra `layers`.
         from warpfront.images.composing import Composer  # noqa: PLC0415
         from warpfront.wheels.layers.layer_store import LayerStore  # noqa: PLC0415
 
-        return Composer(
-            store=self._store,
-            layers=LayerStore(self._folders.cache / "layers", self._folders.wheelhouse),
-            watch=self._watch,
-            contexts=lambda item: {
-                **self._base_contexts(item, {}),
-                TOOLS_CONTEXT: str(placed_uv(self._folders.cache)),
-            },
-            secrets=self._secrets,
-            request=lambda target, folder: self._request("layers.json", [target], folder),
-            on_step=self._on_step,
-            adopt=self._engine.adopt,
-        ).composed(items)
+        layers = LayerStore(self._folders.cache / "layers", self._folders.wheelhouse)
+        return Composer(building=self, layers=layers).composed(items)
 
-    def _secrets(self, item: Prepared) -> tuple[str, ...]:
+    def environment_contexts(self, item: Prepared) -> dict[str, str]:
+        """Return the named contexts of the stage below the wheels of an image without a parent."""
+        tools = str(placed_uv(self._folders.cache))
+        return {**self._base_contexts(item, {}), TOOLS_CONTEXT: tools}
+
+    def secrets(self, item: Prepared) -> tuple[str, ...]:
+        """Return the secrets that an image's build needs."""
         needs_network = bool(item.cell.compiler and item.cell.compiler.apt)
         return build_secrets(self._site) if needs_network else ()
 
@@ -266,11 +261,11 @@ class _Building:
         composed: Mapping[str, dict[str, str]],
     ) -> BakeTarget:
         cell = item.cell
-        self._store.write_context(cell.id, item.rendered.context)
-        self._store.save(cell.id, "render", item.rendered)
+        self.store.write_context(cell.id, item.rendered.context)
+        self.store.save(cell.id, "render", item.rendered)
         return BakeTarget(
             name=cell.id,
-            context=str(self._store.context_folder(cell.id)),
+            context=str(self.store.context_folder(cell.id)),
             contexts=self._contexts(item, building, composed.get(cell.id)),
             tag=cell.local_reference,
             labels=image_labels(
@@ -284,7 +279,7 @@ class _Building:
             ),
             machine=cell.machine,
             output=self._output,
-            secrets=self._secrets(item),
+            secrets=self.secrets(item),
             moment=self._provenance.created,
         )
 
@@ -319,40 +314,42 @@ class _Building:
     def _local(self, reference: str) -> str:
         """Return a context for an image of this engine."""
         if reference not in self._contexts_of:
-            folder = self._store.folder / ".bake" / _LAYOUTS
-            self._contexts_of[reference] = local_context(self._engine, reference, folder)
+            folder = self.store.folder / ".bake" / _LAYOUTS
+            self._contexts_of[reference] = local_context(self.engine, reference, folder)
         return self._contexts_of[reference]
 
     def _view_folder(self, item: Prepared) -> Path:
         return self._folders.cache / "views" / item.rendered.digest[:24]
 
-    def _request(self, name: str, targets: Sequence[BakeTarget], *writable: Path) -> BakeRequest:
+    def request(self, name: str, targets: Sequence[BakeTarget], *writable: Path) -> BakeRequest:
+        """Write a bake file, and return how to run it."""
         return replace(
             bake_request(
-                self._store.folder / ".bake" / name,
+                self.store.folder / ".bake" / name,
                 targets,
-                engine=self._engine,
+                engine=self.engine,
                 site=self._site,
-                readable=(self._store.folder.resolve(), self._folders.cache.resolve()),
-                logs={target.name: self._store.log_path(target.name) for target in targets},
+                readable=(self.store.folder.resolve(), self._folders.cache.resolve()),
+                logs={target.name: self.store.log_path(target.name) for target in targets},
             ),
-            cache=layer_cache(self._engine, environment()),
+            cache=layer_cache(self.engine, environment()),
             writable=writable,
         )
 
-    def _on_step(self, step: BuildStep) -> None:
+    def on_step(self, step: BuildStep) -> None:
+        """Report a step of BuildKit."""
         if not step.target:
             return
         self._finished[step.target] = monotonic()
         if step.total_bytes:
             total = step.total_bytes if step.state != "failed" else 0
-            self._watch.advance(step.words, step.done_bytes, total)
+            self.watch.advance(step.words, step.done_bytes, total)
         if step.line:
-            self._watch.line(step.target, step.line)
+            self.watch.line(step.target, step.line)
         elif step.state != "running":
-            self._watch.step(step.target, "")
+            self.watch.step(step.target, "")
         elif not (step.is_internal or step.total_bytes):
-            self._watch.step(step.target, step.words)
+            self.watch.step(step.target, step.words)
 
     def _result(self, item: Prepared, answers: Mapping[str, Baked]) -> Built:
         cell, baked = item.cell, answers[item.cell.id]
@@ -361,7 +358,7 @@ class _Building:
                 f"the engine went away while building {cell.id}",
                 hint="see `warpfront doctor`; the next build reuses what was finished",
             )
-        log = str(self._store.log_path(cell.id))
+        log = str(self.store.log_path(cell.id))
         failed = partial(
             Failed, cell_id=cell.id, step="build", log=log, exit_code=BuildFailedError.exit_code
         )
@@ -371,7 +368,7 @@ class _Building:
                 hint="free some space, or `warpfront clean`" if baked.disk_full else f"see {log}",
                 kind=FailureKind.INFRASTRUCTURE if baked.disk_full or baked.cache_lost else None,
             )
-        image = self._engine.image(cell.local_reference)
+        image = self.engine.image(cell.local_reference)
         if image is None or image.labels.get(CONTENT_HASH) != item.content_hash:
             return failed(
                 reason=f"{cell.local_reference} is not the image that was just built",

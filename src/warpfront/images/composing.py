@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from warpfront.errors import BuildFailedError, StoreError, WarpfrontError
 from warpfront.images.bake import BakeTarget
-from warpfront.images.engine.buildx import BakeRequest, BuildStep, bake, forget_steps
+from warpfront.images.engine.buildx import bake, forget_steps
 from warpfront.images.preparing import Prepared
 from warpfront.images.stages import (
     COMPILER,
@@ -27,34 +27,25 @@ from warpfront.images.stages import (
     byte_code_context,
 )
 from warpfront.system.digests import digest_of
-from warpfront.system.progress import Watch
-from warpfront.system.store import Store, read_text, storing, write_json
+from warpfront.system.store import read_text, storing, write_json
 from warpfront.system.tree_files import ImageFile
 from warpfront.wheels.layers.layer_store import Layer, LayerStore, Wheels, bytecode_sets, layer_sets
 from warpfront.wheels.lock.values import LockedWheel
 from warpfront.wheels.uv_program import uv_version
 
+if TYPE_CHECKING:
+    from warpfront.images.baking import Building
+
 _MOMENT = "1980-01-01T00:00:00+00:00"
 _OUTPUT = "type=oci,tar=false,oci-mediatypes=true,compression=zstd,dest="
-
-Request = Callable[[BakeTarget, Path], BakeRequest]
-"""How to bake this target, which may write below that folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Composer:
-    """Parts of a build that compose images: `contexts` are those of the first stage, `request` is
-    its bake, `adopt` gives blobs to the engine, if it accepts them.
-    """
+    """The part of a build that composes images of layers."""
 
-    store: Store
+    building: Building
     layers: LayerStore
-    watch: Watch
-    contexts: Callable[[Prepared], dict[str, str]]
-    secrets: Callable[[Prepared], tuple[str, ...]]
-    request: Request
-    on_step: Callable[[BuildStep], None]
-    adopt: Callable[[Iterable[Path]], None]
 
     def composed(self, items: Iterable[Prepared]) -> Mapping[str, dict[str, str]]:
         """Return by cell id the named context in place of an image's wheels. Images whose
@@ -72,19 +63,19 @@ class Composer:
                     # An error of a layer is also one of the build, which then reports it;
                     # or it does not, and the image is built.
                     reason = f"its wheels are installed by RUN: {error.message}"
-                    self.watch.say(f"{item.cell.id}: {reason}")
+                    self.building.watch.say(f"{item.cell.id}: {reason}")
         return contexts
 
     def _context(self, item: Prepared, before: str) -> str:
         cell, sets = item.cell, layer_sets(item.rendered.wheels)
         self.layers.refuse_clash(item.rendered.wheels)
-        self.watch.step(cell.id, "makes layers of its wheels")
+        self.building.watch.step(cell.id, "makes layers of its wheels")
         layers = self.layers.layers(
             sets,
             python=cell.python,
             slim=cell.slim,
-            on_progress=self.watch.advance,
-            say=self.watch.say,
+            on_progress=self.building.watch.advance,
+            say=self.building.watch.say,
         )
         base = self._environment(item, before)
         sizes = [sum(self.layers.sources(wheels, slim=cell.slim).values()) for wheels in sets]
@@ -93,7 +84,7 @@ class Composer:
 
     def _standing_on(self, manifest: str) -> str:
         """Return the named context of a manifest; its layers are sent unless adopted."""
-        self.adopt(self.layers.proven(manifest))
+        self.building.engine.adopt(self.layers.proven(manifest))
         return self.layers.name(manifest)
 
     def _joined(self, base: str, layers: Sequence[Layer]) -> str:
@@ -117,7 +108,8 @@ class Composer:
         environment = (read_text(record, missing_ok=True) or "").strip().strip('"')
         if environment and self._is_there(environment):
             return environment
-        digest = self._built(item, item.rendered.context, self.contexts(item), stage=EMPTY_STAGE)
+        contexts = self.building.environment_contexts(item)
+        digest = self._built(item, item.rendered.context, contexts, stage=EMPTY_STAGE)
         write_json(record, digest)
         return digest
 
@@ -178,20 +170,20 @@ class Composer:
         try:
             target = BakeTarget(
                 name=cell.id,
-                context=str(self.store.write_context(cell.id, files)),
+                context=str(self.building.store.write_context(cell.id, files)),
                 contexts=contexts,
                 tag="",
                 labels={},
                 machine=cell.machine,
                 output=f"{_OUTPUT}{aside}",
-                secrets=self.secrets(item),
+                secrets=self.building.secrets(item),
                 moment=_MOMENT,
                 stage=stage,
             )
             if lower:
                 self.layers.lend(lower, aside)
-            request = self.request(target, aside)
-            answer = bake(request, self.on_step)[cell.id]
+            request = self.building.request("layers.json", [target], aside)
+            answer = bake(request, self.building.on_step)[cell.id]
             if answer.error:
                 raise BuildFailedError(answer.error)
             self.layers.take(aside)

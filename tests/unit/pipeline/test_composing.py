@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -165,7 +166,8 @@ def adopted() -> list[tuple[Path, ...]]:
 def compose(
     tmp_path: Path, layers: LayerStore, said: Said, adopted: list[tuple[Path, ...]]
 ) -> Callable[[Prepared], str]:
-    def request(target: BakeTarget, folder: Path) -> BakeRequest:
+    def request(_name: str, targets: Sequence[BakeTarget], folder: Path) -> BakeRequest:
+        (target,) = targets
         file = tmp_path / "build" / ".bake" / "layers.json"
         write_json(file, bake_file([target]))
         return BakeRequest(
@@ -173,16 +175,16 @@ def compose(
             writable=(folder,),
         )  # fmt: skip
 
-    composer = Composer(
+    building = SimpleNamespace(
         store=Store(tmp_path / "build"),
-        layers=layers,
         watch=said,
-        contexts=lambda _: {},
+        engine=SimpleNamespace(adopt=lambda blobs: adopted.append(tuple(blobs))),
+        environment_contexts=lambda _: {},
         secrets=lambda _: (),
         request=request,
         on_step=lambda _: None,
-        adopt=lambda blobs: adopted.append(tuple(blobs)),
     )
+    composer = Composer(building=building, layers=layers)  # type: ignore[arg-type]
 
     def composed(item: Prepared) -> str:
         found = composer.composed([item]).get(item.cell.id, {})

@@ -170,39 +170,39 @@ class _Resolving:
         if not recipes:
             return
         resolution = self._undecided(tuple(recipes))
-        absent = sorted(set(recipes) - set(resolution.versions))
-        if absent:
-            raise LockError(
-                f"{self.inputs.cell_id}: `builds` names {', '.join(absent)}, which nothing here "
-                "asks for",
-                hint="remove the entry, or correct its name",
-            )
+        self._refuse_absent("builds", recipes, resolution)
         for name, recipe in recipes.items():
             wheel, build = crafting.from_sdist(self.resolver.sdist(resolution, name), recipe)
             self._add(self.resolver.give(wheel), build)
 
     def _undecided(self, unread: tuple[str, ...] = ()) -> Resolution:
         """Resolve everything with the stack fixed, whichever package demands another."""
-        stack = self._stack()
-        terms = Terms(overrides=stack.pins, excludes=stack.excluded, unread=unread)
-        outcome = self.resolver.resolution((*self._everything, *stack.pins), terms)
+        outcome = self._with_fixed(self._stack(), unread=unread)
         if isinstance(outcome, Contradiction):
             raise self._contradiction(outcome)
         return outcome
+
+    def _refuse_absent(self, key: str, names: Iterable[str], resolution: Resolution) -> None:
+        """Raise `LockError` for names below `key` of matrix.yaml that nothing brings."""
+        if absent := sorted(set(names) - set(resolution.versions)):
+            raise LockError(
+                f"{self.inputs.cell_id}: `{key}` names {', '.join(absent)}, which nothing here "
+                "asks for",
+                hint="remove the entry, or correct its name",
+            )
 
     def add_patches(self, crafting: WheelMaker) -> None:
         """Add the wheels that this image changes, and builds of patched sources."""
         if not self.inputs.patches:
             return
-        self._check_patchable()
+        by_name: dict[str, tuple[Patch, ...]] = {}  # in the order of the matrix
+        for patch in self.inputs.patches:
+            by_name[patch.package] = (*by_name.get(patch.package, ()), patch)
+        self._check_patchable(by_name)
         resolution = self._undecided()
+        self._refuse_absent("patches", by_name, resolution)
         built = self._made_names | {source.name for source in self.inputs.sources}
-        for name, patches in self._patches().items():
-            if name not in resolution.versions:
-                raise LockError(
-                    f"{self.inputs.cell_id}: `patches` names {name}, which nothing here asks for",
-                    hint="remove the entry, or correct its name",
-                )
+        for name, patches in by_name.items():
             original = None
             if name not in built:
                 original = self.resolver.wheel(resolution, name)
@@ -210,22 +210,13 @@ class _Resolving:
                 self._add(self.resolver.give(wheel), None)
             self.patched += (PatchedWheel(package=name, patches=patches, original=original),)
 
-    def _patches(self) -> dict[str, tuple[Patch, ...]]:
-        """Return patches by package, in the order of the matrix."""
-        names = dict.fromkeys(patch.package for patch in self.inputs.patches)
-        return {
-            name: tuple(patch for patch in self.inputs.patches if patch.package == name)
-            for name in names
-        }
-
-    def _check_patchable(self) -> None:
+    def _check_patchable(self, names: Iterable[str]) -> None:
         """Neither what the guard vouches for is patched, nor what the parent's image brought."""
         inputs = self.inputs
         theirs = {canonicalize_name(Requirement(text).name) for text in inputs.parent}
-        for name in self._patches():
-            if any(
-                fnmatchcase(name, pattern) for pattern in (*inputs.protected, *inputs.libraries)
-            ):
+        patterns = (*inputs.protected, *inputs.libraries)
+        for name in names:
+            if any(fnmatchcase(name, pattern) for pattern in patterns):
                 raise LockError(
                     f"{inputs.cell_id}: {name} is of the torch stack, which is what its tag claims",
                     hint="a patched torch is another torch: build it, and give it an index",
@@ -300,10 +291,14 @@ class _Resolving:
             raise self._contradiction(alone)
         return stack_of(inputs, alone.versions)
 
-    def _held(self, stack: Stack, constraints: tuple[str, ...] = ()) -> _Judged | Contradiction:
+    def _with_fixed(self, stack: Stack, **terms: tuple[str, ...]) -> Outcome:
         """Resolve the requirements with the stack fixed, whichever package demands another."""
-        terms = Terms(overrides=stack.pins, excludes=stack.excluded, constraints=constraints)
-        outcome = self.resolver.resolution((*self._everything, *stack.pins), terms)
+        fixed = Terms(overrides=stack.pins, excludes=stack.excluded, **terms)  # type: ignore[arg-type]
+        return self.resolver.resolution((*self._everything, *stack.pins), fixed)
+
+    def _held(self, stack: Stack, constraints: tuple[str, ...] = ()) -> _Judged | Contradiction:
+        """Resolve with the stack fixed, and find the demands on it that are not met."""
+        outcome = self._with_fixed(stack, constraints=constraints)
         if isinstance(outcome, Contradiction):
             return outcome
         distributions = self.resolver.distributions(outcome, without=stack.versions)
@@ -342,16 +337,9 @@ class _Resolving:
         raise self._refused(dataclasses.replace(first, demands=refused), stack)
 
     def _checked_relaxed(self, judged: _Judged, reasons: Mapping[str, str]) -> WheelLock:
-        absent = sorted(set(reasons) - set(judged.resolution.versions))
-        if absent:
-            raise LockError(
-                f"{self.inputs.cell_id}: `relax` names {', '.join(absent)}, which this image does "
-                "not hold",
-                hint="remove the entry, or correct its name",
-            )
+        self._refuse_absent("relax", reasons, judged.resolution)
         relaxed = relaxed_of(judged.demands, judged.distributions, reasons)
-        needless = sorted(set(reasons) - {relaxed_package.package for relaxed_package in relaxed})
-        for name in needless:
+        for name in sorted(set(reasons) - {entry.package for entry in relaxed}):
             version = judged.resolution.versions[name]
             self.on_line(
                 f"{self.inputs.cell_id}: `relax` of {name} is not needed here: {name} {version} "
