@@ -16,6 +16,7 @@ from warpfront.system.store import Store
 from warpfront.wheels.lock.values import WheelLock
 from warpfront.wheels.store.unpacked import unpacked_files
 from warpfront.wheels.store.wheelhouse import Wheelhouse
+from warpfront_checks.guard.manifest import Measured
 
 _NAME = "weights"
 _SHOWN = 6
@@ -38,7 +39,11 @@ def within_budget(
         return built
     now: SizeBreakdown | None = None
     with contextlib.suppress(WheelError):  # without its wheels: a reused image needs none
-        now = _breakdown(cell, lock, wheelhouse)
+        files = {
+            f"{wheel.name}=={wheel.version}": unpacked_files(wheelhouse, wheel, cell.slim)
+            for wheel in lock.wheels
+        }
+        now = breakdown_of(files)
     if built.size_bytes <= cell.budget_bytes:
         if now is not None:
             store.save(cell.id, _NAME, now)
@@ -58,26 +63,14 @@ def within_budget(
     )
 
 
-def _breakdown(cell: Cell, lock: WheelLock, wheelhouse: Wheelhouse) -> SizeBreakdown:
-    return breakdown_of(
-        {
-            f"{wheel.name}=={wheel.version}": {
-                path: int(measured[0])
-                for path, measured in unpacked_files(wheelhouse, wheel, cell.slim).items()
-            }
-            for wheel in lock.wheels
-        }
-    )
-
-
-def breakdown_of(files: Mapping[str, Mapping[str, int]]) -> SizeBreakdown:
-    """Return sizes from wheel -> path below site-packages -> bytes."""
-    folders = Counter[str]()
-    for sizes in files.values():
-        for path, size in sizes.items():
-            folders["/".join(path.split("/")[:-1][:_DEPTH]) or "."] += size
-    wheels = {name: sum(sizes.values()) for name, sizes in files.items()}
-    return SizeBreakdown(wheels=wheels, folders=dict(folders))
+def breakdown_of(files: Mapping[str, Mapping[str, Measured]]) -> SizeBreakdown:
+    """Return sizes from wheel -> path below site-packages -> bytes and digest."""
+    wheels, folders = Counter[str](), Counter[str]()
+    for name, measured in files.items():
+        for path, (size, *_) in measured.items():
+            wheels[name] += int(size)
+            folders["/".join(path.split("/")[:-1][:_DEPTH]) or "."] += int(size)
+    return SizeBreakdown(wheels=dict(wheels), folders=dict(folders))
 
 
 def _lines(now: SizeBreakdown | None, before: SizeBreakdown | None) -> Iterator[str]:

@@ -132,7 +132,13 @@ class WheelBuilder:
         """Build a wheel, or patch it, again by its lock. Raise `WheelError` for other bytes."""
         for patched in lock.patched:
             if patched.package == wheel.name and patched.original:
-                self._patch_again(wheel, patched.original, patched.patches)
+                again = self.from_wheel(patched.original, patched.patches)
+                if again.sha256 != wheel.sha256:
+                    raise WheelError(
+                        f"{wheel.filename}: patched again it has sha256 {again.sha256}, its lock "
+                        f"says {wheel.sha256}",
+                        hint=f"warpfront lock --only {self.inputs.cell_id}",
+                    )
                 return
         for source in self.inputs.sources:
             if str(source) == wheel.source:
@@ -143,17 +149,6 @@ class WheelBuilder:
                 make = partial(self._in_container, build)
         make = partial(self._built, make, wheel.name)
         self.wheelhouse.fetch((wheel,), self.site, on_progress=lambda *_: None, build=make)
-
-    def _patch_again(
-        self, wheel: LockedWheel, original: LockedWheel, patches: tuple[Patch, ...]
-    ) -> None:
-        again = self.from_wheel(original, patches)
-        if again.sha256 != wheel.sha256:
-            raise WheelError(
-                f"{wheel.filename}: patched again it has sha256 {again.sha256}, its lock says "
-                f"{wheel.sha256}",
-                hint=f"warpfront lock --only {self.inputs.cell_id}",
-            )
 
     def archived(self, source: Source) -> Sdist:
         """Return the sources as an archive in the wheelhouse. A folder that changed since the

@@ -394,6 +394,8 @@ def test_engines_that_begin_at_once_get_a_subnet_each(
 ) -> None:
     """A subnet is seen to be taken once its bridge stands, which takes a moment."""
     taken: list[str] = []
+    forwarding = tmp_path / "ip_forward"
+    forwarding.write_text("1")
 
     def free(_tree: object) -> str:
         found = next(one for one in embedded._SUBNETS if one not in taken)
@@ -407,7 +409,7 @@ def test_engines_that_begin_at_once_get_a_subnet_each(
         "_RUNTIME": tmp_path / "run",
         "_free_subnet": free,
         "_make_bridge": made,
-        "_forward": lambda: False,
+        "_FORWARDING": forwarding,
         "_daemon_settings": lambda *_: {},
         "_await_daemon": lambda _place: {},
     }.items():

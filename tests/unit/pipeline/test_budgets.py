@@ -75,7 +75,11 @@ def test_it_says_what_grew_since_the_last_that_kept_to_it(cell: Cell, house: Whe
 
 
 def test_what_did_not_grow_is_not_told() -> None:
-    before = breakdown_of({"torch==1": {"torch/lib/a": 5, "x.py": 1}, "numpy==1": {"numpy/a": 3}})
-    now = breakdown_of({"torch==2": {"torch/lib/a": 4, "x.py": 2}, "jax==1": {"jax/b/c/d": 9}})
+    before = breakdown_of(
+        {"torch==1": {"torch/lib/a": [5], "x.py": [1]}, "numpy==1": {"numpy/a": [3]}}
+    )
+    now = breakdown_of(
+        {"torch==2": {"torch/lib/a": [4], "x.py": [2]}, "jax==1": {"jax/b/c/d": [9]}}
+    )
     assert largest(now, before) == (("jax==1", 9, 9), ("jax/b", 9, 9), (".", 2, 1))
     assert [row[0] for row in largest(now, None)][:2] == ["jax==1", "torch==2"]

@@ -222,7 +222,10 @@ def _bake_once(
         completed = stream(command, reader.read_line)
     if completed.returncode == 0:
         facts = json.loads(metadata.read_text(encoding="utf-8"))
-        return {t: Baked(digest=_digest_in(facts.get(t)), error="") for t in targets}
+        # The containerd store names the manifest, overlay2 the config.
+        names = ("containerimage.digest", "containerimage.config.digest")
+        found = {t: next(filter(None, map(facts.get(t, {}).get, names)), "") for t in targets}
+        return {t: Baked(digest=str(digest), error="") for t, digest in found.items()}
     output = completed.stdout
     stated = [line for line in output.splitlines() if line.startswith("ERROR: ")]
     last = stated[-1].removeprefix("ERROR: ") if stated else ""
@@ -249,13 +252,6 @@ def _cached(request: BakeRequest, targets: tuple[str, ...]) -> list[str]:
             f"--set={target}.cache-to={cache},mode=max,ignore-error=true",
         ]
     return words
-
-
-def _digest_in(facts: object) -> str:
-    """Return an image's digest. The containerd store names the manifest, overlay2 the config."""
-    if not isinstance(facts, dict):
-        return ""
-    return str(facts.get("containerimage.digest") or facts.get("containerimage.config.digest"))
 
 
 @dataclass

@@ -19,7 +19,7 @@ import shutil
 import signal
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -209,8 +209,11 @@ def _begin(place: EnginePlace, tree: PackageTree, on_line: Line) -> None:
         # A subnet is free until its bridge exists: two engines that start at once take turns.
         with exclusive(_RUNTIME, on_line):
             subnet = _free_subnet(tree)
-            record = Record(process={}, forwarding=_forward())
+            was_off = _FORWARDING.read_text(encoding="ascii").strip() != "1"
+            record = Record(process={}, forwarding=was_off)
             _write_record(place, record)
+            if was_off:
+                _FORWARDING.write_text("1", encoding="ascii")
             _make_bridge(place, tree, subnet)
         config = place.state / "daemon.json"
         config.write_text(json.dumps(_daemon_settings(place, tree), indent=2), encoding="utf-8")
@@ -292,7 +295,7 @@ def _end(place: EnginePlace, tree: PackageTree, on_line: Line) -> None:
     record = _read_record(place)
     daemon = _daemon(place)
     if daemon is not None:
-        _end_process(int(daemon.pid), lambda: _daemon(place) is None, on_line)
+        _end_daemon(place, int(daemon.pid), on_line)
     for pid in _left_over_processes(place):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
@@ -308,13 +311,13 @@ def _end(place: EnginePlace, tree: PackageTree, on_line: Line) -> None:
     place.record.unlink(missing_ok=True)
 
 
-def _end_process(pid: int, is_gone: Callable[[], bool], on_line: Line) -> None:
+def _end_daemon(place: EnginePlace, pid: int, on_line: Line) -> None:
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
         deadline = time.monotonic() + _STOP_SECONDS
         while time.monotonic() < deadline:
-            if is_gone():
+            if _daemon(place) is None:
                 return
             time.sleep(0.1)
         on_line(f"dockerd (process {pid}) did not end within {_STOP_SECONDS:g} s")
@@ -385,14 +388,6 @@ def _make_bridge(place: EnginePlace, tree: PackageTree, subnet: ipaddress.IPv4Ne
 def _tables(tree: PackageTree) -> tuple[str, ...]:
     listed = _tool(tree, "nft", "list", "tables").stdout
     return tuple(line.split()[-1] for line in listed.splitlines() if line)
-
-
-def _forward() -> bool:
-    """Switch IPv4 forwarding on; True if it was off."""
-    if _FORWARDING.read_text(encoding="ascii").strip() == "1":
-        return False
-    _FORWARDING.write_text("1", encoding="ascii")
-    return True
 
 
 def _tool(

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from warpfront.errors import LockError, StoreError
-from warpfront.matrix.cell import Cell, RequirementList
+from warpfront.matrix.cell import Cell
 from warpfront.matrix.language import Patch
 from warpfront.matrix.selection import with_parents
 from warpfront.step_results import Blocked, Failed
@@ -25,24 +25,22 @@ def read_locks(cells: Iterable[Cell], folders: Folders) -> Mapping[str, LockStat
     states: dict[str, LockState] = {}
     for cell in cells:
         parent = states[cell.parent] if cell.parent else None
-        required = attempt(cell.id, "lock", _required, cell)
-        if isinstance(required, Blocked | Failed):
-            states[cell.id] = LockState(lock=None, reason=required.reason, fault=required)
-            continue
-        if parent is not None and (parent.lock is None or parent.reason):
-            reason = f"its parent {cell.parent} has no fresh lock"
-            states[cell.id] = LockState(lock=None, reason=reason)
-            continue
-        lock = parent.lock if parent else None
-        inputs = attempt(cell.id, "lock", inputs_of, cell, lock, folders)
-        if isinstance(inputs, Blocked | Failed):
-            states[cell.id] = LockState(lock=None, reason=inputs.reason, fault=inputs)
-            continue
-        state = attempt(cell.id, "lock", read_state, inputs, folders)
-        if isinstance(state, Blocked | Failed):
-            state = LockState(lock=None, reason=f"unreadable: {state.reason}")
-        states[cell.id] = state
+        states[cell.id] = _state_of(cell, parent, folders)
     return states
+
+
+def _state_of(cell: Cell, parent: LockState | None, folders: Folders) -> LockState:
+    is_fresh = parent is None or not (parent.lock is None or parent.reason)
+    lock = parent.lock if parent and is_fresh else None
+    inputs = attempt(cell.id, "lock", inputs_of, cell, lock, folders)
+    if isinstance(inputs, Blocked | Failed):
+        return LockState(lock=None, reason=inputs.reason, fault=inputs)
+    if not is_fresh:
+        return LockState(lock=None, reason=f"its parent {cell.parent} has no fresh lock")
+    state = attempt(cell.id, "lock", read_state, inputs, folders)
+    if isinstance(state, Blocked | Failed):
+        return LockState(lock=None, reason=f"unreadable: {state.reason}")
+    return state
 
 
 def read_state(inputs: LockInputs, folders: Folders) -> LockState:
@@ -65,7 +63,9 @@ def read_state(inputs: LockInputs, folders: Folders) -> LockState:
 
 def inputs_of(cell: Cell, parent: WheelLock | None, folders: Folders) -> LockInputs:
     """Return what the cell's lock depends on, its source folders read. Raise `LockError`."""
-    requirement_list = _required(cell)
+    requirement_list = cell.listed
+    if requirement_list.problem:
+        raise LockError(requirement_list.problem, hint=requirement_list.hint)
     sources = {
         source.location: folder_sha256(folders.root / source.location)
         for source in requirement_list.sources
@@ -73,13 +73,6 @@ def inputs_of(cell: Cell, parent: WheelLock | None, folders: Folders) -> LockInp
     }
     unfit = tuple(filter(None, (_unfit(folders.root, patch) for patch in cell.patches)))
     return lock_inputs(cell, requirement_list, parent, folders=sources, unfit=unfit)
-
-
-def _required(cell: Cell) -> RequirementList:
-    """Return the lines of the image's file. Raise `LockError` if it cannot be read."""
-    if cell.listed.problem:
-        raise LockError(cell.listed.problem, hint=cell.listed.hint)
-    return cell.listed
 
 
 def _unfit(root: Path, patch: Patch) -> str:
