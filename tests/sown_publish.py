@@ -22,6 +22,7 @@ from warpfront.release import publishing
 from warpfront.release.ledger import Publication
 from warpfront.release.publication import digest_on
 from warpfront.release.publishing import Attester, Tagger
+from warpfront.release.signing import Signer
 
 
 def die() -> None:
@@ -68,8 +69,8 @@ def skipping(*steps: str) -> Callable[[], None]:
 
 
 def unattested() -> None:
-    Attester.attest  # noqa: B018 - a step by another name is none that is left out
-    Attester.attest = lambda *_: ()  # type: ignore[method-assign]
+    Signer.attest  # noqa: B018 - a step by another name is none that is left out
+    Signer.attest = lambda *_: None  # type: ignore[method-assign]
 
 
 FAULTS = {

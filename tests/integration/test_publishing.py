@@ -39,6 +39,7 @@ from warpfront.matrix.scaffold import make_project
 from warpfront.pipeline.verifying import CheckPlan
 from warpfront.pipeline.workspace import open_workspace
 from warpfront.release.ledger import CHANNEL_ANNOTATION, staged_tag
+from warpfront.release.origin import KeylessIdentity
 from warpfront.release.registry import client as registry_client
 from warpfront.release.registry.contract import IMAGE_MANIFEST, Artifact, BytesBlob
 from warpfront.release.signing import KEYLESS, Signer, find_cosign
@@ -471,10 +472,11 @@ def test_a_job_with_an_identity_gets_as_far_as_fulcio(tmp_path: Path) -> None:
             "ACTIONS_ID_TOKEN_REQUEST_URL": f"http://127.0.0.1:{issuer.server_port}/token?run=1",
             "ACTIONS_ID_TOKEN_REQUEST_TOKEN": "canary",
         }
-        cosign = find_cosign(run, KEYLESS, known, tmp_path)
+        identity = KeylessIdentity(pattern="^x$", issuer="https://git.test")
+        cosign = find_cosign(run, KEYLESS, known, tmp_path, identity=identity)
         cosign = dataclasses.replace(cosign, program=str(strangers_program("cosign")))
         with pytest.raises(SignatureError, match=r"could not be signed(?s:.*)Fulcio") as caught:
-            Signer(run=run, cosign=cosign).sign(f"127.0.0.1:1/a@{GONE}", {"a": "b"}, anew=True)
+            Signer(run=run, cosign=cosign).sign(f"127.0.0.1:1/a@{GONE}", {"a": "b"})
     assert asked == [("/token?run=1&audience=sigstore", "bearer canary")]
     assert "canary" not in str(caught.value)
 

@@ -14,14 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from warpfront.errors import (
-    InputError,
-    RegistryError,
-    RegistryFault,
-    SignatureError,
-    TimedOutError,
-    WarpfrontError,
-)
+from warpfront.errors import InputError, RegistryError, RegistryFault
 from warpfront.images.engine import Engine
 from warpfront.release.ledger import Publication, Stage, TagMove
 from warpfront.release.publication import (
@@ -40,11 +33,8 @@ from warpfront.release.registry.contract import Artifact, Registry
 from warpfront.release.registry.copying import Repository, copy_image
 from warpfront.release.registry.layout import LayoutRegistry
 from warpfront.release.signing import Signer
-from warpfront.system.process import stop_all
 from warpfront.system.progress import Watch
 
-AHEAD = "ahead of"
-"""How the name of the thread begins that works on an image before it has arrived."""
 _PUSHES = 3
 _PAUSE_SECONDS = 4.0
 # Tags that are read at once.
@@ -111,22 +101,17 @@ class Uploader:
                 return registry_image
         return None
 
-    def layout(self, publication: Publication) -> LayoutRegistry | None:
-        """Return the engine's own blobs of the image, if they can be read here: sending those takes
-        less than having the engine push them, and it does no more than that.
+    def sent(self, publication: Publication) -> int:
+        """Send the image under its candidate's tag, or bring it; return the bytes sent. The
+        engine's own blobs are sent if they can be read here: that takes less than a push.
         """
         if self.bring is not None:
-            return None
+            return self.bring(publication)
         assert self.engine is not None, "what is in no engine is brought"
         content = self.engine.content(publication.image_id)
-        return LayoutRegistry(folder=content, checked=True) if content else None
-
-    def sent(self, publication: Publication, layout: LayoutRegistry | None) -> int:
-        """Send the image under its candidate's tag, or bring it; return the bytes sent."""
-        if self.bring is not None:
-            return self.bring(publication)
-        if layout is None:
+        if content is None:
             return self._pushed(publication)
+        layout = LayoutRegistry(folder=content, checked=True)
         try:
             image = held_image(layout, "", publication.image_id)
             with self.meter.over(f"push {publication.cell_id}", image.size_bytes if image else 0):
@@ -205,28 +190,19 @@ class Attester:
                 raise wrong_image(self.registry, text)
         return dataclasses.replace(publication, attached=tuple(expected.values()))
 
-    def sign(
-        self, publication: Publication, documents: tuple[Artifact, ...], *, anew: bool
-    ) -> Publication:
+    def sign(self, publication: Publication, documents: tuple[Artifact, ...]) -> Publication:
         """Attest each statement and SBOM, and sign the digest with all that is attached to it, if
-        there is a signer. A digest that is `anew` in the registry is not checked for a signature.
+        there is a signer. cosign keeps all of a digest in one list, which two writers would take
+        from each other, so one follows the other.
         """
         if self.signer is None:
             return publication
-        attested = self.attest(publication.reference, documents, self.signer)
-        self.signer.sign(publication.reference, signed_annotations(publication), anew=anew)
-        return dataclasses.replace(publication, signed_by=self.signer.name, attested=attested)
-
-    def attest(
-        self, reference: str, documents: tuple[Artifact, ...], signer: Signer
-    ) -> tuple[str, ...]:
-        """Attest what is not attested, one after the other: cosign keeps all of a digest in one
-        list, which two writers would take from each other.
-        """
         stated = [document.predicate for document in documents if document.predicate is not None]
         for predicate in stated:
-            signer.attest(reference, predicate)
-        return tuple(predicate.name for predicate in stated)
+            self.signer.attest(publication.reference, predicate)
+        self.signer.sign(publication.reference, signed_annotations(publication))
+        attested = tuple(predicate.name for predicate in stated)
+        return dataclasses.replace(publication, signed_by=self.signer.name, attested=attested)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -292,26 +268,6 @@ class Tagger:
             return dict(zip(names, digests, strict=True))
 
 
-@dataclass(slots=True)
-class Ahead:
-    """Steps done for a digest before its image arrived. `silence` is an error after a long
-    wait, which a retry would repeat; `may_be_signed`: the signing had begun.
-    """
-
-    signed: Publication | None = None
-    may_be_signed: bool = False
-    silence: WarpfrontError | None = None
-
-    def covers(self, publication: Publication) -> Publication | None:
-        """Return the signed publication, if it is of this digest with these documents."""
-        signed, expected = self.signed, (publication.reference, signed_annotations(publication))
-        return (
-            signed
-            if signed and (signed.reference, signed_annotations(signed)) == expected
-            else None
-        )
-
-
 def publish_image(
     planned: Publication,
     uploader: Uploader,
@@ -321,7 +277,6 @@ def publish_image(
     """Publish an image in all stages, or raise an error that names the stage where it ended. It is
     recorded after every step.
     """
-    ahead, publication = Ahead(), planned
     record, watch = tagger.record, uploader.watch
     documents: tuple[Artifact, ...] = ()
 
@@ -336,15 +291,8 @@ def publish_image(
         documents = attester.prove(publication, image)
         return publication
 
-    def sign(publication: Publication) -> Publication:
-        if signed := ahead.covers(publication):
-            return dataclasses.replace(
-                publication, signed_by=signed.signed_by, attested=signed.attested
-            )
-        return attester.sign(publication, documents, anew=is_new and not ahead.may_be_signed)
-
     watch.step(planned.cell_id, f"publishing: {Stage.CANDIDATE}")
-    image, sent_bytes, is_new = candidate(planned, uploader, attester, ahead)
+    image, sent_bytes = candidate(planned, uploader)
     publication = dataclasses.replace(
         planned,
         stage=Stage.CANDIDATE,
@@ -356,27 +304,20 @@ def publish_image(
     record(publication)
     publication = step(Stage.PROVEN, prove)
     publication = step(Stage.DOCUMENTED, lambda current: attester.attach(current, image, documents))
-    publication = step(Stage.SIGNED if attester.signer else Stage.UNSIGNED, sign)
+    signed = Stage.SIGNED if attester.signer else Stage.UNSIGNED
+    publication = step(signed, lambda current: attester.sign(current, documents))
     publication = step(Stage.TAGGED, lambda current: tagger.tag(current, image))
     return step(Stage.DONE, tagger.look_again)
 
 
-def candidate(
-    publication: Publication, uploader: Uploader, attester: Attester, ahead: Ahead
-) -> tuple[RegistryImage, int, bool]:
-    """Return the image in the registry, the bytes sent, and whether it is new there. It is sent
-    under a tag of no channel, unless the registry has it by a tag of its own.
+def candidate(publication: Publication, uploader: Uploader) -> tuple[RegistryImage, int]:
+    """Return the image in the registry, and the bytes sent. It is sent under a tag of no channel,
+    unless the registry has it by a tag of its own.
     """
     registry, sent_bytes = uploader.registry, 0
     registry_image = uploader.found(publication)
-    is_new = registry_image is None
     if registry_image is None:
-        layout = uploader.layout(publication)
-        meanwhile: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
-        if layout is not None:
-            meanwhile = _working_ahead(publication, layout, attester, ahead)
-        with meanwhile:
-            sent_bytes = uploader.sent(publication, layout)
+        sent_bytes = uploader.sent(publication)
         reference = publication.digest if uploader.bring else publication.candidate
         registry_image = held_image(registry, publication.path, reference)
     if registry_image is None:
@@ -387,48 +328,4 @@ def candidate(
             f"{publication.candidate} is {registry_image.digest}, not the image that was sent "
             f"({publication.image_id})",
         )
-    return registry_image, sent_bytes, is_new
-
-
-@contextlib.contextmanager
-def _working_ahead(
-    publication: Publication, layout: LayoutRegistry, attester: Attester, ahead: Ahead
-) -> Iterator[None]:
-    """Run the steps that need only an image's digest while the image is pushed. Judge the bytes
-    that are sent, as those that come back will be judged; attach the documents, and sign.
-
-    Each step runs again in its place, and does the missing part then. No failure here counts,
-    except an answer that did not come, for which no run waits twice. A run that is stopped
-    does not wait.
-    """
-    stopped = threading.Event()
-
-    def work() -> None:
-        with contextlib.suppress(Exception):
-            image = held_image(layout, "", publication.image_id)
-            if image is None:
-                return
-            expected = dataclasses.replace(publication, digest=image.digest, config=image.config)
-            try:
-                documents = attester.prove(expected, image)
-                expected = attester.attach(expected, image, documents)
-                if attester.signer and attester.signer.signs_ahead and not stopped.is_set():
-                    ahead.may_be_signed = True
-                    ahead.signed = attester.sign(expected, documents, anew=True)
-            except (RegistryError, SignatureError) as error:
-                slow = isinstance(error, RegistryError) and error.fault is RegistryFault.SLOW
-                ahead.silence = (
-                    error if slow or isinstance(error.__cause__, TimedOutError) else None
-                )
-
-    beside = threading.Thread(target=work, name=f"{AHEAD} {publication.cell_id}", daemon=True)
-    beside.start()
-    try:
-        yield
-        beside.join()
-    except BaseException:
-        stopped.set()
-        stop_all()
-        raise
-    if ahead.silence is not None:
-        raise ahead.silence
+    return registry_image, sent_bytes

@@ -175,13 +175,6 @@ class Signer:
         return self._forms[0]
 
     @property
-    def signs_ahead(self) -> bool:
-        """Return whether a digest may be signed before the registry has it. Not keyless: a
-        public log takes no entry back, so only a pushed digest is signed.
-        """
-        return self.cosign.key != KEYLESS
-
-    @property
     def name(self) -> str:
         return f"cosign {'keyless' if self.cosign.key == KEYLESS else 'by key'}"
 
@@ -189,11 +182,9 @@ class Signer:
         command = verify_command(self.cosign, reference, annotations)
         return _run(self.run, command).returncode == 0
 
-    def sign(self, reference: str, annotations: Mapping[str, str], *, anew: bool = False) -> None:
-        """Sign the digest with these annotations; `anew` skips the check for an existing
-        signature. Raises `SignatureError`.
-        """
-        if not anew and self.is_signed(reference, annotations):
+    def sign(self, reference: str, annotations: Mapping[str, str]) -> None:
+        """Sign the digest with these annotations, unless it is. Raises `SignatureError`."""
+        if self.is_signed(reference, annotations):
             return
         signing = sign_command(self.cosign, reference, annotations, form=self.form)
         _demand(self.run, signing, f"{reference} could not be signed")

@@ -7,7 +7,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import json
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -35,10 +34,9 @@ from warpfront.errors import (
     RegistryFault,
     SignatureError,
     TagConflictError,
-    TimedOutError,
 )
 from warpfront.matrix.project_values import Alias
-from warpfront.release.admission import Evidence, admission
+from warpfront.release.admission import admission
 from warpfront.release.evidence import (
     DOCUMENT,
     VERIFICATION_TYPE,
@@ -46,12 +44,10 @@ from warpfront.release.evidence import (
     local_evidence,
 )
 from warpfront.release.ledger import Publication, Stage
-from warpfront.release.origin import KeylessIdentity
 from warpfront.release.publication import YANK_TYPE, held_image
 from warpfront.release.publish_context import PublishContext, publish_cells
-from warpfront.release.publishing import AHEAD
 from warpfront.release.registry.contract import IMAGE_MANIFEST, Artifact, Predicate, digest_of_bytes
-from warpfront.release.signing import Cosign, Signer
+from warpfront.release.signing import Signer
 from warpfront.release.tag_contents import TagPage
 from warpfront.release.tag_contents_of import PAGE, read_tag_contents
 from warpfront.report.described import describe
@@ -247,12 +243,12 @@ def test_what_an_image_is_built_on_is_mounted_from_there(world: World, tmp_path:
     assert found.present_bytes == len(layer)
 
 
-# --- what is done while it gets there ---
+# --- nothing before its image ---
 
 
 @pytest.fixture
 def copied(world: World, tmp_path: Path) -> World:
-    """A proven image whose blobs can be read, and somebody who signs."""
+    """A proven image whose blobs can be read, and a signer."""
     world.signer = a_signer(FakeCosign())
     content_of(world, world.build(), tmp_path)
     return world
@@ -264,177 +260,26 @@ def cosign_of(world: World) -> FakeCosign:
     return world.signer.run
 
 
-def is_ahead() -> bool:
-    return threading.current_thread().name.startswith(AHEAD)
+def test_only_an_image_that_has_arrived_is_documented_and_signed(copied: World) -> None:
+    cosign, present = cosign_of(copied), list[tuple[bool, int]]()
 
+    def signing(command: Command) -> Completed:
+        if command.argv[1] == "sign" and command.argv[-1] != "--help":
+            tags = [tag for _, tag in copied.registry.tagged if tag.startswith("candidate-")]
+            documents = [one for each in copied.registry.attached.values() for one in each]
+            present.append((bool(tags), len(documents)))
+        return cosign(command)
 
-def no_thread_left() -> None:
-    for one in threading.enumerate():
-        if one.name.startswith(AHEAD):
-            one.join(60)
-            assert not one.is_alive()
-
-
-def hold_the_image(world: World) -> threading.Event:
-    """The candidate gets its name when this is set; an image that waits for ever fails."""
-    free = threading.Event()
-
-    def hold(name: str) -> None:
-        if name == "put_manifest" and not is_ahead():
-            assert free.wait(60), "nothing was done beside it"
-
-    world.registry.on_call = hold
-    return free
-
-
-def test_what_needs_the_digest_alone_is_judged_attached_and_signed_meanwhile(
-    copied: World,
-) -> None:
-    cosign, free = cosign_of(copied), hold_the_image(copied)
-    seen: list[tuple[str, ...]] = []
-
-    def watched(command: Command) -> Completed:
-        done = cosign(command)
-        if command.argv[1] == "verify":
-            seen.append(tuple(copied.public))
-            free.set()
-        return done
-
-    copied.signer = Signer(run=watched, cosign=a_signer(cosign).cosign)
+    copied.signer = Signer(run=signing, cosign=a_signer(cosign).cosign)
     done = copied.published(channel=a_release_channel(allow=()))
-    assert [one.argv[1] for one in cosign.commands] == ["sign", "verify"], "and nothing twice"
-    assert seen == [()], "no tag before that"
-    assert len(copied.registry.attached[REPOSITORY, done.digest]) == 2, "the proof and the moves"
+    assert present == [(True, 1)]
+    assert [one.argv[1] for one in cosign.commands] == ["verify", "sign", "verify"]
     ((reference, *words),) = cosign.signed
     assert reference == done.reference
     assert f"--annotations=dev.warpfront.verification={done.attached[0].digest}" in words
 
 
-def test_nothing_that_fails_meanwhile_counts(copied: World) -> None:
-    """A registry that takes no document of an image that it has not, and no signature of it."""
-    cosign = cosign_of(copied)
-    for refused in ("referrers", "put_blob", "put_manifest", "attach", "head", "cosign"):
-
-        def refuse(name: str, refused: str = refused) -> None:
-            if name == refused and is_ahead():
-                raise copied.registry.error(name, "not now")
-
-        def signing(command: Command) -> Completed:
-            refuse("cosign")
-            return cosign(command)
-
-        world = copy.deepcopy(copied)
-        world.registry.on_call = refuse
-        world.signer = Signer(run=signing, cosign=a_signer(cosign).cosign)
-        done = world.published(channel=a_release_channel(allow=()))
-        assert (done.stage, len(world.public)) == (Stage.DONE, 3), refused
-        cosign.signed.clear()
-
-
-def test_neither_goes_before_the_other_and_each_waits_for_the_other_in_the_end(
-    copied: World,
-) -> None:
-    """The candidate is named while the signature is verified, and nothing is signed twice."""
-    cosign, named, read = cosign_of(copied), threading.Event(), threading.Event()
-    early: list[bool] = []
-
-    def verifying(command: Command) -> Completed:
-        if command.argv[1] == "verify":
-            assert named.wait(20)
-            early.append(read.wait(0.1))
-        return cosign(command)
-
-    def name_it(name: str) -> None:
-        if name == "put_manifest" and not is_ahead():
-            named.set()
-
-    def read_it(name: str) -> None:
-        if name == "manifest" and named.is_set():
-            read.set()
-
-    copied.registry.after_call, copied.registry.on_call = name_it, read_it
-    copied.signer = Signer(run=verifying, cosign=a_signer(cosign).cosign)
-    copied.published(channel=a_release_channel(allow=()))
-    assert early == [False], "read back before the other was through"
-    assert [one.argv[1] for one in cosign.commands] == ["sign", "verify"]
-
-
-def test_what_may_have_been_signed_meanwhile_is_asked_before_it_is_signed_again(
-    copied: World,
-) -> None:
-    cosign, lost = cosign_of(copied), list[Command]()
-
-    def forgetful(command: Command) -> Completed:
-        done = cosign(command)
-        if command.argv[1] == "verify" and not lost:
-            lost.append(command)
-            return dataclasses.replace(done, returncode=1, stderr="the line was cut")
-        return done
-
-    copied.signer = Signer(run=forgetful, cosign=a_signer(cosign).cosign)
-    copied.published(channel=a_release_channel(allow=()))
-    assert [one.argv[1] for one in cosign.commands] == ["sign", "verify", "verify"]
-
-
-def test_nobody_is_waited_for_twice(copied: World) -> None:
-    """A registry that is silent about documents, and a cosign that never ended."""
-    cosign, made = cosign_of(copied), []
-
-    def silent(name: str) -> None:
-        if name == "referrers" and REPOSITORY not in made:
-            made.append(REPOSITORY)
-            fault = RegistryFault.SLOW
-            raise RegistryError("no", registry="r", step=name, fault=fault, hint="wait")
-
-    def endless(command: Command) -> Completed:
-        made.append(command.argv[1])
-        if command.argv[-1] == "--help":
-            return cosign(command)
-        raise TimedOutError("cosign was stopped after 120 s")
-
-    world = copy.deepcopy(copied)
-    world.registry.on_call = silent
-    assert failure(world, allow=()).reason.startswith("r: referrers: no")
-    assert (made, world.public) == ([REPOSITORY], {})
-    copied.signer = Signer(run=endless, cosign=a_signer(cosign).cosign)
-    assert "was stopped after 120 s" in failure(copied, allow=()).reason
-    assert (made[1:], copied.public) == (["sign"] * 3, {}), "asked twice what it can, and once to"
-
-
-def test_a_signature_of_other_documents_than_were_found_in_the_end_is_made_anew(
-    copied: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def documents(publication: Publication, _evidence: Evidence) -> tuple[Artifact, ...]:
-        text = f"{publication.stage} {publication.present_bytes}".encode()
-        return (Artifact(name="paper", artifact_type="text/plain", payload=text),)
-
-    shop = dataclasses.replace(copied.shop(), documents=documents)
-    monkeypatch.setattr(copied, "shop", lambda: shop)
-    done = copied.published(channel=a_release_channel(allow=()))
-    (paper,) = [one.digest for one in done.attached if one.name == "paper"]
-    words = f"--annotations=dev.warpfront.paper={paper}"
-    assert sorted(words in one for one in cosign_of(copied).signed) == [False, True]
-
-
-def test_keyless_only_what_has_arrived_is_signed(copied: World) -> None:
-    """A public log takes nothing back."""
-    cosign = FakeCosign()
-    identity = KeylessIdentity(pattern="^x$", issuer="https://git.test")
-    made = Cosign(key="keyless", public_key="a.pub", environment={}, identity=identity)
-    named: list[bool] = []
-
-    def signing(command: Command) -> Completed:
-        if command.argv[-1] != "--help":
-            tags = [tag for _, tag in copied.registry.tagged if tag.startswith("candidate-")]
-            named.append(bool(tags))
-        return cosign(command)
-
-    copied.signer = Signer(run=signing, cosign=made)
-    copied.published(channel=a_release_channel(allow=()))
-    assert named == [True, True]
-
-
-def test_what_may_not_be_named_is_neither_documented_nor_signed_meanwhile(
+def test_an_image_that_may_not_be_named_is_neither_documented_nor_signed(
     copied: World, tmp_path: Path
 ) -> None:
     newer = copied.build(content="b", created="2026-11-21T10:00:00+00:00")
@@ -447,36 +292,16 @@ def test_what_may_not_be_named_is_neither_documented_nor_signed_meanwhile(
     assert cosign_of(copied).signed == signed
 
 
-def test_what_was_signed_meanwhile_gets_no_tag_where_other_bytes_came_back(copied: World) -> None:
+def test_other_bytes_than_were_sent_are_neither_signed_nor_tagged(copied: World) -> None:
     def swap(name: str) -> None:
-        if name == "put_manifest" and not is_ahead():
+        if name == "put_manifest":
             for key, (body, media_type) in tuple(copied.registry.manifests.items()):
                 copied.registry.manifests[key] = (body + b" ", media_type)
 
     copied.registry.after_call = swap
     assert failure(copied, allow=()).exit_code == RegistryError.exit_code
-    assert cosign_of(copied).signed
+    assert cosign_of(copied).signed == set()
     assert copied.public == {}
-
-
-def test_who_fails_does_not_wait_for_what_is_done_meanwhile_nor_is_more_of_it_done(
-    copied: World,
-) -> None:
-    asked, free, waited = threading.Event(), threading.Event(), list[str]()
-
-    def call(name: str) -> None:
-        if name == "referrers" and is_ahead() and not asked.is_set():
-            asked.set()
-            waited.extend([] if free.wait(20) else [name])
-        if name == "put_manifest" and not is_ahead():
-            assert asked.wait(20)
-            raise copied.registry.error(name, "its disk is full")
-
-    copied.registry.on_call = call
-    assert "its disk is full" in failure(copied, allow=()).reason
-    free.set()
-    no_thread_left()
-    assert (waited, cosign_of(copied).commands, copied.public) == ([], [], {})
 
 
 # --- another image ---
@@ -715,7 +540,6 @@ def calls_of_a_run(prepared: World) -> int:
 def test_whoever_dies_at_any_call_leaves_nothing_unproven_and_a_rerun_ends_right(
     prepared: World, moment: str, way: str, remainder: int
 ) -> None:
-    """Where its blobs are sent as they are, a call of either thread, and then all of them."""
     if way == "pushed":
         prepared = copy.deepcopy(prepared)
         prepared.engine.contents.clear()
@@ -729,7 +553,7 @@ def test_whoever_dies_at_any_call_leaves_nothing_unproven_and_a_rerun_ends_right
         def die(name: str, made: list[str] = made, deadly: int = deadly) -> None:
             made.append(name)
             if len(made) >= deadly:
-                raise RuntimeError("dead") if is_ahead() else Killed
+                raise Killed
 
         setattr(world.registry, moment, die)
         died = False
@@ -737,7 +561,6 @@ def test_whoever_dies_at_any_call_leaves_nothing_unproven_and_a_rerun_ends_right
             world.publish()
         except Killed:
             died = True
-        no_thread_left()
         world.registry.on_call = world.registry.after_call = nothing
         assert all(proven(world).values()), f"call {deadly}"
         assert set(before) <= set(world.public)
@@ -768,7 +591,6 @@ def test_a_registry_that_fails_at_any_call_costs_the_cell_and_leaves_nothing_unp
 
         world.registry.on_call = fail
         (result,) = world.publish().values()
-        no_thread_left()
         world.registry.on_call = nothing
         if isinstance(result, Failed):  # a push that could not connect is tried again
             assert (result.exit_code, result.hint) == (RegistryError.exit_code, "wait")
@@ -921,7 +743,8 @@ def test_statements_and_sboms_are_attested_before_any_tag_and_the_result_says_so
     assert cosign.attested == [(done.reference, "https://spdx.dev/Document", {"name": "a"})]
     assert set(seen) == {0}
     verbs = [one.argv[1] for one in cosign.commands]
-    assert verbs == ["verify-attestation", "attest", "verify-attestation", "sign", "verify"]
+    attesting = ["verify-attestation", "attest", "verify-attestation"]
+    assert verbs == [*attesting, "verify", "sign", "verify"]
 
 
 def test_a_run_that_is_repeated_attests_nothing_twice(copied: World) -> None:
